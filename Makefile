@@ -1,0 +1,52 @@
+# The same words that CI uses. Nothing here needs root or touches the machine outside this directory and the user's
+# cache directory; everything is idempotent and works offline after the first run.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-slow test-all lint type fmt unit clean
+
+help: ## what can be made
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+# --copies is not needed: the stamp is older than setup.cfg when the dependencies changed.
+$(STAMP): setup.cfg pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "Python 3.11 or later is needed; set PYTHON=/path/to/python3" >&2; exit 1; }
+	@test -x $(BIN)/python || { echo "creating $(VENV)"; $(PYTHON) -m venv $(VENV); } \
+		|| { echo "could not create $(VENV); on Debian: apt install python3-venv" >&2; rm -rf $(VENV); exit 1; }
+	@echo "installing zkconsumer and what it needs into $(VENV) (about 700 MB, once)"
+	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar on --config-settings editable_mode=compat -e '.[dev]'
+	@touch $@
+
+demo: $(STAMP) ## the main job end to end on real servers and real data, verified
+	@$(BIN)/zkconsumer demo
+
+test: $(STAMP) ## unit, property and integration tests
+	@$(BIN)/pytest tests/unit tests/property tests/integration
+
+test-slow: $(STAMP) ## what `make test` leaves out: Spark, containers, the demo
+	@$(BIN)/pytest tests/spark tests/containers tests/demo
+
+test-all: test test-slow ## everything
+
+unit: $(STAMP) ## the tests that need no server
+	@$(BIN)/pytest tests/unit tests/property
+
+lint: $(STAMP) ## ruff and the import contracts
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/lint-imports
+
+type: $(STAMP) ## mypy, strict
+	@$(BIN)/mypy
+
+fmt: $(STAMP) ## format and mend what ruff can mend
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+clean: ## remove the virtual environment and caches of this checkout
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

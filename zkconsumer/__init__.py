@@ -1,0 +1,1 @@
+"""Kafka's ZooKeeper-based high-level consumer in Python."""

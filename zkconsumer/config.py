@@ -1,0 +1,350 @@
+"""ConsumerConfig: every property of the consumer in one validated, immutable value.
+
+Names, defaults and rules of the JVM consumer's properties are SPEC section 10; a property that only we have is marked
+``ours``. This table is the one home of these facts: command line, Spark options and reference are derived from it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from zkconsumer.errors import ConfigError
+
+_log = logging.getLogger(__name__)
+
+_REQUIRED = object()
+_LEGAL_ID = re.compile(r"[a-zA-Z0-9._-]*\Z")
+_INTEGER = re.compile(r"[+-]?[0-9]+\Z")
+
+INT_MAX = 2**31 - 1
+"""Largest value of the JVM's 32-bit properties."""
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """One row of the reference: how a property is spelled, read, checked and explained.
+
+    Attributes:
+        name: the JVM's spelling, with dots.
+        doc: one sentence for the reference, with the unit.
+        kind: ``int``, ``bool``, ``str`` or a tuple of the allowed texts.
+        minimum: smallest legal integer; None where the JVM accepts any.
+        ours: True for a property that the JVM consumer does not have.
+        default_text: what the reference shows where the default is computed.
+    """
+
+    name: str
+    doc: str
+    kind: type[int] | type[bool] | type[str] | tuple[str, ...]
+    minimum: int | None = None
+    ours: bool = False
+    default_text: str | None = None
+
+
+def _property(default: object, name: str, kind: Any, doc: str, **more: Any) -> Any:
+    row = Property(name, doc, kind, **more)
+    if default is _REQUIRED:
+        return field(metadata={"property": row})
+    return field(default=default, metadata={"property": row})
+
+
+def _parse(row: Property, value: object) -> Any:
+    """Turn what the user gave into the property's type, as strictly as the JVM.
+
+    Raises:
+        ValueError: with the reason, to be prefixed by the property's name.
+    """
+    if isinstance(value, str):
+        value = value.strip()
+    if row.kind is bool:
+        return _parse_bool(value)
+    if row.kind is int:
+        return _parse_int(row, value)
+    if not isinstance(value, str):
+        raise ValueError(f"must be text, not {value!r}")
+    if isinstance(row.kind, tuple):
+        if row.name == "offsets.storage":
+            value = value.lower()
+        if value not in row.kind:
+            raise ValueError(f"must be one of {', '.join(row.kind)}, not {value!r}")
+    return value
+
+
+def _parse_bool(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    if value in ("true", "false"):
+        return value == "true"
+    raise ValueError(f"must be exactly true or false, not {value!r}")
+
+
+def _parse_int(row: Property, value: object) -> int:
+    if isinstance(value, str) and _INTEGER.match(value):
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError(f"must be an integer, not {value!r}")
+    if row.minimum is not None and value < row.minimum:
+        raise ValueError(f"must be at least {row.minimum}, not {value}")
+    if not -INT_MAX - 1 <= value <= INT_MAX:
+        raise ValueError(f"must fit 32 bits, not {value}")
+    return value
+
+
+@dataclass(frozen=True, init=False)
+class ConsumerConfig:
+    """All properties of one consumer.
+
+    Give values by keyword, in either spelling: ``zookeeper_session_timeout_ms=6000`` or, through ``**``,
+    ``{"zookeeper.session.timeout.ms": "6000"}``. Texts are read as the JVM reads a properties file.
+
+    Raises:
+        ConfigError: with *every* violation, not only the first.
+    """
+
+    group_id: str = _property(
+        _REQUIRED, "group.id", str, "Consumer group; letters, digits, dot, underscore and hyphen."
+    )
+    zookeeper_connect: str = _property(
+        _REQUIRED, "zookeeper.connect", str, "ZooKeeper servers: host:port,host:port/chroot; the chroot must exist."
+    )
+    zookeeper_session_timeout_ms: int = _property(
+        6000,
+        "zookeeper.session.timeout.ms",
+        int,
+        "Requested session timeout in ms; the server may clamp it.",
+        minimum=1,
+    )
+    zookeeper_connection_timeout_ms: int = _property(
+        None,
+        "zookeeper.connection.timeout.ms",
+        int,
+        "How long the constructor waits for ZooKeeper, in ms.",
+        minimum=1,
+        default_text="zookeeper.session.timeout.ms",
+    )
+    zookeeper_sync_time_ms: int = _property(
+        2000, "zookeeper.sync.time.ms", int, "Only the default of rebalance.backoff.ms."
+    )
+    consumer_id: str | None = _property(
+        None, "consumer.id", str, "Fixed last part of the consumer id; for tests.", default_text="generated"
+    )
+    client_id: str = _property(
+        None, "client.id", str, "Client id sent to brokers and used in metrics.", default_text="group.id"
+    )
+    socket_timeout_ms: int = _property(
+        30_000, "socket.timeout.ms", int, "Timeout of broker sockets in ms; at least fetch.wait.max.ms.", minimum=1
+    )
+    socket_receive_buffer_bytes: int = _property(
+        65_536, "socket.receive.buffer.bytes", int, "Receive buffer of the fetch socket in bytes."
+    )
+    fetch_message_max_bytes: int = _property(
+        1_048_576, "fetch.message.max.bytes", int, "Bytes asked for per partition and fetch.", minimum=1
+    )
+    fetch_max_bytes: int = _property(
+        52_428_800, "fetch.max.bytes", int, "Bytes asked for per fetch (the JVM parses it and ignores it).", minimum=1
+    )
+    fetch_min_bytes: int = _property(1, "fetch.min.bytes", int, "Bytes for which a broker waits before it answers.")
+    fetch_wait_max_ms: int = _property(
+        100, "fetch.wait.max.ms", int, "Longest wait of a broker for fetch.min.bytes, in ms.", minimum=0
+    )
+    num_consumer_fetchers: int = _property(
+        1,
+        "num.consumer.fetchers",
+        int,
+        "Fetcher threads per broker (the JVM accepts 0 and then never fetches).",
+        minimum=1,
+    )
+    queued_max_message_chunks: int = _property(
+        2,
+        "queued.max.message.chunks",
+        int,
+        "Chunks of one partition that may wait in a consumer thread's queue.",
+        minimum=1,
+    )
+    auto_commit_enable: bool = _property(
+        True, "auto.commit.enable", bool, "Commit offsets by timer, rebalance, shutdown."
+    )
+    auto_commit_interval_ms: int = _property(
+        60_000, "auto.commit.interval.ms", int, "Time between automatic commits, in ms.", minimum=1
+    )
+    rebalance_max_retries: int = _property(
+        4, "rebalance.max.retries", int, "Attempts of the rebalance at start (0 always fails, as in the JVM)."
+    )
+    rebalance_backoff_ms: int = _property(
+        None,
+        "rebalance.backoff.ms",
+        int,
+        "Longest wait between rebalance attempts, in ms.",
+        minimum=0,
+        default_text="zookeeper.sync.time.ms",
+    )
+    refresh_leader_backoff_ms: int = _property(
+        200, "refresh.leader.backoff.ms", int, "Wait before looking for leaders again, in ms.", minimum=0
+    )
+    auto_offset_reset: str = _property(
+        "largest", "auto.offset.reset", ("smallest", "largest"), "Where to start without a usable offset."
+    )
+    consumer_timeout_ms: int = _property(
+        -1,
+        "consumer.timeout.ms",
+        int,
+        "A stream raises ConsumerTimeout after this many ms without data; negative: never.",
+    )
+    exclude_internal_topics: bool = _property(
+        True, "exclude.internal.topics", bool, "Leave Kafka's internal topics out of whitelists and blacklists."
+    )
+    partition_assignment_strategy: str = _property(
+        "range",
+        "partition.assignment.strategy",
+        ("range", "roundrobin"),
+        "Assignor; the same in all members of a group.",
+    )
+    offsets_storage: str = _property(
+        "zookeeper", "offsets.storage", ("zookeeper", "kafka"), "Where offsets are committed."
+    )
+    dual_commit_enabled: bool = _property(
+        None,
+        "dual.commit.enabled",
+        bool,
+        "With offsets.storage=kafka, commit to ZooKeeper too.",
+        default_text="true where offsets.storage is kafka",
+    )
+    offsets_channel_backoff_ms: int = _property(
+        1000, "offsets.channel.backoff.ms", int, "Wait before asking the offset coordinator again, in ms.", minimum=0
+    )
+    offsets_channel_socket_timeout_ms: int = _property(
+        10_000,
+        "offsets.channel.socket.timeout.ms",
+        int,
+        "Socket timeout towards the offset coordinator, in ms.",
+        minimum=1,
+    )
+    offsets_commit_max_retries: int = _property(
+        5, "offsets.commit.max.retries", int, "Retries of a commit to Kafka.", minimum=0
+    )
+    mirror_topics_whitelist: str = _property("", "mirror.topics.whitelist", str, "Read and unused, as in the JVM.")
+    mirror_topics_blacklist: str = _property("", "mirror.topics.blacklist", str, "Read and unused, as in the JVM.")
+    mirror_consumer_numthreads: int = _property(1, "mirror.consumer.numthreads", int, "Read and unused, as in the JVM.")
+    commit_on: str = _property(
+        "next",
+        "commit.on",
+        ("next", "delivery"),
+        "What commits by timer, rebalance and shutdown cover: what the next request released, or all handed out "
+        "(the JVM's way).",
+        ours=True,
+    )
+    check_crcs: bool = _property(True, "check.crcs", bool, "Verify the checksum of every record batch.", ours=True)
+    queued_max_bytes: int = _property(
+        33_554_432, "queued.max.bytes", int, "Bytes that may wait in one consumer thread's queue.", minimum=1, ours=True
+    )
+
+    def __init__(self, **values: object) -> None:
+        violations: list[str] = []
+        given: dict[str, object] = {}
+        for spelling, value in values.items():
+            attribute = spelling.replace(".", "_")
+            if attribute not in PROPERTIES:
+                violations.append(f"{spelling} is not a property of this consumer")
+            elif attribute in given:
+                violations.append(f"{PROPERTIES[attribute].name} is given in both spellings")
+            else:
+                given[attribute] = value
+        for attribute, row in PROPERTIES.items():
+            object.__setattr__(self, attribute, self._read(attribute, row, given, violations))
+        violations.extend(_violations(self))
+        if violations:
+            raise ConfigError(violations)
+
+    def _read(self, attribute: str, row: Property, given: Mapping[str, object], violations: list[str]) -> Any:
+        value = given.get(attribute)
+        if value is None:
+            return self._default(attribute)
+        try:
+            return _parse(row, value)
+        except ValueError as error:
+            violations.append(f"{row.name} {error}")
+            return self._default(attribute)
+
+    def _default(self, attribute: str) -> Any:
+        computed = _COMPUTED_DEFAULTS.get(attribute)
+        return computed(self) if computed else _DEFAULTS[attribute]
+
+    @classmethod
+    def from_properties(cls, source: str | Path | Mapping[str, object], /, **overrides: object) -> Self:
+        """Read a JVM consumer's properties file (or a mapping with the same names), unchanged.
+
+        Unknown names are warned about and left out, as in the JVM; names that start with ``external`` silently.
+
+        Args:
+            source: path of a properties file, or a mapping of property names to values.
+            overrides: values that win over the file, in either spelling; here an unknown name is an error.
+
+        Raises:
+            ConfigError: with every violation.
+            OSError: the file cannot be read.
+        """
+        values = dict(source) if isinstance(source, Mapping) else _load_properties(Path(source))
+        known: dict[str, object] = {}
+        for name, value in values.items():
+            attribute = name.replace(".", "_")
+            if attribute in PROPERTIES:
+                known[attribute] = value
+            elif not name.startswith("external"):
+                _log.warning("property %s is not known to this consumer and is ignored", name)
+        known.update({name.replace(".", "_"): value for name, value in overrides.items()})
+        return cls(**known)
+
+    def replace(self, **changes: object) -> Self:
+        """A copy with some values changed; defaults that depend on others stay as they were computed."""
+        return type(self)(**{**dataclasses.asdict(self), **{k.replace(".", "_"): v for k, v in changes.items()}})
+
+    def __getitem__(self, name: str) -> Any:
+        """Value of a property by its JVM name."""
+        return getattr(self, name.replace(".", "_"))
+
+
+PROPERTIES: Mapping[str, Property] = {f.name: f.metadata["property"] for f in dataclasses.fields(ConsumerConfig)}
+"""Every property by attribute name, in the order of the reference."""
+
+_DEFAULTS: Mapping[str, Any] = {
+    f.name: None if f.default is dataclasses.MISSING else f.default for f in dataclasses.fields(ConsumerConfig)
+}
+_COMPUTED_DEFAULTS: Mapping[str, Callable[[ConsumerConfig], object]] = {
+    "zookeeper_connection_timeout_ms": lambda config: config.zookeeper_session_timeout_ms,
+    "rebalance_backoff_ms": lambda config: config.zookeeper_sync_time_ms,
+    "client_id": lambda config: config.group_id,
+    "dual_commit_enabled": lambda config: config.offsets_storage == "kafka",
+}
+
+
+def _violations(config: ConsumerConfig) -> Iterable[str]:
+    """Rules that tie values together, and rules of form that are more than a type."""
+    for attribute in ("group_id", "zookeeper_connect"):
+        if getattr(config, attribute) is None:
+            yield f"{PROPERTIES[attribute].name} is missing"
+    for attribute in ("group_id", "client_id", "consumer_id"):
+        value = getattr(config, attribute)
+        if value is not None and not _LEGAL_ID.match(value):
+            yield (
+                f"{PROPERTIES[attribute].name} {value!r} is illegal: only letters, digits, dot, underscore and hyphen "
+                "(a slash would name another znode)"
+            )
+            if attribute == "group_id":
+                break  # the client id is the group id unless given: one sentence for one mistake
+    if config.group_id in ("", ".", ".."):
+        yield f"group.id {config.group_id!r} cannot be the name of a znode"
+    if config.fetch_wait_max_ms > config.socket_timeout_ms:
+        yield "fetch.wait.max.ms must not exceed socket.timeout.ms, or every idle fetch would time out"
+
+
+def _load_properties(path: Path) -> dict[str, object]:
+    import javaproperties
+
+    with path.open("rb") as stream:  # bytes: the format is Latin-1 with escapes, which the parser knows
+        return dict(javaproperties.load(stream))

@@ -1,0 +1,50 @@
+"""The one protocol in which the control plane (group) and a data plane (fetching) meet.
+
+A consumer process plugs in local fetchers (``fetch/control.py``), the Spark driver a planner (``spark/driver.py``).
+All calls come from the rebalance thread, except :meth:`FetchControl.positions`, which any thread may call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from zkconsumer.model import ConsumerThreadId, TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class FetchAssignment:
+    """What one member fetches from one rebalance to the next.
+
+    Attributes:
+        generation: rises by one with every assignment of this member; data fetched under an older one is dropped.
+        threads: each owned partition and the consumer thread whose queue it fills.
+        offsets: where to start each partition; None means that no offset is stored: apply ``auto.offset.reset``.
+    """
+
+    generation: int
+    threads: Mapping[TopicPartition, ConsumerThreadId]
+    offsets: Mapping[TopicPartition, int | None]
+
+
+class FetchControl(Protocol):
+    """Starts and stops the fetching of this member's partitions."""
+
+    def stop(self) -> None:
+        """Stop fetching and hand out nothing more of the running assignment; return when that is so.
+
+        After it :meth:`positions` still answers for the stopped assignment. Stopping twice is harmless. Must return
+        in bounded time; may wait for work that was handed out to finish.
+        """
+
+    def start(self, assignment: FetchAssignment) -> None:
+        """Begin to fetch ``assignment``, which replaces what was stopped."""
+
+    def positions(self, *, handed_out: bool) -> dict[TopicPartition, int]:
+        """Next offset to consume of each partition of the newest assignment, where it is known.
+
+        Args:
+            handed_out: True counts everything that was given to the user; False only what the user released by
+                asking for more (``commit.on``, DESIGN 3.1). A partition that still waits for its reset is left out.
+        """

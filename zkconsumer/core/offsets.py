@@ -1,0 +1,34 @@
+"""Decisions about offsets: what to commit, and where to go on after a rebalance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from zkconsumer.model import TopicPartition
+
+
+def changed_offsets(
+    positions: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, int | None]
+) -> dict[TopicPartition, int]:
+    """The positions that differ from what is known to be stored; only these are written (KAFKA-987).
+
+    Unlike the JVM, a partition that was never committed is not taken as 0 (SPEC 15.13).
+    """
+    return {partition: offset for partition, offset in positions.items() if committed.get(partition) != offset}
+
+
+def start_offset(stored: int | None, last_committed: int | None, position: int | None) -> int | None:
+    """Where a member starts a partition that it has just claimed.
+
+    The stored offset is law, with one exception: a partition that stays with the same member goes on at its own
+    position, if nobody wrote the stored offset since this member read or wrote it. Otherwise every rebalance would
+    hand out again what was not committed yet (SPEC 4.4: the JVM rewinds with auto commit off).
+
+    Args:
+        stored: offset in the store, read after claiming; None if there is none.
+        last_committed: what this member last knew to be stored, None if it never did or there was none.
+        position: what this member had released before the rebalance, None if it did not own the partition.
+    """
+    if position is not None and stored == last_committed:
+        return position
+    return stored if stored is None or stored >= 0 else None

@@ -1,0 +1,51 @@
+"""The five steps of a rebalance, the states of a member, and when a rebalance is needless."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+
+from zkconsumer.model import ConsumerThreadId, TopicPartition
+
+
+class RebalanceStep(Enum):
+    """Where a rebalance is. The order of the five is fixed: each relies on the one before (SPEC 4.4)."""
+
+    STOP_FETCHERS = "1 stop fetchers"
+    """Nothing more is handed out; what was released is committed."""
+    RELEASE_OWNERSHIP = "2 release ownership"
+    """The listener was told; no owner znode of ours is left."""
+    REASSIGN = "3 reassign partitions"
+    """A fresh view of the group was read and an assignment computed from it."""
+    CLAIM_OWNERSHIP = "4 claim ownership"
+    """All owner znodes of our share are ours, or none is."""
+    RESTART_FETCHERS = "5 restart fetchers"
+    """Offsets were read after claiming, the listener was told, fetching goes on."""
+
+
+class MemberState(Enum):
+    """Life of a group member; it only moves down this list."""
+
+    LATENT = "latent"
+    """Not joined yet: nothing of it is in ZooKeeper."""
+    JOINED = "joined"
+    """Registered; the rebalance thread runs."""
+    CLOSED = "closed"
+    """Left the group, or never joined it; cannot be used again."""
+
+
+def settle_seconds(backoff_ms: int) -> float:
+    """How long events may settle before a rebalance starts: 100 ms, at most a tenth of the backoff (DESIGN 4.12)."""
+    return min(100.0, backoff_ms / 10) / 1000
+
+
+def my_share(
+    assignment: Mapping[TopicPartition, ConsumerThreadId], consumer_id: str
+) -> dict[TopicPartition, ConsumerThreadId]:
+    """The part of a group's assignment that one member has to claim."""
+    return {partition: thread for partition, thread in assignment.items() if thread.consumer_id == consumer_id}
+
+
+def total_wait_covers_session(max_retries: int, backoff_ms: int, session_timeout_ms: int) -> bool:
+    """True if the attempts of a start outlast the session of a member that crashed (SPEC 4.4)."""
+    return max_retries * backoff_ms > session_timeout_ms

@@ -1,0 +1,138 @@
+"""What a consumer wants to read: topics by name, or by whitelist or blacklist, and with how many threads (SPEC 3)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+from zkconsumer.core.znodes import BLACK_LIST, STATIC, WHITE_LIST, Registration
+from zkconsumer.errors import ConfigError
+from zkconsumer.model import ConsumerThreadId
+
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+
+
+def normalise_regex(text: str) -> str:
+    """The regex as the JVM registers it: commas become alternatives, spaces and outer quotes go (SPEC 3)."""
+    return text.strip().replace(",", "|").replace(" ", "").lstrip("\"'").rstrip("\"'")
+
+
+@dataclass(frozen=True)
+class TopicFilter:
+    """A regex over topic names; it must match the whole name.
+
+    Attributes:
+        regex: the normalised regex, as it is registered.
+
+    Raises:
+        ConfigError: the regex is not valid.
+    """
+
+    regex: str
+    _keeps_matches: ClassVar[bool]
+
+    def __init__(self, regex: str) -> None:
+        object.__setattr__(self, "regex", normalise_regex(regex))
+        _ = self._compiled
+
+    @cached_property
+    def _compiled(self) -> re.Pattern[str]:
+        try:
+            return re.compile(self.regex)
+        except re.error as error:
+            raise ConfigError(
+                f"topic filter {self.regex!r} is not a valid regex: {error} (note that every comma becomes |)"
+            ) from None
+
+    def allows(self, topic: str) -> bool:
+        """True if the topic is wanted (internal topics apart)."""
+        return (self._compiled.fullmatch(topic) is not None) == self._keeps_matches
+
+    def select(self, topics: Collection[str], *, exclude_internal: bool) -> list[str]:
+        """The wanted ones among ``topics``, sorted."""
+        return sorted(
+            topic for topic in topics if not (exclude_internal and topic in INTERNAL_TOPICS) and self.allows(topic)
+        )
+
+
+class Whitelist(TopicFilter):
+    """Topics whose whole name matches the regex."""
+
+    _keeps_matches = True
+
+
+class Blacklist(TopicFilter):
+    """Topics whose whole name does not match the regex."""
+
+    _keeps_matches = False
+
+
+@dataclass(frozen=True)
+class Subscription:
+    """The subscription of one member: a static map, or a filter with a number of streams.
+
+    Attributes:
+        topics: topic to number of streams; empty with a filter.
+        topic_filter: the filter, None for a static subscription.
+        streams: number of streams of the filter.
+    """
+
+    topics: Mapping[str, int]
+    topic_filter: TopicFilter | None = None
+    streams: int = 0
+
+    @classmethod
+    def static(cls, topics: Mapping[str, int]) -> Subscription:
+        """Topics by name.
+
+        Raises:
+            ConfigError: a topic is not a legal znode name, or a number of streams is not at least 1.
+        """
+        wrong = [f"number of streams of topic {t!r} must be at least 1, not {n!r}" for t, n in topics.items() if n < 1]
+        wrong += [f"{t!r} cannot be the name of a topic" for t in topics if not t or "/" in t or t in (".", "..")]
+        if wrong:
+            raise ConfigError(wrong)
+        return cls(dict(topics))
+
+    @classmethod
+    def by_filter(cls, topic_filter: TopicFilter, streams: int) -> Subscription:
+        """Topics by whitelist or blacklist.
+
+        Raises:
+            ConfigError: the number of streams is not at least 1.
+        """
+        if streams < 1:
+            raise ConfigError(f"number of streams must be at least 1, not {streams!r}")
+        return cls({}, topic_filter, streams)
+
+    @classmethod
+    def from_registration(cls, registration: Registration) -> Subscription:
+        """What another member registered; of a filter's subscription readers take the first entry only (SPEC 1.1)."""
+        if registration.pattern == STATIC:
+            return cls(dict(registration.subscription))
+        regex, streams = next(iter(registration.subscription.items()))
+        kind = Whitelist if registration.pattern == WHITE_LIST else Blacklist
+        return cls({}, kind(regex), streams)
+
+    def to_registration(self, timestamp_ms: int) -> Registration:
+        """What to write into the ``ids`` znode."""
+        if self.topic_filter is None:
+            return Registration(dict(self.topics), STATIC, str(timestamp_ms))
+        pattern = WHITE_LIST if isinstance(self.topic_filter, Whitelist) else BLACK_LIST
+        return Registration({self.topic_filter.regex: self.streams}, pattern, str(timestamp_ms))
+
+    def expand(self, all_topics: Collection[str], *, exclude_internal: bool) -> dict[str, int]:
+        """Topic to number of streams; a filter is matched against ``all_topics``, names are taken as they are."""
+        if self.topic_filter is None:
+            return dict(self.topics)
+        return dict.fromkeys(self.topic_filter.select(all_topics, exclude_internal=exclude_internal), self.streams)
+
+    def threads(
+        self, consumer_id: str, all_topics: Collection[str], *, exclude_internal: bool
+    ) -> dict[str, list[ConsumerThreadId]]:
+        """Topic to this member's consumer threads for it."""
+        expanded = self.expand(all_topics, exclude_internal=exclude_internal)
+        return {topic: [ConsumerThreadId(consumer_id, n) for n in range(count)] for topic, count in expanded.items()}

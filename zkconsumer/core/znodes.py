@@ -1,0 +1,270 @@
+"""Every znode that the consumer reads or writes: its path and its bytes. The only file that spells ``/consumers``.
+
+The bytes are those of the JVM consumer (SPEC 1): other members, tools and monitors read them. All paths are relative
+to the chroot of ``zookeeper.connect``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from zkconsumer.errors import MalformedZnode
+from zkconsumer.model import Broker, ConsumerThreadId, TopicPartition
+
+BROKER_IDS = "/brokers/ids"
+BROKER_TOPICS = "/brokers/topics"
+CONSUMERS = "/consumers"
+
+STATIC = "static"
+WHITE_LIST = "white_list"
+BLACK_LIST = "black_list"
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """What a member says of itself in its ``ids`` znode.
+
+    Attributes:
+        subscription: topic, or for a filter the one normalised regex, to its number of streams.
+        pattern: ``static``, ``white_list`` or ``black_list``.
+        timestamp: text of the registration time in ms since the epoch, None if the writer left it out.
+    """
+
+    subscription: dict[str, int]
+    pattern: str = STATIC
+    timestamp: str | None = None
+
+
+def _text(path: str, data: bytes | None) -> str:
+    try:
+        return (data or b"").decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise MalformedZnode(path, f"not UTF-8: {error}") from None
+
+
+def _json_object(path: str, text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise MalformedZnode(path, f"not JSON: {text[:80]!r} ({error})") from None
+    if not isinstance(value, dict):
+        raise MalformedZnode(path, f"not a JSON object: {text[:80]!r}")
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPaths:
+    """Paths below one consumer group."""
+
+    group: str
+
+    @property
+    def root(self) -> str:
+        """The group's own znode; any child of ``/consumers`` is a group to the JVM's tools."""
+        return f"{CONSUMERS}/{self.group}"
+
+    @property
+    def ids(self) -> str:
+        """Parent of the members' ephemeral registrations."""
+        return f"{self.root}/ids"
+
+    @property
+    def owners(self) -> str:
+        """Parent of the partition owners, by topic."""
+        return f"{self.root}/owners"
+
+    @property
+    def offsets(self) -> str:
+        """Parent of the committed offsets, by topic."""
+        return f"{self.root}/offsets"
+
+    @property
+    def members(self) -> str:
+        """Parent of our session nodes (DESIGN 4.5); JVM members ignore it."""
+        return f"{self.root}/zkconsumer/members"
+
+    def consumer_id(self, consumer_id: str) -> str:
+        """The registration of one member."""
+        return f"{self.ids}/{consumer_id}"
+
+    def owner_topic(self, topic: str) -> str:
+        """Parent of the owner znodes of one topic."""
+        return f"{self.owners}/{topic}"
+
+    def owner(self, partition: TopicPartition) -> str:
+        """The owner znode of one partition."""
+        return f"{self.owners}/{partition.topic}/{partition.partition}"
+
+    def offset_topic(self, topic: str) -> str:
+        """Parent of the offset znodes of one topic."""
+        return f"{self.offsets}/{topic}"
+
+    def offset(self, partition: TopicPartition) -> str:
+        """The offset znode of one partition."""
+        return f"{self.offsets}/{partition.topic}/{partition.partition}"
+
+    def session(self, consumer_id: str, session_id: int) -> str:
+        """The session node of one member in one ZooKeeper session; its name fences transactions (DESIGN 4.5)."""
+        return f"{self.members}/{consumer_id}@{session_id:016x}"
+
+
+class ConsumerIdNode:
+    """``/consumers/G/ids/C``: ephemeral, JSON (SPEC 1.1)."""
+
+    @staticmethod
+    def encode(registration: Registration) -> bytes:
+        """Bytes in the JVM's key order, the regex escaped once (SPEC 1.1 tells why not twice)."""
+        document = {
+            "version": 1,
+            "subscription": registration.subscription,
+            "pattern": registration.pattern,
+            "timestamp": registration.timestamp or "0",
+        }
+        return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
+
+    @staticmethod
+    def decode(path: str, data: bytes | None) -> Registration:
+        """Read any member's registration as leniently as the JVM does.
+
+        Raises:
+            MalformedZnode: not JSON even with every backslash doubled, or without a usable subscription.
+        """
+        text = _text(path, data)
+        try:
+            document = _json_object(path, text)
+        except MalformedZnode:
+            document = _json_object(path, text.replace("\\", "\\\\"))  # unescaped regex of old members (SPEC 1.1)
+        subscription = document.get("subscription")
+        if not isinstance(subscription, dict) or not isinstance(document.get("pattern"), str):
+            raise MalformedZnode(path, "subscription or pattern is missing; is it a member of another kind of client?")
+        for name, streams in subscription.items():
+            if isinstance(streams, bool) or not isinstance(streams, int):
+                raise MalformedZnode(path, f"stream count of {name!r} is {streams!r}, not an integer")
+        pattern = document["pattern"]
+        if not subscription or pattern not in (WHITE_LIST, BLACK_LIST):
+            pattern = STATIC
+        timestamp = document.get("timestamp")
+        return Registration(subscription, pattern, None if timestamp is None else str(timestamp))
+
+
+class PartitionOwnerNode:
+    """``/consumers/G/owners/T/P``: ephemeral, the consumer thread id as plain text."""
+
+    @staticmethod
+    def encode(thread: ConsumerThreadId) -> bytes:
+        """The text of the thread id."""
+        return str(thread).encode()
+
+    @staticmethod
+    def decode(path: str, data: bytes | None) -> str:
+        """The thread id's text; not parsed, since a foreign owner only has to be compared and shown."""
+        return _text(path, data)
+
+
+class OffsetNode:
+    """``/consumers/G/offsets/T/P``: persistent, decimal ASCII of the next offset to consume."""
+
+    @staticmethod
+    def encode(offset: int) -> bytes:
+        """Decimal digits, no newline."""
+        return b"%d" % offset
+
+    @staticmethod
+    def decode(path: str, data: bytes | None) -> int:
+        """The next offset to consume.
+
+        Raises:
+            MalformedZnode: not a 64-bit integer.
+        """
+        text = _text(path, data)
+        try:
+            offset = int(text)
+        except ValueError:
+            raise MalformedZnode(path, f"not an offset: {text[:80]!r}; set it to a decimal number") from None
+        if not -(2**63) <= offset < 2**63:
+            raise MalformedZnode(path, f"offset {offset} does not fit 64 bits")
+        return offset
+
+
+class BrokerIdNode:
+    """``/brokers/ids/N``: ephemeral, JSON of versions 1 to 5."""
+
+    @staticmethod
+    def path(broker_id: int | str) -> str:
+        """Path of one broker's registration."""
+        return f"{BROKER_IDS}/{broker_id}"
+
+    @staticmethod
+    def decode(path: str, data: bytes | None, protocol: str = "PLAINTEXT") -> Broker:
+        """The broker with the first endpoint that speaks ``protocol``.
+
+        Args:
+            path: of the znode; its last part is the broker id.
+            data: bytes of the znode.
+            protocol: ``security.protocol`` of this consumer.
+
+        Raises:
+            MalformedZnode: unreadable, or no endpoint of that security protocol.
+        """
+        document = _json_object(path, _text(path, data))
+        broker_id = int(path.rpartition("/")[2])
+        try:
+            for host, port in _endpoints(document, protocol):
+                return Broker(broker_id, host, port)
+        except (KeyError, TypeError, ValueError) as error:
+            raise MalformedZnode(path, f"unreadable broker registration ({error!r})") from None
+        raise MalformedZnode(path, f"broker {broker_id} has no {protocol} listener; check its `listeners`")
+
+
+def _endpoints(document: dict[str, Any], protocol: str) -> Iterable[tuple[str, int]]:
+    if "endpoints" not in document:  # version 1
+        if protocol == "PLAINTEXT":
+            yield str(document["host"]), int(document["port"])
+        return
+    protocols = document.get("listener_security_protocol_map", {})
+    for endpoint in document["endpoints"]:
+        parts = urlsplit(endpoint)
+        name = endpoint.partition("://")[0]  # urlsplit lowers the scheme; listener names keep their case
+        if protocols.get(name, name) == protocol and parts.hostname and parts.port:
+            yield parts.hostname, parts.port
+
+
+class TopicNode:
+    """``/brokers/topics/T``: persistent, JSON whose ``partitions`` maps numbers (as text) to replicas."""
+
+    @staticmethod
+    def path(topic: str) -> str:
+        """Path of one topic."""
+        return f"{BROKER_TOPICS}/{topic}"
+
+    @staticmethod
+    def decode(path: str, data: bytes | None) -> tuple[int, ...]:
+        """Partition numbers in numerical order (KAFKA-1062: not as text).
+
+        Raises:
+            MalformedZnode: unreadable.
+        """
+        partitions = _json_object(path, _text(path, data)).get("partitions")
+        try:
+            return tuple(sorted(int(number) for number in partitions or ()))
+        except (TypeError, ValueError) as error:
+            raise MalformedZnode(path, f"unreadable partitions ({error})") from None
+
+
+class SessionNode:
+    """``/consumers/G/zkconsumer/members/C@SESSION``: ephemeral, ours; fences transactions and marks our members."""
+
+    @staticmethod
+    def encode(strategy: str) -> bytes:
+        """JSON that names the client and what all members must agree on."""
+        document = {"version": 1, "client": "zkconsumer", "strategy": strategy}
+        return json.dumps(document, separators=(",", ":")).encode()
+
+    @staticmethod
+    def consumer_id(name: str) -> str:
+        """The consumer id in a session node's name."""
+        return name.rpartition("@")[0]

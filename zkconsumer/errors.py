@@ -1,0 +1,138 @@
+"""Every error that zkconsumer raises, as one tree; adapters translate foreign errors at their border.
+
+::
+
+    ZkConsumerError
+    ├── ConfigError                 a property is missing, malformed or out of range
+    ├── UsageError                  a call that cannot be right: second stream creation, two threads on one stream
+    ├── RetriableError              trying again later may succeed
+    │   ├── ZooKeeperUnavailable    no connection, or it broke during the operation
+    │   ├── OwnershipConflict       somebody else holds a partition that we want
+    │   ├── LeaderUnknown           a partition has no leader just now
+    │   └── BrokerUnavailable       a broker refused, closed or timed out
+    ├── SessionExpired              the ZooKeeper session this work belonged to is gone
+    ├── ChrootMissing               the path after the slash of zookeeper.connect does not exist
+    ├── ConsumerIdInUse             another live consumer registered the same consumer id
+    ├── RebalanceFailed             all attempts of a rebalance failed
+    ├── NotOwner                    an explicit commit names a partition that this consumer does not own
+    ├── MalformedZnode              a znode that others wrote does not hold what it should
+    ├── OffsetOutOfRange            the broker no longer (or not yet) has the requested offset
+    ├── CorruptRecord               bytes from a broker fail their checksum or contradict themselves
+    ├── ProtocolError               a broker answered something that this version of the protocol does not allow
+    ├── ConsumerTimeout             nothing arrived within consumer.timeout.ms; the stream stays usable
+    ├── ConsumerClosed              the connector was shut down
+    └── SandboxError                a sandbox server could not be provided
+
+Whether a failed operation is worth repeating is a question of type: ``isinstance(error, RetriableError)``.
+"""
+
+from collections.abc import Sequence
+
+
+class ZkConsumerError(Exception):
+    """Base of all errors raised by zkconsumer."""
+
+
+class ConfigError(ZkConsumerError):
+    """One or more properties cannot be used.
+
+    ``violations`` holds one sentence for each, so that a user mends them all in one go.
+    """
+
+    def __init__(self, violations: str | Sequence[str]) -> None:
+        self.violations: tuple[str, ...] = (violations,) if isinstance(violations, str) else tuple(violations)
+        super().__init__("; ".join(self.violations))
+
+
+class UsageError(ZkConsumerError):
+    """A call that cannot be right in the state the object is in."""
+
+
+class RetriableError(ZkConsumerError):
+    """The same call may succeed later without anybody changing anything here."""
+
+
+class ZooKeeperUnavailable(RetriableError):
+    """No usable connection to ZooKeeper, or it was lost while an operation was under way."""
+
+
+class OwnershipConflict(RetriableError):
+    """Partitions that this consumer should own are still held by others.
+
+    ``holders`` maps the text ``topic-partition`` to the consumer thread that its owner znode names.
+    """
+
+    def __init__(self, holders: dict[str, str]) -> None:
+        self.holders = holders
+        held = ", ".join(f"{partition} by {owner}" for partition, owner in sorted(holders.items())[:5])
+        more = f" and {len(holders) - 5} more" if len(holders) > 5 else ""
+        super().__init__(f"still owned by others: {held}{more}")
+
+
+class LeaderUnknown(RetriableError):
+    """A partition has no leader that the brokers agree on just now."""
+
+
+class BrokerUnavailable(RetriableError):
+    """A broker refused the connection, closed it, or did not answer in time."""
+
+
+class SessionExpired(ZkConsumerError):
+    """The ZooKeeper session to which this operation belonged is gone; nothing was changed."""
+
+
+class ChrootMissing(ZkConsumerError):
+    """The chroot of ``zookeeper.connect`` does not exist; the consumer never creates it (as the JVM's, SPEC 1)."""
+
+
+class ConsumerIdInUse(ZkConsumerError):
+    """Another live session has registered the same consumer id in this group (SPEC 1.2)."""
+
+
+class RebalanceFailed(ZkConsumerError):
+    """Every attempt of a rebalance failed; ``attempts`` tells, in order, why each did."""
+
+    def __init__(self, group: str, consumer: str, attempts: Sequence[str]) -> None:
+        self.attempts = tuple(attempts)
+        story = "; ".join(f"attempt {number}: {reason}" for number, reason in enumerate(self.attempts, 1))
+        super().__init__(
+            f"consumer {consumer} of group {group} can't rebalance after {len(self.attempts)} attempts ({story}); "
+            "check that rebalance.max.retries x rebalance.backoff.ms exceeds zookeeper.session.timeout.ms and that "
+            "all members use one partition.assignment.strategy"
+        )
+
+
+class NotOwner(ZkConsumerError):
+    """An explicit commit names partitions that this consumer does not own; ``force=True`` overrides."""
+
+
+class MalformedZnode(ZkConsumerError):
+    """A znode does not hold what its readers expect; ``path`` says which."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        self.path = path
+        super().__init__(f"znode {path}: {reason}")
+
+
+class OffsetOutOfRange(ZkConsumerError):
+    """The broker no longer (or not yet) has the requested offset."""
+
+
+class CorruptRecord(ZkConsumerError):
+    """Bytes received from a broker fail their checksum or contradict themselves."""
+
+
+class ProtocolError(ZkConsumerError):
+    """A broker's answer does not fit the protocol version in use."""
+
+
+class ConsumerTimeout(ZkConsumerError):
+    """No message arrived within ``consumer.timeout.ms``; the stream can be iterated again."""
+
+
+class ConsumerClosed(ZkConsumerError):
+    """The connector was shut down."""
+
+
+class SandboxError(ZkConsumerError):
+    """A sandbox server could not be provided; the message says what to check."""
