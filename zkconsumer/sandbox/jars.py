@@ -1,0 +1,101 @@
+"""Where the jars of a server come from, and that only the right ones are used.
+
+They are pinned in a lock file (``lockfile.py``), come from a directory of the user's or are fetched once into the cache
+(``maven.py``), and are verified before every use.
+"""
+
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from zkconsumer.errors import SandboxError
+from zkconsumer.sandbox.cache import cache_directory, exclusive
+from zkconsumer.sandbox.lockfile import LockedJar, read_lock, verify_all
+from zkconsumer.sandbox.maven import fetch
+from zkconsumer.sandbox.progress import Progress
+
+DEFAULT_KAFKA_VERSION = "3.9.1"
+MAVEN_URL_VARIABLE = "ZKCONSUMER_MAVEN_URL"
+JARS_DIR_VARIABLE = "ZKCONSUMER_JARS_DIR"
+
+
+@dataclass(frozen=True)
+class JarSource:
+    """Where jars come from.
+
+    ``jars_dir`` is a directory that has them, flat or laid out like a Maven repository; nothing is fetched then.
+    ``maven_url`` is the root of a Maven repository to use in place of Maven Central. ``cache`` is where fetched jars
+    are kept; None stands for the user's cache directory.
+    """
+
+    maven_url: str | None = None
+    jars_dir: Path | None = None
+    cache: Path | None = None
+
+    @classmethod
+    def from_environment(
+        cls, maven_url: str | None = None, jars_dir: Path | None = None, environ: Mapping[str, str] | None = None
+    ) -> "JarSource":
+        """Take what is not given from ZKCONSUMER_MAVEN_URL, ZKCONSUMER_JARS_DIR and ZKCONSUMER_CACHE."""
+        environ = os.environ if environ is None else environ
+        directory = environ.get(JARS_DIR_VARIABLE)
+        return cls(
+            maven_url=maven_url or environ.get(MAVEN_URL_VARIABLE) or None,
+            # A mirror that was asked for by hand outranks a directory that merely lies in the environment.
+            jars_dir=jars_dir or (Path(directory).expanduser() if directory and not maven_url else None),
+            cache=cache_directory(environ),
+        )
+
+    def provide(self, lock: str, progress: Progress) -> list[Path]:
+        """Return the verified jars of a lock file such as ``kafka-3.9.1``, fetching those that the cache lacks.
+
+        Raises SandboxError when a jar is missing and cannot be had, and when one has another checksum than the lock.
+        """
+        jars = read_lock(lock)
+        if self.jars_dir is not None:
+            return _from_directory(jars, self.jars_dir)
+        directory = (self.cache or cache_directory()) / "jars" / lock
+        paths = [directory / jar.file_name for jar in jars]
+        if not all(path.exists() for path in paths):
+            self._fill(directory, lock, jars, progress)
+        verify_all(jars, paths, f"delete {directory} to fetch it again")
+        return paths
+
+    def _fill(self, directory: Path, lock: str, jars: Sequence[LockedJar], progress: Progress) -> None:
+        """Fetch what is missing under another name, verify it, then rename jar by jar.
+
+        So a jar in the cache is always whole, whoever is killed when; and one process fetches while others wait.
+        """
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            with exclusive(directory.parent / f"{lock}.lock", progress):
+                missing = [jar for jar in jars if not (directory / jar.file_name).exists()]
+                if not missing:  # another process was faster
+                    return
+                with tempfile.TemporaryDirectory(prefix="fetch-", dir=directory.parent) as name:
+                    fetched = fetch(lock, missing, Path(name), self.maven_url, progress)
+                    verify_all(missing, fetched, f"it was fetched from {self.maven_url or 'Maven Central'}: check "
+                                "what answers in its place, a mirror or a proxy")  # fmt: skip
+                    for path in fetched:
+                        path.replace(directory / path.name)
+        except OSError as error:
+            raise SandboxError(f"cannot keep jars in {directory}: {error}; check space and permissions") from error
+
+
+def _from_directory(jars: Sequence[LockedJar], directory: Path) -> list[Path]:
+    paths: list[Path] = []
+    missing: list[str] = []
+    for jar in jars:
+        candidates = (directory / jar.file_name, directory / jar.repository_path)
+        found = next((path for path in candidates if path.is_file()), None)
+        if found is None:
+            missing.append(jar.file_name)
+        else:
+            paths.append(found)
+    if missing:
+        names = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
+        raise SandboxError(f"{directory} lacks {names}; check --jars-dir and {JARS_DIR_VARIABLE}")
+    verify_all(jars, paths, f"check --jars-dir and {JARS_DIR_VARIABLE}, and where that file came from")
+    return paths

@@ -1,0 +1,109 @@
+"""Fetches pinned jars from a Maven repository with the Ivy that is inside pyspark.
+
+Ivy knows where Maven Central is, honours the machine's proxy and certificate settings for Java, and is already there.
+Resolving is switched off: the list is complete, so no POM is read and nothing but the named jars is fetched.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from xml.sax.saxutils import quoteattr
+
+from zkconsumer.errors import SandboxError
+from zkconsumer.sandbox.java import find_java
+from zkconsumer.sandbox.lockfile import LockedJar
+from zkconsumer.sandbox.process import JvmProcess, java_command
+from zkconsumer.sandbox.progress import Progress
+from zkconsumer.sandbox.pysparkjars import ivy_jar
+
+_CONNECT_TIMEOUT_MS = 10_000
+_READ_TIMEOUT_MS = 30_000
+# Longer than both together: Ivy gets to report its own error first.
+_STALL_S = 60.0
+
+
+def fetch(
+    lock: str, jars: Sequence[LockedJar], directory: Path, maven_url: str | None, progress: Progress
+) -> list[Path]:
+    """Fetch jars below ``directory`` and return their paths in the order of ``jars``; they are not verified yet.
+
+    ``maven_url`` replaces Maven Central. Raises SandboxError when a jar cannot be had; Ivy's log stays next
+    to ``directory`` then.
+    """
+    (directory / "settings.xml").write_text(_settings(maven_url), encoding="utf-8")
+    (directory / "ivy.xml").write_text(_module(jars), encoding="utf-8")
+    cache, out = directory / "cache", directory / "jars"
+    log = directory.parent / f"{lock}.fetch.log"  # outside of ``directory``, which goes away after a failure, too
+    log.unlink(missing_ok=True)
+    ivy = JvmProcess(f"fetching the jars of {lock}", _command(directory, cache, out), log)
+    with progress.step(f"fetching {len(jars)} jars of {lock}", len(jars)) as advance:
+        ivy.start()
+        try:
+            code = ivy.run(lambda: advance(*_fetched(cache)), _STALL_S, lambda: _sizes(cache))
+        except SandboxError as error:
+            raise SandboxError(f"{error}{_advice(maven_url)}") from error
+        finally:
+            ivy.kill()
+    paths = [out / jar.file_name for jar in jars]
+    missing = [jar.coordinates for jar, path in zip(jars, paths, strict=True) if not path.exists()]
+    if code != 0 or missing:
+        which = missing[0] if missing else "some of them"
+        raise SandboxError(
+            f"{ivy.name} failed, {len(missing)} of {len(jars)} are missing ({which}): {ivy.log_summary()}"
+            f"{_advice(maven_url)}"
+        )
+    log.unlink(missing_ok=True)
+    return paths
+
+
+def _command(directory: Path, cache: Path, out: Path) -> list[str]:
+    # Ivy's own directory is ours too: it must neither read a user's settings nor need a writable home.
+    options = [f"-Divy.default.ivy.user.dir={directory}", f"-Divy.home={directory}", "-Xmx128m", "-XX:-UsePerfData"]
+    arguments = ["-settings", str(directory / "settings.xml"), "-ivy", str(directory / "ivy.xml")]
+    arguments += ["-cache", str(cache), "-retrieve", f"{out}/[artifact]-[revision].[ext]"]
+    return java_command(find_java().executable, options, [ivy_jar()], "org.apache.ivy.Main", *arguments)
+
+
+def _settings(maven_url: str | None) -> str:
+    root = f" root={quoteattr(maven_url)}" if maven_url else ""
+    return (
+        '<ivysettings><settings defaultResolver="repository"/>'
+        f'<timeout-constraints><timeout-constraint name="limits" connectionTimeout="{_CONNECT_TIMEOUT_MS}"'
+        f' readTimeout="{_READ_TIMEOUT_MS}"/></timeout-constraints>'
+        f'<resolvers><ibiblio name="repository"{root} timeoutConstraint="limits" m2compatible="true" usepoms="false"'
+        ' useMavenMetadata="false"/></resolvers></ivysettings>\n'
+    )
+
+
+def _module(jars: Sequence[LockedJar]) -> str:
+    dependencies = "".join(
+        f"<dependency org={quoteattr(jar.group)} name={quoteattr(jar.artifact)} rev={quoteattr(jar.version)}"
+        ' transitive="false" conf="default->default"/>\n'
+        for jar in jars
+    )
+    return (
+        '<ivy-module version="2.0"><info organisation="zkconsumer" module="sandbox"/>'
+        f'<configurations><conf name="default"/></configurations><dependencies>\n{dependencies}'
+        "</dependencies></ivy-module>\n"
+    )
+
+
+def _sizes(cache: Path) -> tuple[int, int]:
+    """Return how many jars Ivy's cache holds and how many bytes, half-fetched ones included."""
+    whole, size = 0, 0
+    for path in cache.glob("*/*/jars/*"):
+        try:
+            size += path.stat().st_size
+        except FileNotFoundError:  # renamed in between, as a finished jar is
+            continue
+        whole += path.suffix == ".jar"
+    return whole, size
+
+
+def _fetched(cache: Path) -> tuple[int, str]:
+    whole, size = _sizes(cache)
+    return whole, f"({size / 1e6:.1f} MB)"
+
+
+def _advice(maven_url: str | None) -> str:
+    where = maven_url or "Maven Central"
+    return f"; check that {where} can be reached, or give --maven-url, or --jars-dir"

@@ -1,0 +1,150 @@
+"""One Java process: start it, wait until a condition holds, signal it, end it, and quote its log when it failed."""
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from zkconsumer.errors import SandboxError
+
+_POLL_S = 0.05
+_GUARD = Path(__file__).with_name("guard.py")
+_TELLING = re.compile(r"Exception|Error\b|ERROR|FATAL|Unrecognized|Could not|refused|UNRESOLVED|not found")
+
+
+class JvmProcess:
+    """A Java process that never outlives this Python process (see ``guard.py`` for how).
+
+    ``name`` is what messages call it; standard output and error are appended to ``log``. Used by one thread at a time.
+    """
+
+    def __init__(self, name: str, command: Sequence[str], log: Path) -> None:
+        self.name = name
+        self.log = log
+        self._command = tuple(command)
+        self._guard: subprocess.Popen[bytes] | None = None
+        self._pid: int | None = None
+        self._log_start = 0
+
+    @property
+    def running(self) -> bool:
+        """True from start until the process has ended."""
+        return self._guard is not None and self._guard.poll() is None
+
+    @property
+    def pid(self) -> int:
+        """The process id of the Java process itself. Raises SandboxError when it is not running."""
+        if self._pid is None or not self.running:
+            raise SandboxError(f"{self.name} is not running; start() it first (its log: {self.log})")
+        return self._pid
+
+    def start(self) -> None:
+        """Start the process without waiting for anything it does. Raises SandboxError when it cannot be started."""
+        if self.running:
+            raise SandboxError(f"{self.name} is running already; stop() it first")
+        read_end, write_end = os.pipe()
+        try:
+            with os.fdopen(read_end, "rb") as report:
+                with os.fdopen(write_end, "wb"), self.log.open("ab") as log:
+                    self._log_start = log.seek(0, os.SEEK_END)
+                    self._guard = subprocess.Popen(
+                        [sys.executable, "-I", "-S", str(_GUARD), str(os.getpid()), str(write_end), *self._command],
+                        stdin=subprocess.DEVNULL,
+                        stdout=log,
+                        stderr=log,
+                        pass_fds=(write_end,),
+                        start_new_session=True,  # Ctrl-C in a terminal is for us; we end the servers in order
+                    )
+                self._pid = int(report.readline() or b"0") or None
+        except OSError as error:
+            raise SandboxError(f"{self.name} cannot be started: {error}; check memory and process limits") from error
+
+    def wait_until(self, condition: Callable[[], bool], what: str, timeout_s: float) -> None:
+        """Poll ``condition`` until it holds.
+
+        Raises SandboxError, quoting the log, as soon as the process ends and after ``timeout_s`` seconds; ``what``
+        names the condition in that message.
+        """
+        deadline = time.monotonic() + timeout_s
+        while not condition():
+            self.expect_running(what)
+            if time.monotonic() > deadline:
+                raise SandboxError(f"{self.name}: no {what} within {timeout_s:g} s; {self.log_summary()}")
+            self._wait(_POLL_S)
+        self.expect_running(what)  # what answered may have been somebody else
+
+    def expect_running(self, what: str = "end was asked for") -> None:
+        """Raise SandboxError, quoting the log, when the process has ended."""
+        if not self.running:
+            code = None if self._guard is None else self._guard.returncode
+            raise SandboxError(f"{self.name} ended with exit code {code} before {what}; {self.log_summary()}")
+
+    def run(self, tick: Callable[[], None], stall_s: float, activity: Callable[[], object]) -> int:
+        """Wait for the process to end by itself and return its exit code, calling ``tick`` meanwhile.
+
+        ``activity`` returns anything that changes while the process gets on. Raises SandboxError, and kills the
+        process, when that stays the same for ``stall_s`` seconds.
+        """
+        state, deadline = activity(), time.monotonic() + stall_s
+        while (code := self._wait(_POLL_S)) is None:
+            tick()
+            if (now_state := activity()) != state:
+                state, deadline = now_state, time.monotonic() + stall_s
+            elif time.monotonic() > deadline:
+                self.kill()
+                raise SandboxError(f"{self.name} made no progress for {stall_s:g} s; {self.log_summary()}")
+        return code
+
+    def stop(self, timeout_s: float = 15.0) -> None:
+        """Ask the process to end (SIGTERM) and wait for it; kill it when it is not gone after ``timeout_s`` seconds."""
+        self.signal(signal.SIGCONT)  # a stopped process would take no SIGTERM
+        self.signal(signal.SIGTERM)
+        if self._wait(timeout_s) is None:
+            self.kill()
+
+    def kill(self) -> None:
+        """End the process by SIGKILL and wait until it is gone; nothing happens when it does not run."""
+        self.signal(signal.SIGKILL)
+        if self._guard is not None:
+            self._guard.wait()
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to the Java process; nothing happens when it does not run."""
+        if self._pid is not None and self.running:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._pid, number)
+
+    def log_summary(self) -> str:
+        """Return the most telling line of the log since the last start, and where the whole log is."""
+        line = self._telling_line()
+        return (f"it said: {line}; " if line else "it said nothing; ") + f"see {self.log}"
+
+    def _telling_line(self) -> str:
+        try:
+            with self.log.open("rb") as file:
+                file.seek(self._log_start)
+                text = file.read().decode("utf-8", "replace")
+        except OSError:
+            return ""
+        # Stack frames are indented; servers log their orderly shutdown after what made them shut down.
+        lines = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("at ")]
+        telling = [line for line in lines if _TELLING.search(line)]
+        return (telling or lines or [""])[-1][:400]
+
+    def _wait(self, timeout_s: float) -> int | None:
+        if self._guard is None:
+            return None
+        try:
+            return self._guard.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return None
+
+
+def java_command(java: Path, options: Sequence[str], classpath: Sequence[Path], main: str, *args: str) -> list[str]:
+    """Return the command line that runs class ``main`` with the jars of ``classpath``."""
+    return [str(java), *options, "-cp", os.pathsep.join(map(str, classpath)), main, *args]

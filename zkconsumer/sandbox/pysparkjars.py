@@ -1,0 +1,49 @@
+"""The jars inside pyspark that the sandbox uses: a ZooKeeper server and Ivy. pyspark itself is not imported."""
+
+import importlib.util
+from pathlib import Path
+
+from zkconsumer.errors import SandboxError
+
+# All that a standalone server loads; the log4j jars only carry its log to standard output.
+_ZOOKEEPER_JARS = (
+    "zookeeper",
+    "zookeeper-jute",
+    "metrics-core",
+    "snappy-java",
+    "slf4j-api",
+    "log4j-slf4j2-impl",
+    "log4j-api",
+    "log4j-core",
+)
+_INSTALL = "pip install 'zkconsumer[sandbox]'"
+
+
+def ivy_jar() -> Path:
+    """Return Ivy. Raises SandboxError as `zookeeper_jars` does."""
+    return _find(_directory(), "ivy")
+
+
+def zookeeper_jars() -> list[Path]:
+    """Return the jars inside pyspark that make up a ZooKeeper server, without importing pyspark.
+
+    Raises SandboxError when pyspark is not installed or lacks one of them.
+    """
+    directory = _directory()
+    return [_find(directory, artifact) for artifact in _ZOOKEEPER_JARS]
+
+
+def _directory() -> Path:
+    """Return the directory of pyspark's jars. Raises SandboxError when pyspark is not installed."""
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or not spec.submodule_search_locations:
+        raise SandboxError(f"pyspark, whose jars hold ZooKeeper, is not installed; {_INSTALL}")
+    return Path(spec.submodule_search_locations[0]) / "jars"
+
+
+def _find(directory: Path, artifact: str) -> Path:
+    """Return the jar of an artifact in whatever version the directory has. Raises SandboxError when it has none."""
+    found = sorted(directory.glob(f"{artifact}-[0-9]*.jar"))
+    if not found:
+        raise SandboxError(f"{directory} has no {artifact} jar; check that pyspark is 4.2 or later and complete")
+    return found[-1]

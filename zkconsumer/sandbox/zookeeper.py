@@ -1,0 +1,77 @@
+"""A standalone ZooKeeper server of the sandbox."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from zkconsumer.sandbox.java import find_java
+from zkconsumer.sandbox.ports import HOST
+from zkconsumer.sandbox.probes import four_letter_word
+from zkconsumer.sandbox.process import java_command
+from zkconsumer.sandbox.pysparkjars import zookeeper_jars
+from zkconsumer.sandbox.server import LocalServer
+
+_MAIN_CLASS = "org.apache.zookeeper.server.ZooKeeperServerMain"
+_JVM_OPTIONS = (
+    "-Xmx256m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:-UsePerfData",
+    "-Dlog4j2.level=INFO",
+    # What a power failure would lose need not survive here; a killed process loses nothing either way.
+    "-Dzookeeper.forceSync=no",
+    "-Dzookeeper.preAllocSize=4096",
+)
+
+
+class ZooKeeperServer(LocalServer):
+    """A ZooKeeper server; see `LocalServer` for its life.
+
+    A client's session timeout is granted between 2 and 20 times ``tick_time_ms`` unless ``min_session_timeout_ms`` or
+    ``max_session_timeout_ms`` says otherwise. ``properties`` are further settings of its configuration file.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        port: int | None = None,
+        tick_time_ms: int = 500,
+        min_session_timeout_ms: int | None = None,
+        max_session_timeout_ms: int | None = None,
+        properties: Mapping[str, str] | None = None,
+        ready_timeout_s: float = 60.0,
+    ) -> None:
+        super().__init__("ZooKeeper", directory, port, ready_timeout_s)
+        self.tick_time_ms = tick_time_ms
+        self.max_session_timeout_ms = max_session_timeout_ms or 20 * tick_time_ms
+        self._data = directory / "zookeeper"
+        self._properties = {
+            "tickTime": str(tick_time_ms),
+            "minSessionTimeout": str(min_session_timeout_ms or 2 * tick_time_ms),
+            "maxSessionTimeout": str(self.max_session_timeout_ms),
+            "dataDir": str(self._data),
+            "clientPortAddress": HOST,
+            "maxClientCnxns": "0",
+            "4lw.commands.whitelist": "*",
+            "admin.enableServer": "false",
+            **(properties or {}),
+        }
+
+    def is_serving(self) -> bool:
+        """True when this very server answers on its port: `conf` has to name our directory."""
+        return "Mode:" in self.ask("srvr") and f"dataDir={self._data}" in self.ask("conf")
+
+    def ask(self, word: str) -> str:
+        """Return the answer to a four-letter word such as ``mntr``, "" when there is none within two seconds."""
+        return four_letter_word(self.port, word)
+
+    def ephemerals(self) -> set[str]:
+        """Return the paths of all ephemeral nodes (the command ``dump``); empty when the server does not answer."""
+        return {line.strip() for line in self.ask("dump").splitlines() if line.startswith("\t/")}
+
+    def _command(self) -> list[str]:
+        config = self.directory / "zookeeper.properties"
+        properties = {**self._properties, "clientPort": str(self.port)}
+        config.write_text("".join(f"{key}={value}\n" for key, value in properties.items()), encoding="utf-8")
+        options = (*_JVM_OPTIONS, f"-Djava.io.tmpdir={self.directory}")
+        return java_command(find_java().executable, options, zookeeper_jars(), _MAIN_CLASS, str(config))
