@@ -26,7 +26,9 @@
 Whether a failed operation is worth repeating is a question of type: ``isinstance(error, RetriableError)``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+from zkconsumer.model import TopicPartition
 
 
 class ZkConsumerError(Exception):
@@ -59,11 +61,11 @@ class ZooKeeperUnavailable(RetriableError):
 class OwnershipConflict(RetriableError):
     """Partitions that this consumer should own are still held by others.
 
-    ``holders`` maps the text ``topic-partition`` to the consumer thread that its owner znode names.
+    ``holders`` maps each such partition to the consumer thread that its owner znode names.
     """
 
-    def __init__(self, holders: dict[str, str]) -> None:
-        self.holders = holders
+    def __init__(self, holders: Mapping[TopicPartition, str]) -> None:
+        self.holders = dict(holders)
         held = ", ".join(f"{partition} by {owner}" for partition, owner in sorted(holders.items())[:5])
         more = f" and {len(holders) - 5} more" if len(holders) > 5 else ""
         super().__init__(f"still owned by others: {held}{more}")

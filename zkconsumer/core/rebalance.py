@@ -39,6 +39,16 @@ def settle_seconds(backoff_ms: int) -> float:
     return min(100.0, backoff_ms / 10) / 1000
 
 
+def retry_seconds(backoff_ms: int, failures: int) -> float:
+    """How long to wait after a failed attempt: the backoff, doubled with each failure in a row, at most 30 s.
+
+    Args:
+        backoff_ms: ``rebalance.backoff.ms``.
+        failures: failed attempts before this one; the blocking call at start passes 0 each time, as the JVM waits.
+    """
+    return min(backoff_ms / 1000 * 2.0 ** min(failures, 16), max(30.0, backoff_ms / 1000))
+
+
 def my_share(
     assignment: Mapping[TopicPartition, ConsumerThreadId], consumer_id: str
 ) -> dict[TopicPartition, ConsumerThreadId]:

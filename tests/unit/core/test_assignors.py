@@ -1,0 +1,86 @@
+"""Assignors against the JVM's own answers, and the worked examples of its documentation."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from zkconsumer.core.assignors import ASSIGNORS, range_assignor, roundrobin_assignor
+from zkconsumer.core.groupview import GroupView
+from zkconsumer.core.javastring import java_hash
+from zkconsumer.core.subscription import Subscription
+from zkconsumer.core.znodes import Registration
+from zkconsumer.model import ConsumerThreadId, TopicPartition
+
+VECTORS = json.loads((Path(__file__).parents[2] / "golden" / "assignors.json").read_text())["vectors"]
+
+
+def view_of(vector):
+    members = {
+        consumer: Subscription.from_registration(Registration(given["subscription"], given["pattern"]))
+        for consumer, given in vector["consumers"].items()
+    }
+    partitions = {topic: tuple(range(count)) for topic, count in vector["topics"].items()}
+    return GroupView(members=members, partitions=partitions, topics=frozenset(partitions))
+
+
+def by_thread(assignment):
+    result: dict[str, dict[str, dict[str, list[int]]]] = {}
+    for partition, thread in sorted(assignment.items()):
+        of_consumer = result.setdefault(thread.consumer_id, {}).setdefault(str(thread), {})
+        of_consumer.setdefault(partition.topic, []).append(partition.partition)
+    return result
+
+
+def expected_of(vector, key="expected"):
+    """The vectors also name threads that get nothing; an assignment does not."""
+    return {
+        consumer: kept
+        for consumer, threads in vector[key].items()
+        if (kept := {thread: topics for thread, topics in threads.items() if topics})
+    }
+
+
+def has_equal_hashes(vector):
+    """Two of its partitions hash alike; their order depends on the JVM's release and is not specified (SPEC 5)."""
+    hashes = [java_hash(f"{topic}-{n}") for topic, count in vector["topics"].items() for n in range(count)]
+    return vector["strategy"] == "roundrobin" and len(set(hashes)) < len(hashes)
+
+
+SPECIFIED = [vector for vector in VECTORS if not has_equal_hashes(vector)]
+
+
+@pytest.mark.parametrize("vector", SPECIFIED, ids=lambda vector: vector["name"])
+def test_assignment_is_the_jvms(vector):
+    view = view_of(vector)
+    threads = view.threads_by_topic(exclude_internal=vector.get("exclude_internal_topics", True))
+    assignment = ASSIGNORS[vector["strategy"]](threads, view.partitions)
+    assert by_thread(assignment) == expected_of(vector)
+
+
+OLD_ERA = [vector for vector in VECTORS if "expected_before_1_0" in vector]
+
+
+@pytest.mark.parametrize("vector", OLD_ERA, ids=lambda vector: vector["name"])
+def test_round_robin_of_members_before_1_0(vector):
+    view = view_of(vector)
+    threads = view.threads_by_topic(exclude_internal=True)
+    assignment = roundrobin_assignor(threads, view.partitions, hash_text="[{0.topic},{0.partition}]")
+    assert by_thread(assignment) == expected_of(vector, "expected_before_1_0")
+
+
+def test_no_vector_got_lost():
+    assert (len(VECTORS), len(SPECIFIED), len(OLD_ERA)) == (24, 22, 2)
+
+
+def test_range_of_ten_partitions_over_three_threads():
+    threads = {"t": [ConsumerThreadId("g_c", number) for number in range(3)]}
+    assignment = range_assignor(threads, {"t": range(10)})
+    shares = [[p.partition for p, owner in assignment.items() if owner == thread] for thread in threads["t"]]
+    assert shares == [[0, 1, 2, 3], [4, 5, 6], [7, 8, 9]]
+
+
+def test_a_topic_that_does_not_exist_is_nobodys():
+    threads = {"missing": [ConsumerThreadId("g_c", 0)], "t": [ConsumerThreadId("g_c", 0)]}
+    for assignor in ASSIGNORS.values():
+        assert assignor(threads, {"t": (0,)}) == {TopicPartition("t", 0): ConsumerThreadId("g_c", 0)}

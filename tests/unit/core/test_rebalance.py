@@ -1,0 +1,34 @@
+from zkconsumer.core.rebalance import (
+    RebalanceStep,
+    my_share,
+    retry_seconds,
+    settle_seconds,
+    total_wait_covers_session,
+)
+from zkconsumer.model import ConsumerThreadId, TopicPartition
+
+
+def test_there_are_five_steps_in_order():
+    assert [step.value[0] for step in RebalanceStep] == ["1", "2", "3", "4", "5"]
+
+
+def test_events_settle_for_a_tenth_of_the_backoff_at_most_100_ms():
+    assert settle_seconds(2000) == 0.1
+    assert settle_seconds(100) == 0.01
+
+
+def test_retries_double_up_to_30_seconds():
+    assert [retry_seconds(2000, failures) for failures in range(5)] == [2, 4, 8, 16, 30]
+    assert retry_seconds(2000, 1000) == 30
+    assert retry_seconds(60_000, 3) == 60  # a longer backoff is the user's wish
+
+
+def test_my_share():
+    mine, other = ConsumerThreadId("g_a", 0), ConsumerThreadId("g_b", 0)
+    assignment = {TopicPartition("t", 0): mine, TopicPartition("t", 1): other}
+    assert my_share(assignment, "g_a") == {TopicPartition("t", 0): mine}
+
+
+def test_jvm_defaults_outlast_a_session():
+    assert total_wait_covers_session(4, 2000, 6000)
+    assert not total_wait_covers_session(3, 2000, 6000)

@@ -1,0 +1,70 @@
+import pytest
+
+from zkconsumer.core.subscription import Blacklist, Subscription, Whitelist, normalise_regex
+from zkconsumer.core.znodes import Registration
+from zkconsumer.errors import ConfigError
+from zkconsumer.model import ConsumerThreadId
+
+TOPICS = {"spx-a", "spx-b", "other", "__consumer_offsets", "__transaction_state"}
+
+
+def test_regex_is_normalised_as_the_jvm_does():
+    assert normalise_regex(" 'spx-a, spx-b' ") == "spx-a|spx-b"
+
+
+def test_filters_match_the_whole_name():
+    assert Whitelist("spx").select(TOPICS, exclude_internal=True) == []
+    assert Whitelist("spx-a,spx-b").select(TOPICS, exclude_internal=True) == ["spx-a", "spx-b"]
+    assert Blacklist("spx.*").select(TOPICS, exclude_internal=True) == ["other"]
+
+
+def test_internal_topics_are_left_out_only_when_asked():
+    assert Whitelist("__.*").select(TOPICS, exclude_internal=True) == []
+    assert Whitelist("__.*").select(TOPICS, exclude_internal=False) == ["__consumer_offsets", "__transaction_state"]
+
+
+def test_static_subscription_to_an_internal_topic_is_allowed():
+    subscription = Subscription.static({"__consumer_offsets": 1})
+    assert subscription.expand(TOPICS, exclude_internal=True) == {"__consumer_offsets": 1}
+
+
+def test_invalid_regex_is_refused_with_the_reason():
+    with pytest.raises(ConfigError, match="valid regex"):
+        Whitelist("spx(")
+
+
+@pytest.mark.parametrize("topics", [{"t": 0}, {"t": -1}, {"a/b": 1}, {"": 1}])
+def test_illegal_static_subscriptions(topics):
+    with pytest.raises(ConfigError):
+        Subscription.static(topics)
+
+
+def test_a_filter_needs_a_stream():
+    with pytest.raises(ConfigError):
+        Subscription.by_filter(Whitelist("a"), 0)
+
+
+@pytest.mark.parametrize(
+    "subscription",
+    [
+        Subscription.static({"a": 2, "b": 1}),
+        Subscription.static({}),
+        Subscription.by_filter(Whitelist("a.*"), 3),
+        Subscription.by_filter(Blacklist("a.*"), 1),
+    ],
+)
+def test_registration_round_trip(subscription):
+    assert Subscription.from_registration(subscription.to_registration(5)) == subscription
+
+
+def test_readers_take_the_first_entry_of_a_filter():
+    registered = Registration({"a.*": 2, "b.*": 1}, "white_list")
+    assert Subscription.from_registration(registered) == Subscription.by_filter(Whitelist("a.*"), 2)
+
+
+def test_threads_are_numbered_from_zero_for_every_topic():
+    threads = Subscription.static({"a": 2, "b": 1}).threads("g_c", (), exclude_internal=True)
+    assert threads == {
+        "a": [ConsumerThreadId("g_c", 0), ConsumerThreadId("g_c", 1)],
+        "b": [ConsumerThreadId("g_c", 0)],
+    }

@@ -1,0 +1,118 @@
+import pytest
+
+from zkconsumer.core.znodes import (
+    BrokerIdNode,
+    ConsumerIdNode,
+    GroupPaths,
+    OffsetNode,
+    PartitionOwnerNode,
+    Registration,
+    SessionNode,
+    TopicNode,
+)
+from zkconsumer.errors import MalformedZnode
+from zkconsumer.model import Broker, ConsumerThreadId, TopicPartition
+
+PATH = "/consumers/g/ids/g_c"
+JVM_BYTES = b'{"version":1,"subscription":{"spx-a":12,"spx-b":2},"pattern":"static","timestamp":"1795220358723"}'
+
+
+def test_registration_has_the_jvms_bytes():
+    registration = Registration({"spx-a": 12, "spx-b": 2}, "static", "1795220358723")
+    assert ConsumerIdNode.encode(registration) == JVM_BYTES
+    assert ConsumerIdNode.decode(PATH, JVM_BYTES) == registration
+
+
+def test_regex_is_escaped_once():
+    data = ConsumerIdNode.encode(Registration({r"spx\-[ab]": 1}, "white_list", "1"))
+    assert rb'"spx\\-[ab]"' in data
+    assert ConsumerIdNode.decode(PATH, data).subscription == {r"spx\-[ab]": 1}
+
+
+def test_unescaped_regex_of_old_members_is_read_by_doubling_backslashes():
+    data = rb'{"version":1,"subscription":{"spx\-[ab]":1},"pattern":"white_list","timestamp":"1"}'
+    assert ConsumerIdNode.decode(PATH, data).subscription == {r"spx\-[ab]": 1}
+
+
+def test_what_readers_take_as_static():
+    for document in (b'{"subscription":{"t":1},"pattern":"odd"}', b'{"subscription":{},"pattern":"white_list"}'):
+        assert ConsumerIdNode.decode(PATH, document).pattern == "static"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"xx",
+        b"",
+        None,
+        b"[]",
+        b'"t"',
+        b"\xff\xfe",
+        b'{"pattern":"static"}',
+        b'{"subscription":{"t":1}}',
+        b'{"subscription":{"t":"2"},"pattern":"static"}',
+        b'{"subscription":{"t":true},"pattern":"static"}',
+        b'{"subscription":["t"],"pattern":"static"}',
+    ],
+)
+def test_malformed_registration_names_its_path(data):
+    with pytest.raises(MalformedZnode, match="/consumers/g/ids/g_c"):
+        ConsumerIdNode.decode(PATH, data)
+
+
+def test_owner_is_the_plain_thread_id():
+    assert PartitionOwnerNode.encode(ConsumerThreadId("spg1_fix", 10)) == b"spg1_fix-10"
+    assert PartitionOwnerNode.decode("/o", b"spg1_fix-10") == "spg1_fix-10"
+
+
+def test_offset_is_plain_decimal():
+    assert OffsetNode.encode(20) == b"20"
+    assert OffsetNode.decode("/o", b"20") == 20
+
+
+@pytest.mark.parametrize("data", [b"", None, b"twenty", b"1.5", b"99999999999999999999", b"\xff"])
+def test_offset_that_is_none(data):
+    with pytest.raises(MalformedZnode):
+        OffsetNode.decode("/o", data)
+
+
+def test_paths():
+    paths = GroupPaths("g")
+    partition = TopicPartition("t", 7)
+    assert paths.owner(partition) == "/consumers/g/owners/t/7"
+    assert paths.offset(partition) == "/consumers/g/offsets/t/7"
+    session = paths.session("g_a@b", 0x100AB)
+    assert session == "/consumers/g/zkconsumer/members/g_a@b@00000000000100ab"
+    assert SessionNode.consumer_id(session.rpartition("/")[2]) == "g_a@b"
+
+
+BROKER_5 = (
+    b'{"features":{},"listener_security_protocol_map":{"INSIDE":"SSL","OUT":"PLAINTEXT"},'
+    b'"endpoints":["INSIDE://in:9093","OUT://out:9092"],"jmx_port":-1,"port":-1,"host":null,"version":5}'
+)
+
+
+def test_broker_endpoint_is_chosen_by_security_protocol():
+    assert BrokerIdNode.decode("/brokers/ids/3", BROKER_5) == Broker(3, "out", 9092)
+    assert BrokerIdNode.decode("/brokers/ids/3", BROKER_5, "SSL") == Broker(3, "in", 9093)
+    with pytest.raises(MalformedZnode, match="SASL_SSL"):
+        BrokerIdNode.decode("/brokers/ids/3", BROKER_5, "SASL_SSL")
+
+
+def test_brokers_of_older_versions():
+    assert BrokerIdNode.decode("/b/1", b'{"jmx_port":1,"host":"h","port":9092,"version":1}') == Broker(1, "h", 9092)
+    v2 = b'{"endpoints":["PLAINTEXT://[::1]:9092"],"host":"h","port":9092,"version":2}'
+    assert BrokerIdNode.decode("/b/1", v2) == Broker(1, "::1", 9092)
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b'{"endpoints":["PLAINTEXT://h"]}', b'{"endpoints":["PLAINTEXT://h:x"]}'])
+def test_unusable_broker(data):
+    with pytest.raises(MalformedZnode):
+        BrokerIdNode.decode("/brokers/ids/1", data)
+
+
+def test_partitions_are_sorted_as_numbers_and_new_fields_ignored():
+    data = b'{"partitions":{"10":[0],"2":[0],"0":[1]},"topic_id":"x","adding_replicas":{},"version":3}'
+    assert TopicNode.decode("/brokers/topics/t", data) == (0, 2, 10)
+    with pytest.raises(MalformedZnode):
+        TopicNode.decode("/brokers/topics/t", b'{"partitions":{"a":[0]}}')

@@ -1,0 +1,117 @@
+import logging
+
+import pytest
+
+from zkconsumer.config import PROPERTIES, ConsumerConfig
+from zkconsumer.errors import ConfigError
+
+REQUIRED = {"group_id": "g", "zookeeper_connect": "h:2181"}
+
+
+def config(**values):
+    return ConsumerConfig(**{**REQUIRED, **values})
+
+
+def test_defaults_are_the_jvms():
+    defaults = config()
+    assert defaults.zookeeper_session_timeout_ms == 6000
+    assert defaults.zookeeper_connection_timeout_ms == 6000
+    assert defaults.rebalance_backoff_ms == 2000
+    assert defaults.client_id == "g"
+    assert defaults.auto_offset_reset == "largest"
+    assert defaults.dual_commit_enabled is False
+
+
+def test_defaults_that_follow_other_values():
+    changed = config(zookeeper_session_timeout_ms=10_000, zookeeper_sync_time_ms=50, offsets_storage="KAFKA")
+    assert changed.zookeeper_connection_timeout_ms == 10_000
+    assert changed.rebalance_backoff_ms == 50
+    assert changed.offsets_storage == "kafka"
+    assert changed.dual_commit_enabled is True
+
+
+def test_both_spellings_name_the_same_key():
+    assert config(**{"rebalance.backoff.ms": "500"}) == config(rebalance_backoff_ms=500)
+    with pytest.raises(ConfigError, match="both spellings"):
+        config(**{"rebalance.backoff.ms": 1, "rebalance_backoff_ms": 1})
+
+
+def test_all_violations_are_reported_at_once():
+    with pytest.raises(ConfigError) as caught:
+        ConsumerConfig(group_id="a/b", auto_offset_reset="earliest", num_consumer_fetchers=0, bogus=1)
+    text = str(caught.value)
+    for part in (
+        "bogus",
+        "group.id 'a/b'",
+        "auto.offset.reset",
+        "num.consumer.fetchers",
+        "zookeeper.connect is missing",
+    ):
+        assert part in text
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("auto_commit_enable", "TRUE"),
+        ("auto_commit_enable", 1),
+        ("fetch_min_bytes", "1k"),
+        ("fetch_min_bytes", 1.5),
+        ("fetch_min_bytes", True),
+        ("fetch_min_bytes", 2**31),
+        ("auto_offset_reset", "Smallest"),
+        ("partition_assignment_strategy", "sticky"),
+        ("client_id", "a b"),
+        ("group_id", ".."),
+        ("group_id", ""),
+        ("group_id", 7),
+        ("fetch_wait_max_ms", 30_001),
+    ],
+)
+def test_refused_values(name, value):
+    with pytest.raises(ConfigError):
+        config(**{name: value})
+
+
+def test_properties_file_is_read_unchanged(tmp_path, caplog):
+    file = tmp_path / "consumer.properties"
+    file.write_text(
+        "# a comment\ngroup.id = g \nzookeeper.connect=h:2181,\\\n  i:2181/chroot\n"
+        "auto.commit.enable=false\nexternal.thing=1\nunheard.of=2\n"
+    )
+    with caplog.at_level(logging.WARNING):
+        read = ConsumerConfig.from_properties(file, auto_offset_reset="smallest")
+    assert read == ConsumerConfig(
+        group_id="g",
+        zookeeper_connect="h:2181,i:2181/chroot",
+        auto_commit_enable=False,
+        auto_offset_reset="smallest",
+    )
+    assert "unheard.of" in caplog.text
+    assert "external.thing" not in caplog.text
+
+
+def test_a_mapping_reads_like_a_file():
+    assert ConsumerConfig.from_properties({"group.id": "g", "zookeeper.connect": "h:2181"}) == config()
+
+
+def test_overrides_win_and_must_be_known():
+    given = {"group.id": "g", "zookeeper.connect": "h:2181", "fetch.min.bytes": "5"}
+    assert ConsumerConfig.from_properties(given, **{"fetch.min.bytes": 6}).fetch_min_bytes == 6
+    with pytest.raises(ConfigError, match="bogus"):
+        ConsumerConfig.from_properties(given, bogus=1)
+
+
+def test_config_is_a_value():
+    one = config()
+    with pytest.raises(AttributeError):
+        one.group_id = "other"
+    assert hash(one) == hash(config())
+    assert one.replace(group_id="h").group_id == "h"
+    assert one["fetch.min.bytes"] == 1
+
+
+def test_every_property_is_documented():
+    for attribute, row in PROPERTIES.items():
+        assert row.name.replace(".", "_") == attribute
+        assert row.doc.endswith("."), row.name

@@ -1,0 +1,50 @@
+"""OffsetCommitter: writes what has changed since the last commit. Used by the member's rebalance thread only."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+
+from zkconsumer.core.offsets import changed_offsets
+from zkconsumer.model import TopicPartition
+from zkconsumer.offsets.store import OffsetStore
+
+_log = logging.getLogger(__name__)
+
+
+class OffsetCommitter:
+    """Knows what is stored and commits what differs.
+
+    Since one thread does both, no commit can run between the steps of a rebalance or for a share that was released
+    (SPEC 8.2 tells of the JVM's timer, which can).
+    """
+
+    def __init__(self, store: OffsetStore) -> None:
+        self._store = store
+        self._stored: dict[TopicPartition, int | None] = {}
+
+    def last_known(self, partition: TopicPartition) -> int | None:
+        """What this member last read or wrote for the partition, None if nothing."""
+        return self._stored.get(partition)
+
+    def fetch(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | None]:
+        """Offsets stored for newly claimed partitions; unreadable ones are left out."""
+        return self._store.fetch(partitions)
+
+    def learn(self, stored: Mapping[TopicPartition, int | None]) -> None:
+        """Replace what is known, once fetching really starts from it: an attempt that fails must change nothing."""
+        self._stored = dict(stored)
+
+    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Store those offsets that differ from what is known to be stored.
+
+        Raises:
+            RetriableError, SessionExpired: some may not be stored; they are tried again by the next commit.
+        """
+        changed = changed_offsets(offsets, self._stored)
+        if not changed:
+            return
+        done = self._store.commit(changed)
+        self._stored.update((partition, changed[partition]) for partition in done)
+        for partition in changed.keys() - done:
+            _log.warning("offset %d of %s was not stored; it is tried again", changed[partition], partition)

@@ -1,0 +1,33 @@
+"""ConsumerRebalanceListener: what an application is told during a rebalance (SPEC 4.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+
+from zkconsumer.model import ConsumerThreadId, TopicPartition
+
+
+class ConsumerRebalanceListener:
+    """Override what is needed. Both calls come on the rebalance thread, and an exception fails the attempt.
+
+    They must not wait for another rebalance, nor call ``shutdown`` from another thread and wait for it.
+    """
+
+    def before_releasing_partitions(self, owned: Set[TopicPartition]) -> None:
+        """Fetching has stopped and automatic commits are done; the partitions in ``owned`` are released next.
+
+        Called with an empty set when nothing is owned: at the start and after a failed attempt or a lost session.
+        """
+
+    def before_starting_fetchers(
+        self, consumer_id: str, assignment: Mapping[TopicPartition, ConsumerThreadId]
+    ) -> Mapping[TopicPartition, int] | None:
+        """All owner znodes of ours are claimed and fetching is about to start.
+
+        Args:
+            consumer_id: of this member.
+            assignment: the partitions of *all* members as this member computed them.
+
+        Returns:
+            Offsets to start from instead of the stored ones, for some of our partitions; None for none.
+        """

@@ -1,0 +1,344 @@
+"""GroupMember: one member of one consumer group, whatever it does with its partitions.
+
+A member is a ZooKeeper session, a registration, and one thread, the *rebalance thread*, that does everything which
+changes them: joining, rebalancing, committing, leaving. Other threads post requests to it, so commits and rebalances
+never overlap and there is nothing to lock. Watches and connection events only raise the member's signal.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from functools import partial
+
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.connector.committer import OffsetCommitter
+from zkconsumer.connector.identity import new_consumer_id
+from zkconsumer.connector.listener import ConsumerRebalanceListener
+from zkconsumer.connector.rebalancer import Rebalancer
+from zkconsumer.core.fetchcontrol import FetchControl
+from zkconsumer.core.rebalance import MemberState, retry_seconds, settle_seconds, total_wait_covers_session
+from zkconsumer.core.subscription import Subscription
+from zkconsumer.errors import (
+    ConsumerClosed,
+    NotOwner,
+    OwnershipConflict,
+    RebalanceFailed,
+    SessionExpired,
+    UsageError,
+    ZkConsumerError,
+    ZooKeeperUnavailable,
+)
+from zkconsumer.model import Broker, ConsumerThreadId, TopicPartition
+from zkconsumer.offsets.zookeeper import ZooKeeperOffsetStore
+from zkconsumer.zookeeper.membership import Membership
+from zkconsumer.zookeeper.ownership import PartitionOwnership
+from zkconsumer.zookeeper.registry import Registry
+from zkconsumer.zookeeper.session import ZkSession
+from zkconsumer.zookeeper.watches import RebalanceSignal
+
+_log = logging.getLogger(__name__)
+
+
+class GroupMember:
+    """Joins a consumer group, keeps its share of partitions, and commits their offsets.
+
+    Args:
+        config: the consumer's properties.
+        fetch: what does the fetching; called on the rebalance thread.
+        on_failure: told, on the rebalance thread, if that thread dies of an error that nobody foresaw.
+
+    Raises:
+        ZooKeeperUnavailable: no server answered within ``zookeeper.connection.timeout.ms``.
+        ChrootMissing: the chroot of ``zookeeper.connect`` does not exist.
+    """
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        fetch: FetchControl,
+        on_failure: Callable[[BaseException], None] = lambda _: None,
+    ) -> None:
+        self.consumer_id = new_consumer_id(config)
+        self._config = config
+        self._fetch = fetch
+        self._on_failure = on_failure
+        self._signal = RebalanceSignal()
+        self._requests: queue.SimpleQueue[tuple[Callable[[], None], Future[None]]] = queue.SimpleQueue()
+        self._closing = threading.Event()
+        self._state = MemberState.LATENT
+        self._subscription: Subscription | None = None
+        self._session = ZkSession(
+            config.zookeeper_connect,
+            session_timeout_ms=config.zookeeper_session_timeout_ms,
+            connection_timeout_ms=config.zookeeper_connection_timeout_ms,
+            on_connection=self._signal.raise_flag,
+        )
+        self._registry = Registry(self._session)
+        self._membership = Membership(
+            self._session,
+            config.group_id,
+            self.consumer_id,
+            config.partition_assignment_strategy,
+            lambda: time.time_ns() // 1_000_000,
+        )
+        self._ownership = PartitionOwnership(self._session, config.group_id, lambda: self._membership.fence)
+        self._committer = OffsetCommitter(
+            ZooKeeperOffsetStore(self._session, config.group_id, lambda: self._membership.fence)
+        )
+        self._rebalancer = Rebalancer(
+            config,
+            self.consumer_id,
+            self._registry,
+            self._ownership,
+            self._committer,
+            fetch,
+            self._signal.raise_flag,
+        )
+        self._thread = threading.Thread(target=self._run, name=f"{self.consumer_id}_rebalance", daemon=True)
+        self._session.open()
+
+    # -- for any thread ---------------------------------------------------------------------------------------------
+
+    def join(self, subscription: Subscription) -> None:
+        """Register and rebalance; returns when this member owns its share, or when there is no broker yet.
+
+        Raises:
+            RebalanceFailed: after ``rebalance.max.retries`` attempts; the member has left the group again.
+            ConsumerIdInUse: the configured ``consumer.id`` belongs to a live consumer.
+            UsageError: joined before.
+        """
+        if self._state is not MemberState.LATENT:
+            raise UsageError("a consumer creates its streams once; make a new connector for another subscription")
+        self._warn_of_short_retries()
+        self._state = MemberState.JOINED
+        self._subscription = subscription
+        self._thread.start()
+        try:
+            self._do(self._join)
+        except BaseException:
+            self.leave()
+            raise
+
+    def commit(self, offsets: Mapping[TopicPartition, int] | None = None, *, force: bool = False) -> None:
+        """Commit offsets now.
+
+        Args:
+            offsets: next offset to consume by partition; None commits everything that was handed out.
+            force: also commit partitions that this member does not own.
+
+        Raises:
+            NotOwner: ``offsets`` names a partition that is not owned, without ``force``.
+            ZooKeeperUnavailable, SessionExpired: not committed.
+            ConsumerClosed: the member has left, or has not joined.
+        """
+        self._do(partial(self._commit, None if offsets is None else dict(offsets), force=force))
+
+    def leave(self) -> None:
+        """Stop fetching, commit, and leave the group at once; harmless when called again."""
+        self._closing.set()
+        self._signal.wake()
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join()
+        if self._state is not MemberState.CLOSED:
+            self._state = MemberState.CLOSED
+            self._session.close()
+
+    def ownership(self) -> Mapping[TopicPartition, ConsumerThreadId]:
+        """The partitions that this member owns; a snapshot that does not change."""
+        return self._ownership.held
+
+    def live_brokers(self) -> tuple[Broker, ...]:
+        """Brokers that are registered in ZooKeeper now."""
+        return self._registry.live_brokers()
+
+    def last_committed(self, partition: TopicPartition) -> int | None:
+        """The offset that this member last read from or wrote to the store."""
+        return self._committer.last_known(partition)
+
+    def set_listener(self, listener: ConsumerRebalanceListener) -> None:
+        """Set the rebalance listener; to be done before joining.
+
+        Raises:
+            UsageError: joined already.
+        """
+        if self._state is not MemberState.LATENT:
+            raise UsageError("set the rebalance listener before creating streams")
+        self._rebalancer.listener = listener
+
+    def _do(self, request: Callable[[], None]) -> None:
+        """Run a request on the rebalance thread and wait for it; on that thread itself (a listener) run it here."""
+        if threading.current_thread() is self._thread:
+            request()
+            return
+        if self._closing.is_set() or self._state is not MemberState.JOINED:
+            raise ConsumerClosed("the consumer has not joined its group or has left it")
+        answer: Future[None] = Future()
+        self._requests.put((request, answer))
+        self._signal.wake()
+        answer.result()
+
+    # -- on the rebalance thread ------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            next_commit = time.monotonic() + self._interval()
+            while not self._closing.is_set():
+                self._signal.wait(max(0.0, next_commit - time.monotonic()))
+                self._serve_requests()
+                if time.monotonic() >= next_commit:
+                    self._commit_by_timer()
+                    next_commit = time.monotonic() + self._interval()
+                if self._signal.lower() and self._subscription is not None:
+                    self._react()
+            self._say_goodbye()
+        except BaseException as error:
+            _log.exception("group %s: the rebalance thread of %s died", self._config.group_id, self.consumer_id)
+            self._on_failure(error)
+            raise
+        finally:
+            self._closing.set()
+            self._refuse_requests()
+
+    def _serve_requests(self) -> None:
+        while True:
+            try:
+                request, answer = self._requests.get_nowait()
+            except queue.Empty:
+                return
+            try:
+                request()
+            except Exception as error:  # noqa: BLE001 - whatever it is belongs to the thread that asked
+                answer.set_exception(error)
+            else:
+                answer.set_result(None)
+
+    def _refuse_requests(self) -> None:
+        while not self._requests.empty():
+            self._requests.get_nowait()[1].set_exception(ConsumerClosed("the consumer has left its group"))
+
+    def _join(self) -> None:
+        story: list[str] = []
+        assert self._subscription is not None
+        for _ in range(self._config.rebalance_max_retries):
+            if self._closing.is_set():
+                raise ConsumerClosed("shut down while joining the group")
+            failure = self._attempt()
+            if failure is None:
+                return
+            story.append(str(failure))
+            self._wait_before_retry(failure, 0)
+        raise RebalanceFailed(self._config.group_id, self.consumer_id, story)
+
+    def _react(self) -> None:
+        """Something changed: let events settle, then try until it is done; a member never stays without trying."""
+        failures = 0
+        self._closing.wait(settle_seconds(self._config.rebalance_backoff_ms))
+        while not self._closing.is_set():
+            self._signal.lower()
+            failure = self._attempt()
+            if failure is None:
+                return
+            self._wait_before_retry(failure, failures)
+            self._serve_requests()
+            failures += 1
+
+    def _attempt(self) -> Exception | None:
+        """One attempt; returns what stopped it, None if nothing did."""
+        try:
+            self._ensure_registered()
+            self._rebalancer.rebalance()
+        except SessionExpired as error:
+            self._rebalancer.session_lost()
+            self._membership.forget()
+            return self._failed(error)
+        except Exception as error:  # noqa: BLE001 - a listener may raise anything; the attempt has failed then
+            return self._failed(error)
+        return None
+
+    def _failed(self, error: Exception) -> Exception:
+        _log.warning(
+            "group %s consumer %s: rebalance attempt failed in step %s: %s",
+            self._config.group_id,
+            self.consumer_id,
+            self._rebalancer.step.value,
+            error,
+            exc_info=not isinstance(error, ZkConsumerError),
+        )
+        return error
+
+    def _ensure_registered(self) -> None:
+        """Register again if the session is a new one; while merely disconnected, everything goes on as it was."""
+        if self._session.lost or not self._membership.is_current_or_unknown():
+            self._rebalancer.session_lost()
+            self._membership.forget()
+        if not self._session.connected:
+            raise ZooKeeperUnavailable("no connection to ZooKeeper")
+        if not self._membership.is_registered:
+            assert self._subscription is not None
+            self._membership.register(self._subscription, self._config.zookeeper_session_timeout_ms / 1000)
+
+    def _wait_before_retry(self, failure: Exception, failures: int) -> None:
+        seconds = retry_seconds(self._config.rebalance_backoff_ms, failures)
+        if isinstance(failure, OwnershipConflict) and self._session.connected:
+            try:
+                self._ownership.wait_for_release(failure.holders, seconds, self._signal)
+            except ZkConsumerError as error:
+                _log.info("waiting for owners was interrupted: %s", error)
+            return
+        self._signal.lower()
+        self._signal.wait(seconds)
+
+    def _commit(self, offsets: Mapping[TopicPartition, int] | None, *, force: bool) -> None:
+        if offsets is None:
+            self._committer.commit(self._rebalancer.owned_positions(handed_out=True))
+            return
+        foreign = sorted(offsets.keys() - self._ownership.held.keys())
+        if foreign and not force:
+            raise NotOwner(
+                f"not owned by {self.consumer_id}: {', '.join(map(str, foreign))}; force=True commits anyway"
+            )
+        self._committer.commit(offsets)
+
+    def _commit_by_timer(self) -> None:
+        try:
+            if self._config.auto_commit_enable:
+                self._commit_automatically()
+            if not self._rebalancer.verify_ownership():
+                self._signal.raise_flag()
+        except ZkConsumerError as error:
+            _log.warning("group %s: automatic commit failed, tried again later: %s", self._config.group_id, error)
+            if isinstance(error, SessionExpired):
+                self._signal.raise_flag()
+
+    def _commit_automatically(self) -> None:
+        handed_out = self._config.commit_on == "delivery"
+        self._committer.commit(self._rebalancer.owned_positions(handed_out=handed_out))
+
+    def _say_goodbye(self) -> None:
+        """Stop, commit, close the session, which removes the registration and the owners at once."""
+        self._fetch.stop()
+        if self._config.auto_commit_enable and self._session.connected and self._membership.is_registered:
+            try:
+                self._commit_automatically()
+            except ZkConsumerError as error:
+                _log.warning("group %s: the last commit failed: %s", self._config.group_id, error)
+        self._state = MemberState.CLOSED
+        self._session.close()
+
+    def _interval(self) -> float:
+        return self._config.auto_commit_interval_ms / 1000
+
+    def _warn_of_short_retries(self) -> None:
+        config = self._config
+        if not total_wait_covers_session(
+            config.rebalance_max_retries, config.rebalance_backoff_ms, config.zookeeper_session_timeout_ms
+        ):
+            _log.warning(
+                "rebalance.max.retries x rebalance.backoff.ms does not exceed zookeeper.session.timeout.ms: "
+                "starting right after another member crashed will fail"
+            )

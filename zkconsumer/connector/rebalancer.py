@@ -1,0 +1,202 @@
+"""Rebalancer: the five steps by which a member gets its share of the group's partitions (SPEC 4.4).
+
+Everything here runs on the member's rebalance thread, which alone writes the attributes.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.connector.committer import OffsetCommitter
+from zkconsumer.connector.listener import ConsumerRebalanceListener
+from zkconsumer.core.assignors import ASSIGNORS, Assignment
+from zkconsumer.core.fetchcontrol import FetchAssignment, FetchControl
+from zkconsumer.core.groupview import GroupView
+from zkconsumer.core.offsets import start_offset
+from zkconsumer.core.rebalance import RebalanceStep, my_share
+from zkconsumer.model import ConsumerThreadId, TopicPartition
+from zkconsumer.zookeeper.ownership import PartitionOwnership
+from zkconsumer.zookeeper.registry import Registry
+from zkconsumer.zookeeper.session import Watch
+
+_log = logging.getLogger(__name__)
+
+NOTHING = FetchAssignment(generation=0, threads={}, offsets={})
+"""The assignment of a member that owns nothing yet."""
+
+
+class Rebalancer:
+    """Runs rebalance attempts for one member.
+
+    Args:
+        config: of the member.
+        consumer_id: of the member.
+        registry: where the group is read.
+        ownership: the member's owner znodes.
+        committer: the member's offsets.
+        fetch: the data plane.
+        on_change: armed as watch on all that the assignment was computed from; requests the next rebalance.
+
+    Attributes:
+        assignment: what is being fetched; replaced, never changed.
+        step: where the running or last attempt is.
+        attempts: attempts so far that did more than find themselves needless.
+        listener: told of releases and starts.
+    """
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        consumer_id: str,
+        registry: Registry,
+        ownership: PartitionOwnership,
+        committer: OffsetCommitter,
+        fetch: FetchControl,
+        on_change: Watch,
+    ) -> None:
+        self._config = config
+        self._consumer_id = consumer_id
+        self._registry = registry
+        self._ownership = ownership
+        self._committer = committer
+        self._fetch = fetch
+        self._on_change = on_change
+        self._assignor = ASSIGNORS[config.partition_assignment_strategy]
+        self.assignment = NOTHING
+        self.step = RebalanceStep.RESTART_FETCHERS
+        self.attempts = 0
+        self.listener: ConsumerRebalanceListener | None = None
+        self._fetching = False
+        self._reported: Mapping[str, str] = {}
+
+    def rebalance(self) -> None:
+        """One attempt.
+
+        Raises:
+            OwnershipConflict: a former owner has not let go yet.
+            Exception: any other failure, the listener's included; nothing is owned then, unless the session is down.
+        """
+        view = self._view()
+        if not view.brokers:
+            # SPEC 4.4: without brokers nothing is touched; the watch brings us back when one registers.
+            _log.warning("group %s: no live broker that we can talk to is registered", self._config.group_id)
+            return
+        if self._is_needless(view):
+            return
+        self.attempts += 1
+        self._stop_fetchers()  # 1
+        self._release_ownership()  # 2
+        everyone, share = self._reassign()  # 3
+        self._claim_ownership(share)  # 4
+        self._restart_fetchers(everyone, share)  # 5
+
+    # -- the five steps ---------------------------------------------------------------------------------------------
+
+    def _stop_fetchers(self) -> None:
+        """Nothing more is handed out; then commit what was released, so that a new owner goes on there."""
+        self._enter(RebalanceStep.STOP_FETCHERS)
+        self._fetching = False
+        self._fetch.stop()
+        if self._config.auto_commit_enable:
+            self._committer.commit(self.owned_positions(handed_out=self._config.commit_on == "delivery"))
+
+    def _release_ownership(self) -> None:
+        """Tell the listener, then delete our owner znodes."""
+        self._enter(RebalanceStep.RELEASE_OWNERSHIP)
+        if self.listener is not None:
+            self.listener.before_releasing_partitions(frozenset(self._ownership.held))
+        self._ownership.release()
+
+    def _reassign(self) -> tuple[Assignment, dict[TopicPartition, ConsumerThreadId]]:
+        """Compute everybody's partitions from a fresh view, and which are ours."""
+        self._enter(RebalanceStep.REASSIGN)
+        return self._assign(self._view())
+
+    def _claim_ownership(self, share: Mapping[TopicPartition, ConsumerThreadId]) -> None:
+        """Create the owner znodes of our share, all or none."""
+        self._enter(RebalanceStep.CLAIM_OWNERSHIP)
+        self._ownership.claim(share)
+
+    def _restart_fetchers(self, everyone: Assignment, share: Mapping[TopicPartition, ConsumerThreadId]) -> None:
+        """Read offsets, which only now are the former owners' last word, and start to fetch."""
+        self._enter(RebalanceStep.RESTART_FETCHERS)
+        try:
+            stored = self._committer.fetch(share.keys())
+            offsets = self._start_offsets(stored, everyone)
+        except Exception:
+            self._ownership.release()
+            raise
+        self._committer.learn(stored)
+        threads = {partition: thread for partition, thread in share.items() if partition in offsets}
+        self.assignment = FetchAssignment(self.assignment.generation + 1, threads, offsets)
+        self._fetch.start(self.assignment)
+        self._fetching = True
+        _log.info(
+            "group %s consumer %s generation %d owns %d partitions",
+            self._config.group_id,
+            self._consumer_id,
+            self.assignment.generation,
+            len(share),
+        )
+
+    # -- what the steps need ----------------------------------------------------------------------------------------
+
+    def session_lost(self) -> None:
+        """The session is gone and everything that it owned: stop handing out, forget, keep positions."""
+        self._fetching = False
+        self._fetch.stop()
+        self._ownership.forget()
+
+    def verify_ownership(self) -> bool:
+        """True if every partition that we fetch is still ours in ZooKeeper; the fetched ones are logged if not."""
+        lost = self._ownership.lost()
+        if lost:
+            _log.warning("group %s lost ownership of %s", self._config.group_id, ", ".join(map(str, lost)))
+        return not lost
+
+    def owned_positions(self, *, handed_out: bool) -> dict[TopicPartition, int]:
+        """Positions of the partitions whose owner znodes are ours; only these may be committed."""
+        held = self._ownership.held
+        positions = self._fetch.positions(handed_out=handed_out)
+        return {partition: offset for partition, offset in positions.items() if partition in held}
+
+    def _view(self) -> GroupView:
+        view = self._registry.view(self._config.group_id, self._on_change)
+        for consumer_id, reason in view.unreadable.items():
+            if self._reported.get(consumer_id) != reason:
+                _log.error("group %s: a member is left out of the assignment: %s", self._config.group_id, reason)
+        self._reported = view.unreadable
+        return view
+
+    def _assign(self, view: GroupView) -> tuple[Assignment, dict[TopicPartition, ConsumerThreadId]]:
+        threads = view.threads_by_topic(exclude_internal=self._config.exclude_internal_topics)
+        everyone = self._assignor(threads, view.partitions)
+        return everyone, my_share(everyone, self._consumer_id)
+
+    def _is_needless(self, view: GroupView) -> bool:
+        """True if we fetch exactly our share already and ZooKeeper says that it is ours (DESIGN 4.12)."""
+        if not self._fetching:
+            return False
+        _, share = self._assign(view)
+        return share == self._ownership.held and self.verify_ownership()
+
+    def _start_offsets(
+        self, stored: Mapping[TopicPartition, int | None], everyone: Assignment
+    ) -> dict[TopicPartition, int | None]:
+        positions = self._fetch.positions(handed_out=False)
+        offsets = {
+            partition: start_offset(offset, self._committer.last_known(partition), positions.get(partition))
+            for partition, offset in stored.items()
+        }
+        if self.listener is not None:
+            chosen = self.listener.before_starting_fetchers(self._consumer_id, dict(everyone)) or {}
+            offsets.update({partition: offset for partition, offset in chosen.items() if partition in offsets})
+        return offsets
+
+    def _enter(self, step: RebalanceStep) -> None:
+        self.step = step
+        _log.info(
+            "group %s consumer %s attempt %d: %s", self._config.group_id, self._consumer_id, self.attempts, step.value
+        )

@@ -1,0 +1,28 @@
+"""OffsetStore: the protocol of all places in which a group's offsets can be kept."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Protocol
+
+from zkconsumer.model import TopicPartition
+
+
+class OffsetStore(Protocol):
+    """Keeps, for one group, the next offset to consume of each partition."""
+
+    def fetch(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | None]:
+        """The stored offset of each partition, None where none is stored.
+
+        A partition whose stored value cannot be read is reported in the log and left out of the answer.
+
+        Raises:
+            RetriableError, SessionExpired: nothing is known.
+        """
+
+    def commit(self, offsets: Mapping[TopicPartition, int]) -> set[TopicPartition]:
+        """Store offsets; returns the partitions for which that is done.
+
+        Raises:
+            RetriableError, SessionExpired: which of them were stored is unknown; storing them again is harmless.
+        """

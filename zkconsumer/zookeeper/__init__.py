@@ -1,0 +1,1 @@
+"""ZooKeeper adapters; the only package that imports kazoo."""

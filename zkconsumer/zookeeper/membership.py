@@ -1,0 +1,102 @@
+"""Membership: registers this consumer's id in its group and removes it (SPEC 1.2)."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from zkconsumer.core.subscription import Subscription
+from zkconsumer.core.znodes import ConsumerIdNode, GroupPaths, SessionNode
+from zkconsumer.errors import ConsumerIdInUse, SessionExpired, ZooKeeperUnavailable
+from zkconsumer.zookeeper.session import ZkSession
+
+_log = logging.getLogger(__name__)
+
+
+class Membership:
+    """This consumer's registration: the ``ids`` node and, in the same transaction, the session node.
+
+    Args:
+        session: an open session.
+        group: consumer group.
+        consumer_id: fixed for the life of the connector, also across session expiries.
+        strategy: ``partition.assignment.strategy``, written into the session node.
+        wall_clock_ms: current time in ms since the epoch.
+    """
+
+    def __init__(
+        self, session: ZkSession, group: str, consumer_id: str, strategy: str, wall_clock_ms: Callable[[], int]
+    ) -> None:
+        self._session = session
+        self._paths = GroupPaths(group)
+        self._consumer_id = consumer_id
+        self._strategy = strategy
+        self._now_ms = wall_clock_ms
+        self._registered_session = 0
+
+    @property
+    def fence(self) -> str:
+        """Path of the session node: the check of it fences every claim, release and commit (DESIGN 4.5).
+
+        A consumer that reads without a group has no such node; the root stands in, which always exists.
+        """
+        if not self.is_registered:
+            return "/"
+        return self._paths.session(self._consumer_id, self._registered_session)
+
+    @property
+    def is_registered(self) -> bool:
+        """True from a registration until :meth:`forget`."""
+        return self._registered_session != 0
+
+    def is_current_or_unknown(self) -> bool:
+        """False if the connection has another session than the one that the registration was made in."""
+        return self._session.session_id in (0, self._registered_session)
+
+    def register(self, subscription: Subscription, wait_seconds: float) -> None:
+        """Make this consumer a member of its group in the current session.
+
+        Another node of the same id can be our own of an earlier session that the servers have not expired yet, or a
+        second live consumer with the same ``consumer.id``: it is waited for, then it is an error.
+
+        Raises:
+            ConsumerIdInUse: the id was still registered by another session after ``wait_seconds``.
+            ZooKeeperUnavailable, SessionExpired: try again.
+        """
+        session_id = self._session.session_id
+        if session_id == 0:
+            raise ZooKeeperUnavailable("not connected to ZooKeeper; the registration is tried again")
+        self._session.ensure_path(self._paths.ids, b"")
+        self._session.ensure_path(self._paths.members, b"")
+        path = self._paths.consumer_id(self._consumer_id)
+        nodes = [
+            (path, ConsumerIdNode.encode(subscription.to_registration(self._now_ms()))),
+            (self._paths.session(self._consumer_id, session_id), SessionNode.encode(self._strategy)),
+        ]
+        if not self._session.create_ephemerals(nodes):
+            self._resolve_conflict(path, nodes, session_id, wait_seconds)
+        if self._session.session_id != session_id:
+            raise SessionExpired("the ZooKeeper session changed during registration")
+        self._registered_session = session_id
+        _log.info("group %s consumer %s registered", self._paths.group, self._consumer_id)
+
+    def _resolve_conflict(
+        self, path: str, nodes: list[tuple[str, bytes]], session_id: int, wait_seconds: float
+    ) -> None:
+        gone = threading.Event()
+        holder = self._session.exists(path, gone.set)
+        if holder is not None and holder.owner_session == session_id:
+            return  # an earlier try of ours did arrive although its answer was lost
+        if holder is not None:
+            _log.warning("%s belongs to session 0x%x; waiting for it to go", path, holder.owner_session)
+            gone.wait(wait_seconds)
+        if not self._session.create_ephemerals(nodes):
+            raise ConsumerIdInUse(
+                f"{path} is registered by another live session; give each consumer its own consumer.id, or wait for "
+                "the session of a consumer that was killed to expire"
+            )
+
+    def forget(self) -> None:
+        """The session is gone, and the nodes with it."""
+        self._registered_session = 0

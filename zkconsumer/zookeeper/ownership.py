@@ -1,0 +1,120 @@
+"""PartitionOwnership: claims and releases the owner znodes of one member, and checks that they are still its own."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Mapping
+
+from zkconsumer.core.znodes import GroupPaths, PartitionOwnerNode
+from zkconsumer.errors import OwnershipConflict
+from zkconsumer.model import ConsumerThreadId, TopicPartition
+from zkconsumer.zookeeper.session import Operation, ZkSession
+from zkconsumer.zookeeper.watches import RebalanceSignal
+
+_log = logging.getLogger(__name__)
+
+
+class PartitionOwnership:
+    """The owner znodes of one member. Used by the rebalance thread only.
+
+    Args:
+        session: an open session.
+        group: consumer group.
+        fence: gives the path of the member's current session node.
+    """
+
+    def __init__(self, session: ZkSession, group: str, fence: Callable[[], str]) -> None:
+        self._session = session
+        self._paths = GroupPaths(group)
+        self._fence = fence
+        self._held: dict[TopicPartition, ConsumerThreadId] = {}
+
+    @property
+    def held(self) -> Mapping[TopicPartition, ConsumerThreadId]:
+        """What was claimed and not released since; replaced, never changed, so any thread may read it."""
+        return self._held
+
+    def claim(self, share: Mapping[TopicPartition, ConsumerThreadId]) -> None:
+        """Create the owner znode of every partition of ``share``, all or nothing.
+
+        Raises:
+            OwnershipConflict: somebody else holds one; what was created is deleted again.
+            SessionExpired, ZooKeeperUnavailable: what was created goes with the session or with the next release.
+        """
+        for topic in sorted({partition.topic for partition in share}):
+            self._session.ensure_path(self._paths.owner_topic(topic), None)
+        # Noted before it is tried: if the answer is lost, release() still deletes what the server may have created.
+        self._held = dict(share)
+        outcomes = self._session.transact(
+            self._fence(),
+            [
+                Operation("create-ephemeral", self._paths.owner(partition), PartitionOwnerNode.encode(thread))
+                for partition, thread in share.items()
+            ],
+        )
+        refused = [partition for partition in share if outcomes[self._paths.owner(partition)] != "done"]
+        holders = self._holders(refused)
+        if holders:
+            self.release()
+            raise OwnershipConflict(holders)
+
+    def _holders(self, refused: Collection[TopicPartition]) -> dict[TopicPartition, str]:
+        """Who holds the refused partitions; one that this session holds itself is not a conflict."""
+        holders = {}
+        nodes = self._session.get_many(self._paths.owner(partition) for partition in refused)
+        for partition in refused:
+            path = self._paths.owner(partition)
+            node = nodes[path]
+            if node is None:
+                holders[partition] = "somebody who just let go"
+            elif node.owner_session != self._session.session_id:
+                holders[partition] = PartitionOwnerNode.decode(path, node.data)
+            elif node.data != PartitionOwnerNode.encode(self._held[partition]):
+                holders[partition] = "this consumer under another thread"
+        return holders
+
+    def release(self) -> None:
+        """Delete the owner znodes that this session holds; those of others are left alone, unlike in the JVM.
+
+        Raises:
+            SessionExpired: the session is gone and all its nodes with it; nothing is held any more.
+            ZooKeeperUnavailable: try again.
+        """
+        nodes = self._session.get_many(self._paths.owner(partition) for partition in self._held)
+        mine = self._session.session_id
+        held = [path for path, node in nodes.items() if node is not None and node.owner_session == mine]
+        # Between this read and the deletion nobody else can become the owner: the node exists until we delete it.
+        self._session.transact(self._fence(), [Operation("delete", path) for path in held])
+        self._held = {}
+
+    def forget(self) -> None:
+        """The session is gone, and the nodes with it."""
+        self._held = {}
+
+    def lost(self) -> list[TopicPartition]:
+        """Partitions whose owner znode is not this session's although we hold them (JVM members delete blindly)."""
+        nodes = self._session.get_many(self._paths.owner(partition) for partition in self._held)
+        mine = self._session.session_id
+        lost = []
+        for partition in self._held:
+            node = nodes[self._paths.owner(partition)]
+            if node is None or node.owner_session != mine:
+                lost.append(partition)
+        return lost
+
+    def wait_for_release(self, partitions: Collection[TopicPartition], seconds: float, signal: RebalanceSignal) -> None:
+        """Return when all of the partitions have lost their owner, something else is signalled, or the time is over.
+
+        The signal may be lowered here: the caller plans anew afterwards, whatever it was raised for.
+        """
+        deadline = time.monotonic() + seconds
+        for partition in partitions:
+            path = self._paths.owner(partition)
+            signal.lower()
+            if self._session.exists(path, signal.raise_flag) is None:
+                continue
+            if not signal.wait(max(0.0, deadline - time.monotonic())):
+                return
+            if self._session.exists(path) is not None:
+                return  # raised for something else: the share that we wait for may no longer be ours

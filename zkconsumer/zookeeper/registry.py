@@ -1,0 +1,126 @@
+"""Registry: reads brokers, topics and members out of ZooKeeper. It never writes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable
+
+from zkconsumer.core.groupview import GroupView
+from zkconsumer.core.subscription import Subscription
+from zkconsumer.core.znodes import (
+    BROKER_IDS,
+    BROKER_TOPICS,
+    BrokerIdNode,
+    ConsumerIdNode,
+    GroupPaths,
+    PartitionOwnerNode,
+    SessionNode,
+    TopicNode,
+)
+from zkconsumer.errors import ConfigError, MalformedZnode
+from zkconsumer.model import Broker, TopicPartition
+from zkconsumer.zookeeper.session import Watch, ZkSession, Znode
+
+_log = logging.getLogger(__name__)
+
+
+class Registry:
+    """What ZooKeeper says of the cluster and of consumer groups.
+
+    Every read that takes a watch leaves it armed, so that reading again after it fired leaves no gap.
+
+    Args:
+        session: an open session; any thread may read.
+        security_protocol: broker endpoints of this protocol are used.
+    """
+
+    def __init__(self, session: ZkSession, security_protocol: str = "PLAINTEXT") -> None:
+        self._session = session
+        self._protocol = security_protocol
+
+    def live_brokers(self, watch: Watch | None = None) -> tuple[Broker, ...]:
+        """Brokers that are registered and have an endpoint for us; the others are logged and left out."""
+        names = self._session.children(BROKER_IDS, watch) or []
+        brokers = []
+        for path, node in self._session.get_many(BrokerIdNode.path(name) for name in names).items():
+            try:
+                if node is not None:
+                    brokers.append(BrokerIdNode.decode(path, node.data, self._protocol))
+            except MalformedZnode as error:
+                _log.error("broker left out: %s", error)
+        return tuple(sorted(brokers))
+
+    def topics(self, watch: Watch | None = None) -> frozenset[str]:
+        """Names of all topics of the cluster, internal ones included."""
+        return frozenset(self._session.children(BROKER_TOPICS, watch) or ())
+
+    def partitions(self, topics: Iterable[str], watch: Watch | None = None) -> dict[str, tuple[int, ...]]:
+        """Partition numbers, ascending, of those topics that exist."""
+        found = {}
+        nodes = self._session.get_many((TopicNode.path(topic) for topic in topics), watch)
+        for path, node in nodes.items():
+            if node is None:
+                continue
+            try:
+                found[path.rpartition("/")[2]] = TopicNode.decode(path, node.data)
+            except MalformedZnode as error:
+                _log.error("topic left out: %s", error)
+        return found
+
+    def groups(self) -> list[str]:
+        """Names of all groups that ever existed, sorted."""
+        root = GroupPaths("").root.rstrip("/")
+        return sorted(self._session.children(root) or ())
+
+    def group_exists(self, group: str) -> bool:
+        """True if the group ever had a member or an offset."""
+        return self._session.exists(GroupPaths(group).root) is not None
+
+    def view(self, group: str, watch: Watch | None = None) -> GroupView:
+        """One snapshot of a group; a watch is armed for members, topics of interest and, with filters, all topics."""
+        paths = GroupPaths(group)
+        names = self._session.children(paths.ids, watch) or []
+        registrations = self._session.get_many(paths.consumer_id(name) for name in names)
+        members: dict[str, Subscription] = {}
+        unreadable: dict[str, str] = {}
+        for path, node in registrations.items():
+            consumer_id = path.rpartition("/")[2]
+            if node is None:
+                continue  # left between the two reads; the watch on ids fires for it
+            try:
+                members[consumer_id] = Subscription.from_registration(ConsumerIdNode.decode(path, node.data))
+            except (MalformedZnode, ConfigError) as error:
+                unreadable[consumer_id] = str(error)
+        topics: frozenset[str] = frozenset()
+        if any(subscription.topic_filter for subscription in members.values()):
+            topics = self.topics(watch)
+        wanted = {
+            topic for subscription in members.values() for topic in subscription.expand(topics, exclude_internal=False)
+        }
+        ours = self._session.children(paths.members) or []
+        return GroupView(
+            members=members,
+            partitions=self.partitions(sorted(wanted), watch),
+            topics=topics,
+            unreadable=unreadable,
+            brokers=self.live_brokers(),
+            our_clients=frozenset(SessionNode.consumer_id(name) for name in ours),
+        )
+
+    def owned_topics(self, group: str) -> list[str]:
+        """Topics that some member of the group ever owned partitions of, sorted."""
+        return sorted(self._session.children(GroupPaths(group).owners) or ())
+
+    def owners(self, group: str, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Znode | None]:
+        """The owner znode of each partition, None where there is none."""
+        paths = GroupPaths(group)
+        nodes = self._session.get_many(paths.owner(partition) for partition in partitions)
+        return {partition: nodes[paths.owner(partition)] for partition in partitions}
+
+    def owner_threads(self, group: str, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str | None]:
+        """The text of each partition's owner znode, None where there is none."""
+        paths = GroupPaths(group)
+        return {
+            partition: None if node is None else PartitionOwnerNode.decode(paths.owner(partition), node.data)
+            for partition, node in self.owners(group, partitions).items()
+        }

@@ -1,0 +1,346 @@
+"""ZkSession: one ZooKeeper connection and session, with kazoo's errors translated and its traps kept inside.
+
+Facts about kazoo that shape this file: state listeners and watches run on kazoo's own threads and must not block; a
+request made while the connection is down is queued and may run later, even in a later session, so whatever must not
+happen then is sent in a transaction that checks a node of this session first (:meth:`ZkSession.transact`).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import (
+    ConnectionClosedError,
+    ConnectionLoss,
+    KazooException,
+    NodeExistsError,
+    NoNodeError,
+    RolledBackError,
+    RuntimeInconsistency,
+    SessionExpiredError,
+    SessionMovedError,
+    ZookeeperError,
+)
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.protocol.states import EventType, KazooState, WatchedEvent
+
+from zkconsumer.errors import ChrootMissing, SessionExpired, ZkConsumerError, ZooKeeperUnavailable
+
+_log = logging.getLogger(__name__)
+
+TRANSACTION_SIZE = 500
+"""Operations sent in one transaction; 501 small ones stay far below jute.maxbuffer of 1 MiB (DESIGN 4.4)."""
+
+_PIPELINE = 1000
+"""Reads under way at once."""
+
+Watch = Callable[[], None]
+"""Called without arguments, on kazoo's thread, once after the next change: it may set a flag and nothing else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Znode:
+    """Data and owner of a znode that was read.
+
+    ``data`` is None for null data; ``owner_session`` is the id of the session that an ephemeral node lives with, 0 for
+    a persistent one; ``modified_ms`` is the time of the last write in ms since the epoch.
+    """
+
+    data: bytes | None
+    owner_session: int
+    modified_ms: int
+
+
+Kind = Literal["create-ephemeral", "create", "set", "delete"]
+"""What a write does; ``create`` makes a persistent node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One write of a fenced transaction. ``data`` is ignored for deletions."""
+
+    kind: Kind
+    path: str
+    data: bytes = b""
+
+
+Outcome = Literal["done", "exists", "missing"]
+"""What became of one operation: done; the node to create exists; the node, or the parent to create in, is missing."""
+
+
+@contextmanager
+def _translated(what: str) -> Iterator[None]:
+    """Turn kazoo's errors into ours; NoNodeError and NodeExistsError are handled by the caller."""
+    try:
+        yield
+    except (NoNodeError, NodeExistsError):
+        raise
+    except (SessionExpiredError, SessionMovedError) as error:
+        raise SessionExpired(f"ZooKeeper session expired during {what}") from error
+    except (ConnectionLoss, ConnectionClosedError, KazooTimeoutError) as error:
+        raise ZooKeeperUnavailable(f"ZooKeeper did not answer {what}; is the connection up?") from error
+    except KazooException as error:
+        raise ZkConsumerError(f"ZooKeeper refused {what}: {error!r}; check ACLs, quota and read-only mode") from error
+
+
+class ZkSession:
+    """A connection to ZooKeeper that survives disconnects and gets a new session after an expiry.
+
+    Args:
+        connect: ``host:port,host:port/chroot``.
+        session_timeout_ms: requested session timeout; also how long a single operation may take.
+        connection_timeout_ms: how long :meth:`open` waits for a server.
+        on_connection: called on kazoo's thread when the connection came back or the session was lost; sets a flag.
+    """
+
+    def __init__(
+        self,
+        connect: str,
+        *,
+        session_timeout_ms: int,
+        connection_timeout_ms: int,
+        on_connection: Watch = lambda: None,
+    ) -> None:
+        self._connect = connect
+        self._timeout = session_timeout_ms / 1000
+        self._connection_timeout = connection_timeout_ms / 1000
+        self._on_connection = on_connection
+        self._connected = threading.Event()
+        self._lost = False
+        self._client: Any = KazooClient(
+            hosts=connect, timeout=self._timeout, logger=logging.getLogger("zkconsumer.kazoo")
+        )
+        self._client.add_listener(self._state_changed)
+
+    # -- life -----------------------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Connect and check the chroot.
+
+        Raises:
+            ZooKeeperUnavailable: no server answered within the connection timeout.
+            ChrootMissing: the chroot does not exist; the connection is closed again.
+        """
+        established = self._client.start_async()
+        if not established.wait(self._connection_timeout):
+            self.close()
+            raise ZooKeeperUnavailable(
+                f"no ZooKeeper server of {self._connect} answered within {self._connection_timeout:g} s; "
+                "check zookeeper.connect and that the servers run"
+            )
+        chroot = self._client.chroot
+        if chroot and self.exists("/") is None:
+            self.close()
+            raise ChrootMissing(
+                f"chroot {chroot} of {self._connect} does not exist; check what follows the slash of zookeeper.connect"
+            )
+
+    def close(self) -> None:
+        """End the session, which removes its ephemeral znodes at once. Calling it twice is harmless."""
+        self._client.remove_listener(self._state_changed)
+        self._client.stop()
+        self._client.close()
+        self._connected.clear()
+
+    @property
+    def session_id(self) -> int:
+        """Id of the current session as an unsigned number; 0 before the first connection."""
+        identity = self._client.client_id
+        return 0 if identity is None else int(identity[0]) & 0xFFFFFFFFFFFFFFFF
+
+    @property
+    def connected(self) -> bool:
+        """True while the connection is up."""
+        return self._connected.is_set()
+
+    @property
+    def lost(self) -> bool:
+        """True from the news that the session expired until there is a new one."""
+        return self._lost
+
+    def _state_changed(self, state: str) -> None:
+        # Runs on kazoo's connection thread: any request from here would wait for itself.
+        if state == KazooState.CONNECTED:
+            self._lost = False
+            self._connected.set()
+        else:
+            self._connected.clear()
+            self._lost = state == KazooState.LOST
+        _log.info("ZooKeeper %s: %s (session 0x%x)", self._connect, state, self.session_id)
+        if state != KazooState.SUSPENDED:
+            self._on_connection()
+
+    # -- reads ----------------------------------------------------------------------------------------------------
+
+    def exists(self, path: str, watch: Watch | None = None) -> Znode | None:
+        """The node's facts without its data, or None; a watch on a missing node fires when it is created."""
+        with _translated(f"exists {path}"):
+            stat = self._client.exists_async(path, watch=_adapt(watch)).get(timeout=self._timeout)
+        return None if stat is None else _znode(None, stat)
+
+    def get(self, path: str) -> Znode | None:
+        """The node, or None if there is none."""
+        return self.get_many([path])[path]
+
+    def get_many(self, paths: Iterable[str], watch: Watch | None = None) -> dict[str, Znode | None]:
+        """Many nodes in few round trips; None where there is none. A watch also covers nodes that do not exist yet."""
+        wanted = list(dict.fromkeys(paths))
+        result: dict[str, Znode | None] = {}
+        for start in range(0, len(wanted), _PIPELINE):
+            part = wanted[start : start + _PIPELINE]
+            pending = [(path, self._client.get_async(path, watch=_adapt(watch))) for path in part]
+            for path, answer in pending:
+                result[path] = self._answered(path, answer, watch)
+        return result
+
+    def _answered(self, path: str, answer: Any, watch: Watch | None) -> Znode | None:
+        with _translated(f"get {path}"):
+            try:
+                data, stat = answer.get(timeout=self._timeout)
+            except NoNodeError:
+                if watch is None or self.exists(path, watch) is None:
+                    return None
+                return self.get_many([path], watch)[path]  # created between the two reads
+        return _znode(data, stat)
+
+    def children(self, path: str, watch: Watch | None = None) -> list[str] | None:
+        """Names of the node's children, or None if there is no such node (then a watch fires when it is created)."""
+        with _translated(f"children of {path}"):
+            try:
+                return list(self._client.get_children_async(path, watch=_adapt(watch)).get(timeout=self._timeout))
+            except NoNodeError:
+                if watch is None or self.exists(path, watch) is None:
+                    return None
+        return self.children(path, watch)
+
+    # -- writes ---------------------------------------------------------------------------------------------------
+
+    def ensure_path(self, path: str, data: bytes | None) -> None:
+        """Create a persistent node unless it exists; the missing parents of it get the same data."""
+        with _translated(f"create {path}"):
+            try:
+                self._client.create_async(path, data).get(timeout=self._timeout)
+            except NodeExistsError:
+                return
+            except NoNodeError:
+                self.ensure_path(path.rpartition("/")[0], data)
+                self.ensure_path(path, data)
+
+    def create_ephemerals(self, nodes: Sequence[tuple[str, bytes]]) -> bool:
+        """Create nodes that live as long as this session, all or none; False if one of them exists already."""
+        transaction = self._client.transaction()
+        for path, data in nodes:
+            transaction.create(path, data, ephemeral=True)
+        return self._commit(transaction) is None
+
+    def delete_tree(self, path: str) -> None:
+        """Delete a node and all below it, if it is there."""
+        with _translated(f"delete {path}"):
+            self._client.delete(path, recursive=True)
+
+    def transact(self, fence: str, operations: Sequence[Operation]) -> dict[str, Outcome]:
+        """Do the operations in transactions, each of which first checks that the node ``fence`` exists.
+
+        An operation that cannot be done (see :data:`Outcome`) is taken out and the rest sent again.
+
+        Args:
+            fence: path of a node of this session; when the session is gone the node is, and nothing is done.
+            operations: at most one for each path.
+
+        Returns:
+            Outcome by path, one for each operation.
+
+        Raises:
+            SessionExpired: the fence is gone; what earlier groups of 500 did before that stays done.
+            ZooKeeperUnavailable: no answer; whether the last group was done is unknown.
+        """
+        outcomes: dict[str, Outcome] = {}
+        for start in range(0, len(operations), TRANSACTION_SIZE):
+            outcomes.update(self._transact_group(fence, operations[start : start + TRANSACTION_SIZE]))
+        return outcomes
+
+    def _transact_group(self, fence: str, group: Sequence[Operation]) -> dict[str, Outcome]:
+        outcomes: dict[str, Outcome] = {}
+        remaining = list(group)
+        while remaining:
+            transaction = self._client.transaction()
+            transaction.check(fence, -1)
+            for operation in remaining:
+                _add(transaction, operation)
+            failure = self._commit(transaction)
+            if failure is None:
+                return outcomes | {operation.path: "done" for operation in remaining}
+            index, outcome = failure
+            if index == 0:
+                raise SessionExpired(f"session node {fence} is gone: this session owns nothing any more")
+            # One is impossible, and the server names only the first such: ask for all of them at once.
+            outcomes.update(self._impossible(remaining) or {remaining[index - 1].path: outcome})
+            remaining = [operation for operation in remaining if operation.path not in outcomes]
+        return outcomes
+
+    def _impossible(self, operations: Sequence[Operation]) -> dict[str, Outcome]:
+        found = self.get_many(operation.path for operation in operations)
+        return {
+            operation.path: _REASON[operation.kind]
+            for operation in operations
+            if (found[operation.path] is not None) == operation.kind.startswith("create")
+        }
+
+    def _commit(self, transaction: Any) -> tuple[int, Outcome] | None:
+        """Send a transaction; None if it was done, else the index of the operation that stopped it, and why."""
+        with _translated("a transaction"):
+            results = transaction.commit_async().get(timeout=self._timeout)
+            for index, result in enumerate(results):
+                if isinstance(result, NodeExistsError):
+                    return index, "exists"
+                if isinstance(result, NoNodeError):
+                    return index, "missing"
+                if isinstance(result, ZookeeperError) and not isinstance(
+                    result, (RolledBackError, RuntimeInconsistency)
+                ):
+                    raise result
+        return None
+
+
+_REASON: dict[str, Outcome] = {"create-ephemeral": "exists", "create": "exists", "set": "missing", "delete": "missing"}
+
+
+def _add(transaction: Any, operation: Operation) -> None:
+    if operation.kind.startswith("create"):
+        transaction.create(operation.path, operation.data, ephemeral=operation.kind == "create-ephemeral")
+    elif operation.kind == "set":
+        transaction.set_data(operation.path, operation.data)
+    else:
+        transaction.delete(operation.path)
+
+
+def _znode(data: bytes | None, stat: Any) -> Znode:
+    return Znode(data, stat.ephemeralOwner & 0xFFFFFFFFFFFFFFFF, stat.mtime)
+
+
+class _WatchAdapter:
+    """Gives a flag-setting callable the form of a kazoo watch; equal adapters count once per node in kazoo's sets."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+
+    def __call__(self, event: WatchedEvent) -> None:
+        # NONE means that the connection broke and kazoo dropped the watch; coming back sets the flag by itself.
+        if event.type != EventType.NONE:
+            self._watch()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _WatchAdapter) and self._watch == other._watch
+
+    def __hash__(self) -> int:
+        return hash(self._watch)
+
+
+def _adapt(watch: Watch | None) -> _WatchAdapter | None:
+    return None if watch is None else _WatchAdapter(watch)
