@@ -1,0 +1,223 @@
+"""BrokerConnection against small servers on real sockets."""
+
+import contextlib
+import socket
+import struct
+import threading
+import time
+
+import pytest
+
+from zkconsumer.errors import BrokerUnavailable, ProtocolError
+from zkconsumer.kafka.connection import BrokerConnection
+
+API_VERSIONS = struct.pack(">hi", 0, 2) + struct.pack(">hhh", 18, 0, 4) + struct.pack(">hhh", 1, 4, 16)
+
+
+def read_exactly(sock, count):
+    data = b""
+    while len(data) < count:
+        part = sock.recv(count - len(data))
+        if not part:
+            raise ConnectionError
+        data += part
+    return data
+
+
+def read_request(sock):
+    """(api key, version, correlation id, client id, rest) of one request."""
+    (length,) = struct.unpack(">i", read_exactly(sock, 4))
+    frame = read_exactly(sock, length)
+    key, version, correlation_id, size = struct.unpack_from(">hhih", frame)
+    return key, version, correlation_id, frame[10 : 10 + size].decode(), frame[10 + size :]
+
+
+def answer(sock, correlation_id, body):
+    sock.sendall(struct.pack(">ii", len(body) + 4, correlation_id) + body)
+
+
+@pytest.fixture
+def serve():
+    """Start a server that runs ``script(socket)`` for each connection; returns its port."""
+    listeners = []
+
+    def start(script, api_versions=API_VERSIONS):
+        listener = socket.create_server(("127.0.0.1", 0))
+        listeners.append(listener)
+
+        def run():
+            while True:
+                try:
+                    sock, _ = listener.accept()
+                except OSError:
+                    return
+                with sock, contextlib.suppress(ConnectionError, OSError):
+                    if api_versions is not None:
+                        answer(sock, read_request(sock)[2], api_versions)
+                    script(sock)
+
+        threading.Thread(target=run, daemon=True).start()
+        return listener.getsockname()[1]
+
+    yield start
+    for listener in listeners:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+
+
+@pytest.fixture
+def connect():
+    made = []
+
+    def make(port, **settings):
+        connection = BrokerConnection("127.0.0.1", port, **{"client_id": "me", "timeout_ms": 5000, **settings})
+        made.append(connection)
+        return connection
+
+    yield make
+    for connection in made:
+        connection.close()
+
+
+def test_a_request_and_its_response(serve, connect):
+    seen = []
+
+    def script(sock):
+        seen.append(read_request(sock))
+        answer(sock, seen[0][2], b"hello")
+        seen.append(read_request(sock))
+        answer(sock, seen[1][2], b"\x00world")
+
+    connection = connect(serve(script))
+    connection.connect()
+    first = connection.send(1, 11, b"body")
+    assert bytes(connection.receive(first)) == b"hello"
+    second = connection.send(1, 12, b"body", flexible=True)
+    assert bytes(connection.receive(second, flexible=True)) == b"world"
+    assert seen == [(1, 11, first, "me", b"body"), (1, 12, second, "me", b"\x00body")]
+
+
+def test_the_newest_common_version_is_chosen(serve, connect):
+    connection = connect(serve(lambda sock: sock.recv(1)))
+    connection.connect()
+    assert connection.version(1, "Fetch", 0, 12) == 12
+    assert connection.version(1, "Fetch", 0, 17) == 16
+    with pytest.raises(ProtocolError, match=r"Fetch.*we speak 0 to 3, the broker speaks versions 4 to 16"):
+        connection.version(1, "Fetch", 0, 3)
+    with pytest.raises(ProtocolError, match="does not know it"):
+        connection.version(99, "Oddity", 0, 3)
+
+
+def test_a_response_longer_than_the_buffer_arrives_whole_and_keeps_older_views_intact(serve, connect):
+    big = bytes(range(256)) * 20_000
+
+    def script(sock):
+        for body in (b"small", big):
+            answer(sock, read_request(sock)[2], body)
+
+    connection = connect(serve(script))
+    connection.connect()
+    small = connection.receive(connection.send(1, 4, b""))
+    assert bytes(small) == b"small"
+    assert connection.receive(connection.send(1, 4, b"")) == big
+
+
+def test_memory_is_reused(serve, connect):
+    def script(sock):
+        while True:
+            answer(sock, read_request(sock)[2], b"x" * 100_000)
+
+    connection = connect(serve(script))
+    connection.connect()
+    first = connection.receive(connection.send(1, 4, b""))
+    second = connection.receive(connection.send(1, 4, b""))
+    assert first.obj is second.obj
+
+
+def test_closing_from_another_thread_wakes_a_blocked_receive(serve, connect):
+    ended = threading.Event()
+    connection = connect(serve(lambda sock: ended.wait(10)))
+    connection.connect()
+    correlation_id = connection.send(1, 4, b"")
+    timer = threading.Timer(0.1, connection.close)
+    timer.start()
+    began = time.monotonic()
+    with pytest.raises(BrokerUnavailable, match="closed by this process"):
+        connection.receive(correlation_id)
+    assert time.monotonic() - began < 2
+    ended.set()
+    timer.join()
+    with pytest.raises(BrokerUnavailable, match="the connection is closed"):
+        connection.send(1, 4, b"")
+
+
+def test_a_connection_closed_before_connecting_stays_closed(serve, connect):
+    connection = connect(serve(lambda sock: None))
+    connection.close()
+    connection.close()
+    with pytest.raises(BrokerUnavailable, match="closed"):
+        connection.connect()
+
+
+def test_silence_is_a_timeout(serve, connect):
+    ended = threading.Event()
+    connection = connect(serve(lambda sock: ended.wait(10)), timeout_ms=200)
+    connection.connect()
+    with pytest.raises(BrokerUnavailable, match="no answer in time"):
+        connection.receive(connection.send(1, 4, b""))
+    ended.set()
+
+
+def test_a_broker_that_hangs_up_in_the_middle_of_a_response(serve, connect):
+    def script(sock):
+        read_request(sock)
+        sock.sendall(struct.pack(">ii", 1000, 2) + b"only a part")
+
+    connection = connect(serve(script))
+    connection.connect()
+    with pytest.raises(BrokerUnavailable, match="broker closed the connection"):
+        connection.receive(connection.send(1, 4, b""))
+
+
+@pytest.mark.parametrize(
+    ("head", "hint"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "HTTP server"),
+        (b"\x15\x03\x01\x00\x02\x02\x50", "TLS"),
+        (struct.pack(">ii", -5, 1), "-5 bytes"),
+        (struct.pack(">ii", 0, 1), "0 bytes"),
+        (struct.pack(">ii", 2**31 - 1, 1), "limit"),
+    ],
+)
+def test_what_is_no_kafka_broker_is_told_apart(serve, connect, head, hint):
+    connection = connect(
+        serve(lambda sock: (read_request(sock), sock.sendall(head + bytes(8))), None), max_response_bytes=1 << 20
+    )
+    with pytest.raises(ProtocolError, match=hint):
+        connection.connect()
+
+
+def test_an_answer_to_another_request_is_refused(serve, connect):
+    connection = connect(serve(lambda sock: answer(sock, read_request(sock)[2] + 1, b"")))
+    connection.connect()
+    with pytest.raises(ProtocolError, match="instead of"):
+        connection.receive(connection.send(1, 4, b""))
+
+
+def test_a_refused_connection_says_what_to_check(connect):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    with pytest.raises(BrokerUnavailable, match=r"refused.*advertised listener"):
+        connect(port).connect()
+
+
+def test_a_broker_that_hangs_up_at_once_gets_the_likely_reasons(serve, connect):
+    connection = connect(serve(lambda sock: None, None))
+    with pytest.raises(BrokerUnavailable, match="TLS or SASL, or a broker older"):
+        connection.connect()
+
+
+def test_a_malformed_api_versions_response(serve, connect):
+    connection = connect(serve(lambda sock: None, struct.pack(">hi", 0, 3) + b"\x00" * 7))
+    with pytest.raises(ProtocolError, match="malformed ApiVersions"):
+        connection.connect()

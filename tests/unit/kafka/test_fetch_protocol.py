@@ -1,0 +1,134 @@
+"""Fetch messages against kafka-python's encoders, which are generated from Kafka's own message definitions."""
+
+import contextlib
+
+import pytest
+from kafka.protocol.consumer import FetchRequest, FetchResponse
+
+from zkconsumer.errors import ProtocolError
+from zkconsumer.kafka.fetch_protocol import NEWEST_VERSION, OLDEST_VERSION, PartitionFetch, decode_fetch, encode_fetch
+
+VERSIONS = range(OLDEST_VERSION, NEWEST_VERSION + 1)
+
+
+def reference_request(version, topics, *, max_wait_ms, min_bytes, max_bytes):
+    make = FetchRequest.FetchTopic
+    return bytes(
+        FetchRequest(
+            version=version,
+            replica_id=-1,
+            max_wait_ms=max_wait_ms,
+            min_bytes=min_bytes,
+            max_bytes=max_bytes,
+            isolation_level=0,
+            session_id=0,
+            session_epoch=-1,
+            topics=[
+                make(
+                    topic=name,
+                    partitions=[
+                        make.FetchPartition(partition=p, fetch_offset=offset, partition_max_bytes=size)
+                        for p, offset, size in partitions
+                    ],
+                )
+                for name, partitions in topics
+            ],
+            forgotten_topics_data=[],
+            rack_id="",
+        ).encode()
+    )
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(
+    "topics",
+    [
+        [],
+        [("t", [(0, 0, 1)])],
+        [("clicks", [(0, 5, 1 << 20), (7, 2**40, 100)]), ("ü" * 60, [(3, 1, 2)])],
+        [("many", [(p, p, 4096) for p in range(300)])],
+        [("a", [(0, 1, 1)]), ("b", [(0, 1, 1)]), ("a", [(1, 1, 1)])],
+    ],
+)
+def test_requests_are_those_of_the_message_definitions(version, topics):
+    limits = {"max_wait_ms": 100, "min_bytes": 1, "max_bytes": 52_428_800}
+    wanted = [PartitionFetch(name, *partition) for name, partitions in topics for partition in partitions]
+    assert encode_fetch(version, wanted, **limits) == reference_request(version, topics, **limits)
+
+
+def reference_response(version, *, error_code=0):
+    make = FetchResponse.FetchableTopicResponse
+    data = make.PartitionData
+    full = data(
+        partition_index=3,
+        error_code=0,
+        high_watermark=77,
+        last_stable_offset=70,
+        log_start_offset=5,
+        aborted_transactions=[
+            data.AbortedTransaction(producer_id=9, first_offset=12),
+            data.AbortedTransaction(producer_id=10, first_offset=60),
+        ],
+        preferred_read_replica=-1,
+        records=b"some record batches",
+    )
+    empty = data(
+        partition_index=4,
+        error_code=6,
+        high_watermark=-1,
+        last_stable_offset=-1,
+        log_start_offset=-1,
+        aborted_transactions=None,
+        preferred_read_replica=-1,
+        records=None if version >= 4 else b"",
+    )
+    return bytes(
+        FetchResponse(
+            version=version,
+            throttle_time_ms=0,
+            error_code=error_code,
+            session_id=0,
+            responses=[make(topic="clicks", partitions=[full, empty]), make(topic="ü", partitions=[empty])],
+        ).encode()
+    )
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_responses_are_those_of_the_message_definitions(version):
+    full, empty, other = decode_fetch(version, memoryview(bytearray(reference_response(version))))
+    assert (full.topic, full.partition, full.error, full.high_watermark) == ("clicks", 3, 0, 77)
+    assert full.last_stable_offset == (70 if version >= 4 else -1)
+    assert full.log_start_offset == (5 if version >= 5 else -1)
+    assert list(full.aborted) == ([(9, 12), (10, 60)] if version >= 4 else [])
+    assert bytes(full.records) == b"some record batches"
+    assert (empty.topic, empty.partition, empty.error, len(empty.records)) == ("clicks", 4, 6, 0)
+    assert (other.topic, other.partition) == ("ü", 4)
+
+
+def test_records_are_not_copied():
+    body = bytearray(reference_response(11))
+    records = decode_fetch(11, memoryview(body))[0].records
+    assert records.obj is body
+
+
+def test_an_error_of_the_whole_response_is_raised_with_its_name():
+    with pytest.raises(ProtocolError, match="OFFSET_NOT_AVAILABLE"):
+        decode_fetch(7, memoryview(reference_response(7, error_code=78)))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_cut_response_is_never_taken_for_a_whole_one(version):
+    whole = reference_response(version)
+    for length in range(len(whole)):
+        with pytest.raises(ProtocolError, match="Fetch response"):
+            decode_fetch(version, memoryview(whole[:length]))
+
+
+@pytest.mark.parametrize("version", [4, 12])
+def test_absurd_counts_neither_hang_nor_allocate(version):
+    whole = reference_response(version)
+    for position in range(len(whole)):
+        hostile = bytearray(whole)
+        hostile[position : position + 4] = b"\x7f\xff\xff\xff"
+        with contextlib.suppress(ProtocolError):
+            decode_fetch(version, memoryview(hostile))

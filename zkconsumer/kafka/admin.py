@@ -1,0 +1,79 @@
+"""Creating topics: for the demo, the sandbox and tests."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+from zkconsumer.errors import BrokerUnavailable, ProtocolError
+from zkconsumer.kafka.client import BrokerClient
+from zkconsumer.kafka.connection import BrokerConnection
+from zkconsumer.kafka.errorcodes import ErrorCode, error_name
+from zkconsumer.model import TopicPartition
+
+_CREATE_TOPICS_VERSIONS: Final = (0, 7)
+_CONTROLLER_TIMEOUT_MS: Final = 10_000
+_POLL_S: Final = 0.05
+
+
+def create_topics(
+    client: BrokerClient,
+    partitions: Mapping[str, int],
+    *,
+    config: Mapping[str, str] | None = None,
+    replication_factor: int = 1,
+    timeout_s: float = 30.0,
+) -> None:
+    """Create topics and wait until every partition has a leader. A topic that exists is left as it is.
+
+    Args:
+        client: for the cluster.
+        partitions: number of partitions of each topic.
+        config: topic configuration, the same for all.
+        replication_factor: replicas of each partition.
+        timeout_s: how long to wait for leaders.
+
+    Raises:
+        BrokerUnavailable: the controller cannot be reached, or leaders did not appear in time.
+        ProtocolError: the broker refuses; the message has its reason.
+    """
+    metadata = client.metadata(partitions)
+    if metadata.controller is None or metadata.controller not in metadata.brokers:
+        raise BrokerUnavailable("no controller is known; check that the brokers finished starting")
+
+    def question(connection: BrokerConnection) -> Any:
+        return connection.call(_request(connection, partitions, config or {}, replication_factor))
+
+    for topic in client.ask(metadata.brokers[metadata.controller], question).topics:
+        if topic.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+            reason = getattr(topic, "error_message", None) or ""
+            raise ProtocolError(f"cannot create topic {topic.name}: {error_name(topic.error_code)} {reason}")
+    _wait_for_leaders(client, partitions, time.monotonic() + timeout_s)
+
+
+def _request(
+    connection: BrokerConnection, partitions: Mapping[str, int], config: Mapping[str, str], replication_factor: int
+) -> Any:
+    from kafka.protocol.admin import CreateTopicsRequest
+
+    version = connection.version(CreateTopicsRequest.API_KEY, CreateTopicsRequest.name, *_CREATE_TOPICS_VERSIONS)
+    make = CreateTopicsRequest.CreatableTopic
+    configs = [make.CreatableTopicConfig(name=name, value=value) for name, value in config.items()]
+    topics = [
+        make(name=name, num_partitions=count, replication_factor=replication_factor, assignments=[], configs=configs)
+        for name, count in partitions.items()
+    ]
+    return CreateTopicsRequest(version=version, topics=topics, timeout_ms=_CONTROLLER_TIMEOUT_MS)
+
+
+def _wait_for_leaders(client: BrokerClient, partitions: Mapping[str, int], deadline: float) -> None:
+    while True:
+        metadata = client.metadata(partitions)
+        waiting = [name for name in partitions if TopicPartition(name, 0) not in metadata.leaders]
+        waiting += [tp.topic for tp in metadata.leaderless]
+        if not waiting:
+            return
+        if time.monotonic() > deadline:
+            raise BrokerUnavailable(f"topics {sorted(set(waiting))} were created but have no leaders yet")
+        time.sleep(_POLL_S)  # a broker only answers questions: there is nothing to wait on

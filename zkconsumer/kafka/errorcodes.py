@@ -1,0 +1,47 @@
+"""Error codes of Kafka's protocol: those that we act upon by number, and the names of all for messages."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ErrorCode(IntEnum):
+    """The codes that code compares with; see Kafka's protocol guide for the whole list."""
+
+    NONE = 0
+    OFFSET_OUT_OF_RANGE = 1
+    UNKNOWN_TOPIC_OR_PARTITION = 3
+    LEADER_NOT_AVAILABLE = 5
+    NOT_LEADER_OR_FOLLOWER = 6
+    REPLICA_NOT_AVAILABLE = 9
+    UNSUPPORTED_VERSION = 35
+    TOPIC_ALREADY_EXISTS = 36
+    KAFKA_STORAGE_ERROR = 56
+    FENCED_LEADER_EPOCH = 74
+    UNKNOWN_LEADER_EPOCH = 75
+    OFFSET_NOT_AVAILABLE = 78
+
+
+LEADER_MOVED = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+    }
+)
+"""Codes that are part of normal life: another broker leads the partition now, or none does for a moment."""
+
+
+def error_name(code: int) -> str:
+    """Text such as ``NOT_LEADER_OR_FOLLOWER (6)`` for messages to humans."""
+    try:
+        return f"{ErrorCode(code).name} ({code})"
+    except ValueError:
+        from kafka.errors import for_code
+
+        return f"{for_code(code).__name__} ({code})"

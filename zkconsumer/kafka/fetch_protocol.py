@@ -1,0 +1,252 @@
+"""Fetch requests and responses by hand: the one API on the hot path, in versions 0 to 12.
+
+The response is taken apart without copying: the records of each partition stay a view of the receive buffer. Fetch
+sessions (KIP-227) are not used: every request names all its partitions. Layouts are those of Kafka's ``FetchRequest``
+and ``FetchResponse`` message definitions; versions from 13 on name topics by id and would need a metadata lookup.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from zkconsumer.errors import ProtocolError
+from zkconsumer.kafka.connection import BrokerConnection
+from zkconsumer.kafka.errorcodes import ErrorCode, error_name
+
+FETCH: Final = 1
+OLDEST_VERSION: Final = 0
+NEWEST_VERSION: Final = 12
+_FLEXIBLE: Final = 12
+
+_CONSUMER: Final = -1  # replica id of everything that is not a follower
+_READ_UNCOMMITTED: Final = 0  # as the JVM consumer of the time, which knows no transactions
+_NO_SESSION: Final = (0, -1)
+_UNKNOWN: Final = -1  # leader epoch, last fetched epoch, follower's log start
+
+
+class PartitionFetch(NamedTuple):
+    """What to fetch of one partition: from ``offset`` on, about ``max_bytes`` bytes."""
+
+    topic: str
+    partition: int
+    offset: int
+    max_bytes: int
+
+
+class FetchedPartition(NamedTuple):
+    """One partition's share of a response.
+
+    ``records`` is a view of the receive buffer: record batches, the last of which may be cut off. Offsets that the
+    version does not tell are -1. ``aborted`` holds pairs (producer id, first offset) of aborted transactions.
+    """
+
+    topic: str
+    partition: int
+    error: int
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    aborted: Sequence[tuple[int, int]]
+    records: memoryview
+
+
+def fetch_version(connection: BrokerConnection) -> int:
+    """Newest Fetch version that both sides know.
+
+    Raises:
+        ProtocolError: there is none.
+    """
+    return connection.version(FETCH, "Fetch", OLDEST_VERSION, NEWEST_VERSION)
+
+
+def send_fetch(
+    connection: BrokerConnection,
+    partitions: Iterable[PartitionFetch],
+    *,
+    max_wait_ms: int,
+    min_bytes: int,
+    max_bytes: int,
+) -> int:
+    """Send a fetch request; returns its correlation id.
+
+    Args:
+        connection: to the leader of all partitions.
+        partitions: in the order of preference, since ``max_bytes`` may cut the list short (KIP-74).
+        max_wait_ms: how long the broker may wait for ``min_bytes``.
+        min_bytes: answer as soon as so many bytes are there.
+        max_bytes: limit for the whole response; the broker exceeds it by at most one batch.
+
+    Raises:
+        BrokerUnavailable: the connection broke.
+        ProtocolError: no common version.
+    """
+    version = fetch_version(connection)
+    body = encode_fetch(version, partitions, max_wait_ms=max_wait_ms, min_bytes=min_bytes, max_bytes=max_bytes)
+    return connection.send(FETCH, version, body, flexible=version >= _FLEXIBLE)
+
+
+def receive_fetch(connection: BrokerConnection, correlation_id: int) -> list[FetchedPartition]:
+    """Wait for the response to :func:`send_fetch`; its views are valid until the next receive.
+
+    Raises:
+        BrokerUnavailable: the connection broke, timed out or was closed.
+        ProtocolError: the response is malformed or reports an error as a whole.
+    """
+    version = fetch_version(connection)
+    return decode_fetch(version, connection.receive(correlation_id, flexible=version >= _FLEXIBLE))
+
+
+def encode_fetch(
+    version: int, partitions: Iterable[PartitionFetch], *, max_wait_ms: int, min_bytes: int, max_bytes: int
+) -> bytes:
+    """Body of a fetch request in one version; see :func:`send_fetch` for the arguments."""
+    flexible = version >= _FLEXIBLE
+    tags = b"\x00" if flexible else b""
+    parts = [struct.pack(">iii", _CONSUMER, max_wait_ms, min_bytes)]
+    if version >= 3:
+        parts.append(struct.pack(">i", max_bytes))
+    if version >= 4:
+        parts.append(struct.pack(">b", _READ_UNCOMMITTED))
+    if version >= 7:
+        parts.append(struct.pack(">ii", *_NO_SESSION))
+    topics: list[tuple[str, list[PartitionFetch]]] = []
+    for wanted in partitions:  # a topic may come up again later: the order of partitions is kept
+        if not topics or topics[-1][0] != wanted.topic:
+            topics.append((wanted.topic, []))
+        topics[-1][1].append(wanted)
+    parts.append(_length(len(topics), flexible))
+    for topic, wanted_here in topics:
+        name = topic.encode()
+        parts += [_length(len(name), flexible) if flexible else struct.pack(">h", len(name)), name]
+        parts.append(_length(len(wanted_here), flexible))
+        parts += [_encode_partition(version, wanted) + tags for wanted in wanted_here]
+        parts.append(tags)
+    if version >= 7:
+        parts.append(_length(0, flexible))  # forgotten topics
+    if version >= 11:
+        parts.append(b"\x01" if flexible else b"\x00\x00")  # rack id: empty
+    parts.append(tags)
+    return b"".join(parts)
+
+
+def _encode_partition(version: int, wanted: PartitionFetch) -> bytes:
+    _, partition, offset, max_bytes = wanted
+    if version >= 12:
+        return struct.pack(">iiqiqi", partition, _UNKNOWN, offset, _UNKNOWN, _UNKNOWN, max_bytes)
+    if version >= 9:
+        return struct.pack(">iiqqi", partition, _UNKNOWN, offset, _UNKNOWN, max_bytes)
+    if version >= 5:
+        return struct.pack(">iqqi", partition, offset, _UNKNOWN, max_bytes)
+    return struct.pack(">iqi", partition, offset, max_bytes)
+
+
+def _length(count: int, flexible: bool) -> bytes:
+    """Length of an array (or, flexible, of a string): four bytes, or a varint of one more."""
+    if not flexible:
+        return struct.pack(">i", count)
+    out = bytearray()
+    count += 1
+    while count > 0x7F:
+        out.append(count & 0x7F | 0x80)
+        count >>= 7
+    out.append(count)
+    return bytes(out)
+
+
+def decode_fetch(version: int, body: memoryview) -> list[FetchedPartition]:
+    """Take a response apart.
+
+    Raises:
+        ProtocolError: the response is malformed or reports an error as a whole.
+    """
+    try:
+        return _decode(version, _Reader(body, version >= _FLEXIBLE))
+    except (struct.error, IndexError, UnicodeDecodeError) as error:
+        raise ProtocolError(f"malformed Fetch response (version {version}): {error}") from error
+
+
+def _decode(version: int, reader: _Reader) -> list[FetchedPartition]:
+    if version >= 1:
+        reader.take(">i")  # throttle time: the broker has waited already, or will not read before it is over
+    if version >= 7:
+        code, _ = reader.take(">hi")
+        if code != ErrorCode.NONE:
+            raise ProtocolError(f"the broker refuses the fetch: {error_name(code)}")
+    fetched = []
+    for _ in range(reader.length(4)):
+        topic = reader.text()
+        fetched += [_decode_partition(version, topic, reader) for _ in range(reader.length(4))]
+        reader.tags()
+    reader.tags()
+    return fetched
+
+
+def _decode_partition(version: int, topic: str, reader: _Reader) -> FetchedPartition:
+    partition, error, high_watermark = reader.take(">ihq")
+    last_stable_offset = log_start_offset = -1
+    aborted: list[tuple[int, int]] = []
+    if version >= 4:
+        (last_stable_offset,) = reader.take(">q")
+    if version >= 5:
+        (log_start_offset,) = reader.take(">q")
+    if version >= 4:
+        for _ in range(reader.length(4)):
+            producer_id, first_offset = reader.take(">qq")
+            aborted.append((producer_id, first_offset))
+            reader.tags()
+    if version >= 11:
+        reader.take(">i")  # preferred read replica: only told to clients that name their rack
+    records = reader.view(reader.length(4))
+    reader.tags()
+    return FetchedPartition(
+        topic, partition, error, high_watermark, last_stable_offset, log_start_offset, aborted, records
+    )
+
+
+class _Reader:
+    """A position in a response. Reading past the end raises ``struct.error`` or ``IndexError``."""
+
+    def __init__(self, body: memoryview, flexible: bool) -> None:
+        self._body = body
+        self._flexible = flexible
+        self._at = 0
+
+    def take(self, layout: str) -> tuple[int, ...]:
+        values = struct.unpack_from(layout, self._body, self._at)
+        self._at += struct.calcsize(layout)
+        return values
+
+    def varint(self) -> int:
+        value = shift = 0
+        while True:
+            byte = self._body[self._at]
+            self._at += 1
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+            shift += 7
+            if shift > 28:
+                raise ProtocolError("a varint in a Fetch response is longer than five bytes")
+
+    def length(self, size: int) -> int:
+        """Length of an array, string or byte field, at most what is left of the response; null counts as 0."""
+        count = self.varint() - 1 if self._flexible else self.take({2: ">h", 4: ">i"}[size])[0]
+        if count > len(self._body) - self._at:
+            raise ProtocolError(f"a Fetch response announces {count} items beyond its end")
+        return max(count, 0)
+
+    def view(self, count: int) -> memoryview:
+        self._at += count
+        return self._body[self._at - count : self._at]
+
+    def text(self) -> str:
+        return bytes(self.view(self.length(2))).decode()
+
+    def tags(self) -> None:
+        """Skip the tagged fields of a flexible structure."""
+        if self._flexible:
+            for _ in range(self.varint()):
+                self.varint()
+                self.view(self.varint())

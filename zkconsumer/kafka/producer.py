@@ -1,0 +1,112 @@
+"""A minimal producer: enough to load a topic for the demo, the benchmark and tests; records are acknowledged.
+
+It sends one partition's batches at a time over plain connections, with the batch encoder of kafka-python. No retries,
+no partitioner: the caller names the partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from zkconsumer.errors import BrokerUnavailable, ProtocolError
+from zkconsumer.kafka.client import BrokerClient
+from zkconsumer.kafka.connection import BrokerConnection
+from zkconsumer.kafka.errorcodes import error_name
+from zkconsumer.model import Broker, TopicPartition
+
+CODECS: Final[Mapping[str, int]] = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+"""Compression codecs by name, with their number in a batch's attributes."""
+
+_BATCH_BYTES: Final = 900_000
+"""Batches close below the broker's default ``message.max.bytes`` of 1,048,588."""
+_PRODUCE_VERSIONS: Final = (3, 9)
+_MAGIC: Final = 2
+_CLIENT_ID: Final = "zkconsumer-producer"
+_ALL_REPLICAS: Final = -1
+
+
+class Record(NamedTuple):
+    """One record to produce; ``timestamp`` in milliseconds since the epoch."""
+
+    value: bytes | None
+    key: bytes | None = None
+    timestamp: int = 0
+    headers: Sequence[tuple[str, bytes | None]] = ()
+
+
+def produce(
+    live_brokers: Callable[[], Sequence[Broker]],
+    records: Mapping[TopicPartition, Iterable[Record]],
+    *,
+    codec: str = "none",
+    batch_bytes: int = _BATCH_BYTES,
+    timeout_ms: int = 30_000,
+) -> dict[TopicPartition, int]:
+    """Append records to existing topics, wait for all in-sync replicas and return the first offset of each partition.
+
+    Args:
+        live_brokers: brokers to ask for the leaders.
+        records: what to append to each partition, in order.
+        codec: a name in :data:`CODECS`.
+        batch_bytes: size, before compression, at which a batch is closed; at least one record goes into each.
+        timeout_ms: limit for connecting and for each answer.
+
+    Raises:
+        BrokerUnavailable: a leader is not known or cannot be reached; earlier batches may have been written.
+        ProtocolError: the broker refuses a batch.
+    """
+    client = BrokerClient(live_brokers, client_id=_CLIENT_ID, timeout_ms=timeout_ms)
+    connections: dict[Broker, BrokerConnection] = {}
+    first: dict[TopicPartition, int] = {}
+    try:
+        leaders = client.metadata({tp.topic for tp in records}).leaders
+        for broker in {leaders[tp] for tp in records if tp in leaders}:
+            connection = BrokerConnection(broker.host, broker.port, client_id=_CLIENT_ID, timeout_ms=timeout_ms)
+            connections[broker] = connection
+            connection.connect()
+        for tp, theirs in records.items():
+            if tp not in leaders:
+                raise BrokerUnavailable(f"{tp} has no leader; create the topic and wait for it first")
+            for batch in encode_batches(theirs, codec=codec, batch_bytes=batch_bytes):
+                first.setdefault(tp, _send(connections[leaders[tp]], tp, batch, timeout_ms))
+    finally:
+        client.close()
+        for connection in connections.values():
+            connection.close()
+    return first
+
+
+def encode_batches(
+    records: Iterable[Record], *, codec: str = "none", batch_bytes: int = _BATCH_BYTES
+) -> Iterator[bytes]:
+    """Record batches (format v2) that hold ``records`` in order; see :func:`produce` for the arguments."""
+    from kafka.record import MemoryRecordsBuilder
+
+    builder = None
+    for value, key, timestamp, headers in records:
+        if builder is None or builder.append(timestamp, key, value, list(headers)) is None:
+            if builder is not None:
+                builder.close()
+                yield bytes(builder.buffer())
+            builder = MemoryRecordsBuilder(magic=_MAGIC, compression_type=CODECS[codec], batch_size=batch_bytes)
+            builder.append(timestamp, key, value, list(headers))
+    if builder is not None:
+        builder.close()
+        yield bytes(builder.buffer())
+
+
+def _send(connection: BrokerConnection, tp: TopicPartition, batch: bytes, timeout_ms: int) -> int:
+    from kafka.protocol.producer import ProduceRequest
+
+    make = ProduceRequest.TopicProduceData
+    request = ProduceRequest(
+        version=connection.version(ProduceRequest.API_KEY, ProduceRequest.name, *_PRODUCE_VERSIONS),
+        acks=_ALL_REPLICAS,
+        timeout_ms=timeout_ms,
+        topic_data=[make(name=tp.topic, partition_data=[make.PartitionProduceData(index=tp.partition, records=batch)])],
+    )
+    answer = connection.call(request).responses[0].partition_responses[0]
+    if answer.error_code:
+        raise ProtocolError(f"{connection} refuses a batch for {tp}: {error_name(answer.error_code)}")
+    return int(answer.base_offset)
