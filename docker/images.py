@@ -1,0 +1,187 @@
+"""Prepare what the images are built from, and build them.
+
+::
+
+    python docker/images.py prepare                # then: docker build docker/zookeeper, or docker compose up --build
+    python docker/images.py build                  # on the public bases that the Dockerfiles name
+    python docker/images.py build --local-bases    # on bases made of this machine's files; nothing is pulled
+
+Runs in the environment that the Makefile makes. The images are tagged ``zkconsumer/zookeeper``,
+``zkconsumer/kafka`` and ``zkconsumer/consumer``.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import distribution, distributions
+from pathlib import Path
+
+import click
+from local_base import provide_base
+from packaging.requirements import Requirement
+
+from zkconsumer.errors import SandboxError
+from zkconsumer.sandbox.jars import DEFAULT_KAFKA_VERSION, JarSource
+from zkconsumer.sandbox.lockfile import read_lock
+from zkconsumer.sandbox.progress import Progress
+from zkconsumer.sandbox.pysparkjars import zookeeper_jars
+
+HERE = Path(__file__).resolve().parent
+PROJECT = HERE.parent
+
+# What the project's wheel is made of, next to the package itself.
+_PROJECT_FILES = ("pyproject.toml", "setup.cfg", "README.md", "LICENSE", "pyspark_zkconsumer.py")
+
+
+def prepare_zookeeper() -> None:
+    """Put ZooKeeper's jars into its build context."""
+    _copy_jars(zookeeper_jars(), HERE / "zookeeper" / "jars")
+
+
+def prepare_kafka() -> None:
+    """Put Kafka's jars into its build context, fetching them when no sandbox has before."""
+    jars = JarSource.from_environment().provide(read_lock(f"kafka-{DEFAULT_KAFKA_VERSION}"), Progress())
+    _copy_jars(jars, HERE / "kafka" / "jars")
+
+
+def prepare_consumer() -> None:
+    """Put two sets of wheels into the consumer's build context: its dependencies' and the project's."""
+    wheels = HERE / "consumer" / "wheels"
+    with tempfile.TemporaryDirectory() as name:
+        source = Path(name) / "source"
+        _copy_project(source)
+        _pip("wheel", "--no-deps", "--wheel-dir", _emptied(wheels / "project"), source)
+    _prepare_dependencies(wheels / "project", wheels / "dependencies")
+
+
+def _copy_project(target: Path) -> None:
+    """Copy the sources away first: setuptools leaves files where it builds, and takes up those it finds there."""
+    target.mkdir()
+    for name in _PROJECT_FILES:
+        if (PROJECT / name).exists():
+            shutil.copy(PROJECT / name, target)
+    shutil.copytree(PROJECT / "zkconsumer", target / "zkconsumer", ignore=shutil.ignore_patterns("__pycache__"))
+
+
+def _prepare_dependencies(project: Path, wheels: Path) -> None:
+    """Provide wheels of the versions that are installed here: what was tested is what runs in the image."""
+    requirements = _requirements(project)
+    listed = wheels / "requirements.txt"
+    if listed.exists() and listed.read_text(encoding="utf-8") == requirements:
+        return
+    with tempfile.TemporaryDirectory(dir=wheels.parent) as name:  # all or nothing: the list is what says "complete"
+        fresh = Path(name) / "dependencies"
+        fresh.mkdir()
+        (fresh / "requirements.txt").write_text(requirements, encoding="utf-8")
+        _pip("wheel", "--no-deps", "--wheel-dir", fresh, "--requirement", fresh / "requirements.txt")
+        shutil.rmtree(wheels, ignore_errors=True)
+        fresh.rename(wheels)
+
+
+def _requirements(project: Path) -> str:
+    """Pin, for this interpreter, each distribution that the wheel in ``project`` needs, the indirect ones too.
+
+    Asked is the wheel that was just built, since what an editable installation says of itself may be older.
+    """
+    versions: dict[str, str] = {}
+    (wheel,) = project.glob("*.whl")
+    to_read = list(distributions(path=[str(wheel)]))
+    while to_read:
+        for line in to_read.pop().requires or ():
+            needed = Requirement(line)
+            if needed.name not in versions and (needed.marker is None or needed.marker.evaluate({"extra": ""})):
+                installed = distribution(needed.name)
+                versions[needed.name] = installed.version
+                to_read.append(installed)
+    header = f"# For Python {sys.version_info.major}.{sys.version_info.minor}.\n"
+    return header + "".join(f"{name}=={version}\n" for name, version in sorted(versions.items()))
+
+
+def _copy_jars(jars: Sequence[Path], target: Path) -> None:
+    _emptied(target)
+    for jar in jars:
+        shutil.copyfile(jar, target / jar.name)
+
+
+def _emptied(directory: Path) -> Path:
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    return directory
+
+
+def _pip(command: str, *words: str | Path) -> None:
+    # A wheel of unchanged sources is the same file again, so that what was built on it is not built again.
+    environment = {"SOURCE_DATE_EPOCH": "946684800", **os.environ}
+    complete = [sys.executable, "-m", "pip", command, "--quiet", "--disable-pip-version-check", *words]
+    subprocess.run(complete, check=True, env=environment)
+
+
+PREPARATIONS: Mapping[str, Callable[[], None]] = {
+    "zookeeper": prepare_zookeeper,
+    "kafka": prepare_kafka,
+    "consumer": prepare_consumer,
+}
+"""Every image, by the name of its directory."""
+
+_BASE_KIND = {"zookeeper": "java", "kafka": "java", "consumer": "python"}
+_IMAGE_ARGUMENT = click.argument("images", nargs=-1, type=click.Choice(list(PREPARATIONS)))
+
+
+@click.group(help=__doc__.split("\n", maxsplit=1)[0] if __doc__ else None)
+def main() -> None:
+    """Hold the two commands."""
+
+
+@main.command()
+@_IMAGE_ARGUMENT
+def prepare(images: tuple[str, ...]) -> None:
+    """Put jars and wheels beside the Dockerfiles of IMAGES; of all, when none is named."""
+    for image in images or PREPARATIONS:
+        click.echo(f"preparing docker/{image}", err=True)
+        PREPARATIONS[image]()
+
+
+@main.command()
+@click.option("--local-bases", is_flag=True, help="Make the bases that are not given here, of this machine's files.")
+@click.option("--java-base", envvar="ZKCONSUMER_JAVA_IMAGE", metavar="IMAGE", help="Base with Java 17 or later.")
+@click.option("--python-base", envvar="ZKCONSUMER_PYTHON_IMAGE", metavar="IMAGE", help="Base with this Python and pip.")
+@_IMAGE_ARGUMENT
+@click.pass_context
+def build(
+    context: click.Context, images: tuple[str, ...], local_bases: bool, java_base: str | None, python_base: str | None
+) -> None:
+    """Prepare and build IMAGES; all of them, when none is named.
+
+    The bases may also be given as ZKCONSUMER_JAVA_IMAGE and ZKCONSUMER_PYTHON_IMAGE.
+    """
+    images = images or tuple(PREPARATIONS)
+    bases = {"java": java_base, "python": python_base}
+    for kind in sorted({_BASE_KIND[image] for image in images}):
+        if local_bases and bases[kind] is None:
+            bases[kind] = f"zkconsumer/{kind}-base:local"
+            click.echo(f"making {bases[kind]}", err=True)
+            provide_base(kind, bases[kind])
+    if bases["python"] is None:
+        bases["python"] = f"python:{sys.version_info.major}.{sys.version_info.minor}-slim"  # as the wheels are
+    context.invoke(prepare, images=images)
+    for image in images:
+        click.echo(f"building zkconsumer/{image}", err=True)
+        _docker_build(image, bases[_BASE_KIND[image]])
+
+
+def _docker_build(image: str, base: str | None) -> None:
+    chosen = ["--build-arg", f"BASE_IMAGE={base}"] if base else []
+    command = ["docker", "build", "--quiet", "--tag", f"zkconsumer/{image}", *chosen, str(HERE / image)]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except SandboxError as error:
+        sys.exit(str(error))
+    except subprocess.CalledProcessError as error:  # its own words are on standard error already
+        sys.exit(f"failed ({error.returncode}): {' '.join(map(str, error.cmd))}")
