@@ -1,0 +1,113 @@
+"""Laws of a micro-batch's arithmetic, for any partitions, sizes and limits."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zkconsumer.model import TopicPartition
+from zkconsumer.spark.offsets_json import decode_batch, encode_batch
+from zkconsumer.spark.planning import (
+    OffsetRange,
+    Span,
+    cap_offsets,
+    distinct,
+    group_by_thread,
+    resume,
+    split_to,
+)
+
+partitions = st.builds(TopicPartition, st.sampled_from(["t", "a-b", "ü"]), st.integers(0, 30))
+spans = st.builds(lambda start, size: Span(start, start + size), st.integers(0, 2**62), st.integers(0, 5000))
+batches = st.dictionaries(partitions, spans, max_size=12)
+
+
+def offsets(ranges: list[OffsetRange]) -> dict[TopicPartition, list[tuple[int, int]]]:
+    """Spans by partition, adjacent ones joined; fails on an overlap."""
+    joined: dict[TopicPartition, list[tuple[int, int]]] = {}
+    for piece in sorted(ranges):
+        of_partition = joined.setdefault(piece.topic_partition, [])
+        if of_partition and of_partition[-1][1] == piece.start:
+            of_partition[-1] = (of_partition[-1][0], piece.until)
+        else:
+            assert not of_partition or of_partition[-1][1] < piece.start, "ranges overlap"
+            of_partition.append((piece.start, piece.until))
+    return joined
+
+
+def whole(batch: dict[TopicPartition, Span]) -> dict[TopicPartition, list[tuple[int, int]]]:
+    return {partition: [tuple(span)] for partition, span in batch.items() if span.size}
+
+
+@given(batches, st.none() | st.integers(1, 20_000))
+def test_a_cap_takes_exactly_what_it_allows_and_starts_where_the_position_is(batch, limit):
+    capped = cap_offsets(batch, limit)
+    total = sum(span.size for span in batch.values())
+    assert sum(span.size for span in capped.values()) == (total if limit is None else min(limit, total))
+    for partition, span in capped.items():
+        assert span.start == batch[partition].start
+        assert 0 < span.size <= batch[partition].size
+
+
+@given(batches, st.integers(1, 20_000))
+def test_a_cap_is_proportional_to_within_one_offset(batch, limit):
+    total = sum(span.size for span in batch.values())
+    capped = cap_offsets(batch, limit)
+    for partition, span in batch.items():
+        got = capped[partition].size if partition in capped else 0
+        assert abs(got - min(span.size, span.size * limit / max(total, 1))) <= 1
+
+
+@given(batches, st.dictionaries(partitions, st.integers(0, 5)), st.integers(1, 6), st.none() | st.integers(1, 60))
+def test_tasks_read_every_offset_once(batch, threads, streams, minimum):
+    tasks = split_to(group_by_thread(batch, threads, streams), minimum)
+    assert offsets([piece for task in tasks for piece in task]) == whole(batch)
+    assert all(task and all(piece.size > 0 for piece in task) for task in tasks)
+
+
+@given(batches, st.integers(1, 6), st.integers(1, 60))
+def test_min_partitions_is_reached_or_every_task_is_a_single_offset(batch, streams, minimum):
+    total = sum(span.size for span in batch.values())
+    assert len(split_to(group_by_thread(batch, {}, streams), minimum)) >= min(minimum, total)
+
+
+@given(batches.filter(bool), st.integers(0, 5))
+def test_one_consumer_thread_is_one_task(batch, number):
+    tasks = group_by_thread(batch, dict.fromkeys(batch, number), 6)
+    assert len(tasks) == (1 if whole(batch) else 0)
+
+
+@given(batches, st.randoms(use_true_random=False))
+def test_offset_json_comes_back_and_equal_offsets_have_one_text(batch, random):
+    shuffled = list(batch.items())
+    random.shuffle(shuffled)
+    text = json.dumps(encode_batch(dict(shuffled)))
+    assert text == json.dumps(encode_batch(batch))
+    assert decode_batch(json.loads(text)) == batch
+
+
+@given(batches)
+def test_a_batch_never_looks_like_the_one_before(batch):
+    news = {partition: span for partition, span in batch.items() if span.size}
+    changed = distinct(news, news)
+    assert not changed or changed != news
+    for partition, span in changed.items():
+        assert span.start == news[partition].start
+        assert 0 < span.size <= news[partition].size
+    if len(news) > 1 or any(span.size > 1 for span in news.values()):
+        assert changed, "only a single offset of a single partition has to wait"
+
+
+@given(spans, st.none() | st.integers(-1, 2**63))
+def test_a_finished_batch_counts_exactly_while_the_stored_offset_lies_in_it(span, stored):
+    resumed = resume(span, stored)
+    if stored is not None and span.start <= stored <= span.until:
+        assert resumed == (span.until, False)
+    else:
+        assert resumed == (stored, True)
+
+
+@pytest.mark.parametrize("stored", [None, 0, 7])
+def test_a_partition_outside_the_last_batch_starts_at_the_stored_offset(stored):
+    assert resume(None, stored) == (stored, False)

@@ -1,0 +1,58 @@
+import pickle
+import subprocess
+import sys
+
+import pytest
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from pyspark.sql.types import StructType
+
+from zkconsumer.errors import ConfigError
+from zkconsumer.spark.source import ZkConsumerDataSource
+
+OPTIONS = {"zookeeper.connect": "h:1", "group.id": "g", "subscribe": "t"}
+
+
+def source(**more: str) -> ZkConsumerDataSource:
+    return ZkConsumerDataSource(OPTIONS | more)
+
+
+def test_options_are_checked_when_the_source_is_made_which_is_load():
+    with pytest.raises(ConfigError, match="numStreams must be a positive integer"):
+        source(numStreams="0")
+
+
+@pytest.mark.parametrize("kind", ["reader", "streamReader"])
+def test_readers_travel_pickled_without_connecting_to_anything(kind):
+    ours = source(includeHeaders="true")
+    reader = getattr(ours, kind)(ours.schema())
+    again = pickle.loads(pickle.dumps(reader))
+    assert list(again.read(InputPartition(None))) == []
+
+
+def test_the_initial_offset_is_a_constant_and_the_limit_comes_from_the_options():
+    ours = source(maxOffsetsPerTrigger="7")
+    reader = ours.streamReader(ours.schema())
+    assert reader.initialOffset() == {"v": 1, "topics": {}}
+    assert reader.getDefaultReadLimit() == ReadMaxRows(7)
+    assert source().streamReader(ours.schema()).getDefaultReadLimit() == ReadAllAvailable()
+    reader.stop()
+
+
+def test_a_schema_of_ones_own_is_refused():
+    with pytest.raises(ConfigError, match="fixed schema"):
+        source().reader(StructType([]))
+
+
+def test_it_is_found_from_any_directory_by_the_name_of_its_module(tmp_path):
+    """What Spark's look-up does (FACTS C.1); fails where an editable install hides top-level modules."""
+    script = (
+        "import importlib, pkgutil, sys\n"
+        "names = [m.name for m in pkgutil.iter_modules() if m.name.startswith('pyspark_')]\n"
+        "assert 'pyspark_zkconsumer' in names, names\n"
+        "source = importlib.import_module('pyspark_zkconsumer').DefaultSource\n"
+        "heavy = {'kazoo', 'kafka', 'numba', 'pyarrow', 'crc32c', 'cramjam', 'numpy'} & sys.modules.keys()\n"
+        "print(source.name(), sorted(heavy))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("zkconsumer []\n", "")

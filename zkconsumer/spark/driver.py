@@ -1,0 +1,303 @@
+"""QueryDriver: the driver side of one streaming query, a member of the group that plans what executors fetch.
+
+Everything here runs on Spark's thread, the main thread of the query's source process. What the group does meanwhile
+arrives through :class:`~zkconsumer.spark.share.SparkFetchControl`. The order of calls is Spark's (FACTS C.2b): for an
+unfinished batch of an earlier run first :meth:`QueryDriver.partitions`; then :meth:`QueryDriver.latest_offset` after
+every finished batch and at every idle trigger, with the end of the last *finished* batch.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from types import FrameType
+from typing import Any
+
+from zkconsumer.connector.member import GroupMember
+from zkconsumer.core.fetchcontrol import FetchAssignment
+from zkconsumer.errors import (
+    LeaderUnknown,
+    NotOwner,
+    OffsetOutOfRange,
+    RetriableError,
+    SessionExpired,
+    ZkConsumerError,
+    ZooKeeperUnavailable,
+)
+from zkconsumer.model import Broker, TopicPartition
+from zkconsumer.spark.cluster import ClusterView, read_cluster
+from zkconsumer.spark.logends import LogEnds
+from zkconsumer.spark.offsets_json import decode_batch, encode_batch
+from zkconsumer.spark.options import SourceOptions
+from zkconsumer.spark.planning import (
+    RangePartition,
+    Span,
+    cap_offsets,
+    distinct,
+    group_by_thread,
+    split_to,
+    stream_counts,
+)
+from zkconsumer.spark.positions import locate, start_positions
+from zkconsumer.spark.share import SparkFetchControl, drain_timeout_ms
+
+_log = logging.getLogger(__name__)
+
+_IDLE_POLL_S = 0.05
+"""Least time between two questions to the brokers when there is nothing new: Spark asks every 10 ms."""
+
+
+class QueryDriver:
+    """Joins the group when it is first asked for offsets; see the module for who calls what and when.
+
+    Args:
+        options: of the query.
+    """
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        # What Spark has finished is committed whatever auto.commit.enable says: the checkpoint is the user's commit.
+        self._config = options.config.replace(auto_commit_enable=True)
+        self._control = SparkFetchControl(drain_timeout_ms(self._config) / 1000)
+        self._patience_s = self._config.rebalance_max_retries * self._config.rebalance_backoff_ms / 1000
+        self._member: GroupMember | None = None
+        self._brokers: tuple[Broker, ...] = ()
+        self._ends = LogEnds(self._config, lambda: self._brokers)
+        self._seen_before: frozenset[TopicPartition] = frozenset()
+        self._first_generation: int | None = None
+        self._committed: tuple[int, Mapping[TopicPartition, int]] = (0, {})
+        self._target: Mapping[TopicPartition, int] | None = None
+        self._report: dict[str, Any] | None = None
+        self._idle_until = 0.0
+
+    # -- what Spark calls -------------------------------------------------------------------------------------------
+
+    def prepare_available_now(self) -> None:
+        """Join, and fix the ends to read to: the log ends of what is owned now. Lost partitions drop out of it.
+
+        Raises:
+            ZkConsumerError: the group or the brokers cannot be reached.
+        """
+        self._join()
+        assignment = self._control.settled(self._patience_s)
+        if assignment is None:
+            raise LeaderUnknown(self._unsettled())
+        self._target = self._ends.latest(assignment.threads)
+
+    def latest_offset(self, start: dict[str, Any], limit: int | None) -> dict[str, Any]:
+        """Commit the end of the last finished batch, and plan the next; ``start`` itself if there is nothing to read.
+
+        Args:
+            start: end of the last finished batch.
+            limit: most offsets to plan, None for all.
+
+        Raises:
+            OffsetOutOfRange: offsets to read are gone and ``failOnDataLoss`` is true.
+            ZkConsumerError: joining failed; or, under AvailableNow, group or brokers stay unreachable.
+        """
+        finished = decode_batch(start)
+        self._join()
+        self._control.finish(finished)
+        deadline = time.monotonic() + self._patience_s
+        while True:
+            try:
+                planned = self._plan(finished, limit)
+            except (RetriableError, SessionExpired, NotOwner) as error:
+                # A plain trigger asks again anyway. AvailableNow would take "nothing new" for its end.
+                if self._target is not None and time.monotonic() > deadline:
+                    raise
+                _log.warning("group %s: no batch is planned just now: %s", self._config.group_id, error)
+                self._refresh_brokers()
+                threading.Event().wait(self._config.refresh_leader_backoff_ms / 1000)
+                if self._target is None:
+                    return start
+            else:
+                return encode_batch(planned) if planned else start
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
+        """The tasks of the batch that ends at ``end``; it may be one that an earlier run of the query planned.
+
+        Raises:
+            ZkConsumerError: no brokers are known and ZooKeeper cannot be asked for them.
+        """
+        if start == end:
+            return []
+        spans = decode_batch(end)
+        self._control.replay(spans)
+        assignment = self._control.current()
+        threads = {} if assignment is None else {p: thread.number for p, thread in assignment.threads.items()}
+        self._refresh_brokers()
+        if not self._brokers:
+            self._brokers = read_cluster(self._options).brokers
+        tasks = group_by_thread(spans, threads, self._options.num_streams or os.cpu_count() or 1)
+        tasks = split_to(tasks, self._options.min_partitions)
+        return [RangePartition(task, self._brokers) for task in tasks]
+
+    def report(self) -> dict[str, Any] | None:
+        """Position and log end of each owned partition when they were last looked at, in the form of an offset."""
+        return self._report
+
+    def stop(self) -> None:
+        """Leave the group: ids and owners are gone when this returns. Harmless when called again."""
+        self._control.abandon()
+        self._ends.close()
+        if self._member is not None:
+            self._member.leave()
+
+    # -- membership -------------------------------------------------------------------------------------------------
+
+    def _join(self) -> None:
+        if self._member is not None:
+            return
+        leave_on_sigterm()
+        view = read_cluster(self._options)
+        self._brokers = view.brokers
+        self._seen_before = view.partitions
+        self._warn_of_others(view)
+        self._member = GroupMember(self._config, self._control, self._control.fail)
+        counts = stream_counts(
+            self._options.topics, view.partition_counts(), self._options.num_streams, os.cpu_count() or 1
+        )
+        self._member.join(self._options.subscription(counts, max(counts.values(), default=1)))
+
+    def _warn_of_others(self, view: ClusterView) -> None:
+        if view.our_members:
+            _log.warning(
+                "group %s has live zkconsumer members already: %s. This query shares the partitions with them, it "
+                "does not get a copy; give each query that is to read everything its own group.id",
+                self._config.group_id,
+                ", ".join(sorted(view.our_members)),
+            )
+
+    def _refresh_brokers(self) -> None:
+        try:
+            if self._member is not None:
+                self._brokers = self._member.live_brokers() or self._brokers
+        except ZkConsumerError as error:
+            _log.warning("using the brokers known so far: %s", error)
+
+    # -- planning ---------------------------------------------------------------------------------------------------
+
+    def _plan(self, finished: Mapping[TopicPartition, Span], limit: int | None) -> dict[TopicPartition, Span]:
+        """Plan and declare the next batch; empty if there is nothing to read.
+
+        Raises:
+            RetriableError, SessionExpired, NotOwner: a rebalance is under way, or somebody cannot be reached.
+        """
+        while True:
+            assignment = self._control.settled(self._patience_s)
+            if assignment is None:
+                raise LeaderUnknown(self._unsettled())
+            positions = self._positions(assignment, finished)
+            self._commit(assignment.generation, positions)
+            available = self._available(assignment, positions)
+            if available is None:
+                continue
+            planned = distinct(cap_offsets(available, limit), finished)
+            if not planned:
+                return {}
+            self._idle_until = 0.0
+            if self._control.take(assignment.generation, planned):
+                return planned
+
+    def _available(
+        self, assignment: FetchAssignment, positions: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, Span] | None:
+        """From position to log end or target; None if positions had to be moved because a log became shorter."""
+        threading.Event().wait(max(0.0, self._idle_until - time.monotonic()))
+        self._idle_until = time.monotonic() + _IDLE_POLL_S
+        ends = self._ends.latest(positions)
+        if any(ends[partition] < positions[partition] for partition in ends):
+            self._control.adopt(assignment.generation, self._located(positions))
+            return None
+        spans = {partition: Span(positions[partition], end) for partition, end in ends.items()}
+        self._report = encode_batch(spans)
+        if self._target is None:
+            return spans
+        target = self._target
+        return {p: Span(s.start, min(s.until, target.get(p, s.start))) for p, s in spans.items()}
+
+    def _positions(
+        self, assignment: FetchAssignment, finished: Mapping[TopicPartition, Span]
+    ) -> Mapping[TopicPartition, int]:
+        """Where to go on; decided once for each assignment, then moved on by finished batches."""
+        known = self._control.known(assignment.generation)
+        if known is not None and (len(known) == len(assignment.threads)):
+            return known
+        self._refresh_brokers()
+        if self._first_generation is None:
+            self._first_generation = assignment.generation
+        is_first_batch = not finished and assignment.generation == self._first_generation
+        start = start_positions(
+            {partition: assignment.offsets[partition] for partition in assignment.threads},
+            finished,
+            starting=self._options.starting if is_first_batch else "group",
+            seen_before=self._seen_before,
+            reset=self._config.auto_offset_reset,
+        )
+        for partition, span in start.foreign.items():
+            _log.warning(
+                "%s: the group's offset is %s although this query's last batch was [%d, %d): somebody else consumed "
+                "or reset it, so the query follows the group",
+                partition,
+                assignment.offsets[partition],
+                *span,
+            )
+        located = {**self._located(start.offsets), **(known or {})}
+        self._control.adopt(assignment.generation, located)
+        return located
+
+    def _located(self, wanted: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        found = locate(wanted, self._ends.earliest(wanted), self._ends.latest(wanted), self._config.auto_offset_reset)
+        if found.lost:
+            story = ", ".join(
+                f"{partition}: wanted {offset}, the log has [{earliest}, {latest})"
+                for partition, (offset, earliest, latest) in sorted(found.lost.items())
+            )
+            if self._options.fail_on_data_loss:
+                raise OffsetOutOfRange(
+                    f"offsets of group {self._config.group_id} are not in the log any more ({story}). Check retention "
+                    "and whether a topic was created anew; to go on where auto.offset.reset says set "
+                    "failOnDataLoss=false"
+                )
+            _log.warning("going on at auto.offset.reset=%s: %s", self._config.auto_offset_reset, story)
+        return found.offsets
+
+    def _commit(self, generation: int, positions: Mapping[TopicPartition, int]) -> None:
+        """Make the group's offsets equal to the checkpoint.
+
+        A rebalance that comes between planning and this commit is no harm: releasing has committed the same
+        positions, and NotOwner leads to another round with the new assignment.
+        """
+        if (generation, positions) == self._committed:
+            return
+        if self._member is None:
+            raise ZooKeeperUnavailable("the query has not joined its group")
+        self._member.commit(positions)
+        self._committed = (generation, dict(positions))
+
+    def _unsettled(self) -> str:
+        return (
+            f"group {self._config.group_id} did not settle within {self._patience_s:g} s; check that brokers are "
+            "registered in ZooKeeper and that no other member holds on to partitions"
+        )
+
+
+def leave_on_sigterm() -> None:
+    """Turn the first SIGTERM into SystemExit and ignore the rest, so that Spark's runner calls ``stop()``.
+
+    ``query.stop()`` and the end of AvailableNow send SIGTERM, more than once. Python's default is to die on the spot;
+    then nobody closes the ZooKeeper session and the group waits for its timeout (FACTS C.2b).
+    """
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, _exit_once)
+
+
+def _exit_once(number: int, _frame: FrameType | None) -> None:
+    signal.signal(number, signal.SIG_IGN)
+    sys.exit(0)

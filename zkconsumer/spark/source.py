@@ -1,0 +1,158 @@
+"""ZkConsumerDataSource and its readers: what Spark pickles and calls. They hold options; the work is done elsewhere.
+
+Spark makes a reader in two processes, one of which only pickles it and ends, so a constructor must not connect to
+anything (FACTS C.2). Driver side: :mod:`zkconsumer.spark.driver` and :mod:`zkconsumer.spark.batch`. Executor side:
+:mod:`zkconsumer.spark.executor`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, MutableMapping
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from zkconsumer.spark.driver import QueryDriver
+    from zkconsumer.spark.options import SourceOptions
+    from zkconsumer.spark.planning import RangePartition
+
+
+class ZkConsumerDataSource(DataSource):
+    """``format("zkconsumer")``: reads Kafka topics as a member of a ZooKeeper-based consumer group.
+
+    Every streaming query is a member: two queries in one group share the partitions, they do not each get a copy. A
+    batch read is not a member and commits nothing.
+
+    Options, columns and guarantees: DESIGN 3.3 and 4.7.
+
+    Raises:
+        ConfigError: at ``load()``, naming every option that cannot be used.
+    """
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        from zkconsumer.spark.options import parse_options
+
+        super().__init__(options)
+        self._options = parse_options(options)
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return "zkconsumer"
+
+    def schema(self) -> StructType:
+        """That of Spark's own Kafka source."""
+        from zkconsumer.spark.rows import spark_schema
+
+        return spark_schema(self._options.include_headers)
+
+    def reader(self, schema: StructType) -> ZkConsumerReader:
+        """For ``spark.read``."""
+        from zkconsumer.spark.options import check_batch
+
+        check_batch(self._options)
+        self._check_schema(schema)
+        return ZkConsumerReader(self._options)
+
+    def streamReader(self, schema: StructType) -> ZkConsumerStreamReader:  # noqa: N802  Spark's name
+        """For ``spark.readStream``."""
+        from zkconsumer.spark.options import check_streaming
+
+        check_streaming(self._options)
+        self._check_schema(schema)
+        return ZkConsumerStreamReader(self._options)
+
+    def _check_schema(self, schema: StructType) -> None:
+        from zkconsumer.errors import ConfigError
+
+        if schema != self.schema():
+            raise ConfigError(
+                f"this source has a fixed schema, {self.schema().simpleString()}: leave out .schema(...) and cast the "
+                "columns key and value in a select"
+            )
+
+
+class _RangeReader:
+    """What both readers do on an executor."""
+
+    _options: SourceOptions
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Fetch the ranges of one task; runs on an executor."""
+        from zkconsumer.spark.executor import read_ranges
+
+        task: RangePartition | None = partition.value
+        return iter(()) if task is None else read_ranges(self._options, task)  # None: Spark's stand-in for no partition
+
+
+class ZkConsumerReader(_RangeReader, DataSourceReader):
+    """Batch read: from the group's offsets, or the options, to the ends of the logs. Joins no group."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+
+    def partitions(self) -> list[InputPartition]:
+        """Plan the read; called once, on the driver."""
+        from zkconsumer.spark.batch import plan_batch_read
+
+        return [InputPartition(task) for task in plan_batch_read(self._options)]
+
+
+class ZkConsumerStreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Streaming read. The long-lived process on Spark's driver makes a :class:`QueryDriver` of it when first asked."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._driver: QueryDriver | None = None
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802  Spark's name
+        """A constant."""
+        from zkconsumer.spark.offsets_json import initial_offset
+
+        return initial_offset()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  Spark's name
+        """From ``maxOffsetsPerTrigger``."""
+        limit = self._options.max_offsets_per_trigger
+        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  Spark's name
+        """Join the group and fix the ends that this run reads to."""
+        self._query().prepare_available_now()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802  Spark's name
+        """Commit ``start``, the end of the last finished batch, and plan the next one."""
+        return self._query().latest_offset(start, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802  Spark's name
+        """Position and log end of every owned partition, for the query's progress."""
+        return self._query().report()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """The tasks of the batch that ends at ``end``."""
+        return [InputPartition(task) for task in self._query().partitions(start, end)]
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Nothing: :meth:`latestOffset` has committed this already, one batch earlier (FACTS C.2b)."""
+
+    def stop(self) -> None:
+        """Leave the group; called once the process is told to end."""
+        if self._driver is not None:
+            self._driver.stop()
+
+    def _query(self) -> QueryDriver:
+        if self._driver is None:
+            from zkconsumer.spark.driver import QueryDriver
+
+            self._driver = QueryDriver(self._options)
+        return self._driver
