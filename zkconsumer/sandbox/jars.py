@@ -5,14 +5,15 @@ They are pinned in a lock file (``lockfile.py``), come from a directory of the u
 """
 
 import os
-import tempfile
-from collections.abc import Mapping, Sequence
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from zkconsumer.errors import SandboxError
 from zkconsumer.sandbox.cache import cache_directory, exclusive
-from zkconsumer.sandbox.lockfile import LockedJar, read_lock, verify_all
+from zkconsumer.sandbox.lockfile import LockedJar, LockFile, verify_all
 from zkconsumer.sandbox.maven import fetch
 from zkconsumer.sandbox.progress import Progress
 
@@ -48,40 +49,50 @@ class JarSource:
             cache=cache_directory(environ),
         )
 
-    def provide(self, lock: str, progress: Progress) -> list[Path]:
-        """Return the verified jars of a lock file such as ``kafka-3.9.1``, fetching those that the cache lacks.
+    def provide(self, lock: LockFile, progress: Progress) -> list[Path]:
+        """Return the verified jars of a list, in its order, fetching those that the cache lacks.
 
         Raises SandboxError when a jar is missing and cannot be had, and when one has another checksum than the lock.
         """
-        jars = read_lock(lock)
         if self.jars_dir is not None:
-            return _from_directory(jars, self.jars_dir)
-        directory = (self.cache or cache_directory()) / "jars" / lock
-        paths = [directory / jar.file_name for jar in jars]
+            return _from_directory(lock.jars, self.jars_dir)
+        directory = (self.cache or cache_directory()) / "jars" / lock.name
+        paths = [directory / jar.file_name for jar in lock.jars]
         if not all(path.exists() for path in paths):
-            self._fill(directory, lock, jars, progress)
-        verify_all(jars, paths, f"delete {directory} to fetch it again")
+            self._fill(directory, lock, progress)
+        verify_all(lock.jars, paths, f"delete {directory} to fetch it again")
         return paths
 
-    def _fill(self, directory: Path, lock: str, jars: Sequence[LockedJar], progress: Progress) -> None:
+    def _fill(self, directory: Path, lock: LockFile, progress: Progress) -> None:
         """Fetch what is missing under another name, verify it, then rename jar by jar.
 
         So a jar in the cache is always whole, whoever is killed when; and one process fetches while others wait.
         """
+        origin = self.maven_url or "Maven Central"
         try:
             directory.mkdir(parents=True, exist_ok=True)
-            with exclusive(directory.parent / f"{lock}.lock", progress):
-                missing = [jar for jar in jars if not (directory / jar.file_name).exists()]
+            with exclusive(directory.parent / f"{lock.name}.lock", progress):
+                missing = [jar for jar in lock.jars if not (directory / jar.file_name).exists()]
                 if not missing:  # another process was faster
                     return
-                with tempfile.TemporaryDirectory(prefix="fetch-", dir=directory.parent) as name:
-                    fetched = fetch(lock, missing, Path(name), self.maven_url, progress)
-                    verify_all(missing, fetched, f"it was fetched from {self.maven_url or 'Maven Central'}: check "
-                                "what answers in its place, a mirror or a proxy")  # fmt: skip
+                with _empty_directory(directory.parent / f"{lock.name}.fetch") as temporary:
+                    fetched = fetch(lock.name, missing, temporary, self.maven_url, progress)
+                    verify_all(missing, fetched, f"it came from {origin}: check for a mirror or proxy in its place")
                     for path in fetched:
                         path.replace(directory / path.name)
         except OSError as error:
             raise SandboxError(f"cannot keep jars in {directory}: {error}; check space and permissions") from error
+
+
+@contextmanager
+def _empty_directory(path: Path) -> Iterator[Path]:
+    """Yield a directory that is new and goes away; what a killed process left of it goes away first."""
+    shutil.rmtree(path, ignore_errors=True)
+    path.mkdir()
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _from_directory(jars: Sequence[LockedJar], directory: Path) -> list[Path]:

@@ -52,7 +52,7 @@ def java_home_for_spark() -> Path:
     directory in the cache whose ``bin/java`` drops this one argument. Raises SandboxError as `find_java` does.
     """
     java = find_java()
-    return java.home if _has_module(java.home, _SPARK_MODULE) else _wrapped_home(java, cache_directory())
+    return java.home if has_module(java.home, _SPARK_MODULE) else wrapped_home(java, cache_directory())
 
 
 def wheel_java_home() -> Path | None:
@@ -108,8 +108,8 @@ def _probe(executable: str) -> Java | None:
     return Java(Path(executable), Path(home[1]) if home else default_home, int(version[1]))
 
 
-def _has_module(home: Path, module: str) -> bool:
-    """Look into the runtime's own ``release`` file; a runtime without one is taken to be complete."""
+def has_module(home: Path, module: str) -> bool:
+    """True when a runtime's ``release`` file lists the module; a runtime without that file is taken to be complete."""
     try:
         release = (home / "release").read_text(encoding="utf-8")
     except OSError:
@@ -118,7 +118,8 @@ def _has_module(home: Path, module: str) -> bool:
     return modules is None or module in modules[1].split()
 
 
-def _wrapped_home(java: Java, cache: Path) -> Path:
+def wrapped_home(java: Java, cache: Path) -> Path:
+    """Return a JAVA_HOME in ``cache`` whose ``bin/java`` leaves Spark's module out; see `java_home_for_spark`."""
     real = java.home / "bin" / "java"
     script = (
         "#!/bin/sh\n"

@@ -34,22 +34,33 @@ class LockedJar:
         return Path(*self.group.split("."), self.artifact, self.version, self.file_name)
 
 
+@dataclass(frozen=True)
+class LockFile:
+    """A named list of pinned jars; ``name`` is also where the cache keeps them."""
+
+    name: str
+    jars: tuple[LockedJar, ...]
+
+
 def known_kafka_versions() -> list[str]:
     """Return the Kafka versions that have a lock file."""
     names = (entry.name for entry in (importlib.resources.files(__package__) / "locks").iterdir())
     return sorted(name[len("kafka-") : -len(".lock")] for name in names if name.startswith("kafka-"))
 
 
-def read_lock(name: str) -> list[LockedJar]:
-    """Read a lock file of this package. Raises SandboxError when there is none of that name or a line is malformed."""
+def read_lock(name: str) -> LockFile:
+    """Read a lock file of this package, such as ``kafka-3.9.1``.
+
+    Raises SandboxError when there is none of that name or a line is malformed.
+    """
     file = importlib.resources.files(__package__) / "locks" / f"{name}.lock"
     if not file.is_file():
         raise SandboxError(f"no list of jars for {name}; there are lists for Kafka {', '.join(known_kafka_versions())}")
     return parse_lock(file.read_text(encoding="utf-8"), name)
 
 
-def parse_lock(text: str, name: str) -> list[LockedJar]:
-    """Parse the text of a lock file; ``name`` is what errors call it. Empty lines and ``#`` comments are allowed."""
+def parse_lock(text: str, name: str) -> LockFile:
+    """Parse the text of a lock file; ``name`` becomes its name. Empty lines and ``#`` comments are allowed."""
     jars: list[LockedJar] = []
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.startswith("#"):
@@ -61,7 +72,7 @@ def parse_lock(text: str, name: str) -> list[LockedJar]:
         jars.append(LockedJar(sha256.lower(), *parts))
     if len({jar.file_name for jar in jars}) != len(jars):
         raise SandboxError(f"lock file {name}: two jars would have the same file name")
-    return jars
+    return LockFile(name, tuple(jars))
 
 
 def verify_all(jars: Sequence[LockedJar], paths: Sequence[Path], advice: str) -> None:

@@ -4,6 +4,7 @@ Ivy knows where Maven Central is, honours the machine's proxy and certificate se
 Resolving is switched off: the list is complete, so no POM is read and nothing but the named jars is fetched.
 """
 
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
@@ -38,7 +39,7 @@ def fetch(
     with progress.step(f"fetching {len(jars)} jars of {lock}", len(jars)) as advance:
         ivy.start()
         try:
-            code = ivy.run(lambda: advance(*_fetched(cache)), _STALL_S, lambda: _sizes(cache))
+            code = ivy.run(lambda: advance(*_fetched(cache)), _STALL_S, lambda: _activity(cache))
         except SandboxError as error:
             raise SandboxError(f"{error}{_advice(maven_url)}") from error
         finally:
@@ -87,21 +88,25 @@ def _module(jars: Sequence[LockedJar]) -> str:
     )
 
 
-def _sizes(cache: Path) -> tuple[int, int]:
-    """Return how many jars Ivy's cache holds and how many bytes, half-fetched ones included."""
-    whole, size = 0, 0
-    for path in cache.glob("*/*/jars/*"):
-        try:
-            size += path.stat().st_size
-        except FileNotFoundError:  # renamed in between, as a finished jar is
-            continue
-        whole += path.suffix == ".jar"
-    return whole, size
-
-
 def _fetched(cache: Path) -> tuple[int, str]:
-    whole, size = _sizes(cache)
-    return whole, f"({size / 1e6:.1f} MB)"
+    """Return how many jars Ivy has got, and in words how much, half-fetched ones included."""
+    sizes = _sizes(cache, "*/*/jars/*")
+    whole = sum(path.suffix == ".jar" for path in sizes)
+    return whole, f"({sum(sizes.values()) / 1e6:.1f} MB)"
+
+
+def _activity(cache: Path) -> tuple[int, int]:
+    # Ivy writes a small file for each artifact that it has found, long before the first jar arrives.
+    sizes = _sizes(cache, "**/*")
+    return len(sizes), sum(sizes.values())
+
+
+def _sizes(cache: Path, pattern: str) -> dict[Path, int]:
+    sizes: dict[Path, int] = {}
+    for path in cache.glob(pattern):
+        with contextlib.suppress(FileNotFoundError):  # renamed in between, as a finished jar is
+            sizes[path] = path.stat().st_size
+    return sizes
 
 
 def _advice(maven_url: str | None) -> str:

@@ -74,7 +74,7 @@ class JvmProcess:
         while not condition():
             self.expect_running(what)
             if time.monotonic() > deadline:
-                raise SandboxError(f"{self.name}: no {what} within {timeout_s:g} s; {self.log_summary()}")
+                raise SandboxError(f"{self.name} was not ready ({what}) within {timeout_s:g} s; {self.log_summary()}")
             self._wait(_POLL_S)
         self.expect_running(what)  # what answered may have been somebody else
 

@@ -10,6 +10,8 @@ from types import TracebackType
 from zkconsumer.errors import SandboxError, UsageError
 from zkconsumer.sandbox.jars import DEFAULT_KAFKA_VERSION, JarSource
 from zkconsumer.sandbox.kafka import KafkaBroker
+from zkconsumer.sandbox.lockfile import read_lock
+from zkconsumer.sandbox.ports import require_free
 from zkconsumer.sandbox.progress import Progress
 from zkconsumer.sandbox.server import LocalServer
 from zkconsumer.sandbox.zookeeper import ZooKeeperServer
@@ -53,6 +55,11 @@ class Sandbox:
         self._zookeeper: ZooKeeperServer | None = None
 
     @property
+    def running(self) -> bool:
+        """True between `start` and `close`, whatever became of the servers."""
+        return self._directory is not None
+
+    @property
     def directory(self) -> Path:
         """The temporary directory with data, configuration and logs. Raises UsageError before `start`."""
         if self._directory is None:
@@ -81,8 +88,9 @@ class Sandbox:
 
         Raises SandboxError when something cannot be had or does not start; nothing is left running then.
         """
-        if self._directory is not None:
+        if self.running:
             raise UsageError("the sandbox is running already")
+        self._require_given_ports()
         if self._broker_count > 0:
             self._provide_jars()  # before anything runs: it may take long, and may fail
         self._directory = Path(tempfile.mkdtemp(prefix="zkconsumer-sandbox-"))
@@ -152,10 +160,17 @@ class Sandbox:
     def _servers(self) -> list[LocalServer]:
         return [*([] if self._zookeeper is None else [self._zookeeper]), *self.brokers]
 
+    def _require_given_ports(self) -> None:
+        """Refuse ports that are taken before anything is fetched or left behind."""
+        if self._zookeeper_port is not None:
+            require_free(self._zookeeper_port, "ZooKeeper")
+        if self._kafka_port is not None and self._broker_count > 0:
+            require_free(self._kafka_port, "Kafka")
+
     def _provide_jars(self) -> list[Path]:
         if self._jar_paths is None:
             source = self._jars or JarSource.from_environment()
-            self._jar_paths = source.provide(f"kafka-{self.kafka_version}", self._progress)
+            self._jar_paths = source.provide(read_lock(f"kafka-{self.kafka_version}"), self._progress)
         return self._jar_paths
 
     def _start_zookeeper(self) -> None:

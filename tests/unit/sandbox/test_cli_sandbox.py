@@ -1,0 +1,51 @@
+"""The sandbox command where no server is needed: usage, and what its import costs."""
+
+import io
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from zkconsumer.cli.sandbox import sandbox
+from zkconsumer.sandbox.progress import Progress
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--kafka-version", "9.9.9"], "9.9.9 is not known; known are: 3.9.1"),
+        (["--zookeeper-port", "70000"], "--zookeeper-port"),
+        (["--kafka-port", "none"], "--kafka-port"),
+        (["--jars-dir", "/nowhere/at/all"], "--jars-dir"),
+        (["--what"], "--what"),
+    ],
+)
+def test_usage_errors(arguments: list[str], said: str) -> None:
+    result = CliRunner().invoke(sandbox, arguments)
+    assert result.exit_code == 2
+    assert said in result.stderr
+
+
+def test_import_stays_cheap() -> None:
+    script = (
+        "import sys, zkconsumer.cli.sandbox; "
+        "print([m for m in ('pyspark', 'kazoo', 'kafka', 'rich', 'zkconsumer.sandbox', 'numpy') if m in sys.modules])"
+    )
+    assert subprocess.check_output([sys.executable, "-c", script], text=True).strip() == "[]"
+
+
+def test_progress_elsewhere_than_on_a_terminal_is_lines() -> None:
+    stream = io.StringIO()
+    with Progress(stream).step("fetching 2 jars", 2) as advance:
+        advance(1, "(0.1 MB)")
+    assert stream.getvalue() == "fetching 2 jars ...\n"
+
+
+def test_quiet_progress() -> None:
+    stream = io.StringIO()
+    quiet = Progress(stream, quiet=True)
+    quiet.say("hello")
+    with quiet.step("working") as advance:
+        advance(1, "")
+    assert stream.getvalue() == ""

@@ -1,0 +1,55 @@
+"""Ports and protocol probes."""
+
+import socket
+import struct
+from pathlib import Path
+
+import pytest
+
+from zkconsumer.errors import SandboxError
+from zkconsumer.sandbox.ports import HOST, free_port, is_free, require_free
+from zkconsumer.sandbox.probes import four_letter_word, known_brokers, parse_brokers
+
+
+def metadata(correlation_id: int, *brokers: tuple[int, str, int]) -> bytes:
+    listed = b"".join(struct.pack(">ih", i, len(host)) + host.encode() + struct.pack(">i", p) for i, host, p in brokers)
+    return struct.pack(">ii", correlation_id, len(brokers)) + listed + struct.pack(">i", 0)
+
+
+def test_free_port_is_below_the_range_of_outgoing_connections() -> None:
+    lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    assert all(free_port() < lowest for _ in range(50))
+
+
+def test_port_in_use_says_what_to_check() -> None:
+    with socket.create_server((HOST, 0)) as server:
+        port = server.getsockname()[1]
+        assert not is_free(port)
+        with pytest.raises(SandboxError, match=rf"port {port} .* for ZooKeeper, .*ss -ltnp 'sport = :{port}'"):
+            require_free(port, "ZooKeeper")
+    require_free(port, "ZooKeeper")
+
+
+def test_brokers_of_a_metadata_answer() -> None:
+    answer = metadata(0x7A6B, (0, "127.0.0.1", 9092), (7, "h", 1))
+    assert parse_brokers(answer) == {0: ("127.0.0.1", 9092), 7: ("h", 1)}
+
+
+@pytest.mark.parametrize(
+    "answer", [b"", b"HTTP/1.1 400 Bad Request", metadata(1, (0, "h", 1)), metadata(0x7A6B, (0, "h", 1))[:12]]
+)
+def test_other_answers_list_no_brokers(answer: bytes) -> None:
+    assert parse_brokers(answer) == {}
+
+
+def test_nobody_there_is_no_answer() -> None:
+    port = free_port()
+    assert four_letter_word(port, "srvr") == ""
+    assert known_brokers(port) == {}
+
+
+def test_silent_listener_is_no_answer() -> None:
+    with socket.create_server((HOST, 0)) as server:
+        port = server.getsockname()[1]
+        assert four_letter_word(port, "srvr", timeout_s=0.1) == ""
+        assert known_brokers(port, timeout_s=0.1) == {}
