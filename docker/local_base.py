@@ -21,8 +21,11 @@ _PYTHON_HOME = PurePosixPath("/usr/local")
 _LABEL = "zkconsumer.base"
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-# What a wheel for Linux may expect of a system besides the C library (PEP 599), as far as our dependencies do.
-_EXPECTED_BY_WHEELS = ("libgcc_s.so.1", "libstdc++.so.6", "libz.so.1")
+# What a wheel for Linux may expect of a system (PEP 599), as far as it is no part of a desktop.
+_EXPECTED_BY_WHEELS = (
+    *("libc.so.6", "libdl.so.2", "libm.so.6", "libpthread.so.0", "libresolv.so.2", "librt.so.1", "libutil.so.1"),
+    *("libgcc_s.so.1", "libstdc++.so.6", "libz.so.1"),
+)
 # Large, and of no use to a program that only runs: the interpreter's own tests, editors and build files.
 _LEFT_OUT = re.compile(r"(test|idlelib|lib2to3|tkinter|turtledemo|ensurepip|config-.*|site-packages|dist-packages)\Z")
 
