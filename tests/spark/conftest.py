@@ -1,0 +1,14 @@
+"""Makes the fixtures of Spark known to the tests that start it, and to no others."""
+
+import pytest
+
+from tests.fix_spark import group, spark, start_query
+
+__all__ = ["group", "spark", "start_query"]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Everything below this directory needs Spark."""
+    for item in items:
+        if "tests/spark/" in item.path.as_posix():
+            item.add_marker(pytest.mark.spark)

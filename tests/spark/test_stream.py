@@ -1,0 +1,181 @@
+"""Streaming queries against a real group on a real ZooKeeper and Kafka."""
+
+import time
+from collections import Counter
+
+import pytest
+
+from tests.fix_spark import Sink, await_until
+
+AVAILABLE_NOW = {"availableNow": True}
+PARTITIONS = 4
+
+
+def numbered(count: int, first: int = 0) -> list[dict]:
+    return [{"value": b"%d" % n, "partition": n % PARTITIONS} for n in range(first, first + count)]
+
+
+def run_available_now(start_query, topic, sink, **more):
+    query = start_query(topic, sink, trigger=AVAILABLE_NOW, **more)
+    assert query.awaitTermination(60)
+    return query
+
+
+def ends(positions: list[tuple[int, int]]) -> dict[int, int]:
+    """Next offset of each partition."""
+    result: dict[int, int] = {}
+    for partition, offset in positions:
+        result[partition] = max(result.get(partition, 0), offset + 1)
+    return result
+
+
+def test_available_now_reads_what_was_produced_commits_it_and_leaves(start_query, group, topic_factory, produce):
+    topic = topic_factory(partitions=PARTITIONS)
+    produced = produce(topic, numbered(1000))
+    sink = Sink()
+    run_available_now(start_query, topic, sink)
+    gone_by = time.monotonic() + 0.5
+    await_until(lambda: group.is_deserted(topic), "ids and owners are gone", gone_by - time.monotonic())
+    assert sink.positions() == Counter(produced)
+    assert {(p, o): v for p, o, v in sink.rows()} == {position: b"%d" % n for n, position in enumerate(produced)}
+    assert group.offsets(topic) == ends(produced)
+
+
+def test_every_batch_is_committed_at_once_and_a_restart_reads_nothing_twice(start_query, group, topic_factory, produce):
+    topic = topic_factory(partitions=PARTITIONS)
+    produced = produce(topic, numbered(100))
+    sink = Sink()
+    query = start_query(topic, sink)
+    await_until(lambda: group.offsets(topic) == ends(produced), "znodes show the first batch")
+    produced += produce(topic, numbered(100, first=100))
+    await_until(lambda: group.offsets(topic) == ends(produced), "znodes show the second batch", 5)
+    assert len(group.owners(topic)) == PARTITIONS
+    query.stop()
+    await_until(lambda: group.is_deserted(topic), "ids and owners are gone after stop", 0.5)
+
+    produced += produce(topic, numbered(100, first=200))
+    run_available_now(start_query, topic, sink)
+    assert sink.positions() == Counter(produced)
+    assert group.offsets(topic) == ends(produced)
+
+
+def test_two_queries_of_one_group_share_the_partitions(start_query, group, topic_factory, produce):
+    topic = topic_factory(partitions=PARTITIONS)
+    sinks = [Sink(), Sink()]
+    for number, sink in enumerate(sinks):
+        start_query(topic, sink, checkpoint=f"c{number}")
+    await_until(
+        lambda: sorted(Counter(group.owners(topic).values()).values()) == [2, 2], "each query owns two partitions"
+    )
+    produced = produce(topic, numbered(400))
+    await_until(lambda: len(sinks[0].rows()) + len(sinks[1].rows()) >= 400, "both queries have read")
+    read = [{partition for partition, _ in sink.positions()} for sink in sinks]
+    assert sorted(map(len, read)) == [2, 2]
+    assert not read[0] & read[1]
+    assert sinks[0].positions() + sinks[1].positions() == Counter(produced)
+    await_until(lambda: group.offsets(topic) == ends(produced), "znodes show all batches")
+
+
+def test_a_rebalance_waits_for_the_batch_in_flight(start_query, group, topic_factory, produce):
+    import threading
+
+    topic = topic_factory(partitions=PARTITIONS)
+    produced = produce(topic, numbered(100))
+    slow, other = Sink(hold=threading.Event()), Sink()
+    start_query(topic, slow, checkpoint="slow")
+    assert slow.entered.wait(60)
+    start_query(topic, other, checkpoint="other")
+    await_until(lambda: len(group.ids()) == 2, "the second query has registered")
+    assert len(set(group.owners(topic).values())) == 1, "the first query has released before its batch was done"
+    slow.hold.set()
+    await_until(lambda: len(set(group.owners(topic).values())) == 2, "both own partitions")
+    assert group.offsets(topic) == ends(produced)
+    produced += produce(topic, numbered(100, first=100))
+    await_until(lambda: len(slow.rows()) + len(other.rows()) >= 200, "all is read")
+    assert slow.positions() + other.positions() == Counter(produced), "the second query has read nothing again"
+
+
+def test_a_failed_batch_is_replayed_as_it_was_and_counts(start_query, group, topic_factory, produce):
+    topic = topic_factory(partitions=PARTITIONS)
+    produced = produce(topic, numbered(100))
+    failing = Sink(failure=RuntimeError("the sink is broken"))
+    query = start_query(topic, failing)
+    with pytest.raises(Exception, match="the sink is broken"):
+        query.awaitTermination(60)
+    assert set(group.offsets(topic).values()) == {0}, "a batch that failed was committed"
+
+    later = produce(topic, numbered(100, first=100))
+    sink = Sink()
+    run_available_now(start_query, topic, sink)
+    assert sink.batches[0] == failing.batches[0]
+    assert sink.positions() == Counter(produced + later)
+    assert group.offsets(topic) == ends(later)
+
+
+def test_the_groups_offset_is_law_when_somebody_has_reset_it(start_query, group, topic_factory, produce):
+    topic = topic_factory(partitions=PARTITIONS)
+    produced = produce(topic, numbered(100))
+    first, second = Sink(), Sink()
+    run_available_now(start_query, topic, first)
+    for partition, end in ends(produced).items():
+        group.set_offset(topic, partition, end)
+    produce(topic, numbered(4, first=100))
+    run_available_now(start_query, topic, first)
+    group.set_offset(topic, 0, 10)  # outside of the last batch: an operator went back
+    run_available_now(start_query, topic, second)
+    end = ends(produced)[0] + 1
+    assert second.positions() == Counter((0, offset) for offset in range(10, end))
+    assert group.offsets(topic)[0] == end
+
+
+def test_max_offsets_per_trigger_caps_every_batch(start_query, group, topic_factory, produce):
+    topic = topic_factory(partitions=PARTITIONS)
+    produced = produce(topic, numbered(250))
+    sink = Sink()
+    run_available_now(start_query, topic, sink, options={"maxOffsetsPerTrigger": "100"})
+    assert [len(batch) for batch in sink.batches] == [100, 100, 50]
+    assert sink.positions() == Counter(produced)
+    assert group.offsets(topic) == ends(produced)
+
+
+@pytest.mark.parametrize(
+    ("starting", "expected"), [("earliest", 100), ("latest", 0), ("group", 98), ('{{"{topic}":{{"0":24,"1":20}}}}', 55)]
+)
+def test_starting_offsets_of_a_new_query(start_query, group, topic_factory, produce, starting, expected):
+    topic = topic_factory(partitions=PARTITIONS)
+    produced = produce(topic, numbered(100))
+    group.set_offset(topic, 0, 2)
+    if starting.startswith("{"):
+        starting = starting.format(topic=topic)
+        expected = 1 + 5 + 2 * 25
+    sink = Sink()
+    run_available_now(start_query, topic, sink, options={"startingOffsets": starting})
+    assert len(sink.rows()) == expected
+    assert group.offsets(topic) == ends(produced)
+
+
+def test_a_pattern_reads_all_topics_that_match(spark, sandbox, group, topic_factory, produce, tmp_path):
+    topics = [topic_factory(partitions=1) for _ in range(2)]
+    for topic in topics:
+        produce(topic, [b"x"] * 10)
+    frame = (
+        spark.readStream.format("zkconsumer")
+        .options(
+            **{
+                "zookeeper.connect": sandbox.zookeeper_connect,
+                "group.id": group.group,
+                "subscribePattern": f"{group.group}-t[0-9]+",
+                "auto.offset.reset": "smallest",
+            }
+        )
+        .load()
+    )
+    seen: Counter[str] = Counter()
+    query = (
+        frame.writeStream.foreachBatch(lambda batch, _: seen.update(row.topic for row in batch.collect()))
+        .option("checkpointLocation", str(tmp_path / "c"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(60)
+    assert seen == dict.fromkeys(topics, 10)

@@ -1,0 +1,138 @@
+"""The executor side: one task reads its ranges from the brokers and hands Arrow batches to Spark.
+
+A task joins no group and knows no ZooKeeper. Fetcher threads, one per leader, fill a bounded queue that the task's own
+thread drains into Spark, so that fetching and handing over overlap.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from zkconsumer.errors import BrokerUnavailable, RetriableError
+from zkconsumer.model import Broker, TopicPartition
+from zkconsumer.spark.options import SourceOptions
+from zkconsumer.spark.planning import RangePartition, Span
+from zkconsumer.spark.rangefetcher import Ended, HandOver, RangeFetcher
+from zkconsumer.spark.worker import Worker, acknowledge_quickly, this_worker
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_log = logging.getLogger(__name__)
+
+
+def read_ranges(options: SourceOptions, task: RangePartition) -> Iterator[pa.RecordBatch]:
+    """Fetch the ranges of one task.
+
+    Ends when the position of every range has reached its ``until``: a position also moves over what compaction or
+    transactions left out, so there may be fewer records than offsets.
+
+    Raises:
+        OffsetOutOfRange: offsets are gone and ``failOnDataLoss`` is true.
+        BrokerUnavailable: nothing came for ``socket.timeout.ms``.
+        CorruptRecord, ProtocolError: a broker sent what cannot be decoded.
+    """
+    acknowledge_quickly()
+    reading = _TaskReading(options, task, this_worker(options.config, options.include_headers))
+    try:
+        yield from reading.batches()
+    finally:
+        reading.close()
+        acknowledge_quickly()
+
+
+class _TaskReading:
+    """Starts fetchers, and starts them anew where a leader moved. All of it runs on the task's thread."""
+
+    def __init__(self, options: SourceOptions, task: RangePartition, worker: Worker) -> None:
+        self._options = options
+        self._worker = worker
+        self._brokers = task.brokers
+        self._waiting = {piece.topic_partition: Span(piece.start, piece.until) for piece in task.ranges}
+        self._fetchers: set[RangeFetcher] = set()
+        self._hand_over = HandOver(options.config.queued_max_bytes)
+        self._backoff_s = options.config.refresh_leader_backoff_ms / 1000
+        self._patience_s = options.config.socket_timeout_ms / 1000
+        self._try_at = 0.0
+        self._failure: Exception | None = None
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        give_up_at = time.monotonic() + self._patience_s
+        while self._waiting or self._fetchers:
+            if self._waiting and time.monotonic() >= self._try_at:
+                self._try_at = time.monotonic() + self._backoff_s
+                self._start_fetchers()
+            item = self._hand_over.get(self._backoff_s)
+            if isinstance(item, Ended):
+                self._ended(item)
+            elif item is not None:
+                yield item
+                give_up_at = time.monotonic() + self._patience_s
+            if self._waiting and time.monotonic() > give_up_at:
+                raise BrokerUnavailable(
+                    f"no leader could be read from for {self._patience_s:g} s: {', '.join(map(str, self._waiting))}; "
+                    f"last: {self._failure}"
+                ) from self._failure
+
+    def close(self) -> None:
+        """End what still runs: Spark may stop asking in the middle, as for ``LIMIT``."""
+        self._hand_over.close()
+        for fetcher in self._fetchers:
+            fetcher.lane.connection.close()
+        for fetcher in self._fetchers:
+            fetcher.join()
+
+    def _start_fetchers(self) -> None:
+        """Start a fetcher per leader of what waits; what has no leader, or one out of reach, goes on waiting."""
+        by_leader: dict[Broker, dict[TopicPartition, Span]] = {}
+        try:
+            leaders = self._worker.find_leaders(list(self._waiting), self._brokers)
+        except RetriableError as error:
+            self._failure = error
+            return
+        for partition, leader in leaders.items():
+            by_leader.setdefault(leader, {})[partition] = self._waiting[partition]
+        for leader, ranges in by_leader.items():
+            try:
+                self._start_fetcher(leader, ranges)
+            except RetriableError as error:
+                self._give_back(ranges, error)
+
+    def _start_fetcher(self, leader: Broker, ranges: dict[TopicPartition, Span]) -> None:
+        fetcher = RangeFetcher(
+            self._worker.take_lane(leader),
+            leader,
+            ranges,
+            self._hand_over,
+            self._options.config,
+            fail_on_data_loss=self._options.fail_on_data_loss,
+        )
+        self._fetchers.add(fetcher)
+        fetcher.start()
+        for partition in ranges:
+            del self._waiting[partition]
+
+    def _ended(self, ended: Ended) -> None:
+        fetcher = ended.fetcher
+        self._fetchers.discard(fetcher)
+        if ended.error is None or ended.lane_is_good:
+            self._worker.keep_lane(fetcher.broker, fetcher.lane)
+        else:
+            fetcher.lane.connection.close()
+        if ended.error is not None:
+            if not isinstance(ended.error, RetriableError):
+                raise ended.error
+            if fetcher.lane.reused and not ended.lane_is_good:
+                self._try_at = 0.0  # it may have died between two tasks, which says nothing of the broker
+            self._give_back(ended.left, ended.error)
+
+    def _give_back(self, ranges: dict[TopicPartition, Span], error: Exception) -> None:
+        """Read these from another leader, or over another connection."""
+        _log.info("%s; looking for leaders again", error)
+        self._failure = error
+        self._waiting.update(ranges)
+        for partition in ranges:
+            self._worker.leaders.pop(partition, None)

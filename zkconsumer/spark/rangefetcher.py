@@ -1,0 +1,228 @@
+"""RangeFetcher: a thread of one task that reads ranges from one leader, and HandOver, where it puts what it read.
+
+Unlike a consumer's fetcher it knows where to end: it asks for nothing beyond the ranges, so its connection is free for
+the next task when it ends, and a small micro-batch costs one round trip.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.errors import LeaderUnknown, OffsetOutOfRange, ProtocolError
+from zkconsumer.kafka.client import EARLIEST, list_offsets
+from zkconsumer.kafka.errorcodes import LEADER_MOVED, ErrorCode, error_name
+from zkconsumer.kafka.fetch_protocol import FetchedPartition, PartitionFetch, receive_fetch, send_fetch
+from zkconsumer.model import Broker, TopicPartition
+from zkconsumer.spark.planning import Span
+from zkconsumer.spark.worker import Lane
+
+_log = logging.getLogger(__name__)
+
+_PARTITION_BYTES = 4 << 20
+"""Bytes asked for per partition where the response has room: fewer, larger Arrow batches cost Spark less per row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A fetcher has ended.
+
+    Attributes:
+        fetcher: which.
+        left: what it did not read; nothing unless ``error`` is given.
+        error: why; a RetriableError where another leader or another try may help.
+        lane_is_good: True if no answer is outstanding on the fetcher's lane.
+    """
+
+    fetcher: RangeFetcher
+    left: dict[TopicPartition, Span]
+    error: Exception | None
+    lane_is_good: bool
+
+
+class HandOver:
+    """From fetcher threads to the task's thread: Arrow batches, bounded by bytes, and how fetchers ended.
+
+    Args:
+        max_bytes: bound; a batch that is larger is admitted when nothing else waits.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._changed = threading.Condition()
+        self._items: deque[tuple[Any, int]] = deque()
+        self._bytes = 0
+        self._closed = False
+
+    def put(self, item: Any, nbytes: int) -> bool:
+        """Wait for room and add; False if the task has ended."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or self._bytes == 0 or self._bytes + nbytes <= self._max_bytes)
+            self._items.append((item, nbytes))
+            self._bytes += nbytes
+            self._changed.notify_all()
+            return not self._closed
+
+    def get(self, timeout_s: float) -> Any | None:
+        """The oldest item; None if there is none within ``timeout_s`` seconds."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: bool(self._items), timeout_s):
+                return None
+            item, nbytes = self._items.popleft()
+            self._bytes -= nbytes
+            self._changed.notify_all()
+            return item
+
+    def close(self) -> None:
+        """Nobody will get anything more: let the fetchers end."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+
+class RangeFetcher(threading.Thread):
+    """Reads its ranges to their ends and puts batches, then :class:`Ended`, into the hand-over.
+
+    Args:
+        lane: used by this thread alone until it has ended.
+        broker: at the other end of the lane.
+        ranges: what to read; this thread alone changes its copy.
+        hand_over: where to put it.
+        config: limits of fetch requests.
+        fail_on_data_loss: raise where offsets are gone, else skip them with a warning.
+    """
+
+    def __init__(
+        self,
+        lane: Lane,
+        broker: Broker,
+        ranges: dict[TopicPartition, Span],
+        hand_over: HandOver,
+        config: ConsumerConfig,
+        *,
+        fail_on_data_loss: bool,
+    ) -> None:
+        super().__init__(name=f"range-fetcher-{broker.id}", daemon=True)
+        self.lane = lane
+        self.broker = broker
+        self._left = dict(ranges)
+        self._moved: dict[TopicPartition, Span] = {}
+        self._hand_over = hand_over
+        self._config = config
+        self._fail_on_data_loss = fail_on_data_loss
+        self._grown: dict[TopicPartition, int] = {}
+        self._stuck_since: float | None = None
+
+    def run(self) -> None:
+        """Fetch until all ranges are read, the task ends, or an error comes."""
+        error: Exception | None = None
+        good = True
+        try:
+            while self._left and self._fetch_once():
+                pass
+            if self._moved:
+                error = LeaderUnknown(f"{self.broker} does not lead {', '.join(map(str, self._moved))} any more")
+        except Exception as caught:  # noqa: BLE001  the task's thread raises it
+            error = caught
+            good = False
+        self._hand_over.put(Ended(self, {**self._left, **self._moved}, error, good), 0)
+
+    def _fetch_once(self) -> bool:
+        """One request and its answer; False if the task has ended."""
+        size = max(
+            self._config.fetch_message_max_bytes, min(_PARTITION_BYTES, self._config.fetch_max_bytes // len(self._left))
+        )
+        wanted = [
+            PartitionFetch(*partition, span.start, self._grown.get(partition, size))
+            for partition, span in self._left.items()
+        ]
+        correlation_id = send_fetch(
+            self.lane.connection,
+            wanted,
+            max_wait_ms=self._config.fetch_wait_max_ms,
+            min_bytes=self._config.fetch_min_bytes,
+            max_bytes=self._config.fetch_max_bytes,
+        )
+        before = dict(self._left)
+        out_of_range = []
+        for fetched in receive_fetch(self.lane.connection, correlation_id):
+            partition = TopicPartition(fetched.topic, fetched.partition)
+            if fetched.error == ErrorCode.OFFSET_OUT_OF_RANGE:
+                out_of_range.append(partition)
+            elif fetched.error in LEADER_MOVED:
+                self._moved[partition] = self._left.pop(partition)
+            elif fetched.error:
+                raise ProtocolError(f"{self.broker} cannot serve {partition}: {error_name(fetched.error)}")
+            elif not self._accept(partition, fetched, size):
+                return False
+        for partition in out_of_range:
+            self._skip_lost(partition)
+        self._watch_progress(before)
+        return True
+
+    def _accept(self, partition: TopicPartition, fetched: FetchedPartition, size: int) -> bool:
+        """Decode and hand over what belongs to the range; False if the task has ended."""
+        position, until = self._left[partition]
+        chunk = self.lane.decoder.decode(partition.topic, partition.partition, position, fetched.records)
+        if chunk.next_offset == position:
+            if len(fetched.records):  # the first batch did not fit; brokers before 0.10.1 cut it off
+                self._grown[partition] = min(2 * self._grown.get(partition, size), self._config.fetch_max_bytes)
+            return True
+        # To the end of the line: whoever is cut off by fetch.max.bytes now comes first in the next request (KIP-74).
+        del self._left[partition]
+        if chunk.next_offset < until:
+            self._left[partition] = Span(chunk.next_offset, until)
+        batch = _before(chunk.batch, until)
+        return batch is None or self._hand_over.put(batch, chunk.nbytes)
+
+    def _skip_lost(self, partition: TopicPartition) -> None:
+        """The log does not hold the position: go on where it begins now, or give up.
+
+        Raises:
+            OffsetOutOfRange: under ``failOnDataLoss``.
+        """
+        position, until = self._left.pop(partition)
+        first = list_offsets(self.lane.connection, {partition: EARLIEST}).found.get(partition)
+        # Not before the log's beginning: then beyond its end, which an unclean leader election has moved back.
+        resumed = first if first is not None and first > position else until
+        story = f"{partition} has lost offsets {position} to {min(resumed, until)}: its log begins at {first}"
+        if self._fail_on_data_loss:
+            raise OffsetOutOfRange(
+                f"{story}. Check retention and whether the topic was created anew; failOnDataLoss=false skips them"
+            )
+        _log.warning("%s; they are skipped", story)
+        if resumed < until:
+            self._left[partition] = Span(resumed, until)
+
+    def _watch_progress(self, before: dict[TopicPartition, Span]) -> None:
+        """Data up to ``until`` existed when the batch was planned, so an answer without any is an exception.
+
+        Raises:
+            OffsetOutOfRange: nothing came for ``socket.timeout.ms``: the log became shorter.
+        """
+        if self._left != before:
+            self._stuck_since = None
+        elif self._stuck_since is None:
+            self._stuck_since = time.monotonic()
+        elif time.monotonic() - self._stuck_since > self._config.socket_timeout_ms / 1000:
+            raise OffsetOutOfRange(
+                f"{self.broker} has no records where they were when the batch was planned: "
+                + ", ".join(f"{partition} [{span.start}, {span.until})" for partition, span in self._left.items())
+                + ". Check for an unclean leader election or a topic that was created anew"
+            )
+
+
+def _before(batch: Any | None, until: int) -> Any | None:
+    """The rows of a batch whose offsets are below ``until``; None if there are none."""
+    if batch is None:
+        return None
+    offsets = batch.column("offset").to_numpy()
+    if offsets[-1] < until:
+        return batch
+    count = int(offsets.searchsorted(until))
+    return batch.slice(0, count) if count else None

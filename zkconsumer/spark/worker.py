@@ -1,0 +1,164 @@
+"""What a Spark Python worker keeps from task to task: connections with their decoders, and its settings.
+
+Spark reuses worker processes (``spark.python.worker.reuse``), one task at a time in each, so this module's state
+survives between micro-batches. A task takes lanes out and brings back those that are still in order.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import socket
+import stat
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.fetch.decode import Decoder
+from zkconsumer.kafka.client import BrokerClient
+from zkconsumer.kafka.connection import BrokerConnection
+from zkconsumer.model import Broker, TopicPartition
+
+_IDLE_LIMIT_S = 60.0
+"""Connections that idled longer are not used again: brokers (and firewalls) drop them without telling."""
+
+
+@dataclass
+class Lane:
+    """A connection to one broker and the decoder for what it sends; one thread uses a lane at a time.
+
+    Attributes:
+        connection: connected.
+        decoder: for this connection's chunks.
+        reused: True if an earlier task has used the connection; then it may have died meanwhile.
+    """
+
+    connection: BrokerConnection
+    decoder: Decoder
+    reused: bool = False
+    _idle_since: float = 0.0
+
+
+@dataclass
+class Worker:
+    """Lanes, leaders and the metadata client for one set of options. Used by the thread that runs the tasks.
+
+    Args:
+        config: the consumer's properties.
+        headers: whether decoders add the column ``headers``.
+    """
+
+    config: ConsumerConfig
+    headers: bool
+    leaders: dict[TopicPartition, Broker] = field(default_factory=dict)
+    _lanes: dict[Broker, list[Lane]] = field(default_factory=dict)
+    _brokers: Sequence[Broker] = ()
+    _client: BrokerClient | None = None
+
+    def find_leaders(
+        self, partitions: Sequence[TopicPartition], brokers: Sequence[Broker]
+    ) -> dict[TopicPartition, Broker]:
+        """Leaders of those partitions that have one; asks the brokers only for what is not known.
+
+        Raises:
+            BrokerUnavailable: no broker answers.
+        """
+        self._brokers = brokers
+        unknown = {partition.topic for partition in partitions if partition not in self.leaders}
+        if unknown:
+            if self._client is None:
+                config = self.config
+                self._client = BrokerClient(
+                    lambda: self._brokers, client_id=config.client_id, timeout_ms=config.socket_timeout_ms
+                )
+            self.leaders.update(self._client.metadata(unknown).leaders)
+        return {partition: self.leaders[partition] for partition in partitions if partition in self.leaders}
+
+    def take_lane(self, broker: Broker) -> Lane:
+        """An idle lane to the broker, or a new one.
+
+        Raises:
+            BrokerUnavailable: the broker cannot be reached.
+            ProtocolError: it is no broker that we can talk to.
+        """
+        idle = self._lanes.get(broker, [])
+        while idle:
+            lane = idle.pop()
+            if time.monotonic() - lane._idle_since < _IDLE_LIMIT_S:
+                return lane
+            lane.connection.close()
+        connection = BrokerConnection(
+            broker.host,
+            broker.port,
+            client_id=self.config.client_id,
+            timeout_ms=self.config.socket_timeout_ms,
+            receive_buffer_bytes=self.config.socket_receive_buffer_bytes,
+        )
+        connection.connect()
+        return Lane(connection, Decoder(check_crcs=self.config.check_crcs, headers=self.headers))
+
+    def keep_lane(self, broker: Broker, lane: Lane) -> None:
+        """Bring back a lane on which no answer is outstanding."""
+        lane.reused = True
+        lane._idle_since = time.monotonic()
+        self._lanes.setdefault(broker, []).append(lane)
+
+
+_workers: dict[tuple[ConsumerConfig, bool], Worker] = {}
+_jvm_sockets: list[socket.socket] | None = None
+
+
+def this_worker(config: ConsumerConfig, headers: bool) -> Worker:
+    """The state of this process for these options; the first call settles the process in."""
+    if not _workers:
+        _settle_in()
+    return _workers.setdefault((config, headers), Worker(config, headers))
+
+
+def _settle_in() -> None:
+    """Once per process, when everything is imported: what exists now stays, so collections need not look at it."""
+    gc.collect()
+    gc.freeze()
+
+
+def acknowledge_quickly() -> None:
+    """Make the kernel acknowledge at once what the JVM sends on this worker's socket.
+
+    The JVM writes a task in two pieces and, with Nagle's algorithm on, sends the second only when the first is
+    acknowledged; the worker's kernel delays that by 40 ms, in every task (FACTS C.2c). The option wears off by itself,
+    so it is set in each task, for the one that follows.
+    """
+    global _jvm_sockets  # noqa: PLW0603  one per process, like the socket itself
+    if _jvm_sockets is None:
+        _jvm_sockets = _tcp_sockets()
+    for each in _jvm_sockets:
+        each.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+
+
+def _tcp_sockets() -> list[socket.socket]:
+    """Connected TCP sockets of this process; called before it has any but the one to the JVM."""
+    found = []
+    descriptors = Path("/proc/self/fd")  # Linux, as TCP_QUICKACK is
+    names = [int(entry.name) for entry in descriptors.iterdir()] if hasattr(socket, "TCP_QUICKACK") else []
+    for descriptor in names:
+        try:
+            if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+                continue
+            candidate = socket.socket(fileno=os.dup(descriptor))
+        except OSError:
+            continue  # the descriptor of the directory listing itself is gone by now
+        if candidate.family in (socket.AF_INET, socket.AF_INET6) and _is_connected(candidate):
+            found.append(candidate)
+        else:
+            candidate.close()
+    return found
+
+
+def _is_connected(candidate: socket.socket) -> bool:
+    try:
+        candidate.getpeername()
+    except OSError:
+        return False
+    return candidate.type == socket.SOCK_STREAM
