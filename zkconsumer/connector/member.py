@@ -116,10 +116,9 @@ class GroupMember:
             raise UsageError("a consumer creates its streams once; make a new connector for another subscription")
         self._warn_of_short_retries()
         self._state = MemberState.JOINED
-        self._subscription = subscription
         self._thread.start()
         try:
-            self._do(self._join)
+            self._do(partial(self._join, subscription))
         except BaseException:
             self.leave()
             raise
@@ -141,7 +140,7 @@ class GroupMember:
     def leave(self) -> None:
         """Stop fetching, commit, and leave the group at once; harmless when called again."""
         self._closing.set()
-        self._signal.wake()
+        self._signal.close()
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join()
         if self._state is not MemberState.CLOSED:
@@ -193,7 +192,7 @@ class GroupMember:
                 if time.monotonic() >= next_commit:
                     self._commit_by_timer()
                     next_commit = time.monotonic() + self._interval()
-                if self._signal.lower() and self._subscription is not None:
+                if self._signal.take() and self._subscription is not None:
                     self._react()
             self._say_goodbye()
         except BaseException as error:
@@ -221,9 +220,9 @@ class GroupMember:
         while not self._requests.empty():
             self._requests.get_nowait()[1].set_exception(ConsumerClosed("the consumer has left its group"))
 
-    def _join(self) -> None:
+    def _join(self, subscription: Subscription) -> None:
         story: list[str] = []
-        assert self._subscription is not None
+        self._subscription = subscription
         for _ in range(self._config.rebalance_max_retries):
             if self._closing.is_set():
                 raise ConsumerClosed("shut down while joining the group")
@@ -239,12 +238,11 @@ class GroupMember:
         failures = 0
         self._closing.wait(settle_seconds(self._config.rebalance_backoff_ms))
         while not self._closing.is_set():
-            self._signal.lower()
+            self._signal.take()
             failure = self._attempt()
             if failure is None:
                 return
             self._wait_before_retry(failure, failures)
-            self._serve_requests()
             failures += 1
 
     def _attempt(self) -> Exception | None:
@@ -273,7 +271,8 @@ class GroupMember:
 
     def _ensure_registered(self) -> None:
         """Register again if the session is a new one; while merely disconnected, everything goes on as it was."""
-        if self._session.lost or not self._membership.is_current_or_unknown():
+        stale = self._session.lost or not self._membership.is_current_or_unknown()
+        if stale and self._membership.is_registered:
             self._rebalancer.session_lost()
             self._membership.forget()
         if not self._session.connected:
@@ -283,15 +282,18 @@ class GroupMember:
             self._membership.register(self._subscription, self._config.zookeeper_session_timeout_ms / 1000)
 
     def _wait_before_retry(self, failure: Exception, failures: int) -> None:
+        """Wait until former owners let go, something changes, a request comes, or the backoff is over."""
         seconds = retry_seconds(self._config.rebalance_backoff_ms, failures)
+        self._signal.discard()
+        self._serve_requests()  # their wake-ups were just discarded
         if isinstance(failure, OwnershipConflict) and self._session.connected:
             try:
                 self._ownership.wait_for_release(failure.holders, seconds, self._signal)
             except ZkConsumerError as error:
                 _log.info("waiting for owners was interrupted: %s", error)
-            return
-        self._signal.lower()
-        self._signal.wait(seconds)
+        else:
+            self._signal.wait(seconds)
+        self._serve_requests()
 
     def _commit(self, offsets: Mapping[TopicPartition, int] | None, *, force: bool) -> None:
         if offsets is None:

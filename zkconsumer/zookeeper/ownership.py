@@ -104,14 +104,10 @@ class PartitionOwnership:
         return lost
 
     def wait_for_release(self, partitions: Collection[TopicPartition], seconds: float, signal: RebalanceSignal) -> None:
-        """Return when all of the partitions have lost their owner, something else is signalled, or the time is over.
-
-        The signal may be lowered here: the caller plans anew afterwards, whatever it was raised for.
-        """
+        """Return when all of the partitions have lost their owner, something else is signalled, or the time is over."""
         deadline = time.monotonic() + seconds
         for partition in partitions:
             path = self._paths.owner(partition)
-            signal.lower()
             if self._session.exists(path, signal.raise_flag) is None:
                 continue
             if not signal.wait(max(0.0, deadline - time.monotonic())):

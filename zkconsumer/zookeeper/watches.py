@@ -6,14 +6,16 @@ import threading
 
 
 class RebalanceSignal:
-    """A flag that any thread may raise and one thread, the rebalance thread, waits for and lowers.
+    """A flag that any thread may raise, and the wake-up of the one thread that answers it, the rebalance thread.
 
-    Bursts coalesce: raising a raised flag changes nothing. One raised while a rebalance runs causes another after it.
+    Bursts coalesce: raising a raised flag changes nothing. One raised while a rebalance runs causes another after it,
+    since a wake-up is only spent by :meth:`wait`, never by looking at the flag.
     """
 
     def __init__(self) -> None:
         self._wake = threading.Event()
         self._requested = False
+        self._closed = False
 
     def raise_flag(self) -> None:
         """Request a rebalance; never blocks, so it can be a watch callback."""
@@ -24,13 +26,28 @@ class RebalanceSignal:
         """End a :meth:`wait` for another reason than a rebalance."""
         self._wake.set()
 
-    def lower(self) -> bool:
-        """Take the request, True if there was one; to be called *before* reading what the request is about."""
-        self._wake.clear()
-        # A request that arrives between these lines is taken now, and the wake-up that it sets finds nothing to do.
+    def close(self) -> None:
+        """End every :meth:`wait` from now on at once."""
+        self._closed = True
+        self._wake.set()
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Wait for a wake-up since the last wait, at most ``seconds``; False if the time was over."""
+        woken = self._wake.wait(seconds)
+        self._clear()
+        return woken
+
+    def take(self) -> bool:
+        """Lower the flag, True if it was raised; to be called *before* reading what the request is about."""
         requested, self._requested = self._requested, False
         return requested
 
-    def wait(self, seconds: float | None = None) -> bool:
-        """Wait until the flag is raised or :meth:`wake` is called, at most ``seconds``; False if the time was over."""
-        return self._wake.wait(seconds)
+    def discard(self) -> None:
+        """Forget flag and wake-up: the caller plans anew anyway, and only what comes from now on matters to it."""
+        self._requested = False
+        self._clear()
+
+    def _clear(self) -> None:
+        self._wake.clear()
+        if self._closed:  # close() set it, perhaps just before it was cleared here
+            self._wake.set()

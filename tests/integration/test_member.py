@@ -1,0 +1,292 @@
+"""The control plane alone, on a real ZooKeeper: who owns what, and what is left behind."""
+
+import json
+import threading
+import time
+
+import pytest
+from kazoo.client import KazooClient
+
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.connector.listener import ConsumerRebalanceListener
+from zkconsumer.connector.member import GroupMember
+from zkconsumer.core.fetchcontrol import FetchAssignment
+from zkconsumer.core.subscription import Subscription, Whitelist
+from zkconsumer.errors import ChrootMissing, ConsumerIdInUse, NotOwner, RebalanceFailed, ZooKeeperUnavailable
+from zkconsumer.model import TopicPartition
+
+pytestmark = pytest.mark.integration
+
+
+class RecordingFetch:
+    """A data plane that fetches nothing: it keeps what it was told and lets the test set positions."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.assignment: FetchAssignment | None = None
+        self.position: dict[TopicPartition, int] = {}
+
+    def stop(self) -> None:
+        self.calls.append("stop")
+
+    def start(self, assignment: FetchAssignment) -> None:
+        self.calls.append("start")
+        self.assignment = assignment
+        self.position = {p: offset for p, offset in assignment.offsets.items() if offset is not None}
+
+    def positions(self, *, handed_out: bool) -> dict[TopicPartition, int]:
+        return dict(self.position)
+
+
+def eventually(condition, seconds=15.0):
+    """Wait for a condition on another thread or process."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "condition did not come true"
+        threading.Event().wait(0.01)
+
+
+@pytest.fixture
+def zookeeper(sandbox):
+    client = KazooClient(sandbox.zookeeper_connect)
+    client.start()
+    yield client
+    client.stop()
+    client.close()
+
+
+@pytest.fixture
+def group(sandbox, unique_name):
+    """Make members of one group; all leave at the end."""
+    members: list[GroupMember] = []
+
+    def member(consumer_id: str, **values) -> tuple[GroupMember, RecordingFetch]:
+        config = ConsumerConfig(
+            **{
+                "zookeeper_connect": sandbox.zookeeper_connect,
+                "group_id": unique_name,
+                "consumer_id": consumer_id,
+                "zookeeper_session_timeout_ms": 2000,
+                "rebalance_backoff_ms": 700,
+                **values,
+            }
+        )
+        fetch = RecordingFetch()
+        members.append(GroupMember(config, fetch))
+        return members[-1], fetch
+
+    member.name = unique_name
+    yield member
+    for one in members:
+        one.leave()
+
+
+def numbers(member):
+    return sorted(partition.partition for partition in member.ownership())
+
+
+def test_registration_and_owner_have_the_jvms_bytes(group, zookeeper, topic_factory):
+    topic = topic_factory(partitions=2)
+    member, fetch = group("a")
+    member.join(Subscription.static({topic: 1}))
+    registered, stat = zookeeper.get(f"/consumers/{group.name}/ids/{group.name}_a")
+    document = json.loads(registered)
+    assert list(document) == ["version", "subscription", "pattern", "timestamp"]
+    assert document | {"timestamp": ""} == {
+        "version": 1,
+        "subscription": {topic: 1},
+        "pattern": "static",
+        "timestamp": "",
+    }
+    assert document["timestamp"].isdigit()
+    assert stat.ephemeralOwner == zookeeper.get(f"/consumers/{group.name}/owners/{topic}/0")[1].ephemeralOwner
+    assert zookeeper.get(f"/consumers/{group.name}/owners/{topic}/1")[0] == f"{group.name}_a-0".encode()
+    assert zookeeper.get(f"/consumers/{group.name}/ids")[0] == b""
+    assert fetch.calls == ["stop", "start"]
+    assert fetch.assignment.offsets == {TopicPartition(topic, 0): None, TopicPartition(topic, 1): None}
+
+
+def test_members_share_and_inherit(group, topic_factory):
+    topic = topic_factory(partitions=5)
+    first, _ = group("a")
+    second, _ = group("b")
+    first.join(Subscription.static({topic: 1}))
+    assert numbers(first) == [0, 1, 2, 3, 4]
+    second.join(Subscription.static({topic: 1}))
+    eventually(lambda: (numbers(first), numbers(second)) == ([0, 1, 2], [3, 4]))
+    first.leave()
+    eventually(lambda: numbers(second) == [0, 1, 2, 3, 4])
+
+
+def test_leaving_removes_everything_ephemeral_and_commits(group, zookeeper, topic_factory):
+    topic = topic_factory(partitions=1)
+    member, fetch = group("a")
+    member.join(Subscription.static({topic: 1}))
+    fetch.position = {TopicPartition(topic, 0): 42}
+    member.leave()
+    member.leave()
+    assert zookeeper.get_children(f"/consumers/{group.name}/ids") == []
+    assert zookeeper.get_children(f"/consumers/{group.name}/owners/{topic}") == []
+    assert zookeeper.get_children(f"/consumers/{group.name}/zkconsumer/members") == []
+    assert zookeeper.get(f"/consumers/{group.name}/offsets/{topic}/0")[0] == b"42"
+
+
+def test_an_expired_session_registers_again_and_keeps_positions(group, zookeeper, topic_factory):
+    topic = topic_factory(partitions=2)
+    partition = TopicPartition(topic, 0)
+    member, fetch = group("a")
+    member.join(Subscription.static({topic: 1}))
+    fetch.position = {partition: 7}
+    path = f"/consumers/{group.name}/ids/{group.name}_a"
+    victim = zookeeper.get(path)[1].ephemeralOwner
+    expire(zookeeper, member)
+    eventually(lambda: zookeeper.exists(path) and zookeeper.get(path)[1].ephemeralOwner != victim)
+    eventually(lambda: fetch.assignment.generation == 2)
+    assert fetch.assignment.offsets[partition] == 7
+    assert numbers(member) == [0, 1]
+    member.commit()
+    assert zookeeper.get(f"/consumers/{group.name}/offsets/{topic}/0")[0] == b"7"
+
+
+def expire(zookeeper, member):
+    """End a member's session for real: connect with its identity elsewhere and close there."""
+    identity = member._session._client.client_id
+    thief = KazooClient(",".join(f"{host}:{port}" for host, port in zookeeper.hosts), client_id=identity)
+    thief.start()
+    thief.stop()
+    thief.close()
+
+
+def test_growth_and_new_topics_are_noticed(group, topics, topic_factory, unique_name):
+    topic = topic_factory(partitions=1)
+    member, fetch = group("a")
+    member.join(Subscription.by_filter(Whitelist(f"{topic}.*"), 1))
+    assert numbers(member) == [0]
+    topics.grow(topic, 3)
+    eventually(lambda: numbers(member) == [0, 1, 2])
+    topics.create(f"{topic}-more", 1)
+    eventually(lambda: TopicPartition(f"{topic}-more", 0) in member.ownership())
+    assert fetch.assignment.generation == 3
+
+
+def test_unchanged_share_keeps_the_fetchers_running(group, topic_factory):
+    topic, other = topic_factory(partitions=2), topic_factory(partitions=1)
+    first, fetch = group("a")
+    first.join(Subscription.static({topic: 1}))
+    second, elsewhere = group("b")
+    second.join(Subscription.static({other: 1}))
+    second.leave()
+    eventually(lambda: first._rebalancer.assignment.generation == 1 and elsewhere.calls[-1] == "stop")
+    assert fetch.calls == ["stop", "start"]
+
+
+def test_commit_names_only_owned_partitions_unless_forced(group, zookeeper, topic_factory):
+    topic = topic_factory(partitions=1)
+    member, _ = group("a")
+    member.join(Subscription.static({topic: 1}))
+    with pytest.raises(NotOwner):
+        member.commit({TopicPartition("elsewhere", 0): 3})
+    member.commit({TopicPartition("elsewhere", 0): 3, TopicPartition(topic, 0): 0}, force=True)
+    assert zookeeper.get(f"/consumers/{group.name}/offsets/elsewhere/0")[0] == b"3"
+    assert zookeeper.get(f"/consumers/{group.name}/offsets/{topic}/0")[0] == b"0"
+
+
+class Story(ConsumerRebalanceListener):
+    def __init__(self, fetch):
+        self.fetch = fetch
+        self.calls = []
+
+    def before_releasing_partitions(self, owned):
+        self.calls.append(("release", set(owned)))
+
+    def before_starting_fetchers(self, consumer_id, assignment):
+        self.calls.append(("start", dict(assignment)))
+        return dict.fromkeys(assignment, 11)
+
+
+def test_listener_is_told_in_order_and_may_set_start_offsets(group, topic_factory):
+    topic = topic_factory(partitions=1)
+    partition = TopicPartition(topic, 0)
+    member, fetch = group("a")
+    story = Story(fetch)
+    member.set_listener(story)
+    member.join(Subscription.static({topic: 1}))
+    thread = member.ownership()[partition]
+    assert story.calls == [("release", set()), ("start", {partition: thread})]
+    assert fetch.assignment.offsets == {partition: 11}
+
+
+def test_failing_to_claim_tells_who_holds_what_and_leaves_nothing(group, zookeeper, topic_factory):
+    topic = topic_factory(partitions=2)
+    zookeeper.create(f"/consumers/{group.name}/owners/{topic}/1", b"ghost-0", makepath=True)
+    member, _ = group("a", rebalance_max_retries=2, rebalance_backoff_ms=100)
+    with pytest.raises(RebalanceFailed, match=f"{topic}-1 by ghost-0") as caught:
+        member.join(Subscription.static({topic: 1}))
+    assert len(caught.value.attempts) == 2
+    assert zookeeper.get_children(f"/consumers/{group.name}/ids") == []
+    assert zookeeper.get_children(f"/consumers/{group.name}/owners/{topic}") == ["1"]
+
+
+def test_a_claim_waits_for_the_owner_to_let_go(group, zookeeper, topic_factory):
+    topic = topic_factory(partitions=1)
+    path = f"/consumers/{group.name}/owners/{topic}/0"
+    zookeeper.create(path, b"ghost-0", makepath=True)
+    member, _ = group("a", rebalance_backoff_ms=20_000)
+    joining = threading.Thread(target=member.join, args=(Subscription.static({topic: 1}),))
+    joining.start()
+    eventually(lambda: member._rebalancer.attempts == 1)
+    zookeeper.delete(path)
+    joining.join(10)
+    assert not joining.is_alive()
+    assert numbers(member) == [0]
+
+
+def test_a_corrupt_registration_costs_that_member_only(group, zookeeper, topic_factory, caplog):
+    topic = topic_factory(partitions=1)
+    zookeeper.create(f"/consumers/{group.name}/ids/{group.name}_bad", b"xx", makepath=True)
+    member, _ = group("a")
+    member.join(Subscription.static({topic: 1}))
+    assert numbers(member) == [0]
+    assert f"/consumers/{group.name}/ids/{group.name}_bad: not JSON" in caplog.text
+
+
+def test_a_consumer_id_that_is_alive_is_refused(group, topic_factory):
+    topic = topic_factory(partitions=1)
+    first, _ = group("same")
+    first.join(Subscription.static({topic: 1}))
+    second, _ = group("same", zookeeper_session_timeout_ms=1000, rebalance_max_retries=1, rebalance_backoff_ms=10)
+    with pytest.raises((ConsumerIdInUse, RebalanceFailed), match="registered by another live session"):
+        second.join(Subscription.static({topic: 1}))
+    assert numbers(first) == [0]
+
+
+def test_unreachable_zookeeper_and_missing_chroot(sandbox, group):
+    with pytest.raises(ZooKeeperUnavailable, match=r"zookeeper\.connect"):
+        group("a", zookeeper_connect="127.0.0.1:1", zookeeper_connection_timeout_ms=300)
+    with pytest.raises(ChrootMissing, match="/no/such"):
+        group("a", zookeeper_connect=f"{sandbox.zookeeper_connect}/no/such")
+
+
+def test_a_frozen_zookeeper_for_less_than_the_session_changes_nothing(private_sandbox, unique_name):
+    from tests.fix_sandbox import Topics
+
+    sandbox = private_sandbox()
+    topic = Topics(sandbox.bootstrap_servers).create(unique_name, 1)
+    fetch = RecordingFetch()
+    config = ConsumerConfig(
+        zookeeper_connect=sandbox.zookeeper_connect,
+        group_id=unique_name,
+        zookeeper_session_timeout_ms=8000,
+        rebalance_backoff_ms=200,
+    )
+    member = GroupMember(config, fetch)
+    try:
+        member.join(Subscription.static({topic: 1}))
+        sandbox.zookeeper.pause()
+        eventually(lambda: not member._session.connected, 10)
+        sandbox.zookeeper.resume()
+        eventually(lambda: member._session.connected)
+        member.commit()  # served after the request to look at the group again
+        assert fetch.calls == ["stop", "start"]
+    finally:
+        member.leave()
