@@ -15,8 +15,8 @@ from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.kafka.errorcodes import error_name
 from zkconsumer.model import Broker, TopicPartition
 
-CODECS: Final[Mapping[str, int]] = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
-"""Compression codecs by name, with their number in a batch's attributes."""
+CODECS: Final[Mapping[str, int]] = {"none": 0, "gzip": 1}
+"""Compression codecs by name, with their number in a batch's attributes; kafka-python needs more packages for others."""
 
 _BATCH_BYTES: Final = 900_000
 """Batches close below the broker's default ``message.max.bytes`` of 1,048,588."""

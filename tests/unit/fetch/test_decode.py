@@ -1,0 +1,284 @@
+import struct
+import subprocess
+import sys
+
+import cramjam
+import pyarrow as pa
+import pytest
+
+from tests.fix_batches import HEADER, build, compress, control, empty, seal
+from zkconsumer.errors import CorruptRecord, ProtocolError
+from zkconsumer.fetch.decode import Decoder
+from zkconsumer.fetch.messages import positions, records
+from zkconsumer.fetch.schema import SCHEMA, SCHEMA_WITH_HEADERS
+from zkconsumer.kafka.producer import Record
+
+ALL_CODECS = ["none", "gzip", "snappy", "snappy-raw", "lz4", "zstd"]
+SAMPLE = [
+    Record(b"first", b"k", 1_700_000_000_000),
+    Record(None, b"tombstone", 1_700_000_000_005),
+    Record(b"", None, 1_699_999_999_999, [("a", b"1"), ("a", None), ("ü", b"")]),
+    Record(b"x" * 5000, b"", 1_700_000_000_010, [("b", b"2")]),
+]
+
+
+@pytest.fixture
+def decoder():
+    return Decoder(headers=True)
+
+
+def rows(chunk):
+    """(offset, timestamp in ms, type, key, value, headers) of each record."""
+    if chunk.batch is None:
+        return []
+    chunk.batch.validate(full=True)
+    return [(m.offset, m.timestamp, m.timestamp_type, m.key, m.value, m.headers) for m in records(chunk.batch)]
+
+
+def expected(batch, offset=0, timestamp_type=0):
+    return [
+        (offset + index, r.timestamp, timestamp_type, r.key, r.value, tuple(r.headers)) for index, r in enumerate(batch)
+    ]
+
+
+@pytest.mark.parametrize("codec", ALL_CODECS)
+def test_all_fields_survive_in_every_codec(decoder, codec):
+    chunk = decoder.decode("t", 3, 10, memoryview(build(SAMPLE, offset=10, codec=codec)))
+    assert rows(chunk) == expected(SAMPLE, 10)
+    assert chunk.next_offset == 14
+    assert chunk.batch.schema.equals(SCHEMA_WITH_HEADERS, check_metadata=True)
+    assert chunk.batch.column("topic").to_pylist() == ["t"] * 4
+    assert chunk.batch.column("partition").to_pylist() == [3] * 4
+    assert positions(chunk.batch) == [11, 12, 13, 14]
+    assert [m.topic for m in records(chunk.batch)] == ["t"] * 4
+
+
+def test_codecs_may_change_from_batch_to_batch(decoder):
+    data = b"".join(build(SAMPLE, offset=4 * i, codec=codec) for i, codec in enumerate(ALL_CODECS * 3))
+    chunk = decoder.decode("t", 0, 0, memoryview(data))
+    assert rows(chunk) == [row for i in range(18) for row in expected(SAMPLE, 4 * i)]
+
+
+def test_without_headers_the_column_is_missing():
+    chunk = Decoder().decode("t", 0, 0, memoryview(build(SAMPLE)))
+    assert chunk.batch.schema.equals(SCHEMA, check_metadata=True)
+    assert [m.headers for m in records(chunk.batch)] == [(), (), (), ()]
+
+
+def test_headers_are_null_where_there_are_none(decoder):
+    lists = decoder.decode("t", 0, 0, memoryview(build(SAMPLE))).batch.column("headers").to_pylist()
+    assert lists[0] is None
+    assert lists[2] == [{"key": "a", "value": b"1"}, {"key": "a", "value": None}, {"key": "ü", "value": b""}]
+
+
+def test_header_names_that_are_no_utf8_are_replaced(decoder):
+    data = bytearray(build([Record(b"v", headers=[("abc", b"1")])]))
+    data[data.index(b"abc") : data.index(b"abc") + 3] = b"a\xff\xfe"
+    chunk = decoder.decode("t", 0, 0, memoryview(seal(data)))
+    assert rows(chunk)[0][-1] == (("a\ufffd\ufffd", b"1"),)
+
+
+def test_log_append_time_is_the_batch_s_time(decoder):
+    data = build(SAMPLE, attributes=0x08, max_timestamp=1_800_000_000_123)
+    assert [row[1:3] for row in rows(decoder.decode("t", 0, 0, memoryview(data)))] == [(1_800_000_000_123, 1)] * 4
+
+
+def test_both_kinds_of_time_in_one_chunk(decoder):
+    data = build(SAMPLE) + build(SAMPLE, offset=4, attributes=0x08, max_timestamp=5) + build(SAMPLE, offset=8)
+    chunk = decoder.decode("t", 0, 2, memoryview(data))
+    assert [row[2] for row in rows(chunk)] == [0, 0, 1, 1, 1, 1, 0, 0, 0, 0]
+
+
+def test_times_beyond_the_column_stay_at_its_end(decoder):
+    data = build([Record(b"v", timestamp=2**62)])
+    assert rows(decoder.decode("t", 0, 0, memoryview(data)))[0][1] == (2**63 - 1) // 1000
+
+
+def test_records_before_the_requested_offset_are_dropped(decoder):
+    data = build(SAMPLE, offset=0) + build(SAMPLE, offset=4) + build(SAMPLE, offset=8)
+    for requested in range(13):
+        chunk = decoder.decode("t", 0, requested, memoryview(data))
+        assert [row[0] for row in rows(chunk)] == list(range(requested, 12))
+        assert chunk.next_offset == 12
+
+
+def test_checksums_of_batches_before_the_requested_offset_do_not_matter(decoder):
+    data = bytearray(build(SAMPLE) + build(SAMPLE, offset=4))
+    data[HEADER + 3] ^= 1
+    assert decoder.decode("t", 0, 4, memoryview(data)).next_offset == 8
+
+
+def test_a_partial_batch_at_the_end_is_left_for_the_next_fetch(decoder):
+    whole = build(SAMPLE) + build(SAMPLE, offset=4)
+    first = len(build(SAMPLE))
+    for length in range(len(whole)):
+        chunk = decoder.decode("t", 0, 0, memoryview(whole)[:length])
+        assert chunk.next_offset == (4 if length >= first else 0)
+        assert len(rows(chunk)) == chunk.next_offset
+
+
+def test_nothing_at_all(decoder):
+    assert decoder.decode("t", 0, 7, memoryview(b"")) == (None, 7, 0)
+
+
+def test_control_batches_are_skipped_and_passed(decoder):
+    data = build(SAMPLE) + control(4) + build(SAMPLE, offset=5)
+    assert [row[0] for row in rows(decoder.decode("t", 0, 0, memoryview(data)))] == [0, 1, 2, 3, 5, 6, 7, 8]
+    alone = decoder.decode("t", 0, 4, memoryview(control(4)))
+    assert (alone.batch, alone.next_offset) == (None, 5)
+
+
+def test_what_compaction_removed_is_passed(decoder):
+    data = empty(0, 9) + build(SAMPLE[:2], offset=10, last_delta=7) + empty(18, 1)
+    chunk = decoder.decode("t", 0, 3, memoryview(data))
+    assert [row[0] for row in rows(chunk)] == [10, 11]
+    assert chunk.next_offset == 20
+    assert positions(chunk.batch) == [11, 12]
+
+
+def test_the_batch_owns_its_memory(decoder):
+    data = bytearray(build(SAMPLE, codec="lz4") + build(SAMPLE, offset=4))
+    chunk = decoder.decode("t", 0, 0, memoryview(data))
+    data[:] = bytes(len(data))
+    decoder.decode("t", 0, 0, memoryview(build([Record(b"y" * 6000)] * 4, codec="lz4")))
+    assert rows(chunk) == expected(SAMPLE) + expected(SAMPLE, 4)
+    assert chunk.nbytes > 10_000
+
+
+# -- faults -------------------------------------------------------------------------------------------------------
+
+
+def corrupt(data, **patches):
+    """Overwrite fields of a batch header and make the checksum fit again, so that only the field is wrong."""
+    fields = {"last_delta": (">i", 23), "count": (">i", 57), "attributes": (">h", 21)}
+    batch = bytearray(data)
+    for name, value in patches.items():
+        struct.pack_into(fields[name][0], batch, fields[name][1], value)
+    return seal(batch)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        corrupt(build(SAMPLE, offset=4), count=3),
+        corrupt(build(SAMPLE, offset=4), count=5, last_delta=9),
+        corrupt(build(SAMPLE, offset=4), count=-1),
+        corrupt(build(SAMPLE, offset=4), count=2**31 - 1, last_delta=2**31 - 1),
+        corrupt(build(SAMPLE, offset=4), last_delta=2),
+        corrupt(build(SAMPLE, offset=4), last_delta=-1),
+        corrupt(build(SAMPLE, offset=4), attributes=5),
+        corrupt(build(SAMPLE, offset=4), attributes=1),
+        corrupt(build(SAMPLE, offset=4), attributes=2),
+        corrupt(build(SAMPLE, offset=4), attributes=3),
+        corrupt(build(SAMPLE, offset=4), attributes=4),
+        corrupt(build(SAMPLE, offset=4, codec="zstd"), count=2**31 - 1, last_delta=2**31 - 1),
+        build(SAMPLE, offset=-5),
+        build(SAMPLE, offset=2**63 - 1),
+        build(SAMPLE, offset=4)[:8] + struct.pack(">i", 3) + bytes(60),
+        build(SAMPLE, offset=4)[:8] + struct.pack(">i", -3) + bytes(60),
+        build(SAMPLE, offset=4)[:16] + b"\x03" + bytes(60),
+    ],
+)
+def test_a_fault_ends_the_chunk_before_it_and_is_told_when_fetched_first(decoder, bad):
+    good = build(SAMPLE)
+    chunk = decoder.decode("clicks", 2, 1, memoryview(good + bad + build(SAMPLE, offset=100)))
+    assert rows(chunk) == expected(SAMPLE)[1:]
+    assert chunk.next_offset == 4
+    with pytest.raises(CorruptRecord, match=r"clicks-2 at offset -?\d+ \(fetched from 4\)"):
+        decoder.decode("clicks", 2, 4, memoryview(bad))
+
+
+def test_a_batch_that_overlaps_the_one_before_it_ends_the_chunk(decoder):
+    data = build(SAMPLE) + build(SAMPLE, offset=3)
+    assert decoder.decode("t", 0, 0, memoryview(data)).next_offset == 4
+
+
+def test_a_wrong_checksum_is_a_fault_unless_it_is_not_checked(decoder):
+    data = bytearray(build(SAMPLE))
+    data[data.index(b"first")] ^= 0x20
+    with pytest.raises(CorruptRecord, match=r"t-0 at offset 0 .*checksum 0x"):
+        decoder.decode("t", 0, 0, memoryview(data))
+    assert rows(Decoder(check_crcs=False).decode("t", 0, 0, memoryview(data)))[0][4] == b"First"
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_older_formats_are_named(decoder, magic):
+    message = struct.pack(">qiIbbii", 5, 14, 0, magic, 0, -1, -1)
+    with pytest.raises(ProtocolError, match=f"t-0 at offset 5 .*message format {magic} cannot be read yet"):
+        decoder.decode("t", 0, 5, memoryview(message))
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "snappy-raw", "lz4", "zstd"])
+def test_a_bomb_is_refused_without_allocating_what_it_claims(codec):
+    decoder = Decoder(max_decompressed_bytes=1 << 20)
+    bomb = build([Record(bytes(50 << 20))], codec=codec)
+    with pytest.raises(CorruptRecord, match="more than 1048576 bytes"):
+        decoder.decode("t", 0, 0, memoryview(bomb))
+    assert len(decoder._scratch.data) <= 2 << 20
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_a_chunk_that_decompresses_to_too_much_is_cut_between_batches(codec):
+    decoder = Decoder(max_decompressed_bytes=1 << 20)
+    data = b"".join(build([Record(bytes(300_000), b"%d" % i)], offset=i, codec=codec) for i in range(10))
+    seen, position = [], 0
+    while position < 10:
+        chunk = decoder.decode("t", 0, position, memoryview(data))
+        assert chunk.next_offset - position in (1, 3)
+        seen += [row[3] for row in rows(chunk)]
+        position = chunk.next_offset
+    assert seen == [b"%d" % i for i in range(10)]
+
+
+def test_how_cramjam_tells_that_the_output_is_too_small():
+    """The decoder tries again with more room on this message, so a new cramjam must keep it."""
+    for stream in (cramjam.gzip, cramjam.lz4, cramjam.zstd):
+        with pytest.raises(cramjam.DecompressionError, match="failed to write whole buffer"):
+            stream.decompress_into(bytes(stream.compress(bytes(1000))), bytearray(999))
+
+
+def test_many_small_batches(decoder):
+    data = b"".join(build([Record(b"%d" % i)], offset=i) for i in range(1000))
+    assert [row[4] for row in rows(decoder.decode("t", 0, 5, memoryview(data)))] == [b"%d" % i for i in range(5, 1000)]
+
+
+def test_more_records_than_the_work_buffers_hold(decoder):
+    data = build([Record(b"v", timestamp=i) for i in range(40_000)])
+    chunk = decoder.decode("t", 0, 0, memoryview(data))
+    assert chunk.batch.num_rows == chunk.next_offset == 40_000
+    assert chunk.batch.column("timestamp").cast(pa.int64()).to_numpy()[-1] == 39_999_000
+
+
+def test_all_keys_null_and_all_values_null(decoder):
+    chunk = decoder.decode("t", 0, 0, memoryview(build([Record(None)] * 9)))
+    assert chunk.batch.column("key").null_count == chunk.batch.column("value").null_count == 9
+    assert [m[5:7] for m in records(chunk.batch)] == [(None, None)] * 9
+
+
+def test_lz4_frames_with_several_blocks(decoder):
+    big = [Record(bytes(range(256)) * 1000, timestamp=i) for i in range(10)]
+    assert rows(decoder.decode("t", 0, 0, memoryview(build(big, codec="lz4")))) == expected(big)
+    assert len(compress("lz4", b"x" * 10)) > 10
+
+
+def test_loading_the_package_does_not_load_numba():
+    code = (
+        "import sys, zkconsumer.fetch.decode, zkconsumer.fetch.messages, zkconsumer.kafka.client\n"
+        "assert 'numba' not in sys.modules and 'kafka' not in sys.modules\n"
+        "zkconsumer.fetch.decode.warm()\n"
+        "assert 'numba' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_where_no_cache_can_be_kept_the_kernel_is_compiled_with_a_warning():
+    code = (
+        "from numba.core import caching\n"
+        "caching.CacheImpl._locator_classes = caching.FunctionCache._impl_class._locator_classes = []\n"
+        "from zkconsumer.fetch.decode import Decoder\n"
+        "from tests.fix_batches import build, Record\n"
+        "print(Decoder().decode('t', 0, 0, memoryview(build([Record(b'v')]))).next_offset)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == "1"
+    assert "set NUMBA_CACHE_DIR" in done.stderr

@@ -1,0 +1,48 @@
+"""ConstantColumns: columns that hold one value, handed out as slices of arrays that are built once."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pyarrow as pa
+
+from zkconsumer.fetch.schema import HEADERS
+
+_KEPT_BYTES: Final = 64 << 20
+_SMALLEST: Final = 1 << 12
+
+
+class ConstantColumns:
+    """Topic, partition and timestamp type repeat for all records of a chunk, so they cost nothing per record.
+
+    One thread uses an object. The arrays together stay below 64 MiB (arrays that are still used by batches not
+    counted): a consumer of very many partitions builds some of them again.
+    """
+
+    def __init__(self) -> None:
+        self._arrays: dict[tuple[str, Any], Any] = {}
+        self._bytes = 0
+
+    def topic(self, name: str, length: int) -> Any:
+        """``length`` times the topic's name, as string array."""
+        return self._constant(("topic", name), pa.string(), length)
+
+    def integer(self, value: int, length: int) -> Any:
+        """``length`` times ``value``, as int32 array: partition or timestamp type."""
+        return self._constant(("integer", value), pa.int32(), length)
+
+    def no_headers(self, length: int) -> Any:
+        """``length`` nulls of the headers type."""
+        return self._constant(("headers", None), HEADERS, length)
+
+    def _constant(self, key: tuple[str, Any], kind: Any, length: int) -> Any:
+        array = self._arrays.get(key)
+        if array is None or len(array) < length:
+            size = max(_SMALLEST, 1 << (length - 1).bit_length())
+            array = pa.repeat(pa.scalar(key[1], type=kind), size)
+            if self._bytes + array.nbytes > _KEPT_BYTES:
+                self._arrays.clear()
+                self._bytes = 0
+            self._arrays[key] = array
+            self._bytes += array.nbytes
+        return array.slice(0, length)

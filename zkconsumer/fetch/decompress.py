@@ -1,0 +1,108 @@
+"""Scratch: decompresses record batches one after the other into one buffer of bounded size."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import cramjam
+import numpy as np
+
+GZIP: Final = 1
+SNAPPY: Final = 2
+LZ4: Final = 3
+ZSTD: Final = 4
+
+_STREAMS: Final = {GZIP: cramjam.gzip, LZ4: cramjam.lz4, ZSTD: cramjam.zstd}
+_TOO_SMALL: Final = "failed to write whole buffer"  # how cramjam tells that the output did not fit
+_XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"  # snappy-java's framing, the one that Kafka uses
+_XERIAL_HEADER: Final = 16  # magic, version, oldest compatible version
+_FIRST_GUESS: Final = 4  # decompressed bytes per compressed one; a wrong guess costs a second attempt
+_KEPT_BYTES: Final = 32 << 20
+
+
+class DecompressError(Exception):
+    """Compressed bytes are malformed, or would become longer than allowed; the caller knows where they came from."""
+
+
+class Scratch:
+    """A buffer that grows as needed, up to a limit given for each batch. One thread uses it."""
+
+    def __init__(self) -> None:
+        self.data: Any = np.empty(0, np.uint8)
+        """The buffer, uint8."""
+        self.used = 0
+        """Bytes in use."""
+
+    def reset(self) -> None:
+        """Forget the contents; give the memory back where a rare chunk had made it large."""
+        self.used = 0
+        if len(self.data) > _KEPT_BYTES:
+            self.data = np.empty(0, np.uint8)
+
+    def add(self, codec: int, compressed: memoryview, limit: int) -> None:
+        """Decompress one batch behind what is there.
+
+        Args:
+            codec: number of the codec, as in a batch's attributes.
+            compressed: the records of the batch.
+            limit: most bytes that they may become.
+
+        Raises:
+            DecompressError: malformed, too long, or an unknown codec.
+        """
+        if codec == SNAPPY:
+            self._add_snappy(compressed, limit)
+            return
+        stream = _STREAMS.get(codec)
+        if stream is None:
+            raise DecompressError(f"compression codec {codec} is unknown")
+        room = min(limit, max(_FIRST_GUESS * len(compressed), len(self.data) - self.used))
+        while True:
+            self._reserve(room)
+            try:
+                self.used += stream.decompress_into(compressed, self._view(room))
+                return
+            except cramjam.DecompressionError as error:
+                if _TOO_SMALL not in str(error):
+                    raise DecompressError(str(error)) from error
+                if room >= limit:
+                    raise _too_long(limit) from error
+            room = min(limit, 2 * room)
+
+    def _add_snappy(self, compressed: memoryview, limit: int) -> None:
+        if bytes(compressed[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
+            self._add_block(compressed, limit, self.used)  # a single block without framing, as some producers wrote
+            return
+        at = _XERIAL_HEADER
+        before = self.used
+        while at < len(compressed):
+            length = int.from_bytes(compressed[at : at + 4], "big", signed=True)
+            at += 4
+            if not 0 <= length <= len(compressed) - at:
+                raise DecompressError("snappy block is cut off")
+            self._add_block(compressed[at : at + length], limit, before)
+            at += length
+
+    def _add_block(self, block: memoryview, limit: int, start: int) -> None:
+        """Decompress one block of a batch that begins at ``start`` in the buffer."""
+        try:
+            length: int = cramjam.snappy.decompress_raw_len(block)
+            if self.used - start + length > limit:
+                raise _too_long(limit)
+            self._reserve(length)
+            self.used += cramjam.snappy.decompress_raw_into(block, self._view(length))
+        except cramjam.DecompressionError as error:
+            raise DecompressError(str(error)) from error
+
+    def _reserve(self, count: int) -> None:
+        if self.used + count > len(self.data):
+            larger = np.empty(max(self.used + count, 2 * len(self.data)), np.uint8)
+            larger[: self.used] = self.data[: self.used]
+            self.data = larger
+
+    def _view(self, count: int) -> memoryview:
+        return memoryview(self.data)[self.used : self.used + count]
+
+
+def _too_long(limit: int) -> DecompressError:
+    return DecompressError(f"a batch would decompress to more than {limit} bytes")

@@ -1,0 +1,84 @@
+"""Batches as :class:`zkconsumer.model.Message` objects: columns converted in bulk, messages built one by one.
+
+Why one by one: a message is a tuple, which Python's garbage collector tracks. Ten thousand of them built at once make
+it run again and again over objects that are all alive (measured: 1.5 M messages/s of 100 bytes, 3.5 M with the
+collector switched off). The columns' bytes and integers are not tracked; a message that is built when it is asked for
+and dropped before the next one costs the collector nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+from itertools import repeat
+from typing import Any
+
+import pyarrow as pa
+
+from zkconsumer.model import Message
+
+_MICROS = 1000
+_NO_HEADERS: tuple[()] = ()
+
+
+def records(batch: Any) -> Iterator[Message]:
+    """The messages of a batch in the schema of ``fetch/schema.py``, with or without headers, in order.
+
+    The iterator does not need the batch any more. Timestamps come back in milliseconds; dates beyond the year 294,000,
+    which the column cannot hold, stay at its end.
+    """
+    count = batch.num_rows
+    topic, partition = batch.column("topic"), batch.column("partition")
+    columns = (
+        repeat(topic[0].as_py() if count else ""),  # a batch is of one partition
+        repeat(partition[0].as_py() if count else 0),
+        batch.column("offset").to_numpy().tolist(),
+        _timestamps(batch.column("timestamp")),
+        batch.column("timestampType").to_numpy().tolist(),
+        _objects(batch.column("key")),
+        _objects(batch.column("value")),
+        _headers(batch, count),
+    )
+    # zip and tuple.__new__ run in C; Message(...) would be a Python call for each record.
+    return map(partial(tuple.__new__, Message), zip(*columns, strict=False))
+
+
+def positions(batch: Any) -> list[int]:
+    """For each record of a batch the offset after it: the position once that record is consumed."""
+    following: list[int] = (batch.column("offset").to_numpy() + 1).tolist()
+    return following
+
+
+def _timestamps(column: Any) -> list[int]:
+    millis: list[int] = (column.view(pa.int64()).to_numpy() // _MICROS).tolist()
+    return millis
+
+
+def _objects(column: Any) -> list[bytes | None]:
+    """A binary column as ``bytes`` and None; a conversion in C, several times faster than ``to_pylist``."""
+    if column.null_count == len(column):
+        return [None] * len(column)
+    values: list[bytes | None] = column.to_numpy(zero_copy_only=False).tolist()
+    return values
+
+
+def _headers(batch: Any, count: int) -> Iterable[tuple[tuple[str, bytes | None], ...]]:
+    index = batch.schema.get_field_index("headers")
+    if index < 0:
+        return repeat(_NO_HEADERS, count)
+    column = batch.column(index)
+    if column.null_count == count:
+        return repeat(_NO_HEADERS, count)
+    flat = column.flatten()
+    pairs = list(zip(flat.field(0).to_pylist(), _objects(flat.field(1)), strict=True))
+    lengths = column.value_lengths().fill_null(0).to_pylist()
+    return _groups(pairs, lengths)
+
+
+def _groups(
+    pairs: list[tuple[str, bytes | None]], lengths: list[int]
+) -> Iterator[tuple[tuple[str, bytes | None], ...]]:
+    start = 0
+    for length in lengths:
+        yield tuple(pairs[start : start + length])
+        start += length

@@ -1,0 +1,33 @@
+"""Columns of a batch: those of Spark's own Kafka source, so that a batch can be handed to Spark as it is.
+
+The Arrow types are what pyspark (4.2 and later) maps that source's schema to, nullability included; Spark compares the
+schemas for equality and refuses anything else (FACTS C.1).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+
+TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
+
+HEADERS: Final = pa.list_(
+    pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
+)
+
+SCHEMA: Final = pa.schema(
+    [
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+        pa.field("topic", pa.string()),
+        pa.field("partition", pa.int32()),
+        pa.field("offset", pa.int64()),
+        pa.field("timestamp", TIMESTAMP),
+        pa.field("timestampType", pa.int32()),
+    ]
+)
+"""A record a row, without headers. ``timestampType`` is 0 for create time and 1 for log-append time."""
+
+SCHEMA_WITH_HEADERS: Final = SCHEMA.append(pa.field("headers", HEADERS))
+"""The same with ``headers``, in their order and with duplicates; null (not empty) for a record without any."""
