@@ -1,1 +1,79 @@
-"""Kafka's ZooKeeper-based high-level consumer in Python."""
+"""Kafka's ZooKeeper-based high-level consumer in Python.
+
+::
+
+    from zkconsumer import ConsumerConfig, ConsumerConnector
+
+    config = ConsumerConfig(zookeeper_connect="h1:2181/chroot", group_id="g", auto_offset_reset="smallest")
+    with ConsumerConnector(config) as connector:
+        streams = connector.create_message_streams({"clicks": 1})
+        for message in streams["clicks"][0]:
+            print(message.partition, message.offset, message.value)
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from zkconsumer.config import ConsumerConfig
+    from zkconsumer.connector.connector import ConsumerConnector
+    from zkconsumer.connector.listener import ConsumerRebalanceListener
+    from zkconsumer.connector.stream import MessageStream
+    from zkconsumer.core.subscription import Blacklist, Whitelist
+    from zkconsumer.errors import (
+        ConfigError,
+        ConsumerClosed,
+        ConsumerTimeout,
+        NotOwner,
+        RebalanceFailed,
+        ZkConsumerError,
+    )
+    from zkconsumer.model import ConsumerThreadId, Message, TopicPartition
+
+_HOMES = {
+    "Blacklist": "zkconsumer.core.subscription",
+    "ConfigError": "zkconsumer.errors",
+    "ConsumerClosed": "zkconsumer.errors",
+    "ConsumerConfig": "zkconsumer.config",
+    "ConsumerConnector": "zkconsumer.connector.connector",
+    "ConsumerRebalanceListener": "zkconsumer.connector.listener",
+    "ConsumerThreadId": "zkconsumer.model",
+    "ConsumerTimeout": "zkconsumer.errors",
+    "Message": "zkconsumer.model",
+    "MessageStream": "zkconsumer.connector.stream",
+    "NotOwner": "zkconsumer.errors",
+    "RebalanceFailed": "zkconsumer.errors",
+    "TopicPartition": "zkconsumer.model",
+    "Whitelist": "zkconsumer.core.subscription",
+    "ZkConsumerError": "zkconsumer.errors",
+}
+
+__all__ = [
+    "Blacklist",
+    "ConfigError",
+    "ConsumerClosed",
+    "ConsumerConfig",
+    "ConsumerConnector",
+    "ConsumerRebalanceListener",
+    "ConsumerThreadId",
+    "ConsumerTimeout",
+    "Message",
+    "MessageStream",
+    "NotOwner",
+    "RebalanceFailed",
+    "TopicPartition",
+    "Whitelist",
+    "ZkConsumerError",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used: kazoo, numba and pyarrow are slow to load (DESIGN 4.14)."""
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value

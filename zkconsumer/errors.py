@@ -15,6 +15,7 @@
     ├── ConsumerIdInUse             another live consumer registered the same consumer id
     ├── RebalanceFailed             all attempts of a rebalance failed
     ├── NotOwner                    an explicit commit names a partition that this consumer does not own
+    ├── CommitRefused               the application could not make durable what a commit would cover
     ├── MalformedZnode              a znode that others wrote does not hold what it should
     ├── OffsetOutOfRange            the broker no longer (or not yet) has the requested offset
     ├── CorruptRecord               bytes from a broker fail their checksum or contradict themselves
@@ -106,6 +107,10 @@ class RebalanceFailed(ZkConsumerError):
 
 class NotOwner(ZkConsumerError):
     """An explicit commit names partitions that this consumer does not own; ``force=True`` overrides."""
+
+
+class CommitRefused(ZkConsumerError):
+    """What the offsets cover could not be made durable, so they were not committed."""
 
 
 class MalformedZnode(ZkConsumerError):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from zkconsumer.core.offsets import changed_offsets
+from zkconsumer.errors import CommitRefused
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.store import OffsetStore
 
@@ -17,10 +18,15 @@ class OffsetCommitter:
 
     Since one thread does both, no commit can run between the steps of a rebalance or for a share that was released
     (SPEC 8.2 tells of the JVM's timer, which can).
+
+    Args:
+        store: where offsets are kept.
+        before_commit: makes durable what the application did with the records that a commit will cover.
     """
 
-    def __init__(self, store: OffsetStore) -> None:
+    def __init__(self, store: OffsetStore, before_commit: Callable[[], None] | None = None) -> None:
         self._store = store
+        self._before_commit = before_commit
         self._stored: dict[TopicPartition, int | None] = {}
 
     def last_known(self, partition: TopicPartition) -> int | None:
@@ -40,10 +46,18 @@ class OffsetCommitter:
 
         Raises:
             RetriableError, SessionExpired: some may not be stored; they are tried again by the next commit.
+            CommitRefused: ``before_commit`` failed; nothing was stored.
         """
         changed = changed_offsets(offsets, self._stored)
         if not changed:
             return
+        if self._before_commit is not None:
+            try:
+                self._before_commit()
+            except Exception as error:
+                raise CommitRefused(
+                    f"offsets are not committed, what they cover could not be made durable: {error}"
+                ) from error
         done = self._store.commit(changed)
         self._stored.update((partition, changed[partition]) for partition in done)
         for partition in changed.keys() - done:

@@ -51,6 +51,7 @@ class GroupMember:
         config: the consumer's properties.
         fetch: what does the fetching; called on the rebalance thread.
         on_failure: told, on the rebalance thread, if that thread dies of an error that nobody foresaw.
+        before_commit: called before offsets are committed, on the rebalance thread; makes durable what they cover.
 
     Raises:
         ZooKeeperUnavailable: no server answered within ``zookeeper.connection.timeout.ms``.
@@ -62,6 +63,7 @@ class GroupMember:
         config: ConsumerConfig,
         fetch: FetchControl,
         on_failure: Callable[[BaseException], None] = lambda _: None,
+        before_commit: Callable[[], None] | None = None,
     ) -> None:
         self.consumer_id = new_consumer_id(config)
         self._config = config
@@ -88,7 +90,7 @@ class GroupMember:
         )
         self._ownership = PartitionOwnership(self._session, config.group_id, lambda: self._membership.fence)
         self._committer = OffsetCommitter(
-            ZooKeeperOffsetStore(self._session, config.group_id, lambda: self._membership.fence)
+            ZooKeeperOffsetStore(self._session, config.group_id, lambda: self._membership.fence), before_commit
         )
         self._rebalancer = Rebalancer(
             config,
@@ -112,16 +114,20 @@ class GroupMember:
             ConsumerIdInUse: the configured ``consumer.id`` belongs to a live consumer.
             UsageError: joined before.
         """
-        if self._state is not MemberState.LATENT:
-            raise UsageError("a consumer creates its streams once; make a new connector for another subscription")
         self._warn_of_short_retries()
-        self._state = MemberState.JOINED
-        self._thread.start()
-        try:
-            self._do(partial(self._join, subscription))
-        except BaseException:
-            self.leave()
-            raise
+        self._begin(partial(self._join, subscription))
+
+    def assign(self, partitions: Mapping[TopicPartition, int | None]) -> None:
+        """Fetch given partitions without being a member of the group: nothing is registered, nothing is owned.
+
+        Args:
+            partitions: where to start each; None starts at the group's committed offset.
+
+        Raises:
+            UsageError: joined or assigned before.
+            ZooKeeperUnavailable: the committed offsets cannot be read.
+        """
+        self._begin(lambda: self._rebalancer.start_without_group(partitions))
 
     def commit(self, offsets: Mapping[TopicPartition, int] | None = None, *, force: bool = False) -> None:
         """Commit offsets now.
@@ -168,6 +174,17 @@ class GroupMember:
         if self._state is not MemberState.LATENT:
             raise UsageError("set the rebalance listener before creating streams")
         self._rebalancer.listener = listener
+
+    def _begin(self, request: Callable[[], None]) -> None:
+        if self._state is not MemberState.LATENT:
+            raise UsageError("a consumer creates its streams once; make a new connector for another subscription")
+        self._state = MemberState.JOINED
+        self._thread.start()
+        try:
+            self._do(request)
+        except BaseException:
+            self.leave()
+            raise
 
     def _do(self, request: Callable[[], None]) -> None:
         """Run a request on the rebalance thread and wait for it; on that thread itself (a listener) run it here."""
@@ -299,7 +316,7 @@ class GroupMember:
         if offsets is None:
             self._committer.commit(self._rebalancer.owned_positions(handed_out=True))
             return
-        foreign = sorted(offsets.keys() - self._ownership.held.keys())
+        foreign = sorted(offsets.keys() - self._rebalancer.committable.keys())
         if foreign and not force:
             raise NotOwner(
                 f"not owned by {self.consumer_id}: {', '.join(map(str, foreign))}; force=True commits anyway"
@@ -324,7 +341,7 @@ class GroupMember:
     def _say_goodbye(self) -> None:
         """Stop, commit, close the session, which removes the registration and the owners at once."""
         self._fetch.stop()
-        if self._config.auto_commit_enable and self._session.connected and self._membership.is_registered:
+        if self._config.auto_commit_enable and self._session.connected:
             try:
                 self._commit_automatically()
             except ZkConsumerError as error:

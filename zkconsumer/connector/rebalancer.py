@@ -69,6 +69,7 @@ class Rebalancer:
         self.attempts = 0
         self.listener: ConsumerRebalanceListener | None = None
         self._fetching = False
+        self._without_group: dict[TopicPartition, ConsumerThreadId] = {}
         self._reported: Mapping[str, str] = {}
 
     def rebalance(self) -> None:
@@ -141,6 +142,16 @@ class Rebalancer:
             len(share),
         )
 
+    def start_without_group(self, partitions: Mapping[TopicPartition, int | None]) -> None:
+        """Fetch partitions that nobody shares; for a member that never joins."""
+        thread = ConsumerThreadId(self._consumer_id, 0)
+        stored = self._committer.fetch(partitions.keys())
+        offsets = {p: stored.get(p) if offset is None else offset for p, offset in partitions.items()}
+        self._committer.learn(stored)
+        self._without_group = dict.fromkeys(partitions, thread)
+        self.assignment = FetchAssignment(self.assignment.generation + 1, self._without_group, offsets)
+        self._fetch.start(self.assignment)
+
     # -- what the steps need ----------------------------------------------------------------------------------------
 
     def session_lost(self) -> None:
@@ -157,10 +168,14 @@ class Rebalancer:
         return not lost
 
     def owned_positions(self, *, handed_out: bool) -> dict[TopicPartition, int]:
-        """Positions of the partitions whose owner znodes are ours; only these may be committed."""
-        held = self._ownership.held
+        """Positions of the partitions that may be committed."""
         positions = self._fetch.positions(handed_out=handed_out)
-        return {partition: offset for partition, offset in positions.items() if partition in held}
+        return {partition: offset for partition, offset in positions.items() if partition in self.committable}
+
+    @property
+    def committable(self) -> Mapping[TopicPartition, ConsumerThreadId]:
+        """Partitions whose owner znodes are ours, or that are read without a group."""
+        return self._without_group or self._ownership.held
 
     def _view(self) -> GroupView:
         view = self._registry.view(self._config.group_id, self._on_change)

@@ -21,6 +21,7 @@ class GroupView:
         partitions: partition numbers, ascending, of every topic that a member subscribes to; absent: no such topic.
         brokers: live brokers that this consumer can talk to.
         our_clients: consumer ids that have a session node, that is members of our kind.
+        registered_ms: consumer id to the time of registration in ms since the epoch, where the member wrote one.
     """
 
     members: Mapping[str, Subscription]
@@ -29,6 +30,7 @@ class GroupView:
     unreadable: Mapping[str, str] = field(default_factory=dict)
     brokers: tuple[Broker, ...] = ()
     our_clients: frozenset[str] = frozenset()
+    registered_ms: Mapping[str, int] = field(default_factory=dict)
 
     def threads_by_topic(self, *, exclude_internal: bool) -> dict[str, list[ConsumerThreadId]]:
         """Topic to all consumer threads of the group that subscribe to it, in the JVM's order (SPEC 2)."""

@@ -1,0 +1,1 @@
+"""Operator tools: functions that return values; they never print."""

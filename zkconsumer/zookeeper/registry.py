@@ -83,12 +83,16 @@ class Registry:
         registrations = self._session.get_many(paths.consumer_id(name) for name in names)
         members: dict[str, Subscription] = {}
         unreadable: dict[str, str] = {}
+        registered_ms: dict[str, int] = {}
         for path, node in registrations.items():
             consumer_id = path.rpartition("/")[2]
             if node is None:
                 continue  # left between the two reads; the watch on ids fires for it
             try:
-                members[consumer_id] = Subscription.from_registration(ConsumerIdNode.decode(path, node.data))
+                registration = ConsumerIdNode.decode(path, node.data)
+                members[consumer_id] = Subscription.from_registration(registration)
+                if registration.timestamp is not None and registration.timestamp.isdecimal():
+                    registered_ms[consumer_id] = int(registration.timestamp)
             except (MalformedZnode, ConfigError) as error:
                 unreadable[consumer_id] = str(error)
         topics: frozenset[str] = frozenset()
@@ -105,6 +109,7 @@ class Registry:
             unreadable=unreadable,
             brokers=self.live_brokers(),
             our_clients=frozenset(SessionNode.consumer_id(name) for name in ours),
+            registered_ms=registered_ms,
         )
 
     def owned_topics(self, group: str) -> list[str]:

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import (
@@ -113,9 +113,8 @@ class ZkSession:
         self._on_connection = on_connection
         self._connected = threading.Event()
         self._lost = False
-        self._client: Any = KazooClient(
-            hosts=connect, timeout=self._timeout, logger=logging.getLogger("zkconsumer.kazoo")
-        )
+        self._negotiation = _NegotiationLog(self._timeout)
+        self._client: Any = KazooClient(hosts=connect, timeout=self._timeout, logger=self._negotiation)
         self._client.add_listener(self._state_changed)
 
     # -- life -----------------------------------------------------------------------------------------------------
@@ -163,6 +162,21 @@ class ZkSession:
     def lost(self) -> bool:
         """True from the news that the session expired until there is a new one."""
         return self._lost
+
+    @property
+    def negotiated_timeout(self) -> float:
+        """The session timeout in seconds that the server granted, which may differ from the requested one."""
+        return self._negotiation.timeout
+
+    def probe(self, answered: Callable[[bool], None]) -> None:
+        """Ask for the root without waiting; ``answered`` is called on kazoo's thread, True if a server answered."""
+        session_id = self.session_id
+
+        def done(result: Any) -> None:
+            answered(result.successful() and session_id != 0 and self.session_id == session_id)
+
+        if self.connected:
+            self._client.exists_async("/").rawlink(done)
 
     def _state_changed(self, state: str) -> None:
         # Runs on kazoo's connection thread: any request from here would wait for itself.
@@ -309,6 +323,26 @@ class ZkSession:
 
 
 _REASON: dict[str, Outcome] = {"create-ephemeral": "exists", "create": "exists", "set": "missing", "delete": "missing"}
+
+
+class _NegotiationLog:
+    """kazoo's logger, which is the only place where kazoo tells the negotiated session timeout (FACTS D.1)."""
+
+    _LEVEL: Final = 5
+    _MARK: Final = "Session created"
+
+    def __init__(self, requested: float) -> None:
+        self.timeout = requested
+        self._logger = logging.getLogger("zkconsumer.kazoo")
+
+    def log(self, level: int, message: str, *arguments: Any, **more: Any) -> None:
+        """Read the timeout out of the one line that has it; pass everything on."""
+        if level == self._LEVEL and message.startswith(self._MARK):
+            self.timeout = float(arguments[2]) / 1000
+        self._logger.log(level, message, *arguments, **more)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._logger, name)
 
 
 def _add(transaction: Any, operation: Operation) -> None:

@@ -1,0 +1,187 @@
+"""``zkconsumer consume``: a consumer process."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from zkconsumer.cli.connection import connection_options, consumer_config
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.errors import ConsumerTimeout, ZkConsumerError
+
+if TYPE_CHECKING:
+    from zkconsumer.cli.sinks import RecordSink
+    from zkconsumer.connector.connector import ConsumerConnector
+    from zkconsumer.connector.stream import MessageStream
+
+_log = logging.getLogger(__name__)
+
+_ROWS = 65_536
+"""Largest number of records that are written, and so committed, together."""
+
+
+@click.command()
+@connection_options
+@click.option("--group", help="Consumer group. [group.id]")
+@click.option("--topic", "topics", multiple=True, metavar="T[:THREADS]", help="Topic and number of threads; repeatable.")
+@click.option("--whitelist", metavar="RE", help="Topics whose whole name matches.")
+@click.option("--threads", type=click.IntRange(min=1), default=1, help="Threads of --whitelist.", show_default=True)
+@click.option("--from-beginning", is_flag=True, help="Start at the first record where the group has no offset.")
+@click.option("--max-messages", type=click.IntRange(min=1), metavar="N", help="End after N records.")
+@click.option("--timeout-ms", type=click.IntRange(min=0), metavar="N", help="End when no record came for N ms.")
+@click.option("--format", "kind", type=click.Choice(("value", "json", "parquet")), default="value", show_default=True)
+@click.option("--output", type=click.Path(path_type=Path), metavar="PATH", help="File to append to; Parquet: directory.")
+def consume(
+    zookeeper: str | None,
+    config_file: Path | None,
+    properties: tuple[str, ...],
+    group: str | None,
+    topics: tuple[str, ...],
+    whitelist: str | None,
+    threads: int,
+    from_beginning: bool,
+    max_messages: int | None,
+    timeout_ms: int | None,
+    kind: str,
+    output: Path | None,
+) -> None:
+    """Consume topics as a member of a group.
+
+    Offsets are committed only of records that are written and flushed, so a process that is killed loses none; the next
+    owner gets again what was not committed yet. SIGTERM and Ctrl-C commit and leave the group.
+    """
+    if bool(topics) == (whitelist is not None):
+        raise click.UsageError("give either --topic (repeatable) or --whitelist")
+    subscription = _parse_topics(topics)
+    config = consumer_config(
+        zookeeper,
+        config_file,
+        properties,
+        group_id=group,
+        auto_offset_reset="smallest" if from_beginning else None,
+        consumer_timeout_ms=timeout_ms,
+    )
+
+    from zkconsumer.cli.sinks import open_sink
+
+    sink = open_sink(kind, output)
+    _Consumption(config, sink, max_messages).run(subscription, whitelist, threads)
+
+
+def _parse_topics(topics: tuple[str, ...]) -> dict[str, int]:
+    parsed = {}
+    for text in topics:
+        topic, _, count = text.partition(":")
+        if not topic or (count and not count.isdecimal()):
+            raise click.UsageError(f"--topic {text}: write it as TOPIC or TOPIC:THREADS")
+        parsed[topic] = int(count or 1)
+    return parsed
+
+
+class _Quota:
+    """Hands out how many records may still be written, over all threads."""
+
+    def __init__(self, total: int | None) -> None:
+        self._left = total
+        self._lock = threading.Lock()
+
+    def take(self, wanted: int) -> int:
+        if self._left is None:
+            return wanted
+        with self._lock:
+            granted = min(wanted, self._left)
+            self._left -= granted
+            return granted
+
+    def spent(self) -> bool:
+        return self._left == 0
+
+
+class _Consumption:
+    """One run: a thread per stream writes to the sink; the main thread waits for the end."""
+
+    def __init__(self, config: ConsumerConfig, sink: RecordSink, max_messages: int | None) -> None:
+        self._config = config
+        self._sink = sink
+        self._quota = _Quota(max_messages)
+        self._ending = threading.Event()
+        self._failures: list[BaseException] = []
+        self._last_record = time.monotonic()
+
+    def run(self, topics: dict[str, int], whitelist: str | None, threads: int) -> None:
+        """Consume until a signal, the quota, the timeout or a failure.
+
+        Raises:
+            ZkConsumerError: what made it fail.
+        """
+        from zkconsumer.connector.connector import ConsumerConnector
+        from zkconsumer.core.subscription import Whitelist
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: self._ending.set())
+        connector = ConsumerConnector(self._config, before_commit=self._flush)
+        with connector:
+            if whitelist is not None:
+                streams = connector.create_message_streams_by_filter(Whitelist(whitelist), threads)
+            else:
+                streams = [stream for of_topic in connector.create_message_streams(topics).values() for stream in of_topic]
+            self._drain(connector, streams)
+        self._sink.close()
+        for failure in self._failures:
+            if not isinstance(failure, BrokenPipeError):
+                raise failure
+
+    def _drain(self, connector: ConsumerConnector, streams: list[MessageStream]) -> None:
+        readers = [threading.Thread(target=self._read, args=(connector, stream)) for stream in streams]
+        for reader in readers:
+            reader.start()
+        self._ending.wait()
+        # The streams end first, so that every record they handed out is written before the last commit.
+        connector.end_streams()
+        for reader in readers:
+            reader.join()
+
+    def _read(self, connector: ConsumerConnector, stream: MessageStream) -> None:
+        try:
+            while not self._ending.is_set():
+                try:
+                    for batch in stream.batches(max_rows=_ROWS):
+                        self._last_record = time.monotonic()
+                        if not self._write(connector, batch):
+                            return
+                except ConsumerTimeout:
+                    if time.monotonic() - self._last_record >= self._config.consumer_timeout_ms / 1000:
+                        return
+                else:
+                    return  # the stream ended: somebody ends the run
+        except (ZkConsumerError, OSError) as error:
+            self._failures.append(error)
+        finally:
+            self._ending.set()
+
+    def _write(self, connector: ConsumerConnector, batch: Any) -> bool:
+        """Write a batch, or what the quota leaves of it; False when the quota is spent."""
+        from zkconsumer.model import TopicPartition
+
+        rows = self._quota.take(batch.num_rows)
+        self._sink.write(batch.slice(0, rows))
+        if rows == batch.num_rows:
+            return not self._quota.spent()
+        if rows:
+            last = batch.slice(rows - 1, 1).to_pylist()[0]
+            connector.rewind(TopicPartition(last["topic"], last["partition"]), last["offset"] + 1)
+        return False
+
+    def _flush(self) -> None:
+        try:
+            self._sink.flush()
+        except OSError as error:
+            self._failures.append(error)
+            self._ending.set()
+            raise

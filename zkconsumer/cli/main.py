@@ -1,0 +1,84 @@
+"""The ``zkconsumer`` command: its table of subcommands, and the exit codes (DESIGN 3.2).
+
+0 ok, 1 failed, 2 usage, 3 a check found a problem. A subcommand's module is only imported when it is used.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import sys
+
+import click
+
+from zkconsumer.errors import ConfigError, ZkConsumerError
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_PROBLEM = 3
+
+COMMANDS = {
+    "consume": "zkconsumer.cli.consume:consume",
+    "demo": "zkconsumer.cli.demo:demo",
+    "groups": "zkconsumer.cli.groups:groups",
+    "sandbox": "zkconsumer.cli.sandbox:sandbox",
+}
+"""Subcommand to the module and attribute that hold it."""
+
+SUMMARIES = {
+    "consume": "Consume topics as a member of a group.",
+    "demo": "Show the whole system on real servers and real data, verified.",
+    "groups": "Look at consumer groups.",
+    "sandbox": "Run a real ZooKeeper and Kafka until Ctrl-C.",
+}
+
+
+class _LazyGroup(click.Group):
+    """Lists subcommands without importing them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, attribute = COMMANDS[cmd_name].partition(":")
+        command = getattr(importlib.import_module(module), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(SUMMARIES.items()))
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="zkconsumer")
+@click.option("-v", "--verbose", count=True, help="Log to standard error; twice for debugging.")
+def command(verbose: int) -> None:
+    """Kafka's ZooKeeper-based consumer groups: run them, pipe them into Spark, operate them."""
+    level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)]
+    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    if verbose < 2:
+        logging.getLogger("zkconsumer.kazoo").setLevel(logging.ERROR)  # it repeats every failed connection attempt
+
+
+def main() -> None:
+    """Run the command; an error of ours becomes one line on standard error."""
+    try:
+        command(prog_name="zkconsumer")
+    except ConfigError as error:
+        click.echo("\n".join(f"error: {violation}" for violation in error.violations), err=True)
+        sys.exit(EXIT_USAGE)
+    except ZkConsumerError as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(EXIT_FAILED)
+    except BrokenPipeError:
+        # Whoever read our output has enough. Python would complain once more when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,201 @@
+"""Where ``zkconsumer consume`` puts records: lines of values or JSON, or Parquet parts.
+
+A sink's ``write`` is called by the threads that read the streams, ``flush`` by the thread that commits, right before it
+commits: what was written before ``flush`` returned survives a crash (DESIGN 4.9).
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import os
+import sys
+import uuid
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol
+
+from zkconsumer.errors import ZkConsumerError
+from zkconsumer.fetch.messages import records
+from zkconsumer.model import Message
+
+FORMATS = ("value", "json", "parquet")
+
+
+class RecordSink(Protocol):
+    """Takes Arrow record batches with the columns of :data:`zkconsumer.fetch.schema.SCHEMA_WITH_HEADERS`."""
+
+    def write(self, batch: Any) -> None:
+        """Take a batch; it may still be lost in a crash when this returns."""
+
+    def flush(self) -> None:
+        """Make everything durable that was written before this call."""
+
+    def close(self) -> None:
+        """Flush and let go."""
+
+
+def open_sink(kind: str, output: Path | None) -> RecordSink:
+    """A sink for one of :data:`FORMATS`.
+
+    Args:
+        kind: the format.
+        output: a file (``value``, ``json``) or directory (``parquet``); None writes to standard output.
+
+    Raises:
+        ZkConsumerError: the output cannot be opened, or Parquet was asked for without one.
+    """
+    if kind == "parquet":
+        if output is None:
+            raise ZkConsumerError("--format parquet needs --output DIRECTORY")
+        return ParquetSink(output)
+    lines = json_lines if kind == "json" else value_lines
+    if output is None:
+        return LineSink(io.BufferedWriter(io.FileIO(sys.stdout.fileno(), "wb", closefd=False)), lines)
+    try:
+        return LineSink(_open_to_append(output), lines)
+    except OSError as error:
+        raise ZkConsumerError(f"cannot write to {output}: {error.strerror}") from error
+
+
+def _open_to_append(path: Path) -> BinaryIO:
+    """Open for appending; a line that a crash cut is ended first, so that the next record has a line of its own."""
+    stream = path.open("a+b")
+    if stream.seek(0, os.SEEK_END) > 0:
+        stream.seek(-1, os.SEEK_END)
+        if stream.read(1) != b"\n":
+            stream.write(b"\n")
+    return stream  # type: ignore[return-value]  # a+b is buffered in both directions
+
+
+class LineSink:
+    """Writes one line a record to a file or pipe.
+
+    There is no lock here: the stream's own makes each ``write`` whole, and each batch is one ``write``.
+    """
+
+    def __init__(self, stream: BinaryIO, lines: Callable[[Any], bytes]) -> None:
+        self._stream = stream
+        self._lines = lines
+        self._is_file = _is_regular(stream)
+
+    def write(self, batch: Any) -> None:
+        """See :class:`RecordSink`. A pipe's reader gets the lines at once.
+
+        Raises:
+            BrokenPipeError: the pipe's reader is gone.
+            OSError: the file cannot be written.
+        """
+        self._stream.write(self._lines(batch))
+        if not self._is_file:
+            self._stream.flush()
+
+    def flush(self) -> None:
+        """See :class:`RecordSink`."""
+        self._stream.flush()
+        if self._is_file:
+            os.fsync(self._stream.fileno())
+
+    def close(self) -> None:
+        """See :class:`RecordSink`."""
+        self.flush()
+        self._stream.close()
+
+
+def _is_regular(stream: BinaryIO) -> bool:
+    import stat
+
+    return stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
+
+
+class ParquetSink:
+    """Writes parts into a directory; a part appears under its final name only when it is complete and on disk.
+
+    One thread owns the open part; ``write`` and ``flush`` post to it and wait.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ZkConsumerError(f"cannot write to directory {directory}: {error.strerror}") from error
+        self._directory = directory
+        self._writer: Any = None
+        self._temporary = Path()
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="parquet-sink")
+
+    def write(self, batch: Any) -> None:
+        """See :class:`RecordSink`."""
+        self._thread.submit(self._append, batch).result()
+
+    def flush(self) -> None:
+        """See :class:`RecordSink`."""
+        self._thread.submit(self._finish_part).result()
+
+    def close(self) -> None:
+        """See :class:`RecordSink`."""
+        self.flush()
+        self._thread.shutdown()
+
+    def _append(self, batch: Any) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        if self._writer is None:
+            self._temporary = self._directory / f".part-{uuid.uuid4().hex}.parquet.tmp"
+            self._writer = pq.ParquetWriter(self._temporary, batch.schema)
+        self._writer.write_table(pa.Table.from_batches([batch]))
+
+    def _finish_part(self) -> None:
+        if self._writer is None:
+            return
+        self._writer.close()
+        self._writer = None
+        _fsync(self._temporary)
+        final = self._temporary.with_name(self._temporary.name.removeprefix(".").removesuffix(".tmp"))
+        self._temporary.rename(final)
+        _fsync(self._directory)
+
+
+def _fsync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def value_lines(batch: Any) -> bytes:
+    """The value of each record on a line of its own, ``null`` for a tombstone (as the JVM's console consumer)."""
+    return b"".join((b"null" if v is None else v) + b"\n" for v in batch.column("value").to_pylist())
+
+
+def json_lines(batch: Any) -> bytes:
+    """Each record as a JSON object on a line of its own (DESIGN 3.2)."""
+    return "".join(json_line(message) for message in records(batch)).encode()
+
+
+def json_line(message: Message) -> str:
+    """One record; bytes that are not UTF-8 go base64-coded into a field whose name says so."""
+    document: dict[str, object] = {
+        "topic": message.topic,
+        "partition": message.partition,
+        "offset": message.offset,
+        "timestamp": message.timestamp,
+        **_text_or_base64("key", message.key),
+        **_text_or_base64("value", message.value),
+    }
+    if message.headers:
+        document["headers"] = [{"key": name, **_text_or_base64("value", value)} for name, value in message.headers]
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":")) + "\n"
+
+
+def _text_or_base64(name: str, data: bytes | None) -> dict[str, str | None]:
+    if data is None:
+        return {name: None}
+    try:
+        return {name: data.decode("utf-8")}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": base64.b64encode(data).decode("ascii")}

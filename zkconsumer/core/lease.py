@@ -1,0 +1,28 @@
+"""The delivery lease: how long a member may hand out records without hearing from ZooKeeper (DESIGN 4.5).
+
+kazoo says that a session is lost only once a server answers again, which may be long after the servers gave the
+partitions to somebody else. So a member keeps its own clock: each answered probe proves that the session was alive when
+the probe was *sent*, and the servers expire it no sooner than the negotiated timeout after that.
+"""
+
+from __future__ import annotations
+
+_SHARE_OF_TIMEOUT = 0.8
+"""Part of the session timeout for which a probe counts; the rest covers clock drift and the last hand-over."""
+
+_PROBES_PER_TIMEOUT = 6
+
+
+def lease_deadline(probe_sent: float, session_timeout: float) -> float:
+    """Until when the lease of a probe holds.
+
+    Args:
+        probe_sent: clock reading, in seconds, when the newest answered probe was sent.
+        session_timeout: the *negotiated* session timeout in seconds.
+    """
+    return probe_sent + _SHARE_OF_TIMEOUT * session_timeout
+
+
+def probe_interval(session_timeout: float) -> float:
+    """Seconds between probes: several must fail before the lease lapses."""
+    return session_timeout / _PROBES_PER_TIMEOUT

@@ -1,0 +1,165 @@
+"""What a consumer group looks like from outside: members, owners, offsets, lag (SPEC 12)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from zkconsumer.core.groupview import GroupView
+from zkconsumer.core.subscription import Blacklist, Subscription
+from zkconsumer.core.znodes import BLACK_LIST, STATIC, WHITE_LIST, GroupPaths
+from zkconsumer.errors import ZkConsumerError
+from zkconsumer.kafka.client import LATEST, BrokerClient
+from zkconsumer.model import Broker, ConsumerThreadId, TopicPartition
+from zkconsumer.offsets.zookeeper import ZooKeeperOffsetStore
+from zkconsumer.zookeeper.registry import Registry
+from zkconsumer.zookeeper.session import ZkSession
+
+
+@dataclass(frozen=True, slots=True)
+class MemberDescription:
+    """One member: its consumer id, ``jvm`` or ``zkconsumer``, threads by topic, kind of subscription, and since when.
+
+    ``registered_ms`` is in ms since the epoch, None where the member did not say.
+    """
+
+    id: str
+    client: str
+    threads: dict[str, int]
+    pattern: str
+    registered_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionDescription:
+    """One partition: owner (thread id) and whether that member lives, offsets and lag in records; None = unknown."""
+
+    topic: str
+    partition: int
+    owner: str | None
+    owner_live: bool | None
+    committed: int | None
+    log_end: int | None
+    lag: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """A consumer group at one moment.
+
+    Attributes:
+        group: its name.
+        members: in the order of their ids.
+        partitions: of every topic that a member subscribes to, or that the group ever owned or committed.
+        problems: registrations and offsets that cannot be read, one sentence each.
+    """
+
+    group: str
+    members: tuple[MemberDescription, ...]
+    partitions: tuple[PartitionDescription, ...]
+    problems: tuple[str, ...] = ()
+
+
+def describe_group(session: ZkSession, group: str, *, timeout_ms: int = 6000) -> GroupDescription:
+    """Describe one group from ZooKeeper and the brokers.
+
+    Brokers that do not answer make the log end unknown; they do not make this fail.
+
+    Args:
+        session: an open session.
+        group: name of the group.
+        timeout_ms: how long a broker may take.
+
+    Raises:
+        ZkConsumerError: there is no such group, or ZooKeeper cannot be read.
+    """
+    registry = Registry(session)
+    if not registry.group_exists(group):
+        raise ZkConsumerError(
+            f"group {group} does not exist in ZooKeeper; check its name and the chroot (a group that stores offsets in "
+            "Kafka and has no ZooKeeper member is not here)"
+        )
+    view = registry.view(group)
+    paths = GroupPaths(group)
+    topics = set(registry.owned_topics(group)) | set(session.children(paths.offsets) or ())
+    for subscription in view.members.values():
+        topics |= subscription.expand(view.topics, exclude_internal=True).keys()
+    partitions = _partitions(session, registry, paths, topics)
+    owners = registry.owner_threads(group, partitions)
+    committed = ZooKeeperOffsetStore(session, group).fetch(partitions)
+    ends = log_ends(view.brokers, partitions, timeout_ms=timeout_ms)
+    return GroupDescription(
+        group,
+        tuple(_member(view, consumer_id, view.members[consumer_id]) for consumer_id in sorted(view.members)),
+        tuple(_partition(p, owners[p], view, committed.get(p), ends.get(p)) for p in partitions),
+        (
+            *view.unreadable.values(),
+            *(f"znode {paths.offset(p)} does not hold an offset" for p in partitions if p not in committed),
+        ),
+    )
+
+
+def _partitions(
+    session: ZkSession, registry: Registry, paths: GroupPaths, topics: Iterable[str]
+) -> list[TopicPartition]:
+    """All partitions of the topics: those that exist, and those that only the group's znodes still know."""
+    wanted = sorted(topics)
+    found = {TopicPartition(topic, n) for topic, numbers in registry.partitions(wanted).items() for n in numbers}
+    for topic in wanted:
+        for parent in (paths.owner_topic(topic), paths.offset_topic(topic)):
+            names = session.children(parent) or ()
+            found |= {TopicPartition(topic, int(name)) for name in names if name.isascii() and name.isdigit()}
+    return sorted(found)
+
+
+def _member(view: GroupView, consumer_id: str, subscription: Subscription) -> MemberDescription:
+    if subscription.topic_filter is None:
+        pattern = STATIC
+    else:
+        pattern = BLACK_LIST if isinstance(subscription.topic_filter, Blacklist) else WHITE_LIST
+    registered = view.registered_ms.get(consumer_id)
+    return MemberDescription(
+        consumer_id,
+        "zkconsumer" if consumer_id in view.our_clients else "jvm",
+        subscription.expand(view.topics, exclude_internal=True),
+        pattern,
+        registered,
+    )
+
+
+def _partition(
+    partition: TopicPartition, owner: str | None, view: GroupView, committed: int | None, end: int | None
+) -> PartitionDescription:
+    return PartitionDescription(
+        partition.topic,
+        partition.partition,
+        owner,
+        None if owner is None else _is_live(owner, view),
+        committed,
+        end,
+        None if committed is None or end is None else end - committed,
+    )
+
+
+def _is_live(owner: str, view: GroupView) -> bool:
+    try:
+        consumer_id = ConsumerThreadId.parse(owner).consumer_id
+    except ValueError:
+        return False
+    return consumer_id in view.members or consumer_id in view.unreadable
+
+
+def log_ends(
+    brokers: Collection[Broker], partitions: Collection[TopicPartition], *, timeout_ms: int
+) -> dict[TopicPartition, int]:
+    """Log end offset of each partition that a broker answered for; silence of the brokers is not an error here."""
+    if not brokers or not partitions:
+        return {}
+    client = BrokerClient(lambda: tuple(brokers), client_id="zkconsumer-tools", timeout_ms=timeout_ms)
+    try:
+        offsets = client.list_offsets(dict.fromkeys(partitions, LATEST))
+    except ZkConsumerError:
+        return {}
+    finally:
+        client.close()
+    return {partition: end for partition, end in offsets.found.items() if end is not None}

@@ -1,0 +1,75 @@
+"""SessionLease: probes ZooKeeper and says whether this member may still hand out records (DESIGN 4.5)."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from zkconsumer.core.lease import lease_deadline, probe_interval
+from zkconsumer.zookeeper.session import ZkSession
+
+_log = logging.getLogger(__name__)
+
+# CLOCK_BOOTTIME goes on while the machine sleeps, as the servers' clocks do; CLOCK_MONOTONIC does not.
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+def boot_seconds() -> float:
+    """Seconds on a clock that never jumps back and counts suspended time where the system has one."""
+    return time.clock_gettime(_CLOCK)
+
+
+class SessionLease:
+    """A thread that probes, and a deadline that any thread may ask for.
+
+    Args:
+        session: an open session.
+        on_change: called on the probing thread when the lease lapsed and when it holds again.
+    """
+
+    def __init__(self, session: ZkSession, on_change: Callable[[], None]) -> None:
+        self._session = session
+        self._on_change = on_change
+        self._deadline = 0.0
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="session-lease", daemon=True)
+
+    def start(self) -> None:
+        """Begin to probe; until the first answer the lease does not hold."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop probing; the lease lapses by itself."""
+        self._stopped.set()
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def holds(self) -> bool:
+        """True while the session cannot have expired on the servers."""
+        return boot_seconds() < self._deadline
+
+    def _run(self) -> None:
+        held = False
+        while not self._stopped.is_set():
+            self._probe()
+            timeout = self._session.negotiated_timeout
+            # Wake at the next probe, or exactly when the lease lapses, whichever comes first.
+            remaining = self._deadline - boot_seconds()
+            pause = probe_interval(timeout)
+            self._stopped.wait(min(pause, remaining) if remaining > 0 else pause)
+            if self.holds() != held:
+                held = not held
+                _log.log(logging.INFO if held else logging.WARNING, "delivery lease %s", "holds" if held else "lapsed")
+                self._on_change()
+
+    def _probe(self) -> None:
+        sent = boot_seconds()
+
+        def answered(session_alive: bool) -> None:
+            # On kazoo's thread. Answers come in the order of the probes, so the deadline only moves forward.
+            if session_alive:
+                self._deadline = lease_deadline(sent, self._session.negotiated_timeout)
+
+        self._session.probe(answered)
