@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import cycle
 
 from zkconsumer.core.javastring import java_hash, java_order
@@ -18,13 +19,16 @@ Assignment = dict[TopicPartition, ConsumerThreadId]
 
 Assignor = Callable[[Threads, Partitions], Assignment]
 
+HASH_TEXTS: Mapping[str, str] = {"1.0": "{0.topic}-{0.partition}", "0.8": "[{0.topic},{0.partition}]"}
+"""Text whose Java hash orders the partitions, by the first release that used it."""
+
 
 def range_assignor(threads: Threads, partitions: Partitions) -> Assignment:
     """Per topic, consecutive shares of partitions in thread order; the first threads take the remainder (SPEC 5)."""
     assignment: Assignment = {}
     for topic, of_topic in threads.items():
-        numbers = partitions.get(topic, ())
-        share, extra = divmod(len(numbers), len(of_topic))
+        numbers = partitions.get(topic, ()) if of_topic else ()
+        share, extra = divmod(len(numbers), max(1, len(of_topic)))
         for position, thread in enumerate(of_topic):
             start = share * position + min(position, extra)
             for number in numbers[start : start + share + (position < extra)]:
@@ -32,30 +36,103 @@ def range_assignor(threads: Threads, partitions: Partitions) -> Assignment:
     return assignment
 
 
-def roundrobin_assignor(
-    threads: Threads, partitions: Partitions, *, hash_text: str = "{0.topic}-{0.partition}"
-) -> Assignment:
+def roundrobin_assignor(threads: Threads, partitions: Partitions, *, hash_era: str = "1.0") -> Assignment:
     """All partitions in hash order dealt to all threads in turn; a thread that lacks the topic loses its turn (SPEC 5).
 
     Args:
         threads: see :data:`Threads`.
         partitions: see :data:`Partitions`.
-        hash_text: text whose Java hash orders the partitions; ``[{0.topic},{0.partition}]`` in JVM members before 1.0.
+        hash_era: release of the JVM members to agree with, a key of :data:`HASH_TEXTS` (KAFKA-5822).
 
     Equal hashes are ordered by topic and partition; the JVM's own order of them is not specified.
     """
-    subscribed = {topic: set(of_topic) for topic, of_topic in threads.items()}
-    deck = sorted(
-        (TopicPartition(topic, number) for topic in threads for number in partitions.get(topic, ())),
-        key=lambda partition: (java_hash(hash_text.format(partition)), partition),
-    )
+    text = HASH_TEXTS[hash_era]
+    return _deal(sorted(_deck(threads, partitions), key=lambda each: (java_hash(text.format(each)), each)), threads)
+
+
+def natural_roundrobin_assignor(threads: Threads, partitions: Partitions) -> Assignment:
+    """The same deal with the partitions in their natural order, as Kafka's newer clients do it."""
+    return _deal(sorted(_deck(threads, partitions)), threads)
+
+
+def _deck(threads: Threads, partitions: Partitions) -> list[TopicPartition]:
+    return [TopicPartition(topic, number) for topic in threads for number in partitions.get(topic, ())]
+
+
+def _in_order(threads: Threads) -> list[ConsumerThreadId]:
     everyone = {thread for of_topic in threads.values() for thread in of_topic}
-    turn = cycle(sorted(everyone, key=lambda thread: java_order(str(thread))))
-    assignment: Assignment = {}
-    for partition in deck:
-        assignment[partition] = next(thread for thread in turn if thread in subscribed[partition.topic])
+    return sorted(everyone, key=lambda thread: java_order(str(thread)))
+
+
+def _deal(deck: Sequence[TopicPartition], threads: Threads) -> Assignment:
+    subscribed = {topic: set(of_topic) for topic, of_topic in threads.items()}
+    turn = cycle(_in_order(threads))
+    return {
+        partition: next(thread for thread in turn if thread in subscribed[partition.topic])
+        for partition in deck
+        if subscribed[partition.topic]
+    }
+
+
+def sticky_assignor(
+    threads: Threads, partitions: Partitions, previous: Mapping[TopicPartition, ConsumerThreadId]
+) -> Assignment:
+    """As balanced as the subscriptions allow, and with that as close to ``previous`` as possible.
+
+    Balanced means that no partition could move to a subscribed thread that has at least two partitions fewer. Not
+    offered at run time: in ZooKeeper mode every member would have to know the same previous assignment (DESIGN 4.13).
+
+    Args:
+        threads: see :data:`Threads`.
+        partitions: see :data:`Partitions`.
+        previous: the assignment to stay close to; partitions and threads in it that are gone are ignored.
+    """
+    rank = {thread: position for position, thread in enumerate(_in_order(threads))}
+    candidates = {
+        partition: sorted(threads[partition.topic], key=rank.__getitem__)
+        for partition in sorted(_deck(threads, partitions))
+        if threads[partition.topic]
+    }
+    assignment = {p: previous[p] for p, able in candidates.items() if p in previous and previous[p] in able}
+    load = dict.fromkeys(rank, 0)
+    for thread in assignment.values():
+        load[thread] += 1
+    # Those with the fewest candidates first: the others can still make room for them.
+    for partition in sorted(candidates.keys() - assignment.keys(), key=lambda each: (len(candidates[each]), each)):
+        thread = min(candidates[partition], key=lambda each: (load[each], rank[each]))
+        assignment[partition] = thread
+        load[thread] += 1
+    _even_out(assignment, candidates, load, previous)
     return assignment
 
 
-ASSIGNORS: Mapping[str, Assignor] = {"range": range_assignor, "roundrobin": roundrobin_assignor}
-"""Assignors by the value of ``partition.assignment.strategy``."""
+def _even_out(
+    assignment: Assignment,
+    candidates: Mapping[TopicPartition, Sequence[ConsumerThreadId]],
+    load: dict[ConsumerThreadId, int],
+    previous: Mapping[TopicPartition, ConsumerThreadId],
+) -> None:
+    """Move partitions from fuller to emptier threads until none gains; each move makes the loads strictly more even."""
+    # Partitions that are away from their former thread anyway move first: that costs no stickiness.
+    order = sorted(candidates, key=lambda each: (assignment[each] == previous.get(each), each))
+    moved = True
+    while moved:
+        moved = False
+        # From the fullest threads first, so that nobody is emptied below what balance asks for.
+        for partition in sorted(order, key=lambda each: -load[assignment[each]]):
+            owner = assignment[partition]
+            emptiest = min(candidates[partition], key=load.__getitem__)
+            if load[owner] > load[emptiest] + 1:
+                assignment[partition] = emptiest
+                load[owner] -= 1
+                load[emptiest] += 1
+                moved = True
+
+
+ASSIGNORS: Mapping[str, Assignor] = {
+    "range": range_assignor,
+    "roundrobin": roundrobin_assignor,
+    "roundrobin-0.8": partial(roundrobin_assignor, hash_era="0.8"),
+    "roundrobin-natural": natural_roundrobin_assignor,
+}
+"""Assignors by name. The first two are values of the JVM's ``partition.assignment.strategy``."""

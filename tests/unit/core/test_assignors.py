@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from zkconsumer.core.assignors import ASSIGNORS, range_assignor, roundrobin_assignor
+from zkconsumer.core.assignors import ASSIGNORS, natural_roundrobin_assignor, range_assignor, sticky_assignor
 from zkconsumer.core.groupview import GroupView
 from zkconsumer.core.javastring import java_hash
 from zkconsumer.core.subscription import Subscription
@@ -65,7 +65,7 @@ OLD_ERA = [vector for vector in VECTORS if "expected_before_1_0" in vector]
 def test_round_robin_of_members_before_1_0(vector):
     view = view_of(vector)
     threads = view.threads_by_topic(exclude_internal=True)
-    assignment = roundrobin_assignor(threads, view.partitions, hash_text="[{0.topic},{0.partition}]")
+    assignment = ASSIGNORS["roundrobin-0.8"](threads, view.partitions)
     assert by_thread(assignment) == expected_of(vector, "expected_before_1_0")
 
 
@@ -84,3 +84,58 @@ def test_a_topic_that_does_not_exist_is_nobodys():
     threads = {"missing": [ConsumerThreadId("g_c", 0)], "t": [ConsumerThreadId("g_c", 0)]}
     for assignor in ASSIGNORS.values():
         assert assignor(threads, {"t": (0,)}) == {TopicPartition("t", 0): ConsumerThreadId("g_c", 0)}
+
+
+def threads_of(subscriptions):
+    """One thread a consumer, from consumer to topics."""
+    threads = {}
+    for consumer, topics in subscriptions.items():
+        for topic in topics:
+            threads.setdefault(topic, []).append(ConsumerThreadId(consumer, 0))
+    return threads
+
+
+def shares_of(assignment):
+    shares: dict[str, str] = {}
+    for partition, thread in sorted(assignment.items()):
+        shares[thread.consumer_id] = f"{shares.get(thread.consumer_id, '')} {partition}".strip()
+    return shares
+
+
+def test_range_over_two_consumers_of_two_threads():
+    threads = {"P": [ConsumerThreadId(consumer, n) for consumer in ("g_C1", "g_C2") for n in range(2)]}
+    assignment = range_assignor(threads, {"P": range(5)})
+    assert [[p.partition for p, o in assignment.items() if o == t] for t in threads["P"]] == [[0, 1], [2], [3], [4]]
+
+
+UNEQUAL = {"C0": ["t0"], "C1": ["t0", "t1"], "C2": ["t0", "t1", "t2"]}
+UNEQUAL_PARTITIONS = {"t0": (0,), "t1": (0, 1), "t2": (0, 1, 2)}
+
+
+def test_natural_round_robin_examples():
+    threads = threads_of({"C0": ["T0", "T1"], "C1": ["T1", "T2"], "C2": ["T0", "T2"]})
+    partitions = {"T0": range(3), "T1": range(2), "T2": range(4)}
+    assert shares_of(natural_roundrobin_assignor(threads, partitions)) == {
+        "C0": "T0-0 T0-2 T1-1",
+        "C1": "T1-0 T2-0 T2-2",
+        "C2": "T0-1 T2-1 T2-3",
+    }
+    assert shares_of(natural_roundrobin_assignor(threads_of(UNEQUAL), UNEQUAL_PARTITIONS)) == {
+        "C0": "t0-0",
+        "C1": "t1-0",
+        "C2": "t1-1 t2-0 t2-1 t2-2",
+    }
+
+
+def test_sticky_examples():
+    assert shares_of(sticky_assignor(threads_of(UNEQUAL), UNEQUAL_PARTITIONS, {})) == {
+        "C0": "t0-0",
+        "C1": "t1-0 t1-1",
+        "C2": "t2-0 t2-1 t2-2",
+    }
+    partitions = {"T0": range(3), "T1": range(3)}
+    both = ["T0", "T1"]
+    before = sticky_assignor(threads_of({"C0": both, "C1": both, "C2": both}), partitions, {})
+    assert shares_of(before) == {"C0": "T0-0 T1-0", "C1": "T0-1 T1-1", "C2": "T0-2 T1-2"}
+    after = sticky_assignor(threads_of({"C0": both, "C1": both}), partitions, before)
+    assert shares_of(after) == {"C0": "T0-0 T0-2 T1-0", "C1": "T0-1 T1-1 T1-2"}
