@@ -1,0 +1,146 @@
+"""MessageStream: what a user iterates, record by record or Arrow batch by Arrow batch.
+
+Cost per record is what matters here. ``__next__`` makes two calls into C: ``claim`` makes the next record the user's,
+and only then the message is built (why in this order: ``fetch/queues.py``; why not all at once: ``fetch/messages.py``).
+All else is done once per chunk.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from zkconsumer.errors import ConsumerTimeout, UsageError
+from zkconsumer.fetch.queues import Chunk, ChunkQueue, Ended, HandOver
+from zkconsumer.model import Message
+
+
+class MessageStream:
+    """The records of one consumer thread, in order within each partition.
+
+    Iterating ends when the connector is shut down. It raises ConsumerTimeout when nothing arrives within
+    ``consumer.timeout.ms``, and can go on afterwards; and the cause when the connector failed. Asking for the next
+    record or batch releases the one before: from then on automatic commits cover it (``commit.on``, DESIGN 3.1).
+
+    One thread uses a stream, the first that iterates; another may follow once that thread has ended.
+
+    Args:
+        queue: where the fetchers put what they fetch.
+        name: of the consumer thread, for messages.
+        timeout_ms: ``consumer.timeout.ms``; negative waits for ever.
+    """
+
+    def __init__(self, queue: ChunkQueue, *, name: str, timeout_ms: int = -1) -> None:
+        self.queue = queue
+        self.name = name
+        self._timeout_s = None if timeout_ms < 0 else timeout_ms / 1000
+        self._thread: threading.Thread | None = None
+        self._claim: Callable[[], int] = deque[int]().popleft
+        self._build: Callable[[], Message] = iter(()).__next__
+
+    def __repr__(self) -> str:
+        return f"<MessageStream {self.name}>"
+
+    def __iter__(self) -> Iterator[Message]:
+        self._check_thread()
+        return self
+
+    def __next__(self) -> Message:
+        try:
+            self._claim()
+        except IndexError:
+            self._refill()
+        return self._build()
+
+    def batches(self, *, headers: bool = False) -> Iterator[Any]:
+        """The same records as ``pyarrow.RecordBatch`` objects, each of one partition and never empty.
+
+        Columns are those of Spark's Kafka source: key, value, topic, partition, offset, timestamp, timestampType.
+        The iterator behaves as the stream itself does, and may be mixed with it: records of a chunk that was begun
+        record by record come as a smaller batch.
+
+        Args:
+            headers: add the column ``headers`` (list of structs of key and value, null where there are none).
+        """
+        self._check_thread()
+        return _Batches(self, headers)
+
+    def next_batch(self) -> Any:
+        """One batch, with headers; see :meth:`batches`.
+
+        Raises:
+            StopIteration: the connector was shut down.
+            ConsumerTimeout: nothing arrived in time.
+            UsageError: another thread uses this stream.
+        """
+        self._check_thread()
+        self.queue.withhold()
+        self._claim = deque[int]().popleft
+        while True:
+            chunk = self._next_chunk()
+            handover = HandOver(chunk, [chunk.next_offset])
+            if self.queue.begin(handover):
+                try:
+                    handover.claim()
+                except IndexError:  # taken back between these two lines
+                    continue
+                return chunk.batch
+
+    def close(self) -> None:
+        """End the stream: its iterators stop. Positions stay as they are."""
+        self.queue.close()
+
+    def _refill(self) -> None:
+        """Begin the next chunk and claim its first record."""
+        from zkconsumer.fetch.messages import positions, records
+
+        self._check_thread()
+        while True:
+            chunk = self._next_chunk()
+            handover = HandOver(chunk, positions(chunk.batch))
+            build = records(chunk.batch).__next__
+            if self.queue.begin(handover):
+                self._claim, self._build = handover.claim, build
+                try:
+                    self._claim()
+                except IndexError:  # taken back between these two lines
+                    continue
+                return
+
+    def _next_chunk(self) -> Chunk:
+        chunk = self.queue.take(self._timeout_s)
+        if chunk is None:
+            raise ConsumerTimeout(f"nothing arrived for {self.name} within {self._timeout_s} s; iterate again to go on")
+        if isinstance(chunk, Ended):
+            raise StopIteration
+        return chunk
+
+    def _check_thread(self) -> None:
+        current = threading.current_thread()
+        if self._thread is current:
+            return
+        if self._thread is not None and self._thread.is_alive():
+            raise UsageError(
+                f"stream {self.name} belongs to thread {self._thread.name}, and thread {current.name} iterates it too; "
+                "ask for one stream per thread, or let the first thread end"
+            )
+        self._thread = current
+
+
+class _Batches:
+    """Iterator of a stream's batches; unlike a generator it goes on after an exception."""
+
+    def __init__(self, stream: MessageStream, headers: bool) -> None:
+        from zkconsumer.fetch.schema import SCHEMA
+
+        self._stream = stream
+        self._columns = None if headers else SCHEMA.names
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        batch = self._stream.next_batch()
+        return batch if self._columns is None else batch.select(self._columns)

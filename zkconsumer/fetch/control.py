@@ -1,0 +1,122 @@
+"""LocalFetchControl: the fetching side of a consumer process, started and stopped by the rebalance thread."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.core.fetchcontrol import FetchAssignment
+from zkconsumer.fetch.leaders import LeaderFinder
+from zkconsumer.fetch.partition_info import PartitionInfo
+from zkconsumer.fetch.queues import ChunkQueue
+from zkconsumer.model import Broker, ConsumerThreadId, TopicPartition
+
+_log = logging.getLogger(__name__)
+
+_STOP_TIMEOUT_S: Final = 5.0
+"""How long a stop waits for each thread. One that hangs longer (in a name look-up, which nothing can interrupt) is left
+behind: its generation is over, so queues refuse what it may still bring."""
+
+QueueFor = Callable[[str, ConsumerThreadId], ChunkQueue]
+
+
+class PartitionState(NamedTuple):
+    """What is known of a partition that is fetched; offsets that are not known yet are None.
+
+    ``fetched`` is the offset fetched next, ``consumed`` what the user released; ``high_watermark`` is the broker's.
+    """
+
+    partition: TopicPartition
+    thread: ConsumerThreadId
+    fetched: int | None
+    consumed: int | None
+    high_watermark: int | None
+
+
+class LocalFetchControl:
+    """Implements :class:`~zkconsumer.core.fetchcontrol.FetchControl` with fetcher threads in this process.
+
+    ``start`` and ``stop`` are called by one thread; the rest by any.
+
+    Args:
+        consumer_id: of the member, for the threads' names.
+        config: of the consumer.
+        live_brokers: brokers to ask for leaders; called on the leader finder's thread, may raise.
+        queue_for: the queue of a consumer thread, for a topic (streams of a static subscription have one per topic).
+    """
+
+    def __init__(
+        self,
+        consumer_id: str,
+        config: ConsumerConfig,
+        live_brokers: Callable[[], Sequence[Broker]],
+        queue_for: QueueFor,
+    ) -> None:
+        self._consumer_id = consumer_id
+        self._config = config
+        self._live_brokers = live_brokers
+        self._queue_for = queue_for
+        self._finder: LeaderFinder | None = None
+        self._infos: dict[TopicPartition, PartitionInfo] = {}  # replaced, never changed
+
+    def warm(self) -> None:
+        """Load the decode kernel in the background, while the group is being joined."""
+        from zkconsumer.fetch.decode import warm
+
+        threading.Thread(target=warm, name=f"{self._consumer_id}-warm", daemon=True).start()
+
+    def start(self, assignment: FetchAssignment) -> None:
+        """See :class:`~zkconsumer.core.fetchcontrol.FetchControl`; leaders are found in the background."""
+        self.stop()
+        infos = {
+            partition: PartitionInfo(
+                partition,
+                thread,
+                assignment.generation,
+                self._queue_for(partition.topic, thread),
+                assignment.offsets[partition],
+                self._config.fetch_message_max_bytes,
+            )
+            for partition, thread in assignment.threads.items()
+        }
+        for queue in {info.queue for info in infos.values()}:
+            queue.clear(assignment.generation)
+        self._infos = infos
+        if infos:
+            self._finder = LeaderFinder(self._consumer_id, self._config, self._live_brokers)
+            self._finder.add(infos.values())
+            self._finder.start()
+
+    def stop(self) -> None:
+        """See :class:`~zkconsumer.core.fetchcontrol.FetchControl`; takes milliseconds unless a thread hangs."""
+        finder, self._finder = self._finder, None
+        if finder is not None:
+            finder.close()  # all sockets before any join: they end at the same time
+        # Before waiting for the threads: from here on nothing is handed out, and puts are refused.
+        for queue in {info.queue for info in self._infos.values()}:
+            queue.clear(None)
+        if finder is not None:
+            for name in finder.join_all(_STOP_TIMEOUT_S):
+                _log.warning("%s still hangs after %.0f s and is left behind", name, _STOP_TIMEOUT_S)
+
+    def withhold(self) -> None:
+        """Take back what streams are handing out just now; it is handed out again once ``may_deliver`` allows it."""
+        for queue in {info.queue for info in self._infos.values()}:
+            queue.withhold()
+
+    def positions(self, *, handed_out: bool) -> dict[TopicPartition, int]:
+        """See :class:`~zkconsumer.core.fetchcontrol.FetchControl`."""
+        positions = {partition: info.position(handed_out=handed_out) for partition, info in self._infos.items()}
+        return {partition: position for partition, position in positions.items() if position is not None}
+
+    def states(self) -> list[PartitionState]:
+        """A look at all partitions, in their order."""
+        return [
+            PartitionState(
+                info.partition, info.thread, info.fetched, info.position(handed_out=False), info.high_watermark
+            )
+            for _, info in sorted(self._infos.items())
+        ]

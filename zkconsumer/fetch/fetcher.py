@@ -1,0 +1,292 @@
+"""FetcherThread: fetches its partitions from one broker, decodes, and fills the queues (SPEC 6.2, DESIGN 4.11)."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.errors import BrokerUnavailable, CorruptRecord, ProtocolError
+from zkconsumer.fetch.partition_info import PartitionInfo
+from zkconsumer.fetch.queues import Chunk
+from zkconsumer.kafka.client import EARLIEST, LATEST, list_offsets
+from zkconsumer.kafka.connection import BrokerConnection
+from zkconsumer.kafka.errorcodes import LEADER_MOVED, ErrorCode, error_name
+from zkconsumer.kafka.fetch_protocol import FetchedPartition, PartitionFetch, receive_fetch, send_fetch
+from zkconsumer.model import Broker, TopicPartition
+
+_log = logging.getLogger(__name__)
+
+_MAX_FAULTS: Final = 3
+"""How often bytes that cannot be decoded are fetched again, in case they were damaged on their way."""
+_JITTER: Final = 0.5
+
+GiveBack = Callable[[Iterable[PartitionInfo]], None]
+
+
+class FetcherThread(threading.Thread):
+    """Fetches from one broker. Its table of partitions is written by this thread alone; others use the inbox.
+
+    Args:
+        name: of the thread.
+        broker: leader of all its partitions.
+        config: fetch sizes, waits, timeouts, reset policy.
+        give_back: takes partitions that this broker does not lead any more, or when it cannot be reached.
+    """
+
+    def __init__(self, name: str, broker: Broker, config: ConsumerConfig, give_back: GiveBack) -> None:
+        super().__init__(name=name, daemon=True)
+        self.broker = broker
+        self._config = config
+        self._give_back = give_back
+        self._table: OrderedDict[TopicPartition, PartitionInfo] = OrderedDict()
+        self._inbox: list[PartitionInfo] = []
+        self._inbox_lock = threading.Lock()
+        self._closed = False  # under the inbox lock, so that nothing is added to a thread that has left
+        self._stop_requested = threading.Event()
+        self._wake = threading.Event()
+        self._connection: BrokerConnection | None = None
+        self._left_out: frozenset[TopicPartition] = frozenset()
+        self._left_out_since = 0.0
+
+    # -- from other threads -------------------------------------------------------------------------------------
+
+    def add(self, infos: Sequence[PartitionInfo]) -> bool:
+        """Fetch these too; False if the thread is ending and does not take them."""
+        with self._inbox_lock:
+            if self._closed:
+                return False
+            self._inbox.extend(infos)
+        self._wake.set()
+        return True
+
+    def is_idle(self) -> bool:
+        """True if there is nothing to fetch."""
+        with self._inbox_lock:
+            return not self._inbox and not self._table
+
+    def close(self) -> None:
+        """Tell the thread to end and wake it, whatever it waits for; harmless when repeated."""
+        self._stop_requested.set()
+        self._wake.set()
+        # After the flag: the thread stores a new connection first and looks at the flag then, so either it sees the
+        # flag or this line sees the connection.
+        connection = self._connection
+        if connection is not None:
+            connection.close()
+
+    # -- the thread ---------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Fetch until closed; then give back what is left."""
+        from zkconsumer.fetch.decode import Decoder
+
+        try:
+            self._decoder = Decoder(check_crcs=self._config.check_crcs, headers=True)
+            while not self._stop_requested.is_set():
+                try:
+                    self._round()
+                except (BrokerUnavailable, ProtocolError) as error:
+                    self._lose_broker(error)
+                except Exception:  # noqa: BLE001  a dead fetcher would leave its partitions silent (SPEC 6.2)
+                    _log.exception("%s: unexpected error; its partitions look for a leader again", self.name)
+                    self._lose_broker(None)
+        finally:
+            self._disconnect()
+            with self._inbox_lock:
+                self._closed = True
+                leftover = [*self._table.values(), *self._inbox]
+            self._give_back(leftover)
+
+    def _round(self) -> None:
+        """One request and what comes of it, or a wait where there is nothing to ask for."""
+        # Cleared before looking, so that room made while we look wakes us afterwards.
+        self._wake.clear()
+        self._adopt()
+        ready = self._ready()
+        if self._stop_requested.is_set():
+            return
+        if not ready:
+            self._wake.wait()
+            return
+        connection = self._connected()
+        fetched = receive_fetch(connection, self._request(connection, ready))
+        out_of_range = [info for info in map(self._accept, fetched) if info is not None]
+        self._reset(out_of_range)
+
+    def _adopt(self) -> None:
+        """Take over what is in the inbox; partitions without an offset get one."""
+        with self._inbox_lock:
+            arrived, self._inbox = self._inbox, []
+            self._table.update((info.partition, info) for info in arrived)
+        for info in arrived:
+            info.queue.add_listener(self._wake.set)
+        self._reset([info for info in arrived if info.fetched is None])
+
+    def _ready(self) -> list[PartitionInfo]:
+        """Partitions whose queue has room, those first that had none or got nothing lately."""
+        ready = [info for info in self._table.values() if not info.queue.is_full(info)]
+        left_out = frozenset(self._table.keys() - {info.partition for info in ready})
+        if left_out != self._left_out:
+            self._left_out = left_out
+            self._left_out_since = time.monotonic()
+        return ready
+
+    def _request(self, connection: BrokerConnection, ready: Sequence[PartitionInfo]) -> int:
+        config = self._config
+        room = sum(queue.room() for queue in {info.queue for info in ready})
+        wanted = []
+        largest = config.fetch_message_max_bytes
+        for info in ready:
+            if info.fetched is not None:
+                wanted.append(PartitionFetch(*info.partition, info.fetched, info.fetch_bytes))
+                largest = max(largest, info.fetch_bytes)
+        return send_fetch(
+            connection,
+            wanted,
+            max_wait_ms=self._max_wait_ms(),
+            min_bytes=config.fetch_min_bytes,
+            max_bytes=min(config.fetch_max_bytes, max(room, largest)),
+        )
+
+    def _max_wait_ms(self) -> int:
+        """``fetch.wait.max.ms``, less while some partition was left out for its full queue.
+
+        A long poll for idle partitions would keep a busy one waiting whose queue is emptied meanwhile. So the wait is
+        at most as long as the queue has been full already: a quick reader waits milliseconds, a slow one costs few
+        requests.
+        """
+        limit = self._config.fetch_wait_max_ms
+        if not self._left_out:
+            return limit
+        full_ms = int((time.monotonic() - self._left_out_since) * 1000)
+        return min(limit, max(1, full_ms))
+
+    # -- one partition's answer ---------------------------------------------------------------------------------
+
+    def _accept(self, fetched: FetchedPartition) -> PartitionInfo | None:
+        """Decode and enqueue; returns the partition where its offset is out of range."""
+        info = self._table.get(TopicPartition(fetched.topic, fetched.partition))
+        if info is None or info.fetched is None:
+            return None
+        if fetched.error == ErrorCode.OFFSET_OUT_OF_RANGE:
+            _log.warning("%s: offset %d of %s is out of range", self.name, info.fetched, info.partition)
+            return info
+        if fetched.error != ErrorCode.NONE:
+            level = logging.INFO if fetched.error in LEADER_MOVED else logging.WARNING
+            _log.log(level, "%s: %s answers %s", self.name, info.partition, error_name(fetched.error))
+            self._return(info)
+            return None
+        info.high_watermark = fetched.high_watermark
+        try:
+            batch, next_offset, nbytes = self._decoder.decode(*info.partition, info.fetched, fetched.records)
+        except (CorruptRecord, ProtocolError) as error:
+            self._blame(info, error)
+            return None
+        info.faults = 0
+        if next_offset > info.fetched:
+            self._enqueue(Chunk(info, batch, next_offset, nbytes))
+        elif len(fetched.records) >= info.fetch_bytes:
+            self._grow(info)
+        return None
+
+    def _enqueue(self, chunk: Chunk) -> None:
+        info = chunk.info
+        if info.queue.put(chunk):
+            info.fetched = chunk.next_offset
+            self._table.move_to_end(info.partition)  # the others come first in the next request
+        else:  # a rebalance has come: nobody wants this partition from us any more
+            del self._table[info.partition]
+
+    def _grow(self, info: PartitionInfo) -> None:
+        """Ask for more, where not even one batch fits. Brokers from 0.10.1 on send a whole one anyway (KIP-74)."""
+        if info.fetch_bytes >= self._config.fetch_max_bytes:
+            self._fail(
+                info,
+                ProtocolError(
+                    f"{info.partition} at offset {info.fetched}: a record is longer than fetch.max.bytes "
+                    f"({self._config.fetch_max_bytes}); raise it to read on"
+                ),
+            )
+            return
+        info.fetch_bytes = min(2 * info.fetch_bytes, self._config.fetch_max_bytes)
+        _log.warning("%s: asking for %d bytes of %s at a time", self.name, info.fetch_bytes, info.partition)
+
+    def _blame(self, info: PartitionInfo, error: CorruptRecord | ProtocolError) -> None:
+        info.faults += 1
+        if info.faults >= _MAX_FAULTS:
+            self._fail(info, error)
+        else:
+            _log.warning("%s: %s; fetched again", self.name, error)
+            self._return(info)
+
+    def _fail(self, info: PartitionInfo, error: Exception) -> None:
+        """Tell the user; the position stays in front of what cannot be read."""
+        _log.error("%s: %s", self.name, error)
+        del self._table[info.partition]
+        info.queue.fail(error)
+
+    def _reset(self, infos: Sequence[PartitionInfo]) -> None:
+        """Go on where ``auto.offset.reset`` says, for partitions without an offset or with a useless one."""
+        if not infos or self._stop_requested.is_set():
+            return
+        timestamp = EARLIEST if self._config.auto_offset_reset == "smallest" else LATEST
+        answer = list_offsets(self._connected(), dict.fromkeys((info.partition for info in infos), timestamp))
+        for info in infos:
+            offset = answer.found.get(info.partition)
+            if offset is None:
+                code = answer.errors.get(info.partition, ErrorCode.OFFSET_NOT_AVAILABLE)
+                _log.warning("%s: cannot look up an offset of %s: %s", self.name, info.partition, error_name(code))
+                self._return(info)
+                continue
+            _log.info(
+                "%s: %s goes on at its %s offset %d", self.name, info.partition, self._config.auto_offset_reset, offset
+            )
+            if info.reset_to(offset):
+                self._enqueue(Chunk(info, None, offset, 0))
+
+    # -- the broker ---------------------------------------------------------------------------------------------
+
+    def _connected(self) -> BrokerConnection:
+        if self._connection is None:
+            connection = BrokerConnection(
+                self.broker.host,
+                self.broker.port,
+                client_id=self._config.client_id,
+                timeout_ms=self._config.socket_timeout_ms,
+                receive_buffer_bytes=self._config.socket_receive_buffer_bytes,
+            )
+            self._connection = connection
+            if self._stop_requested.is_set():  # see close()
+                raise BrokerUnavailable(f"{connection}: this fetcher is stopping")
+            connection.connect()
+        return self._connection
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _lose_broker(self, error: Exception | None) -> None:
+        """Give everything back after the backoff, spread so that not all fetchers return at once."""
+        self._disconnect()
+        if self._stop_requested.is_set():
+            return
+        if error is not None:
+            _log.warning("%s: %s; its partitions look for a leader again", self.name, error)
+        spread = random.uniform(1 - _JITTER, 1 + _JITTER)
+        self._stop_requested.wait(spread * self._config.refresh_leader_backoff_ms / 1000)
+        with self._inbox_lock:
+            everything = [*self._table.values(), *self._inbox]
+            self._table.clear()
+            self._inbox.clear()
+        self._give_back(everything)
+
+    def _return(self, info: PartitionInfo) -> None:
+        self._table.pop(info.partition, None)
+        self._give_back([info])

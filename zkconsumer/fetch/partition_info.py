@@ -1,0 +1,91 @@
+"""PartitionInfo: what is known about one partition from one rebalance to the next."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from zkconsumer.model import ConsumerThreadId, TopicPartition
+
+if TYPE_CHECKING:
+    from zkconsumer.fetch.queues import ChunkQueue
+
+
+class PartitionInfo:
+    """One owned partition. A new object is made for every assignment, so nothing leaks from one to the next.
+
+    Every attribute has one writer; others may read it at any time, since reading or writing one attribute is atomic.
+
+    Args:
+        partition: which one.
+        thread: the consumer thread that it belongs to.
+        generation: of the assignment.
+        queue: where its chunks go.
+        start: the offset to begin with; None where ``auto.offset.reset`` must be applied first.
+        fetch_bytes: how much to ask for at a time.
+
+    Attributes:
+        start: the position as long as nothing was handed out; None while a reset is pending. Written by the fetcher.
+        fetched: the offset to fetch next; None while a reset is pending. Written by the fetcher.
+        high_watermark: the broker's last word on the end of the partition, or None. Written by the fetcher.
+        fetch_bytes: as above; grown for a record that does not fit, only brokers before 0.10.1. Written by the fetcher.
+        faults: how often in a row its bytes could not be decoded. Written by the fetcher.
+        consumed: the offset after all chunks that the user is done with, or None. Written by the user's thread.
+    """
+
+    __slots__ = (
+        "consumed",
+        "faults",
+        "fetch_bytes",
+        "fetched",
+        "generation",
+        "high_watermark",
+        "partition",
+        "queue",
+        "start",
+        "thread",
+    )
+
+    def __init__(
+        self,
+        partition: TopicPartition,
+        thread: ConsumerThreadId,
+        generation: int,
+        queue: ChunkQueue,
+        start: int | None,
+        fetch_bytes: int,
+    ) -> None:
+        self.partition = partition
+        self.thread = thread
+        self.generation = generation
+        self.queue = queue
+        self.start = start
+        self.fetched = start
+        self.high_watermark: int | None = None
+        self.fetch_bytes = fetch_bytes
+        self.faults = 0
+        self.consumed: int | None = None
+
+    def __repr__(self) -> str:
+        return f"<{self.partition} generation {self.generation} fetched {self.fetched} consumed {self.consumed}>"
+
+    def reset_to(self, offset: int) -> bool:
+        """Go on at ``offset``, which ``auto.offset.reset`` chose; by the fetcher.
+
+        Returns:
+            True where chunks from before may still wait in the queue, so that the position must not move yet: the
+            caller then enqueues an empty chunk that moves it when its turn comes.
+        """
+        behind = self.fetched is not None and self.fetched != self.start
+        self.fetched = offset
+        if not behind:
+            self.start = offset
+        return behind
+
+    def position(self, *, handed_out: bool) -> int | None:
+        """Next offset to consume, or None while a reset is pending.
+
+        Args:
+            handed_out: count all that was given to the user, and not only what the user is done with.
+        """
+        position = self.queue.position(self, handed_out=handed_out)
+        return self.start if position is None else position
