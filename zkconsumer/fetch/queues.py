@@ -72,16 +72,17 @@ class HandOver:
         return len(self._ends) - len(self._waiting) - self._taken_back
 
     def take_back(self) -> Chunk | None:
-        """Withdraw what is not the user's yet and return it as a chunk. Under the queue's lock."""
+        """Withdraw what is not the user's yet and return it as a chunk, once. Under the queue's lock."""
+        before = self._taken_back
         while True:
             try:
                 self._waiting.pop()
             except IndexError:
                 break
             self._taken_back += 1
-        given = self.handed_out()
-        if given == len(self._ends):
+        if self._taken_back == before:
             return None
+        given = self.handed_out()
         return self.chunk if given == 0 else self.chunk._replace(batch=self.chunk.batch.slice(given))
 
     def position(self, *, handed_out: bool) -> int | None:

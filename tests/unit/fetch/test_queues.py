@@ -1,0 +1,277 @@
+import sys
+import threading
+import time
+
+import pytest
+
+from tests.fix_chunks import make_chunk, make_info, make_queue
+from zkconsumer.errors import CorruptRecord
+from zkconsumer.fetch.messages import positions
+from zkconsumer.fetch.queues import END, Chunk, HandOver
+
+
+@pytest.fixture
+def queue():
+    return make_queue()
+
+
+@pytest.fixture
+def info(queue):
+    return make_info(queue)
+
+
+def hand_over(queue, chunk):
+    handover = HandOver(chunk, positions(chunk.batch))
+    assert queue.begin(handover)
+    return handover
+
+
+def test_chunks_come_in_the_order_in_which_they_went_in(queue, info):
+    other = make_info(queue, 1)
+    chunks = [make_chunk(info, 0, 3), make_chunk(other, 0, 1), make_chunk(info, 3, 2)]
+    for chunk in chunks:
+        assert queue.put(chunk)
+    assert len(queue) == 3
+    assert [queue.take(0) for _ in range(4)] == [*chunks, None]
+
+
+def test_a_partition_is_full_at_its_number_of_chunks_and_others_are_not(queue, info):
+    other = make_info(queue, 1)
+    queue.put(make_chunk(info, 0, 1))
+    assert not queue.is_full(info)
+    queue.put(make_chunk(info, 1, 1))
+    assert queue.is_full(info)
+    assert not queue.is_full(other)
+    queue.take(0)
+    assert not queue.is_full(info)
+
+
+def test_all_are_full_at_the_number_of_bytes_and_a_large_chunk_fits_into_an_empty_queue():
+    queue = make_queue(max_bytes=1000)
+    info, other = make_info(queue), make_info(queue, 1)
+    assert queue.room() == 1000
+    assert queue.put(make_chunk(info, 0, 100))
+    assert queue.room() == 0
+    assert queue.is_full(info)
+    assert queue.is_full(other)
+    queue.take(0)
+    assert queue.room() == 1000
+    assert not queue.is_full(info)
+
+
+def test_chunks_of_another_generation_are_refused(queue):
+    assert not queue.put(make_chunk(make_info(queue, generation=2), 0, 1))
+    assert not queue.put(make_chunk(make_info(queue, generation=0), 0, 1))
+    queue.clear(2)
+    assert queue.put(make_chunk(make_info(queue, generation=2), 0, 1))
+    queue.clear(None)
+    assert not queue.put(make_chunk(make_info(queue, generation=2), 0, 1))
+    assert len(queue) == 0
+
+
+def test_listeners_hear_of_room(queue, info):
+    heard = []
+    listener = heard.append
+    queue.add_listener(lambda: listener(1))
+    queue.put(make_chunk(info, 0, 1))
+    assert not heard
+    queue.take(0)
+    assert heard == [1]
+    queue.take(0)
+    assert heard == [1]
+
+
+def test_a_blocked_taker_gets_the_next_chunk(queue, info):
+    chunk = make_chunk(info, 0, 1)
+    timer = threading.Timer(0.05, queue.put, [chunk])
+    timer.start()
+    assert queue.take(10) is chunk
+    timer.join()
+
+
+def test_taking_gives_up_after_its_time(queue):
+    began = time.monotonic()
+    assert queue.take(0.05) is None
+    assert 0.04 < time.monotonic() - began < 2
+
+
+def test_closing_wakes_the_taker_and_drops_what_waits(queue, info):
+    timer = threading.Timer(0.05, queue.close)
+    timer.start()
+    assert queue.take(10) is END
+    timer.join()
+    assert not queue.put(make_chunk(info, 0, 1))
+    assert queue.take(0) is END
+
+
+def test_a_failure_is_raised_after_the_chunks_before_it_until_cleared(queue, info):
+    chunk = make_chunk(info, 0, 1)
+    queue.put(chunk)
+    queue.fail(CorruptRecord("bad"))
+    queue.fail(CorruptRecord("later"))
+    assert queue.take(0) is chunk
+    for _ in range(2):
+        with pytest.raises(CorruptRecord, match="bad"):
+            queue.take(0)
+    queue.clear(2)
+    assert queue.take(0) is None
+
+
+def test_a_failure_wakes_the_taker(queue):
+    timer = threading.Timer(0.05, queue.fail, [CorruptRecord("bad")])
+    timer.start()
+    with pytest.raises(CorruptRecord):
+        queue.take(10)
+    timer.join()
+
+
+def test_chunks_without_records_only_move_the_position(queue, info):
+    queue.put(Chunk(info, None, 7, 0))
+    chunk = make_chunk(info, 7, 1)
+    queue.put(chunk)
+    assert info.position(handed_out=True) == 0
+    assert queue.take(0) is chunk
+    assert info.position(handed_out=True) == info.position(handed_out=False) == 7
+    assert not queue.is_full(info)
+
+
+def test_positions_follow_the_user(queue, info):
+    queue.put(make_chunk(info, 0, 3, gap=4))
+    handover = hand_over(queue, queue.take(0))
+    seen = []
+    for _ in range(4):
+        seen.append((info.position(handed_out=True), info.position(handed_out=False)))
+        try:
+            handover.claim()
+        except IndexError:
+            queue.take(0)
+    seen.append((info.position(handed_out=True), info.position(handed_out=False)))
+    assert seen == [(0, 0), (1, 0), (2, 1), (3, 2), (7, 7)]
+
+
+def test_a_rebalance_takes_back_what_was_not_handed_out_yet(queue, info):
+    queue.put(make_chunk(info, 0, 5))
+    handover = hand_over(queue, queue.take(0))
+    handover.claim()
+    handover.claim()
+    queue.clear(2)
+    with pytest.raises(IndexError):
+        handover.claim()
+    assert info.position(handed_out=True) == 2
+    assert info.position(handed_out=False) == 1
+    assert queue.take(0) is None
+    assert info.position(handed_out=False) == 2
+
+
+def test_a_chunk_that_was_taken_before_a_rebalance_cannot_be_handed_out_after_it(queue, info):
+    queue.put(make_chunk(info, 0, 5))
+    chunk = queue.take(0)
+    queue.clear(2)
+    assert not queue.begin(HandOver(chunk, positions(chunk.batch)))
+    assert info.position(handed_out=True) == 0
+
+
+def test_what_is_withheld_comes_again_first(queue, info):
+    queue.put(make_chunk(info, 0, 5))
+    queue.put(make_chunk(make_info(queue, 1), 0, 5))
+    handover = hand_over(queue, queue.take(0))
+    handover.claim()
+    queue.withhold()
+    queue.withhold()
+    with pytest.raises(IndexError):
+        handover.claim()
+    again = queue.take(0)
+    assert again.info is info
+    assert positions(again.batch) == [2, 3, 4, 5]
+    assert info.position(handed_out=True) == 1
+    rest = hand_over(queue, again)
+    for _ in range(4):
+        rest.claim()
+    assert info.position(handed_out=True) == 5
+    queue.withhold()
+    assert queue.take(0).info is not info
+    assert info.position(handed_out=True) == 5
+
+
+def test_nothing_is_delivered_without_a_lease():
+    lease = threading.Event()
+    queue = make_queue(may_deliver=lease.is_set)
+    info = make_info(queue)
+    chunk = make_chunk(info, 0, 5)
+    queue.put(chunk)
+    assert queue.take(0.1) is None
+    lease.set()
+    assert queue.take(1) is chunk
+    lease.clear()  # while the chunk was being converted
+    assert not queue.begin(HandOver(chunk, positions(chunk.batch)))
+    assert queue.take(0) is None
+    lease.set()
+    assert queue.take(0) is chunk
+
+
+def test_a_reset_before_anything_was_fetched_moves_the_start(queue):
+    info = make_info(queue, start=None)
+    assert info.position(handed_out=True) is None
+    assert not info.reset_to(40)
+    assert info.position(handed_out=False) == info.fetched == 40
+    assert not info.reset_to(50)
+    assert info.position(handed_out=False) == 50
+
+
+def test_a_later_reset_waits_for_what_is_queued(queue):
+    info = make_info(queue, start=10)
+    queue.put(make_chunk(info, 10, 5))
+    info.fetched = 15
+    assert info.reset_to(100)
+    queue.put(Chunk(info, None, 100, 0))
+    assert info.position(handed_out=True) == 10
+    handover = hand_over(queue, queue.take(0))
+    for _ in range(5):
+        handover.claim()
+    assert info.position(handed_out=True) == 15
+    assert queue.take(0) is None
+    assert info.position(handed_out=True) == 100
+
+
+@pytest.fixture
+def frantic_switching():
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.parametrize("how", ["clear", "withhold"])
+@pytest.mark.usefixtures("frantic_switching")
+def test_no_record_is_lost_or_counted_twice_when_user_and_rebalance_race(how):
+    for attempt in range(150):
+        queue = make_queue()
+        info = make_info(queue)
+        queue.put(make_chunk(info, 0, 400))
+        handover = hand_over(queue, queue.take(0))
+        claimed = []
+        go = threading.Event()
+
+        def use(handover=handover, claimed=claimed, go=go):
+            go.set()
+            while True:
+                try:
+                    claimed.append(handover.claim())
+                except IndexError:
+                    return
+
+        user = threading.Thread(target=use)
+        user.start()
+        go.wait()
+        for _ in range(attempt % 40):
+            assert 0 <= info.position(handed_out=True) <= 400
+        if how == "clear":
+            queue.clear(2)
+        else:
+            queue.withhold()
+        reported = info.position(handed_out=True)
+        user.join()
+        assert reported == len(claimed) == info.position(handed_out=True)
+        assert claimed == list(range(1, len(claimed) + 1))
+        if how == "withhold" and len(claimed) < 400:
+            assert positions(queue.take(0).batch)[0] == len(claimed) + 1
