@@ -17,7 +17,6 @@ from functools import partial
 
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector.committer import OffsetCommitter
-from zkconsumer.connector.identity import new_consumer_id
 from zkconsumer.connector.listener import ConsumerRebalanceListener
 from zkconsumer.connector.rebalancer import Rebalancer
 from zkconsumer.core.fetchcontrol import FetchControl
@@ -35,6 +34,7 @@ from zkconsumer.errors import (
 )
 from zkconsumer.model import Broker, ConsumerThreadId, TopicPartition
 from zkconsumer.offsets.zookeeper import ZooKeeperOffsetStore
+from zkconsumer.zookeeper.lease import SessionLease, boot_seconds
 from zkconsumer.zookeeper.membership import Membership
 from zkconsumer.zookeeper.ownership import PartitionOwnership
 from zkconsumer.zookeeper.registry import Registry
@@ -49,6 +49,7 @@ class GroupMember:
 
     Args:
         config: the consumer's properties.
+        consumer_id: who this is in the group, see :func:`~zkconsumer.connector.identity.new_consumer_id`.
         fetch: what does the fetching; called on the rebalance thread.
         on_failure: told, on the rebalance thread, if that thread dies of an error that nobody foresaw.
         before_commit: called before offsets are committed, on the rebalance thread; makes durable what they cover.
@@ -61,11 +62,12 @@ class GroupMember:
     def __init__(
         self,
         config: ConsumerConfig,
+        consumer_id: str,
         fetch: FetchControl,
         on_failure: Callable[[BaseException], None] = lambda _: None,
         before_commit: Callable[[], None] | None = None,
     ) -> None:
-        self.consumer_id = new_consumer_id(config)
+        self.consumer_id = consumer_id
         self._config = config
         self._fetch = fetch
         self._on_failure = on_failure
@@ -101,8 +103,11 @@ class GroupMember:
             fetch,
             self._signal.raise_flag,
         )
+        self._lease = SessionLease(self._session, self._lease_changed)
         self._thread = threading.Thread(target=self._run, name=f"{self.consumer_id}_rebalance", daemon=True)
+        asked_for_session = boot_seconds()
         self._session.open()
+        self._lease.start(asked_for_session)
 
     # -- for any thread ---------------------------------------------------------------------------------------------
 
@@ -149,9 +154,11 @@ class GroupMember:
         self._signal.close()
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join()
-        if self._state is not MemberState.CLOSED:
-            self._state = MemberState.CLOSED
-            self._session.close()
+        self._close()
+
+    def may_deliver(self) -> bool:
+        """True while nobody else can own our partitions; asked at every hand-over, so it is quick (DESIGN 4.5)."""
+        return self._lease.holds()
 
     def ownership(self) -> Mapping[TopicPartition, ConsumerThreadId]:
         """The partitions that this member owns; a snapshot that does not change."""
@@ -174,6 +181,13 @@ class GroupMember:
         if self._state is not MemberState.LATENT:
             raise UsageError("set the rebalance listener before creating streams")
         self._rebalancer.listener = listener
+
+    def _lease_changed(self) -> None:
+        """On the lease's thread: take back what streams hold when it lapsed; look at the group when it holds again."""
+        if self._lease.holds():
+            self._signal.raise_flag()
+        else:
+            self._fetch.withhold()
 
     def _begin(self, request: Callable[[], None]) -> None:
         if self._state is not MemberState.LATENT:
@@ -346,8 +360,13 @@ class GroupMember:
                 self._commit_automatically()
             except ZkConsumerError as error:
                 _log.warning("group %s: the last commit failed: %s", self._config.group_id, error)
-        self._state = MemberState.CLOSED
-        self._session.close()
+        self._close()
+
+    def _close(self) -> None:
+        if self._state is not MemberState.CLOSED:
+            self._state = MemberState.CLOSED
+            self._lease.stop()
+            self._session.close()
 
     def _interval(self) -> float:
         return self._config.auto_commit_interval_ms / 1000

@@ -1,7 +1,8 @@
 """The one protocol in which the control plane (group) and a data plane (fetching) meet.
 
 A consumer process plugs in local fetchers (``fetch/control.py``), the Spark driver a planner (``spark/driver.py``).
-All calls come from the rebalance thread, except :meth:`FetchControl.positions`, which any thread may call.
+All calls come from the rebalance thread, except :meth:`FetchControl.positions` and :meth:`FetchControl.withhold`, which
+any thread may call.
 """
 
 from __future__ import annotations
@@ -40,6 +41,12 @@ class FetchControl(Protocol):
 
     def start(self, assignment: FetchAssignment) -> None:
         """Begin to fetch ``assignment``, which replaces what was stopped."""
+
+    def withhold(self) -> None:
+        """Take back what is being handed out just now, without waiting: the member's lease lapsed (DESIGN 4.5).
+
+        Nothing more is handed out until the member's ``may_deliver`` says so again.
+        """
 
     def positions(self, *, handed_out: bool) -> dict[TopicPartition, int]:
         """Next offset to consume of each partition of the newest assignment, where it is known.

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from types import FrameType
 from typing import Any
 
+from zkconsumer.connector.identity import new_consumer_id
 from zkconsumer.connector.member import GroupMember
 from zkconsumer.core.fetchcontrol import FetchAssignment
 from zkconsumer.errors import (
@@ -159,7 +160,7 @@ class QueryDriver:
         self._brokers = view.brokers
         self._seen_before = view.partitions
         self._warn_of_others(view)
-        self._member = GroupMember(self._config, self._control, self._control.fail)
+        self._member = GroupMember(self._config, new_consumer_id(self._config), self._control, self._control.fail)
         counts = stream_counts(
             self._options.topics, view.partition_counts(), self._options.num_streams, os.cpu_count() or 1
         )
@@ -199,11 +200,15 @@ class QueryDriver:
             if available is None:
                 continue
             planned = distinct(cap_offsets(available, limit), finished)
-            if not planned:
+            if not planned or not self._may_deliver():
                 return {}
             self._idle_until = 0.0
             if self._control.take(assignment.generation, planned):
                 return planned
+
+    def _may_deliver(self) -> bool:
+        """False once another member could own our partitions: the lease has lapsed (DESIGN 4.5)."""
+        return self._member is not None and self._member.may_deliver()
 
     def _available(
         self, assignment: FetchAssignment, positions: Mapping[TopicPartition, int]

@@ -93,6 +93,9 @@ class SparkFetchControl:
             self._stopped = False
             self._changed.notify_all()
 
+    def withhold(self) -> None:
+        """Nothing to take back: the planner asks the member's lease before it plans, and tasks cannot be recalled."""
+
     def positions(self, *, handed_out: bool) -> dict[TopicPartition, int]:  # noqa: ARG002  see below
         """Ends of finished batches, also where ``commit.on=delivery`` asks for what was handed out.
 

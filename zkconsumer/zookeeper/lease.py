@@ -33,11 +33,17 @@ class SessionLease:
         self._session = session
         self._on_change = on_change
         self._deadline = 0.0
+        self._outstanding = threading.Event()
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="session-lease", daemon=True)
 
-    def start(self) -> None:
-        """Begin to probe; until the first answer the lease does not hold."""
+    def start(self, asked_for_session: float) -> None:
+        """Begin to probe.
+
+        Args:
+            asked_for_session: reading of :func:`boot_seconds` before the session was asked for; the first probe.
+        """
+        self._deadline = lease_deadline(asked_for_session, self._session.negotiated_timeout)
         self._thread.start()
 
     def stop(self) -> None:
@@ -51,7 +57,7 @@ class SessionLease:
         return boot_seconds() < self._deadline
 
     def _run(self) -> None:
-        held = False
+        held = True
         while not self._stopped.is_set():
             self._probe()
             timeout = self._session.negotiated_timeout
@@ -65,11 +71,18 @@ class SessionLease:
                 self._on_change()
 
     def _probe(self) -> None:
+        # One at a time: kazoo finds out that a connection is dead only while we send nothing (its ping waits for idle
+        # time), so a probe every second into a frozen connection would keep it from ever reconnecting.
+        if self._outstanding.is_set():
+            return
         sent = boot_seconds()
 
         def answered(session_alive: bool) -> None:
-            # On kazoo's thread. Answers come in the order of the probes, so the deadline only moves forward.
+            # On kazoo's thread. There is one probe at a time, so the deadline only moves forward.
             if session_alive:
                 self._deadline = lease_deadline(sent, self._session.negotiated_timeout)
+            self._outstanding.clear()
 
-        self._session.probe(answered)
+        self._outstanding.set()
+        if not self._session.probe(answered):
+            self._outstanding.clear()

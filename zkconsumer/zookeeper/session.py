@@ -168,15 +168,24 @@ class ZkSession:
         """The session timeout in seconds that the server granted, which may differ from the requested one."""
         return self._negotiation.timeout
 
-    def probe(self, answered: Callable[[bool], None]) -> None:
-        """Ask for the root without waiting; ``answered`` is called on kazoo's thread, True if a server answered."""
+    def probe(self, answered: Callable[[bool], None]) -> bool:
+        """Ask for the root without waiting.
+
+        Args:
+            answered: called on kazoo's thread, with True if a server answered in the session that asked.
+
+        Returns:
+            False if nothing was sent since there is no connection.
+        """
         session_id = self.session_id
 
         def done(result: Any) -> None:
             answered(result.successful() and session_id != 0 and self.session_id == session_id)
 
-        if self.connected:
-            self._client.exists_async("/").rawlink(done)
+        if not self.connected:
+            return False
+        self._client.exists_async("/").rawlink(done)
+        return True
 
     def _state_changed(self, state: str) -> None:
         # Runs on kazoo's connection thread: any request from here would wait for itself.

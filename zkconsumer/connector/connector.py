@@ -1,0 +1,213 @@
+"""ConsumerConnector: the public face of the consumer; joins a group member to local fetchers and streams."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.connector.identity import new_consumer_id
+from zkconsumer.connector.listener import ConsumerRebalanceListener
+from zkconsumer.connector.member import GroupMember
+from zkconsumer.connector.stream import MessageStream
+from zkconsumer.core.subscription import Subscription, TopicFilter
+from zkconsumer.errors import ConfigError
+from zkconsumer.fetch.control import LocalFetchControl
+from zkconsumer.fetch.queues import ChunkQueue
+from zkconsumer.model import Broker, ConsumerThreadId, TopicPartition
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """Where one owned partition is; offsets are the *next* ones, None = unknown.
+
+    Attributes:
+        topic: its topic.
+        partition: its number.
+        thread: the consumer thread that it belongs to.
+        fetched: next offset to fetch.
+        consumed: next offset to hand out.
+        committed: what this consumer last read from or wrote to the offset store.
+        high_watermark: log end offset as of the last fetch.
+        lag: records between ``consumed`` and ``high_watermark``.
+    """
+
+    topic: str
+    partition: int
+    thread: ConsumerThreadId
+    fetched: int | None
+    consumed: int | None
+    committed: int | None
+    high_watermark: int | None
+    lag: int | None
+
+
+class ConsumerConnector:
+    """One consumer of a group; a context manager that shuts down on exit.
+
+    Args:
+        config: the consumer's properties.
+        before_commit: called right before offsets are committed, on the rebalance thread; when it returns, everything
+            that the application did with records it has released must be durable. An exception stops the commit.
+
+    Raises:
+        ConfigError: the configuration asks for something that is not there yet.
+        ZooKeeperUnavailable: no ZooKeeper server answered in time.
+        ChrootMissing: the chroot of ``zookeeper.connect`` does not exist.
+    """
+
+    def __init__(self, config: ConsumerConfig, *, before_commit: Callable[[], None] | None = None) -> None:
+        if config.offsets_storage != "zookeeper":
+            raise ConfigError("offsets.storage=kafka is not available yet; use offsets.storage=zookeeper")
+        self._config = config
+        self._consumer_id = new_consumer_id(config)
+        self._queues: dict[str | None, list[ChunkQueue]] = {}
+        self._fetch = LocalFetchControl(self._consumer_id, config, self._live_brokers, self._queue_for)
+        self._member = GroupMember(
+            config, self._consumer_id, self._fetch, on_failure=self._fail, before_commit=before_commit
+        )
+
+    @property
+    def consumer_id(self) -> str:
+        """Id of this consumer in its group."""
+        return self._consumer_id
+
+    def create_message_streams(self, topics: Mapping[str, int]) -> dict[str, list[MessageStream]]:
+        """Join the group with a static subscription.
+
+        Args:
+            topics: topic to number of streams; the topics need not exist yet.
+
+        Returns:
+            For each topic its streams; each is to be read by one thread.
+
+        Raises:
+            ConfigError: a topic name or number of streams is illegal.
+            RebalanceFailed: this consumer could not get its share; it has left the group again.
+            UsageError: streams were created before.
+        """
+        subscription = Subscription.static(topics)
+        streams = {topic: self._make_streams(topic, count) for topic, count in topics.items()}
+        self._member.join(subscription)
+        return streams
+
+    def create_message_streams_by_filter(self, topic_filter: TopicFilter, streams: int = 1) -> list[MessageStream]:
+        """Join the group with a whitelist or blacklist; each stream carries partitions of all matching topics.
+
+        Raises: as :meth:`create_message_streams`.
+        """
+        subscription = Subscription.by_filter(topic_filter, streams)
+        made = self._make_streams(None, streams)
+        self._member.join(subscription)
+        return made
+
+    def assign(self, partitions: Mapping[TopicPartition, int | None]) -> MessageStream:
+        """Read partitions without joining the group: nobody shares them, and nobody is told.
+
+        Args:
+            partitions: where to start each; None starts at the group's committed offset.
+
+        Raises:
+            UsageError: streams were created before.
+        """
+        (stream,) = self._make_streams(None, 1)
+        self._member.assign(partitions)
+        return stream
+
+    def unsubscribe(self) -> None:
+        """Leave the group; the streams end. The connector cannot be used for another subscription."""
+        self.shutdown()
+
+    def commit_offsets(self, offsets: Mapping[TopicPartition, int] | None = None, *, force: bool = False) -> None:
+        """Commit everything that was handed out, or the given offsets.
+
+        Args:
+            offsets: next offset to consume by partition. They do not move the streams' positions.
+            force: allow partitions that this consumer does not own.
+
+        Raises:
+            NotOwner: ``offsets`` names a partition that is not owned, without ``force``.
+            ZooKeeperUnavailable, SessionExpired: not committed.
+            ConsumerClosed: the connector was shut down.
+        """
+        self._member.commit(offsets, force=force)
+
+    def set_rebalance_listener(self, listener: ConsumerRebalanceListener) -> None:
+        """Set who is told of rebalances; before creating streams."""
+        self._member.set_listener(listener)
+
+    def partition_states(self) -> list[PartitionState]:
+        """Where every owned partition is, sorted."""
+        consumed = self._fetch.positions(handed_out=True)
+        states = []
+        for state in self._fetch.states():
+            position, end = consumed.get(state.partition), state.high_watermark
+            states.append(
+                PartitionState(
+                    *state.partition,
+                    thread=state.thread,
+                    fetched=state.fetched,
+                    consumed=position,
+                    committed=self._member.last_committed(state.partition),
+                    high_watermark=end,
+                    lag=None if position is None or end is None else max(0, end - position),
+                )
+            )
+        return states
+
+    def end_streams(self) -> None:
+        """Hand out nothing more: every stream ends at its next request. The membership and its commits go on."""
+        for queue in self._all_queues():
+            queue.close()
+
+    def shutdown(self) -> None:
+        """End the streams, commit, and leave the group; harmless when called again."""
+        self.end_streams()
+        self._member.leave()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.shutdown()
+
+    def _make_streams(self, topic: str | None, count: int) -> list[MessageStream]:
+        self._fetch.warm()
+        self._queues[topic] = [
+            ChunkQueue(
+                max_bytes=self._config.queued_max_bytes,
+                max_chunks=self._config.queued_max_message_chunks,
+                may_deliver=self._member.may_deliver,
+            )
+            for _ in range(count)
+        ]
+        return [
+            MessageStream(
+                queue,
+                name=str(ConsumerThreadId(self._consumer_id, number)),
+                timeout_ms=self._config.consumer_timeout_ms,
+            )
+            for number, queue in enumerate(self._queues[topic])
+        ]
+
+    def _queue_for(self, topic: str, thread: ConsumerThreadId) -> ChunkQueue:
+        """The queue that a partition fills: its topic's for that thread, or the filter's for all topics."""
+        queues = self._queues.get(topic)
+        return (self._queues[None] if queues is None else queues)[thread.number]
+
+    def _all_queues(self) -> list[ChunkQueue]:
+        return [queue for queues in self._queues.values() for queue in queues]
+
+    def _live_brokers(self) -> Sequence[Broker]:
+        return self._member.live_brokers()
+
+    def _fail(self, error: BaseException) -> None:
+        for queue in self._all_queues():
+            queue.fail(error)
