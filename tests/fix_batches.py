@@ -5,9 +5,8 @@ import struct
 from typing import Any
 
 import cramjam
-from kafka.record import MemoryRecordsBuilder
-from kafka.record.util import calc_crc32c
 
+from tests.fix_kafka import MemoryRecordsBuilder, calc_crc32c
 from zkconsumer.kafka.producer import Record
 
 HEADER = 61

@@ -10,6 +10,7 @@ from zkconsumer.errors import BrokerUnavailable, ProtocolError
 from zkconsumer.kafka.client import BrokerClient
 from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.kafka.errorcodes import ErrorCode, error_name
+from zkconsumer.kafka.library import load_kafka_python
 from zkconsumer.model import TopicPartition
 
 _CREATE_TOPICS_VERSIONS: Final = (0, 7)
@@ -55,6 +56,7 @@ def create_topics(
 def _request(
     connection: BrokerConnection, partitions: Mapping[str, int], config: Mapping[str, str], replication_factor: int
 ) -> Any:
+    load_kafka_python()
     from kafka.protocol.admin import CreateTopicsRequest
 
     version = connection.version(CreateTopicsRequest.API_KEY, CreateTopicsRequest.name, *_CREATE_TOPICS_VERSIONS)

@@ -15,6 +15,7 @@ from typing import Final, TypeVar
 from zkconsumer.errors import BrokerUnavailable, ProtocolError
 from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.kafka.errorcodes import ErrorCode
+from zkconsumer.kafka.library import load_kafka_python
 from zkconsumer.model import Broker, TopicPartition
 
 LATEST: Final = -1
@@ -69,6 +70,7 @@ def fetch_metadata(connection: BrokerConnection, topics: Collection[str]) -> Met
         BrokerUnavailable: the connection broke or timed out.
         ProtocolError: malformed answer or no common version.
     """
+    load_kafka_python()
     from kafka.protocol.metadata import MetadataRequest
 
     version = connection.version(MetadataRequest.API_KEY, MetadataRequest.name, *_METADATA_VERSIONS)
@@ -109,6 +111,7 @@ def list_offsets(connection: BrokerConnection, wanted: Mapping[TopicPartition, i
         BrokerUnavailable: the connection broke or timed out.
         ProtocolError: malformed answer or no common version.
     """
+    load_kafka_python()
     from kafka.protocol.consumer import ListOffsetsRequest
 
     version = connection.version(ListOffsetsRequest.API_KEY, ListOffsetsRequest.name, *_LIST_OFFSETS_VERSIONS)

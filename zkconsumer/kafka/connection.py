@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from zkconsumer.errors import BrokerUnavailable, ProtocolError
 from zkconsumer.kafka.errorcodes import ErrorCode, error_name
+from zkconsumer.kafka.library import load_kafka_python
 
 MAX_RESPONSE_BYTES: Final = 1 << 30
 """Longest response accepted unless told otherwise. A fetch asks for far less; a longer one is no Kafka response."""
@@ -276,6 +277,7 @@ class BrokerConnection:
             BrokerUnavailable: the connection broke, timed out or was closed.
             ProtocolError: the response cannot be decoded.
         """
+        load_kafka_python()
         from kafka.protocol.api_header import ResponseClassRegistry
 
         version = request.API_VERSION

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+from zkconsumer.kafka.library import load_kafka_python
+
 
 class ErrorCode(IntEnum):
     """The codes that code compares with; see Kafka's protocol guide for the whole list."""
@@ -42,6 +44,7 @@ def error_name(code: int) -> str:
     try:
         return f"{ErrorCode(code).name} ({code})"
     except ValueError:
+        load_kafka_python()
         from kafka.errors import for_code
 
         return f"{for_code(code).__name__} ({code})"

@@ -13,10 +13,11 @@ from zkconsumer.errors import BrokerUnavailable, ProtocolError
 from zkconsumer.kafka.client import BrokerClient
 from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.kafka.errorcodes import error_name
+from zkconsumer.kafka.library import load_kafka_python
 from zkconsumer.model import Broker, TopicPartition
 
 CODECS: Final[Mapping[str, int]] = {"none": 0, "gzip": 1}
-"""Compression codecs by name, with their number in a batch's attributes; kafka-python needs more packages for others."""
+"""Compression codecs by name, with their number in the attributes; kafka-python needs more packages for others."""
 
 _BATCH_BYTES: Final = 900_000
 """Batches close below the broker's default ``message.max.bytes`` of 1,048,588."""
@@ -81,6 +82,7 @@ def encode_batches(
     records: Iterable[Record], *, codec: str = "none", batch_bytes: int = _BATCH_BYTES
 ) -> Iterator[bytes]:
     """Record batches (format v2) that hold ``records`` in order; see :func:`produce` for the arguments."""
+    load_kafka_python()
     from kafka.record import MemoryRecordsBuilder
 
     builder = None
@@ -97,6 +99,7 @@ def encode_batches(
 
 
 def _send(connection: BrokerConnection, tp: TopicPartition, batch: bytes, timeout_ms: int) -> int:
+    load_kafka_python()
     from kafka.protocol.producer import ProduceRequest
 
     make = ProduceRequest.TopicProduceData

@@ -3,8 +3,8 @@
 import contextlib
 
 import pytest
-from kafka.protocol.consumer import FetchRequest, FetchResponse
 
+from tests.fix_kafka import FetchRequest, FetchResponse
 from zkconsumer.errors import ProtocolError
 from zkconsumer.kafka.fetch_protocol import NEWEST_VERSION, OLDEST_VERSION, PartitionFetch, decode_fetch, encode_fetch
 

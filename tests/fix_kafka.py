@@ -1,0 +1,11 @@
+"""What tests use of kafka-python, loaded as the product loads it: its import warns, and here warnings are errors."""
+
+from zkconsumer.kafka.library import load_kafka_python
+
+load_kafka_python()
+
+from kafka.protocol.consumer import FetchRequest, FetchResponse  # noqa: E402
+from kafka.record import MemoryRecordsBuilder  # noqa: E402
+from kafka.record.util import calc_crc32c  # noqa: E402
+
+__all__ = ["FetchRequest", "FetchResponse", "MemoryRecordsBuilder", "calc_crc32c"]
