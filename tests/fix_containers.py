@@ -116,6 +116,12 @@ class ConsumerContainer(DockerContainer):
         command += [word for key, value in properties.items() for word in ("--property", f"{key}={value}")]
         self.with_command(command)
 
+    def is_running(self) -> bool:
+        """False when the process has ended."""
+        wrapped = self.get_wrapped_container()
+        wrapped.reload()
+        return wrapped.status == "running"
+
     def records(self) -> list[dict[str, Any]]:
         """Return what the process has printed so far, but for a line that is not complete yet."""
         printed, _ = self.get_logs()

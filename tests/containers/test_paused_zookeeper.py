@@ -104,6 +104,7 @@ class Group:
         deadline = time.monotonic() + RECOVERY_S
         while not condition():
             assert self._local.failure is None, f"the member in this process failed: {self._local.failure!r}"
+            assert self._remote.is_running(), f"the member in the container has ended; {self._told()}"
             assert time.monotonic() < deadline, f"{what}: not within {RECOVERY_S:g} s; {self._told()}"
             time.sleep(0.1)
 
