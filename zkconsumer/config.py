@@ -297,7 +297,7 @@ class ConsumerConfig:
                 known[attribute] = value
             elif not name.startswith("external"):
                 _log.warning("property %s is not known to this consumer and is ignored", name)
-        known.update({name.replace(".", "_"): value for name, value in overrides.items()})
+        known.update({_attribute(name): value for name, value in overrides.items()})
         return cls(**known)
 
     def replace(self, **changes: object) -> Self:
@@ -311,6 +311,13 @@ class ConsumerConfig:
 
 PROPERTIES: Mapping[str, Property] = {f.name: f.metadata["property"] for f in dataclasses.fields(ConsumerConfig)}
 """Every property by attribute name, in the order of the reference."""
+
+
+def _attribute(name: str) -> str:
+    """The attribute that a name in either spelling means; an unknown name stays as the user wrote it."""
+    attribute = name.replace(".", "_")
+    return attribute if attribute in PROPERTIES else name
+
 
 _DEFAULTS: Mapping[str, Any] = {
     f.name: None if f.default is dataclasses.MISSING else f.default for f in dataclasses.fields(ConsumerConfig)

@@ -2,11 +2,11 @@
 
 import json
 import threading
-import time
 
 import pytest
-from kazoo.client import KazooClient
 
+from tests.fix_waiting import eventually
+from tests.fix_zookeeper import expire
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector.identity import new_consumer_id
 from zkconsumer.connector.listener import ConsumerRebalanceListener
@@ -40,23 +40,6 @@ class RecordingFetch:
 
     def positions(self, *, handed_out: bool) -> dict[TopicPartition, int]:
         return dict(self.position)
-
-
-def eventually(condition, seconds=15.0):
-    """Wait for a condition on another thread or process."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "condition did not come true"
-        threading.Event().wait(0.01)
-
-
-@pytest.fixture
-def zookeeper(sandbox):
-    client = KazooClient(sandbox.zookeeper_connect)
-    client.start()
-    yield client
-    client.stop()
-    client.close()
 
 
 @pytest.fixture
@@ -143,22 +126,13 @@ def test_an_expired_session_registers_again_and_keeps_positions(group, zookeeper
     fetch.position = {partition: 7}
     path = f"/consumers/{group.name}/ids/{group.name}_a"
     victim = zookeeper.get(path)[1].ephemeralOwner
-    expire(zookeeper, member)
+    expire(member)
     eventually(lambda: zookeeper.exists(path) and zookeeper.get(path)[1].ephemeralOwner != victim)
     eventually(lambda: fetch.assignment.generation == 2)
     assert fetch.assignment.offsets[partition] == 7
     assert numbers(member) == [0, 1]
     member.commit()
     assert zookeeper.get(f"/consumers/{group.name}/offsets/{topic}/0")[0] == b"7"
-
-
-def expire(zookeeper, member):
-    """End a member's session for real: connect with its identity elsewhere and close there."""
-    identity = member._session._client.client_id
-    thief = KazooClient(",".join(f"{host}:{port}" for host, port in zookeeper.hosts), client_id=identity)
-    thief.start()
-    thief.stop()
-    thief.close()
 
 
 def test_growth_and_new_topics_are_noticed(group, topics, topic_factory, unique_name):

@@ -51,10 +51,9 @@ def consumer_config(
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise click.UsageError(f"--property {text}: write it as NAME=VALUE")
-        given[name.replace(".", "_")] = value
-    if zookeeper is not None:
-        given["zookeeper_connect"] = zookeeper
-    given.update((name, value) for name, value in overrides.items() if value is not None)
+        given[name] = value
+    options = {"zookeeper.connect": zookeeper, **{name.replace("_", "."): value for name, value in overrides.items()}}
+    given.update((name, value) for name, value in options.items() if value is not None)
     return ConsumerConfig.from_properties({} if config_file is None else str(config_file), **given)
 
 

@@ -29,14 +29,18 @@ _ROWS = 65_536
 @click.command()
 @connection_options
 @click.option("--group", help="Consumer group. [group.id]")
-@click.option("--topic", "topics", multiple=True, metavar="T[:THREADS]", help="Topic and number of threads; repeatable.")
+@click.option(
+    "--topic", "topics", multiple=True, metavar="T[:THREADS]", help="Topic and number of threads; repeatable."
+)
 @click.option("--whitelist", metavar="RE", help="Topics whose whole name matches.")
 @click.option("--threads", type=click.IntRange(min=1), default=1, help="Threads of --whitelist.", show_default=True)
 @click.option("--from-beginning", is_flag=True, help="Start at the first record where the group has no offset.")
 @click.option("--max-messages", type=click.IntRange(min=1), metavar="N", help="End after N records.")
 @click.option("--timeout-ms", type=click.IntRange(min=0), metavar="N", help="End when no record came for N ms.")
 @click.option("--format", "kind", type=click.Choice(("value", "json", "parquet")), default="value", show_default=True)
-@click.option("--output", type=click.Path(path_type=Path), metavar="PATH", help="File to append to; Parquet: directory.")
+@click.option(
+    "--output", type=click.Path(path_type=Path), metavar="PATH", help="File to append to; Parquet: directory."
+)
 def consume(
     zookeeper: str | None,
     config_file: Path | None,
@@ -85,13 +89,18 @@ def _parse_topics(topics: tuple[str, ...]) -> dict[str, int]:
 
 
 class _Quota:
-    """Hands out how many records may still be written, over all threads."""
+    """How many records may still be written, over all threads."""
 
     def __init__(self, total: int | None) -> None:
         self._left = total
         self._lock = threading.Lock()
 
+    def limit(self) -> int:
+        """Largest batch that is worth asking for; at least 1."""
+        return _ROWS if self._left is None else max(1, min(_ROWS, self._left))
+
     def take(self, wanted: int) -> int:
+        """How many of ``wanted`` records may be written."""
         if self._left is None:
             return wanted
         with self._lock:
@@ -99,7 +108,8 @@ class _Quota:
             self._left -= granted
             return granted
 
-    def spent(self) -> bool:
+    def is_spent(self) -> bool:
+        """True when nothing more may be written."""
         return self._left == 0
 
 
@@ -130,7 +140,9 @@ class _Consumption:
             if whitelist is not None:
                 streams = connector.create_message_streams_by_filter(Whitelist(whitelist), threads)
             else:
-                streams = [stream for of_topic in connector.create_message_streams(topics).values() for stream in of_topic]
+                streams = [
+                    stream for of_topic in connector.create_message_streams(topics).values() for stream in of_topic
+                ]
             self._drain(connector, streams)
         self._sink.close()
         for failure in self._failures:
@@ -138,7 +150,7 @@ class _Consumption:
                 raise failure
 
     def _drain(self, connector: ConsumerConnector, streams: list[MessageStream]) -> None:
-        readers = [threading.Thread(target=self._read, args=(connector, stream)) for stream in streams]
+        readers = [threading.Thread(target=self._read, args=(stream,)) for stream in streams]
         for reader in readers:
             reader.start()
         self._ending.wait()
@@ -147,36 +159,29 @@ class _Consumption:
         for reader in readers:
             reader.join()
 
-    def _read(self, connector: ConsumerConnector, stream: MessageStream) -> None:
+    def _read(self, stream: MessageStream) -> None:
         try:
-            while not self._ending.is_set():
+            while not self._ending.is_set() and not self._quota.is_spent():
                 try:
-                    for batch in stream.batches(max_rows=_ROWS):
-                        self._last_record = time.monotonic()
-                        if not self._write(connector, batch):
-                            return
+                    self._write(stream, stream.next_batch(self._quota.limit()))
                 except ConsumerTimeout:
                     if time.monotonic() - self._last_record >= self._config.consumer_timeout_ms / 1000:
                         return
-                else:
-                    return  # the stream ended: somebody ends the run
+        except StopIteration:
+            pass  # end_streams(): somebody ends the run
         except (ZkConsumerError, OSError) as error:
             self._failures.append(error)
         finally:
             self._ending.set()
 
-    def _write(self, connector: ConsumerConnector, batch: Any) -> bool:
-        """Write a batch, or what the quota leaves of it; False when the quota is spent."""
-        from zkconsumer.model import TopicPartition
-
+    def _write(self, stream: MessageStream, batch: Any) -> None:
+        """Write a batch, or what the quota leaves of it; what is not written entirely is not released either."""
+        self._last_record = time.monotonic()
         rows = self._quota.take(batch.num_rows)
-        self._sink.write(batch.slice(0, rows))
-        if rows == batch.num_rows:
-            return not self._quota.spent()
         if rows:
-            last = batch.slice(rows - 1, 1).to_pylist()[0]
-            connector.rewind(TopicPartition(last["topic"], last["partition"]), last["offset"] + 1)
-        return False
+            self._sink.write(batch.slice(0, rows))
+        if rows == batch.num_rows:
+            stream.release()
 
     def _flush(self) -> None:
         try:

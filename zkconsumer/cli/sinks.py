@@ -67,7 +67,7 @@ def _open_to_append(path: Path) -> BinaryIO:
         stream.seek(-1, os.SEEK_END)
         if stream.read(1) != b"\n":
             stream.write(b"\n")
-    return stream  # type: ignore[return-value]  # a+b is buffered in both directions
+    return stream
 
 
 class LineSink:
@@ -80,17 +80,28 @@ class LineSink:
         self._stream = stream
         self._lines = lines
         self._is_file = _is_regular(stream)
+        self._is_broken = False
 
     def write(self, batch: Any) -> None:
-        """See :class:`RecordSink`. A pipe's reader gets the lines at once.
+        """See :class:`RecordSink`. Readers of the file or pipe see the lines when this returns.
 
         Raises:
-            BrokenPipeError: the pipe's reader is gone.
+            BrokenPipeError: the pipe's reader is gone; what was written before is not affected.
             OSError: the file cannot be written.
         """
-        self._stream.write(self._lines(batch))
-        if not self._is_file:
+        try:
+            self._stream.write(self._lines(batch))
             self._stream.flush()
+        except BrokenPipeError:
+            # The stream keeps what it could not write and would fail at every flush from now on, also at those that
+            # commit earlier batches. So the rest goes nowhere, and nobody may take that for success: the flag is set
+            # before the pipe is replaced, and every write looks at it afterwards.
+            self._is_broken = True
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self._stream.fileno())
+            os.close(nowhere)
+        if self._is_broken:
+            raise BrokenPipeError
 
     def flush(self) -> None:
         """See :class:`RecordSink`."""

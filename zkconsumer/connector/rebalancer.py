@@ -200,7 +200,7 @@ class Rebalancer:
     def _start_offsets(
         self, stored: Mapping[TopicPartition, int | None], everyone: Assignment
     ) -> dict[TopicPartition, int | None]:
-        positions = self._fetch.positions(handed_out=False)
+        positions = self._fetch.positions(handed_out=True)
         offsets = {
             partition: start_offset(offset, self._committer.last_known(partition), positions.get(partition))
             for partition, offset in stored.items()

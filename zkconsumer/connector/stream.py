@@ -54,7 +54,7 @@ class MessageStream:
             self._refill()
         return self._build()
 
-    def batches(self, *, headers: bool = False) -> Iterator[Any]:
+    def batches(self, *, max_rows: int | None = None, headers: bool = False) -> Iterator[Any]:
         """The same records as ``pyarrow.RecordBatch`` objects, each of one partition and never empty.
 
         Columns are those of Spark's Kafka source: key, value, topic, partition, offset, timestamp, timestampType.
@@ -62,12 +62,13 @@ class MessageStream:
         record by record come as a smaller batch.
 
         Args:
+            max_rows: largest number of records in one batch; None gives what was fetched together.
             headers: add the column ``headers`` (list of structs of key and value, null where there are none).
         """
         self._check_thread()
-        return _Batches(self, headers)
+        return _Batches(self, max_rows, headers)
 
-    def next_batch(self) -> Any:
+    def next_batch(self, max_rows: int | None = None) -> Any:
         """One batch, with headers; see :meth:`batches`.
 
         Raises:
@@ -79,7 +80,7 @@ class MessageStream:
         self.queue.withhold()
         self._claim = deque[int]().popleft
         while True:
-            chunk = self._next_chunk()
+            chunk = self._first_rows(self._next_chunk(), max_rows)
             handover = HandOver(chunk, [chunk.next_offset])
             if self.queue.begin(handover):
                 try:
@@ -87,6 +88,19 @@ class MessageStream:
                 except IndexError:  # taken back between these two lines
                     continue
                 return chunk.batch
+
+    def release(self) -> None:
+        """Say that the application is done with everything it got, without asking for more; by the reading thread."""
+        self.queue.release()
+        self._claim = deque[int]().popleft
+
+    def _first_rows(self, chunk: Chunk, max_rows: int | None) -> Chunk:
+        """Cut a chunk that is too long; the rest goes back to the front of the queue."""
+        if max_rows is None or chunk.batch.num_rows <= max_rows:
+            return chunk
+        self.queue.put_back(chunk._replace(batch=chunk.batch.slice(max_rows)))
+        first = chunk.batch.slice(0, max_rows)
+        return chunk._replace(batch=first, next_offset=first.column("offset")[max_rows - 1].as_py() + 1)
 
     def close(self) -> None:
         """End the stream: its iterators stop. Positions stay as they are."""
@@ -132,15 +146,16 @@ class MessageStream:
 class _Batches:
     """Iterator of a stream's batches; unlike a generator it goes on after an exception."""
 
-    def __init__(self, stream: MessageStream, headers: bool) -> None:
+    def __init__(self, stream: MessageStream, max_rows: int | None, headers: bool) -> None:
         from zkconsumer.fetch.schema import SCHEMA
 
         self._stream = stream
+        self._max_rows = max_rows
         self._columns = None if headers else SCHEMA.names
 
     def __iter__(self) -> Iterator[Any]:
         return self
 
     def __next__(self) -> Any:
-        batch = self._stream.next_batch()
+        batch = self._stream.next_batch(self._max_rows)
         return batch if self._columns is None else batch.select(self._columns)

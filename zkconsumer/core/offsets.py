@@ -27,7 +27,7 @@ def start_offset(stored: int | None, last_committed: int | None, position: int |
     Args:
         stored: offset in the store, read after claiming; None if there is none.
         last_committed: what this member last knew to be stored, None if it never did or there was none.
-        position: what this member had released before the rebalance, None if it did not own the partition.
+        position: how far this member had handed out before the rebalance, None if it did not own the partition.
     """
     if position is not None and stored == last_committed:
         return position

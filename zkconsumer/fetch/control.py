@@ -79,6 +79,7 @@ class LocalFetchControl:
                 self._queue_for(partition.topic, thread),
                 assignment.offsets[partition],
                 self._config.fetch_message_max_bytes,
+                self._still_held(partition, assignment.offsets[partition]),
             )
             for partition, thread in assignment.threads.items()
         }
@@ -89,6 +90,14 @@ class LocalFetchControl:
             self._finder = LeaderFinder(self._consumer_id, self._config, self._live_brokers)
             self._finder.add(infos.values())
             self._finder.start()
+
+    def _still_held(self, partition: TopicPartition, start: int | None) -> PartitionInfo | None:
+        """The partition as it was, if it goes on right after something that the user still holds."""
+        old = self._infos.get(partition)
+        if old is None or old.position(handed_out=True) != start:
+            return None
+        holder = old if old.is_held() else old.previous
+        return holder if holder is not None and holder.is_held() else None
 
     def stop(self) -> None:
         """See :class:`~zkconsumer.core.fetchcontrol.FetchControl`; takes milliseconds unless a thread hangs."""

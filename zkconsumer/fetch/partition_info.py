@@ -22,6 +22,7 @@ class PartitionInfo:
         queue: where its chunks go.
         start: the offset to begin with; None where ``auto.offset.reset`` must be applied first.
         fetch_bytes: how much to ask for at a time.
+        previous: this partition under an older generation, if the user still holds its last record or batch.
 
     Attributes:
         start: the position as long as nothing was handed out; None while a reset is pending. Written by the fetcher.
@@ -40,6 +41,7 @@ class PartitionInfo:
         "generation",
         "high_watermark",
         "partition",
+        "previous",
         "queue",
         "start",
         "thread",
@@ -53,6 +55,7 @@ class PartitionInfo:
         queue: ChunkQueue,
         start: int | None,
         fetch_bytes: int,
+        previous: PartitionInfo | None = None,
     ) -> None:
         self.partition = partition
         self.thread = thread
@@ -64,9 +67,14 @@ class PartitionInfo:
         self.fetch_bytes = fetch_bytes
         self.faults = 0
         self.consumed: int | None = None
+        self.previous = previous
 
     def __repr__(self) -> str:
         return f"<{self.partition} generation {self.generation} fetched {self.fetched} consumed {self.consumed}>"
+
+    def is_held(self) -> bool:
+        """True while the user holds something of this object's generation that is not released."""
+        return self.queue.is_held(self)
 
     def reset_to(self, offset: int) -> bool:
         """Go on at ``offset``, which ``auto.offset.reset`` chose; by the fetcher.
@@ -84,8 +92,13 @@ class PartitionInfo:
     def position(self, *, handed_out: bool) -> int | None:
         """Next offset to consume, or None while a reset is pending.
 
+        A rebalance may come while the user works on a record. If the partition stays, it goes on after that record, but
+        only the user's next request releases it: until then the position that may be committed is the old one.
+
         Args:
             handed_out: count all that was given to the user, and not only what the user is done with.
         """
+        if not handed_out and self.previous is not None and self.previous.is_held():
+            return self.previous.position(handed_out=False)
         position = self.queue.position(self, handed_out=handed_out)
         return self.start if position is None else position

@@ -226,10 +226,25 @@ class ChunkQueue:
     def withhold(self) -> None:
         """Take the rest of what is being handed out back into the queue, in front."""
         with self._changed:
-            current = self._current
-            rest = current.take_back() if current is not None else None
-            if rest is not None and rest.info.generation == self._generation:
+            self._take_back_current()
+
+    def release(self) -> None:
+        """Count everything that was handed out as done with, without asking for more."""
+        with self._changed:
+            self._take_back_current()
+            self._finish()
+
+    def put_back(self, rest: Chunk) -> None:
+        """Take back, in front, the end of a chunk that the user did not want in one piece."""
+        with self._changed:
+            if rest.info.generation == self._generation:
                 self._add(rest, self._chunks.appendleft)
+
+    def is_held(self, info: PartitionInfo) -> bool:
+        """True while the user holds something of this partition that is not released, also after a rebalance."""
+        with self._changed:
+            current = self._current
+            return current is not None and current.chunk.info is info and current.handed_out() > 0
 
     def position(self, info: PartitionInfo, *, handed_out: bool) -> int | None:
         """Position of a partition as far as the user has moved it; None if it was not moved yet.
@@ -276,6 +291,11 @@ class ChunkQueue:
             return chunk
         chunk.info.consumed = chunk.next_offset
         return None
+
+    def _take_back_current(self) -> None:
+        rest = self._current.take_back() if self._current is not None else None
+        if rest is not None and rest.info.generation == self._generation:
+            self._add(rest, self._chunks.appendleft)
 
     def _finish(self) -> None:
         if self._current is not None:

@@ -1,0 +1,13 @@
+"""Waiting for what happens on another thread or in another process."""
+
+import threading
+import time
+from collections.abc import Callable
+
+
+def eventually(condition: Callable[[], object], seconds: float = 20.0) -> None:
+    """Return when the condition holds; fail after ``seconds``."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"did not come true within {seconds} s"
+        threading.Event().wait(0.01)

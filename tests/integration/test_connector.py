@@ -1,0 +1,280 @@
+"""The whole consumer on real servers: what is delivered, what is committed, what a rebalance does to both."""
+
+import threading
+from collections import Counter
+
+import pytest
+
+from tests.fix_waiting import eventually
+from tests.fix_zookeeper import expire
+from zkconsumer import (
+    Blacklist,
+    ConfigError,
+    ConsumerClosed,
+    ConsumerConfig,
+    ConsumerConnector,
+    ConsumerTimeout,
+    TopicPartition,
+    Whitelist,
+)
+from zkconsumer.errors import UsageError
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def connect(sandbox, unique_name):
+    """Make consumers of one group; all are shut down at the end."""
+    made: list[ConsumerConnector] = []
+
+    def connector(**values) -> ConsumerConnector:
+        config = {
+            "zookeeper_connect": sandbox.zookeeper_connect,
+            "group_id": unique_name,
+            "auto_offset_reset": "smallest",
+            "zookeeper_session_timeout_ms": 2000,
+            "rebalance_backoff_ms": 600,
+            "consumer_timeout_ms": 10_000,
+        }
+        made.append(ConsumerConnector(ConsumerConfig(**{**config, **values})))
+        return made[-1]
+
+    connector.group = unique_name
+    yield connector
+    for one in made:
+        one.shutdown()
+
+
+def values(count, start=0):
+    return [b"%d" % number for number in range(start, start + count)]
+
+
+def take(stream, count):
+    return [next(stream).value for _ in range(count)]
+
+
+class Reader(threading.Thread):
+    """Reads a stream to its end and counts the values."""
+
+    def __init__(self, stream):
+        super().__init__(daemon=True)
+        self.stream = stream
+        self.seen = Counter()
+        self.start()
+
+    def run(self):
+        for message in self.stream:
+            self.seen[message.value] += 1
+
+
+def test_everything_is_delivered_in_order_and_committed(connect, topic_factory, produce, zookeeper):
+    topic = topic_factory(partitions=3)
+    produce(topic, [(b"key" + value, value) for value in values(300)])
+    connector = connect()
+    (stream,) = connector.create_message_streams({topic: 1})[topic]
+    messages = [next(stream) for _ in range(300)]
+    assert sorted(int(message.value) for message in messages) == list(range(300))
+    for partition in range(3):
+        offsets = [message.offset for message in messages if message.partition == partition]
+        assert offsets == list(range(len(offsets)))
+    assert all((m.topic, m.key, m.timestamp_type) == (topic, b"key" + m.value, 0) for m in messages)
+    connector.commit_offsets()
+    committed = [zookeeper.get(f"/consumers/{connect.group}/offsets/{topic}/{p}")[0] for p in range(3)]
+    assert sum(map(int, committed)) == 300
+    assert {state.lag for state in connector.partition_states()} == {0}
+
+
+def test_shutdown_commits_what_was_released_and_the_next_consumer_goes_on_there(connect, topic_factory, produce):
+    topic = topic_factory()
+    produce(topic, values(10))
+    with connect() as first:
+        (stream,) = first.create_message_streams({topic: 1})[topic]
+        assert take(stream, 4) == values(4)
+    with pytest.raises(StopIteration):
+        next(stream)
+    (stream,) = connect().create_message_streams({topic: 1})[topic]
+    # The fourth was handed out, but nobody asked for a fifth: its handling may not have been finished.
+    assert take(stream, 7) == values(7, start=3)
+
+
+def test_commit_on_delivery_is_the_jvms_way(connect, topic_factory, produce):
+    topic = topic_factory()
+    produce(topic, values(10))
+    with connect(commit_on="delivery") as first:
+        take(first.create_message_streams({topic: 1})[topic][0], 4)
+    (stream,) = connect().create_message_streams({topic: 1})[topic]
+    assert take(stream, 6) == values(6, start=4)
+
+
+def test_without_auto_commit_nothing_is_committed_but_by_the_user(connect, topic_factory, produce):
+    topic = topic_factory()
+    produce(topic, values(10))
+    with connect(auto_commit_enable=False) as first:
+        (stream,) = first.create_message_streams({topic: 1})[topic]
+        take(stream, 4)
+        first.commit_offsets()
+        take(stream, 4)
+    (stream,) = connect(auto_commit_enable=False).create_message_streams({topic: 1})[topic]
+    assert take(stream, 6) == values(6, start=4)
+
+
+def test_timer_commits(connect, topic_factory, produce, zookeeper):
+    topic = topic_factory()
+    produce(topic, values(10))
+    (stream,) = connect(auto_commit_interval_ms=50).create_message_streams({topic: 1})[topic]
+    take(stream, 8)
+    path = f"/consumers/{connect.group}/offsets/{topic}/0"
+    eventually(lambda: zookeeper.exists(path) and zookeeper.get(path)[0] == b"7")
+
+
+@pytest.mark.parametrize("auto_commit", [True, False])
+def test_a_join_duplicates_and_loses_nothing(connect, topic_factory, produce, auto_commit):
+    """With auto commit off the JVM rewinds every partition at each rebalance (SPEC 4.4); those that stay must not."""
+    topic = topic_factory(partitions=4)
+    produce(topic, values(400))
+    first = connect(auto_commit_enable=auto_commit)
+    reader = Reader(first.create_message_streams({topic: 1})[topic][0])
+    eventually(lambda: reader.seen.total() == 400)
+    first.commit_offsets()
+    second = connect(auto_commit_enable=auto_commit)
+    other = Reader(second.create_message_streams({topic: 1})[topic][0])
+    eventually(lambda: len(first.partition_states()) == len(second.partition_states()) == 2)
+    produce(topic, values(400, start=400))
+    eventually(lambda: len(reader.seen | other.seen) == 800)
+    assert (reader.seen + other.seen).total() == 800
+    assert other.seen.total() > 0
+
+
+def test_a_record_in_the_users_hand_is_not_given_twice_nor_committed_early(connect, topic_factory, produce, zookeeper):
+    topic = topic_factory(partitions=2)
+    produce(topic, [{"value": value, "partition": 0} for value in values(10)])
+    first = connect()
+    (stream,) = first.create_message_streams({topic: 1})[topic]
+    assert take(stream, 5) == values(5)
+    second = connect()
+    second.create_message_streams({topic: 1})
+    eventually(lambda: [state.partition for state in first.partition_states()] == [0])
+    assert zookeeper.get(f"/consumers/{connect.group}/offsets/{topic}/0")[0] == b"4"
+    second.shutdown()
+    eventually(lambda: len(first.partition_states()) == 2)
+    assert zookeeper.get(f"/consumers/{connect.group}/offsets/{topic}/0")[0] == b"4"
+    assert take(stream, 5) == values(5, start=5)
+
+
+def test_an_expired_session_redelivers_nothing(connect, topic_factory, produce):
+    topic = topic_factory()
+    produce(topic, values(100))
+    connector = connect(auto_commit_interval_ms=3_600_000)
+    reader = Reader(connector.create_message_streams({topic: 1})[topic][0])
+    eventually(lambda: reader.seen.total() == 100)
+    generation = connector._member._rebalancer.assignment.generation
+    expire(connector._member)
+    eventually(lambda: connector._member._rebalancer.assignment.generation > generation)
+    produce(topic, values(100, start=100))
+    eventually(lambda: len(reader.seen) == 200)
+    assert reader.seen.total() == 200
+
+
+def test_lost_owner_nodes_are_claimed_again(connect, topic_factory, zookeeper):
+    """JVM members delete owner znodes without looking whose they are (SPEC 1.2)."""
+    topic = topic_factory()
+    connector = connect(auto_commit_interval_ms=50)
+    connector.create_message_streams({topic: 1})
+    path = f"/consumers/{connect.group}/owners/{topic}/0"
+    zookeeper.delete(path)
+    eventually(lambda: zookeeper.exists(path))
+
+
+def test_several_streams_share_a_topic(connect, topic_factory, produce):
+    topic = topic_factory(partitions=4)
+    produce(topic, values(200))
+    readers = [Reader(stream) for stream in connect().create_message_streams({topic: 2})[topic]]
+    eventually(lambda: sum(reader.seen.total() for reader in readers) == 200)
+    assert all(reader.seen for reader in readers)
+
+
+def test_filters(connect, topics, topic_factory, produce):
+    topic = topic_factory()
+    produce(topic, values(5))
+    (stream,) = connect().create_message_streams_by_filter(Whitelist(f"{topic}.*"), 1)
+    assert take(stream, 5) == values(5)
+    topics.create(f"{topic}-later", 1)
+    produce(f"{topic}-later", values(5, start=5))
+    assert take(stream, 5) == values(5, start=5)
+    assert Blacklist(f"{topic}.*").allows("other")
+
+
+def test_batches_are_arrow(connect, topic_factory, produce):
+    from zkconsumer.fetch.schema import SCHEMA, SCHEMA_WITH_HEADERS
+
+    topic = topic_factory()
+    produce(topic, [{"value": b"v", "key": b"k", "headers": [("h", b"1")]} for _ in range(10)])
+    (stream,) = connect().create_message_streams({topic: 1})[topic]
+    batches = stream.batches(max_rows=4)
+    first = next(batches)
+    assert first.schema == SCHEMA
+    assert first.num_rows <= 4
+    rows = first.num_rows
+    for batch in stream.batches(headers=True):
+        assert batch.schema == SCHEMA_WITH_HEADERS
+        rows += batch.num_rows
+        if rows == 10:
+            break
+
+
+def test_timeout_leaves_the_stream_usable(connect, topic_factory, produce):
+    topic = topic_factory()
+    (stream,) = connect(consumer_timeout_ms=200).create_message_streams({topic: 1})[topic]
+    for _ in range(2):
+        with pytest.raises(ConsumerTimeout):
+            next(stream)
+    produce(topic, values(1))
+    received = []
+
+    def receive():
+        try:
+            received.append(next(stream).value)
+        except ConsumerTimeout:
+            return False
+        return True
+
+    eventually(receive)
+    assert received == values(1)
+
+
+def test_a_topic_may_be_created_later(connect, topics, produce, unique_name):
+    topic = f"{unique_name}-late"
+    (stream,) = connect().create_message_streams({topic: 1})[topic]
+    topics.create(topic, 2)
+    produce(topic, values(3))
+    assert sorted(take(stream, 3)) == values(3)
+
+
+def test_assign_reads_without_a_group(connect, topic_factory, produce, zookeeper):
+    topic = topic_factory(partitions=2)
+    produce(topic, [{"value": value, "partition": 1} for value in values(10)])
+    connector = connect()
+    stream = connector.assign({TopicPartition(topic, 1): 6})
+    assert take(stream, 4) == values(4, start=6)
+    assert zookeeper.exists(f"/consumers/{connect.group}/ids") is None
+    connector.commit_offsets()
+    assert zookeeper.get(f"/consumers/{connect.group}/offsets/{topic}/1")[0] == b"10"
+
+
+def test_misuse_is_told(connect, topic_factory):
+    topic = topic_factory()
+    connector = connect()
+    with pytest.raises(ConfigError):
+        connector.create_message_streams({topic: 0})
+    connector.create_message_streams({topic: 1})
+    with pytest.raises(UsageError, match="once"):
+        connector.create_message_streams({topic: 1})
+    connector.shutdown()
+    connector.shutdown()
+    with pytest.raises(ConsumerClosed):
+        connector.commit_offsets()
+
+
+def test_offset_storage_in_kafka_is_refused_for_now(connect):
+    with pytest.raises(ConfigError, match=r"offsets\.storage"):
+        connect(offsets_storage="kafka")

@@ -1,0 +1,203 @@
+"""``zkconsumer consume`` and ``groups describe`` as the processes that an operator runs."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+
+from tests.fix_waiting import eventually
+
+pytestmark = pytest.mark.integration
+
+COMMAND = (sys.executable, "-m", "zkconsumer")
+
+
+@pytest.fixture
+def run(sandbox, unique_name):
+    """Run a command of zkconsumer to its end: ``run("groups", "describe", ...)``."""
+
+    def command(*arguments, **options):
+        full = [*COMMAND, *map(str, arguments), "--zookeeper", sandbox.zookeeper_connect]
+        return subprocess.run(full, capture_output=True, text=True, timeout=60, check=False, **options)
+
+    return command
+
+
+@pytest.fixture
+def start(sandbox, unique_name):
+    """Start ``consume`` in the background; whatever still runs at the end is killed."""
+    running = []
+
+    def process(*arguments, **options):
+        full = [*COMMAND, "consume", "--zookeeper", sandbox.zookeeper_connect, "--group", unique_name]
+        properties = ["-p", "zookeeper.session.timeout.ms=1500", "-p", "rebalance.backoff.ms=600"]
+        started = subprocess.Popen([*full, *properties, *map(str, arguments)], **options)
+        running.append(started)
+        return started
+
+    yield process
+    for each in running:
+        if each.poll() is None:
+            each.kill()
+        each.wait()
+
+
+def records(count, start=0):
+    return [(b"k%d" % n, b"%d" % n) for n in range(start, start + count)]
+
+
+def lines_of(path):
+    """Complete lines of a file that may be growing."""
+    return path.read_bytes().split(b"\n")[:-1] if path.exists() else []
+
+
+def committed(zookeeper, group, topic, partitions):
+    paths = [f"/consumers/{group}/offsets/{topic}/{p}" for p in range(partitions)]
+    return sum(int(zookeeper.get(path)[0]) for path in paths if zookeeper.exists(path))
+
+
+def test_json_lines_until_the_timeout(run, topic_factory, produce, unique_name):
+    topic = topic_factory()
+    produce(
+        topic,
+        [
+            {"key": b"k", "value": "ü".encode(), "timestamp": 1234567890123},
+            {"key": b"\xff", "value": None, "headers": [("h", b"1"), ("h", None)], "timestamp": 5},
+        ],
+    )
+    arguments = ("--topic", topic, "--from-beginning", "--timeout-ms", 1500, "--format", "json")
+    ended = run("consume", "--group", unique_name, *arguments)
+    assert ended.returncode == 0, ended.stderr
+    common = {"topic": topic, "partition": 0}
+    assert [json.loads(line) for line in ended.stdout.splitlines()] == [
+        {**common, "offset": 0, "timestamp": 1234567890123, "key": "k", "value": "ü"},
+        {
+            **common,
+            "offset": 1,
+            "timestamp": 5,
+            "key_base64": "/w==",
+            "value": None,
+            "headers": [{"key": "h", "value": "1"}, {"key": "h", "value": None}],
+        },
+    ]
+    again = run("consume", "--group", unique_name, *arguments)
+    assert (again.returncode, again.stdout) == (0, "")
+
+
+def test_max_messages_commits_exactly_what_was_written(run, topic_factory, produce, unique_name):
+    topic = topic_factory()
+    produce(topic, records(10))
+    arguments = ("consume", "--group", unique_name, "--topic", topic, "--from-beginning", "--max-messages", 4)
+    assert run(*arguments).stdout.split() == ["0", "1", "2", "3"]
+    assert run(*arguments).stdout.split() == ["4", "5", "6", "7"]
+
+
+def test_sigterm_commits_everything_written_and_leaves(start, zookeeper, topic_factory, produce, unique_name, tmp_path):
+    topic = topic_factory(partitions=2)
+    produce(topic, records(1000))
+    output = tmp_path / "out"
+    process = start("--topic", f"{topic}:2", "--from-beginning", "--output", output)
+    eventually(lambda: len(lines_of(output)) == 1000)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(20) == 0
+    assert committed(zookeeper, unique_name, topic, 2) == 1000
+    assert zookeeper.get_children(f"/consumers/{unique_name}/ids") == []
+
+
+def test_kill_loses_nothing_and_completes_the_cut_line(start, topic_factory, produce, unique_name, tmp_path):
+    topic = topic_factory(partitions=2)
+    output = tmp_path / "out"
+    first = start("--topic", topic, "--from-beginning", "--output", output, "-p", "auto.commit.interval.ms=100")
+    produce(topic, records(2000))
+    eventually(lambda: len(lines_of(output)) > 100)
+    first.kill()
+    first.wait()
+    with output.open("ab") as cut:
+        cut.write(b"cut")
+    produce(topic, records(1000, start=2000))
+    start("--topic", topic, "--output", output, "-p", "auto.commit.interval.ms=100")
+    wanted = {b"%d" % n for n in range(3000)}
+    eventually(lambda: wanted <= set(lines_of(output)))
+    assert Counter(lines_of(output))[b"cut"] == 1
+
+
+def test_parquet_parts_hold_what_was_committed(start, zookeeper, topic_factory, produce, unique_name, tmp_path):
+    import pyarrow.parquet as pq
+
+    topic = topic_factory()
+    produce(topic, records(500))
+    directory = tmp_path / "parts"
+    interval = ("-p", "auto.commit.interval.ms=200")
+    start("--topic", topic, "--from-beginning", "--format", "parquet", "--output", directory, *interval)
+    eventually(lambda: committed(zookeeper, unique_name, topic, 1) == 500)
+    table = pq.read_table(directory)
+    assert sorted(int(value) for value in table.column("value").to_pylist()) == list(range(500))
+    assert not list(directory.glob("*.tmp"))
+
+
+def test_a_closed_pipe_is_a_normal_end(sandbox, topic_factory, produce, unique_name):
+    topic = topic_factory()
+    produce(topic, records(5))
+    reader, writer = os.pipe()
+    os.close(reader)
+    full = [*COMMAND, "consume", "--zookeeper", sandbox.zookeeper_connect, "--group", unique_name]
+    process = subprocess.run(
+        [*full, "--topic", topic, "--from-beginning"], stdout=writer, stderr=subprocess.PIPE, timeout=60, check=False
+    )
+    os.close(writer)
+    assert (process.returncode, process.stderr) == (0, b"")
+
+
+def test_describe(run, start, zookeeper, topic_factory, produce, unique_name, tmp_path):
+    topic = topic_factory(partitions=2)
+    produce(topic, [{"value": b"v", "partition": 0} for _ in range(7)])
+    process = start(
+        "--topic", f"{topic}:3", "--from-beginning", "--output", tmp_path / "out", "-p", "auto.commit.interval.ms=50"
+    )
+    eventually(lambda: committed(zookeeper, unique_name, topic, 1) == 7)
+    described = json.loads(run("groups", "describe", "--group", unique_name, "--json").stdout)
+    (member,) = described["members"]
+    assert (member["client"], member["threads"], member["pattern"]) == ("zkconsumer", {topic: 3}, "static")
+    assert member["registered_ms"] > 1_700_000_000_000
+    first, second = described["partitions"]
+    assert first == {
+        "topic": topic,
+        "partition": 0,
+        "owner": f"{member['id']}-0",
+        "owner_live": True,
+        "committed": 7,
+        "log_end": 7,
+        "lag": 0,
+    }
+    assert (second["owner"], second["log_end"]) == (f"{member['id']}-1", 0)
+    process.send_signal(signal.SIGTERM)
+    process.wait(20)
+    table = run("groups", "describe", "--group", unique_name).stdout.splitlines()
+    assert table[0].split() == ["TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID"]
+    assert table[1].split() == [topic, "0", "7", "7", "0", "-"]
+
+
+def test_bad_input_is_told_in_a_line(run, sandbox, topic_factory, unique_name, tmp_path):
+    topic = topic_factory()
+
+    def fails(code, *arguments, zookeeper=sandbox.zookeeper_connect):
+        full = [*COMMAND, *map(str, arguments), "--zookeeper", zookeeper]
+        ended = subprocess.run(full, capture_output=True, text=True, timeout=60, check=False)
+        assert ended.returncode == code, ended.stderr
+        assert "Traceback" not in ended.stderr
+        return ended.stderr
+
+    consume = ("consume", "--group", unique_name, "--topic", topic)
+    quick = ("-p", "zookeeper.connection.timeout.ms=300")
+    assert "zookeeper.connect" in fails(1, *consume, *quick, zookeeper="127.0.0.1:1")
+    assert "/missing does not exist" in fails(1, *consume, zookeeper=f"{sandbox.zookeeper_connect}/missing")
+    assert "illegal" in fails(2, "consume", "--group", "a/b", "--topic", topic)
+    assert "auto.offset.reset" in fails(2, *consume, "-p", "auto.offset.reset=Smallest")
+    assert "no.such.property" in fails(2, *consume, "-p", "no.such.property=1")
+    assert "--topic" in fails(2, "consume", "--group", unique_name)
+    assert "does not exist" in fails(1, "groups", "describe", "--group", unique_name)
+    assert "cannot write" in fails(1, *consume, "--output", tmp_path / "no" / "such" / "file")
