@@ -17,9 +17,9 @@ from zkconsumer.core.groupview import GroupView
 from zkconsumer.core.offsets import start_offset
 from zkconsumer.core.rebalance import RebalanceStep, my_share
 from zkconsumer.model import ConsumerThreadId, TopicPartition
+from zkconsumer.zookeeper.border import Watch
 from zkconsumer.zookeeper.ownership import PartitionOwnership
 from zkconsumer.zookeeper.registry import Registry
-from zkconsumer.zookeeper.session import Watch
 
 _log = logging.getLogger(__name__)
 

@@ -19,7 +19,8 @@ from zkconsumer.core.znodes import (
 )
 from zkconsumer.errors import ConfigError, MalformedZnode
 from zkconsumer.model import Broker, TopicPartition
-from zkconsumer.zookeeper.session import Watch, ZkSession, Znode
+from zkconsumer.zookeeper.border import Watch
+from zkconsumer.zookeeper.session import ZkSession, Znode
 
 _log = logging.getLogger(__name__)
 

@@ -9,28 +9,24 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import (
-    ConnectionClosedError,
-    ConnectionLoss,
     KazooException,
     NodeExistsError,
     NoNodeError,
     RolledBackError,
     RuntimeInconsistency,
-    SessionExpiredError,
-    SessionMovedError,
     ZookeeperError,
 )
-from kazoo.handlers.threading import KazooTimeoutError
-from kazoo.protocol.states import EventType, KazooState, WatchedEvent
+from kazoo.protocol.states import KazooState
 
-from zkconsumer.errors import ChrootMissing, SessionExpired, ZkConsumerError, ZooKeeperUnavailable
+from zkconsumer.errors import ChrootMissing, SessionExpired, ZooKeeperUnavailable
+from zkconsumer.zookeeper.border import NegotiationLog, Watch, as_kazoo_watch, translated_errors
+from zkconsumer.zookeeper.multiread import MultiRead, supports_multi_read
 
 _log = logging.getLogger(__name__)
 
@@ -40,8 +36,8 @@ TRANSACTION_SIZE = 500
 _PIPELINE = 1000
 """Reads under way at once."""
 
-Watch = Callable[[], None]
-"""Called without arguments, on kazoo's thread, once after the next change: it may set a flag and nothing else."""
+_WORTH_MULTI_READ = 20
+"""Fewer reads are pipelined: asking the server for its version costs a connection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,21 +70,6 @@ Outcome = Literal["done", "exists", "missing"]
 """What became of one operation: done; the node to create exists; the node, or the parent to create in, is missing."""
 
 
-@contextmanager
-def _translated(what: str) -> Iterator[None]:
-    """Turn kazoo's errors into ours; NoNodeError and NodeExistsError are handled by the caller."""
-    try:
-        yield
-    except (NoNodeError, NodeExistsError):
-        raise
-    except (SessionExpiredError, SessionMovedError) as error:
-        raise SessionExpired(f"ZooKeeper session expired during {what}") from error
-    except (ConnectionLoss, ConnectionClosedError, KazooTimeoutError) as error:
-        raise ZooKeeperUnavailable(f"ZooKeeper did not answer {what}; is the connection up?") from error
-    except KazooException as error:
-        raise ZkConsumerError(f"ZooKeeper refused {what}: {error!r}; check ACLs, quota and read-only mode") from error
-
-
 class ZkSession:
     """A connection to ZooKeeper that survives disconnects and gets a new session after an expiry.
 
@@ -113,7 +94,8 @@ class ZkSession:
         self._on_connection = on_connection
         self._connected = threading.Event()
         self._lost = False
-        self._negotiation = _NegotiationLog(self._timeout)
+        self._multi_read_known: bool | None = None
+        self._negotiation = NegotiationLog(self._timeout)
         self._client: Any = KazooClient(hosts=connect, timeout=self._timeout, logger=self._negotiation)
         self._client.add_listener(self._state_changed)
 
@@ -189,6 +171,7 @@ class ZkSession:
 
     def _state_changed(self, state: str) -> None:
         # Runs on kazoo's connection thread: any request from here would wait for itself.
+        self._multi_read_known = None
         if state == KazooState.CONNECTED:
             self._lost = False
             self._connected.set()
@@ -203,8 +186,8 @@ class ZkSession:
 
     def exists(self, path: str, watch: Watch | None = None) -> Znode | None:
         """The node's facts without its data, or None; a watch on a missing node fires when it is created."""
-        with _translated(f"exists {path}"):
-            stat = self._client.exists_async(path, watch=_adapt(watch)).get(timeout=self._timeout)
+        with translated_errors(f"exists {path}"):
+            stat = self._client.exists_async(path, watch=as_kazoo_watch(watch)).get(timeout=self._timeout)
         return None if stat is None else _znode(None, stat)
 
     def get(self, path: str) -> Znode | None:
@@ -214,16 +197,42 @@ class ZkSession:
     def get_many(self, paths: Iterable[str], watch: Watch | None = None) -> dict[str, Znode | None]:
         """Many nodes in few round trips; None where there is none. A watch also covers nodes that do not exist yet."""
         wanted = list(dict.fromkeys(paths))
+        if watch is None and len(wanted) >= _WORTH_MULTI_READ and self._has_multi_read():
+            return self._multi_read(wanted)
         result: dict[str, Znode | None] = {}
         for start in range(0, len(wanted), _PIPELINE):
             part = wanted[start : start + _PIPELINE]
-            pending = [(path, self._client.get_async(path, watch=_adapt(watch))) for path in part]
+            pending = [(path, self._client.get_async(path, watch=as_kazoo_watch(watch))) for path in part]
             for path, answer in pending:
                 result[path] = self._answered(path, answer, watch)
         return result
 
+    def _multi_read(self, paths: Sequence[str]) -> dict[str, Znode | None]:
+        pending = []
+        for start in range(0, len(paths), TRANSACTION_SIZE):
+            part = paths[start : start + TRANSACTION_SIZE]
+            answer = self._client.handler.async_result()
+            self._client._call(MultiRead([self._client.chroot + path for path in part]), answer)
+            pending.append((part, answer))
+        result: dict[str, Znode | None] = {}
+        with translated_errors(f"a read of {len(paths)} nodes"):
+            for part, answer in pending:
+                found = answer.get(timeout=self._timeout)
+                result.update((path, one and _znode(*one)) for path, one in zip(part, found, strict=True))
+        return result
+
+    def _has_multi_read(self) -> bool:
+        """Ask the server's version, once for each connection: an ensemble may be in the middle of an upgrade."""
+        if self._multi_read_known is None:
+            try:
+                self._multi_read_known = supports_multi_read(self._client.command(b"srvr"))
+            except (KazooException, OSError, AttributeError) as error:
+                _log.info("cannot ask the ZooKeeper server for its version (%s); reading node by node", error)
+                self._multi_read_known = False
+        return self._multi_read_known
+
     def _answered(self, path: str, answer: Any, watch: Watch | None) -> Znode | None:
-        with _translated(f"get {path}"):
+        with translated_errors(f"get {path}"):
             try:
                 data, stat = answer.get(timeout=self._timeout)
             except NoNodeError:
@@ -234,9 +243,11 @@ class ZkSession:
 
     def children(self, path: str, watch: Watch | None = None) -> list[str] | None:
         """Names of the node's children, or None if there is no such node (then a watch fires when it is created)."""
-        with _translated(f"children of {path}"):
+        with translated_errors(f"children of {path}"):
             try:
-                return list(self._client.get_children_async(path, watch=_adapt(watch)).get(timeout=self._timeout))
+                return list(
+                    self._client.get_children_async(path, watch=as_kazoo_watch(watch)).get(timeout=self._timeout)
+                )
             except NoNodeError:
                 if watch is None or self.exists(path, watch) is None:
                     return None
@@ -246,7 +257,7 @@ class ZkSession:
 
     def ensure_path(self, path: str, data: bytes | None) -> None:
         """Create a persistent node unless it exists; the missing parents of it get the same data."""
-        with _translated(f"create {path}"):
+        with translated_errors(f"create {path}"):
             try:
                 self._client.create_async(path, data).get(timeout=self._timeout)
             except NodeExistsError:
@@ -264,7 +275,7 @@ class ZkSession:
 
     def delete_tree(self, path: str) -> None:
         """Delete a node and all below it, if it is there."""
-        with _translated(f"delete {path}"):
+        with translated_errors(f"delete {path}"):
             self._client.delete(path, recursive=True)
 
     def transact(self, fence: str, operations: Sequence[Operation]) -> dict[str, Outcome]:
@@ -317,7 +328,7 @@ class ZkSession:
 
     def _commit(self, transaction: Any) -> tuple[int, Outcome] | None:
         """Send a transaction; None if it was done, else the index of the operation that stopped it, and why."""
-        with _translated("a transaction"):
+        with translated_errors("a transaction"):
             results = transaction.commit_async().get(timeout=self._timeout)
             for index, result in enumerate(results):
                 if isinstance(result, NodeExistsError):
@@ -334,26 +345,6 @@ class ZkSession:
 _REASON: dict[str, Outcome] = {"create-ephemeral": "exists", "create": "exists", "set": "missing", "delete": "missing"}
 
 
-class _NegotiationLog:
-    """kazoo's logger, which is the only place where kazoo tells the negotiated session timeout (FACTS D.1)."""
-
-    _LEVEL: Final = 5
-    _MARK: Final = "Session created"
-
-    def __init__(self, requested: float) -> None:
-        self.timeout = requested
-        self._logger = logging.getLogger("zkconsumer.kazoo")
-
-    def log(self, level: int, message: str, *arguments: Any, **more: Any) -> None:
-        """Read the timeout out of the one line that has it; pass everything on."""
-        if level == self._LEVEL and message.startswith(self._MARK):
-            self.timeout = float(arguments[2]) / 1000
-        self._logger.log(level, message, *arguments, **more)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._logger, name)
-
-
 def _add(transaction: Any, operation: Operation) -> None:
     if operation.kind.startswith("create"):
         transaction.create(operation.path, operation.data, ephemeral=operation.kind == "create-ephemeral")
@@ -365,25 +356,3 @@ def _add(transaction: Any, operation: Operation) -> None:
 
 def _znode(data: bytes | None, stat: Any) -> Znode:
     return Znode(data, stat.ephemeralOwner & 0xFFFFFFFFFFFFFFFF, stat.mtime)
-
-
-class _WatchAdapter:
-    """Gives a flag-setting callable the form of a kazoo watch; equal adapters count once per node in kazoo's sets."""
-
-    def __init__(self, watch: Watch) -> None:
-        self._watch = watch
-
-    def __call__(self, event: WatchedEvent) -> None:
-        # NONE means that the connection broke and kazoo dropped the watch; coming back sets the flag by itself.
-        if event.type != EventType.NONE:
-            self._watch()
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _WatchAdapter) and self._watch == other._watch
-
-    def __hash__(self) -> int:
-        return hash(self._watch)
-
-
-def _adapt(watch: Watch | None) -> _WatchAdapter | None:
-    return None if watch is None else _WatchAdapter(watch)

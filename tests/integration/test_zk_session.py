@@ -1,0 +1,98 @@
+"""ZkSession on a real ZooKeeper: bulk reads, fenced transactions, watches."""
+
+import pytest
+
+from tests.fix_waiting import eventually
+from zkconsumer.errors import SessionExpired
+from zkconsumer.zookeeper.session import Operation, ZkSession
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def session(sandbox, zookeeper, unique_name):
+    """A session with a chroot of its own."""
+    zookeeper.ensure_path(f"/{unique_name}")
+    opened = ZkSession(
+        f"{sandbox.zookeeper_connect}/{unique_name}", session_timeout_ms=4000, connection_timeout_ms=4000
+    )
+    opened.open()
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def fence(session):
+    session.create_ephemerals([("/fence", b"")])
+    return "/fence"
+
+
+def create_all(session, fence, count):
+    session.ensure_path("/n", None)
+    paths = [f"/n/{number}" for number in range(count)]
+    session.transact(fence, [Operation("create", path, path.encode()) for path in paths])
+    return paths
+
+
+def test_bulk_reads_agree_with_single_ones(session, fence):
+    paths = create_all(session, fence, 1200)
+    wanted = [*paths, "/n/none", "/n"]
+    in_bulk = session.get_many(wanted)
+    assert session._multi_read_known is True
+    session._multi_read_known = False
+    assert session.get_many(wanted) == in_bulk
+    assert in_bulk["/n/7"].data == b"/n/7"
+    assert in_bulk["/n/none"] is None
+    assert in_bulk["/n"].data is None
+
+
+def test_what_cannot_be_done_is_told_and_the_rest_is_done(session, fence):
+    paths = create_all(session, fence, 30)
+    operations = [Operation("create-ephemeral", path) for path in paths[::2]]
+    operations += [Operation("set", path, b"new") for path in paths[1::2]]
+    operations += [
+        Operation("create-ephemeral", "/n/fresh"),
+        Operation("delete", "/n/none"),
+        Operation("set", "/x/y", b""),
+    ]
+    outcomes = session.transact(fence, operations)
+    assert {outcomes[path] for path in paths[::2]} == {"exists"}
+    assert {outcomes[path] for path in paths[1::2]} == {"done"}
+    assert (outcomes["/n/fresh"], outcomes["/n/none"], outcomes["/x/y"]) == ("done", "missing", "missing")
+    assert session.get("/n/1").data == b"new"
+    assert session.get("/n/fresh").owner_session == session.session_id
+
+
+def test_creating_below_a_missing_parent_is_told(session, fence):
+    assert session.transact(fence, [Operation("create", "/no/parent", b"")]) == {"/no/parent": "missing"}
+
+
+def test_without_the_fence_nothing_is_done(session, fence):
+    (path,) = create_all(session, fence, 1)
+    session.delete_tree(fence)
+    with pytest.raises(SessionExpired):
+        session.transact(fence, [Operation("set", path, b"zombie")])
+    assert session.get(path).data == path.encode()
+
+
+def test_watches_fire_for_what_does_not_exist_yet(session, fence):
+    fired = []
+    assert session.children("/later", lambda: fired.append("children")) is None
+    assert session.get_many(["/other"], lambda: fired.append("data")) == {"/other": None}
+    session.ensure_path("/later", None)
+    session.ensure_path("/other", b"1")
+    eventually(lambda: sorted(fired) == ["children", "data"])
+
+
+def test_parents_get_the_data_that_the_jvm_gives_them(session):
+    session.ensure_path("/a/b/c", None)
+    session.ensure_path("/d/e", b"")
+    assert session.get("/a/b").data is None
+    assert session.get("/d").data == b""
+
+
+def test_the_server_tells_the_granted_timeout(sandbox):
+    opened = ZkSession(sandbox.zookeeper_connect, session_timeout_ms=3_600_000, connection_timeout_ms=4000)
+    opened.open()
+    assert opened.negotiated_timeout == 10.0  # 20 ticks of 500 ms
+    opened.close()

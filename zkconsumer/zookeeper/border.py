@@ -1,0 +1,83 @@
+"""The border to kazoo: its errors become ours, our watches become its, and what it hides is read out of it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from kazoo.exceptions import (
+    ConnectionClosedError,
+    ConnectionLoss,
+    KazooException,
+    NodeExistsError,
+    NoNodeError,
+    SessionExpiredError,
+    SessionMovedError,
+)
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.protocol.states import EventType, WatchedEvent
+
+from zkconsumer.errors import SessionExpired, ZkConsumerError, ZooKeeperUnavailable
+
+Watch = Callable[[], None]
+"""Called without arguments, on kazoo's thread, once after the next change: it may set a flag and nothing else."""
+
+
+@contextmanager
+def translated_errors(what: str) -> Iterator[None]:
+    """Turn kazoo's errors into ours; NoNodeError and NodeExistsError are handled by the caller."""
+    try:
+        yield
+    except (NoNodeError, NodeExistsError):
+        raise
+    except (SessionExpiredError, SessionMovedError) as error:
+        raise SessionExpired(f"ZooKeeper session expired during {what}") from error
+    except (ConnectionLoss, ConnectionClosedError, KazooTimeoutError) as error:
+        raise ZooKeeperUnavailable(f"ZooKeeper did not answer {what}; is the connection up?") from error
+    except KazooException as error:
+        raise ZkConsumerError(f"ZooKeeper refused {what}: {error!r}; check ACLs, quota and read-only mode") from error
+
+
+class NegotiationLog:
+    """kazoo's logger, which is the only place where kazoo tells the negotiated session timeout (FACTS D.1)."""
+
+    _LEVEL: Final = 5
+    _MARK: Final = "Session created"
+
+    def __init__(self, requested: float) -> None:
+        self.timeout = requested
+        self._logger = logging.getLogger("zkconsumer.kazoo")
+
+    def log(self, level: int, message: str, *arguments: Any, **more: Any) -> None:
+        """Read the timeout out of the one line that has it; pass everything on."""
+        if level == self._LEVEL and message.startswith(self._MARK):
+            self.timeout = float(arguments[2]) / 1000
+        self._logger.log(level, message, *arguments, **more)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._logger, name)
+
+
+class _WatchAdapter:
+    """Gives a flag-setting callable the form of a kazoo watch; equal adapters count once per node in kazoo's sets."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+
+    def __call__(self, event: WatchedEvent) -> None:
+        # NONE means that the connection broke and kazoo dropped the watch; coming back sets the flag by itself.
+        if event.type != EventType.NONE:
+            self._watch()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _WatchAdapter) and self._watch == other._watch
+
+    def __hash__(self) -> int:
+        return hash(self._watch)
+
+
+def as_kazoo_watch(watch: Watch | None) -> _WatchAdapter | None:
+    """The watch in the form that kazoo calls, None for none."""
+    return None if watch is None else _WatchAdapter(watch)

@@ -1,0 +1,73 @@
+"""MultiRead: many znodes in one request (opcode 22, ZooKeeper 3.6 and later), which kazoo does not have.
+
+Measured: 5,000 reads in 0.05 s, against 0.7-1.3 s for as many pipelined requests (DESIGN 4.4).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+from kazoo.exceptions import EXCEPTIONS, NoNodeError
+from kazoo.protocol.serialization import GetData, MultiHeader, int_struct, multiheader_struct, read_buffer, stat_struct
+from kazoo.protocol.states import ZnodeStat
+
+_FIRST_VERSION: Final = (3, 6)
+_ERROR: Final = -1
+
+
+def supports_multi_read(srvr: str) -> bool:
+    """True if the answer to the command ``srvr`` names a version that knows the request.
+
+    Older servers drop unknown requests without an answer, so it must not be tried on them.
+
+    >>> supports_multi_read("Zookeeper version: 3.9.5-abc"), supports_multi_read("Zookeeper version: 3.4.14-1")
+    (True, False)
+    """
+    version = re.search(r"version: (\d+)\.(\d+)", srvr)
+    return version is not None and (int(version[1]), int(version[2])) >= _FIRST_VERSION
+
+
+class MultiRead:
+    """One request for the data of several nodes; kazoo sends it and calls :meth:`deserialize` with the answer.
+
+    Args:
+        paths: absolute, with the chroot.
+    """
+
+    type = 22
+    watcher = None
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        self.paths = paths
+
+    def serialize(self) -> bytearray:
+        """The request's body."""
+        body = bytearray()
+        for path in self.paths:
+            body += MultiHeader(GetData.type, False, -1).serialize() + GetData(path, None).serialize()
+        body += multiheader_struct.pack(_ERROR, True, -1)
+        return body
+
+    def deserialize(self, data: bytes, offset: int) -> list[tuple[bytes | None, Any] | None]:
+        """For each path its data and stat, or None where there is no such node.
+
+        Raises:
+            ZookeeperError: the server refused one of the reads for another reason.
+        """
+        results: list[tuple[bytes | None, Any] | None] = []
+        header, offset = MultiHeader.deserialize(data, offset)
+        while not header.done:
+            if header.type == _ERROR:
+                (code,) = int_struct.unpack_from(data, offset)
+                offset += int_struct.size
+                if code != NoNodeError.code:
+                    raise EXCEPTIONS[code]()
+                results.append(None)
+            else:
+                content, offset = read_buffer(data, offset)
+                results.append((content, ZnodeStat._make(stat_struct.unpack_from(data, offset))))
+                offset += stat_struct.size
+            header, offset = MultiHeader.deserialize(data, offset)
+        return results
