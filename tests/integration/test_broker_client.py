@@ -1,0 +1,105 @@
+import pytest
+
+from tests import fix_fetch
+from tests.fix_fetch import brokers_of
+from zkconsumer.errors import BrokerUnavailable, ProtocolError
+from zkconsumer.kafka.admin import create_topics
+from zkconsumer.kafka.client import EARLIEST, LATEST, BrokerClient
+from zkconsumer.kafka.errorcodes import ErrorCode, error_name
+from zkconsumer.kafka.producer import Record, produce
+from zkconsumer.model import Broker, TopicPartition
+
+pytestmark = pytest.mark.integration
+reader = fix_fetch.reader
+
+
+@pytest.fixture
+def live_brokers(sandbox):
+    return lambda: brokers_of(sandbox.bootstrap_servers)
+
+
+@pytest.fixture
+def client(live_brokers):
+    client = BrokerClient(live_brokers, client_id="test", timeout_ms=10_000)
+    yield client
+    client.close()
+
+
+def test_created_topics_have_leaders_at_once(client, sandbox, unique_name):
+    create_topics(client, {unique_name: 3, unique_name + "-b": 1}, config={"retention.ms": "12345678"})
+    create_topics(client, {unique_name: 3})
+    metadata = client.metadata([unique_name, unique_name + "-b"])
+    assert sorted(metadata.leaders) == [(unique_name, 0), (unique_name, 1), (unique_name, 2), (unique_name + "-b", 0)]
+    (leader,) = set(metadata.leaders.values())
+    assert f"{leader.host}:{leader.port}" == sandbox.bootstrap_servers
+    assert metadata.brokers[leader.id] == leader
+    assert not metadata.leaderless
+
+
+def test_a_refused_topic_says_why(client):
+    with pytest.raises(ProtocolError, match="cannot create topic a b"):
+        create_topics(client, {"a b": 1})
+
+
+def test_asking_for_a_topic_does_not_create_it(client, unique_name):
+    for _ in range(3):
+        assert client.metadata([unique_name]).failed_topics == {unique_name: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+
+
+def test_offsets_by_time(client, live_brokers, unique_name):
+    create_topics(client, {unique_name: 2})
+    records = [Record(b"v", timestamp=1_000_000 + 10 * number) for number in range(100)]
+    assert produce(live_brokers, {TopicPartition(unique_name, 1): records}) == {(unique_name, 1): 0}
+    assert produce(live_brokers, {TopicPartition(unique_name, 1): records[:1]}) == {(unique_name, 1): 100}
+
+    def offset(partition, timestamp):
+        key = TopicPartition(unique_name, partition)
+        return client.list_offsets({key: timestamp}).found[key]
+
+    assert (offset(0, EARLIEST), offset(0, LATEST)) == (0, 0)
+    assert (offset(1, EARLIEST), offset(1, LATEST)) == (0, 101)
+    assert offset(1, 1_000_000 + 10 * 42) == 42
+    assert offset(1, 1_000_000 + 10 * 42 + 1) == 43
+    assert offset(1, 2_000_000) is None
+    assert offset(0, 1) is None
+
+
+def test_offsets_of_many_partitions_with_errors_among_them(client, unique_name):
+    create_topics(client, {unique_name: 50})
+    wanted = {TopicPartition(unique_name, number): LATEST for number in range(51)}
+    wanted[TopicPartition(unique_name + "-no", 0)] = LATEST
+    answer = client.list_offsets(wanted)
+    assert answer.found == {(unique_name, number): 0 for number in range(50)}
+    assert sorted(answer.errors) == [(unique_name, 50), (unique_name + "-no", 0)]
+    assert {error_name(code) for code in answer.errors.values()} == {"UNKNOWN_TOPIC_OR_PARTITION (3)"}
+
+
+def test_dead_brokers_are_passed_over(live_brokers, unique_name):
+    client = BrokerClient(lambda: [Broker(7, "127.0.0.1", 1), *live_brokers()], client_id="test", timeout_ms=5000)
+    for _ in range(8):
+        assert client.metadata([unique_name]).brokers
+    client.close()
+    with pytest.raises(BrokerUnavailable, match="closed"):
+        client.metadata([unique_name])
+
+
+def test_no_broker_at_all():
+    client = BrokerClient(lambda: [Broker(7, "127.0.0.1", 1)], client_id="test", timeout_ms=5000)
+    with pytest.raises(BrokerUnavailable, match=r"none of 1 brokers .*refused"):
+        client.metadata(["t"])
+    client.close()
+
+
+def test_many_records_with_everything(client, live_brokers, unique_name, reader):
+    create_topics(client, {unique_name: 1})
+    records = [Record(b"v%d" % i, None if i % 3 else b"k", 1000 + i, [("h", None)] * (i % 2)) for i in range(5000)]
+    produce(live_brokers, {TopicPartition(unique_name, 0): records}, codec="gzip", batch_bytes=10_000)
+    one = reader()
+    one.start({(unique_name, 0): 0})
+    read = [(m.value, m.key, m.timestamp, list(m.headers)) for m in one.read(5000)]
+    assert read == [tuple(record) for record in records]
+
+
+def test_producing_to_a_topic_that_is_not_there(live_brokers, unique_name):
+    with pytest.raises(BrokerUnavailable, match="has no leader"):
+        produce(live_brokers, {TopicPartition(unique_name, 0): [Record(b"v")]})

@@ -1,0 +1,341 @@
+"""The data plane on a real broker, compared with what confluent-kafka reads."""
+
+import contextlib
+import random
+import threading
+import time
+
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer
+from confluent_kafka import TopicPartition as ConfluentPartition
+
+from tests import fix_fetch
+from tests.fix_fetch import eventually
+from tests.fix_kafka import DeleteRecordsRequest
+from zkconsumer.errors import ConsumerTimeout, CorruptRecord
+from zkconsumer.kafka.client import BrokerClient
+from zkconsumer.model import Message, TopicPartition
+
+pytestmark = pytest.mark.integration
+reader = fix_fetch.reader
+
+
+def confluent_reads(bootstrap_servers, topic, partitions):
+    """All records that librdkafka delivers (committed and aborted alike), sorted."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": "check",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": "read_uncommitted",
+        }
+    )
+    consumer.assign([ConfluentPartition(topic, number, OFFSET_BEGINNING) for number in range(partitions)])
+    messages, open_partitions = [], set(range(partitions))
+    while open_partitions:
+        message = consumer.poll(10)
+        assert message is not None
+        if message.error():
+            assert message.error().code() == KafkaError._PARTITION_EOF
+            open_partitions.discard(message.partition())
+            continue
+        kind, timestamp = message.timestamp()
+        headers = tuple((name, value) for name, value in message.headers() or ())
+        place = (message.topic(), message.partition(), message.offset())
+        messages.append(Message(*place, timestamp, kind - 1, message.key(), message.value(), headers))
+    consumer.close()
+    return sorted(messages, key=place_of)
+
+
+def place_of(message):
+    return message.topic, message.partition, message.offset
+
+
+def some_records(count, seed=0):
+    draw = random.Random(seed)
+    return [
+        {
+            "key": draw.choice([None, b"", b"key%d" % number]),
+            "value": draw.choice([None, b"", b"%d" % number, draw.randbytes(draw.randrange(2000))]),
+            "timestamp": 1_600_000_000_000 + number,
+            "partition": number % 4,
+            "headers": [(draw.choice("abc"), draw.choice([None, b"", b"x"])) for _ in range(draw.randrange(3))],
+        }
+        for number in range(count)
+    ]
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_every_record_is_what_confluent_kafka_reads(sandbox, topic_factory, produce, reader, codec):
+    topic = topic_factory(partitions=4)
+    produce(topic, some_records(4000), compression_codec=codec, batch_size=50_000)
+    one = reader(fetch_message_max_bytes=100_000)
+    one.start({(topic, number): None for number in range(4)})
+    messages = one.read(4000)
+    assert sorted(messages, key=place_of) == confluent_reads(sandbox.bootstrap_servers, topic, 4)
+    for number in range(4):
+        offsets = [m.offset for m in messages if m.partition == number]
+        assert offsets == sorted(offsets)
+
+
+def test_batches_hold_the_same_records(topic_factory, produce, reader):
+    topic = topic_factory(partitions=4)
+    produce(topic, some_records(2000))
+    one = reader(consumer_timeout_ms=1000)
+    one.start({(topic, number): None for number in range(4)})
+    rows = []
+    with contextlib.suppress(ConsumerTimeout):
+        for batch in one.streams[0].batches(headers=True):
+            batch.validate(full=True)
+            rows += batch.to_pylist()
+    assert len({(row["partition"], row["offset"]) for row in rows}) == 2000
+    assert one.control.positions(handed_out=False) == {(topic, number): 500 for number in range(4)}
+
+
+def test_log_append_time(sandbox, topic_factory, produce, reader):
+    topic = topic_factory(config={"message.timestamp.type": "LogAppendTime"})
+    produce(topic, [b"a", b"b"])
+    one = reader()
+    one.start({(topic, 0): 0})
+    messages = one.read(2)
+    assert messages == confluent_reads(sandbox.bootstrap_servers, topic, 1)
+    assert {m.timestamp_type for m in messages} == {1}
+
+
+def test_transactions_are_read_like_the_jvm_does_and_their_markers_are_passed(sandbox, topic_factory, reader):
+    topic = topic_factory()
+    producer = Producer({"bootstrap.servers": sandbox.bootstrap_servers, "transactional.id": topic})
+    producer.init_transactions()
+    for number, end in enumerate([producer.commit_transaction, producer.abort_transaction] * 2):
+        producer.begin_transaction()
+        producer.produce(topic, b"%d" % number)
+        producer.flush()
+        end()
+    one = reader(consumer_timeout_ms=500)
+    one.start({(topic, 0): 0})
+    messages = one.read_all()
+    assert [m.value for m in messages] == [b"0", b"1", b"2", b"3"]
+    assert messages == confluent_reads(sandbox.bootstrap_servers, topic, 1)
+    assert one.control.positions(handed_out=False) == {(topic, 0): 8}
+
+
+def test_a_record_larger_than_the_fetch_size_is_read(topic_factory, produce, reader):
+    topic = topic_factory(config={"max.message.bytes": "3000000"})
+    produce(topic, [b"small", b"x" * 2_000_000, b"small"], message_max_bytes=3_000_000)
+    one = reader(fetch_message_max_bytes=1000)
+    one.start({(topic, 0): 0})
+    assert [len(m.value) for m in one.read(3)] == [5, 2_000_000, 5]
+
+
+@pytest.mark.parametrize(("policy", "start"), [("smallest", 0), ("largest", 5)])
+@pytest.mark.parametrize("stored", [None, 10_000])
+def test_without_a_usable_offset_the_policy_decides(topic_factory, produce, reader, policy, start, stored):
+    topic = topic_factory()
+    produce(topic, [b"old"] * 5)
+    one = reader(auto_offset_reset=policy)
+    one.start({(topic, 0): stored})
+    position = {TopicPartition(topic, 0): start}
+    # The position moves though nobody consumes, as in the JVM (SPEC 6.2).
+    eventually(lambda: one.control.positions(handed_out=False) == position)
+    produce(topic, [b"new"])
+    assert [m.value for m in one.read(6 - start)] == [b"old"] * (5 - start) + [b"new"]
+
+
+def test_a_stored_offset_is_where_reading_begins(topic_factory, produce, reader):
+    topic = topic_factory()
+    produce(topic, [b"%d" % number for number in range(10)])
+    one = reader()
+    one.start({(topic, 0): 7})
+    assert [m.offset for m in one.read(3)] == [7, 8, 9]
+    produce(topic, [b"later"])
+    assert one.read(1)[0].offset == 10
+
+
+def delete_records_before(bootstrap_servers, partition, offset):
+    """What retention does, at once."""
+    client = BrokerClient(lambda: fix_fetch.brokers_of(bootstrap_servers), client_id="test", timeout_ms=10_000)
+    topic = DeleteRecordsRequest.DeleteRecordsTopic
+    chosen = topic.DeleteRecordsPartition(partition_index=partition.partition, offset=offset)
+    request = DeleteRecordsRequest(
+        version=1, topics=[topic(name=partition.topic, partitions=[chosen])], timeout_ms=5000
+    )
+    leader = client.metadata([partition.topic]).leaders[partition]
+    answer = client.ask(leader, lambda connection: connection.call(request))
+    client.close()
+    assert answer.topics[0].partitions[0].error_code == 0
+
+
+def test_an_offset_that_retention_removed_is_replaced(sandbox, topic_factory, produce, reader):
+    topic = topic_factory()
+    produce(topic, [b"%d" % number for number in range(10)])
+    delete_records_before(sandbox.bootstrap_servers, TopicPartition(topic, 0), 6)
+    one = reader()
+    one.start({(topic, 0): 2})
+    assert [m.offset for m in one.read(4)] == [6, 7, 8, 9]
+
+
+def test_a_topic_that_appears_later(topics, unique_name, produce, reader):
+    one = reader(consumer_timeout_ms=300)
+    one.start({(unique_name, 0): None})
+    with pytest.raises(ConsumerTimeout):
+        next(one.streams[0])
+    topics.create(unique_name, 1)
+    produce(unique_name, [b"here"])
+    assert [m.value for m in one.read_all()] == [b"here"]
+
+
+def test_a_slow_stream_stops_only_itself(topic_factory, produce, reader):
+    topic = topic_factory(partitions=2)
+    produce(topic, [{"value": b"x" * 1000, "partition": number % 2} for number in range(4000)], batch_size=20_000)
+    one = reader(streams=2, fetch_message_max_bytes=50_000)
+    one.start({(topic, 0): 0, (topic, 1): 0})
+    began = time.monotonic()
+    assert len(one.read(2000, stream=1)) == 2000  # nobody reads the other stream
+    assert time.monotonic() - began < 5
+    stuck = one.queues[one.threads[0]]
+    assert 1 <= len(stuck) <= one.config.queued_max_message_chunks
+    assert len(one.read(2000, stream=0)) == 2000
+
+
+def test_an_idle_partition_does_not_slow_down_a_busy_one(topic_factory, produce, reader):
+    """Both on one fetcher: the long poll for the idle one must not delay the busy one by fetch.wait.max.ms a round."""
+    topic = topic_factory(partitions=2)
+    produce(topic, [{"value": b"x" * 1000, "partition": 0}] * 4000, batch_size=20_000)
+    one = reader(fetch_message_max_bytes=50_000, fetch_wait_max_ms=1000)
+    one.start({(topic, 0): 0, (topic, 1): 0})
+    began = time.monotonic()
+    assert len(one.read(4000)) == 4000  # 80 chunks
+    assert time.monotonic() - began < 8
+
+
+def test_a_queue_stays_near_its_bound(topic_factory, produce, reader):
+    topic = topic_factory(partitions=20)
+    produce(topic, [{"value": b"x" * 1000, "partition": number % 20} for number in range(20_000)])
+    one = reader(queued_max_bytes=500_000, fetch_message_max_bytes=100_000)
+    one.start({(topic, number): 0 for number in range(20)})
+    queue = one.queues[one.threads[0]]
+    eventually(lambda: queue.room() == 0)
+    assert queue._bytes < 500_000 + 2 * 100_000
+    messages = one.read(20_000)
+    assert len({place_of(m) for m in messages}) == 20_000
+
+
+def test_stopping_is_quick_even_in_a_long_poll_and_positions_stay(topic_factory, produce, reader):
+    topic = topic_factory(partitions=3)
+    produce(topic, [{"value": b"v", "partition": number % 3} for number in range(30)])
+    one = reader(fetch_wait_max_ms=30_000)
+    one.start({(topic, number): 0 for number in range(3)})
+    assert len(one.read(30)) == 30
+    began = time.monotonic()
+    one.control.stop()
+    assert time.monotonic() - began < 1
+    assert one.control.positions(handed_out=True) == {(topic, number): 10 for number in range(3)}
+    one.control.stop()
+    assert not [thread for thread in threading.enumerate() if "g_c" in thread.name]
+
+
+def test_no_record_is_lost_or_repeated_over_many_rebalances(topic_factory, produce, reader):
+    """Each generation starts where the positions of the one before say: everything handed out."""
+    topic = topic_factory(partitions=4)
+    produce(topic, [{"value": b"%d" % number, "partition": number % 4} for number in range(40_000)], batch_size=4000)
+    one = reader(fetch_message_max_bytes=5000, consumer_timeout_ms=2000)
+    seen, done = [], threading.Event()
+
+    def use():
+        while len(seen) < 40_000:
+            try:
+                for message in one.streams[0]:
+                    seen.append((message.partition, message.offset))
+                    if len(seen) == 40_000:
+                        break
+            except ConsumerTimeout:
+                break
+        done.set()
+
+    one.start({(topic, number): 0 for number in range(4)})
+    user = threading.Thread(target=use)
+    user.start()
+    rebalances = 0
+    while not done.wait(0.02):
+        one.control.stop()
+        one.start(one.control.positions(handed_out=True))
+        rebalances += 1
+    user.join()
+    assert len(seen) == len(set(seen)) == 40_000
+    assert rebalances > 3
+
+
+@pytest.mark.timeout(240)
+def test_a_broker_that_dies_and_comes_back(private_sandbox, reader):
+    from tests.fix_sandbox import Topics, produce_records
+
+    box = private_sandbox()
+    topic = Topics(box.bootstrap_servers).create("t", 2)
+    produce_records(box.bootstrap_servers, topic, [{"value": b"a", "partition": n % 2} for n in range(10)])
+    one = reader(box.bootstrap_servers, consumer_timeout_ms=60_000)
+    one.start({(topic, 0): 0, (topic, 1): 0})
+    assert len(one.read(10)) == 10
+    box.brokers[0].kill()
+    box.brokers[0].start()
+    produce_records(box.bootstrap_servers, topic, [{"value": b"b", "partition": n % 2} for n in range(10)])
+    assert sorted((m.partition, m.offset) for m in one.read(10)) == [(p, o) for p in (0, 1) for o in range(5, 10)]
+
+
+@pytest.mark.timeout(240)
+def test_partitions_of_two_brokers_one_of_which_dies(private_sandbox, reader):
+    from tests.fix_sandbox import Topics, produce_records
+
+    box = private_sandbox(brokers=2)
+    topic = Topics(box.bootstrap_servers).create("t", 4)
+    client = BrokerClient(lambda: fix_fetch.brokers_of(box.bootstrap_servers), client_id="test", timeout_ms=10_000)
+    while len(leaders := client.metadata([topic]).leaders) < 4:  # one broker may hear of a topic after the other
+        time.sleep(0.05)
+    client.close()
+    lasting = {tp.partition for tp, leader in leaders.items() if leader.id == 0}
+    assert len(lasting) == 2
+    records = [{"value": b"a", "partition": number % 4} for number in range(40)]
+    produce_records(box.bootstrap_servers, topic, records)
+    one = reader(box.bootstrap_servers, consumer_timeout_ms=60_000)
+    one.start({(topic, number): 0 for number in range(4)})
+    assert len(one.read(40)) == 40
+    box.brokers[1].kill()
+    produce_records(box.brokers[0].address, topic, [r for r in records if r["partition"] in lasting])
+    assert {(m.partition, m.offset) for m in one.read(20)} == {(p, o) for p in lasting for o in range(10, 20)}
+    box.brokers[1].start()
+    produce_records(box.bootstrap_servers, topic, [r for r in records if r["partition"] not in lasting])
+    rest = {0, 1, 2, 3} - lasting
+    assert {(m.partition, m.offset) for m in one.read(20)} == {(p, o) for p in rest for o in range(10, 20)}
+
+
+@pytest.mark.timeout(240)
+def test_damage_on_the_broker_s_disk_reaches_the_user_after_what_is_sound(private_sandbox, reader):
+    from tests.fix_sandbox import Topics, produce_records
+
+    box = private_sandbox()
+    topic = Topics(box.bootstrap_servers).create("t", 1)
+    for number in range(3):
+        produce_records(box.bootstrap_servers, topic, [b"record number %d" % number])
+    (segment,) = box.directory.glob("kafka-0/t-0/*.log")
+    data = bytearray(segment.read_bytes())
+    data[data.index(b"record number 2")] ^= 0x20
+    segment.write_bytes(data)
+    one = reader(box.bootstrap_servers, consumer_timeout_ms=20_000)
+    one.start({(topic, 0): 0})
+    assert [m.offset for m in one.read(2)] == [0, 1]
+    with pytest.raises(CorruptRecord, match=r"t-0 at offset 2 .*checksum"):
+        next(one.streams[0])
+    assert one.control.positions(handed_out=False) == {(topic, 0): 2}
+
+
+def test_states(topic_factory, produce, reader):
+    topic = topic_factory(partitions=2)
+    produce(topic, [{"value": b"v", "partition": 1}] * 5)
+    one = reader()
+    one.start({(topic, 1): 0, (topic, 0): None})
+    one.read(3)
+    eventually(lambda: all(state.high_watermark is not None for state in one.control.states()))
+    first, second = one.control.states()
+    assert (first.partition, first.fetched, first.consumed, first.high_watermark) == ((topic, 0), 0, 0, 0)
+    assert (second.partition, second.fetched, second.consumed, second.high_watermark) == ((topic, 1), 5, 2, 5)
+    assert second.thread == one.threads[0]
