@@ -202,8 +202,9 @@ class ConsumerConfig:
     partition_assignment_strategy: str = _property(
         "range",
         "partition.assignment.strategy",
-        ("range", "roundrobin"),
-        "Assignor; the same in all members of a group.",
+        ("range", "roundrobin", "roundrobin-natural"),
+        "Assignor; the same in all members of a group. roundrobin-natural is ours: the order of Kafka's newer clients, "
+        "for groups without JVM members.",
     )
     offsets_storage: str = _property(
         "zookeeper", "offsets.storage", ("zookeeper", "kafka"), "Where offsets are committed."
@@ -237,6 +238,13 @@ class ConsumerConfig:
         ("next", "delivery"),
         "What commits by timer, rebalance and shutdown cover: what the next request released, or all handed out "
         "(the JVM's way).",
+        ours=True,
+    )
+    roundrobin_hash_era: str = _property(
+        "1.0",
+        "roundrobin.hash.era",
+        ("1.0", "0.8"),
+        "With roundrobin, which JVM members to agree with: those since 1.0, or those from 0.8.2 to 0.11.",
         ours=True,
     )
     check_crcs: bool = _property(True, "check.crcs", bool, "Verify the checksum of every record batch.", ours=True)

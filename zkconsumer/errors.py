@@ -7,6 +7,7 @@
     ├── UsageError                  a call that cannot be right: second stream creation, two threads on one stream
     ├── RetriableError              trying again later may succeed
     │   ├── ZooKeeperUnavailable    no connection, or it broke during the operation
+    │   ├── StrategyConflict        members of the group assign partitions in different ways
     │   ├── OwnershipConflict       somebody else holds a partition that we want
     │   ├── LeaderUnknown           a partition has no leader just now
     │   └── BrokerUnavailable       a broker refused, closed or timed out
@@ -70,6 +71,10 @@ class OwnershipConflict(RetriableError):
         held = ", ".join(f"{partition} by {owner}" for partition, owner in sorted(holders.items())[:5])
         more = f" and {len(holders) - 5} more" if len(holders) > 5 else ""
         super().__init__(f"still owned by others: {held}{more}")
+
+
+class StrategyConflict(RetriableError):
+    """Members of the group assign partitions in different ways; nothing is claimed until they agree."""
 
 
 class LeaderUnknown(RetriableError):

@@ -238,6 +238,16 @@ def test_a_consumer_id_that_is_alive_is_refused(group, topic_factory):
     assert numbers(first) == [0]
 
 
+def test_members_that_disagree_on_the_assignor_are_named(group, topic_factory):
+    topic = topic_factory(partitions=2)
+    first, _ = group("a")
+    first.join(Subscription.static({topic: 1}))
+    second, _ = group("b", partition_assignment_strategy="roundrobin", rebalance_max_retries=1, rebalance_backoff_ms=10)
+    with pytest.raises(RebalanceFailed, match=rf"{group.name}_a \(range\)"):
+        second.join(Subscription.static({topic: 1}))
+    eventually(lambda: numbers(first) == [0, 1])
+
+
 def test_unreachable_zookeeper_and_missing_chroot(sandbox, group):
     with pytest.raises(ZooKeeperUnavailable, match=r"zookeeper\.connect"):
         group("a", zookeeper_connect="127.0.0.1:1", zookeeper_connection_timeout_ms=300)

@@ -19,6 +19,7 @@ from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector.committer import OffsetCommitter
 from zkconsumer.connector.listener import ConsumerRebalanceListener
 from zkconsumer.connector.rebalancer import Rebalancer
+from zkconsumer.core.assignors import assignor_name
 from zkconsumer.core.fetchcontrol import FetchControl
 from zkconsumer.core.rebalance import MemberState, retry_seconds, settle_seconds, total_wait_covers_session
 from zkconsumer.core.subscription import Subscription
@@ -87,7 +88,7 @@ class GroupMember:
             self._session,
             config.group_id,
             self.consumer_id,
-            config.partition_assignment_strategy,
+            assignor_name(config.partition_assignment_strategy, config.roundrobin_hash_era),
             lambda: time.time_ns() // 1_000_000,
         )
         self._ownership = PartitionOwnership(self._session, config.group_id, lambda: self._membership.fence)

@@ -11,11 +11,12 @@ from collections.abc import Mapping
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector.committer import OffsetCommitter
 from zkconsumer.connector.listener import ConsumerRebalanceListener
-from zkconsumer.core.assignors import ASSIGNORS, Assignment
+from zkconsumer.core.assignors import ASSIGNORS, SHARED_WITH_JVM, Assignment, assignor_name
 from zkconsumer.core.fetchcontrol import FetchAssignment, FetchControl
 from zkconsumer.core.groupview import GroupView
 from zkconsumer.core.offsets import start_offset
 from zkconsumer.core.rebalance import RebalanceStep, my_share
+from zkconsumer.errors import StrategyConflict
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 from zkconsumer.zookeeper.border import Watch
 from zkconsumer.zookeeper.ownership import PartitionOwnership
@@ -63,7 +64,7 @@ class Rebalancer:
         self._committer = committer
         self._fetch = fetch
         self._on_change = on_change
-        self._assignor = ASSIGNORS[config.partition_assignment_strategy]
+        self._assignor_name = assignor_name(config.partition_assignment_strategy, config.roundrobin_hash_era)
         self.assignment = NOTHING
         self.step = RebalanceStep.RESTART_FETCHERS
         self.attempts = 0
@@ -186,8 +187,11 @@ class Rebalancer:
         return view
 
     def _assign(self, view: GroupView) -> tuple[Assignment, dict[TopicPartition, ConsumerThreadId]]:
+        reason = view.disagreement(self._assignor_name, shared_with_jvm=self._assignor_name in SHARED_WITH_JVM)
+        if reason is not None:
+            raise StrategyConflict(f"group {self._config.group_id}: {reason}")
         threads = view.threads_by_topic(exclude_internal=self._config.exclude_internal_topics)
-        everyone = self._assignor(threads, view.partitions)
+        everyone = ASSIGNORS[self._assignor_name](threads, view.partitions)
         return everyone, my_share(everyone, self._consumer_id)
 
     def _is_needless(self, view: GroupView) -> bool:

@@ -135,4 +135,12 @@ ASSIGNORS: Mapping[str, Assignor] = {
     "roundrobin-0.8": partial(roundrobin_assignor, hash_era="0.8"),
     "roundrobin-natural": natural_roundrobin_assignor,
 }
-"""Assignors by name. The first two are values of the JVM's ``partition.assignment.strategy``."""
+"""Assignors by name."""
+
+SHARED_WITH_JVM = frozenset({"range", "roundrobin", "roundrobin-0.8"})
+"""Names of those that some release of the JVM consumer computes alike."""
+
+
+def assignor_name(strategy: str, hash_era: str) -> str:
+    """Name of the assignor that ``partition.assignment.strategy`` and ``roundrobin.hash.era`` choose."""
+    return "roundrobin-0.8" if strategy == "roundrobin" and hash_era == "0.8" else strategy

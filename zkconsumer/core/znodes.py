@@ -259,10 +259,22 @@ class SessionNode:
     """``/consumers/G/zkconsumer/members/C@SESSION``: ephemeral, ours; fences transactions and marks our members."""
 
     @staticmethod
-    def encode(strategy: str) -> bytes:
-        """JSON that names the client and what all members must agree on."""
-        document = {"version": 1, "client": "zkconsumer", "strategy": strategy}
+    def encode(assignor: str) -> bytes:
+        """JSON that names the client and the assignor, on which all members must agree."""
+        document = {"version": 1, "client": "zkconsumer", "assignor": assignor}
         return json.dumps(document, separators=(",", ":")).encode()
+
+    @staticmethod
+    def decode(path: str, data: bytes | None) -> str:
+        """The assignor's name.
+
+        Raises:
+            MalformedZnode: unreadable, or there is none.
+        """
+        assignor = _json_object(path, _text(path, data)).get("assignor")
+        if not isinstance(assignor, str):
+            raise MalformedZnode(path, "assignor is missing")
+        return assignor
 
     @staticmethod
     def consumer_id(name: str) -> str:

@@ -61,7 +61,7 @@ def read_cluster(options: SourceOptions) -> ClusterView:
             brokers=registry.live_brokers(),
             partitions=partitions,
             committed=ZooKeeperOffsetStore(session, config.group_id).fetch(sorted(partitions)),
-            our_members=registry.view(config.group_id).our_clients,
+            our_members=frozenset(registry.view(config.group_id).our_clients),
         )
     finally:
         session.close()

@@ -21,17 +21,17 @@ class Membership:
         session: an open session.
         group: consumer group.
         consumer_id: fixed for the life of the connector, also across session expiries.
-        strategy: ``partition.assignment.strategy``, written into the session node.
+        assignor: name of its assignor, written into the session node.
         wall_clock_ms: current time in ms since the epoch.
     """
 
     def __init__(
-        self, session: ZkSession, group: str, consumer_id: str, strategy: str, wall_clock_ms: Callable[[], int]
+        self, session: ZkSession, group: str, consumer_id: str, assignor: str, wall_clock_ms: Callable[[], int]
     ) -> None:
         self._session = session
         self._paths = GroupPaths(group)
         self._consumer_id = consumer_id
-        self._strategy = strategy
+        self._assignor = assignor
         self._now_ms = wall_clock_ms
         self._registered_session = 0
 
@@ -72,7 +72,7 @@ class Membership:
         path = self._paths.consumer_id(self._consumer_id)
         nodes = [
             (path, ConsumerIdNode.encode(subscription.to_registration(self._now_ms()))),
-            (self._paths.session(self._consumer_id, session_id), SessionNode.encode(self._strategy)),
+            (self._paths.session(self._consumer_id, session_id), SessionNode.encode(self._assignor)),
         ]
         if not self._session.create_ephemerals(nodes):
             self._resolve_conflict(path, nodes, session_id, wait_seconds)

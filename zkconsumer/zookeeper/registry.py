@@ -102,16 +102,26 @@ class Registry:
         wanted = {
             topic for subscription in members.values() for topic in subscription.expand(topics, exclude_internal=False)
         }
-        ours = self._session.children(paths.members) or []
         return GroupView(
             members=members,
             partitions=self.partitions(sorted(wanted), watch),
             topics=topics,
             unreadable=unreadable,
             brokers=self.live_brokers(),
-            our_clients=frozenset(SessionNode.consumer_id(name) for name in ours),
+            our_clients=self._our_clients(paths),
             registered_ms=registered_ms,
         )
+
+    def _our_clients(self, paths: GroupPaths) -> dict[str, str]:
+        names = self._session.children(paths.members) or []
+        clients = {}
+        for path, node in self._session.get_many(f"{paths.members}/{name}" for name in names).items():
+            try:
+                if node is not None:
+                    clients[SessionNode.consumer_id(path.rpartition("/")[2])] = SessionNode.decode(path, node.data)
+            except MalformedZnode as error:
+                _log.warning("a session node is left out: %s", error)
+        return clients
 
     def owned_topics(self, group: str) -> list[str]:
         """Topics that some member of the group ever owned partitions of, sorted."""

@@ -76,6 +76,13 @@ def test_offset_that_is_none(data):
         OffsetNode.decode("/o", data)
 
 
+def test_session_node_names_the_assignor():
+    assert SessionNode.decode("/s", SessionNode.encode("roundrobin-0.8")) == "roundrobin-0.8"
+    for data in (b"", b"{}", b'{"assignor":1}'):
+        with pytest.raises(MalformedZnode):
+            SessionNode.decode("/s", data)
+
+
 def test_paths():
     paths = GroupPaths("g")
     partition = TopicPartition("t", 7)

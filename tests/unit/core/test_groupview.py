@@ -1,0 +1,37 @@
+from zkconsumer.core.groupview import GroupView
+from zkconsumer.core.subscription import Subscription, Whitelist
+from zkconsumer.model import ConsumerThreadId
+
+STATIC = Subscription.static({"t": 1})
+
+
+def test_threads_of_filters_and_names_meet():
+    view = GroupView(
+        members={"g_b": STATIC, "g_a": Subscription.by_filter(Whitelist("t.*"), 2)},
+        partitions={},
+        topics=frozenset({"t", "t2", "u"}),
+    )
+    a0, a1, b0 = ConsumerThreadId("g_a", 0), ConsumerThreadId("g_a", 1), ConsumerThreadId("g_b", 0)
+    assert view.threads_by_topic(exclude_internal=True) == {"t": [a0, a1, b0], "t2": [a0, a1]}
+
+
+def group(ours, **members):
+    return GroupView(members={**dict.fromkeys(ours, STATIC), **members}, partitions={}, our_clients=ours)
+
+
+def test_members_that_agree_may_go_on():
+    assert group({"g_a": "range", "g_b": "range"}, g_jvm=STATIC).disagreement("range", shared_with_jvm=True) is None
+
+
+def test_members_that_disagree_are_named():
+    view = group({"g_a": "range", "g_b": "roundrobin", "g_c": "roundrobin-0.8"})
+    reason = view.disagreement("roundrobin", shared_with_jvm=True)
+    assert "g_a (range), g_c (roundrobin-0.8)" in reason
+    assert "g_b" not in reason
+
+
+def test_what_jvm_members_cannot_compute_is_refused_while_they_are_there():
+    view = group({"g_a": "roundrobin-natural"}, g_jvm=STATIC)
+    assert "g_jvm" in view.disagreement("roundrobin-natural", shared_with_jvm=False)
+    alone = group({"g_a": "roundrobin-natural"})
+    assert alone.disagreement("roundrobin-natural", shared_with_jvm=False) is None
