@@ -240,6 +240,13 @@ class ConsumerConfig:
         "(the JVM's way).",
         ours=True,
     )
+    dual_read: str = _property(
+        "max",
+        "dual.read",
+        ("max", "zookeeper", "kafka"),
+        "With dual commit, which store's offset counts; max is the JVM's rule, under which a rewind must lower both.",
+        ours=True,
+    )
     roundrobin_hash_era: str = _property(
         "1.0",
         "roundrobin.hash.era",

@@ -9,6 +9,7 @@
     │   ├── ZooKeeperUnavailable    no connection, or it broke during the operation
     │   ├── StrategyConflict        members of the group assign partitions in different ways
     │   ├── OwnershipConflict       somebody else holds a partition that we want
+    │   ├── CoordinatorMoved        another broker coordinates the group's offsets now
     │   ├── LeaderUnknown           a partition has no leader just now
     │   └── BrokerUnavailable       a broker refused, closed or timed out
     ├── SessionExpired              the ZooKeeper session this work belonged to is gone
@@ -75,6 +76,10 @@ class OwnershipConflict(RetriableError):
 
 class StrategyConflict(RetriableError):
     """Members of the group assign partitions in different ways; nothing is claimed until they agree."""
+
+
+class CoordinatorMoved(RetriableError):
+    """The broker that was asked does not coordinate the group, or not yet."""
 
 
 class LeaderUnknown(RetriableError):

@@ -275,6 +275,43 @@ def test_misuse_is_told(connect, topic_factory):
         connector.commit_offsets()
 
 
-def test_offset_storage_in_kafka_is_refused_for_now(connect):
-    with pytest.raises(ConfigError, match=r"offsets\.storage"):
-        connect(offsets_storage="kafka")
+def in_zookeeper(zookeeper, group, topic):
+    path = f"/consumers/{group}/offsets/{topic}/0"
+    return int(zookeeper.get(path)[0]) if zookeeper.exists(path) else None
+
+
+def in_kafka(sandbox, group, topic):
+    """What an independent client reads."""
+    from confluent_kafka import Consumer
+    from confluent_kafka import TopicPartition as Wanted
+
+    consumer = Consumer({"bootstrap.servers": sandbox.bootstrap_servers, "group.id": group})
+    (answer,) = consumer.committed([Wanted(topic, 0)], timeout=20)
+    consumer.close()
+    return None if answer.offset < 0 else answer.offset
+
+
+@pytest.mark.parametrize("dual", [True, False])
+def test_offsets_in_kafka(connect, sandbox, topic_factory, produce, zookeeper, dual):
+    topic = topic_factory()
+    produce(topic, values(10))
+    storage = {"offsets_storage": "kafka", "dual_commit_enabled": dual}
+    with connect(**storage) as first:
+        (stream,) = first.create_message_streams({topic: 1})[topic]
+        take(stream, 4)
+        first.commit_offsets()
+    assert in_kafka(sandbox, connect.group, topic) == 4
+    assert in_zookeeper(zookeeper, connect.group, topic) == (4 if dual else None)
+    (stream,) = connect(**storage).create_message_streams({topic: 1})[topic]
+    assert take(stream, 6) == values(6, start=4)
+
+
+@pytest.mark.parametrize(("rule", "expected"), [("max", 8), ("zookeeper", 2), ("kafka", 8)])
+def test_dual_read_rules(connect, topic_factory, produce, zookeeper, rule, expected):
+    topic = topic_factory()
+    produce(topic, values(10))
+    with connect(offsets_storage="kafka", commit_on="delivery") as first:
+        take(first.create_message_streams({topic: 1})[topic][0], 8)
+    zookeeper.set(f"/consumers/{connect.group}/offsets/{topic}/0", b"2")
+    (stream,) = connect(offsets_storage="kafka", dual_read=rule).create_message_streams({topic: 1})[topic]
+    assert take(stream, 1) == values(1, start=expected)

@@ -1,11 +1,10 @@
-"""OffsetCommitter: writes what has changed since the last commit. Used by the member's rebalance thread only."""
+"""OffsetCommitter: writes positions into the offset store. Used by the member's rebalance thread only."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping
 
-from zkconsumer.core.offsets import changed_offsets
 from zkconsumer.errors import CommitRefused
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.store import OffsetStore
@@ -14,7 +13,7 @@ _log = logging.getLogger(__name__)
 
 
 class OffsetCommitter:
-    """Knows what is stored and commits what differs.
+    """Commits positions, and remembers what is stored.
 
     Since one thread does both, no commit can run between the steps of a rebalance or for a share that was released
     (SPEC 8.2 tells of the JVM's timer, which can).
@@ -41,15 +40,18 @@ class OffsetCommitter:
         """Replace what is known, once fetching really starts from it: an attempt that fails must change nothing."""
         self._stored = dict(stored)
 
+    def close(self) -> None:
+        """Close the store."""
+        self._store.close()
+
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Store those offsets that differ from what is known to be stored.
+        """Store offsets, after making durable what they cover.
 
         Raises:
             RetriableError, SessionExpired: some may not be stored; they are tried again by the next commit.
             CommitRefused: ``before_commit`` failed; nothing was stored.
         """
-        changed = changed_offsets(offsets, self._stored)
-        if not changed:
+        if not offsets:
             return
         if self._before_commit is not None:
             try:
@@ -58,7 +60,7 @@ class OffsetCommitter:
                 raise CommitRefused(
                     f"offsets are not committed, what they cover could not be made durable: {error}"
                 ) from error
-        done = self._store.commit(changed)
-        self._stored.update((partition, changed[partition]) for partition in done)
-        for partition in changed.keys() - done:
-            _log.warning("offset %d of %s was not stored; it is tried again", changed[partition], partition)
+        done = self._store.commit(offsets)
+        self._stored.update((partition, offsets[partition]) for partition in done)
+        for partition in offsets.keys() - done:
+            _log.warning("offset %d of %s was not stored; it is tried again", offsets[partition], partition)

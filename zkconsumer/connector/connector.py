@@ -12,9 +12,9 @@ from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector.identity import new_consumer_id
 from zkconsumer.connector.listener import ConsumerRebalanceListener
 from zkconsumer.connector.member import GroupMember
+from zkconsumer.connector.storage import choose_store
 from zkconsumer.connector.stream import MessageStream
 from zkconsumer.core.subscription import Subscription, TopicFilter
-from zkconsumer.errors import ConfigError
 from zkconsumer.fetch.control import LocalFetchControl
 from zkconsumer.fetch.queues import ChunkQueue
 from zkconsumer.model import Broker, ConsumerThreadId, TopicPartition
@@ -56,20 +56,22 @@ class ConsumerConnector:
             that the application did with records it has released must be durable. An exception stops the commit.
 
     Raises:
-        ConfigError: the configuration asks for something that is not there yet.
         ZooKeeperUnavailable: no ZooKeeper server answered in time.
         ChrootMissing: the chroot of ``zookeeper.connect`` does not exist.
     """
 
     def __init__(self, config: ConsumerConfig, *, before_commit: Callable[[], None] | None = None) -> None:
-        if config.offsets_storage != "zookeeper":
-            raise ConfigError("offsets.storage=kafka is not available yet; use offsets.storage=zookeeper")
         self._config = config
         self._consumer_id = new_consumer_id(config)
         self._queues: dict[str | None, list[ChunkQueue]] = {}
         self._fetch = LocalFetchControl(self._consumer_id, config, self._live_brokers, self._queue_for)
         self._member = GroupMember(
-            config, self._consumer_id, self._fetch, on_failure=self._fail, before_commit=before_commit
+            config,
+            self._consumer_id,
+            self._fetch,
+            on_failure=self._fail,
+            before_commit=before_commit,
+            make_store=choose_store,
         )
 
     @property

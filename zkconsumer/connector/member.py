@@ -34,6 +34,7 @@ from zkconsumer.errors import (
     ZooKeeperUnavailable,
 )
 from zkconsumer.model import Broker, ConsumerThreadId, TopicPartition
+from zkconsumer.offsets.store import OffsetStore
 from zkconsumer.offsets.zookeeper import ZooKeeperOffsetStore
 from zkconsumer.zookeeper.lease import SessionLease, boot_seconds
 from zkconsumer.zookeeper.membership import Membership
@@ -43,6 +44,8 @@ from zkconsumer.zookeeper.session import ZkSession
 from zkconsumer.zookeeper.watches import RebalanceSignal
 
 _log = logging.getLogger(__name__)
+
+MakeStore = Callable[[ConsumerConfig, "GroupMember", OffsetStore], OffsetStore]
 
 
 class GroupMember:
@@ -54,6 +57,7 @@ class GroupMember:
         fetch: what does the fetching; called on the rebalance thread.
         on_failure: told, on the rebalance thread, if that thread dies of an error that nobody foresaw.
         before_commit: called before offsets are committed, on the rebalance thread; makes durable what they cover.
+        make_store: makes the offset store, given the one in ZooKeeper (``connector/storage.py``).
 
     Raises:
         ZooKeeperUnavailable: no server answered within ``zookeeper.connection.timeout.ms``.
@@ -67,6 +71,7 @@ class GroupMember:
         fetch: FetchControl,
         on_failure: Callable[[BaseException], None] = lambda _: None,
         before_commit: Callable[[], None] | None = None,
+        make_store: MakeStore = lambda _config, _member, zookeeper: zookeeper,
     ) -> None:
         self.consumer_id = consumer_id
         self._config = config
@@ -92,9 +97,8 @@ class GroupMember:
             lambda: time.time_ns() // 1_000_000,
         )
         self._ownership = PartitionOwnership(self._session, config.group_id, lambda: self._membership.fence)
-        self._committer = OffsetCommitter(
-            ZooKeeperOffsetStore(self._session, config.group_id, lambda: self._membership.fence), before_commit
-        )
+        zookeeper_store = ZooKeeperOffsetStore(self._session, config.group_id, lambda: self._membership.fence)
+        self._committer = OffsetCommitter(make_store(config, self, zookeeper_store), before_commit)
         self._rebalancer = Rebalancer(
             config,
             self.consumer_id,
@@ -160,6 +164,10 @@ class GroupMember:
     def may_deliver(self) -> bool:
         """True while nobody else can own our partitions; asked at every hand-over, so it is quick (DESIGN 4.5)."""
         return self._lease.holds()
+
+    def pause(self, seconds: float) -> bool:
+        """Wait; True, and at once, if this member is leaving."""
+        return self._closing.wait(seconds)
 
     def ownership(self) -> Mapping[TopicPartition, ConsumerThreadId]:
         """The partitions that this member owns; a snapshot that does not change."""
@@ -329,7 +337,9 @@ class GroupMember:
 
     def _commit(self, offsets: Mapping[TopicPartition, int] | None, *, force: bool) -> None:
         if offsets is None:
-            self._committer.commit(self._rebalancer.owned_positions(handed_out=True))
+            positions = self._rebalancer.owned_positions(handed_out=True)
+            self._committer.commit(positions)
+            self._rebalancer.vouch(positions)
             return
         foreign = sorted(offsets.keys() - self._rebalancer.committable.keys())
         if foreign and not force:
@@ -367,6 +377,7 @@ class GroupMember:
         if self._state is not MemberState.CLOSED:
             self._state = MemberState.CLOSED
             self._lease.stop()
+            self._committer.close()
             self._session.close()
 
     def _interval(self) -> float:

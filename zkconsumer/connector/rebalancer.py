@@ -70,6 +70,7 @@ class Rebalancer:
         self.attempts = 0
         self.listener: ConsumerRebalanceListener | None = None
         self._fetching = False
+        self._vouched: dict[TopicPartition, int] = {}
         self._without_group: dict[TopicPartition, ConsumerThreadId] = {}
         self._reported: Mapping[str, str] = {}
 
@@ -133,6 +134,7 @@ class Rebalancer:
         self._committer.learn(stored)
         threads = {partition: thread for partition, thread in share.items() if partition in offsets}
         self.assignment = FetchAssignment(self.assignment.generation + 1, threads, offsets)
+        self._vouched = {p: offset for p, offset in self._vouched.items() if (offsets.get(p) or 0) >= offset}
         self._fetch.start(self.assignment)
         self._fetching = True
         _log.info(
@@ -169,9 +171,16 @@ class Rebalancer:
         return not lost
 
     def owned_positions(self, *, handed_out: bool) -> dict[TopicPartition, int]:
-        """Positions of the partitions that may be committed."""
+        """Positions of the partitions that may be committed.
+
+        What the user vouched for counts as released, or the next automatic commit would take it back.
+        """
         positions = self._fetch.positions(handed_out=handed_out)
-        return {partition: offset for partition, offset in positions.items() if partition in self.committable}
+        return {p: max(offset, self._vouched.get(p, 0)) for p, offset in positions.items() if p in self.committable}
+
+    def vouch(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Note positions that the user committed without waiting for their release."""
+        self._vouched = dict(positions)
 
     @property
     def committable(self) -> Mapping[TopicPartition, ConsumerThreadId]:

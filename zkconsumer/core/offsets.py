@@ -17,6 +17,20 @@ def changed_offsets(
     return {partition: offset for partition, offset in positions.items() if committed.get(partition) != offset}
 
 
+def choose_stored(in_zookeeper: int | None, in_kafka: int | None, rule: str) -> int | None:
+    """Which of two stored offsets counts under dual commit.
+
+    Args:
+        in_zookeeper: None if there is none.
+        in_kafka: None if there is none.
+        rule: ``max``, the JVM's rule, under which a rewind must lower both stores; or ``zookeeper`` or ``kafka``, whose
+            offset then counts, with the other as a stand-in where it has none.
+    """
+    if in_zookeeper is None or in_kafka is None:
+        return in_kafka if in_zookeeper is None else in_zookeeper
+    return {"max": max(in_zookeeper, in_kafka), "zookeeper": in_zookeeper, "kafka": in_kafka}[rule]
+
+
 def start_offset(stored: int | None, last_committed: int | None, position: int | None) -> int | None:
     """Where a member starts a partition that it has just claimed.
 

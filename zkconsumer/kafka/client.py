@@ -171,12 +171,20 @@ class BrokerClient:
         Raises:
             BrokerUnavailable: none did; the message tells the last reason.
         """
+        return self.ask_any(partial(fetch_metadata, topics=topics))
+
+    def ask_any(self, question: Callable[[BrokerConnection], T]) -> T:
+        """Call ``question`` with connections to brokers in random order until one answers.
+
+        Raises:
+            BrokerUnavailable: none did; the message tells the last reason.
+        """
         brokers = list(self._live_brokers())
         random.shuffle(brokers)
         failure: Exception | None = None
         for broker in brokers:
             try:
-                return self.ask(broker, partial(fetch_metadata, topics=topics))
+                return self.ask(broker, question)
             except (BrokerUnavailable, ProtocolError) as error:
                 failure = error
         raise BrokerUnavailable(f"none of {len(brokers)} brokers answers; last: {failure}") from failure

@@ -26,3 +26,6 @@ class OffsetStore(Protocol):
         Raises:
             RetriableError, SessionExpired: which of them were stored is unknown; storing them again is harmless.
         """
+
+    def close(self) -> None:
+        """Let go of what the store holds on its own; what it was given stays open."""

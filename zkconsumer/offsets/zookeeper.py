@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping
 
+from zkconsumer.core.offsets import changed_offsets
 from zkconsumer.core.znodes import GroupPaths, OffsetNode
 from zkconsumer.errors import MalformedZnode
 from zkconsumer.model import TopicPartition
@@ -31,6 +32,7 @@ class ZooKeeperOffsetStore:
         self._session = session
         self._paths = GroupPaths(group)
         self._fence = fence
+        self._known: dict[TopicPartition, int | None] = {}
 
     def fetch(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | None]:
         """See :meth:`OffsetStore.fetch <zkconsumer.offsets.store.OffsetStore.fetch>`."""
@@ -43,12 +45,17 @@ class ZooKeeperOffsetStore:
                 offsets[partition] = None if node is None else OffsetNode.decode(path, node.data)
             except MalformedZnode as error:
                 _log.error("group %s will not consume %s: %s", self._paths.group, partition, error)
+        self._known = dict(offsets)
         return offsets
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> set[TopicPartition]:
-        """See :meth:`OffsetStore.commit <zkconsumer.offsets.store.OffsetStore.commit>`."""
-        done: set[TopicPartition] = set()
-        todo = dict(offsets)
+        """See :meth:`OffsetStore.commit <zkconsumer.offsets.store.OffsetStore.commit>`.
+
+        Only what differs from what was last read or written is written again (KAFKA-987), and that only of partitions
+        that were read: nobody else writes those while this member owns them.
+        """
+        todo = changed_offsets(offsets, self._known)
+        done = offsets.keys() - todo.keys()
         for kind in _ROUNDS:
             if kind == "create":
                 for topic in sorted({partition.topic for partition in todo}):
@@ -57,7 +64,11 @@ class ZooKeeperOffsetStore:
             todo = {partition: offset for partition, offset in todo.items() if partition not in done}
             if not todo:
                 break
+        self._known.update((partition, offsets[partition]) for partition in done if partition in self._known)
         return done
+
+    def close(self) -> None:
+        """See :meth:`OffsetStore.close <zkconsumer.offsets.store.OffsetStore.close>`."""
 
     def _write(self, kind: Kind, offsets: Mapping[TopicPartition, int]) -> set[TopicPartition]:
         operations = [

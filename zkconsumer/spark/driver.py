@@ -20,6 +20,7 @@ from typing import Any
 
 from zkconsumer.connector.identity import new_consumer_id
 from zkconsumer.connector.member import GroupMember
+from zkconsumer.connector.storage import choose_store
 from zkconsumer.core.fetchcontrol import FetchAssignment
 from zkconsumer.errors import (
     LeaderUnknown,
@@ -160,7 +161,9 @@ class QueryDriver:
         self._brokers = view.brokers
         self._seen_before = view.partitions
         self._warn_of_others(view)
-        self._member = GroupMember(self._config, new_consumer_id(self._config), self._control, self._control.fail)
+        self._member = GroupMember(
+            self._config, new_consumer_id(self._config), self._control, self._control.fail, make_store=choose_store
+        )
         counts = stream_counts(
             self._options.topics, view.partition_counts(), self._options.num_streams, os.cpu_count() or 1
         )

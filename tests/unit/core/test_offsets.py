@@ -1,4 +1,4 @@
-from zkconsumer.core.offsets import changed_offsets, start_offset
+from zkconsumer.core.offsets import changed_offsets, choose_stored, start_offset
 from zkconsumer.model import TopicPartition
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -30,3 +30,16 @@ def test_a_partition_that_was_elsewhere_meanwhile_starts_at_what_was_committed_t
 
 def test_minus_one_means_that_nothing_is_stored():
     assert start_offset(stored=-1, last_committed=None, position=None) is None
+
+
+def test_dual_read_rules():
+    assert choose_stored(5, 20, "max") == 20
+    assert choose_stored(5, 20, "zookeeper") == 5
+    assert choose_stored(25, 20, "kafka") == 20
+
+
+def test_a_store_without_an_offset_has_no_say():
+    for rule in ("max", "zookeeper", "kafka"):
+        assert choose_stored(None, 20, rule) == 20
+        assert choose_stored(5, None, rule) == 5
+        assert choose_stored(None, None, rule) is None

@@ -1,0 +1,41 @@
+"""DualOffsetStore: offsets in ZooKeeper and in Kafka, for the time of a migration (SPEC 8.4, DESIGN 4.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from zkconsumer.core.offsets import choose_stored
+from zkconsumer.model import TopicPartition
+from zkconsumer.offsets.store import OffsetStore
+
+
+class DualOffsetStore:
+    """Writes both stores and reads by a rule; an :class:`~zkconsumer.offsets.store.OffsetStore`.
+
+    Args:
+        zookeeper: written first, since its transaction is fenced.
+        kafka: gets what ZooKeeper accepted.
+        rule: ``dual.read``, see :func:`~zkconsumer.core.offsets.choose_stored`.
+    """
+
+    def __init__(self, zookeeper: OffsetStore, kafka: OffsetStore, rule: str) -> None:
+        self._zookeeper = zookeeper
+        self._kafka = kafka
+        self._rule = rule
+
+    def fetch(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | None]:
+        """See :meth:`OffsetStore.fetch <zkconsumer.offsets.store.OffsetStore.fetch>`."""
+        in_zookeeper = self._zookeeper.fetch(partitions)
+        in_kafka = self._kafka.fetch(partitions)
+        readable = in_zookeeper.keys() & in_kafka.keys()
+        return {p: choose_stored(in_zookeeper[p], in_kafka[p], self._rule) for p in partitions if p in readable}
+
+    def commit(self, offsets: Mapping[TopicPartition, int]) -> set[TopicPartition]:
+        """See :meth:`OffsetStore.commit <zkconsumer.offsets.store.OffsetStore.commit>`."""
+        accepted = self._zookeeper.commit(offsets)
+        return self._kafka.commit({partition: offsets[partition] for partition in offsets if partition in accepted})
+
+    def close(self) -> None:
+        """See :meth:`OffsetStore.close <zkconsumer.offsets.store.OffsetStore.close>`."""
+        self._zookeeper.close()
+        self._kafka.close()
