@@ -1,4 +1,4 @@
-"""The jars inside pyspark that the sandbox uses: a ZooKeeper server and Ivy. pyspark itself is not imported."""
+"""The jars inside pyspark that the sandbox uses: a ZooKeeper server, Ivy and py4j. pyspark itself is not imported."""
 
 import importlib.util
 from pathlib import Path
@@ -22,6 +22,11 @@ _INSTALL = "pip install 'zkconsumer[sandbox]'"
 def ivy_jar() -> Path:
     """Return Ivy. Raises SandboxError as `zookeeper_jars` does."""
     return _find(_directory(), "ivy")
+
+
+def py4j_jar() -> Path:
+    """Return py4j's server side. Raises SandboxError as `zookeeper_jars` does."""
+    return _find(_directory(), "py4j")
 
 
 def zookeeper_jars() -> list[Path]:
