@@ -20,6 +20,7 @@
     ├── CommitRefused               the application could not make durable what a commit would cover
     ├── MalformedZnode              a znode that others wrote does not hold what it should
     ├── OffsetOutOfRange            the broker no longer (or not yet) has the requested offset
+    ├── RecordTooLarge              a record is longer than fetch.max.bytes
     ├── CorruptRecord               bytes from a broker fail their checksum or contradict themselves
     ├── ProtocolError               a broker answered something that this version of the protocol does not allow
     ├── ConsumerTimeout             nothing arrived within consumer.timeout.ms; the stream stays usable
@@ -133,6 +134,10 @@ class MalformedZnode(ZkConsumerError):
 
 class OffsetOutOfRange(ZkConsumerError):
     """The broker no longer (or not yet) has the requested offset."""
+
+
+class RecordTooLarge(ZkConsumerError):
+    """A record is longer than ``fetch.max.bytes``, so it can never be fetched; the position stays before it."""
 
 
 class CorruptRecord(ZkConsumerError):

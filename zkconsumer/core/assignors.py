@@ -112,21 +112,42 @@ def _even_out(
     load: dict[ConsumerThreadId, int],
     previous: Mapping[TopicPartition, ConsumerThreadId],
 ) -> None:
-    """Move partitions from fuller to emptier threads until none gains; each move makes the loads strictly more even."""
+    """Move partitions from fuller to emptier threads until none gains; each move makes the loads strictly more even.
+
+    Always from the fullest thread that can give: otherwise one is emptied below what balance asks for, and another has
+    to give too.
+    """
+    held: dict[ConsumerThreadId, list[TopicPartition]] = {thread: [] for thread in load}
     # Partitions that are away from their former thread anyway move first: that costs no stickiness.
-    order = sorted(candidates, key=lambda each: (assignment[each] == previous.get(each), each))
+    for partition in sorted(candidates, key=lambda each: (assignment[each] == previous.get(each), each)):
+        held[assignment[partition]].append(partition)
     moved = True
     while moved:
         moved = False
-        # From the fullest threads first, so that nobody is emptied below what balance asks for.
-        for partition in sorted(order, key=lambda each: -load[assignment[each]]):
-            owner = assignment[partition]
-            emptiest = min(candidates[partition], key=load.__getitem__)
-            if load[owner] > load[emptiest] + 1:
+        for owner in sorted(load, key=load.__getitem__, reverse=True):
+            gain = _first_gain(held[owner], candidates, load, owner)
+            if gain is not None:
+                partition, emptiest = gain
                 assignment[partition] = emptiest
+                held[owner].remove(partition)
+                held[emptiest].insert(0, partition)
                 load[owner] -= 1
                 load[emptiest] += 1
                 moved = True
+                break
+
+
+def _first_gain(
+    held: Sequence[TopicPartition],
+    candidates: Mapping[TopicPartition, Sequence[ConsumerThreadId]],
+    load: Mapping[ConsumerThreadId, int],
+    owner: ConsumerThreadId,
+) -> tuple[TopicPartition, ConsumerThreadId] | None:
+    for partition in held:
+        emptiest = min(candidates[partition], key=load.__getitem__)
+        if load[owner] > load[emptiest] + 1:
+            return partition, emptiest
+    return None
 
 
 ASSIGNORS: Mapping[str, Assignor] = {

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.errors import BrokerUnavailable, CorruptRecord, ProtocolError
+from zkconsumer.errors import BrokerUnavailable, CorruptRecord, ProtocolError, RecordTooLarge
 from zkconsumer.fetch.partition_info import PartitionInfo
 from zkconsumer.fetch.queues import Chunk
 from zkconsumer.kafka.client import EARLIEST, LATEST, list_offsets
@@ -208,7 +208,7 @@ class FetcherThread(threading.Thread):
         if info.fetch_bytes >= self._config.fetch_max_bytes:
             self._fail(
                 info,
-                ProtocolError(
+                RecordTooLarge(
                     f"{info.partition} at offset {info.fetched}: a record is longer than fetch.max.bytes "
                     f"({self._config.fetch_max_bytes}); raise it to read on"
                 ),
