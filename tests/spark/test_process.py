@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.fix_spark import await_until
+from tests.fix_spark import await_until, fair
 from zkconsumer.sandbox import java_home_for_spark
 
 APPLICATION = """
@@ -54,8 +54,9 @@ def test_found_from_any_directory_and_gone_from_the_group_when_the_driver_is_kil
         try:
             jvm = int(_jvm_line(application, log).split()[1])
             await_until(lambda: len(group.owners(topic)) == 2, "the query owns both partitions")
+            patience = fair(0.5)
             os.kill(jvm, signal.SIGKILL)
-            await_until(lambda: group.is_deserted(topic), "ids and owners are gone after kill -9", 0.5)
+            await_until(lambda: group.is_deserted(topic), "ids and owners are gone after kill -9", patience)
         finally:
             application.kill()
 

@@ -1,11 +1,10 @@
 """Streaming queries against a real group on a real ZooKeeper and Kafka."""
 
-import time
 from collections import Counter
 
 import pytest
 
-from tests.fix_spark import Sink, await_until
+from tests.fix_spark import Sink, await_until, fair
 
 AVAILABLE_NOW = {"availableNow": True}
 PARTITIONS = 4
@@ -34,8 +33,7 @@ def test_available_now_reads_what_was_produced_commits_it_and_leaves(start_query
     produced = produce(topic, numbered(1000))
     sink = Sink()
     run_available_now(start_query, topic, sink)
-    gone_by = time.monotonic() + 0.5
-    await_until(lambda: group.is_deserted(topic), "ids and owners are gone", gone_by - time.monotonic())
+    await_until(lambda: group.is_deserted(topic), "ids and owners are gone", fair(0.5))
     assert sink.positions() == Counter(produced)
     assert {(p, o): v for p, o, v in sink.rows()} == {position: b"%d" % n for n, position in enumerate(produced)}
     assert group.offsets(topic) == ends(produced)
@@ -48,10 +46,10 @@ def test_every_batch_is_committed_at_once_and_a_restart_reads_nothing_twice(star
     query = start_query(topic, sink)
     await_until(lambda: group.offsets(topic) == ends(produced), "znodes show the first batch")
     produced += produce(topic, numbered(100, first=100))
-    await_until(lambda: group.offsets(topic) == ends(produced), "znodes show the second batch", 5)
+    await_until(lambda: group.offsets(topic) == ends(produced), "znodes show the second batch", fair(5))
     assert len(group.owners(topic)) == PARTITIONS
     query.stop()
-    await_until(lambda: group.is_deserted(topic), "ids and owners are gone after stop", 0.5)
+    await_until(lambda: group.is_deserted(topic), "ids and owners are gone after stop", fair(0.5))
 
     produced += produce(topic, numbered(100, first=200))
     run_available_now(start_query, topic, sink)

@@ -203,15 +203,14 @@ class QueryDriver:
             if available is None:
                 continue
             planned = distinct(cap_offsets(available, limit), finished)
-            if not planned or not self._may_deliver():
+            if not planned:
                 return {}
             self._idle_until = 0.0
+            if self._member is None or not self._member.may_deliver():
+                # Not "nothing new", which would end an AvailableNow query.
+                raise ZooKeeperUnavailable("other members may own this query's partitions by now (DESIGN 4.5)")
             if self._control.take(assignment.generation, planned):
                 return planned
-
-    def _may_deliver(self) -> bool:
-        """False once another member could own our partitions: the lease has lapsed (DESIGN 4.5)."""
-        return self._member is not None and self._member.may_deliver()
 
     def _available(
         self, assignment: FetchAssignment, positions: Mapping[TopicPartition, int]

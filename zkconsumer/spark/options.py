@@ -138,6 +138,8 @@ class _Reader:
         config = self._config()
         if config is None:
             return None
+        if config.offsets_storage != "zookeeper":
+            self.violations.append("offsets.storage=kafka is not available in this source yet; use zookeeper")
         return SourceOptions(
             config, topics, pattern, starting or "group", ending, numbers[0], numbers[1], *flags, numbers[2]
         )

@@ -170,8 +170,7 @@ class RangeFetcher(threading.Thread):
         position, until = self._left[partition]
         chunk = self.lane.decoder.decode(partition.topic, partition.partition, position, fetched.records)
         if chunk.next_offset == position:
-            if len(fetched.records):  # the first batch did not fit; brokers before 0.10.1 cut it off
-                self._grown[partition] = min(2 * self._grown.get(partition, size), self._config.fetch_max_bytes)
+            self._grow(partition, position, self._grown.get(partition, size), len(fetched.records))
             return True
         # To the end of the line: whoever is cut off by fetch.max.bytes now comes first in the next request (KIP-74).
         del self._left[partition]
@@ -179,6 +178,21 @@ class RangeFetcher(threading.Thread):
             self._left[partition] = Span(chunk.next_offset, until)
         batch = _before(chunk.batch, until)
         return batch is None or self._hand_over.put(batch, chunk.nbytes)
+
+    def _grow(self, partition: TopicPartition, position: int, asked: int, received: int) -> None:
+        """Ask for more where not even one batch fits; only brokers before 0.10.1 cut off the first (KIP-74).
+
+        Raises:
+            ProtocolError: a batch is longer than ``fetch.max.bytes``.
+        """
+        if received < asked:
+            return  # nothing there yet, or others took the room
+        if asked >= self._config.fetch_max_bytes:
+            raise ProtocolError(
+                f"{partition} at offset {position}: a batch is longer than fetch.max.bytes "
+                f"({self._config.fetch_max_bytes}); raise it to read on"
+            )
+        self._grown[partition] = min(2 * asked, self._config.fetch_max_bytes)
 
     def _skip_lost(self, partition: TopicPartition) -> None:
         """The log does not hold the position: go on where it begins now, or give up.

@@ -105,6 +105,16 @@ class Worker:
         lane._idle_since = time.monotonic()
         self._lanes.setdefault(broker, []).append(lane)
 
+    def close(self) -> None:
+        """Close the connections of idle lanes and of the metadata client."""
+        for lanes in self._lanes.values():
+            for lane in lanes:
+                lane.connection.close()
+        self._lanes.clear()
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
 
 _workers: dict[tuple[ConsumerConfig, bool], Worker] = {}
 _jvm_sockets: list[socket.socket] | None = None
@@ -115,6 +125,13 @@ def this_worker(config: ConsumerConfig, headers: bool) -> Worker:
     if not _workers:
         _settle_in()
     return _workers.setdefault((config, headers), Worker(config, headers))
+
+
+def close_lanes() -> None:
+    """Close all connections, for a process that goes on after its last task; the next task opens new ones."""
+    for worker in _workers.values():
+        worker.close()
+    _workers.clear()
 
 
 def _settle_in() -> None:
@@ -132,28 +149,36 @@ def acknowledge_quickly() -> None:
     """
     global _jvm_sockets  # noqa: PLW0603  one per process, like the socket itself
     if _jvm_sockets is None:
-        _jvm_sockets = _tcp_sockets()
+        _jvm_sockets = _tcp_sockets() if _in_spark_worker() else []
     for each in _jvm_sockets:
         each.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
 
 
+def _in_spark_worker() -> bool:
+    """True in a task; any other process may have sockets of other people, which are none of our business."""
+    from pyspark import TaskContext
+
+    return TaskContext.get() is not None
+
+
 def _tcp_sockets() -> list[socket.socket]:
     """Connected TCP sockets of this process; called before it has any but the one to the JVM."""
-    found = []
+    found: dict[int, socket.socket] = {}  # by inode: pyspark has duplicated the descriptor
     descriptors = Path("/proc/self/fd")  # Linux, as TCP_QUICKACK is
     names = [int(entry.name) for entry in descriptors.iterdir()] if hasattr(socket, "TCP_QUICKACK") else []
     for descriptor in names:
         try:
-            if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+            status = os.fstat(descriptor)
+            if not stat.S_ISSOCK(status.st_mode) or status.st_ino in found:
                 continue
             candidate = socket.socket(fileno=os.dup(descriptor))
         except OSError:
             continue  # the descriptor of the directory listing itself is gone by now
         if candidate.family in (socket.AF_INET, socket.AF_INET6) and _is_connected(candidate):
-            found.append(candidate)
+            found[status.st_ino] = candidate
         else:
             candidate.close()
-    return found
+    return list(found.values())
 
 
 def _is_connected(candidate: socket.socket) -> bool:

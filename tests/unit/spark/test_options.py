@@ -88,6 +88,7 @@ def test_bootstrap_servers_get_the_hint():
         ({"subscribe": " , "}, "subscribe names no topic"),
         ({"subscribe": "a/b"}, "cannot be the name of a topic"),
         ({"path": "/tmp"}, "load() takes no path"),
+        ({"offsets.storage": "kafka"}, "offsets.storage=kafka is not available"),
         ({"kafka.fetch.min.bytes": "1"}, "write fetch.min.bytes"),
         ({"endingOffsets": "earliest"}, "endingOffsets must be one of latest or JSON"),
         ({"endingOffsets": '{"t":{"0":-2}}'}, "cannot be earliest"),

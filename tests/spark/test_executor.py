@@ -1,0 +1,131 @@
+"""The executor's reading alone, in this process: what a task does on a real broker, without Spark around it."""
+
+import threading
+
+import pytest
+
+from zkconsumer.errors import OffsetOutOfRange
+from zkconsumer.kafka.client import BrokerClient
+from zkconsumer.model import Broker, TopicPartition
+from zkconsumer.spark.executor import read_ranges
+from zkconsumer.spark.options import parse_options
+from zkconsumer.spark.planning import OffsetRange, RangePartition
+from zkconsumer.spark.worker import close_lanes
+
+
+@pytest.fixture(autouse=True)
+def _no_connection_outlives_a_test():
+    yield
+    close_lanes()
+
+
+def options_for(box, **more):
+    return parse_options(
+        {"zookeeper.connect": box.zookeeper_connect, "group.id": "unused", "subscribe": "unused", **more}
+    )
+
+
+def task_for(box, *ranges):
+    host, _, port = box.bootstrap_servers.partition(":")
+    return RangePartition(tuple(OffsetRange(*each) for each in ranges), (Broker(0, host, int(port)),))
+
+
+def read(box, *ranges, **options):
+    """(partition, offset) of every record, in the order of arrival."""
+    batches = read_ranges(options_for(box, **options), task_for(box, *ranges))
+    return [row for b in batches for row in zip(b["partition"].to_pylist(), b["offset"].to_pylist(), strict=True)]
+
+
+def log_end(box, topic):
+    host, _, port = box.bootstrap_servers.partition(":")
+    client = BrokerClient(lambda: [Broker(0, host, int(port))], client_id="test", timeout_ms=10_000)
+    try:
+        return client.list_offsets({TopicPartition(topic, 0): -1}).found[TopicPartition(topic, 0)]
+    finally:
+        client.close()
+
+
+def no_fetcher_is_left() -> bool:
+    return not [thread for thread in threading.enumerate() if thread.name.startswith("range-fetcher")]
+
+
+def test_a_range_may_begin_and_end_inside_a_record_batch(sandbox, topic_factory, produce):
+    topic = topic_factory(partitions=2)
+    produce(topic, [{"value": b"v", "partition": n % 2} for n in range(200)], linger_ms=100)
+    rows = read(sandbox, (topic, 0, 10, 55), (topic, 1, 99, 100))
+    assert sorted(rows) == [*((0, offset) for offset in range(10, 55)), (1, 99)]
+    assert no_fetcher_is_left()
+
+
+def test_a_range_that_ends_in_control_records_ends(sandbox, topic_factory, unique_name):
+    from confluent_kafka import Producer
+
+    topic = topic_factory()
+    producer = Producer({"bootstrap.servers": sandbox.bootstrap_servers, "transactional.id": unique_name})
+    producer.init_transactions(30)
+    for end in (producer.commit_transaction, producer.abort_transaction):
+        producer.begin_transaction()
+        for _ in range(10):
+            producer.produce(topic, b"v")
+        producer.flush(30)  # aborting would throw away what was not sent yet
+        end(30)
+    until = log_end(sandbox, topic)
+    assert until > 20, "control records take offsets"
+    rows = read(sandbox, (topic, 0, 0, until))
+    assert len(rows) == 20, "as the JVM consumer of the time, aborted records are read"
+    assert rows == sorted(rows)
+
+
+def test_a_range_whose_records_were_compacted_away_ends(sandbox, topic_factory, produce):
+    topic = topic_factory(
+        config={
+            "cleanup.policy": "compact",
+            "segment.ms": "100",
+            "min.cleanable.dirty.ratio": "0.01",
+            "delete.retention.ms": "100",
+        }
+    )
+    produce(topic, [(b"same key", b"%d" % n) for n in range(500)])
+    # Whether and when the cleaner runs is the broker's affair; the range must end either way.
+    rows = read(sandbox, (topic, 0, 0, 500))
+    assert rows[-1] == (0, 499)
+
+
+def test_a_task_that_spark_stops_asking_leaves_no_thread(sandbox, topic_factory, produce):
+    topic = topic_factory()
+    produce(topic, [b"x" * 1000] * 5000)
+    options = options_for(sandbox, **{"fetch.message.max.bytes": "100000", "queued.max.bytes": "1"})
+    batches = read_ranges(options, task_for(sandbox, (topic, 0, 0, 5000)))
+    assert next(batches).num_rows > 0
+    batches.close()
+    assert no_fetcher_is_left()
+    assert len(read(sandbox, (topic, 0, 0, 5000))) == 5000
+
+
+def test_deleted_offsets_fail_the_task_or_are_skipped(sandbox, topic_factory, produce):
+    from confluent_kafka import TopicPartition as Position
+    from confluent_kafka.admin import AdminClient
+
+    topic = topic_factory()
+    produce(topic, [b"v"] * 100)
+    admin = AdminClient({"bootstrap.servers": sandbox.bootstrap_servers})
+    for future in admin.delete_records([Position(topic, 0, 40)]).values():
+        future.result(30)
+    with pytest.raises(OffsetOutOfRange, match="has lost offsets 10 to 40: its log begins at 40"):
+        read(sandbox, (topic, 0, 10, 100))
+    rows = read(sandbox, (topic, 0, 10, 100), failOnDataLoss="false")
+    assert rows == [(0, offset) for offset in range(40, 100)]
+    assert read(sandbox, (topic, 0, 10, 30), failOnDataLoss="false") == []
+    assert no_fetcher_is_left()
+
+
+def test_a_connection_that_died_between_two_tasks_is_replaced(private_sandbox):
+    from tests.fix_sandbox import Topics, produce_records
+
+    box = private_sandbox()
+    Topics(box.bootstrap_servers).create("t", 1)
+    produce_records(box.bootstrap_servers, "t", [b"v"] * 10)
+    assert len(read(box, ("t", 0, 0, 10))) == 10
+    box.brokers[0].kill()
+    box.brokers[0].start()
+    assert len(read(box, ("t", 0, 0, 10))) == 10
