@@ -1,0 +1,163 @@
+"""The demo as its users run it: a command, with its exit code, its output and what it leaves behind."""
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.demo, pytest.mark.timeout(360)]
+
+LONGEST_S = 180
+PATIENCE_S = 120.0
+
+
+class Run:
+    """A running demo. Its temporary files go to a directory whose name has spaces, by which its processes are found."""
+
+    def __init__(self, directory: Path, *arguments: str) -> None:
+        self.temporary = directory / "temporary files"
+        self.kept = directory / "kept files"
+        self.picture = directory / "the picture.png"
+        self.temporary.mkdir()
+        self._out, self._err = directory / "out.txt", directory / "err.txt"
+        environment = {**os.environ, "TMPDIR": str(self.temporary)}
+        with self._out.open("wb") as out, self._err.open("wb") as err:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "zkconsumer", "demo", "--png", str(self.picture), *arguments],
+                cwd=directory,
+                env=environment,
+                stdout=out,
+                stderr=err,
+            )
+
+    @property
+    def out(self) -> str:
+        return self._out.read_text()
+
+    @property
+    def err(self) -> str:
+        return self._err.read_text()
+
+    def signal(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    def exit_code(self) -> int:
+        return self._process.wait(LONGEST_S + 60)
+
+    def await_until(self, condition: Callable[[], object], what: str) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while not condition():
+            assert self._process.poll() is None, f"ended before {what}: {self.out} {self.err}"
+            assert time.monotonic() < deadline, f"not within {PATIENCE_S} s: {what}"
+            time.sleep(0.05)
+
+    def processes(self, mark: str = "") -> list[int]:
+        """Processes whose command line names our directory and ``mark``, the demo itself not counted."""
+        found = []
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):
+                line = path.read_bytes()
+                pid = int(path.parent.name)
+                ours = str(self.temporary).encode() in line or str(self.kept).encode() in line
+                if ours and mark.encode() in line and pid != self._process.pid:
+                    found.append(pid)
+        return found
+
+    def expect_nothing_running(self) -> None:
+        deadline = time.monotonic() + 10
+        while left := self.processes():
+            assert time.monotonic() < deadline, f"processes {left} stayed behind"
+            time.sleep(0.05)
+
+    def end(self) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+
+
+@pytest.fixture
+def demo(tmp_path: Path) -> Iterator[Callable[..., Run]]:
+    started: list[Run] = []
+
+    def start(*arguments: str) -> Run:
+        started.append(Run(tmp_path, *arguments))
+        return started[-1]
+
+    yield start
+    for run in started:
+        run.end()
+
+
+def test_everything_holds_and_only_the_picture_is_left(demo: Callable[..., Run]) -> None:
+    begun = time.monotonic()
+    run = demo()
+    assert run.exit_code() == 0, run.out + run.err
+    assert time.monotonic() - begun < LONGEST_S
+
+    assert "336,776 of 336,776 on 8 partitions" in run.out
+    assert re.search(r"delivered at least once +count missing: 0, count duplicates: [\d,]+ .*ok", run.out)
+    assert "count altered: 0" in run.out
+    assert "224 routes x 5 figures, 0 routes differ" in run.out
+    for group in ("flights-audit", "flights-spark"):
+        assert re.search(rf"lag of {group} +0 \(znodes 336,776, log ends 336,776\) +ok", run.out)
+    assert "FAILED" not in run.out
+    assert all(character.isprintable() or character == "\n" for character in run.out + run.err)
+    last, picture = run.out.splitlines()[-1], run.out.splitlines()[-2]
+    assert re.fullmatch(r"Time: \d+ s", last)
+    assert picture == f"Picture: {run.picture}"
+    assert run.picture.read_bytes().startswith(b"\x89PNG")
+
+    run.expect_nothing_running()
+    assert list(run.temporary.iterdir()) == []
+
+
+def test_records_that_get_lost_make_it_fail(demo: Callable[..., Run], tmp_path: Path) -> None:
+    run = demo("--keep", str(tmp_path / "kept files"))
+    output = run.kept / "consumers" / "consumer-1.jsonl"
+    run.await_until(lambda: output.exists() and output.stat().st_size > 1_000_000, "consumer-1 has written")
+    os.truncate(
+        output, 0
+    )  # a disk that forgets what was flushed: the records were committed, nobody delivers them again
+    assert run.exit_code() == 1, run.out + run.err
+    missing = re.search(r"delivered at least once +count missing: ([\d,]+), .*FAILED", run.out)
+    assert missing is not None, run.out
+    assert int(missing[1].replace(",", "")) > 1000
+    assert re.search(r"^FAILED: \d of \d+ checks: .*delivered at least once", run.out, re.MULTILINE)
+    assert f"Kept: {run.kept}" in run.out
+    assert run.picture.exists(), "the picture helps to find out why"
+    run.expect_nothing_running()
+    assert list(run.temporary.iterdir()) == []
+
+
+def test_a_consumer_that_dies_by_itself_ends_it_in_one_line_and_keeps_the_logs(demo: Callable[..., Run]) -> None:
+    run = demo()
+    run.await_until(lambda: "Two consumer processes share" in run.out, "two consumers share")
+    for pid in run.processes("consumer-1.jsonl"):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    assert run.exit_code() == 1
+    error = run.err.splitlines()[-1]
+    assert error.startswith("error: consumer-1 ended with exit code")
+    logs = Path(error.rpartition("all logs: ")[2])
+    assert {path.name for path in logs.iterdir()} >= {"consumer-1.log", "consumer-2.log", "zookeeper.log"}
+    run.expect_nothing_running()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_nothing_is_left_running_when_it_is_ended(demo: Callable[..., Run], number: signal.Signals) -> None:
+    run = demo()
+    run.await_until(lambda: "Two consumer processes share" in run.out, "two consumers share")
+    assert len(run.processes()) >= 4
+    run.signal(number)
+    assert run.exit_code() == (-number if number == signal.SIGKILL else 1)
+    run.expect_nothing_running()
+    if number != signal.SIGKILL:
+        assert run.err.splitlines()[-1] == "error: interrupted; nothing is left running"
+        assert list(run.temporary.iterdir()) == []

@@ -1,0 +1,39 @@
+"""The demo command where nothing is started: usage, refusals, and what its import costs."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from zkconsumer.cli.demo import demo
+from zkconsumer.demo.sparkjob import Job
+from zkconsumer.errors import ZkConsumerError
+
+
+def test_import_stays_cheap() -> None:
+    script = (
+        "import sys, zkconsumer.cli.demo; "
+        "print([m for m in ('pyspark', 'kazoo', 'kafka', 'rich', 'zkconsumer.demo', 'numpy', 'pyarrow') "
+        "if m in sys.modules])"
+    )
+    assert subprocess.check_output([sys.executable, "-c", script], text=True).strip() == "[]"
+
+
+@pytest.mark.parametrize("arguments", [["--what"], ["--keep", __file__], ["--png", str(Path(__file__).parent)]])
+def test_usage_errors(arguments: list[str]) -> None:
+    assert CliRunner().invoke(demo, arguments).exit_code == 2
+
+
+def test_a_picture_that_cannot_be_written_is_refused_at_once(tmp_path: Path) -> None:
+    result = CliRunner().invoke(demo, ["--png", str(tmp_path / "missing" / "a.png")])
+    assert isinstance(result.exception, ZkConsumerError)
+    assert "name another place with --png" in str(result.exception)
+
+
+def test_the_spark_job_is_read_back_as_it_was_written(tmp_path: Path) -> None:
+    import json
+
+    job = Job("h:1", "g", "t", 10, str(tmp_path), "/opt/some java")
+    assert Job(**json.loads(job.save().read_text())) == job

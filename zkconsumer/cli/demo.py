@@ -1,0 +1,79 @@
+"""``zkconsumer demo``: the main job end to end on real servers and real data, verified."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from zkconsumer.errors import ZkConsumerError
+
+_PICTURE = Path("zkconsumer-demo.png")
+_EXIT_FAILED = 1
+_WIDTH_ELSEWHERE = 120
+"""Width of the output where there is no terminal: no line of the table has to be broken."""
+
+
+@click.command()
+@click.option(
+    "--png",
+    "picture",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=_PICTURE,
+    show_default=True,
+    help="Picture to write: lag and owners over time.",
+)
+@click.option(
+    "--keep",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Leave the consumers' output and all logs in this directory, which must be empty or not exist.",
+)
+def demo(picture: Path, keep: Path | None) -> None:
+    """Show the whole system on real servers and real data, verified.
+
+    Starts a ZooKeeper and a Kafka broker, loads 336,776 real flights, lets consumers share them, join and be killed,
+    aggregates them in a Spark query, compares everything with the source, and cleans up. Exit code 0 means that every
+    check of the final table holds. The first run fetches Kafka's jars (36 MB); later runs need no network.
+    """
+    from rich.console import Console
+
+    from zkconsumer.demo.run import run_demo
+    from zkconsumer.demo.story import Story
+    from zkconsumer.sandbox.progress import Progress
+
+    width = None if sys.stdout.isatty() else _WIDTH_ELSEWHERE
+    story = Story(Console(highlight=False, markup=False, emoji=False, width=width), Progress())
+    try:
+        with _every_end_cleans_up():
+            good = run_demo(story, picture.absolute(), keep)
+    except KeyboardInterrupt:
+        raise ZkConsumerError("interrupted; nothing is left running") from None
+    if not good:
+        sys.exit(_EXIT_FAILED)
+
+
+@contextmanager
+def _every_end_cleans_up() -> Iterator[None]:
+    """Make every signal that asks for the end unwind the stack, so that servers, consumers and files go."""
+    former = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+
+    def interrupt(*_: object) -> None:
+        for number in former:
+            signal.signal(number, signal.SIG_IGN)  # impatience must not interrupt the cleaning up
+        raise KeyboardInterrupt
+
+    for number, handler in former.items():
+        # A shell that starts us in the background has SIGINT ignored, but whoever sends it means it; nohup's ignored
+        # SIGHUP, however, is an instruction.
+        if not (number == signal.SIGHUP and handler == signal.SIG_IGN):
+            signal.signal(number, interrupt)
+    try:
+        yield
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)

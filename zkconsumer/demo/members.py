@@ -1,0 +1,87 @@
+"""The demo's consumer processes: real ``zkconsumer consume`` commands."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+
+from zkconsumer.sandbox.process import JvmProcess
+
+_SESSION_TIMEOUT_S = 3.0
+"""So short that the takeover after a kill can be watched, so long that a busy machine does not lose sessions."""
+
+_PROPERTIES = {
+    "zookeeper.session.timeout.ms": f"{_SESSION_TIMEOUT_S * 1000:.0f}",
+    # A member may have to wait until the session of one that was killed expires: ten seconds in all.
+    "rebalance.backoff.ms": "1000",
+    "rebalance.max.retries": "10",
+    "auto.commit.interval.ms": "500",
+}
+_STALL_S = 60.0
+
+
+class Member:
+    """One consumer process of a group, writing JSON lines to a file of its own.
+
+    Args:
+        name: what it is called; unique in its group.
+        group: the group.
+        topic: what it consumes, with one thread.
+        zookeeper: connection string.
+        directory: for its output.
+        logs: directory for its log.
+    """
+
+    session_timeout_s = _SESSION_TIMEOUT_S
+
+    def __init__(self, name: str, group: str, topic: str, zookeeper: str, directory: Path, logs: Path) -> None:
+        self.name = name
+        self.consumer_id = f"{group}_{name}"
+        self.output = directory / f"{name}.jsonl"
+        properties = {**_PROPERTIES, "consumer.id": name}
+        # The class guards any process; here it is Python's. The consumer dies with us, however we end.
+        self._process = JvmProcess(
+            name,
+            [
+                *(sys.executable, "-m", "zkconsumer", "-v", "consume", "--from-beginning", "--format", "json"),
+                *("--zookeeper", zookeeper, "--group", group, "--topic", topic, "--output", str(self.output)),
+                *(part for key, value in properties.items() for part in ("--property", f"{key}={value}")),
+            ],
+            logs / f"{name}.log",
+        )
+        self._expected = False
+
+    def start(self) -> None:
+        """Start the process. Raises SandboxError when that is not possible."""
+        self._process.start()
+        self._expected = True
+
+    def expect_alive(self) -> None:
+        """Raise SandboxError, quoting the log, when the process has ended without being told to."""
+        if self._expected:
+            self._process.expect_running()
+
+    def output_bytes(self) -> int:
+        """Size of its output."""
+        return self.output.stat().st_size if self.output.exists() else 0
+
+    def kill(self) -> int:
+        """End the process by SIGKILL and return its exit code."""
+        self._expected = False
+        self._process.signal(signal.SIGKILL)
+        return self.await_end()
+
+    def end(self) -> None:
+        """Make sure that the process is gone."""
+        self._expected = False
+        self._process.kill()
+
+    def ask_to_leave(self) -> None:
+        """Send SIGTERM, upon which a consumer commits, leaves its group and ends."""
+        self._expected = False
+        self._process.signal(signal.SIGTERM)
+
+    def await_end(self) -> int:
+        """Wait for the end after :meth:`ask_to_leave` and return the exit code. Raises SandboxError after a minute."""
+        return self._process.run(lambda: None, _STALL_S, lambda: None)

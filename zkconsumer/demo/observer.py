@@ -1,0 +1,172 @@
+"""Observer: samples one group a few times a second, for the timeline and for whoever awaits a state of the group."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Sequence
+from types import TracebackType
+from typing import Self
+
+from zkconsumer.core.znodes import GroupPaths
+from zkconsumer.demo.timeline import Sample, Timeline
+from zkconsumer.errors import LeaderUnknown, RetriableError, ZkConsumerError
+from zkconsumer.kafka.client import LATEST, BrokerClient
+from zkconsumer.model import Broker, ConsumerThreadId, TopicPartition
+from zkconsumer.offsets.zookeeper import ZooKeeperOffsetStore
+from zkconsumer.zookeeper.registry import Registry
+from zkconsumer.zookeeper.session import ZkSession
+
+_EVERY_S = 0.1
+_LONG_S = 0.5
+_ANSWER_TIMEOUT_MS = 10_000
+_CLIENT_ID = "zkconsumer-demo"
+
+
+class GroupReader:
+    """Reads one group: members, owners and offsets from the znodes, log ends from the brokers. For one thread.
+
+    Args:
+        session: an open session; shared with others.
+        brokers: of the cluster.
+        group: whose state to read.
+        partitions: of the demo's topic, in order.
+    """
+
+    def __init__(
+        self, session: ZkSession, brokers: Collection[Broker], group: str, partitions: Sequence[TopicPartition]
+    ) -> None:
+        self.group = group
+        self._session = session
+        self._registry = Registry(session)
+        self._offsets = ZooKeeperOffsetStore(session, group)
+        self._client = BrokerClient(lambda: tuple(brokers), client_id=_CLIENT_ID, timeout_ms=_ANSWER_TIMEOUT_MS)
+        self._partitions = tuple(partitions)
+
+    def read(self, at: float) -> Sample:
+        """Read everything once; ``at`` is the time to note.
+
+        Raises:
+            ZkConsumerError: ZooKeeper or a broker does not answer.
+        """
+        members = self._session.children(GroupPaths(self.group).ids) or ()
+        owners = self._registry.owner_threads(self.group, self._partitions)
+        committed = self._offsets.fetch(self._partitions)
+        # Log ends come last: they only grow, so that a lag is never negative.
+        ends = self._client.list_offsets(dict.fromkeys(self._partitions, LATEST))
+        if ends.errors:
+            raise LeaderUnknown(f"no log end of {len(ends.errors)} partitions; is the broker still running?")
+        return Sample(
+            at,
+            frozenset(members),
+            tuple(_consumer_id(owners[partition]) for partition in self._partitions),
+            tuple(committed.get(partition) for partition in self._partitions),
+            tuple(ends.found[partition] or 0 for partition in self._partitions),
+        )
+
+    def close(self) -> None:
+        """Close the connections to brokers."""
+        self._client.close()
+
+
+def _consumer_id(owner: str | None) -> str | None:
+    return None if owner is None else ConsumerThreadId.parse(owner).consumer_id
+
+
+class Observer:
+    """Samples a group in a thread of its own from construction to the end of its ``with`` block.
+
+    Args:
+        reader: of the group; the observer closes it.
+        timeline: gets the samples.
+        clock: seconds since the demo began.
+        alive: called at every look while somebody waits; raises when what is waited for cannot come any more.
+    """
+
+    def __init__(
+        self, reader: GroupReader, timeline: Timeline, clock: Callable[[], float], alive: Callable[[], None]
+    ) -> None:
+        self._reader = reader
+        self._clock = clock
+        self._alive = alive
+        self._samples = timeline.samples.setdefault(reader.group, [])
+        self._changed = threading.Condition()
+        self._ending = threading.Event()
+        self._failure: Exception | None = None
+        self._thread = threading.Thread(target=self._run, name=f"observer-{reader.group}", daemon=True)
+        self._thread.start()
+
+    @property
+    def newest(self) -> Sample | None:
+        """The last sample, None before the first."""
+        return self._samples[-1] if self._samples else None
+
+    def expect_alive(self) -> None:
+        """Raise ZkConsumerError when the group cannot be observed, or what ``alive`` raises."""
+        self._alive()
+        if self._failure is not None:
+            raise ZkConsumerError(f"group {self._reader.group} cannot be observed: {self._failure}")
+
+    def wait_for(
+        self,
+        condition: Callable[[Sample], bool],
+        what: str,
+        timeout_s: float,
+        tick: Callable[[Sample], None] = lambda _: None,
+    ) -> Sample:
+        """Wait for a sample that satisfies ``condition`` and return it; ``tick`` sees every sample meanwhile.
+
+        Only samples taken after this call count.
+
+        Raises:
+            ZkConsumerError: none came within ``timeout_s`` (``what`` says of what), or something failed meanwhile.
+        """
+        deadline = time.monotonic() + timeout_s
+        since = self._clock()
+        while True:
+            self.expect_alive()
+            sample = self._next(since)
+            if sample is not None:
+                since = self._clock()
+                tick(sample)
+                if condition(sample):
+                    return sample
+            if time.monotonic() > deadline:
+                raise ZkConsumerError(f"not within {timeout_s:g} s: {what}")
+
+    def _next(self, since: float) -> Sample | None:
+        """Wait for a sample taken at ``since`` or later; None if that takes long."""
+
+        def come() -> bool:
+            return self._failure is not None or (self.newest is not None and self.newest.at >= since)
+
+        with self._changed:
+            return self.newest if self._changed.wait_for(come, _LONG_S) else None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._ending.set()
+        self._thread.join()
+        self._reader.close()
+
+    def _run(self) -> None:
+        while not self._ending.is_set():
+            begun = self._clock()
+            try:
+                sample = self._reader.read(begun)
+            except RetriableError:
+                sample = None  # one gap in the curve; a broker that is gone for good shows elsewhere
+            except Exception as error:  # noqa: BLE001 - handed to the thread that waits
+                with self._changed:
+                    self._failure = error
+                    self._changed.notify_all()
+                return
+            if sample is not None:
+                with self._changed:
+                    self._samples.append(sample)
+                    self._changed.notify_all()
+            self._ending.wait(max(0.0, _EVERY_S - (self._clock() - begun)))

@@ -1,0 +1,80 @@
+"""The demo as a whole: data, servers, both acts, picture and verdict."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from zkconsumer.demo.checks import Check
+from zkconsumer.demo.flights import PACKAGE, Records, as_records, read_flights
+from zkconsumer.demo.picture import draw
+from zkconsumer.demo.querying import Querying
+from zkconsumer.demo.sharing import Sharing
+from zkconsumer.demo.stage import PARTITIONS, TOPIC, Servers, Stage, stopwatch
+from zkconsumer.demo.story import Story
+from zkconsumer.demo.workspace import Workspace
+from zkconsumer.errors import ZkConsumerError
+
+
+def run_demo(story: Story, picture: Path, keep: Path | None) -> bool:
+    """Run the demo and tell about it; True if every check holds.
+
+    Args:
+        story: who is told.
+        picture: PNG file to write; replaced if it exists.
+        keep: directory to work in and to leave behind; None: a temporary one that is removed if all goes well.
+
+    Raises:
+        ZkConsumerError: a step failed, so that there is nothing to check; the message says where the logs are.
+    """
+    clock = stopwatch()
+    _expect_writable(picture)
+    workspace = Workspace(keep)
+    try:
+        checks = _play(story, workspace, picture, clock)
+        if not all(check.ok for check in checks):
+            workspace.keep()
+        story.verdict(checks, workspace.path if workspace.kept else None, picture, clock())
+    except ZkConsumerError as error:
+        workspace.keep()
+        raise ZkConsumerError(f"{error}; all logs: {workspace.logs}") from error
+    finally:
+        workspace.close()
+    return all(check.ok for check in checks)
+
+
+def _expect_writable(picture: Path) -> None:
+    """Refuse at once what would only fail at the end."""
+    directory = picture.resolve().parent
+    if picture.is_dir() or not directory.is_dir() or not os.access(directory, os.W_OK):
+        raise ZkConsumerError(f"cannot write the picture {picture}; name another place with --png")
+
+
+def _play(story: Story, workspace: Workspace, picture: Path, clock: Callable[[], float]) -> list[Check]:
+    with ThreadPoolExecutor(1) as background:
+        loading = background.submit(_prepare)  # meanwhile the servers start
+        with Servers(workspace.logs, story.progress) as servers:
+            with story.waiting(f"reading {PACKAGE}, loading the decode kernel (compiled by the first run)"):
+                records = loading.result()
+            story.tell(
+                f"Real data: {len(records):,} flights of {PACKAGE} as JSON, {records.value_bytes() / 1e6:.0f} MB, "
+                f"keyed by route ({records.key_count()} keys)"
+            )
+            story.tell(f"A real ZooKeeper and Kafka {servers.kafka_version}; topic {TOPIC} on {PARTITIONS} partitions")
+            stage = Stage(servers, records, workspace, story, clock)
+            checks = Sharing(stage).play() + Querying(stage).play()
+    title = f"{len(records):,} flights: two consumers share them, a third joins, one is killed; then a Spark query"
+    with story.waiting("drawing the picture"):
+        draw(stage.timeline, stage.names, title, picture)
+    return checks
+
+
+def _prepare() -> Records:
+    """Read the data and have the decode kernel compiled, so that three consumers need not do that at the same time."""
+    from zkconsumer.fetch.decode import warm
+
+    records = as_records(read_flights(), PARTITIONS)
+    warm()
+    return records

@@ -1,0 +1,138 @@
+"""The demo's Spark query, run as a process of its own: ``python -m zkconsumer.demo.sparkjob JOB.json``.
+
+It reads the topic as a member of a second group and aggregates by key until everything is read. JOB.json has the
+fields of :class:`Job`; the rows go to its ``result``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_QUERY = "routes"
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to do.
+
+    Attributes:
+        zookeeper: connection string.
+        group: group of the query.
+        topic: what to read.
+        records_per_batch: most records of one micro-batch.
+        directory: for checkpoint, temporary files and result.
+        java_home: of the Java to run Spark with.
+    """
+
+    zookeeper: str
+    group: str
+    topic: str
+    records_per_batch: int
+    directory: str
+    java_home: str
+
+    @property
+    def result(self) -> Path:
+        """Where the result goes: ``{"batches": n, "rows": [{"route": ..., ...}]}``."""
+        return Path(self.directory) / "result.json"
+
+    def save(self) -> Path:
+        """Write the job file and return its path."""
+        path = Path(self.directory) / "job.json"
+        path.write_text(json.dumps(dataclasses.asdict(self)), encoding="utf-8")
+        return path
+
+
+def main(path: str) -> None:
+    """Run the job that a file describes."""
+    job = Job(**json.loads(Path(path).read_text(encoding="utf-8")))
+    os.environ["JAVA_HOME"] = job.java_home
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"  # no look-up of the host's name, which fails on some laptops
+    for variable in ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS"):
+        os.environ.pop(variable, None)  # the Spark that belongs to this Python, as it comes
+    spark = _session(job)
+    try:
+        query = (
+            aggregate(flights(spark, job))
+            .writeStream.format("memory")
+            .queryName(_QUERY)
+            .outputMode("complete")
+            .option("checkpointLocation", str(Path(job.directory) / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        rows = [row.asDict() for row in spark.table(_QUERY).collect()]
+        batches = sum(progress["numInputRows"] > 0 for progress in query.recentProgress)
+    finally:
+        spark.stop()
+    job.result.write_text(json.dumps({"batches": batches, "rows": rows}), encoding="utf-8")
+
+
+def _session(job: Job) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    session: SparkSession = (
+        SparkSession.builder.master("local[2]")
+        .appName("zkconsumer-demo")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        # The JVM's own temporary files, too, go where they are removed; quoted, since the path may have spaces.
+        .config("spark.driver.extraJavaOptions", f'"-Djava.io.tmpdir={job.directory}"')
+        .config("spark.local.dir", job.directory)
+        .config("spark.sql.warehouse.dir", str(Path(job.directory) / "warehouse"))
+        .config("spark.sql.shuffle.partitions", "2")
+        .getOrCreate()
+    )
+    return session
+
+
+def flights(spark: SparkSession, job: Job) -> DataFrame:
+    """The stream of flights: the record's key as ``route``, and the fields of its JSON value."""
+    from pyspark.sql import functions as f
+
+    fields = "dep_time LONG, dep_delay LONG, distance LONG, air_time LONG"
+    return (
+        spark.readStream.format("zkconsumer")
+        .option("zookeeper.connect", job.zookeeper)
+        .option("group.id", job.group)
+        .option("subscribe", job.topic)
+        .option("auto.offset.reset", "smallest")
+        .option("maxOffsetsPerTrigger", job.records_per_batch)
+        .load()
+        .select(
+            f.col("key").cast("string").alias("route"),
+            f.from_json(f.col("value").cast("string"), fields).alias("flight"),
+        )
+        .select("route", "flight.*")
+    )
+
+
+def aggregate(frame: DataFrame) -> DataFrame:
+    """The figures of :data:`zkconsumer.demo.aggregate.FIGURES` by route."""
+    from pyspark.sql import functions as f
+
+    result: Any = frame.groupBy("route").agg(
+        f.count("*").alias("flights"),
+        f.count("dep_time").alias("departed"),
+        f.sum("distance").alias("distance"),
+        f.sum("air_time").alias("air_time"),
+        f.max("dep_delay").alias("worst_delay"),
+    )
+    return result  # type: ignore[no-any-return]
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

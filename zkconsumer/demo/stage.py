@@ -1,0 +1,137 @@
+"""Stage: the servers that the demo plays on, with the topic, and everything that all acts share."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from zkconsumer.demo.flights import Records
+from zkconsumer.demo.observer import GroupReader
+from zkconsumer.demo.story import Story
+from zkconsumer.demo.timeline import Event, Sample, Timeline
+from zkconsumer.demo.workspace import Workspace
+from zkconsumer.kafka.admin import create_topics
+from zkconsumer.kafka.client import BrokerClient
+from zkconsumer.model import Broker, TopicPartition
+from zkconsumer.sandbox import Sandbox
+from zkconsumer.sandbox.progress import Progress
+from zkconsumer.zookeeper.registry import Registry
+from zkconsumer.zookeeper.session import ZkSession
+
+TOPIC = "flights"
+PARTITIONS = 8
+
+_CLIENT_TIMEOUT_MS = 10_000
+_TOPIC_CONFIG = {
+    # The records carry the times of their flights, months apart: without this a new segment would begin for each week.
+    "segment.ms": str(2**63 - 1),
+    "retention.ms": "-1",
+}
+
+
+class Servers:
+    """A sandbox with the demo's topic, running inside a ``with`` block.
+
+    Args:
+        logs: directory that gets the servers' logs at the end.
+        progress: who is told about waiting.
+    """
+
+    def __init__(self, logs: Path, progress: Progress) -> None:
+        self.partitions = tuple(TopicPartition(TOPIC, number) for number in range(PARTITIONS))
+        self.brokers: tuple[Broker, ...] = ()
+        self._logs = logs
+        self._sandbox = Sandbox(progress=progress)
+        self._session: ZkSession | None = None
+
+    @property
+    def zookeeper(self) -> str:
+        """Connection string of ZooKeeper."""
+        return self._sandbox.zookeeper_connect
+
+    @property
+    def kafka_version(self) -> str:
+        """Version of the broker."""
+        return self._sandbox.kafka_version
+
+    def reader(self, group: str) -> GroupReader:
+        """A reader of one group, to be closed by the caller."""
+        assert self._session is not None, "only inside the with block"
+        return GroupReader(self._session, self.brokers, group, self.partitions)
+
+    def read(self, group: str, at: float) -> Sample:
+        """Read a group once, with connections of its own to the brokers."""
+        reader = self.reader(group)
+        try:
+            return reader.read(at)
+        finally:
+            reader.close()
+
+    def expect_alive(self) -> None:
+        """Raise SandboxError, quoting the log, when a server has ended by itself."""
+        for server in (self._sandbox.zookeeper, *self._sandbox.brokers):
+            server.expect_running()
+
+    def __enter__(self) -> Self:
+        self._sandbox.start()
+        try:
+            self._open()
+        except BaseException:
+            self._close()
+            raise
+        return self
+
+    def _open(self) -> None:
+        self._session = ZkSession(
+            self.zookeeper, session_timeout_ms=_CLIENT_TIMEOUT_MS, connection_timeout_ms=_CLIENT_TIMEOUT_MS
+        )
+        self._session.open()
+        self.brokers = Registry(self._session).live_brokers()
+        client = BrokerClient(lambda: self.brokers, client_id="zkconsumer-demo", timeout_ms=_CLIENT_TIMEOUT_MS)
+        try:
+            create_topics(client, {TOPIC: PARTITIONS}, config=_TOPIC_CONFIG)
+        finally:
+            client.close()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._close()
+
+    def _close(self) -> None:
+        if self._session is not None:
+            self._session.close()
+        if self._sandbox.running:
+            for log in self._sandbox.directory.glob("*.log"):
+                shutil.copy(log, self._logs)
+        self._sandbox.close()
+
+
+@dataclass
+class Stage:
+    """What all acts share."""
+
+    servers: Servers
+    records: Records
+    workspace: Workspace
+    story: Story
+    clock: Callable[[], float]
+    """Seconds since the demo began."""
+    timeline: Timeline = field(default_factory=Timeline)
+    names: dict[str, str] = field(default_factory=dict)
+    """Consumer id to the name in the picture, in the order of appearance."""
+
+    def mark(self, text: str, kill: str | None = None) -> None:
+        """Note an event for the picture."""
+        self.timeline.events.append(Event(self.clock(), text, kill))
+
+
+def stopwatch() -> Callable[[], float]:
+    """A clock that shows the seconds since it was made."""
+    begun = time.monotonic()
+    return lambda: time.monotonic() - begun
