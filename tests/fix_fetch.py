@@ -1,8 +1,5 @@
 """A local data plane on the sandbox's broker: fetchers and one or more streams, without a group."""
 
-import threading
-import time
-
 import pytest
 
 from zkconsumer.config import ConsumerConfig
@@ -84,11 +81,3 @@ def reader(sandbox):
     yield make
     for one in made:
         one.close()
-
-
-def eventually(condition, seconds=15.0):
-    """Wait for a condition that other threads or processes bring about."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "condition did not come true"
-        threading.Event().wait(0.01)
