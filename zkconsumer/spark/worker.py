@@ -1,4 +1,4 @@
-"""What a Spark Python worker keeps from task to task: connections with their decoders, and its settings.
+"""What a Spark Python worker keeps from task to task: connections with their decoders.
 
 Spark reuses worker processes (``spark.python.worker.reuse``), one task at a time in each, so this module's state
 survives between micro-batches. A task takes lanes out and brings back those that are still in order.
@@ -6,7 +6,6 @@ survives between micro-batches. A task takes lanes out and brings back those tha
 
 from __future__ import annotations
 
-import gc
 import os
 import socket
 import stat
@@ -121,9 +120,7 @@ _jvm_sockets: list[socket.socket] | None = None
 
 
 def this_worker(config: ConsumerConfig, headers: bool) -> Worker:
-    """The state of this process for these options; the first call settles the process in."""
-    if not _workers:
-        _settle_in()
+    """The state of this process for these options."""
     return _workers.setdefault((config, headers), Worker(config, headers))
 
 
@@ -134,18 +131,12 @@ def close_lanes() -> None:
     _workers.clear()
 
 
-def _settle_in() -> None:
-    """Once per process, when everything is imported: what exists now stays, so collections need not look at it."""
-    gc.collect()
-    gc.freeze()
-
-
 def acknowledge_quickly() -> None:
     """Make the kernel acknowledge at once what the JVM sends on this worker's socket.
 
-    The JVM writes a task in two pieces and, with Nagle's algorithm on, sends the second only when the first is
+    Spark 4.2 writes a task in two pieces and, with Nagle's algorithm on, sends the second only when the first is
     acknowledged; the worker's kernel delays that by 40 ms, in every task (FACTS C.2c). The option wears off by itself,
-    so it is set in each task, for the one that follows.
+    so it is set in each task, for the one that follows. Spark 4.3 sends one piece, and this changes nothing.
     """
     global _jvm_sockets  # noqa: PLW0603  one per process, like the socket itself
     if _jvm_sockets is None:
