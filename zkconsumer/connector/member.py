@@ -8,15 +8,13 @@ never overlap and there is nothing to lock. Watches and connection events only r
 from __future__ import annotations
 
 import logging
-import queue
-import threading
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
 from functools import partial
 
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector.committer import OffsetCommitter
+from zkconsumer.connector.controlthread import ControlThread
 from zkconsumer.connector.listener import ConsumerRebalanceListener
 from zkconsumer.connector.rebalancer import Rebalancer
 from zkconsumer.core.assignors import assignor_name
@@ -25,6 +23,7 @@ from zkconsumer.core.rebalance import MemberState, retry_seconds, settle_seconds
 from zkconsumer.core.subscription import Subscription
 from zkconsumer.errors import (
     ConsumerClosed,
+    ConsumerIdInUse,
     NotOwner,
     OwnershipConflict,
     RebalanceFailed,
@@ -76,10 +75,11 @@ class GroupMember:
         self.consumer_id = consumer_id
         self._config = config
         self._fetch = fetch
-        self._on_failure = on_failure
         self._signal = RebalanceSignal()
-        self._requests: queue.SimpleQueue[tuple[Callable[[], None], Future[None]]] = queue.SimpleQueue()
-        self._closing = threading.Event()
+        self._thread = ControlThread(
+            f"{consumer_id}_rebalance", self._signal, self._react, self._say_goodbye, on_failure
+        )
+        self._commit_interval = config.auto_commit_interval_ms / 1000
         self._state = MemberState.LATENT
         self._subscription: Subscription | None = None
         self._session = ZkSession(
@@ -109,7 +109,6 @@ class GroupMember:
             self._signal.raise_flag,
         )
         self._lease = SessionLease(self._session, self._lease_changed)
-        self._thread = threading.Thread(target=self._run, name=f"{self.consumer_id}_rebalance", daemon=True)
         asked_for_session = boot_seconds()
         self._session.open()
         self._lease.start(asked_for_session)
@@ -137,7 +136,7 @@ class GroupMember:
             UsageError: joined or assigned before.
             ZooKeeperUnavailable: the committed offsets cannot be read.
         """
-        self._begin(lambda: self._rebalancer.start_without_group(partitions))
+        self._begin(partial(self._assign, partitions))
 
     def commit(self, offsets: Mapping[TopicPartition, int] | None = None, *, force: bool = False) -> None:
         """Commit offsets now.
@@ -151,14 +150,11 @@ class GroupMember:
             ZooKeeperUnavailable, SessionExpired: not committed.
             ConsumerClosed: the member has left, or has not joined.
         """
-        self._do(partial(self._commit, None if offsets is None else dict(offsets), force=force))
+        self._thread.do(partial(self._commit, None if offsets is None else dict(offsets), force=force))
 
     def leave(self) -> None:
         """Stop fetching, commit, and leave the group at once; harmless when called again."""
-        self._closing.set()
-        self._signal.close()
-        if self._thread.is_alive() and threading.current_thread() is not self._thread:
-            self._thread.join()
+        self._thread.close()
         self._close()
 
     def may_deliver(self) -> bool:
@@ -167,7 +163,7 @@ class GroupMember:
 
     def pause(self, seconds: float) -> bool:
         """Wait; True, and at once, if this member is leaving."""
-        return self._closing.wait(seconds)
+        return self._thread.closing.wait(seconds)
 
     def ownership(self) -> Mapping[TopicPartition, ConsumerThreadId]:
         """The partitions that this member owns; a snapshot that does not change."""
@@ -204,80 +200,40 @@ class GroupMember:
         self._state = MemberState.JOINED
         self._thread.start()
         try:
-            self._do(request)
+            self._thread.do(request)
         except BaseException:
             self.leave()
             raise
 
-    def _do(self, request: Callable[[], None]) -> None:
-        """Run a request on the rebalance thread and wait for it; on that thread itself (a listener) run it here."""
-        if threading.current_thread() is self._thread:
-            request()
-            return
-        if self._closing.is_set() or self._state is not MemberState.JOINED:
-            raise ConsumerClosed("the consumer has not joined its group or has left it")
-        answer: Future[None] = Future()
-        self._requests.put((request, answer))
-        self._signal.wake()
-        answer.result()
-
     # -- on the rebalance thread ------------------------------------------------------------------------------------
 
-    def _run(self) -> None:
-        try:
-            next_commit = time.monotonic() + self._interval()
-            while not self._closing.is_set():
-                self._signal.wait(max(0.0, next_commit - time.monotonic()))
-                self._serve_requests()
-                if time.monotonic() >= next_commit:
-                    self._commit_by_timer()
-                    next_commit = time.monotonic() + self._interval()
-                if self._signal.take() and self._subscription is not None:
-                    self._react()
-            self._say_goodbye()
-        except BaseException as error:
-            _log.exception("group %s: the rebalance thread of %s died", self._config.group_id, self.consumer_id)
-            self._on_failure(error)
-            raise
-        finally:
-            self._closing.set()
-            self._refuse_requests()
-
-    def _serve_requests(self) -> None:
-        while True:
-            try:
-                request, answer = self._requests.get_nowait()
-            except queue.Empty:
-                return
-            try:
-                request()
-            except Exception as error:  # noqa: BLE001 - whatever it is belongs to the thread that asked
-                answer.set_exception(error)
-            else:
-                answer.set_result(None)
-
-    def _refuse_requests(self) -> None:
-        while not self._requests.empty():
-            self._requests.get_nowait()[1].set_exception(ConsumerClosed("the consumer has left its group"))
+    def _assign(self, partitions: Mapping[TopicPartition, int | None]) -> None:
+        self._rebalancer.start_without_group(partitions)
+        self._thread.call_after(self._commit_interval, self._commit_by_timer)
 
     def _join(self, subscription: Subscription) -> None:
         story: list[str] = []
         self._subscription = subscription
+        self._thread.call_after(self._commit_interval, self._commit_by_timer)
         for _ in range(self._config.rebalance_max_retries):
-            if self._closing.is_set():
+            if self._thread.closing.is_set():
                 raise ConsumerClosed("shut down while joining the group")
             failure = self._attempt()
             if failure is None:
                 return
+            if isinstance(failure, ConsumerIdInUse):
+                raise failure  # it was waited for longer than a dead consumer's session lasts
             story.append(str(failure))
             self._wait_before_retry(failure, 0)
         raise RebalanceFailed(self._config.group_id, self.consumer_id, story)
 
     def _react(self) -> None:
         """Something changed: let events settle, then try until it is done; a member never stays without trying."""
+        if self._subscription is None:
+            return  # not joined yet, or reading without a group
         failures = 0
-        self._closing.wait(settle_seconds(self._config.rebalance_backoff_ms))
-        while not self._closing.is_set():
+        self._thread.closing.wait(settle_seconds(self._config.rebalance_backoff_ms))
+        while not self._thread.closing.is_set():
             self._signal.take()
             failure = self._attempt()
             if failure is None:
@@ -319,13 +275,14 @@ class GroupMember:
             raise ZooKeeperUnavailable("no connection to ZooKeeper")
         if not self._membership.is_registered:
             assert self._subscription is not None
-            self._membership.register(self._subscription, self._config.zookeeper_session_timeout_ms / 1000)
+            # Servers expire sessions at ticks, of which the shortest session that they grant has two.
+            self._membership.register(self._subscription, 1.5 * self._config.zookeeper_session_timeout_ms / 1000)
 
     def _wait_before_retry(self, failure: Exception, failures: int) -> None:
         """Wait until former owners let go, something changes, a request comes, or the backoff is over."""
         seconds = retry_seconds(self._config.rebalance_backoff_ms, failures)
         self._signal.discard()
-        self._serve_requests()  # their wake-ups were just discarded
+        self._thread.serve_requests()  # their wake-ups were just discarded
         if isinstance(failure, OwnershipConflict) and self._session.connected:
             try:
                 self._ownership.wait_for_release(failure.holders, seconds, self._signal)
@@ -333,7 +290,7 @@ class GroupMember:
                 _log.info("waiting for owners was interrupted: %s", error)
         else:
             self._signal.wait(seconds)
-        self._serve_requests()
+        self._thread.serve_requests()
 
     def _commit(self, offsets: Mapping[TopicPartition, int] | None, *, force: bool) -> None:
         if offsets is None:
@@ -349,6 +306,7 @@ class GroupMember:
         self._committer.commit(offsets)
 
     def _commit_by_timer(self) -> None:
+        self._thread.call_after(self._commit_interval, self._commit_by_timer)
         try:
             if self._config.auto_commit_enable:
                 self._commit_automatically()
@@ -379,9 +337,6 @@ class GroupMember:
             self._lease.stop()
             self._committer.close()
             self._session.close()
-
-    def _interval(self) -> float:
-        return self._config.auto_commit_interval_ms / 1000
 
     def _warn_of_short_retries(self) -> None:
         config = self._config

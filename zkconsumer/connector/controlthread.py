@@ -1,0 +1,133 @@
+"""ControlThread: the one thread on which a member does everything that changes its membership, one thing at a time.
+
+It knows requests, timers and a signal, but nothing about groups.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+
+from zkconsumer.errors import ConsumerClosed
+from zkconsumer.zookeeper.watches import RebalanceSignal
+
+_log = logging.getLogger(__name__)
+
+Action = Callable[[], None]
+
+
+class ControlThread:
+    """Runs requests of other threads, timed actions, and what the signal asks for; never two at once.
+
+    Args:
+        name: of the thread.
+        signal: wakes the thread; its flag means :meth:`react`.
+        react: called when the flag is raised.
+        finish: called once at the end, on this thread; not after a failure.
+        on_failure: called if anything but a request raises; the thread has ended then.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        signal: RebalanceSignal,
+        react: Action,
+        finish: Action,
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        self.closing = threading.Event()
+        self._signal = signal
+        self._react = react
+        self._finish = finish
+        self._on_failure = on_failure
+        self._requests: queue.SimpleQueue[tuple[Action, Future[None]]] = queue.SimpleQueue()
+        self._due: dict[Action, float] = {}
+        self._ended = False
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def do(self, request: Action) -> None:
+        """Run a request on this thread and wait for it; called on this thread itself (by a listener) it runs at once.
+
+        Raises:
+            ConsumerClosed: the thread ends, or has not begun.
+            Exception: what the request raised.
+        """
+        if threading.current_thread() is self._thread:
+            request()
+            return
+        if self.closing.is_set() or not self._thread.is_alive():
+            raise ConsumerClosed("the consumer has not joined its group or has left it")
+        answer: Future[None] = Future()
+        self._requests.put((request, answer))
+        self._signal.wake()
+        if self._ended:  # it ended between the question above and the put: nobody else answers any more
+            self._refuse_requests()
+        answer.result()
+
+    def call_after(self, seconds: float, action: Action) -> None:
+        """Call ``action`` on this thread in ``seconds``; replaces an earlier time for it. Only from this thread."""
+        self._due[action] = time.monotonic() + seconds
+
+    def close(self) -> None:
+        """End the thread and wait for it; harmless when repeated, and on this thread it does not wait."""
+        self.closing.set()
+        self._signal.close()
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def serve_requests(self) -> None:
+        """Run what others asked for; to be called by reactions that wait."""
+        while True:
+            try:
+                request, answer = self._requests.get_nowait()
+            except queue.Empty:
+                return
+            try:
+                request()
+            except Exception as error:  # noqa: BLE001 - whatever it is belongs to the thread that asked
+                answer.set_exception(error)
+            else:
+                answer.set_result(None)
+
+    def _run(self) -> None:
+        try:
+            while not self.closing.is_set():
+                self._signal.wait(self._seconds_to_next_action())
+                self.serve_requests()
+                self._do_due_actions()
+                if self._signal.take():
+                    self._react()
+            self._finish()
+        except BaseException as error:
+            _log.exception("thread %s died", self._thread.name)
+            self._on_failure(error)
+            raise
+        finally:
+            self.closing.set()
+            self._ended = True
+            self._refuse_requests()
+
+    def _seconds_to_next_action(self) -> float | None:
+        return max(0.0, min(self._due.values()) - time.monotonic()) if self._due else None
+
+    def _do_due_actions(self) -> None:
+        now = time.monotonic()
+        for action in [action for action, due in self._due.items() if due <= now]:
+            del self._due[action]
+            action()
+
+    def _refuse_requests(self) -> None:
+        while True:
+            try:
+                _, answer = self._requests.get_nowait()
+            except queue.Empty:
+                return
+            answer.set_exception(ConsumerClosed("the consumer has left its group"))
