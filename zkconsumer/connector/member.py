@@ -19,7 +19,13 @@ from zkconsumer.connector.listener import ConsumerRebalanceListener
 from zkconsumer.connector.rebalancer import Rebalancer
 from zkconsumer.core.assignors import assignor_name
 from zkconsumer.core.fetchcontrol import FetchControl
-from zkconsumer.core.rebalance import MemberState, retry_seconds, settle_seconds, total_wait_covers_session
+from zkconsumer.core.rebalance import (
+    MemberState,
+    orphan_delay_seconds,
+    retry_seconds,
+    settle_seconds,
+    total_wait_covers_session,
+)
 from zkconsumer.core.subscription import Subscription
 from zkconsumer.errors import (
     ConsumerClosed,
@@ -80,6 +86,7 @@ class GroupMember:
             f"{consumer_id}_rebalance", self._signal, self._react, self._say_goodbye, on_failure
         )
         self._commit_interval = config.auto_commit_interval_ms / 1000
+        self._nudged_for: list[TopicPartition] = []
         self._state = MemberState.LATENT
         self._subscription: Subscription | None = None
         self._session = ZkSession(
@@ -246,6 +253,7 @@ class GroupMember:
         try:
             self._ensure_registered()
             self._rebalancer.rebalance()
+            self._thread.call_after(orphan_delay_seconds(self._config.rebalance_backoff_ms), self._nudge_for_orphans)
         except SessionExpired as error:
             self._rebalancer.session_lost()
             self._membership.forget()
@@ -253,6 +261,25 @@ class GroupMember:
         except Exception as error:  # noqa: BLE001 - a listener may raise anything; the attempt has failed then
             return self._failed(error)
         return None
+
+    def _nudge_for_orphans(self) -> None:
+        """A JVM member tries for some seconds and then gives up in silence; a change of the group makes it try again.
+
+        Done at most once after each rebalance: the nudge finds our own share unchanged, but the next look is only due
+        when something else happened, since a member that cannot claim at all must not be nudged for ever.
+        """
+        try:
+            orphans = self._rebalancer.orphans()
+            if orphans and orphans != self._nudged_for:
+                _log.warning(
+                    "group %s: %s have no owner although their members live; nudging the group",
+                    self._config.group_id,
+                    ", ".join(map(str, orphans)),
+                )
+                self._membership.nudge()
+            self._nudged_for = orphans
+        except ZkConsumerError as error:
+            _log.info("group %s: could not look for orphaned partitions: %s", self._config.group_id, error)
 
     def _failed(self, error: Exception) -> Exception:
         _log.warning(
