@@ -8,7 +8,7 @@ by two orders of magnitude.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
@@ -91,7 +91,14 @@ class ConsumerJvm(LocalServer):
         from py4j.java_gateway import GatewayParameters, JavaGateway  # type: ignore[import-untyped]  # it has no types
         from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
-        parameters = GatewayParameters(address=HOST, port=self.port, auth_token=word, auto_convert=True)
+        parameters = GatewayParameters(
+            address=HOST,
+            port=self.port,
+            auth_token=word,
+            auto_convert=True,
+            # It would call the JVM from within Python's garbage collection, where a paused JVM would block any thread.
+            enable_memory_management=False,
+        )
         gateway = JavaGateway(gateway_parameters=parameters)
         try:
             gateway.jvm.java.lang.System.nanoTime()
@@ -130,17 +137,17 @@ class ConsumerJvm(LocalServer):
 
         Raises SandboxError when the group has a registration that the JVM cannot read.
         """
-        with _told_by(self):
+        shares: dict[TopicPartition, str] = {}
+        with _told_by(self), _forgotten(self.gateway) as passing:
             jvm = self.gateway.jvm
             zookeeper = self._zookeeper(zookeeper_connect)
-            assignor = getattr(jvm.kafka.consumer, _ASSIGNORS[strategy])()
-            shares: dict[TopicPartition, str] = {}
-            for consumer in zookeeper.getConsumersInGroup(group).mkString("\n").split():
-                context = jvm.kafka.consumer.AssignmentContext(group, consumer, True, zookeeper)
-                lines = assignor.assign(context).get(consumer).mkString("\n").splitlines()
-                for topic, partition, thread in (_match(_SHARE, line) for line in lines):
+            assignor = passing(getattr(jvm.kafka.consumer, _ASSIGNORS[strategy])())
+            for consumer in passing(zookeeper.getConsumersInGroup(group)).mkString("\n").split():
+                context = passing(jvm.kafka.consumer.AssignmentContext(group, consumer, True, zookeeper))
+                share = passing(passing(assignor.assign(context)).get(consumer))
+                for topic, partition, thread in (_match(_SHARE, line) for line in share.mkString("\n").splitlines()):
                     shares[TopicPartition(topic, int(partition))] = thread
-            return shares
+        return shares
 
     def _zookeeper(self, connect: str) -> Any:
         if connect not in self._zk_utils:
@@ -206,11 +213,11 @@ class JvmConsumer:
 
     def received(self) -> list[JvmRecord]:
         """Everything that the streams have handed out so far, in the order of each stream."""
-        with _told_by(self._jvm):
+        with _told_by(self._jvm), _forgotten(self._jvm.gateway) as passing:
             java = self._jvm.gateway.jvm
-            batch = java.java.util.ArrayList()
+            batch = passing(java.java.util.ArrayList())
             if self._queue.drainTo(batch):
-                text = java.java.util.Arrays.deepToString(batch.toArray())
+                text = java.java.util.Arrays.deepToString(passing(batch.toArray()))
                 self._received += (_record(*row) for row in _ROW.findall(text))
         return list(self._received)
 
@@ -310,6 +317,22 @@ def _told_by(jvm: ConsumerJvm) -> Iterator[None]:
         raise SandboxError(f"{jvm.name}: {error.java_exception.toString()}; see {jvm.log}") from error
     except Py4JError as error:
         raise SandboxError(f"{jvm.name} did not answer: {error}; see {jvm.log}") from error
+
+
+@contextmanager
+def _forgotten(gateway: Any) -> Iterator[Callable[[Any], Any]]:
+    """Yield a function through which to pass Java objects that the JVM need not keep for us afterwards."""
+    objects: list[Any] = []
+
+    def passing(one: Any) -> Any:
+        objects.append(one)
+        return one
+
+    try:
+        yield passing
+    finally:
+        for one in objects:
+            gateway.detach(one)
 
 
 def _record(topic: str, partition: str, offset: str, key: str, value: str) -> JvmRecord:

@@ -1,0 +1,211 @@
+"""Members of mixed groups that are killed, frozen, expelled, or give up."""
+
+import signal
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.exceptions import NodeExistsError
+
+from tests.fix_jvm import SETTINGS
+from tests.fix_waiting import eventually
+from tests.fix_zookeeper import expire
+from zkconsumer import TopicPartition
+from zkconsumer.errors import ConsumerIdInUse, SandboxError
+
+
+def values(count, start=0):
+    return [b"%d" % number for number in range(start, start + count)]
+
+
+def spread(records, partitions):
+    """Records dealt to partitions in turn."""
+    return [{"value": value, "partition": number % partitions} for number, value in enumerate(records)]
+
+
+def test_ours_takes_over_from_a_killed_jvm(group, private_jvm, topic_factory, produce):
+    topic = topic_factory(partitions=4)
+    victim = group.join_jvm("a", {topic: 1}, jvm=private_jvm)
+    survivor = group.join("b", {topic: 1})
+    group.settle()
+    produce(topic, spread(values(400), 4))
+    group.expect_all(values(400))
+    victim.commit()
+    produce(topic, spread(values(400, start=400), 4))
+    group.expect_all(values(800))
+    group.kill(victim)
+    assert set(group.settle().values()) == {f"{survivor.consumer_id}-0"}
+    # What the dead member had not committed comes again, and nothing else.
+    again = {(topic, p, offset) for p in (0, 1) for offset in range(100, 200)}
+    eventually(lambda: {record[:3] for record in survivor.received() if record[1] < 2} == again)
+    seen = group.expect_all(values(800))
+    assert {record for record, count in seen.items() if count > 1} == again
+
+
+def test_jvm_takes_over_from_a_killed_process_of_ours(group, topic_factory, produce):
+    topic = topic_factory(partitions=4)
+    survivor = group.join_jvm("b", {topic: 1})
+    victim = group.join_process("a", {topic: 1}, auto_commit_interval_ms=100)
+    group.settle()
+    produce(topic, spread(values(400), 4))
+    group.expect_all(values(400))
+    # The last one handed out is not committed before the next is asked for.
+    eventually(lambda: sum(group.offsets(topic).values()) >= 199)
+    group.kill(victim)
+    assert set(group.settle().values()) == {f"{survivor.consumer_id}-0"}
+    produce(topic, spread(values(400, start=400), 4))
+    seen = group.expect_all(values(800))
+    assert sum(seen.values()) <= 801
+
+
+@pytest.mark.parametrize("frozen", ["jvm", "ours"])
+def test_a_frozen_member_loses_its_share_and_gets_it_back(group, private_jvm, topic_factory, feed, zookeeper, frozen):
+    """Longer than its session: the other takes over; when it wakes up, offsets must not go back (SPEC 15.4)."""
+    topic = topic_factory(partitions=2)
+    if frozen == "jvm":
+        sleeper = group.join_jvm("a", {topic: 1}, jvm=private_jvm, auto_commit_interval_ms=100)
+        other = group.join("b", {topic: 1}, auto_commit_interval_ms=100)
+        freeze, thaw = private_jvm.pause, private_jvm.resume
+    else:
+        sleeper = group.join_process("a", {topic: 1}, auto_commit_interval_ms=100)
+        other = group.join_jvm("b", {topic: 1}, auto_commit_interval_ms=100)
+        freeze, thaw = (lambda: sleeper.signal(signal.SIGSTOP)), (lambda: sleeper.signal(signal.SIGCONT))
+    group.settle()
+    flowing = feed(topic)
+    eventually(lambda: set(group.offsets(topic)) == {0, 1})
+    commits = []
+    zookeeper.DataWatch(group.path("offsets", topic, 0))(lambda data, _: commits.append(int(data)))
+    freeze()
+    whole = {TopicPartition(topic, p): f"{other.consumer_id}-0" for p in (0, 1)}
+    eventually(lambda: group.owners() == whole)
+    before = group.offsets(topic)[0]
+    eventually(lambda: group.offsets(topic)[0] > before)
+    thaw()
+    group.settle()
+    group.expect_all(flowing.stop())
+    if frozen == "ours":
+        assert commits == sorted(commits)
+
+
+def test_our_session_expires(group, topic_factory, feed):
+    topic = topic_factory(partitions=4)
+    group.join_jvm("a", {topic: 1})
+    ours = group.join("b", {topic: 1})
+    group.settle()
+    flowing = feed(topic)
+    first = {TopicPartition(topic, p): group.node("owners", topic, p)[1].ephemeralOwner for p in (2, 3)}
+    expire(ours.connector._member)
+
+    def owned_by_new_session():
+        stats = [(p, group.node("owners", *p)[1]) for p in first]
+        return all(stat is not None and stat.ephemeralOwner != first[p] for p, stat in stats)
+
+    eventually(owned_by_new_session)
+    group.settle()
+    group.expect_all(flowing.stop())
+
+
+def test_an_id_belongs_to_one_live_consumer(group, topic_factory):
+    topic = topic_factory()
+    ours = group.join("c", {topic: 1})
+    with pytest.raises(SandboxError, match="NodeExists"):
+        group.join_jvm("c", {topic: 1})
+    group.leave(group.members[-1])
+    group.settle()
+    group.leave(ours)
+    group.join_jvm("c", {topic: 1})
+    with pytest.raises(ConsumerIdInUse):
+        group.join("c", {topic: 1}, zookeeper_session_timeout_ms=1000)
+    group.members.pop()
+    group.settle()
+
+
+class LateMember:
+    """A member of our making, the first in the order of ids, that leaves without letting go of its partitions."""
+
+    def __init__(self, sandbox, group, topic):
+        self._client = KazooClient(sandbox.zookeeper_connect)
+        self._client.start()
+        self._group, self._topic = group, topic
+        self.consumer_id = f"{group.name}_0"
+
+    def join(self, *partitions):
+        """Register, and claim partitions as the others release them."""
+        registration = b'{"version":1,"subscription":{"%s":1},"pattern":"static","timestamp":"1"}'
+        self._client.create(
+            self._group.path("ids", self.consumer_id), registration % self._topic.encode(), ephemeral=True
+        )
+        self._group.members.append(self)
+        for partition in partitions:
+            eventually(lambda partition=partition: self._claim(partition))
+
+    def _claim(self, partition):
+        path = self._group.path("owners", self._topic, partition)
+        try:
+            self._client.create(path, f"{self.consumer_id}-0".encode(), ephemeral=True)
+        except NodeExistsError:
+            return False
+        return True
+
+    def leave(self):
+        """Leave the group, but not the partitions."""
+        self._group.members.remove(self)
+        self._client.delete(self._group.path("ids", self.consumer_id))
+
+    def let_go(self):
+        self._client.stop()
+        self._client.close()
+
+
+@pytest.fixture
+def late_member(sandbox, group, topic_factory):
+    """A member that can leave without letting go, and its topic of four partitions."""
+    topic = topic_factory(partitions=4)
+    member = LateMember(sandbox, group, topic)
+    yield member, topic
+    member.let_go()
+
+
+GAVE_UP = "can't rebalance after 3 retries"
+GIVES_UP_SOON = {"rebalance_max_retries": 3}
+
+
+def test_a_jvm_member_that_gave_up_claims_when_the_group_changes(group, private_jvm, late_member):
+    """SPEC 4.5: it stays a member, owns nothing, and nobody tells it. What happens today, without nudging (DESIGN 4.7)."""
+    late, topic = late_member
+    group.join_jvm("a", {topic: 1}, jvm=private_jvm, **GIVES_UP_SOON)
+    ours = group.join("b", {topic: 1})
+    group.settle()
+    late.join(0, 1)
+    group.settle()
+    before = private_jvm.log.read_text().count(GAVE_UP)
+    late.leave()
+    eventually(lambda: private_jvm.log.read_text().count(GAVE_UP) > before)
+    late.let_go()
+    only_ours = {TopicPartition(topic, p): f"{ours.consumer_id}-0" for p in (2, 3)}
+    eventually(lambda: group.owners() == only_ours)
+    with pytest.raises(AssertionError):  # there is nothing to wait for: the point is that it does not come
+        eventually(lambda: group.owners() != only_ours, 1.5)
+    third = group.join("c", {topic: 1})
+    assert len(group.settle()) == 4
+    group.leave(third)
+    group.settle()
+
+
+def test_an_unreadable_registration_stops_jvm_members_only(group, private_jvm, topic_factory, zookeeper):
+    """SPEC 1.1: JVM members fail every attempt; ours leave such a member out, and all is well when it is gone."""
+    topic = topic_factory(partitions=4)
+    group.join_jvm("a", {topic: 1}, jvm=private_jvm, **GIVES_UP_SOON)
+    ours = group.join("b", {topic: 1})
+    group.settle()
+    zookeeper.create(group.path("ids", "garbage"), b"xx", ephemeral=True)
+    eventually(lambda: GAVE_UP in private_jvm.log.read_text())
+    only_ours = {TopicPartition(topic, p): f"{ours.consumer_id}-0" for p in (2, 3)}
+    eventually(lambda: group.owners() == only_ours)
+    zookeeper.delete(group.path("ids", "garbage"))
+    assert len(group.settle()) == 4
+
+
+def test_settings_are_honest():
+    """The attempts of these tests outlast a session, as they have to in production (SPEC 4.4)."""
+    total = int(SETTINGS["rebalance.max.retries"]) * int(SETTINGS["rebalance.backoff.ms"])
+    assert total > int(SETTINGS["zookeeper.session.timeout.ms"])
