@@ -15,7 +15,7 @@ from zkconsumer.core.assignors import ASSIGNORS, SHARED_WITH_JVM, Assignment, as
 from zkconsumer.core.fetchcontrol import FetchAssignment, FetchControl
 from zkconsumer.core.groupview import GroupView
 from zkconsumer.core.offsets import start_offset
-from zkconsumer.core.rebalance import RebalanceStep, my_share
+from zkconsumer.core.rebalance import RebalanceStep, given_up, my_share
 from zkconsumer.errors import StrategyConflict
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 from zkconsumer.zookeeper.border import Watch
@@ -70,6 +70,8 @@ class Rebalancer:
         self.attempts = 0
         self.listener: ConsumerRebalanceListener | None = None
         self._fetching = False
+        self._everyone: Assignment = {}
+        self._jvm_members: frozenset[str] = frozenset()
         self._vouched: dict[TopicPartition, int] = {}
         self._without_group: dict[TopicPartition, ConsumerThreadId] = {}
         self._reported: Mapping[str, str] = {}
@@ -170,6 +172,18 @@ class Rebalancer:
             _log.warning("group %s lost ownership of %s", self._config.group_id, ", ".join(map(str, lost)))
         return not lost
 
+    def orphans(self) -> list[TopicPartition]:
+        """Partitions that JVM members should own, as of the last view, and do not.
+
+        Raises:
+            ZooKeeperUnavailable, SessionExpired: unknown.
+        """
+        if not self._jvm_members:
+            return []
+        theirs = [p for p, thread in self._everyone.items() if thread.consumer_id in self._jvm_members]
+        owners = self._registry.owner_threads(self._config.group_id, theirs)
+        return given_up(self._everyone, owners, self._jvm_members)
+
     def owned_positions(self, *, handed_out: bool) -> dict[TopicPartition, int]:
         """Positions of the partitions that may be committed.
 
@@ -201,6 +215,7 @@ class Rebalancer:
             raise StrategyConflict(f"group {self._config.group_id}: {reason}")
         threads = view.threads_by_topic(exclude_internal=self._config.exclude_internal_topics)
         everyone = ASSIGNORS[self._assignor_name](threads, view.partitions)
+        self._everyone, self._jvm_members = everyone, frozenset(view.members.keys() - view.our_clients.keys())
         return everyone, my_share(everyone, self._consumer_id)
 
     def _is_needless(self, view: GroupView) -> bool:

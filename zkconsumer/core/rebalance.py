@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from enum import Enum
 
 from zkconsumer.model import ConsumerThreadId, TopicPartition
@@ -47,6 +47,26 @@ def retry_seconds(backoff_ms: int, failures: int) -> float:
         failures: failed attempts before this one; the blocking call at start passes 0 each time, as the JVM waits.
     """
     return min(backoff_ms / 1000 * 2.0 ** min(failures, 16), max(30.0, backoff_ms / 1000))
+
+
+def orphan_delay_seconds(backoff_ms: int) -> float:
+    """How long a partition may be without an owner before its computed owner is nudged: twice the backoff."""
+    return 2 * backoff_ms / 1000
+
+
+def given_up(
+    assignment: Mapping[TopicPartition, ConsumerThreadId],
+    owned: Mapping[TopicPartition, object],
+    jvm_members: Collection[str],
+) -> list[TopicPartition]:
+    """Partitions that a live JVM member should own and does not: its attempts are used up (SPEC 4.5, DESIGN 4.7).
+
+    Args:
+        assignment: everybody's partitions.
+        owned: owner of each partition, None where there is none.
+        jvm_members: consumer ids that are registered and not of our kind; ours never give up.
+    """
+    return sorted(p for p, thread in assignment.items() if owned.get(p) is None and thread.consumer_id in jvm_members)
 
 
 def my_share(

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from zkconsumer.core.subscription import Subscription
 from zkconsumer.core.znodes import ConsumerIdNode, GroupPaths, SessionNode
 from zkconsumer.errors import ConsumerIdInUse, SessionExpired, ZooKeeperUnavailable
-from zkconsumer.zookeeper.session import ZkSession
+from zkconsumer.zookeeper.session import Operation, ZkSession
 
 _log = logging.getLogger(__name__)
 
@@ -96,6 +96,17 @@ class Membership:
                 f"{path} is registered by another live session; give each consumer its own consumer.id, or wait for "
                 "the session of a consumer that was killed to expire"
             )
+
+    def nudge(self) -> None:
+        """Make every member of the group rebalance: a member without topics comes and goes.
+
+        Raises:
+            ZooKeeperUnavailable, SessionExpired: not done.
+        """
+        path = self._paths.consumer_id(f"{self._consumer_id}-nudge")
+        nobody = Subscription.static({}).to_registration(self._now_ms())
+        self._session.create_ephemerals([(path, ConsumerIdNode.encode(nobody))])
+        self._session.transact(self.fence, [Operation("delete", path)])
 
     def forget(self) -> None:
         """The session is gone, and the nodes with it."""

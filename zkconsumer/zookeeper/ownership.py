@@ -28,11 +28,12 @@ class PartitionOwnership:
         self._session = session
         self._paths = GroupPaths(group)
         self._fence = fence
+        self._tried: dict[TopicPartition, ConsumerThreadId] = {}
         self._held: dict[TopicPartition, ConsumerThreadId] = {}
 
     @property
     def held(self) -> Mapping[TopicPartition, ConsumerThreadId]:
-        """What was claimed and not released since; replaced, never changed, so any thread may read it."""
+        """What was claimed entirely and not released since; replaced, never changed, so any thread may read it."""
         return self._held
 
     def claim(self, share: Mapping[TopicPartition, ConsumerThreadId]) -> None:
@@ -45,7 +46,7 @@ class PartitionOwnership:
         for topic in sorted({partition.topic for partition in share}):
             self._session.ensure_path(self._paths.owner_topic(topic), None)
         # Noted before it is tried: if the answer is lost, release() still deletes what the server may have created.
-        self._held = dict(share)
+        self._tried = dict(share)
         outcomes = self._session.transact(
             self._fence(),
             [
@@ -58,6 +59,7 @@ class PartitionOwnership:
         if holders:
             self.release()
             raise OwnershipConflict(holders)
+        self._held = self._tried
 
     def _holders(self, refused: Collection[TopicPartition]) -> dict[TopicPartition, str]:
         """Who holds the refused partitions; one that this session holds itself is not a conflict."""
@@ -70,7 +72,7 @@ class PartitionOwnership:
                 holders[partition] = "somebody who just let go"
             elif node.owner_session != self._session.session_id:
                 holders[partition] = PartitionOwnerNode.decode(path, node.data)
-            elif node.data != PartitionOwnerNode.encode(self._held[partition]):
+            elif node.data != PartitionOwnerNode.encode(self._tried[partition]):
                 holders[partition] = "this consumer under another thread"
         return holders
 
@@ -81,16 +83,18 @@ class PartitionOwnership:
             SessionExpired: the session is gone and all its nodes with it; nothing is held any more.
             ZooKeeperUnavailable: try again.
         """
-        nodes = self._session.get_many(self._paths.owner(partition) for partition in self._held)
+        # From here on nothing may be committed, whatever becomes of the deletion.
+        self._held = {}
+        nodes = self._session.get_many(self._paths.owner(partition) for partition in self._tried)
         mine = self._session.session_id
         held = [path for path, node in nodes.items() if node is not None and node.owner_session == mine]
         # Between this read and the deletion nobody else can become the owner: the node exists until we delete it.
         self._session.transact(self._fence(), [Operation("delete", path) for path in held])
-        self._held = {}
+        self.forget()
 
     def forget(self) -> None:
-        """The session is gone, and the nodes with it."""
-        self._held = {}
+        """There are no nodes any more: they were deleted, or went with the session."""
+        self._tried = self._held = {}
 
     def lost(self) -> list[TopicPartition]:
         """Partitions whose owner znode is not this session's although we hold them (JVM members delete blindly)."""

@@ -1,5 +1,6 @@
 from zkconsumer.core.rebalance import (
     RebalanceStep,
+    given_up,
     my_share,
     retry_seconds,
     settle_seconds,
@@ -32,3 +33,11 @@ def test_my_share():
 def test_jvm_defaults_outlast_a_session():
     assert total_wait_covers_session(4, 2000, 6000)
     assert not total_wait_covers_session(3, 2000, 6000)
+
+
+def test_only_partitions_of_living_jvm_members_are_orphans():
+    jvm, ours, dead = (ConsumerThreadId(member, 0) for member in ("g_jvm", "g_ours", "g_dead"))
+    partitions = [TopicPartition("t", number) for number in range(4)]
+    assignment = dict(zip(partitions, (jvm, jvm, ours, dead), strict=True))
+    owned = {partitions[0]: "g_jvm-0", partitions[1]: None, partitions[2]: None, partitions[3]: None}
+    assert given_up(assignment, owned, {"g_jvm"}) == [partitions[1]]
