@@ -49,4 +49,5 @@ fmt: $(STAMP) ## format and mend what ruff can mend
 	@$(BIN)/ruff check --fix .
 
 clean: ## remove the virtual environment and caches of this checkout
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache \
+		docker/*/jars docker/consumer/wheels

@@ -272,6 +272,24 @@ def test_unreachable_zookeeper_and_missing_chroot(sandbox, group):
         group("a", zookeeper_connect=f"{sandbox.zookeeper_connect}/no/such")
 
 
+def test_without_brokers_nothing_happens_until_one_registers(private_sandbox, unique_name):
+    from tests.fix_sandbox import Topics
+
+    sandbox = private_sandbox(brokers=0)
+    fetch = RecordingFetch()
+    config = ConsumerConfig(zookeeper_connect=sandbox.zookeeper_connect, group_id=unique_name)
+    member = GroupMember(config, new_consumer_id(config), fetch)
+    try:
+        member.join(Subscription.static({unique_name: 1}))
+        assert fetch.calls == []
+        sandbox.add_brokers(1)
+        eventually(lambda: fetch.calls == ["stop", "start"])
+        Topics(sandbox.bootstrap_servers).create(unique_name, 2)
+        eventually(lambda: numbers(member) == [0, 1])
+    finally:
+        member.leave()
+
+
 def test_a_frozen_zookeeper_for_less_than_the_session_changes_nothing(private_sandbox, unique_name):
     from tests.fix_sandbox import Topics
 

@@ -84,8 +84,8 @@ class Rebalancer:
             Exception: any other failure, the listener's included; nothing is owned then, unless the session is down.
         """
         view = self._view()
-        if not view.brokers:
-            # SPEC 4.4: without brokers nothing is touched; the watch brings us back when one registers.
+        if not view.brokers and not self._registry.live_brokers(self._on_change):
+            # SPEC 4.4: without brokers nothing is touched; the watch just set brings us back when one registers.
             _log.warning("group %s: no live broker that we can talk to is registered", self._config.group_id)
             return
         if self._is_needless(view):
