@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-all lint type fmt unit clean
+.PHONY: help demo test test-slow test-all lint type fmt unit docs clean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,8 +28,8 @@ demo: $(STAMP) ## the main job end to end on real servers and real data, verifie
 test: $(STAMP) ## unit, property and integration tests
 	@$(BIN)/pytest tests/unit tests/property tests/integration
 
-test-slow: $(STAMP) ## what `make test` leaves out: Spark, containers, the demo
-	@$(BIN)/pytest tests/spark tests/containers tests/demo
+test-slow: $(STAMP) ## what `make test` leaves out: JVM interop, Spark, containers, the demo
+	@$(BIN)/pytest tests/interop tests/spark tests/containers tests/demo
 
 test-all: test test-slow ## everything
 
@@ -47,6 +47,9 @@ type: $(STAMP) ## mypy, strict
 fmt: $(STAMP) ## format and mend what ruff can mend
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
+
+docs: $(STAMP) ## write what is generated: docs/config.md
+	@$(BIN)/python -m zkconsumer.tools.reference > docs/config.md
 
 clean: ## remove the virtual environment and caches of this checkout
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache \
