@@ -30,6 +30,16 @@ _FILTERS = {"Whitelist": Whitelist, "Blacklist": Blacklist}
 _SETTLING_S = 25.0
 
 
+def values(count, start=0):
+    """Consecutive numbers, as records."""
+    return [b"%d" % number for number in range(start, start + count)]
+
+
+def spread(records, partitions):
+    """Records dealt to partitions in turn."""
+    return [{"value": value, "partition": number % partitions} for number, value in enumerate(records)]
+
+
 class JvmMember:
     """A member of a mixed group that is a JVM consumer."""
 
@@ -233,24 +243,27 @@ class MixedGroup:
         """Committed offset by partition."""
         return {int(p): int(self.node("offsets", topic, p)[0]) for p in self.children("offsets", topic)}
 
-    def settle(self, strategy="range", jvm=None):
+    def settle(self, strategy="range", jvm=None, seconds=_SETTLING_S):
         """Wait until exactly our members are registered and own what the JVM's assignor says; return the owners."""
         wanted = sorted(member.consumer_id for member in self.members)
         oracle = jvm or self._jvm
+        owners = {}
 
         def settled():
+            nonlocal owners
             if self.children("ids") != wanted:
                 return False
-            return self.owners() == oracle.assignment(self._sandbox.zookeeper_connect, self.name, strategy)
+            owners = self.owners()
+            return owners == oracle.assignment(self._sandbox.zookeeper_connect, self.name, strategy)
 
-        eventually(settled, _SETTLING_S)
-        return self.owners()
+        eventually(settled, seconds)
+        return owners
 
     def received(self):
         """Everything that anybody received: (topic, partition, offset, value)."""
         return [record for member in (*self.members, *self.gone) for record in member.received()]
 
-    def expect_all(self, produced, topics=None):
+    def expect_all(self, produced):
         """Wait until every value was received by somebody; return how often each (topic, partition, offset) was."""
         wanted = set(produced)
         eventually(lambda: wanted <= {record[3] for record in self.received()}, _SETTLING_S)

@@ -2,13 +2,10 @@
 
 import pytest
 
+from tests.fix_jvm import spread, values
 from zkconsumer import TopicPartition
 
 ROUNDROBIN = {"partition_assignment_strategy": "roundrobin"}
-
-
-def values(count, start=0):
-    return [b"%d" % number for number in range(start, start + count)]
 
 
 def test_range_with_several_topics_and_unequal_streams(group, topic_factory):
@@ -49,8 +46,8 @@ def test_roundrobin(group, topic_factory, produce):
     group.settle("roundrobin")
     group.join("d", {x: 3}, **ROUNDROBIN)
     assert len(set(group.settle("roundrobin").values())) == 7
-    produce(x, values(200))
-    produce(y, values(200, start=200))
+    produce(x, spread(values(200), 12))
+    produce(y, spread(values(200, start=200), 5))
     assert max(group.expect_all(values(400)).values()) == 1
 
 

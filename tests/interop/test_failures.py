@@ -6,20 +6,11 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NodeExistsError
 
-from tests.fix_jvm import SETTINGS
+from tests.fix_jvm import SETTINGS, spread, values
 from tests.fix_waiting import eventually
 from tests.fix_zookeeper import expire
 from zkconsumer import TopicPartition
 from zkconsumer.errors import ConsumerIdInUse, SandboxError
-
-
-def values(count, start=0):
-    return [b"%d" % number for number in range(start, start + count)]
-
-
-def spread(records, partitions):
-    """Records dealt to partitions in turn."""
-    return [{"value": value, "partition": number % partitions} for number, value in enumerate(records)]
 
 
 def test_ours_takes_over_from_a_killed_jvm(group, private_jvm, topic_factory, produce):
@@ -169,26 +160,41 @@ GAVE_UP = "can't rebalance after 3 retries"
 GIVES_UP_SOON = {"rebalance_max_retries": 3}
 
 
-def test_a_jvm_member_that_gave_up_claims_when_the_group_changes(group, private_jvm, late_member):
-    """SPEC 4.5: it stays a member, owns nothing, and nobody tells it. What happens today, without nudging (DESIGN 4.7)."""
+def give_up(jvm, late):
+    """Let a JVM member want what a member that left still holds, until it stops trying; then nobody holds it."""
+    before = jvm.log.read_text().count(GAVE_UP)
+    late.leave()
+    eventually(lambda: jvm.log.read_text().count(GAVE_UP) > before)
+    late.let_go()
+
+
+def test_a_jvm_member_that_gave_up_alone_waits_for_the_group_to_change(group, private_jvm, late_member):
+    """SPEC 4.5: it stays a member, owns nothing, and the JVM has nobody who tells it."""
     late, topic = late_member
     group.join_jvm("a", {topic: 1}, jvm=private_jvm, **GIVES_UP_SOON)
-    ours = group.join("b", {topic: 1})
-    group.settle()
     late.join(0, 1)
     group.settle()
-    before = private_jvm.log.read_text().count(GAVE_UP)
-    late.leave()
-    eventually(lambda: private_jvm.log.read_text().count(GAVE_UP) > before)
-    late.let_go()
-    only_ours = {TopicPartition(topic, p): f"{ours.consumer_id}-0" for p in (2, 3)}
-    eventually(lambda: group.owners() == only_ours)
+    give_up(private_jvm, late)
+    eventually(lambda: not group.owners())
     with pytest.raises(AssertionError):  # there is nothing to wait for: the point is that it does not come
-        eventually(lambda: group.owners() != only_ours, 1.5)
-    third = group.join("c", {topic: 1})
+        eventually(group.owners, 1.5)
+    group.join("b", {topic: 1})
     assert len(group.settle()) == 4
-    group.leave(third)
+
+
+LATE = pytest.mark.xfail(strict=True, reason="ours looks for orphans once, and finds a partition that is held")
+
+
+@pytest.mark.parametrize("backoff_ms", [100, pytest.param(400, marks=LATE)])
+def test_a_jvm_member_that_gave_up_is_nudged_by_ours(group, private_jvm, late_member, backoff_ms):
+    """DESIGN 4.7; here a third member lets go late: when ours looks (after 600 ms), or only after that."""
+    late, topic = late_member
+    group.join_jvm("a", {topic: 1}, jvm=private_jvm, rebalance_max_retries=3, rebalance_backoff_ms=backoff_ms)
+    group.join("b", {topic: 1})
+    late.join(0, 1)
     group.settle()
+    give_up(private_jvm, late)
+    assert len(group.settle(seconds=5)) == 4
 
 
 def test_an_unreadable_registration_stops_jvm_members_only(group, private_jvm, topic_factory, zookeeper):

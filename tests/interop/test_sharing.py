@@ -1,10 +1,7 @@
 """JVM consumers and ours share a group: they agree who owns what, nothing is lost, each goes on where another was."""
 
+from tests.fix_jvm import spread, values
 from zkconsumer import TopicPartition
-
-
-def values(count, start=0):
-    return [b"%d" % number for number in range(start, start + count)]
 
 
 def of(topic, *threads):
@@ -15,13 +12,13 @@ def of(topic, *threads):
 def test_jvm_first_then_ours(group, topic_factory, produce):
     """The example of Kafka's documentation: five partitions, two members of two threads."""
     topic = topic_factory(partitions=5)
-    produce(topic, values(500))
+    produce(topic, spread(values(500), 5))
     first = group.join_jvm("C1", {topic: 2})
     group.expect_all(values(500))
     second = group.join("C2", {topic: 2})
     c1, c2 = first.consumer_id, second.consumer_id
     assert group.settle() == of(topic, f"{c1}-0", f"{c1}-0", f"{c1}-1", f"{c2}-0", f"{c2}-1")
-    produce(topic, values(500, start=500))
+    produce(topic, spread(values(500, start=500), 5))
     seen = group.expect_all(values(1000))
     assert max(seen.values()) == 1
     assert {record[1] for record in second.received()} == {3, 4}
@@ -29,13 +26,13 @@ def test_jvm_first_then_ours(group, topic_factory, produce):
 
 def test_ours_first_then_jvm(group, topic_factory, produce):
     topic = topic_factory(partitions=5)
-    produce(topic, values(500))
+    produce(topic, spread(values(500), 5))
     first = group.join("C2", {topic: 2})
     group.expect_all(values(500))
     second = group.join_jvm("C1", {topic: 2})
     c1, c2 = second.consumer_id, first.consumer_id
     assert group.settle() == of(topic, f"{c1}-0", f"{c1}-0", f"{c1}-1", f"{c2}-0", f"{c2}-1")
-    produce(topic, values(500, start=500))
+    produce(topic, spread(values(500, start=500), 5))
     seen = group.expect_all(values(1000))
     assert max(seen.values()) == 1
     assert {record[1] for record in second.received()} == {0, 1, 2}
@@ -69,13 +66,13 @@ def test_members_of_both_kinds_come_and_go_while_records_flow(group, topic_facto
 
 def test_each_goes_on_where_the_other_was(group, topic_factory, produce):
     topic = topic_factory(partitions=3)
-    produce(topic, values(300))
+    produce(topic, spread(values(300), 3))
     member = group.join_jvm("c", {topic: 1}, auto_commit_enable="false")
     group.expect_all(values(300))
     member.commit()
     group.leave(member)
     for turn in range(1, 5):
-        produce(topic, values(300, start=300 * turn))
+        produce(topic, spread(values(300, start=300 * turn), 3))
         join = group.join if turn % 2 else group.join_jvm
         member = join("c", {topic: 1}, auto_commit_enable="false")
         seen = group.expect_all(values(300 * (turn + 1)))
@@ -93,5 +90,5 @@ def test_a_topic_that_grows_is_shared_by_both(group, topics, topic_factory, prod
     topics.grow(topic, 5)
     owners = group.settle()
     assert len(owners) == 5
-    produce(topic, [{"value": value, "partition": number % 5} for number, value in enumerate(values(100))])
+    produce(topic, spread(values(100), 5))
     assert max(group.expect_all(values(100)).values()) == 1

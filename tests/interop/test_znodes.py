@@ -6,13 +6,10 @@ import re
 import pytest
 from kazoo.exceptions import NoNodeError
 
+from tests.fix_jvm import spread, values
 from tests.fix_waiting import eventually
 
 ANY_TIME = b'"timestamp":"<ms>"'
-
-
-def values(count, start=0):
-    return [b"%d" % number for number in range(start, start + count)]
 
 
 def snapshot(zookeeper, path):
@@ -52,7 +49,7 @@ def both(group, zookeeper):
 
 def test_a_member_that_committed(both, group, topic_factory, produce):
     topic = topic_factory(partitions=3)
-    produce(topic, [{"value": value, "partition": number % 2} for number, value in enumerate(values(100))])
+    produce(topic, spread(values(100), 2))
 
     def scenario(join):
         member = join("c", {topic: 2})
@@ -117,7 +114,7 @@ def test_a_fresh_group_commits_where_it_starts(both, group, topic_factory, produ
     """Also without consuming anything (SPEC 6.2); what is there is deleted first, so smallest has nothing to read."""
     topic = topic_factory(partitions=2)
     if reset == "largest":
-        produce(topic, [{"value": value, "partition": 0} for value in values(20)])
+        produce(topic, spread(values(20), 1))
 
     def scenario(join):
         member = join("c", {topic: 1}, auto_offset_reset=reset)
