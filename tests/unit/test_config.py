@@ -115,3 +115,27 @@ def test_every_property_is_documented():
     for attribute, row in PROPERTIES.items():
         assert row.name.replace(".", "_") == attribute
         assert row.doc.endswith("."), row.name
+
+
+SECRETS = {
+    "zookeeper.digest": "user:hunter2",
+    "zookeeper.sasl.password": "hunter2",
+    "zookeeper.ssl.key.password": "hunter2",
+}
+
+
+def test_secrets_are_never_shown():
+    secret = config(**SECRETS)
+    assert secret["zookeeper.digest"] == "user:hunter2"
+    assert "hunter2" not in repr(secret)
+    assert {row.name for row in PROPERTIES.values() if row.secret} == SECRETS.keys()
+    with pytest.raises(ConfigError) as caught:
+        config(**{name: 7 for name in SECRETS}, **{"zookeeper.set.acl": "maybe"})
+    assert "hunter2" not in str(caught.value)
+
+
+def test_access_control_needs_somebody_to_be():
+    with pytest.raises(ConfigError, match=r"zookeeper\.digest"):
+        config(zookeeper_set_acl=True)
+    with pytest.raises(ConfigError, match="user:password"):
+        config(zookeeper_digest="hunter2")

@@ -67,11 +67,7 @@ def tool_session(zookeeper: str | None, config_file: Path | None, properties: tu
     from zkconsumer.zookeeper.session import ZkSession
 
     config = consumer_config(zookeeper, config_file, properties, group_id=_TOOL_GROUP)
-    session = ZkSession(
-        config.zookeeper_connect,
-        session_timeout_ms=config.zookeeper_session_timeout_ms,
-        connection_timeout_ms=config.zookeeper_connection_timeout_ms,
-    )
+    session = ZkSession.from_config(config)
     session.open()
     try:
         yield session

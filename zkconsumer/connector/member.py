@@ -89,12 +89,7 @@ class GroupMember:
         self._nudged_for: list[TopicPartition] = []
         self._state = MemberState.LATENT
         self._subscription: Subscription | None = None
-        self._session = ZkSession(
-            config.zookeeper_connect,
-            session_timeout_ms=config.zookeeper_session_timeout_ms,
-            connection_timeout_ms=config.zookeeper_connection_timeout_ms,
-            on_connection=self._signal.raise_flag,
-        )
+        self._session = ZkSession.from_config(config, self._signal.raise_flag)
         self._registry = Registry(self._session)
         self._membership = Membership(
             self._session,

@@ -16,6 +16,18 @@ _ZOOKEEPER_JARS = (
     "log4j-api",
     "log4j-core",
 )
+# What a server needs besides to listen with TLS.
+_NETTY_JARS = (
+    "netty-buffer",
+    "netty-codec-base",
+    "netty-common",
+    "netty-handler",
+    "netty-resolver",
+    "netty-transport",
+    "netty-transport-classes-epoll",
+    "netty-transport-native-unix-common",
+    "netty-tcnative-classes",
+)
 _INSTALL = "pip install 'zkconsumer[sandbox]'"
 
 
@@ -29,13 +41,13 @@ def py4j_jar() -> Path:
     return _find(_directory(), "py4j")
 
 
-def zookeeper_jars() -> list[Path]:
+def zookeeper_jars(*, tls: bool = False) -> list[Path]:
     """Return the jars inside pyspark that make up a ZooKeeper server, without importing pyspark.
 
     Raises SandboxError when pyspark is not installed or lacks one of them.
     """
     directory = _directory()
-    return [_find(directory, artifact) for artifact in _ZOOKEEPER_JARS]
+    return [_find(directory, artifact) for artifact in (*_ZOOKEEPER_JARS, *(_NETTY_JARS if tls else ()))]
 
 
 def _directory() -> Path:

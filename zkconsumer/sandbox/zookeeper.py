@@ -74,4 +74,5 @@ class ZooKeeperServer(LocalServer):
         properties = {**self._properties, "clientPort": str(self.port)}
         config.write_text("".join(f"{key}={value}\n" for key, value in properties.items()), encoding="utf-8")
         options = (*_JVM_OPTIONS, f"-Djava.io.tmpdir={self.directory}")
-        return java_command(find_java().executable, options, zookeeper_jars(), _MAIN_CLASS, str(config))
+        jars = zookeeper_jars(tls="secureClientPort" in self._properties)
+        return java_command(find_java().executable, options, jars, _MAIN_CLASS, str(config))

@@ -45,11 +45,7 @@ def read_cluster(options: SourceOptions) -> ClusterView:
     from zkconsumer.zookeeper.session import ZkSession
 
     config = options.config
-    session = ZkSession(
-        config.zookeeper_connect,
-        session_timeout_ms=config.zookeeper_session_timeout_ms,
-        connection_timeout_ms=config.zookeeper_connection_timeout_ms,
-    )
+    session = ZkSession.from_config(config)
     session.open()
     try:
         registry = Registry(session)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import sys
 
-from zkconsumer.config import PROPERTIES, ConsumerConfig, Property
+from zkconsumer.config import PROPERTIES, ConsumerConfig
+from zkconsumer.properties import Property
 
 _INTRODUCTION = """\
 # Configuration
@@ -35,6 +36,8 @@ def _row(row: Property, default: object) -> str:
         meaning += f" One of {', '.join(f'`{value}`' for value in row.kind)}."
     if row.minimum is not None:
         meaning += f" At least {row.minimum}."
+    if row.secret:
+        meaning += " Never shown."
     name = f"`{row.name}`" + (" *ours*" if row.ours else "")
     return f"| {name} | {_default(row, default)} | {meaning} |\n"
 

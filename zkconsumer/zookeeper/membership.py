@@ -67,8 +67,8 @@ class Membership:
         session_id = self._session.session_id
         if session_id == 0:
             raise ZooKeeperUnavailable("not connected to ZooKeeper; the registration is tried again")
-        self._session.ensure_path(self._paths.ids, b"")
-        self._session.ensure_path(self._paths.members, b"")
+        self._session.ensure_path(self._paths.ids, b"", open_to_all=True)
+        self._session.ensure_path(self._paths.members, b"", open_to_all=True)
         path = self._paths.consumer_id(self._consumer_id)
         nodes = [
             (path, ConsumerIdNode.encode(subscription.to_registration(self._now_ms()))),

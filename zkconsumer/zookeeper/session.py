@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import (
@@ -24,9 +24,11 @@ from kazoo.exceptions import (
 )
 from kazoo.protocol.states import KazooState
 
+from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import ChrootMissing, SessionExpired, ZooKeeperUnavailable
 from zkconsumer.zookeeper.border import NegotiationLog, Watch, as_kazoo_watch, translated_errors
 from zkconsumer.zookeeper.multiread import MultiRead, supports_multi_read
+from zkconsumer.zookeeper.security import client_arguments, open_acl, owned_acl
 
 _log = logging.getLogger(__name__)
 
@@ -78,6 +80,8 @@ class ZkSession:
         session_timeout_ms: requested session timeout; also how long a single operation may take.
         connection_timeout_ms: how long :meth:`open` waits for a server.
         on_connection: called on kazoo's thread when the connection came back or the session was lost; sets a flag.
+        authentication: further arguments of kazoo's client, see :func:`zkconsumer.zookeeper.security.client_arguments`.
+        acl: access to what is created in :meth:`transact` and :meth:`ensure_path`; None opens it to everybody.
     """
 
     def __init__(
@@ -87,7 +91,10 @@ class ZkSession:
         session_timeout_ms: int,
         connection_timeout_ms: int,
         on_connection: Watch = lambda: None,
+        authentication: Mapping[str, Any] | None = None,
+        acl: Sequence[Any] | None = None,
     ) -> None:
+        self._acl = open_acl() if acl is None else list(acl)
         self._connect = connect
         self._timeout = session_timeout_ms / 1000
         self._connection_timeout = connection_timeout_ms / 1000
@@ -96,8 +103,26 @@ class ZkSession:
         self._lost = False
         self._multi_read_known: bool | None = None
         self._negotiation = NegotiationLog(self._timeout)
-        self._client: Any = KazooClient(hosts=connect, timeout=self._timeout, logger=self._negotiation)
+        self._client: Any = KazooClient(
+            hosts=connect, timeout=self._timeout, logger=self._negotiation, **(authentication or {})
+        )
         self._client.add_listener(self._state_changed)
+
+    @classmethod
+    def from_config(cls, config: ConsumerConfig, on_connection: Watch = lambda: None) -> Self:
+        """A session as the properties ``zookeeper.*`` describe it, not open yet.
+
+        Raises:
+            ConfigError: what they ask for is not installed.
+        """
+        return cls(
+            config.zookeeper_connect,
+            session_timeout_ms=config.zookeeper_session_timeout_ms,
+            connection_timeout_ms=config.zookeeper_connection_timeout_ms,
+            on_connection=on_connection,
+            authentication=client_arguments(config),
+            acl=owned_acl(config),
+        )
 
     # -- life -----------------------------------------------------------------------------------------------------
 
@@ -255,22 +280,23 @@ class ZkSession:
 
     # -- writes ---------------------------------------------------------------------------------------------------
 
-    def ensure_path(self, path: str, data: bytes | None) -> None:
-        """Create a persistent node unless it exists; the missing parents of it get the same data."""
+    def ensure_path(self, path: str, data: bytes | None, *, open_to_all: bool = False) -> None:
+        """Create a persistent node unless it exists; the missing parents of it get the same data and access."""
         with translated_errors(f"create {path}"):
             try:
-                self._client.create_async(path, data).get(timeout=self._timeout)
+                acl = open_acl() if open_to_all else self._acl
+                self._client.create_async(path, data, acl=acl).get(timeout=self._timeout)
             except NodeExistsError:
                 return
             except NoNodeError:
-                self.ensure_path(path.rpartition("/")[0], data)
-                self.ensure_path(path, data)
+                self.ensure_path(path.rpartition("/")[0], data, open_to_all=open_to_all)
+                self.ensure_path(path, data, open_to_all=open_to_all)
 
     def create_ephemerals(self, nodes: Sequence[tuple[str, bytes]]) -> bool:
-        """Create nodes that live as long as this session, all or none; False if one of them exists already."""
+        """Create nodes that live as long as this session, open to everybody, all or none; False if one exists."""
         transaction = self._client.transaction()
         for path, data in nodes:
-            transaction.create(path, data, ephemeral=True)
+            transaction.create(path, data, acl=open_acl(), ephemeral=True)
         return self._commit(transaction) is None
 
     def delete_tree(self, path: str) -> None:
@@ -306,7 +332,7 @@ class ZkSession:
             transaction = self._client.transaction()
             transaction.check(fence, -1)
             for operation in remaining:
-                _add(transaction, operation)
+                self._add(transaction, operation)
             failure = self._commit(transaction)
             if failure is None:
                 return outcomes | {operation.path: "done" for operation in remaining}
@@ -317,6 +343,15 @@ class ZkSession:
             outcomes.update(self._impossible(remaining) or {remaining[index - 1].path: outcome})
             remaining = [operation for operation in remaining if operation.path not in outcomes]
         return outcomes
+
+    def _add(self, transaction: Any, operation: Operation) -> None:
+        if operation.kind.startswith("create"):
+            ephemeral = operation.kind == "create-ephemeral"
+            transaction.create(operation.path, operation.data, acl=self._acl, ephemeral=ephemeral)
+        elif operation.kind == "set":
+            transaction.set_data(operation.path, operation.data)
+        else:
+            transaction.delete(operation.path)
 
     def _impossible(self, operations: Sequence[Operation]) -> dict[str, Outcome]:
         found = self.get_many(operation.path for operation in operations)
@@ -343,15 +378,6 @@ class ZkSession:
 
 
 _REASON: dict[str, Outcome] = {"create-ephemeral": "exists", "create": "exists", "set": "missing", "delete": "missing"}
-
-
-def _add(transaction: Any, operation: Operation) -> None:
-    if operation.kind.startswith("create"):
-        transaction.create(operation.path, operation.data, ephemeral=operation.kind == "create-ephemeral")
-    elif operation.kind == "set":
-        transaction.set_data(operation.path, operation.data)
-    else:
-        transaction.delete(operation.path)
 
 
 def _znode(data: bytes | None, stat: Any) -> Znode:

@@ -1,0 +1,108 @@
+"""Access control and TLS on a real ZooKeeper."""
+
+import gc
+import shutil
+import subprocess
+import warnings
+
+import pytest
+from kazoo.exceptions import NoAuthError
+
+from zkconsumer import ConsumerConfig, ConsumerConnector, TopicPartition
+from zkconsumer.errors import ZkConsumerError
+from zkconsumer.zookeeper.session import ZkSession
+
+pytestmark = pytest.mark.integration
+
+
+def perms(client, path):
+    return {(acl.id.scheme, acl.perms) for acl in client.get_acls(path)[0]}
+
+
+@pytest.mark.parametrize("set_acl", [False, True])
+def test_znodes_belong_to_whom_the_jvm_gives_them(sandbox, zookeeper, topic_factory, unique_name, set_acl):
+    topic = topic_factory()
+    config = ConsumerConfig(
+        zookeeper_connect=sandbox.zookeeper_connect,
+        group_id=unique_name,
+        zookeeper_digest="consumer:hunter2",
+        zookeeper_set_acl=set_acl,
+    )
+    root = f"/consumers/{unique_name}"
+    everybody, owner_only = {("world", 31)}, {("digest", 31), ("world", 1)}
+    owned = owner_only if set_acl else everybody
+    with ConsumerConnector(config) as connector:
+        connector.create_message_streams({topic: 1})
+        connector.commit_offsets({TopicPartition(topic, 0): 3})
+        assert perms(zookeeper, f"{root}/ids/{connector.consumer_id}") == everybody
+        for path in (root, f"{root}/ids", f"{root}/zkconsumer/members"):
+            assert perms(zookeeper, path) == everybody
+        for path in ("owners", f"owners/{topic}", f"owners/{topic}/0", "offsets", f"offsets/{topic}/0"):
+            assert perms(zookeeper, f"{root}/{path}") == owned, path
+    if set_acl:
+        with pytest.raises(NoAuthError):
+            zookeeper.set(f"{root}/offsets/{topic}/0", b"0")
+
+
+def test_being_refused_is_told(sandbox, zookeeper, topic_factory, unique_name):
+    topic = topic_factory()
+    common = {"zookeeper_connect": sandbox.zookeeper_connect, "group_id": unique_name}
+    owner = ConsumerConfig(**common, zookeeper_digest="consumer:hunter2", zookeeper_set_acl=True)
+    with ConsumerConnector(owner) as connector:
+        connector.create_message_streams({topic: 1})
+        connector.commit_offsets({TopicPartition(topic, 0): 3})
+    stranger = ConsumerConfig(**common, rebalance_max_retries=1, rebalance_backoff_ms=1)
+    with ConsumerConnector(stranger) as connector, pytest.raises(ZkConsumerError, match="check ACLs"):
+        connector.create_message_streams({topic: 1})
+
+
+@pytest.fixture
+def certificates(tmp_path):
+    """A self-signed certificate for 127.0.0.1, as PEM for us and as one file for the server."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
+    key, certificate, both = tmp_path / "key.pem", tmp_path / "certificate.pem", tmp_path / "server.pem"
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"),
+            *("-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", certificate),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    both.write_bytes(key.read_bytes() + certificate.read_bytes())
+    return certificate, both
+
+
+def test_tls(tmp_path, certificates):
+    from zkconsumer.sandbox import ZooKeeperServer
+    from zkconsumer.sandbox.ports import free_port
+
+    certificate, both = certificates
+    port = free_port()
+    server = ZooKeeperServer(
+        tmp_path,
+        properties={
+            "secureClientPort": str(port),
+            "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
+            "ssl.keyStore.location": str(both),
+            "ssl.trustStore.location": str(certificate),
+            "ssl.clientAuth": "none",
+        },
+    )
+    server.start()
+    try:
+        common = {"zookeeper_connect": f"127.0.0.1:{port}", "group_id": "g", "zookeeper_ssl_client_enable": True}
+        trusting = ConsumerConfig(**common, zookeeper_ssl_ca_location=str(certificate))
+        session = ZkSession.from_config(trusting)
+        session.open()
+        assert session.children("/") is not None
+        session.close()
+        doubting = ConsumerConfig(**common, zookeeper_connection_timeout_ms=1500)
+        with pytest.raises(ZkConsumerError):
+            ZkSession.from_config(doubting).open()
+    finally:
+        server.stop()
+        with warnings.catch_warnings():  # kazoo does not close a socket whose handshake failed
+            warnings.simplefilter("ignore", ResourceWarning)
+            gc.collect()
