@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -67,7 +70,7 @@ class Querying:
     def _run(self) -> tuple[int, list[Sample]]:
         """Run the query in a process of its own, whose noise goes to a log, and watch its group."""
         stage = self._stage
-        # The class guards any process; here it is Python's, and Spark's JVM ends with it.
+        # The class guards any process; here it is Python's.
         process = JvmProcess(
             "the Spark query",
             [sys.executable, "-m", "zkconsumer.demo.sparkjob", str(self._job.save())],
@@ -79,14 +82,19 @@ class Querying:
             stage.story.waiting("a Spark query aggregates the topic", total) as advance,
         ):
             process.start()
+            process_group = os.getpgid(process.pid)
             try:
                 exit_code = process.run(
                     lambda: self._tick(watch, advance),
                     _STALL_S,
                     lambda: (watch.newest and watch.newest.committed, process.log.stat().st_size),
                 )
-            finally:
+            except BaseException:
+                # Spark's JVM and its Python processes, too: none may be left to write into a directory that goes.
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process_group, signal.SIGKILL)
                 process.kill()
+                raise
         if exit_code != 0:
             raise ZkConsumerError(f"the Spark query ended with exit code {exit_code}; {process.log_summary()}")
         return exit_code, stage.timeline.samples[GROUP]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +18,9 @@ from zkconsumer.demo.story import Story
 from zkconsumer.demo.workspace import Workspace
 from zkconsumer.errors import ZkConsumerError
 
+_PACKAGES = (PACKAGE, "pyspark", "matplotlib")
+"""What the demo needs beyond the package's own dependencies."""
+
 
 def run_demo(story: Story, picture: Path, keep: Path | None) -> bool:
     """Run the demo and tell about it; True if every check holds.
@@ -30,6 +34,7 @@ def run_demo(story: Story, picture: Path, keep: Path | None) -> bool:
         ZkConsumerError: a step failed, so that there is nothing to check; the message says where the logs are.
     """
     clock = stopwatch()
+    _expect_installed()
     _expect_writable(picture)
     workspace = Workspace(keep)
     try:
@@ -43,6 +48,13 @@ def run_demo(story: Story, picture: Path, keep: Path | None) -> bool:
     finally:
         workspace.close()
     return all(check.ok for check in checks)
+
+
+def _expect_installed() -> None:
+    """Refuse at once, rather than when it is needed a minute later."""
+    missing = [package for package in _PACKAGES if importlib.util.find_spec(package) is None]
+    if missing:
+        raise ZkConsumerError(f"the demo needs {', '.join(missing)}; install it: pip install 'zkconsumer[demo]'")
 
 
 def _expect_writable(picture: Path) -> None:

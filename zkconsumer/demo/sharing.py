@@ -9,6 +9,7 @@ from zkconsumer.demo.checks import Check
 from zkconsumer.demo.delivery import compare, read_output
 from zkconsumer.demo.feed import Feed
 from zkconsumer.demo.members import Member
+from zkconsumer.demo.midwork import MidWork
 from zkconsumer.demo.observer import Observer
 from zkconsumer.demo.stage import PARTITIONS, TOPIC, Stage
 from zkconsumer.demo.timeline import Sample, number_ranges, shares_text
@@ -131,20 +132,13 @@ class Sharing:
         )
 
     def _await_work(self, victim: Member) -> Sample:
-        """Wait until the victim is in the middle of it: it has got on since it got its share, and more is to come."""
-        owned: list[int] = []
-        committed: list[int] = []
-        size = victim.output_bytes()
-
-        def working(sample: Sample) -> bool:
-            if owned != sample.owned_by(victim.consumer_id):
-                owned[:] = sample.owned_by(victim.consumer_id)
-                committed[:] = [sample.committed_of(owned)]
-            behind = sum(sample.ends[number] for number in owned) - sample.committed_of(owned)
-            return behind > 0 and sample.committed_of(owned) - committed[0] >= _WORK and victim.output_bytes() > size
-
+        judge = MidWork(victim.consumer_id, _WORK)
         with self._story.waiting(f"waiting until {victim.name} is in the middle of its work"):
-            return self._watch.wait_for(working, f"{victim.name} consumes as one of three", _PATIENCE_S)
+            return self._watch.wait_for(
+                lambda sample: judge(sample, victim.output_bytes()),
+                f"{victim.name} consumes as one of three",
+                _PATIENCE_S,
+            )
 
     def _finish(self, survivors: list[Member]) -> None:
         total = len(self._stage.records)

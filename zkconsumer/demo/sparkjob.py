@@ -10,14 +10,19 @@ import dataclasses
 import json
 import os
 import sys
+import tempfile
+import traceback
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from zkconsumer.spark import register
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _QUERY = "routes"
+_STOP_TIMEOUT_S = 30
 
 
 @dataclass(frozen=True)
@@ -58,24 +63,34 @@ def main(path: str) -> None:
     os.environ["JAVA_HOME"] = job.java_home
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"  # no look-up of the host's name, which fails on some laptops
+    # Temporary files of all its processes go where they are removed, however they end.
+    os.environ["TMPDIR"] = tempfile.tempdir = job.directory
     for variable in ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS"):
         os.environ.pop(variable, None)  # the Spark that belongs to this Python, as it comes
     spark = _session(job)
+    # The automatic look-up would do, but Spark skips it where the path of this Python has spaces.
+    register(spark)
     try:
-        query = (
-            aggregate(flights(spark, job))
-            .writeStream.format("memory")
-            .queryName(_QUERY)
-            .outputMode("complete")
-            .option("checkpointLocation", str(Path(job.directory) / "checkpoint"))
-            .trigger(availableNow=True)
-            .start()
-        )
-        query.awaitTermination()
-        rows = [row.asDict() for row in spark.table(_QUERY).collect()]
-        batches = sum(progress["numInputRows"] > 0 for progress in query.recentProgress)
+        _run(spark, job)
+    except Exception as error:  # noqa: BLE001 - its text comes from the JVM, which is about to end: write it now
+        sys.exit(f"{traceback.format_exc()}\nError: {' '.join(str(error).split())}")
     finally:
-        spark.stop()
+        _stop(spark)
+
+
+def _run(spark: SparkSession, job: Job) -> None:
+    query = (
+        aggregate(flights(spark, job))
+        .writeStream.format("memory")
+        .queryName(_QUERY)
+        .outputMode("complete")
+        .option("checkpointLocation", str(Path(job.directory) / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    rows = [row.asDict() for row in spark.table(_QUERY).collect()]
+    batches = sum(progress["numInputRows"] > 0 for progress in query.recentProgress)
     job.result.write_text(json.dumps({"batches": batches, "rows": rows}), encoding="utf-8")
 
 
@@ -89,14 +104,23 @@ def _session(job: Job) -> SparkSession:
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
-        # The JVM's own temporary files, too, go where they are removed; quoted, since the path may have spaces.
-        .config("spark.driver.extraJavaOptions", f'"-Djava.io.tmpdir={job.directory}"')
+        # Quoted, since the path may have spaces.
+        .config("spark.driver.extraJavaOptions", f'"-Djava.io.tmpdir={job.directory}" -XX:-UsePerfData')
         .config("spark.local.dir", job.directory)
         .config("spark.sql.warehouse.dir", str(Path(job.directory) / "warehouse"))
         .config("spark.sql.shuffle.partitions", "2")
         .getOrCreate()
     )
     return session
+
+
+def _stop(spark: SparkSession) -> None:
+    """Stop Spark and wait for its JVM to end; pyspark leaves that to the end of this process and does not wait."""
+    gateway: Any = spark.sparkContext._gateway  # no other way leads to the process
+    spark.stop()
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait(_STOP_TIMEOUT_S)
 
 
 def flights(spark: SparkSession, job: Job) -> DataFrame:

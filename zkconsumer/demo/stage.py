@@ -15,6 +15,7 @@ from zkconsumer.demo.observer import GroupReader
 from zkconsumer.demo.story import Story
 from zkconsumer.demo.timeline import Event, Sample, Timeline
 from zkconsumer.demo.workspace import Workspace
+from zkconsumer.errors import SandboxError
 from zkconsumer.kafka.admin import create_topics
 from zkconsumer.kafka.client import BrokerClient
 from zkconsumer.model import Broker, TopicPartition
@@ -74,8 +75,12 @@ class Servers:
 
     def expect_alive(self) -> None:
         """Raise SandboxError, quoting the log, when a server has ended by itself."""
-        for server in (self._sandbox.zookeeper, *self._sandbox.brokers):
-            server.expect_running()
+        try:
+            for server in (self._sandbox.zookeeper, *self._sandbox.brokers):
+                server.expect_running()
+        except SandboxError as error:
+            # By the time that somebody reads this, the logs have moved.
+            raise SandboxError(str(error).replace(str(self._sandbox.directory), str(self._logs))) from error
 
     def __enter__(self) -> Self:
         self._sandbox.start()
