@@ -1,6 +1,7 @@
 """JVM consumers and ours share a group: they agree who owns what, nothing is lost, each goes on where another was."""
 
 from tests.fix_jvm import spread, values
+from tests.fix_waiting import eventually
 from zkconsumer import TopicPartition
 
 
@@ -92,3 +93,28 @@ def test_a_topic_that_grows_is_shared_by_both(group, topics, topic_factory, prod
     assert len(owners) == 5
     produce(topic, spread(values(100), 5))
     assert max(group.expect_all(values(100)).values()) == 1
+
+
+def test_filters_let_go_of_a_deleted_topic(group, topics, topic_factory, unique_name):
+    stays, goes = topic_factory(partitions=2), topic_factory(partitions=2)
+    group.join_jvm("a", topic_filter=("Whitelist", f"{unique_name}.*"))
+    group.join("b", topic_filter=("Whitelist", f"{unique_name}.*"))
+    assert len(group.settle()) == 4
+    topics.delete(goes)
+    owners = group.settle()
+    assert {partition.topic for partition in owners} == {stays}
+    assert group.children("owners") == sorted([stays, goes])
+
+
+def test_a_static_topic_that_is_deleted_and_comes_back(group, topics, topic_factory, produce):
+    """The JVM goes on owning what is deleted (SPEC 3), ours lets go; with the topic back they agree again."""
+    topic = topic_factory(partitions=4)
+    a = group.join_jvm("a", {topic: 1})
+    group.join("b", {topic: 1})
+    group.settle()
+    topics.delete(topic)
+    eventually(lambda: set(group.owners().values()) == {f"{a.consumer_id}-0"})
+    topics.create(topic, 6)
+    assert len(group.settle()) == 6
+    produce(topic, spread(values(60), 6))
+    group.expect_all(values(60))

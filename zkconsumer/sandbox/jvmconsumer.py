@@ -149,6 +149,10 @@ class ConsumerJvm(LocalServer):
                     shares[TopicPartition(topic, int(partition))] = thread
         return shares
 
+    def tool(self, main: str, *args: str) -> list[str]:
+        """The command line of a tool of this Kafka version, such as ``kafka.admin.ConsumerGroupCommand``."""
+        return java_command(find_java().executable, _JVM_OPTIONS, self._jars, main, *args)
+
     def _zookeeper(self, connect: str) -> Any:
         if connect not in self._zk_utils:
             self._zk_utils[connect] = self.gateway.jvm.kafka.utils.ZkUtils.apply(
