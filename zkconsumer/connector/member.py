@@ -277,7 +277,9 @@ class GroupMember:
             _log.info("group %s: could not look for orphaned partitions: %s", self._config.group_id, error)
 
     def _failed(self, error: Exception) -> Exception:
-        _log.warning(
+        # Former owners that have not let go yet are a part of every join.
+        _log.log(
+            logging.INFO if isinstance(error, OwnershipConflict) else logging.WARNING,
             "group %s consumer %s: rebalance attempt failed in step %s: %s",
             self._config.group_id,
             self.consumer_id,
