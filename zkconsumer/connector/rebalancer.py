@@ -241,5 +241,9 @@ class Rebalancer:
     def _enter(self, step: RebalanceStep) -> None:
         self.step = step
         _log.info(
-            "group %s consumer %s rebalance %d: step %s", self._config.group_id, self._consumer_id, self.attempts, step.value
+            "group %s consumer %s rebalance %d: step %s",
+            self._config.group_id,
+            self._consumer_id,
+            self.attempts,
+            step.value,
         )
