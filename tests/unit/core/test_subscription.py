@@ -33,6 +33,17 @@ def test_invalid_regex_is_refused_with_the_reason():
         Whitelist("spx(")
 
 
+@pytest.mark.parametrize("regex", ["a{2,3}", "a{", "(?P<n>a)", "(?#c)a", "(?a)a", "(a)(?(1)b)", "[[]a", "[a-z&&[b]]"])
+def test_a_regex_that_would_stop_jvm_members_is_refused(regex):
+    with pytest.raises(ConfigError, match="JVM members"):
+        Whitelist(regex)
+
+
+@pytest.mark.parametrize("regex", [r"a{2}\{", "[{]a", "[]({]", "(?:a)&&", r"\[a{3}", "(?i)a", r"test-(?!bad\b)[\w]+"])
+def test_a_regex_that_the_jvm_reads_alike_is_accepted(regex):
+    assert Whitelist(regex).regex == regex
+
+
 @pytest.mark.parametrize("topics", [{"t": 0}, {"t": -1}, {"a/b": 1}, {"": 1}])
 def test_illegal_static_subscriptions(topics):
     with pytest.raises(ConfigError):
