@@ -1,0 +1,57 @@
+"""The sandbox's JVM consumer itself: what it hands over, and what it says when something is wrong."""
+
+import pytest
+
+from tests.fix_jvm import SETTINGS
+from tests.fix_waiting import eventually
+from zkconsumer.errors import SandboxError
+
+
+@pytest.fixture
+def properties(sandbox, unique_name):
+    return {
+        **SETTINGS,
+        "zookeeper.connect": sandbox.zookeeper_connect,
+        "group.id": unique_name,
+        "consumer.id": "c",
+    }
+
+
+def test_records_come_as_they_were_produced(jvm, old_jvm, properties, topic_factory, produce):
+    topic = topic_factory()
+    records = [(None, b""), (b"", None), (bytes(range(256)), b"\x80\xff"), (b"null", b"[1, 2]"), (b"k", b"v" * 10_000)]
+    produce(topic, records)
+    for each in (jvm, old_jvm):
+        consumer = each.consumer(properties | {"group.id": properties["group.id"] + each.version})
+        consumer.create_streams({topic: 1})
+        eventually(lambda consumer=consumer: len(consumer.received()) == len(records))
+        wanted = [(topic, 0, number, *record) for number, record in enumerate(records)]
+        assert [tuple(record) for record in consumer.received()] == wanted
+        consumer.shutdown()
+
+
+def test_many_records(jvm, properties, topic_factory, produce):
+    topic = topic_factory(partitions=2)
+    produce(topic, [b"%d" % number for number in range(20_000)])
+    consumer = jvm.consumer(properties)
+    consumer.create_streams({topic: 2})
+    eventually(lambda: len(consumer.received()) == 20_000)
+    assert {int(record.value) for record in consumer.received()} == set(range(20_000))
+    consumer.shutdown()
+
+
+def test_the_jvm_tells_what_is_wrong(jvm, properties, topic_factory):
+    with pytest.raises(SandboxError, match=r"Wrong value .*auto\.offset\.reset"):
+        jvm.consumer(properties | {"auto.offset.reset": "earliest"})
+    consumer = jvm.consumer(properties)
+    consumer.create_streams({topic_factory(): 1})
+    with pytest.raises(SandboxError, match="MessageStreamsExistException"):
+        consumer.create_streams({})
+    consumer.shutdown()
+
+
+def test_a_killed_jvm_is_told(private_jvm, properties):
+    consumer = private_jvm.consumer(properties)
+    private_jvm.kill()
+    with pytest.raises(SandboxError, match="not running"):
+        consumer.received()
