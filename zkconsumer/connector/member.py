@@ -225,7 +225,7 @@ class GroupMember:
                 return
             if isinstance(failure, ConsumerIdInUse):
                 raise failure  # it was waited for longer than a dead consumer's session lasts
-            story.append(str(failure))
+            story.append(f"{failure}{self._rebalancer.left_out()}")
             self._wait_before_retry(failure, 0)
         raise RebalanceFailed(self._config.group_id, self.consumer_id, story)
 
@@ -248,7 +248,7 @@ class GroupMember:
         try:
             self._ensure_registered()
             self._rebalancer.rebalance()
-            self._thread.call_after(orphan_delay_seconds(self._config.rebalance_backoff_ms), self._nudge_for_orphans)
+            self._look_for_orphans_later()
         except SessionExpired as error:
             self._rebalancer.session_lost()
             self._membership.forget()
@@ -257,14 +257,16 @@ class GroupMember:
             return self._failed(error)
         return None
 
+    def _look_for_orphans_later(self) -> None:
+        self._thread.call_after(orphan_delay_seconds(self._config.rebalance_backoff_ms), self._nudge_for_orphans)
+
     def _nudge_for_orphans(self) -> None:
         """A JVM member tries for some seconds and then gives up in silence; a change of the group makes it try again.
 
-        Done at most once after each rebalance: the nudge finds our own share unchanged, but the next look is only due
-        when something else happened, since a member that cannot claim at all must not be nudged for ever.
+        For the same partitions at most once: a member that cannot claim at all must not be nudged for ever.
         """
         try:
-            orphans = self._rebalancer.orphans()
+            orphans, unsettled = self._rebalancer.orphans()
             if orphans and orphans != self._nudged_for:
                 _log.warning(
                     "group %s: %s have no owner although their members live; nudging the group",
@@ -273,6 +275,8 @@ class GroupMember:
                 )
                 self._membership.nudge()
             self._nudged_for = orphans
+            if unsettled:
+                self._look_for_orphans_later()
         except ZkConsumerError as error:
             _log.info("group %s: could not look for orphaned partitions: %s", self._config.group_id, error)
 

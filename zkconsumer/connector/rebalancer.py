@@ -15,7 +15,7 @@ from zkconsumer.core.assignors import ASSIGNORS, SHARED_WITH_JVM, Assignment, as
 from zkconsumer.core.fetchcontrol import FetchAssignment, FetchControl
 from zkconsumer.core.groupview import GroupView
 from zkconsumer.core.offsets import start_offset
-from zkconsumer.core.rebalance import RebalanceStep, given_up, my_share
+from zkconsumer.core.rebalance import RebalanceStep, given_up, held_by_others, my_share
 from zkconsumer.errors import StrategyConflict
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 from zkconsumer.zookeeper.border import Watch
@@ -172,17 +172,27 @@ class Rebalancer:
             _log.warning("group %s lost ownership of %s", self._config.group_id, ", ".join(map(str, lost)))
         return not lost
 
-    def orphans(self) -> list[TopicPartition]:
-        """Partitions that JVM members should own, as of the last view, and do not.
+    def orphans(self) -> tuple[list[TopicPartition], bool]:
+        """Partitions that JVM members should own, as of the last view, and nobody does; and whether others hold some.
 
         Raises:
             ZooKeeperUnavailable, SessionExpired: unknown.
         """
         if not self._jvm_members:
-            return []
+            return [], False
         theirs = [p for p, thread in self._everyone.items() if thread.consumer_id in self._jvm_members]
         owners = self._registry.owner_threads(self._config.group_id, theirs)
-        return given_up(self._everyone, owners, self._jvm_members)
+        return (
+            given_up(self._everyone, owners, self._jvm_members),
+            held_by_others(self._everyone, owners, self._jvm_members),
+        )
+
+    def left_out(self) -> str:
+        """A sentence about members whose registration we cannot read, "" if there are none.
+
+        They may well hold what we want: a JVM member can use a regex that we cannot.
+        """
+        return "".join(f"; left out of the assignment: {reason}" for reason in self._reported.values())
 
     def owned_positions(self, *, handed_out: bool) -> dict[TopicPartition, int]:
         """Positions of the partitions that may be committed.

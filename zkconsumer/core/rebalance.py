@@ -69,6 +69,17 @@ def given_up(
     return sorted(p for p, thread in assignment.items() if owned.get(p) is None and thread.consumer_id in jvm_members)
 
 
+def held_by_others(
+    assignment: Mapping[TopicPartition, ConsumerThreadId],
+    owned: Mapping[TopicPartition, str | None],
+    jvm_members: Collection[str],
+) -> bool:
+    """True if somebody else still holds what a live JVM member should own: it may give up before they let go."""
+    return any(
+        owned.get(p) not in (None, str(thread)) for p, thread in assignment.items() if thread.consumer_id in jvm_members
+    )
+
+
 def my_share(
     assignment: Mapping[TopicPartition, ConsumerThreadId], consumer_id: str
 ) -> dict[TopicPartition, ConsumerThreadId]:
