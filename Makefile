@@ -4,7 +4,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.installed
+# One stamp for each place: a virtual environment that was moved does not work.
+STAMP := $(VENV)/.installed-$(firstword $(shell printf %s "$(CURDIR)" | cksum))
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-slow test-all lint type fmt unit docs clean
@@ -26,9 +27,11 @@ demo: $(STAMP) ## the main job end to end on real servers and real data, verifie
 	@$(BIN)/zkconsumer demo
 
 test: $(STAMP) ## unit, property and integration tests
+	@$(BIN)/python -m zkconsumer.sandbox kafka-3.9.1
 	@$(BIN)/pytest tests/unit tests/property tests/integration
 
 test-slow: $(STAMP) ## what `make test` leaves out: JVM interop, Spark, containers, the demo
+	@$(BIN)/python -m zkconsumer.sandbox
 	@$(BIN)/pytest tests/interop tests/spark tests/containers tests/demo
 
 test-all: test test-slow ## everything

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.errors import BrokerUnavailable, CorruptRecord, ProtocolError, RecordTooLarge
+from zkconsumer.errors import BrokerUnavailable, ProtocolError, RecordTooLarge
 from zkconsumer.fetch.partition_info import PartitionInfo
 from zkconsumer.fetch.queues import Chunk
 from zkconsumer.kafka.client import EARLIEST, LATEST, list_offsets
@@ -185,7 +185,7 @@ class FetcherThread(threading.Thread):
         info.high_watermark = fetched.high_watermark
         try:
             batch, next_offset, nbytes = self._decoder.decode(*info.partition, info.fetched, fetched.records)
-        except (CorruptRecord, ProtocolError) as error:
+        except Exception as error:  # noqa: BLE001 - one partition's bytes must not take the broker's others with them
             self._blame(info, error)
             return None
         info.faults = 0
@@ -217,7 +217,7 @@ class FetcherThread(threading.Thread):
         info.fetch_bytes = min(2 * info.fetch_bytes, self._config.fetch_max_bytes)
         _log.warning("%s: asking for %d bytes of %s at a time", self.name, info.fetch_bytes, info.partition)
 
-    def _blame(self, info: PartitionInfo, error: CorruptRecord | ProtocolError) -> None:
+    def _blame(self, info: PartitionInfo, error: Exception) -> None:
         info.faults += 1
         if info.faults >= _MAX_FAULTS:
             self._fail(info, error)

@@ -103,7 +103,8 @@ class ChunkQueue:
 
     Args:
         max_bytes: for all chunks together. A larger chunk is admitted when the queue is empty.
-        max_chunks: of one partition (``queued.max.message.chunks``).
+        max_chunks: of one partition (``queued.max.message.chunks``). Chunks without records do not count: a fetcher
+            that waits for room is woken when a chunk with records is taken, and there may be none behind them.
         may_deliver: asked, under the lock, at each hand-over: False keeps the chunks back for the time being (a lease
             that ran out). Must be quick and must not wait.
     """
@@ -280,14 +281,15 @@ class ChunkQueue:
     def _add(self, chunk: Chunk, insert: Callable[[Chunk], None]) -> None:
         insert(chunk)
         self._bytes += chunk.nbytes
-        self._counts[chunk.info.partition] += 1
+        if chunk.batch is not None:
+            self._counts[chunk.info.partition] += 1
 
     def _pop(self) -> Chunk | None:
         """Take the first chunk out; None if it only moved the position."""
         chunk = self._chunks.popleft()
         self._bytes -= chunk.nbytes
-        self._counts[chunk.info.partition] -= 1
         if chunk.batch is not None:
+            self._counts[chunk.info.partition] -= 1
             return chunk
         chunk.info.consumed = chunk.next_offset
         return None

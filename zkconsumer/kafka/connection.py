@@ -93,7 +93,7 @@ class BrokerConnection:
         failure: BrokerUnavailable | None = None
         for family, kind, protocol, _, address in addresses:
             try:
-                self._open(socket.socket(family, kind, protocol), address)
+                self._open(self._make_socket(family, kind, protocol), address)
                 break
             except BrokerUnavailable as error:
                 failure = error
@@ -108,6 +108,12 @@ class BrokerConnection:
                 f"{error} (right after connecting: a listener with TLS or SASL, or a broker older than 0.10, "
                 "hangs up like this)"
             ) from error
+
+    def _make_socket(self, family: int, kind: int, protocol: int) -> socket.socket:
+        try:
+            return socket.socket(family, kind, protocol)
+        except OSError as error:  # a name may resolve to IPv6 where the kernel has none
+            raise self._unavailable(f"cannot use its address: {error}") from error
 
     def _open(self, sock: socket.socket, address: Any) -> None:
         with self._lock:

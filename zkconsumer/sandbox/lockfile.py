@@ -44,8 +44,13 @@ class LockFile:
 
 def known_kafka_versions() -> list[str]:
     """Return the Kafka versions that have a lock file."""
+    return [name.removeprefix("kafka-") for name in known_locks() if name.startswith("kafka-")]
+
+
+def known_locks() -> list[str]:
+    """Return the names of all lock files of this package."""
     names = (entry.name for entry in (importlib.resources.files(__package__) / "locks").iterdir())
-    return sorted(name[len("kafka-") : -len(".lock")] for name in names if name.startswith("kafka-"))
+    return sorted(name.removesuffix(".lock") for name in names if name.endswith(".lock"))
 
 
 def read_lock(name: str) -> LockFile:

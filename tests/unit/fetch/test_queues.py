@@ -135,6 +135,15 @@ def test_chunks_without_records_only_move_the_position(queue, info):
     assert not queue.is_full(info)
 
 
+def test_chunks_without_records_never_fill_a_queue(queue, info):
+    """Else the fetcher would wait for room that only a chunk with records makes, and never fetch one."""
+    for offset in range(1, 20):
+        queue.put(Chunk(info, None, offset, 0))
+    assert not queue.is_full(info)
+    assert queue.take(0) is None
+    assert info.position(handed_out=True) == 19
+
+
 def test_positions_follow_the_user(queue, info):
     queue.put(make_chunk(info, 0, 3, gap=4))
     handover = hand_over(queue, queue.take(0))
