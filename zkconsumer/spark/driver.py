@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
@@ -54,6 +55,21 @@ _IDLE_POLL_S = 0.05
 """Least time between two questions to the brokers when there is nothing new: Spark asks every 10 ms."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """Where partitions were to start under one generation of the assignment.
+
+    Attributes:
+        generation: of the assignment.
+        stored: the group's offset of each partition when that was decided.
+        offsets: what was decided: an offset, EARLIEST or LATEST.
+    """
+
+    generation: int = -1
+    stored: Mapping[TopicPartition, int | None] = field(default_factory=dict)
+    offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+
 class QueryDriver:
     """Joins the group when it is first asked for offsets; see the module for who calls what and when.
 
@@ -72,6 +88,7 @@ class QueryDriver:
         self._ends = LogEnds(self._config, lambda: self._brokers)
         self._seen_before: frozenset[TopicPartition] = frozenset()
         self._first_generation: int | None = None
+        self._choice = _Choice()
         self._committed: tuple[int, Mapping[TopicPartition, int]] = (0, {})
         self._target: Mapping[TopicPartition, int] | None = None
         self._report: dict[str, Any] | None = None
@@ -220,7 +237,7 @@ class QueryDriver:
         self._idle_until = time.monotonic() + _IDLE_POLL_S
         ends = self._ends.latest(positions)
         if any(ends[partition] < positions[partition] for partition in ends):
-            self._control.adopt(assignment.generation, self._located(positions))
+            self._control.adopt(assignment.generation, {**positions, **self._located(positions)})
             return None
         spans = {partition: Span(positions[partition], end) for partition, end in ends.items()}
         self._report = encode_batch(spans)
@@ -232,16 +249,38 @@ class QueryDriver:
     def _positions(
         self, assignment: FetchAssignment, finished: Mapping[TopicPartition, Span]
     ) -> Mapping[TopicPartition, int]:
-        """Where to go on; decided once for each assignment, then moved on by finished batches."""
-        known = self._control.known(assignment.generation)
-        if known is not None and (len(known) == len(assignment.threads)):
+        """Where to go on, of partitions that have had a leader; moved on by finished batches."""
+        generation = assignment.generation
+        known = self._control.known(generation)
+        wanted = self._chosen(assignment, finished).offsets
+        unlocated = {partition: offset for partition, offset in wanted.items() if partition not in (known or {})}
+        if known is not None and not unlocated:
             return known
         self._refresh_brokers()
+        positions = {**(known or {}), **self._located(unlocated)}
+        self._control.adopt(generation, positions)
+        return positions
+
+    def _chosen(self, assignment: FetchAssignment, finished: Mapping[TopicPartition, Span]) -> _Choice:
+        """Where each partition is to start; decided once for each assignment.
+
+        A choice that no leader has answered for yet outlasts the assignment, unless somebody stored an offset.
+        """
+        before = self._choice
+        if before.generation == assignment.generation:
+            return before
         if self._first_generation is None:
             self._first_generation = assignment.generation
         is_first_batch = not finished and assignment.generation == self._first_generation
+        stored = {partition: assignment.offsets[partition] for partition in assignment.threads}
+        located = self._control.known(before.generation) or {}
+        kept = {
+            partition: offset
+            for partition, offset in before.offsets.items()
+            if partition in stored and partition not in located and stored[partition] == before.stored[partition]
+        }
         start = start_positions(
-            {partition: assignment.offsets[partition] for partition in assignment.threads},
+            {partition: offset for partition, offset in stored.items() if partition not in kept},
             finished,
             starting=self._options.starting if is_first_batch else "group",
             seen_before=self._seen_before,
@@ -252,12 +291,11 @@ class QueryDriver:
                 "%s: the group's offset is %s although this query's last batch was [%d, %d): somebody else consumed "
                 "or reset it, so the query follows the group",
                 partition,
-                assignment.offsets[partition],
+                stored[partition],
                 *span,
             )
-        located = {**self._located(start.offsets), **(known or {})}
-        self._control.adopt(assignment.generation, located)
-        return located
+        self._choice = _Choice(assignment.generation, stored, {**start.offsets, **kept})
+        return self._choice
 
     def _located(self, wanted: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
         found = locate(wanted, self._ends.earliest(wanted), self._ends.latest(wanted), self._config.auto_offset_reset)

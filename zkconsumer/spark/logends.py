@@ -47,5 +47,7 @@ class LogEnds:
         news = {partition: code for partition, code in answer.errors.items() if partition not in self._unanswered}
         for partition, code in sorted(news.items()):
             _log.warning("%s is left out until its leader answers: %s", partition, error_name(code))
-        self._unanswered = answer.errors
+        for partition in partitions:
+            self._unanswered.pop(partition, None)
+        self._unanswered.update(answer.errors)
         return {partition: offset for partition, offset in answer.found.items() if offset is not None}

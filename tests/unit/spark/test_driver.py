@@ -1,0 +1,160 @@
+"""QueryDriver's planning against a broker that loses and gets leaders; its membership is a stub of two methods."""
+
+import logging
+
+import pytest
+
+from zkconsumer.core.fetchcontrol import FetchAssignment
+from zkconsumer.model import ConsumerThreadId, TopicPartition
+from zkconsumer.spark.driver import QueryDriver
+from zkconsumer.spark.offsets_json import decode_batch, initial_offset
+from zkconsumer.spark.options import parse_options
+from zkconsumer.spark.planning import Span
+
+A, B = (TopicPartition("t", n) for n in range(2))
+
+
+class Member:
+    """Owns what it is told to, and remembers what was committed."""
+
+    def __init__(self):
+        self.commits = []
+
+    def may_deliver(self):
+        return True
+
+    def live_brokers(self):
+        return ()
+
+    def commit(self, offsets):
+        self.commits.append(dict(offsets))
+
+    def leave(self):
+        pass
+
+
+class Query:
+    """A driver that has joined and owns ``stored``, the group's offsets by partition."""
+
+    def __init__(self, stub, stored, **options):
+        self.driver = QueryDriver(
+            parse_options(
+                {
+                    "zookeeper.connect": "unused:1",
+                    "group.id": "g",
+                    "subscribe": "t",
+                    "refresh.leader.backoff.ms": "10",
+                    "rebalance.backoff.ms": "100",
+                    **options,
+                }
+            )
+        )
+        self.member = self.driver._member = Member()
+        self.driver._brokers = (stub.broker,)
+        self.driver._seen_before = frozenset({A, B})
+        self.offset = initial_offset()
+        self.generation = 0
+        self.own(stored)
+
+    def own(self, stored):
+        """A rebalance ends with these."""
+        self.generation += 1
+        self.driver._control.start(
+            FetchAssignment(self.generation, dict.fromkeys(stored, ConsumerThreadId("g_c", 0)), stored)
+        )
+
+    def trigger(self):
+        """One batch, as Spark does it: None if there is nothing new."""
+        end = self.driver.latest_offset(self.offset, None)
+        if end == self.offset:
+            return None
+        self.offset = end
+        return decode_batch(end)
+
+
+@pytest.fixture
+def query(stub_broker):
+    made = []
+
+    def make(stored, **options):
+        made.append(Query(stub_broker, stored, **options))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.driver.stop()
+
+
+@pytest.fixture
+def log(stub_broker):
+    """Set where the log of a partition begins and ends."""
+
+    def set_log(partition, begin, end):
+        entry = stub_broker.log(partition)
+        entry.begin, entry.end = begin, end
+
+    return set_log
+
+
+@pytest.mark.parametrize("options", [{"startingOffsets": "earliest"}, {"startingOffsets": '{"t":{"0":0,"1":0}}'}])
+def test_starting_offsets_hold_for_a_partition_that_gets_its_leader_later(stub_broker, log, query, options):
+    log(A, 0, 10)
+    log(B, 0, 20)
+    stub_broker.leaderless = {B}
+    ours = query({A: None, B: None}, **options)
+    assert ours.trigger() == {A: Span(0, 10)}
+    assert ours.trigger() is None
+    assert ours.member.commits[-1] == {A: 10}
+    stub_broker.leaderless = set()
+    assert ours.trigger() == {B: Span(0, 20)}
+
+
+def test_starting_offsets_of_a_leaderless_partition_outlast_a_rebalance(stub_broker, log, query):
+    log(A, 0, 10)
+    log(B, 0, 20)
+    stub_broker.leaderless = {B}
+    ours = query({A: None, B: None}, startingOffsets="earliest")
+    assert ours.trigger() == {A: Span(0, 10)}
+    ours.own({A: 10, B: None})
+    assert ours.trigger() is None
+    stub_broker.leaderless = set()
+    assert ours.trigger() == {B: Span(0, 20)}
+
+
+def test_an_offset_that_somebody_stored_meanwhile_is_law(stub_broker, log, query):
+    log(A, 0, 10)
+    log(B, 0, 20)
+    stub_broker.leaderless = {B}
+    ours = query({A: None, B: None}, startingOffsets="earliest")
+    ours.trigger()
+    ours.own({A: 10, B: 15})
+    stub_broker.leaderless = set()
+    assert ours.trigger() == {B: Span(15, 20)}
+
+
+def test_known_positions_are_not_decided_anew_while_a_partition_has_no_leader(stub_broker, log, query, caplog):
+    log(A, 0, 2000)
+    log(B, 0, 20)
+    stub_broker.leaderless = {B}
+    ours = query({A: 0, B: 0})
+    assert ours.trigger() == {A: Span(0, 2000)}
+    log(A, 1500, 2500)  # retention deletes what was read long ago
+    caplog.clear()
+    with caplog.at_level(logging.WARNING):
+        assert ours.trigger() == {A: Span(2000, 2500)}
+        assert ours.trigger() is None
+    assert not caplog.records, "neither data loss nor, once more, the missing leader"
+
+
+def test_a_log_that_became_shorter_does_not_forget_the_partitions_without_leader(stub_broker, log, query):
+    log(A, 0, 100)
+    log(B, 0, 20)
+    ours = query({A: 0, B: 0}, failOnDataLoss="false")
+    assert ours.trigger() == {A: Span(0, 100), B: Span(0, 20)}
+    stub_broker.leaderless = {B}
+    log(A, 0, 50)
+    assert ours.trigger() is None
+    assert ours.member.commits[-1] == {A: 50, B: 20}
+    stub_broker.leaderless = set()
+    log(B, 0, 25)
+    assert ours.trigger() == {B: Span(20, 25)}
