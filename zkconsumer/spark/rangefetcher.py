@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.errors import LeaderUnknown, OffsetOutOfRange, ProtocolError
+from zkconsumer.errors import BrokerUnavailable, LeaderUnknown, OffsetOutOfRange, ProtocolError
 from zkconsumer.kafka.client import EARLIEST, list_offsets
 from zkconsumer.kafka.errorcodes import LEADER_MOVED, ErrorCode, error_name
 from zkconsumer.kafka.fetch_protocol import FetchedPartition, PartitionFetch, receive_fetch, send_fetch
@@ -199,11 +199,14 @@ class RangeFetcher(threading.Thread):
 
         Raises:
             OffsetOutOfRange: under ``failOnDataLoss``.
+            BrokerUnavailable: the broker does not tell where the log begins.
         """
+        first = self._ask(partition, EARLIEST)
+        if first is None:
+            return
         position, until = self._left.pop(partition)
-        first = list_offsets(self.lane.connection, {partition: EARLIEST}).found.get(partition)
         # Not before the log's beginning: then beyond its end, which an unclean leader election has moved back.
-        resumed = first if first is not None and first > position else until
+        resumed = first if first > position else until
         story = f"{partition} has lost offsets {position} to {min(resumed, until)}: its log begins at {first}"
         if self._fail_on_data_loss:
             raise OffsetOutOfRange(
@@ -212,6 +215,22 @@ class RangeFetcher(threading.Thread):
         _log.warning("%s; they are skipped", story)
         if resumed < until:
             self._left[partition] = Span(resumed, until)
+
+    def _ask(self, partition: TopicPartition, which: int) -> int | None:
+        """Where the log begins or ends; None if its leader moved, then the rest of the range is left to that.
+
+        Raises:
+            BrokerUnavailable: the broker does not tell, for another reason.
+        """
+        answer = list_offsets(self.lane.connection, {partition: which})
+        code = answer.errors.get(partition, ErrorCode.NONE)
+        if code in LEADER_MOVED:
+            self._moved[partition] = self._left.pop(partition)
+            return None
+        offset = answer.found.get(partition)
+        if offset is None:
+            raise BrokerUnavailable(f"{self.broker} does not tell where the log of {partition} is: {error_name(code)}")
+        return offset
 
     def _watch_progress(self, before: dict[TopicPartition, Span]) -> None:
         """Data up to ``until`` existed when the batch was planned, so an answer without any is an exception.

@@ -1,9 +1,47 @@
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from zkconsumer.spark.rangefetcher import HandOver
+import pytest
+
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.errors import BrokerUnavailable, LeaderUnknown
+from zkconsumer.fetch.decode import Decoder
+from zkconsumer.kafka.connection import BrokerConnection
+from zkconsumer.kafka.errorcodes import ErrorCode
+from zkconsumer.model import TopicPartition
+from zkconsumer.spark.planning import Span
+from zkconsumer.spark.rangefetcher import Ended, HandOver, RangeFetcher
+from zkconsumer.spark.worker import Lane
 
 LONG_S = 30.0
+T0 = TopicPartition("t", 0)
+
+
+@pytest.fixture
+def read(stub_broker):
+    """Read ranges of the stub broker with one fetcher; returns the offsets that came, and how it ended."""
+
+    def read_ranges(ranges, *, fail_on_data_loss=False, **config):
+        broker = stub_broker.broker
+        connection = BrokerConnection(broker.host, broker.port, client_id="test", timeout_ms=10_000)
+        connection.connect()
+        settings = ConsumerConfig(zookeeper_connect="unused:1", group_id="g", **config)
+        hand_over = HandOver(1 << 30)
+        lane = Lane(connection, Decoder(headers=False))
+        fetcher = RangeFetcher(lane, broker, ranges, hand_over, settings, fail_on_data_loss=fail_on_data_loss)
+        fetcher.start()
+        offsets: list[int] = []
+        try:
+            while not isinstance(item := hand_over.get(LONG_S), Ended):
+                assert item is not None, "the fetcher neither hands over nor ends"
+                offsets += item["offset"].to_pylist()
+        finally:
+            hand_over.close()
+            fetcher.join(LONG_S)
+            connection.close()
+        return offsets, item
+
+    return read_ranges
 
 
 def test_items_come_out_in_order_and_nothing_is_none():
@@ -39,3 +77,24 @@ def test_a_full_queue_makes_the_fetcher_wait_until_the_task_ends():
         assert not waiting.done()
         hand_over.close()
         assert waiting.result(LONG_S) is False
+
+
+@pytest.mark.parametrize("fail_on_data_loss", [True, False])
+def test_a_leader_that_moves_before_it_tells_where_the_log_begins_loses_nothing(stub_broker, read, fail_on_data_loss):
+    stub_broker.log(T0).end = 10
+    stub_broker.fetch_errors[T0] = ErrorCode.OFFSET_OUT_OF_RANGE
+    stub_broker.offset_errors[T0] = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    offsets, ended = read({T0: Span(2, 8)}, fail_on_data_loss=fail_on_data_loss)
+    assert offsets == []
+    assert isinstance(ended.error, LeaderUnknown)
+    assert (ended.left, ended.lane_is_good) == ({T0: Span(2, 8)}, True)
+
+
+def test_a_broker_that_does_not_tell_where_the_log_begins_is_asked_again_later(stub_broker, read):
+    stub_broker.log(T0).end = 10
+    stub_broker.fetch_errors[T0] = ErrorCode.OFFSET_OUT_OF_RANGE
+    stub_broker.offset_errors[T0] = 29
+    _, ended = read({T0: Span(2, 8)})
+    assert isinstance(ended.error, BrokerUnavailable)
+    assert ended.left == {T0: Span(2, 8)}
+    assert "TopicAuthorizationFailedError (29)" in str(ended.error)
