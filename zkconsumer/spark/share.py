@@ -152,9 +152,13 @@ class SparkFetchControl:
             return True
 
     def replay(self, spans: Mapping[TopicPartition, Span]) -> None:
-        """Declare that Spark reads a batch again which an earlier run of the query planned."""
+        """Declare that Spark reads a batch again which an earlier run of the query planned.
+
+        Before the first assignment there is nothing to release that could wait for it. The batch is over when the
+        query joins, but only the first plan would say so: the join would wait for the drain timeout.
+        """
         with self._changed:
-            if self._in_flight is None:
+            if self._in_flight is None and self._assignment is not None:
                 self._in_flight = _Batch(-1, dict(spans))
 
     def finish(self, spans: Mapping[TopicPartition, Span]) -> None:

@@ -110,6 +110,16 @@ def test_a_replayed_batch_is_waited_for_as_well(rebalance_thread):
     stopped.result(LONG_S)
 
 
+def test_joining_after_a_replayed_batch_waits_for_nothing(rebalance_thread):
+    control = SparkFetchControl(LONG_S)
+    control.replay({T0: Span(1, 5)})
+    rebalance_thread.submit(control.stop).result(LONG_S / 2)
+    control.start(assignment(1, T0))
+    control.finish({T0: Span(1, 5)})
+    assert control.known(1) is None
+    assert control.positions(handed_out=False) == {}
+
+
 def test_nobody_waits_for_a_batch_of_a_query_that_ends(rebalance_thread):
     control = running(T0)
     control.take(1, {T0: Span(5, 9)})
