@@ -9,12 +9,13 @@ every finished batch and at every idle trigger, with the end of the last *finish
 from __future__ import annotations
 
 import logging
+import math
 import os
 import signal
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
@@ -100,13 +101,15 @@ class QueryDriver:
         """Join, and fix the ends to read to: the log ends of what is owned now. Lost partitions drop out of it.
 
         Raises:
-            ZkConsumerError: the group or the brokers cannot be reached.
+            ZkConsumerError: the group or the brokers cannot be reached, or partitions stay without a leader.
         """
         self._join()
-        assignment = self._control.settled(self._patience_s)
-        if assignment is None:
-            raise LeaderUnknown(self._unsettled())
-        self._target = self._ends.latest(assignment.threads)
+        deadline = time.monotonic() + self._patience_s
+        while self._target is None:
+            try:
+                self._target = self._log_ends_of_all()
+            except RetriableError as error:
+                self._wait_to_retry(error, deadline)
 
     def latest_offset(self, start: dict[str, Any], limit: int | None) -> dict[str, Any]:
         """Commit the end of the last finished batch, and plan the next; ``start`` itself if there is nothing to read.
@@ -128,11 +131,7 @@ class QueryDriver:
                 planned = self._plan(finished, limit)
             except (RetriableError, SessionExpired, NotOwner) as error:
                 # A plain trigger asks again anyway. AvailableNow would take "nothing new" for its end.
-                if self._target is not None and time.monotonic() > deadline:
-                    raise
-                _log.warning("group %s: no batch is planned just now: %s", self._config.group_id, error)
-                self._refresh_brokers()
-                threading.Event().wait(self._config.refresh_leader_backoff_ms / 1000)
+                self._wait_to_retry(error, math.inf if self._target is None else deadline)
                 if self._target is None:
                     return start
             else:
@@ -202,6 +201,13 @@ class QueryDriver:
         except ZkConsumerError as error:
             _log.warning("using the brokers known so far: %s", error)
 
+    def _wait_to_retry(self, error: Exception, deadline: float) -> None:
+        if time.monotonic() > deadline:
+            raise error
+        _log.warning("group %s: no batch is planned just now: %s", self._config.group_id, error)
+        self._refresh_brokers()
+        threading.Event().wait(self._config.refresh_leader_backoff_ms / 1000)
+
     # -- planning ---------------------------------------------------------------------------------------------------
 
     def _plan(self, finished: Mapping[TopicPartition, Span], limit: int | None) -> dict[TopicPartition, Span]:
@@ -221,6 +227,7 @@ class QueryDriver:
                 continue
             planned = distinct(cap_offsets(available, limit), finished)
             if not planned:
+                self._require_target(assignment, positions, available)
                 return {}
             self._idle_until = 0.0
             if self._member is None or not self._member.may_deliver():
@@ -245,6 +252,34 @@ class QueryDriver:
             return spans
         target = self._target
         return {p: Span(s.start, min(s.until, target.get(p, s.start))) for p, s in spans.items()}
+
+    def _log_ends_of_all(self) -> Mapping[TopicPartition, int]:
+        """Log ends of what is owned now.
+
+        Raises:
+            RetriableError: a rebalance is under way, or a partition has no leader.
+        """
+        assignment = self._control.settled(self._patience_s)
+        if assignment is None:
+            raise LeaderUnknown(self._unsettled())
+        ends = self._ends.latest(assignment.threads)
+        _require_leaders(assignment.threads.keys() - ends.keys())
+        return ends
+
+    def _require_target(
+        self,
+        assignment: FetchAssignment,
+        positions: Mapping[TopicPartition, int],
+        available: Mapping[TopicPartition, Span],
+    ) -> None:
+        """Nothing new is the end of AvailableNow, so it must not come from leaders that do not answer.
+
+        Raises:
+            LeaderUnknown: a partition has not been read to the target.
+        """
+        target = self._target or {}
+        silent = assignment.threads.keys() & target.keys() - available.keys()
+        _require_leaders({p for p in silent if p not in positions or positions[p] < target[p]})
 
     def _positions(
         self, assignment: FetchAssignment, finished: Mapping[TopicPartition, Span]
@@ -330,6 +365,13 @@ class QueryDriver:
         return (
             f"group {self._config.group_id} did not settle within {self._patience_s:g} s; check that brokers are "
             "registered in ZooKeeper and that no other member holds on to partitions"
+        )
+
+
+def _require_leaders(leaderless: Set[TopicPartition]) -> None:
+    if leaderless:
+        raise LeaderUnknown(
+            f"no leader answers for {', '.join(map(str, sorted(leaderless)))}; check that all brokers run"
         )
 
 

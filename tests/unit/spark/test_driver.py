@@ -5,6 +5,7 @@ import logging
 import pytest
 
 from zkconsumer.core.fetchcontrol import FetchAssignment
+from zkconsumer.errors import LeaderUnknown
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 from zkconsumer.spark.driver import QueryDriver
 from zkconsumer.spark.offsets_json import decode_batch, initial_offset
@@ -158,3 +159,42 @@ def test_a_log_that_became_shorter_does_not_forget_the_partitions_without_leader
     stub_broker.leaderless = set()
     log(B, 0, 25)
     assert ours.trigger() == {B: Span(20, 25)}
+
+
+def test_available_now_waits_for_the_leaders_of_all_that_it_will_read(stub_broker, log, query):
+    log(A, 0, 10)
+    log(B, 0, 20)
+    stub_broker.leaderless = {B}
+    stub_broker.asked = lambda _: stub_broker.leaderless.clear()
+    ours = query({A: 0, B: 0})
+    ours.driver.prepare_available_now()
+    assert ours.trigger() == {A: Span(0, 10), B: Span(0, 20)}
+    log(B, 0, 30)
+    assert ours.trigger() is None, "what comes later is not in the target"
+
+
+def test_available_now_does_not_begin_without_a_leader(stub_broker, log, query):
+    log(A, 0, 10)
+    log(B, 0, 20)
+    stub_broker.leaderless = {B}
+    ours = query({A: 0, B: 0}, **{"rebalance.backoff.ms": "10"})
+    with pytest.raises(LeaderUnknown, match="t-1"):
+        ours.driver.prepare_available_now()
+
+
+@pytest.mark.parametrize("stored", [{A: 0, B: 0}, {A: 10, B: 0}])
+def test_available_now_does_not_end_while_a_leader_is_away(stub_broker, log, query, stored):
+    log(A, 0, 10)
+    log(B, 0, 20)
+    ours = query(stored, **{"rebalance.backoff.ms": "10"})
+    ours.driver.prepare_available_now()
+    stub_broker.leaderless = {B}
+    if stored[A] == 0:
+        assert ours.trigger() == {A: Span(0, 10)}, "what can be read is read meanwhile"
+    with pytest.raises(LeaderUnknown, match="t-1"):
+        ours.trigger()
+    stub_broker.leaderless = set()
+    assert ours.trigger() == {B: Span(0, 20)}
+    stub_broker.leaderless = {B}
+    assert ours.trigger() is None, "B is at its target"
+    assert ours.member.commits[-1] == {A: 10, B: 20}
