@@ -15,7 +15,7 @@ from typing import Any
 
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable, LeaderUnknown, OffsetOutOfRange, ProtocolError
-from zkconsumer.kafka.client import EARLIEST, list_offsets
+from zkconsumer.kafka.client import EARLIEST, LATEST, list_offsets
 from zkconsumer.kafka.errorcodes import LEADER_MOVED, ErrorCode, error_name
 from zkconsumer.kafka.fetch_protocol import FetchedPartition, PartitionFetch, receive_fetch, send_fetch
 from zkconsumer.model import Broker, TopicPartition
@@ -216,6 +216,26 @@ class RangeFetcher(threading.Thread):
         if resumed < until:
             self._left[partition] = Span(resumed, until)
 
+    def _end_with_log(self, partition: TopicPartition) -> None:
+        """Drop the rest of a range that lies beyond the log's end.
+
+        Raises:
+            BrokerUnavailable: the broker does not tell where the log ends.
+        """
+        end = self._ask(partition, LATEST)
+        if end is None:
+            return
+        position, until = self._left[partition]
+        if end >= until:
+            return
+        resumed = max(position, end)
+        _log.warning(
+            "%s has lost offsets %d to %d: its log ends at %d; they are skipped", partition, resumed, until, end
+        )
+        del self._left[partition]
+        if position < end:
+            self._left[partition] = Span(position, end)
+
     def _ask(self, partition: TopicPartition, which: int) -> int | None:
         """Where the log begins or ends; None if its leader moved, then the rest of the range is left to that.
 
@@ -237,12 +257,19 @@ class RangeFetcher(threading.Thread):
 
         Raises:
             OffsetOutOfRange: nothing came for ``socket.timeout.ms``: the log became shorter.
+            BrokerUnavailable: the broker does not tell where a log ends.
         """
         if self._left != before:
             self._stuck_since = None
         elif self._stuck_since is None:
             self._stuck_since = time.monotonic()
         elif time.monotonic() - self._stuck_since > self._config.socket_timeout_ms / 1000:
+            if not self._fail_on_data_loss:
+                for partition in before:
+                    self._end_with_log(partition)
+                if self._left != before:
+                    self._stuck_since = None
+                    return
             raise OffsetOutOfRange(
                 f"{self.broker} has no records where they were when the batch was planned: "
                 + ", ".join(f"{partition} [{span.start}, {span.until})" for partition, span in self._left.items())

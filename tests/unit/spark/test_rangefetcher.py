@@ -3,11 +3,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tests.fix_batches import build
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.errors import BrokerUnavailable, LeaderUnknown
+from zkconsumer.errors import BrokerUnavailable, LeaderUnknown, OffsetOutOfRange
 from zkconsumer.fetch.decode import Decoder
 from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.kafka.errorcodes import ErrorCode
+from zkconsumer.kafka.producer import Record
 from zkconsumer.model import TopicPartition
 from zkconsumer.spark.planning import Span
 from zkconsumer.spark.rangefetcher import Ended, HandOver, RangeFetcher
@@ -98,3 +100,36 @@ def test_a_broker_that_does_not_tell_where_the_log_begins_is_asked_again_later(s
     assert isinstance(ended.error, BrokerUnavailable)
     assert ended.left == {T0: Span(2, 8)}
     assert "TopicAuthorizationFailedError (29)" in str(ended.error)
+
+
+def ten_records(offset):
+    return build([Record(b"v")] * 10, offset=offset)
+
+
+IMPATIENT = {"socket_timeout_ms": 50, "fetch_wait_max_ms": 1}
+
+
+def test_a_log_that_ends_inside_a_range_ends_the_range_or_fails_the_task(stub_broker, read):
+    log = stub_broker.log(T0)
+    log.end, log.batches = 10, {0: ten_records(0)}
+    offsets, ended = read({T0: Span(2, 15)}, **IMPATIENT)
+    assert offsets == list(range(2, 10))
+    assert (ended.error, ended.left) == (None, {})
+    offsets, ended = read({T0: Span(2, 15)}, fail_on_data_loss=True, **IMPATIENT)
+    assert offsets == list(range(2, 10))
+    assert isinstance(ended.error, OffsetOutOfRange)
+
+
+def test_records_that_stay_away_although_the_log_goes_on_fail_the_task(stub_broker, read):
+    stub_broker.log(T0).end = 20
+    _, ended = read({T0: Span(2, 15)}, **IMPATIENT)
+    assert isinstance(ended.error, OffsetOutOfRange)
+
+
+def test_a_leader_that_moved_says_nothing_of_the_end_of_the_log(stub_broker, read):
+    log = stub_broker.log(T0)
+    log.end, log.batches = 10, {0: ten_records(0)}
+    stub_broker.offset_errors[T0] = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    _, ended = read({T0: Span(2, 15)}, **IMPATIENT)
+    assert isinstance(ended.error, LeaderUnknown)
+    assert ended.left == {T0: Span(10, 15)}
