@@ -79,6 +79,15 @@ def test_a_batch_read_starts_at_the_groups_offset_and_leaves_no_trace(spark, san
     assert group.is_deserted(topic)
 
 
+def test_a_partition_whose_offset_is_malformed_is_never_left_out(spark, sandbox, group, topic_factory, produce):
+    topic = topic_factory(partitions=2)
+    produce(topic, [{"value": b"v", "partition": n % 2} for n in range(20)])
+    group.set_offset(topic, 0, "many")
+    with pytest.raises(Exception, match=f"znode /consumers/{group.group}/offsets/{topic}/0: holds no offset"):
+        reader(spark, sandbox, group, topic, startingOffsets="group").load().count()
+    assert reader(spark, sandbox, group, topic).load().count() == 20
+
+
 def test_ranges_as_json_are_read_exactly(spark, sandbox, group, topic_factory, produce):
     topic = topic_factory(partitions=2)
     produce(topic, [{"value": b"v", "partition": n % 2} for n in range(20)])

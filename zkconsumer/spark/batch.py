@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from zkconsumer.errors import LeaderUnknown, OffsetOutOfRange, UsageError
+from zkconsumer.core.znodes import GroupPaths
+from zkconsumer.errors import LeaderUnknown, MalformedZnode, OffsetOutOfRange, UsageError
 from zkconsumer.model import TopicPartition
-from zkconsumer.spark.cluster import read_cluster
+from zkconsumer.spark.cluster import ClusterView, read_cluster
 from zkconsumer.spark.logends import LogEnds
 from zkconsumer.spark.offsets_json import LATEST
 from zkconsumer.spark.options import Position, SourceOptions
@@ -24,14 +25,16 @@ def plan_batch_read(options: SourceOptions) -> list[RangePartition]:
     Raises:
         UsageError: topics given by name do not exist, or offsets are given for partitions that do not.
         LeaderUnknown: a partition has no leader, so its end is unknown.
+        MalformedZnode: the group's offset of a partition is to be used and cannot be read.
         OffsetOutOfRange: offsets to read are gone and ``failOnDataLoss`` is true.
         ZkConsumerError: ZooKeeper or the brokers cannot be reached.
     """
     view = read_cluster(options)
     _check_existence(options, view.partitions)
+    committed = committed_offsets(options, view)
     ends = LogEnds(options.config, lambda: view.brokers)
     try:
-        partitions = sorted(view.committed)
+        partitions = sorted(committed)
         earliest, latest = ends.earliest(partitions), ends.latest(partitions)
     finally:
         ends.close()
@@ -39,9 +42,26 @@ def plan_batch_read(options: SourceOptions) -> list[RangePartition]:
     if leaderless:
         raise LeaderUnknown(f"no leader answers for {', '.join(map(str, leaderless))}; check that all brokers run")
     until = ending_offsets(options.ending, latest)
-    spans = {p: Span(start, max(start, until[p])) for p, start in _starts(options, view.committed, earliest, latest)}
+    spans = {p: Span(start, max(start, until[p])) for p, start in _starts(options, committed, earliest, latest)}
     tasks = group_by_thread(spans, {}, options.num_streams or os.cpu_count() or 1)
     return [RangePartition(task, view.brokers) for task in split_to(tasks, options.min_partitions)]
+
+
+def committed_offsets(options: SourceOptions, view: ClusterView) -> dict[TopicPartition, int | None]:
+    """The group's offset of every partition; None also where an unreadable one is not needed.
+
+    Raises:
+        MalformedZnode: an unreadable one is needed; without the partition the read would not be whole.
+    """
+    unreadable = sorted(view.partitions - view.committed.keys())
+    starting = options.starting
+    for partition in unreadable:
+        if starting == "group" or (isinstance(starting, Mapping) and partition not in starting):
+            raise MalformedZnode(
+                GroupPaths(options.config.group_id).offset(partition),
+                f"holds no offset, so where {partition} begins is unknown; write one, or give startingOffsets",
+            )
+    return {**view.committed, **dict.fromkeys(unreadable)}
 
 
 def ending_offsets(ending: Position | None, latest: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
