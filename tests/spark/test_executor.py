@@ -76,21 +76,6 @@ def test_a_range_that_ends_in_control_records_ends(sandbox, topic_factory, uniqu
     assert rows == sorted(rows)
 
 
-def test_a_range_whose_records_were_compacted_away_ends(sandbox, topic_factory, produce):
-    topic = topic_factory(
-        config={
-            "cleanup.policy": "compact",
-            "segment.ms": "100",
-            "min.cleanable.dirty.ratio": "0.01",
-            "delete.retention.ms": "100",
-        }
-    )
-    produce(topic, [(b"same key", b"%d" % n) for n in range(500)])
-    # Whether and when the cleaner runs is the broker's affair; the range must end either way.
-    rows = read(sandbox, (topic, 0, 0, 500))
-    assert rows[-1] == (0, 499)
-
-
 def test_a_task_that_spark_stops_asking_leaves_no_thread(sandbox, topic_factory, produce):
     topic = topic_factory()
     produce(topic, [b"x" * 1000] * 5000)

@@ -3,7 +3,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.fix_batches import build
+from tests.fix_batches import build, empty
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable, LeaderUnknown, OffsetOutOfRange
 from zkconsumer.fetch.decode import Decoder
@@ -133,3 +133,21 @@ def test_a_leader_that_moved_says_nothing_of_the_end_of_the_log(stub_broker, rea
     _, ended = read({T0: Span(2, 15)}, **IMPATIENT)
     assert isinstance(ended.error, LeaderUnknown)
     assert ended.left == {T0: Span(10, 15)}
+
+
+def test_a_range_of_compacted_batches_ends_by_the_offsets_that_they_cover(stub_broker, read):
+    log = stub_broker.log(T0)
+    log.end = 500
+    log.batches = {
+        0: empty(0, 99),
+        100: build([Record(b"v")] * 3, offset=100, last_delta=299),
+        400: empty(400, 99),
+    }
+    offsets, ended = read({T0: Span(0, 500)}, fail_on_data_loss=True, **IMPATIENT)
+    assert offsets == [100, 101, 102]
+    assert (ended.error, ended.left) == (None, {})
+    offsets, ended = read({T0: Span(102, 350)}, fail_on_data_loss=True, **IMPATIENT)
+    assert offsets == [102]
+    assert (ended.error, ended.left) == (None, {})
+    offsets, ended = read({T0: Span(200, 210)}, fail_on_data_loss=True, **IMPATIENT)
+    assert (offsets, ended.error) == ([], None)
