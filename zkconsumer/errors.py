@@ -9,6 +9,7 @@
     │   ├── ZooKeeperUnavailable    no connection, or it broke during the operation
     │   ├── StrategyConflict        members of the group assign partitions in different ways
     │   ├── OwnershipConflict       somebody else holds a partition that we want
+    │   ├── RegistrationLost        somebody deleted this consumer's registration
     │   ├── CoordinatorMoved        another broker coordinates the group's offsets now
     │   ├── LeaderUnknown           a partition has no leader just now
     │   └── BrokerUnavailable       a broker refused, closed or timed out
@@ -77,6 +78,10 @@ class OwnershipConflict(RetriableError):
 
 class StrategyConflict(RetriableError):
     """Members of the group assign partitions in different ways; nothing is claimed until they agree."""
+
+
+class RegistrationLost(RetriableError):
+    """This consumer's ``ids`` znode is gone although its session lives; it registers again."""
 
 
 class CoordinatorMoved(RetriableError):

@@ -49,6 +49,11 @@ def values(count, start=0):
     return [b"%d" % number for number in range(start, start + count)]
 
 
+def spread(count, start=0):
+    """The same over four partitions; left to itself a producer may send all to one."""
+    return [{"value": value, "partition": int(value) % 4} for value in values(count, start)]
+
+
 def take(stream, count):
     return [next(stream).value for _ in range(count)]
 
@@ -131,7 +136,7 @@ def test_timer_commits(connect, topic_factory, produce, zookeeper):
 def test_a_join_duplicates_and_loses_nothing(connect, topic_factory, produce, auto_commit):
     """With auto commit off the JVM rewinds every partition at each rebalance (SPEC 4.4); those that stay must not."""
     topic = topic_factory(partitions=4)
-    produce(topic, values(400))
+    produce(topic, spread(400))
     first = connect(auto_commit_enable=auto_commit)
     reader = Reader(first.create_message_streams({topic: 1})[topic][0])
     eventually(lambda: reader.seen.total() == 400)
@@ -139,7 +144,7 @@ def test_a_join_duplicates_and_loses_nothing(connect, topic_factory, produce, au
     second = connect(auto_commit_enable=auto_commit)
     other = Reader(second.create_message_streams({topic: 1})[topic][0])
     eventually(lambda: len(first.partition_states()) == len(second.partition_states()) == 2)
-    produce(topic, values(400, start=400))
+    produce(topic, spread(400, start=400))
     eventually(lambda: len(reader.seen | other.seen) == 800)
     assert (reader.seen + other.seen).total() == 800
     assert other.seen.total() > 0
@@ -187,7 +192,7 @@ def test_lost_owner_nodes_are_claimed_again(connect, topic_factory, zookeeper):
 
 def test_several_streams_share_a_topic(connect, topic_factory, produce):
     topic = topic_factory(partitions=4)
-    produce(topic, values(200))
+    produce(topic, spread(200))
     readers = [Reader(stream) for stream in connect().create_message_streams({topic: 2})[topic]]
     eventually(lambda: sum(reader.seen.total() for reader in readers) == 200)
     assert all(reader.seen for reader in readers)
@@ -261,14 +266,16 @@ def test_assign_reads_without_a_group(connect, topic_factory, produce, zookeeper
     assert zookeeper.get(f"/consumers/{connect.group}/offsets/{topic}/1")[0] == b"10"
 
 
-def test_misuse_is_told(connect, topic_factory):
+def test_misuse_is_told(connect, topic_factory, produce):
     topic = topic_factory()
     connector = connect()
     with pytest.raises(ConfigError):
         connector.create_message_streams({topic: 0})
-    connector.create_message_streams({topic: 1})
+    (stream,) = connector.create_message_streams({topic: 1})[topic]
     with pytest.raises(UsageError, match="once"):
         connector.create_message_streams({topic: 1})
+    produce(topic, values(3))
+    assert take(stream, 3) == values(3)  # the refused call has not touched the first one's streams
     connector.shutdown()
     connector.shutdown()
     with pytest.raises(ConsumerClosed):

@@ -29,6 +29,7 @@ from zkconsumer.sandbox import Sandbox
 from zkconsumer.sandbox.progress import Progress
 from zkconsumer.zookeeper.membership import Membership
 from zkconsumer.zookeeper.session import ZkSession
+from zkconsumer.zookeeper.watches import RebalanceSignal
 
 pytestmark = pytest.mark.integration
 
@@ -312,15 +313,17 @@ def test_ephemeral_node_cleanup(sessions, zookeeper, unique_name):
 def test_checked_ephemeral(sessions, zookeeper, unique_name):
     """ZKEphemeralTest.testZkWatchedEphemeral, testOverlappingSessions, testSameSession: registering a consumer."""
     session, other = sessions(), sessions()
+    at_once = RebalanceSignal()
+    at_once.close()  # a conflict is not waited for
     one, two = (Membership(each, unique_name, f"{unique_name}_c", "range", lambda: 7) for each in (session, other))
-    one.register(Subscription.static({}), wait_seconds=0)  # all parents are missing
+    one.register(Subscription.static({}), at_once)  # all parents are missing
     path = f"/consumers/{unique_name}/ids/{unique_name}_c"
     assert zookeeper.get(path)[1].ephemeralOwner == session.session_id
     with pytest.raises(ConsumerIdInUse):
-        two.register(Subscription.static({}), wait_seconds=0)
-    one.register(Subscription.static({}), wait_seconds=0)
+        two.register(Subscription.static({}), at_once)
+    one.register(Subscription.static({}), at_once)
     session.close()
-    two.register(Subscription.static({}), wait_seconds=0)
+    two.register(Subscription.static({}), at_once)
     assert zookeeper.get(path)[1].ephemeralOwner == other.session_id
 
 

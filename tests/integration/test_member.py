@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 
 import pytest
 
@@ -26,6 +27,7 @@ class RecordingFetch:
         self.calls: list[str] = []
         self.assignment: FetchAssignment | None = None
         self.position: dict[TopicPartition, int] = {}
+        self.released: dict[TopicPartition, int] | None = None
 
     def stop(self) -> None:
         self.calls.append("stop")
@@ -39,7 +41,7 @@ class RecordingFetch:
         self.calls.append("withhold")
 
     def positions(self, *, handed_out: bool) -> dict[TopicPartition, int]:
-        return dict(self.position)
+        return dict(self.position if handed_out or self.released is None else self.released)
 
 
 @pytest.fixture
@@ -147,14 +149,20 @@ def test_growth_and_new_topics_are_noticed(group, topics, topic_factory, unique_
     eventually(lambda: fetch.assignment.generation == 3)
 
 
-def test_unchanged_share_keeps_the_fetchers_running(group, topic_factory):
+def test_unchanged_share_keeps_the_fetchers_running(group, zookeeper, topic_factory):
+    ghost = {"version": 1, "subscription": {}, "pattern": "static", "timestamp": "1"}
+    zookeeper.create(f"/consumers/{group.name}/ids/{group.name}_ghost", json.dumps(ghost).encode(), makepath=True)
     topic, other = topic_factory(partitions=2), topic_factory(partitions=1)
     first, fetch = group("a")
     first.join(Subscription.static({topic: 1}))
     second, elsewhere = group("b")
     second.join(Subscription.static({other: 1}))
     second.leave()
-    eventually(lambda: first._rebalancer.assignment.generation == 1 and elsewhere.calls[-1] == "stop")
+    eventually(lambda: elsewhere.calls[-1] == "stop")
+    seen = first._rebalancer.views
+    zookeeper.delete(f"/consumers/{group.name}/ids/{group.name}_ghost")
+    eventually(lambda: first._rebalancer.views > seen)  # it has looked after all that happened
+    first.commit()  # served when that look is over
     assert fetch.calls == ["stop", "start"]
 
 
@@ -254,15 +262,119 @@ def test_a_jvm_member_that_gave_up_is_nudged_once(group, zookeeper, topic_factor
     jvm = {"version": 1, "subscription": {topic: 1}, "pattern": "static", "timestamp": "1"}
     ids = f"/consumers/{group.name}/ids"
     zookeeper.create(f"{ids}/{group.name}_a-jvm", json.dumps(jvm).encode(), ephemeral=True, makepath=True)
-    visitors = []
-    zookeeper.ChildrenWatch(ids, lambda children: visitors.extend(c for c in children if c.endswith("-nudge")))
     member, fetch = group("z", rebalance_backoff_ms=100)
     member.join(Subscription.static({topic: 1}))
-    eventually(lambda: visitors)
-    # The group is seen to change twice more by the nudge itself; our share does not, and there is no second nudge.
-    eventually(lambda: not any(child.endswith("-nudge") for child in zookeeper.get_children(ids)))
+    joined = zookeeper.get(ids)[1].cversion
+    # A visitor came and went, too quickly to be seen itself; our share is the same, and there is no second one.
+    eventually(lambda: zookeeper.get(ids)[1].cversion == joined + 2)
+    seen = member._rebalancer.views
+    zookeeper.create(f"{ids}/{group.name}_x", json.dumps(jvm | {"subscription": {}}).encode())
+    eventually(lambda: member._rebalancer.views > seen)
+    member.commit()
+    assert zookeeper.get(ids)[1].cversion == joined + 3
     assert fetch.calls == ["stop", "start"]
-    assert set(visitors) == {f"{group.name}_z-nudge"}
+
+
+def test_a_deleted_registration_is_made_again(group, zookeeper, topic_factory):
+    topic = topic_factory(partitions=2)
+    member, _ = group("a")
+    member.join(Subscription.static({topic: 1}))
+    path = f"/consumers/{group.name}/ids/{group.name}_a"
+    zookeeper.delete(path)
+    eventually(lambda: zookeeper.exists(path) and numbers(member) == [0, 1])
+    owners = zookeeper.get_children(f"/consumers/{group.name}/owners/{topic}")
+    assert sorted(owners) == ["0", "1"]
+
+
+def test_an_unreadable_offset_costs_its_partition_until_it_is_mended(group, zookeeper, topic_factory):
+    topic = topic_factory(partitions=2)
+    path = f"/consumers/{group.name}/offsets/{topic}/0"
+    zookeeper.create(path, b"abc", makepath=True)
+    member, fetch = group("a", auto_commit_interval_ms=50)
+    member.join(Subscription.static({topic: 1}))
+    assert list(fetch.assignment.threads) == [TopicPartition(topic, 1)]
+    zookeeper.set(path, b"7")
+    eventually(lambda: fetch.assignment.offsets.get(TopicPartition(topic, 0)) == 7)
+
+
+def test_what_a_thief_committed_is_not_taken_back(group, zookeeper, topic_factory):
+    """A JVM member deletes our owner znode blindly, claims the partition, and commits (SPEC 1.2)."""
+    topic = topic_factory()
+    partition = TopicPartition(topic, 0)
+    member, fetch = group("a", auto_commit_interval_ms=3_600_000)
+    member.join(Subscription.static({topic: 1}))
+    fetch.position = {partition: 480}
+    member.commit()
+    zookeeper.set(f"/consumers/{group.name}/offsets/{topic}/0", b"500")
+    zookeeper.delete(f"/consumers/{group.name}/owners/{topic}/0")
+    zookeeper.create(f"/consumers/{group.name}/owners/{topic}/0", b"thief-0", ephemeral=True)
+    fetch.position = {partition: 490}
+    member.leave()
+    assert zookeeper.get(f"/consumers/{group.name}/offsets/{topic}/0")[0] == b"500"
+
+
+def test_what_the_user_vouched_for_is_kept_but_never_beyond_the_position(group, zookeeper, topic_factory):
+    topic = topic_factory()
+    partition, path = TopicPartition(topic, 0), f"/consumers/{group.name}/offsets/{topic}/0"
+    member, fetch = group("a", auto_commit_interval_ms=50)
+    member.join(Subscription.static({topic: 1}))
+    fetch.position = {partition: 100}
+    fetch.released = {partition: 99}
+    member.commit({partition: 100})
+    fetch.released = {partition: 98}
+    eventually(lambda: zookeeper.get(path)[0] == b"100")
+    fetch.position = fetch.released = {partition: 5}  # the log was truncated and the position reset
+    eventually(lambda: zookeeper.get(path)[0] == b"5")
+    fetch.position = {partition: 6}
+    member.commit()
+    assert zookeeper.get(path)[0] == b"6"
+
+
+def test_a_listener_may_wait_for_a_worker_that_commits(group, zookeeper, topic_factory):
+    """MirrorMaker's pattern (SPEC 12): the worker's commit must not wait for the listener that waits for it."""
+    topic = topic_factory(partitions=2)
+    partition = TopicPartition(topic, 0)
+    member, _ = group("a")
+
+    class Flushing(ConsumerRebalanceListener):
+        def before_releasing_partitions(self, owned):
+            if owned:
+                worker = threading.Thread(target=member.commit, args=({partition: 33},))
+                worker.start()
+                worker.join(10)
+                assert not worker.is_alive()
+
+    member.set_listener(Flushing())
+    member.join(Subscription.static({topic: 1}))
+    second, _ = group("b")
+    second.join(Subscription.static({topic: 1}))
+    eventually(lambda: (numbers(member), numbers(second)) == ([0], [1]))
+    assert zookeeper.get(f"/consumers/{group.name}/offsets/{topic}/0")[0] == b"33"
+
+
+def test_joining_lasts_as_long_as_the_jvms_however_often_the_group_changes(group, zookeeper, topic_factory):
+    topic = topic_factory()
+    zookeeper.create(f"/consumers/{group.name}/owners/{topic}/0", b"ghost-0", makepath=True)
+    member, _ = group("a", rebalance_max_retries=3, rebalance_backoff_ms=500)
+    done = threading.Event()
+
+    def flap():
+        ids = f"/consumers/{group.name}/ids"
+        zookeeper.ensure_path(ids)
+        while not done.wait(0.02):
+            zookeeper.create(f"{ids}/{group.name}_x", b'{"subscription":{},"pattern":"static"}')
+            zookeeper.delete(f"{ids}/{group.name}_x")
+
+    flapping = threading.Thread(target=flap)
+    flapping.start()
+    try:
+        began = time.monotonic()
+        with pytest.raises(RebalanceFailed):
+            member.join(Subscription.static({topic: 1}))
+        assert time.monotonic() - began >= 1.5
+    finally:
+        done.set()
+        flapping.join()
 
 
 def test_unreachable_zookeeper_and_missing_chroot(sandbox, group):

@@ -25,6 +25,9 @@ _log = logging.getLogger(__name__)
 _ROWS = 65_536
 """Largest number of records that are written, and so committed, together."""
 
+_LAST_WRITE_S = 10.0
+"""How long the end waits for a reader that is in the middle of a write."""
+
 
 @click.command()
 @connection_options
@@ -62,6 +65,8 @@ def consume(
     """
     if bool(topics) == (whitelist is not None):
         raise click.UsageError("give either --topic (repeatable) or --whitelist")
+    if kind == "parquet" and output is None:
+        raise click.UsageError("--format parquet needs --output DIRECTORY")
     subscription = _parse_topics(topics)
     config = consumer_config(
         zookeeper,
@@ -121,7 +126,8 @@ class _Consumption:
         self._sink = sink
         self._quota = _Quota(max_messages)
         self._ending = threading.Event()
-        self._failures: list[BaseException] = []
+        self._failures: list[Exception] = []
+        self._flush_failure: Exception | None = None
         self._last_record = time.monotonic()
 
     def run(self, topics: dict[str, int], whitelist: str | None, threads: int) -> None:
@@ -144,20 +150,28 @@ class _Consumption:
                     stream for of_topic in connector.create_message_streams(topics).values() for stream in of_topic
                 ]
             self._drain(connector, streams)
+        self._raise_first_failure()
         self._sink.close()
+
+    def _raise_first_failure(self) -> None:
         for failure in self._failures:
-            if not isinstance(failure, BrokenPipeError):
+            if isinstance(failure, ZkConsumerError):
                 raise failure
+            if not isinstance(failure, BrokenPipeError):
+                raise ZkConsumerError(f"records could not be written: {failure}") from failure
+        if self._failures:
+            raise SystemExit(0)  # the reader of our output has enough
 
     def _drain(self, connector: ConsumerConnector, streams: list[MessageStream]) -> None:
-        readers = [threading.Thread(target=self._read, args=(stream,)) for stream in streams]
+        # Daemons: one that is stuck in a pipe which nobody reads must not keep the process from ending.
+        readers = [threading.Thread(target=self._read, args=(stream,), daemon=True) for stream in streams]
         for reader in readers:
             reader.start()
         self._ending.wait()
         # The streams end first, so that every record they handed out is written before the last commit.
         connector.end_streams()
         for reader in readers:
-            reader.join()
+            reader.join(_LAST_WRITE_S)
 
     def _read(self, stream: MessageStream) -> None:
         try:
@@ -169,7 +183,7 @@ class _Consumption:
                         return
         except StopIteration:
             pass  # end_streams(): somebody ends the run
-        except (ZkConsumerError, OSError) as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is ends the run and is told at its end
             self._failures.append(error)
         finally:
             self._ending.set()
@@ -184,9 +198,13 @@ class _Consumption:
             stream.release()
 
     def _flush(self) -> None:
+        """Before each commit. After a failure there is no other commit: a second try may "succeed" without the data."""
+        if self._flush_failure is not None:
+            raise self._flush_failure
         try:
             self._sink.flush()
-        except OSError as error:
+        except Exception as error:
+            self._flush_failure = error
             self._failures.append(error)
             self._ending.set()
             raise

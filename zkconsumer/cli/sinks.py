@@ -14,6 +14,7 @@ import sys
 import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
@@ -45,11 +46,10 @@ def open_sink(kind: str, output: Path | None) -> RecordSink:
         output: a file (``value``, ``json``) or directory (``parquet``); None writes to standard output.
 
     Raises:
-        ZkConsumerError: the output cannot be opened, or Parquet was asked for without one.
+        ZkConsumerError: the output cannot be opened.
     """
     if kind == "parquet":
-        if output is None:
-            raise ZkConsumerError("--format parquet needs --output DIRECTORY")
+        assert output is not None  # the command has checked it
         return ParquetSink(output)
     lines = json_lines if kind == "json" else value_lines
     if output is None:
@@ -104,15 +104,15 @@ class LineSink:
             raise BrokenPipeError
 
     def flush(self) -> None:
-        """See :class:`RecordSink`."""
-        self._stream.flush()
+        """See :class:`RecordSink`. Never waits for a pipe's reader: ``write`` has flushed already."""
         if self._is_file:
             os.fsync(self._stream.fileno())
 
     def close(self) -> None:
         """See :class:`RecordSink`."""
         self.flush()
-        self._stream.close()
+        if self._is_file:
+            self._stream.close()
 
 
 def _is_regular(stream: BinaryIO) -> bool:
@@ -135,20 +135,33 @@ class ParquetSink:
         self._directory = directory
         self._writer: Any = None
         self._temporary = Path()
+        self._failure: Exception | None = None
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="parquet-sink")
 
     def write(self, batch: Any) -> None:
         """See :class:`RecordSink`."""
-        self._thread.submit(self._append, batch).result()
+        self._thread.submit(self._guarded, partial(self._append, batch)).result()
 
     def flush(self) -> None:
         """See :class:`RecordSink`."""
-        self._thread.submit(self._finish_part).result()
+        self._thread.submit(self._guarded, self._finish_part).result()
 
     def close(self) -> None:
         """See :class:`RecordSink`."""
-        self.flush()
-        self._thread.shutdown()
+        try:
+            self.flush()
+        finally:
+            self._thread.shutdown()
+
+    def _guarded(self, action: Callable[[], None]) -> None:
+        """Do it, unless something failed before: a part that could not be finished stays unfinished for good."""
+        if self._failure is not None:
+            raise self._failure
+        try:
+            action()
+        except Exception as error:
+            self._failure = error
+            raise
 
     def _append(self, batch: Any) -> None:
         import pyarrow as pa

@@ -181,6 +181,7 @@ class ConsumerConnector:
         self.shutdown()
 
     def _make_streams(self, topic: str | None, count: int) -> list[MessageStream]:
+        self._member.require_latent()
         self._fetch.warm()
         self._queues[topic] = [
             ChunkQueue(

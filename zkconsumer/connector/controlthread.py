@@ -9,8 +9,9 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager, nullcontext
 
 from zkconsumer.errors import ConsumerClosed
 from zkconsumer.zookeeper.watches import RebalanceSignal
@@ -47,11 +48,17 @@ class ControlThread:
         self._requests: queue.SimpleQueue[tuple[Action, Future[None]]] = queue.SimpleQueue()
         self._due: dict[Action, float] = {}
         self._ended = False
+        self._calling_out = False
+        self._baton = threading.Lock()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
         """Begin."""
         self._thread.start()
+
+    def is_current(self) -> bool:
+        """True if the caller runs on this thread."""
+        return threading.current_thread() is self._thread
 
     def do(self, request: Action) -> None:
         """Run a request on this thread and wait for it; called on this thread itself (by a listener) it runs at once.
@@ -60,8 +67,9 @@ class ControlThread:
             ConsumerClosed: the thread ends, or has not begun.
             Exception: what the request raised.
         """
-        if threading.current_thread() is self._thread:
-            request()
+        if self.is_current():
+            with self._baton if self._calling_out else nullcontext():
+                request()
             return
         if self.closing.is_set() or not self._thread.is_alive():
             raise ConsumerClosed("the consumer has not joined its group or has left it")
@@ -70,7 +78,45 @@ class ControlThread:
         self._signal.wake()
         if self._ended:  # it ended between the question above and the put: nobody else answers any more
             self._refuse_requests()
+        self._stand_in()
         answer.result()
+
+    @contextmanager
+    def calling_out(self) -> Iterator[None]:
+        """Around calls of user code on this thread, during which whoever asks for something does it in its place.
+
+        Without that: a listener asks the application's worker to commit and waits for it; the worker's commit is posted
+        to this thread, which runs the listener; both wait for ever. The baton says who may act: this thread always,
+        except while it is in user code.
+        """
+        if self._calling_out or not self.is_current():
+            yield  # a request made by user code, or by a stand-in: it keeps the baton that it was made with
+            return
+        self._calling_out = True
+        self._baton.release()
+        try:
+            yield
+        finally:
+            self._baton.acquire()
+            self._calling_out = False
+
+    def as_callout(self, call: Action | None) -> Action | None:
+        """The same call, made in :meth:`calling_out`."""
+        if call is None:
+            return None
+
+        def called_out() -> None:
+            with self.calling_out():
+                call()
+
+        return called_out
+
+    def _stand_in(self) -> None:
+        while self._calling_out and not self._requests.empty() and self._baton.acquire(blocking=False):
+            try:
+                self._serve_requests()
+            finally:
+                self._baton.release()
 
     def call_after(self, seconds: float, action: Action) -> None:
         """Call ``action`` on this thread in ``seconds``; replaces an earlier time for it. Only from this thread."""
@@ -80,11 +126,26 @@ class ControlThread:
         """End the thread and wait for it; harmless when repeated, and on this thread it does not wait."""
         self.closing.set()
         self._signal.close()
-        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+        if self._thread.is_alive() and not self.is_current():
             self._thread.join()
 
-    def serve_requests(self) -> None:
-        """Run what others asked for; to be called by reactions that wait."""
+    def wait(self, seconds: float) -> None:
+        """Wait inside a reaction, while requests and timed actions go on; a raised flag or the end cuts it short."""
+        deadline = time.monotonic() + seconds
+        while not self.closing.is_set() and not self._signal.raised:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return
+            due = self._seconds_to_next_action()
+            self._signal.wait(left if due is None else min(left, due))
+            self.serve()
+
+    def serve(self) -> None:
+        """Run what others asked for and what is due; to be called by reactions that wait."""
+        self._serve_requests()
+        self._do_due_actions()
+
+    def _serve_requests(self) -> None:
         while True:
             try:
                 request, answer = self._requests.get_nowait()
@@ -94,15 +155,18 @@ class ControlThread:
                 request()
             except Exception as error:  # noqa: BLE001 - whatever it is belongs to the thread that asked
                 answer.set_exception(error)
+            except BaseException as error:
+                answer.set_exception(error)
+                raise
             else:
                 answer.set_result(None)
 
     def _run(self) -> None:
+        self._baton.acquire()
         try:
             while not self.closing.is_set():
                 self._signal.wait(self._seconds_to_next_action())
-                self.serve_requests()
-                self._do_due_actions()
+                self.serve()
                 if self._signal.take():
                     self._react()
             self._finish()

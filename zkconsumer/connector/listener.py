@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Set
 
+from zkconsumer.connector.controlthread import ControlThread
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 
 
 class ConsumerRebalanceListener:
     """Override what is needed. Both calls come on the rebalance thread, and an exception fails the attempt.
 
-    They must not wait for another rebalance, nor call ``shutdown`` from another thread and wait for it.
+    They may commit, also by asking another thread to do it and waiting for that. They must not wait for another
+    rebalance, nor call ``shutdown`` from another thread and wait for it.
     """
 
     def before_releasing_partitions(self, owned: Set[TopicPartition]) -> None:
@@ -31,3 +33,23 @@ class ConsumerRebalanceListener:
         Returns:
             Offsets to start from instead of the stored ones, for some of our partitions; None for none.
         """
+
+
+class CalledOutListener(ConsumerRebalanceListener):
+    """Calls an application's listener so that its other threads can commit meanwhile."""
+
+    def __init__(self, listener: ConsumerRebalanceListener, thread: ControlThread) -> None:
+        self._listener = listener
+        self._thread = thread
+
+    def before_releasing_partitions(self, owned: Set[TopicPartition]) -> None:
+        """See :class:`ConsumerRebalanceListener`."""
+        with self._thread.calling_out():
+            self._listener.before_releasing_partitions(owned)
+
+    def before_starting_fetchers(
+        self, consumer_id: str, assignment: Mapping[TopicPartition, ConsumerThreadId]
+    ) -> Mapping[TopicPartition, int] | None:
+        """See :class:`ConsumerRebalanceListener`."""
+        with self._thread.calling_out():
+            return self._listener.before_starting_fetchers(consumer_id, assignment)

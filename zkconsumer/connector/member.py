@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
 
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector.committer import OffsetCommitter
 from zkconsumer.connector.controlthread import ControlThread
-from zkconsumer.connector.listener import ConsumerRebalanceListener
+from zkconsumer.connector.listener import CalledOutListener, ConsumerRebalanceListener
+from zkconsumer.connector.nudge import OrphanWatch
 from zkconsumer.connector.rebalancer import Rebalancer
 from zkconsumer.core.assignors import assignor_name
 from zkconsumer.core.fetchcontrol import FetchControl
@@ -33,6 +35,7 @@ from zkconsumer.errors import (
     NotOwner,
     OwnershipConflict,
     RebalanceFailed,
+    RegistrationLost,
     SessionExpired,
     UsageError,
     ZkConsumerError,
@@ -81,12 +84,12 @@ class GroupMember:
         self.consumer_id = consumer_id
         self._config = config
         self._fetch = fetch
+        self._on_failure = on_failure
         self._signal = RebalanceSignal()
         self._thread = ControlThread(
-            f"{consumer_id}_rebalance", self._signal, self._react, self._say_goodbye, on_failure
+            f"{consumer_id}_rebalance", self._signal, self._react, self._say_goodbye, self._abort
         )
         self._commit_interval = config.auto_commit_interval_ms / 1000
-        self._nudged_for: list[TopicPartition] = []
         self._state = MemberState.LATENT
         self._subscription: Subscription | None = None
         self._session = ZkSession.from_config(config, self._signal.raise_flag)
@@ -98,9 +101,11 @@ class GroupMember:
             assignor_name(config.partition_assignment_strategy, config.roundrobin_hash_era),
             lambda: time.time_ns() // 1_000_000,
         )
-        self._ownership = PartitionOwnership(self._session, config.group_id, lambda: self._membership.fence)
-        zookeeper_store = ZooKeeperOffsetStore(self._session, config.group_id, lambda: self._membership.fence)
-        self._committer = OffsetCommitter(make_store(config, self, zookeeper_store), before_commit)
+        self._ownership = PartitionOwnership(self._session, config.group_id, self._fence, self._registered)
+        zookeeper_store = ZooKeeperOffsetStore(self._session, config.group_id, self._fence)
+        self._committer = OffsetCommitter(
+            make_store(config, self, zookeeper_store), self._thread.as_callout(before_commit)
+        )
         self._rebalancer = Rebalancer(
             config,
             self.consumer_id,
@@ -110,7 +115,8 @@ class GroupMember:
             fetch,
             self._signal.raise_flag,
         )
-        self._lease = SessionLease(self._session, self._lease_changed)
+        self._orphans = OrphanWatch(config.group_id, self._rebalancer, self._membership, self._look_for_orphans_later)
+        self._lease = SessionLease(self._session, self._registered, self._lease_changed)
         asked_for_session = boot_seconds()
         self._session.open()
         self._lease.start(asked_for_session)
@@ -157,7 +163,8 @@ class GroupMember:
     def leave(self) -> None:
         """Stop fetching, commit, and leave the group at once; harmless when called again."""
         self._thread.close()
-        self._close()
+        if not self._thread.is_current():  # a listener's call: the thread says goodbye itself when it gets there
+            self._close()
 
     def may_deliver(self) -> bool:
         """True while nobody else can own our partitions; asked at every hand-over, so it is quick (DESIGN 4.5)."""
@@ -187,7 +194,13 @@ class GroupMember:
         """
         if self._state is not MemberState.LATENT:
             raise UsageError("set the rebalance listener before creating streams")
-        self._rebalancer.listener = listener
+        self._rebalancer.listener = CalledOutListener(listener, self._thread)
+
+    def _fence(self) -> str:
+        return self._membership.fence
+
+    def _registered(self) -> int:
+        return self._membership.registered_session
 
     def _lease_changed(self) -> None:
         """On the lease's thread: take back what streams hold when it lapsed; look at the group when it holds again."""
@@ -196,9 +209,17 @@ class GroupMember:
         else:
             self._fetch.withhold()
 
-    def _begin(self, request: Callable[[], None]) -> None:
+    def require_latent(self) -> None:
+        """Refuse a second start.
+
+        Raises:
+            UsageError: joined or assigned before.
+        """
         if self._state is not MemberState.LATENT:
             raise UsageError("a consumer creates its streams once; make a new connector for another subscription")
+
+    def _begin(self, request: Callable[[], None]) -> None:
+        self.require_latent()
         self._state = MemberState.JOINED
         self._thread.start()
         try:
@@ -214,20 +235,25 @@ class GroupMember:
         self._thread.call_after(self._commit_interval, self._commit_by_timer)
 
     def _join(self, subscription: Subscription) -> None:
-        story: list[str] = []
+        """The JVM makes its attempts a backoff apart; ours are sooner, so the time counts as well as their number."""
+        retries, backoff_ms = self._config.rebalance_max_retries, self._config.rebalance_backoff_ms
+        story: deque[str] = deque(maxlen=max(1, retries))
+        deadline = time.monotonic() + retries * backoff_ms / 1000
+        attempts = 0
         self._subscription = subscription
         self._thread.call_after(self._commit_interval, self._commit_by_timer)
-        for _ in range(self._config.rebalance_max_retries):
+        while attempts < retries or time.monotonic() < deadline:
             if self._thread.closing.is_set():
                 raise ConsumerClosed("shut down while joining the group")
+            attempts += 1
             failure = self._attempt()
             if failure is None:
                 return
             if isinstance(failure, ConsumerIdInUse):
-                raise failure  # it was waited for longer than a dead consumer's session lasts
+                raise failure
             story.append(f"{failure}{self._rebalancer.left_out()}")
             self._wait_before_retry(failure, 0)
-        raise RebalanceFailed(self._config.group_id, self.consumer_id, story)
+        raise RebalanceFailed(self._config.group_id, self.consumer_id, list(story))
 
     def _react(self) -> None:
         """Something changed: let events settle, then try until it is done; a member never stays without trying."""
@@ -236,7 +262,6 @@ class GroupMember:
         failures = 0
         self._thread.closing.wait(settle_seconds(self._config.rebalance_backoff_ms))
         while not self._thread.closing.is_set():
-            self._signal.take()
             failure = self._attempt()
             if failure is None:
                 return
@@ -245,6 +270,9 @@ class GroupMember:
 
     def _attempt(self) -> Exception | None:
         """One attempt; returns what stopped it, None if nothing did."""
+        # Before the attempt, never after it: what changes from here on must end the next wait.
+        self._signal.discard()
+        self._thread.serve()
         try:
             self._ensure_registered()
             self._rebalancer.rebalance()
@@ -253,32 +281,15 @@ class GroupMember:
             self._rebalancer.session_lost()
             self._membership.forget()
             return self._failed(error)
+        except RegistrationLost as error:
+            self._membership.withdraw()
+            return self._failed(error)
         except Exception as error:  # noqa: BLE001 - a listener may raise anything; the attempt has failed then
             return self._failed(error)
         return None
 
     def _look_for_orphans_later(self) -> None:
-        self._thread.call_after(orphan_delay_seconds(self._config.rebalance_backoff_ms), self._nudge_for_orphans)
-
-    def _nudge_for_orphans(self) -> None:
-        """A JVM member tries for some seconds and then gives up in silence; a change of the group makes it try again.
-
-        For the same partitions at most once: a member that cannot claim at all must not be nudged for ever.
-        """
-        try:
-            orphans, unsettled = self._rebalancer.orphans()
-            if orphans and orphans != self._nudged_for:
-                _log.warning(
-                    "group %s: %s have no owner although their members live; nudging the group",
-                    self._config.group_id,
-                    ", ".join(map(str, orphans)),
-                )
-                self._membership.nudge()
-            self._nudged_for = orphans
-            if unsettled:
-                self._look_for_orphans_later()
-        except ZkConsumerError as error:
-            _log.info("group %s: could not look for orphaned partitions: %s", self._config.group_id, error)
+        self._thread.call_after(orphan_delay_seconds(self._config.rebalance_backoff_ms), self._orphans.look)
 
     def _failed(self, error: Exception) -> Exception:
         # Former owners that have not let go yet are a part of every join.
@@ -304,60 +315,73 @@ class GroupMember:
         if not self._membership.is_registered:
             assert self._subscription is not None
             # Servers expire sessions at ticks, of which the shortest session that they grant has two.
-            self._membership.register(self._subscription, 1.5 * self._config.zookeeper_session_timeout_ms / 1000)
+            self._membership.register(self._subscription, self._signal)
 
     def _wait_before_retry(self, failure: Exception, failures: int) -> None:
         """Wait until former owners let go, something changes, a request comes, or the backoff is over."""
         seconds = retry_seconds(self._config.rebalance_backoff_ms, failures)
-        self._signal.discard()
-        self._thread.serve_requests()  # their wake-ups were just discarded
+        if isinstance(failure, RegistrationLost):
+            return
         if isinstance(failure, OwnershipConflict) and self._session.connected:
             try:
                 self._ownership.wait_for_release(failure.holders, seconds, self._signal)
             except ZkConsumerError as error:
                 _log.info("waiting for owners was interrupted: %s", error)
+            self._thread.serve()
         else:
-            self._signal.wait(seconds)
-        self._thread.serve_requests()
+            self._thread.wait(seconds)
 
     def _commit(self, offsets: Mapping[TopicPartition, int] | None, *, force: bool) -> None:
         if offsets is None:
             positions = self._rebalancer.owned_positions(handed_out=True)
-            self._committer.commit(positions)
-            self._rebalancer.vouch(positions)
+            missing = self._rebalancer.uncommittable()
+            self._commit_vouched(positions)
+            if missing:
+                raise ZooKeeperUnavailable(
+                    f"not committed, since they are not ours just now: {', '.join(map(str, missing))}; try again when "
+                    "the rebalance under way is done"
+                )
             return
         foreign = sorted(offsets.keys() - self._rebalancer.committable.keys())
         if foreign and not force:
             raise NotOwner(
                 f"not owned by {self.consumer_id}: {', '.join(map(str, foreign))}; force=True commits anyway"
             )
+        self._commit_vouched(offsets)
+
+    def _commit_vouched(self, offsets: Mapping[TopicPartition, int]) -> None:
         self._committer.commit(offsets)
+        self._rebalancer.vouch(offsets)
 
     def _commit_by_timer(self) -> None:
         self._thread.call_after(self._commit_interval, self._commit_by_timer)
         try:
-            if self._config.auto_commit_enable:
-                self._commit_automatically()
-            if not self._rebalancer.verify_ownership():
+            automatic = self._config.auto_commit_enable
+            all_ours = self._rebalancer.commit_automatically() if automatic else self._rebalancer.verify_ownership()
+            if not all_ours or self._rebalancer.has_unread():
                 self._signal.raise_flag()
         except ZkConsumerError as error:
             _log.warning("group %s: automatic commit failed, tried again later: %s", self._config.group_id, error)
             if isinstance(error, SessionExpired):
                 self._signal.raise_flag()
 
-    def _commit_automatically(self) -> None:
-        handed_out = self._config.commit_on == "delivery"
-        self._committer.commit(self._rebalancer.owned_positions(handed_out=handed_out))
-
     def _say_goodbye(self) -> None:
         """Stop, commit, close the session, which removes the registration and the owners at once."""
         self._fetch.stop()
         if self._config.auto_commit_enable and self._session.connected:
             try:
-                self._commit_automatically()
+                self._rebalancer.commit_automatically()
             except ZkConsumerError as error:
                 _log.warning("group %s: the last commit failed: %s", self._config.group_id, error)
         self._close()
+
+    def _abort(self, error: BaseException) -> None:
+        """The rebalance thread dies: nothing may go on in its name. First of all nothing more is handed out."""
+        try:
+            self._fetch.stop()
+            self._close()
+        finally:
+            self._on_failure(error)
 
     def _close(self) -> None:
         if self._state is not MemberState.CLOSED:

@@ -16,7 +16,8 @@ from zkconsumer.core.fetchcontrol import FetchAssignment, FetchControl
 from zkconsumer.core.groupview import GroupView
 from zkconsumer.core.offsets import start_offset
 from zkconsumer.core.rebalance import RebalanceStep, given_up, held_by_others, my_share
-from zkconsumer.errors import StrategyConflict
+from zkconsumer.core.znodes import GroupPaths
+from zkconsumer.errors import MalformedZnode, RegistrationLost, SessionExpired, StrategyConflict, ZkConsumerError
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 from zkconsumer.zookeeper.border import Watch
 from zkconsumer.zookeeper.ownership import PartitionOwnership
@@ -43,6 +44,7 @@ class Rebalancer:
     Attributes:
         assignment: what is being fetched; replaced, never changed.
         step: where the running or last attempt is.
+        views: views of the group read so far.
         attempts: attempts so far that did more than find themselves needless.
         listener: told of releases and starts.
     """
@@ -67,6 +69,7 @@ class Rebalancer:
         self._assignor_name = assignor_name(config.partition_assignment_strategy, config.roundrobin_hash_era)
         self.assignment = NOTHING
         self.step = RebalanceStep.RESTART_FETCHERS
+        self.views = 0
         self.attempts = 0
         self.listener: ConsumerRebalanceListener | None = None
         self._fetching = False
@@ -88,6 +91,8 @@ class Rebalancer:
             # SPEC 4.4: without brokers nothing is touched; the watch just set brings us back when one registers.
             _log.warning("group %s: no live broker that we can talk to is registered", self._config.group_id)
             return
+        if self._consumer_id not in view.members:
+            self._rejoin()
         if self._is_needless(view):
             return
         self.attempts += 1
@@ -105,7 +110,13 @@ class Rebalancer:
         self._fetching = False
         self._fetch.stop()
         if self._config.auto_commit_enable:
-            self._committer.commit(self.owned_positions(handed_out=self._config.commit_on == "delivery"))
+            try:
+                self.commit_automatically()
+            except SessionExpired:
+                raise
+            except ZkConsumerError as error:
+                # Not a reason to keep the partitions: whoever gets them reads again what was not committed.
+                _log.warning("group %s: releasing without a commit: %s", self._config.group_id, error)
 
     def _release_ownership(self) -> None:
         """Tell the listener, then delete our owner znodes."""
@@ -151,6 +162,11 @@ class Rebalancer:
         """Fetch partitions that nobody shares; for a member that never joins."""
         thread = ConsumerThreadId(self._consumer_id, 0)
         stored = self._committer.fetch(partitions.keys())
+        for partition, offset in partitions.items():
+            if offset is None and partition not in stored:
+                raise MalformedZnode(
+                    GroupPaths(self._config.group_id).offset(partition), "not an offset; mend it first"
+                )
         offsets = {p: stored.get(p) if offset is None else offset for p, offset in partitions.items()}
         self._committer.learn(stored)
         self._without_group = dict.fromkeys(partitions, thread)
@@ -165,12 +181,33 @@ class Rebalancer:
         self._fetch.stop()
         self._ownership.forget()
 
+    def _rejoin(self) -> None:
+        """Somebody deleted our registration: nobody else counts us in, so let go of all and register again.
+
+        Raises:
+            RegistrationLost: always, when that is prepared.
+        """
+        self._fetching = False
+        self._fetch.stop()
+        self._ownership.release()
+        raise RegistrationLost(f"the registration of {self._consumer_id} was deleted; registering again")
+
     def verify_ownership(self) -> bool:
-        """True if every partition that we fetch is still ours in ZooKeeper; the fetched ones are logged if not."""
-        lost = self._ownership.lost()
+        """True if every partition that we fetch is still ours in ZooKeeper; what is not is logged and given up."""
+        lost = self._ownership.drop_lost()
         if lost:
             _log.warning("group %s lost ownership of %s", self._config.group_id, ", ".join(map(str, lost)))
         return not lost
+
+    def commit_automatically(self) -> bool:
+        """Commit what was released, of what is still ours; False if something is not any more.
+
+        Raises:
+            RetriableError, SessionExpired, CommitRefused: see there.
+        """
+        all_ours = self.verify_ownership()
+        self._committer.commit(self.owned_positions(handed_out=self._config.commit_on == "delivery"))
+        return all_ours
 
     def orphans(self) -> tuple[list[TopicPartition], bool]:
         """Partitions that JVM members should own, as of the last view, and nobody does; and whether others hold some.
@@ -194,17 +231,35 @@ class Rebalancer:
         """
         return "".join(f"; left out of the assignment: {reason}" for reason in self._reported.values())
 
+    def has_unread(self) -> bool:
+        """True if we own partitions whose stored offset could not be read; they are not fetched."""
+        return bool(self._ownership.held.keys() - self.assignment.threads.keys())
+
     def owned_positions(self, *, handed_out: bool) -> dict[TopicPartition, int]:
         """Positions of the partitions that may be committed.
 
-        What the user vouched for counts as released, or the next automatic commit would take it back.
+        What the user vouched for counts as released, or the next automatic commit would take it back; but never more
+        than was handed out, since a reset may have moved the position back meanwhile.
         """
-        positions = self._fetch.positions(handed_out=handed_out)
-        return {p: max(offset, self._vouched.get(p, 0)) for p, offset in positions.items() if p in self.committable}
+        committable = self.committable
+        delivered = {p: offset for p, offset in self._fetch.positions(handed_out=True).items() if p in committable}
+        if handed_out:
+            return delivered
+        released = self._fetch.positions(handed_out=False)
+        return {
+            p: max(released.get(p, offset), min(self._vouched.get(p, 0), offset)) for p, offset in delivered.items()
+        }
+
+    def uncommittable(self) -> list[TopicPartition]:
+        """Partitions of which something was handed out that cannot be committed now: they are not ours just now."""
+        positions = self._fetch.positions(handed_out=True)
+        return sorted(
+            p for p, n in positions.items() if p not in self.committable and n != self._committer.last_known(p)
+        )
 
     def vouch(self, positions: Mapping[TopicPartition, int]) -> None:
         """Note positions that the user committed without waiting for their release."""
-        self._vouched = dict(positions)
+        self._vouched = {**self._vouched, **positions}
 
     @property
     def committable(self) -> Mapping[TopicPartition, ConsumerThreadId]:
@@ -213,6 +268,7 @@ class Rebalancer:
 
     def _view(self) -> GroupView:
         view = self._registry.view(self._config.group_id, self._on_change)
+        self.views += 1
         for consumer_id, reason in view.unreadable.items():
             if self._reported.get(consumer_id) != reason:
                 _log.error("group %s: a member is left out of the assignment: %s", self._config.group_id, reason)
@@ -233,7 +289,10 @@ class Rebalancer:
         if not self._fetching:
             return False
         _, share = self._assign(view)
-        return share == self._ownership.held and self.verify_ownership()
+        if share != self._ownership.held or not self.verify_ownership():
+            return False
+        unread = share.keys() - self.assignment.threads.keys()
+        return not (unread and self._committer.fetch(unread))  # an unreadable offset may have been mended
 
     def _start_offsets(
         self, stored: Mapping[TopicPartition, int | None], everyone: Assignment

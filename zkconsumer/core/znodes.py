@@ -10,7 +10,6 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
 
 from zkconsumer.errors import MalformedZnode
 from zkconsumer.model import Broker, ConsumerThreadId, TopicPartition
@@ -227,10 +226,11 @@ def _endpoints(document: dict[str, Any], protocol: str) -> Iterable[tuple[str, i
         return
     protocols = document.get("listener_security_protocol_map", {})
     for endpoint in document["endpoints"]:
-        parts = urlsplit(endpoint)
-        name = endpoint.partition("://")[0]  # urlsplit lowers the scheme; listener names keep their case
-        if protocols.get(name, name) == protocol and parts.hostname and parts.port:
-            yield parts.hostname, parts.port
+        # Not urlsplit: listener names may hold an underscore, which it does not take for a scheme.
+        name, _, address = endpoint.partition("://")
+        host, _, port = address.rpartition(":")
+        if protocols.get(name, name) == protocol:
+            yield host.removeprefix("[").removesuffix("]"), int(port)
 
 
 class TopicNode:

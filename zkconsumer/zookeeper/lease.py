@@ -26,11 +26,17 @@ class SessionLease:
 
     Args:
         session: an open session.
+        registered_session: gives the id of the session that the member is registered in, 0 while it is in none. A
+            session that came after it says nothing about what the member owned in that one.
         on_change: called on the probing thread when the lease lapsed and when it holds again.
     """
 
-    def __init__(self, session: ZkSession, on_change: Callable[[], None]) -> None:
+    def __init__(
+        self, session: ZkSession, registered_session: Callable[[], int], on_change: Callable[[], None]
+    ) -> None:
         self._session = session
+        self._registered_session = registered_session
+        self._alive_session = 0
         self._on_change = on_change
         self._deadline = 0.0
         self._outstanding = threading.Event()
@@ -43,6 +49,7 @@ class SessionLease:
         Args:
             asked_for_session: reading of :func:`boot_seconds` before the session was asked for; the first probe.
         """
+        self._alive_session = self._session.session_id
         self._deadline = lease_deadline(asked_for_session, self._session.negotiated_timeout)
         self._thread.start()
 
@@ -53,8 +60,8 @@ class SessionLease:
             self._thread.join()
 
     def holds(self) -> bool:
-        """True while the session cannot have expired on the servers."""
-        return boot_seconds() < self._deadline
+        """True while the session that the member is registered in cannot have expired on the servers."""
+        return boot_seconds() < self._deadline and self._registered_session() in (0, self._alive_session)
 
     def _run(self) -> None:
         held = True
@@ -77,9 +84,10 @@ class SessionLease:
             return
         sent = boot_seconds()
 
-        def answered(session_alive: bool) -> None:
+        def answered(session_id: int | None) -> None:
             # On kazoo's thread. There is one probe at a time, so the deadline only moves forward.
-            if session_alive:
+            if session_id is not None:
+                self._alive_session = session_id
                 self._deadline = lease_deadline(sent, self._session.negotiated_timeout)
             self._outstanding.clear()
 

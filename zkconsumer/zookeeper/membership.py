@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-import threading
+import time
 from collections.abc import Callable
 
 from zkconsumer.core.subscription import Subscription
 from zkconsumer.core.znodes import ConsumerIdNode, GroupPaths, SessionNode
 from zkconsumer.errors import ConsumerIdInUse, SessionExpired, ZooKeeperUnavailable
 from zkconsumer.zookeeper.session import Operation, ZkSession
+from zkconsumer.zookeeper.watches import RebalanceSignal
 
 _log = logging.getLogger(__name__)
 
@@ -46,6 +47,11 @@ class Membership:
         return self._paths.session(self._consumer_id, self._registered_session)
 
     @property
+    def registered_session(self) -> int:
+        """Id of the session that the registration was made in, 0 without one."""
+        return self._registered_session
+
+    @property
     def is_registered(self) -> bool:
         """True from a registration until :meth:`forget`."""
         return self._registered_session != 0
@@ -54,14 +60,19 @@ class Membership:
         """False if the connection has another session than the one that the registration was made in."""
         return self._session.session_id in (0, self._registered_session)
 
-    def register(self, subscription: Subscription, wait_seconds: float) -> None:
+    def register(self, subscription: Subscription, signal: RebalanceSignal) -> None:
         """Make this consumer a member of its group in the current session.
 
         Another node of the same id can be our own of an earlier session that the servers have not expired yet, or a
-        second live consumer with the same ``consumer.id``: it is waited for, then it is an error.
+        second live consumer with the same ``consumer.id``: it is waited for, one and a half session timeouts, then it
+        is an error.
+
+        Args:
+            subscription: what to register.
+            signal: ends the wait when it is closed.
 
         Raises:
-            ConsumerIdInUse: the id was still registered by another session after ``wait_seconds``.
+            ConsumerIdInUse: the id is still registered by another session.
             ZooKeeperUnavailable, SessionExpired: try again.
         """
         session_id = self._session.session_id
@@ -75,22 +86,22 @@ class Membership:
             (self._paths.session(self._consumer_id, session_id), SessionNode.encode(self._assignor)),
         ]
         if not self._session.create_ephemerals(nodes):
-            self._resolve_conflict(path, nodes, session_id, wait_seconds)
+            self._resolve_conflict(path, nodes, session_id, signal)
         if self._session.session_id != session_id:
             raise SessionExpired("the ZooKeeper session changed during registration")
         self._registered_session = session_id
         _log.info("group %s consumer %s registered", self._paths.group, self._consumer_id)
 
     def _resolve_conflict(
-        self, path: str, nodes: list[tuple[str, bytes]], session_id: int, wait_seconds: float
+        self, path: str, nodes: list[tuple[str, bytes]], session_id: int, signal: RebalanceSignal
     ) -> None:
-        gone = threading.Event()
-        holder = self._session.exists(path, gone.set)
-        if holder is not None and holder.owner_session == session_id:
-            return  # an earlier try of ours did arrive although its answer was lost
-        if holder is not None:
+        deadline = time.monotonic() + 1.5 * self._session.negotiated_timeout
+        while (holder := self._session.exists(path, signal.raise_flag)) is not None:
+            if holder.owner_session == session_id:
+                return  # an earlier try of ours did arrive although its answer was lost
             _log.warning("%s belongs to session 0x%x; waiting for it to go", path, holder.owner_session)
-            gone.wait(wait_seconds)
+            if signal.closed or not signal.wait(max(0.0, deadline - time.monotonic())):
+                break
         if not self._session.create_ephemerals(nodes):
             raise ConsumerIdInUse(
                 f"{path} is registered by another live session; give each consumer its own consumer.id, or wait for "
@@ -107,6 +118,15 @@ class Membership:
         nobody = Subscription.static({}).to_registration(self._now_ms())
         self._session.create_ephemerals([(path, ConsumerIdNode.encode(nobody))])
         self._session.transact(self.fence, [Operation("delete", path)])
+
+    def withdraw(self) -> None:
+        """Remove what is left of a registration whose ``ids`` node somebody deleted.
+
+        Raises:
+            ZooKeeperUnavailable, SessionExpired: not done.
+        """
+        self._session.transact(self.fence, [Operation("delete", self.fence)])
+        self.forget()
 
     def forget(self) -> None:
         """The session is gone, and the nodes with it."""

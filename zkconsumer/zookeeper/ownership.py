@@ -22,12 +22,17 @@ class PartitionOwnership:
         session: an open session.
         group: consumer group.
         fence: gives the path of the member's current session node.
+        registered_session: gives the id of the session that the member is registered in. The connection's own would be
+            unknown in the moment in which it breaks.
     """
 
-    def __init__(self, session: ZkSession, group: str, fence: Callable[[], str]) -> None:
+    def __init__(
+        self, session: ZkSession, group: str, fence: Callable[[], str], registered_session: Callable[[], int]
+    ) -> None:
         self._session = session
         self._paths = GroupPaths(group)
         self._fence = fence
+        self._session_id = registered_session
         self._tried: dict[TopicPartition, ConsumerThreadId] = {}
         self._held: dict[TopicPartition, ConsumerThreadId] = {}
 
@@ -70,7 +75,7 @@ class PartitionOwnership:
             node = nodes[path]
             if node is None:
                 holders[partition] = "somebody who just let go"
-            elif node.owner_session != self._session.session_id:
+            elif node.owner_session != self._session_id():
                 holders[partition] = PartitionOwnerNode.decode(path, node.data)
             elif node.data != PartitionOwnerNode.encode(self._tried[partition]):
                 holders[partition] = "this consumer under another thread"
@@ -86,7 +91,7 @@ class PartitionOwnership:
         # From here on nothing may be committed, whatever becomes of the deletion.
         self._held = {}
         nodes = self._session.get_many(self._paths.owner(partition) for partition in self._tried)
-        mine = self._session.session_id
+        mine = self._session_id()
         held = [path for path, node in nodes.items() if node is not None and node.owner_session == mine]
         # Between this read and the deletion nobody else can become the owner: the node exists until we delete it.
         self._session.transact(self._fence(), [Operation("delete", path) for path in held])
@@ -96,15 +101,20 @@ class PartitionOwnership:
         """There are no nodes any more: they were deleted, or went with the session."""
         self._tried = self._held = {}
 
-    def lost(self) -> list[TopicPartition]:
-        """Partitions whose owner znode is not this session's although we hold them (JVM members delete blindly)."""
+    def drop_lost(self) -> list[TopicPartition]:
+        """Let go of partitions whose owner znode is not this session's any more, and return them.
+
+        JVM members delete owner znodes blindly. What is dropped may not be committed: somebody else consumes it.
+        """
         nodes = self._session.get_many(self._paths.owner(partition) for partition in self._held)
-        mine = self._session.session_id
+        mine = self._session_id()
         lost = []
         for partition in self._held:
             node = nodes[self._paths.owner(partition)]
             if node is None or node.owner_session != mine:
                 lost.append(partition)
+        if lost:
+            self._held = {p: thread for p, thread in self._held.items() if p not in lost}
         return lost
 
     def wait_for_release(self, partitions: Collection[TopicPartition], seconds: float, signal: RebalanceSignal) -> None:

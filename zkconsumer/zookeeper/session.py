@@ -38,6 +38,10 @@ TRANSACTION_SIZE = 500
 _PIPELINE = 1000
 """Reads under way at once."""
 
+_RECONNECT = {"max_tries": -1, "delay": 0.1, "backoff": 2, "max_delay": 1.0}
+"""How kazoo pauses between connection attempts, in seconds. By itself it would double the pause up to an hour, and a
+short outage would cost the session for want of a reconnect in time."""
+
 _WORTH_MULTI_READ = 20
 """Fewer reads are pipelined: asking the server for its version costs a connection."""
 
@@ -104,7 +108,11 @@ class ZkSession:
         self._multi_read_known: bool | None = None
         self._negotiation = NegotiationLog(self._timeout)
         self._client: Any = KazooClient(
-            hosts=connect, timeout=self._timeout, logger=self._negotiation, **(authentication or {})
+            hosts=connect,
+            timeout=self._timeout,
+            logger=self._negotiation,
+            connection_retry=_RECONNECT,
+            **(authentication or {}),
         )
         self._client.add_listener(self._state_changed)
 
@@ -140,11 +148,16 @@ class ZkSession:
                 f"no ZooKeeper server of {self._connect} answered within {self._connection_timeout:g} s; "
                 "check zookeeper.connect and that the servers run"
             )
-        chroot = self._client.chroot
-        if chroot and self.exists("/") is None:
+        try:
+            root = self.exists("/")  # also without a chroot: a refused login shows only at the first request
+        except BaseException:
+            self.close()
+            raise
+        if root is None:
             self.close()
             raise ChrootMissing(
-                f"chroot {chroot} of {self._connect} does not exist; check what follows the slash of zookeeper.connect"
+                f"chroot {self._client.chroot} of {self._connect} does not exist; check what follows the slash of "
+                "zookeeper.connect"
             )
 
     def close(self) -> None:
@@ -175,11 +188,11 @@ class ZkSession:
         """The session timeout in seconds that the server granted, which may differ from the requested one."""
         return self._negotiation.timeout
 
-    def probe(self, answered: Callable[[bool], None]) -> bool:
+    def probe(self, answered: Callable[[int | None], None]) -> bool:
         """Ask for the root without waiting.
 
         Args:
-            answered: called on kazoo's thread, with True if a server answered in the session that asked.
+            answered: called on kazoo's thread, with the session's id if a server answered in the session that asked.
 
         Returns:
             False if nothing was sent since there is no connection.
@@ -187,7 +200,8 @@ class ZkSession:
         session_id = self.session_id
 
         def done(result: Any) -> None:
-            answered(result.successful() and session_id != 0 and self.session_id == session_id)
+            alive = result.successful() and session_id != 0 and self.session_id == session_id
+            answered(session_id if alive else None)
 
         if not self.connected:
             return False

@@ -31,6 +31,16 @@ class RebalanceSignal:
         self._closed = True
         self._wake.set()
 
+    @property
+    def closed(self) -> bool:
+        """True after :meth:`close`."""
+        return self._closed
+
+    @property
+    def raised(self) -> bool:
+        """True if the flag is raised; looking does not lower it."""
+        return self._requested
+
     def wait(self, seconds: float | None = None) -> bool:
         """Wait for a wake-up since the last wait, at most ``seconds``; False if the time was over."""
         woken = self._wake.wait(seconds)

@@ -112,6 +112,15 @@ def test_brokers_of_older_versions():
     assert BrokerIdNode.decode("/b/1", v2) == Broker(1, "::1", 9092)
 
 
+def test_listener_names_may_have_underscores():
+    data = (
+        b'{"listener_security_protocol_map":{"DOCKER_INTERNAL":"PLAINTEXT"},"endpoints":["DOCKER_INTERNAL://k1:19092"]}'
+    )
+    assert BrokerIdNode.decode("/brokers/ids/1", data) == Broker(1, "k1", 19092)
+    data = b'{"endpoints":["SASL_SSL://k1:9093"]}'
+    assert BrokerIdNode.decode("/brokers/ids/1", data, "SASL_SSL") == Broker(1, "k1", 9093)
+
+
 @pytest.mark.parametrize("data", [b"", b"{}", b'{"endpoints":["PLAINTEXT://h"]}', b'{"endpoints":["PLAINTEXT://h:x"]}'])
 def test_unusable_broker(data):
     with pytest.raises(MalformedZnode):

@@ -1,0 +1,57 @@
+"""What a sink promises when things go wrong: after a failure nothing more may look durable."""
+
+import os
+
+import pyarrow as pa
+import pytest
+
+from zkconsumer.cli.sinks import ParquetSink, open_sink
+from zkconsumer.fetch.schema import SCHEMA_WITH_HEADERS
+
+
+def batch(*values):
+    count = len(values)
+    columns = [[None] * count, list(values), ["t"] * count, [0] * count, list(range(count)), [0] * count, [0] * count]
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA_WITH_HEADERS, strict=False)]
+    arrays.append(pa.nulls(count, SCHEMA_WITH_HEADERS.field("headers").type))
+    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA_WITH_HEADERS)
+
+
+def test_parquet_stays_broken_after_a_part_could_not_be_finished(tmp_path):
+    directory = tmp_path / "parts"
+    sink = ParquetSink(directory)
+    sink.write(batch(b"a"))
+    (part,) = directory.iterdir()
+    part.unlink()  # finishing it will fail
+    for _ in range(2):
+        with pytest.raises(FileNotFoundError):
+            sink.flush()
+    with pytest.raises(FileNotFoundError):
+        sink.write(batch(b"b"))
+    with pytest.raises(FileNotFoundError):
+        sink.close()
+    assert list(directory.iterdir()) == []
+
+
+def test_lines_can_be_read_when_write_returns_and_a_cut_line_is_ended(tmp_path):
+    path = tmp_path / "out"
+    path.write_bytes(b"whole\ncut")
+    sink = open_sink("value", path)
+    sink.write(batch(b"a", None))
+    assert path.read_bytes() == b"whole\ncut\na\nnull\n"
+    sink.close()
+
+
+def test_a_pipe_without_a_reader_breaks_every_write_but_no_flush(monkeypatch, tmp_path):
+    reader, writer = os.pipe()
+    fifo = os.fdopen(writer, "wb")
+    monkeypatch.setattr("sys.stdout", fifo)
+    sink = open_sink("value", None)
+    sink.write(batch(b"a"))
+    os.close(reader)
+    for _ in range(2):
+        with pytest.raises(BrokenPipeError):
+            sink.write(batch(b"b"))
+    sink.flush()
+    sink.close()
+    fifo.close()
