@@ -19,6 +19,9 @@ from zkconsumer.properties import REQUIRED, Property, declare, parse
 
 _log = logging.getLogger(__name__)
 
+_LEGAL_CONNECT = re.compile(
+    r"(?:[^\s,/:]+|\[[^\s\]]+\])(?::\d+)?(?:,\s*(?:[^\s,/:]+|\[[^\s\]]+\])(?::\d+)?)*(?:/\S*)?\Z"
+)
 _LEGAL_ID = re.compile(r"[a-zA-Z0-9._-]*\Z")
 
 
@@ -353,6 +356,8 @@ def _violations(config: ConsumerConfig) -> Iterable[str]:
             )
             if attribute == "group_id":
                 break  # the client id is the group id unless given: one sentence for one mistake
+    if config.zookeeper_connect is not None and not _LEGAL_CONNECT.match(config.zookeeper_connect):
+        yield f"zookeeper.connect {config.zookeeper_connect!r} is not of the form host:port,host:port/chroot"
     if config.group_id in ("", ".", ".."):
         yield f"group.id {config.group_id!r} cannot be the name of a znode"
     if config.zookeeper_digest is not None and ":" not in config.zookeeper_digest:

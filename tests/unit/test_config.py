@@ -134,6 +134,17 @@ def test_secrets_are_never_shown():
     assert "hunter2" not in str(caught.value)
 
 
+@pytest.mark.parametrize("connect", ["h", "h:1", "h:1,i:2", "h:1, i:2/chroot/below", "[::1]:2181", "127.0.0.1:1/"])
+def test_usable_zookeeper_addresses(connect):
+    assert config(zookeeper_connect=connect).zookeeper_connect == connect
+
+
+@pytest.mark.parametrize("connect", ["", "h:abc", "h1:2181,/x", "/x", "h:1,,i:2", "::1:2181"])
+def test_unusable_zookeeper_addresses(connect):
+    with pytest.raises(ConfigError, match=r"zookeeper\.connect"):
+        config(zookeeper_connect=connect)
+
+
 def test_access_control_needs_somebody_to_be():
     with pytest.raises(ConfigError, match=r"zookeeper\.digest"):
         config(zookeeper_set_acl=True)
