@@ -344,15 +344,18 @@ _COMPUTED_DEFAULTS: Mapping[str, Callable[[ConsumerConfig], object]] = {
 
 def _violations(config: ConsumerConfig) -> Iterable[str]:
     """Rules that tie values together, and rules of form that are more than a type."""
+    missing = [name for name in ("group_id", "zookeeper_connect") if getattr(config, name) is None]
+    for attribute in missing:
+        yield f"{PROPERTIES[attribute].name} is missing"
     yield from _name_violations(config)
+    if "zookeeper_connect" not in missing and not _LEGAL_CONNECT.match(config.zookeeper_connect):
+        yield f"zookeeper.connect {config.zookeeper_connect!r} is not of the form host:port,host:port/chroot"
     yield from _zookeeper_violations(config)
     if config.fetch_wait_max_ms > config.socket_timeout_ms:
         yield "fetch.wait.max.ms must not exceed socket.timeout.ms, or every idle fetch would time out"
 
 
 def _name_violations(config: ConsumerConfig) -> Iterable[str]:
-    if config.group_id is None:
-        yield "group.id is missing"
     if config.group_id in ("", ".", ".."):
         yield f"group.id {config.group_id!r} cannot be the name of a znode"
     for attribute in ("group_id", "client_id", "consumer_id"):
@@ -367,10 +370,6 @@ def _name_violations(config: ConsumerConfig) -> Iterable[str]:
 
 
 def _zookeeper_violations(config: ConsumerConfig) -> Iterable[str]:
-    if config.zookeeper_connect is None:
-        yield "zookeeper.connect is missing"
-    elif not _LEGAL_CONNECT.match(config.zookeeper_connect):
-        yield f"zookeeper.connect {config.zookeeper_connect!r} is not of the form host:port,host:port/chroot"
     if config.zookeeper_digest is not None and ":" not in config.zookeeper_digest:
         yield "zookeeper.digest must be of the form user:password"
     if config.zookeeper_set_acl and not (config.zookeeper_digest or config.zookeeper_sasl_mechanism):
