@@ -282,11 +282,17 @@ class GroupMember:
             self._membership.forget()
             return self._failed(error)
         except RegistrationLost as error:
-            self._membership.withdraw()
+            self._withdraw()
             return self._failed(error)
         except Exception as error:  # noqa: BLE001 - a listener may raise anything; the attempt has failed then
             return self._failed(error)
         return None
+
+    def _withdraw(self) -> None:
+        try:
+            self._membership.withdraw()
+        except ZkConsumerError as error:  # the next attempt finds the registration missing again
+            _log.info("group %s: could not withdraw what is left of a registration: %s", self._config.group_id, error)
 
     def _look_for_orphans_later(self) -> None:
         self._thread.call_after(orphan_delay_seconds(self._config.rebalance_backoff_ms), self._orphans.look)
@@ -314,7 +320,6 @@ class GroupMember:
             raise ZooKeeperUnavailable("no connection to ZooKeeper")
         if not self._membership.is_registered:
             assert self._subscription is not None
-            # Servers expire sessions at ticks, of which the shortest session that they grant has two.
             self._membership.register(self._subscription, self._signal)
 
     def _wait_before_retry(self, failure: Exception, failures: int) -> None:

@@ -247,7 +247,9 @@ class Rebalancer:
             return delivered
         released = self._fetch.positions(handed_out=False)
         return {
-            p: max(released.get(p, offset), min(self._vouched.get(p, 0), offset)) for p, offset in delivered.items()
+            p: max(released[p], min(self._vouched.get(p, 0), offset))
+            for p, offset in delivered.items()
+            if p in released
         }
 
     def uncommittable(self) -> list[TopicPartition]:
