@@ -200,4 +200,6 @@ def test_bad_input_is_told_in_a_line(run, sandbox, topic_factory, unique_name, t
     assert "no.such.property" in fails(2, *consume, "-p", "no.such.property=1")
     assert "--topic" in fails(2, "consume", "--group", unique_name)
     assert "does not exist" in fails(1, "groups", "describe", "--group", unique_name)
+    unknown = fails(0, "consume", "--group", unique_name, "--topic", "no-such", "--timeout-ms", 300)
+    assert unknown.count("topic no-such does not exist") == 1
     assert "cannot write" in fails(1, *consume, "--output", tmp_path / "no" / "such" / "file")

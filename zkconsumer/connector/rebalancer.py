@@ -6,7 +6,7 @@ Everything here runs on the member's rebalance thread, which alone writes the at
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector.committer import OffsetCommitter
@@ -78,6 +78,7 @@ class Rebalancer:
         self._vouched: dict[TopicPartition, int] = {}
         self._without_group: dict[TopicPartition, ConsumerThreadId] = {}
         self._reported: Mapping[str, str] = {}
+        self._missing_topics: Set[str] = frozenset()
 
     def rebalance(self) -> None:
         """One attempt.
@@ -275,7 +276,21 @@ class Rebalancer:
             if self._reported.get(consumer_id) != reason:
                 _log.error("group %s: a member is left out of the assignment: %s", self._config.group_id, reason)
         self._reported = view.unreadable
+        self._report_missing_topics(view)
         return view
+
+    def _report_missing_topics(self, view: GroupView) -> None:
+        """Topics by name that do not exist are waited for (SPEC 3); a mistyped one would be waited for in silence."""
+        mine = view.members.get(self._consumer_id)
+        missing = set() if mine is None else mine.topics.keys() - view.partitions.keys()
+        for topic in sorted(missing - self._missing_topics):
+            _log.warning(
+                "group %s: topic %s does not exist; waiting for it to be created (check its name, and the chroot of "
+                "zookeeper.connect)",
+                self._config.group_id,
+                topic,
+            )
+        self._missing_topics = missing
 
     def _assign(self, view: GroupView) -> tuple[Assignment, dict[TopicPartition, ConsumerThreadId]]:
         reason = view.disagreement(self._assignor_name, shared_with_jvm=self._assignor_name in SHARED_WITH_JVM)
