@@ -69,7 +69,7 @@ def test_creating_below_a_missing_parent_is_told(session, fence):
 
 def test_without_the_fence_nothing_is_done(session, fence):
     (path,) = create_all(session, fence, 1)
-    session.delete_tree(fence)
+    session.transact("/", [Operation("delete", fence)])
     with pytest.raises(SessionExpired):
         session.transact(fence, [Operation("set", path, b"zombie")])
     assert session.get(path).data == path.encode()

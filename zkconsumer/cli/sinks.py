@@ -22,8 +22,6 @@ from zkconsumer.errors import ZkConsumerError
 from zkconsumer.fetch.messages import records
 from zkconsumer.model import Message
 
-FORMATS = ("value", "json", "parquet")
-
 
 class RecordSink(Protocol):
     """Takes Arrow record batches with the columns of :data:`zkconsumer.fetch.schema.SCHEMA_WITH_HEADERS`."""
@@ -39,7 +37,7 @@ class RecordSink(Protocol):
 
 
 def open_sink(kind: str, output: Path | None) -> RecordSink:
-    """A sink for one of :data:`FORMATS`.
+    """A sink for one of the formats ``value``, ``json`` and ``parquet``.
 
     Args:
         kind: the format.

@@ -363,7 +363,7 @@ class GroupMember:
         try:
             automatic = self._config.auto_commit_enable
             all_ours = self._rebalancer.commit_automatically() if automatic else self._rebalancer.verify_ownership()
-            if not all_ours or self._rebalancer.has_unread():
+            if not all_ours or self._rebalancer.unread():
                 self._signal.raise_flag()
         except ZkConsumerError as error:
             _log.warning("group %s: automatic commit failed, tried again later: %s", self._config.group_id, error)

@@ -108,8 +108,7 @@ class Rebalancer:
     def _stop_fetchers(self) -> None:
         """Nothing more is handed out; then commit what was released, so that a new owner goes on there."""
         self._enter(RebalanceStep.STOP_FETCHERS)
-        self._fetching = False
-        self._fetch.stop()
+        self._stop_handing_out()
         if self._config.auto_commit_enable:
             try:
                 self.commit_automatically()
@@ -178,9 +177,12 @@ class Rebalancer:
 
     def session_lost(self) -> None:
         """The session is gone and everything that it owned: stop handing out, forget, keep positions."""
+        self._stop_handing_out()
+        self._ownership.forget()
+
+    def _stop_handing_out(self) -> None:
         self._fetching = False
         self._fetch.stop()
-        self._ownership.forget()
 
     def _rejoin(self) -> None:
         """Somebody deleted our registration: nobody else counts us in, so let go of all and register again.
@@ -188,8 +190,7 @@ class Rebalancer:
         Raises:
             RegistrationLost: always, when that is prepared.
         """
-        self._fetching = False
-        self._fetch.stop()
+        self._stop_handing_out()
         self._ownership.release()
         raise RegistrationLost(f"the registration of {self._consumer_id} was deleted; registering again")
 
@@ -232,9 +233,9 @@ class Rebalancer:
         """
         return "".join(f"; left out of the assignment: {reason}" for reason in self._reported.values())
 
-    def has_unread(self) -> bool:
-        """True if we own partitions whose stored offset could not be read; they are not fetched."""
-        return bool(self._ownership.held.keys() - self.assignment.threads.keys())
+    def unread(self) -> Set[TopicPartition]:
+        """Partitions that we own and do not fetch, since their stored offset could not be read."""
+        return self._ownership.held.keys() - self.assignment.threads.keys()
 
     def owned_positions(self, *, handed_out: bool) -> dict[TopicPartition, int]:
         """Positions of the partitions that may be committed.
@@ -308,7 +309,7 @@ class Rebalancer:
         _, share = self._assign(view)
         if share != self._ownership.held or not self.verify_ownership():
             return False
-        unread = share.keys() - self.assignment.threads.keys()
+        unread = self.unread()
         return not (unread and self._committer.fetch(unread))  # an unreadable offset may have been mended
 
     def _start_offsets(

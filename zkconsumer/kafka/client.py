@@ -122,7 +122,7 @@ def list_offsets(connection: BrokerConnection, wanted: Mapping[TopicPartition, i
             name=topic,
             partitions=[make_partition(partition_index=tp.partition, timestamp=wanted[tp]) for tp in partitions],
         )
-        for topic, partitions in _by_topic(wanted).items()
+        for topic, partitions in by_topic(wanted).items()
     ]
     response = connection.call(ListOffsetsRequest(version=version, isolation_level=0, topics=topics))
     offsets = Offsets()
@@ -140,7 +140,8 @@ def list_offsets(connection: BrokerConnection, wanted: Mapping[TopicPartition, i
     return offsets
 
 
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
+    """Topic to its partitions, in the order given: the shape of most requests."""
     grouped: dict[str, list[TopicPartition]] = defaultdict(list)
     for partition in partitions:
         grouped[partition.topic].append(partition)

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import logging
-from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, NamedTuple, TypeVar
 
 from zkconsumer.errors import BrokerUnavailable, CoordinatorMoved, ProtocolError
-from zkconsumer.kafka.client import BrokerClient
+from zkconsumer.kafka.client import BrokerClient, by_topic
 from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.kafka.errorcodes import ErrorCode, error_name
 from zkconsumer.kafka.library import load_kafka_python
 from zkconsumer.model import Broker, TopicPartition
-
-_log = logging.getLogger(__name__)
 
 _FIND_COORDINATOR_VERSIONS: Final = (0, 2)
 _COMMIT_VERSIONS: Final = (2, 7)
@@ -94,13 +90,6 @@ class OffsetCoordinator:
         return Broker(answer.node_id, answer.host, answer.port)
 
 
-def _by_topic(partitions: Collection[TopicPartition]) -> dict[str, list[TopicPartition]]:
-    topics: dict[str, list[TopicPartition]] = defaultdict(list)
-    for partition in partitions:
-        topics[partition.topic].append(partition)
-    return topics
-
-
 def _commit(connection: BrokerConnection, group: str, offsets: Mapping[TopicPartition, int]) -> CommitOutcome:
     load_kafka_python()
     from kafka.protocol.consumer import OffsetCommitRequest
@@ -123,7 +112,7 @@ def _commit(connection: BrokerConnection, group: str, offsets: Mapping[TopicPart
                     for p in partitions
                 ],
             )
-            for topic, partitions in _by_topic(offsets.keys()).items()
+            for topic, partitions in by_topic(offsets.keys()).items()
         ],
     )
     outcome = CommitOutcome(set(), {})
@@ -149,7 +138,7 @@ def _fetch(
     make_topic = OffsetFetchRequest.OffsetFetchRequestTopic
     topics = [
         make_topic(name=topic, partition_indexes=[p.partition for p in partitions])
-        for topic, partitions in _by_topic(wanted).items()
+        for topic, partitions in by_topic(wanted).items()
     ]
     answer = connection.call(OffsetFetchRequest(version=version, group_id=group, topics=topics))
     codes = [partition.error_code for topic in answer.topics for partition in topic.partitions]

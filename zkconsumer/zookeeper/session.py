@@ -313,11 +313,6 @@ class ZkSession:
             transaction.create(path, data, acl=open_acl(), ephemeral=True)
         return self._commit(transaction) is None
 
-    def delete_tree(self, path: str) -> None:
-        """Delete a node and all below it, if it is there."""
-        with translated_errors(f"delete {path}"):
-            self._client.delete(path, recursive=True)
-
     def transact(self, fence: str, operations: Sequence[Operation]) -> dict[str, Outcome]:
         """Do the operations in transactions, each of which first checks that the node ``fence`` exists.
 
