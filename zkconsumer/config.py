@@ -251,6 +251,14 @@ class ConsumerConfig:
         "With roundrobin, which JVM members to agree with: those since 1.0, or those from 0.8.2 to 0.11.",
         ours=True,
     )
+    max_stream_idle_ms: int = declare(
+        -1,
+        "max.stream.idle.ms",
+        int,
+        "A consumer leaves its group when one of its streams leaves data unread for this many ms, so that a stuck "
+        "reader does not hold partitions for ever; 0 or negative: never.",
+        ours=True,
+    )
     check_crcs: bool = declare(True, "check.crcs", bool, "Verify the checksum of every record batch.", ours=True)
     queued_max_bytes: int = declare(
         33_554_432, "queued.max.bytes", int, "Bytes that may wait in one consumer thread's queue.", minimum=1, ours=True

@@ -157,6 +157,10 @@ class ConsumerTimeout(ZkConsumerError):
     """No message arrived within ``consumer.timeout.ms``; the stream can be iterated again."""
 
 
+class StreamIdle(ZkConsumerError):
+    """A stream left data unread for longer than ``max.stream.idle.ms``, so its consumer has left the group."""
+
+
 class ConsumerClosed(ZkConsumerError):
     """The connector was shut down."""
 

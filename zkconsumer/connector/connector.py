@@ -10,11 +10,14 @@ from typing import Self
 
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector.identity import new_consumer_id
+from zkconsumer.connector.idle import IdleWatch
 from zkconsumer.connector.listener import ConsumerRebalanceListener
 from zkconsumer.connector.member import GroupMember
 from zkconsumer.connector.storage import choose_store
 from zkconsumer.connector.stream import MessageStream
+from zkconsumer.core.idle import seconds_between_looks
 from zkconsumer.core.subscription import Subscription, TopicFilter
+from zkconsumer.errors import StreamIdle
 from zkconsumer.fetch.control import LocalFetchControl
 from zkconsumer.fetch.queues import ChunkQueue
 from zkconsumer.model import Broker, ConsumerThreadId, TopicPartition
@@ -95,7 +98,7 @@ class ConsumerConnector:
         """
         subscription = Subscription.static(topics)
         streams = {topic: self._make_streams(topic, count) for topic, count in topics.items()}
-        self._member.join(subscription)
+        self._join(subscription)
         return streams
 
     def create_message_streams_by_filter(self, topic_filter: TopicFilter, streams: int = 1) -> list[MessageStream]:
@@ -105,7 +108,7 @@ class ConsumerConnector:
         """
         subscription = Subscription.by_filter(topic_filter, streams)
         made = self._make_streams(None, streams)
-        self._member.join(subscription)
+        self._join(subscription)
         return made
 
     def assign(self, partitions: Mapping[TopicPartition, int | None]) -> MessageStream:
@@ -200,6 +203,26 @@ class ConsumerConnector:
             for number, queue in enumerate(self._queues[topic])
         ]
 
+    def _join(self, subscription: Subscription) -> None:
+        self._member.join(subscription)
+        limit_ms = self._config.max_stream_idle_ms
+        if limit_ms > 0:
+            watch = IdleWatch(self._config.group_id, self._consumer_id, limit_ms, self._named_queues(), self._give_up)
+            self._member.repeat(seconds_between_looks(limit_ms), watch.look)
+
+    def _give_up(self, cause: StreamIdle) -> None:
+        """Leave the group for a stream that is not read; on the rebalance thread, which says goodbye right after."""
+        for queue in self._all_queues():
+            queue.close(cause)
+        self._member.leave()
+
+    def _named_queues(self) -> dict[str, ChunkQueue]:
+        return {
+            _stream_name(self._consumer_id, topic, number): queue
+            for topic, queues in self._queues.items()
+            for number, queue in enumerate(queues)
+        }
+
     def _queue_for(self, topic: str, thread: ConsumerThreadId) -> ChunkQueue:
         """The queue that a partition fills: its topic's for that thread, or the filter's for all topics."""
         queues = self._queues.get(topic)
@@ -214,3 +237,8 @@ class ConsumerConnector:
     def _fail(self, error: BaseException) -> None:
         for queue in self._all_queues():
             queue.fail(error)
+
+
+def _stream_name(consumer_id: str, topic: str | None, number: int) -> str:
+    thread = str(ConsumerThreadId(consumer_id, number))
+    return thread if topic is None else f"{thread} of {topic}"

@@ -166,6 +166,19 @@ class GroupMember:
         if not self._thread.is_current():  # a listener's call: the thread says goodbye itself when it gets there
             self._close()
 
+    def repeat(self, seconds: float, action: Callable[[], None]) -> None:
+        """Call ``action`` on the rebalance thread every so many seconds from now on.
+
+        Raises:
+            ConsumerClosed: the member has left, or has not joined.
+        """
+
+        def act() -> None:
+            self._thread.call_after(seconds, act)
+            action()
+
+        self._thread.do(partial(self._thread.call_after, seconds, act))
+
     def may_deliver(self) -> bool:
         """True while nobody else can own our partitions; asked at every hand-over, so it is quick (DESIGN 4.5)."""
         return self._lease.holds()

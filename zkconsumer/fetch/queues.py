@@ -18,6 +18,8 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
+from zkconsumer.core.idle import Reading
+
 if TYPE_CHECKING:
     from zkconsumer.fetch.partition_info import PartitionInfo
 
@@ -71,6 +73,10 @@ class HandOver:
         """Items that are the user's. Under the queue's lock, since it must not run into :meth:`take_back`."""
         return len(self._ends) - len(self._waiting) - self._taken_back
 
+    def is_drained(self) -> bool:
+        """True if nothing waits to be claimed."""
+        return not self._waiting
+
     def take_back(self) -> Chunk | None:
         """Withdraw what is not the user's yet and return it as a chunk, once. Under the queue's lock."""
         before = self._taken_back
@@ -119,7 +125,9 @@ class ChunkQueue:
         self._bytes = 0
         self._counts: Counter[Any] = Counter()
         self._current: HandOver | None = None
+        self._moves = 0
         self._closed = False
+        self._cause: BaseException | None = None
         self._error: BaseException | None = None
         self._listeners: tuple[Callable[[], None], ...] = ()
 
@@ -166,7 +174,7 @@ class ChunkQueue:
             A chunk, END where the queue was closed, or None where nothing came in time.
 
         Raises:
-            BaseException: what :meth:`fail` was given, once the chunks before it are taken.
+            BaseException: what :meth:`close` was given; what :meth:`fail` was, once the chunks before it are taken.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         with self._changed:
@@ -176,6 +184,8 @@ class ChunkQueue:
                 if self._error is not None and (self._closed or not self._chunks):
                     raise self._error
                 if self._closed:
+                    if self._cause is not None:
+                        raise self._cause
                     return END
                 if deliverable:
                     chunk = self._pop()
@@ -205,6 +215,7 @@ class ChunkQueue:
                 self._add(handover.chunk, self._chunks.appendleft)
                 return False
             self._current = handover
+            self._moves += 1
             return True
 
     # -- control ------------------------------------------------------------------------------------------------
@@ -262,10 +273,22 @@ class ChunkQueue:
                     return position
             return info.consumed
 
-    def close(self) -> None:
-        """End the stream at once."""
+    def reading(self) -> Reading:
+        """How far the reader is, and what could be handed out to it now."""
+        with self._changed:
+            current = self._current
+            unread = {chunk.info.partition for chunk in self._chunks if chunk.batch is not None}
+            if current is not None and not current.is_drained():
+                unread.add(current.chunk.info.partition)
+            if unread and not self._may_deliver():
+                unread.clear()
+            return Reading((self._moves, 0 if current is None else current.handed_out()), frozenset(unread))
+
+    def close(self, cause: BaseException | None = None) -> None:
+        """End the stream at once; with a cause it raises that from now on."""
         with self._changed:
             self._closed = True
+            self._cause = self._cause or cause
             if self._current is not None:
                 self._current.take_back()
             self._changed.notify_all()
@@ -305,3 +328,4 @@ class ChunkQueue:
             if position is not None:
                 self._current.chunk.info.consumed = position
             self._current = None
+            self._moves += 1

@@ -284,3 +284,39 @@ def test_no_record_is_lost_or_counted_twice_when_user_and_rebalance_race(how):
         assert claimed == list(range(1, len(claimed) + 1))
         if how == "withhold" and len(claimed) < 400:
             assert positions(queue.take(0).batch)[0] == len(claimed) + 1
+
+
+def test_a_reading_tells_what_waits_and_moves_with_each_item(queue, info):
+    other = make_info(queue, 1)
+    assert queue.reading().unread == set()
+    queue.put(make_chunk(info, 0, 2))
+    queue.put(Chunk(other, None, 7, 0))
+    first = queue.reading()
+    assert first.unread == {info.partition}  # a chunk that only moves the position is nothing to hand out
+    handover = hand_over(queue, queue.take(0))
+    begun = queue.reading()
+    assert begun.unread == {info.partition}
+    handover.claim()
+    one = queue.reading()
+    assert one.unread == {info.partition}
+    handover.claim()
+    assert queue.reading().unread == set()
+    queue.release()
+    assert len({first.progress, begun.progress, one.progress, queue.reading().progress}) == 4
+
+
+def test_what_may_not_be_delivered_is_not_unread():
+    queue = make_queue(may_deliver=lambda: False)
+    queue.put(make_chunk(make_info(queue), 0, 2))
+    assert queue.reading().unread == set()
+
+
+def test_a_cause_outlives_what_follows(queue, info):
+    queue.put(make_chunk(info, 0, 1))
+    queue.close(CorruptRecord("first"))
+    queue.close(CorruptRecord("second"))
+    queue.clear(None)
+    queue.close()
+    for _ in range(2):
+        with pytest.raises(CorruptRecord, match="first"):
+            queue.take(0)
