@@ -41,8 +41,6 @@ def has_left(zookeeper, connector, group):
 def test_the_partitions_of_a_stuck_reader_go_to_another(
     connect, topic_factory, produce, zookeeper, caplog, fetch_bytes, count
 ):
-    connect, topic_factory, produce, zookeeper, caplog, fetch_bytes, count
-):
     """What is unread is a chunk behind the one in hand, or only the rest of that one."""
     topic = topic_factory(partitions=1)
     for values in ([b"0", b"1", b"2", b"3", b"4"], [b"5", b"6", b"7", b"8", b"9"]):
