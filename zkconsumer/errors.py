@@ -14,11 +14,13 @@
     │   ├── LeaderUnknown           a partition has no leader just now
     │   └── BrokerUnavailable       a broker refused, closed or timed out
     ├── SessionExpired              the ZooKeeper session this work belonged to is gone
+    ├── ZooKeeperRefused            no permission, a quota is used up, or the server is read-only
     ├── ChrootMissing               the path after the slash of zookeeper.connect does not exist
     ├── ConsumerIdInUse             another live consumer registered the same consumer id
     ├── RebalanceFailed             all attempts of a rebalance failed
     ├── NotOwner                    an explicit commit names a partition that this consumer does not own
     ├── CommitRefused               the application could not make durable what a commit would cover
+    ├── OffsetsNotStored            the store did not accept some of the offsets of a commit
     ├── MalformedZnode              a znode that others wrote does not hold what it should
     ├── OffsetOutOfRange            the broker no longer (or not yet) has the requested offset
     ├── RecordTooLarge              a record is longer than fetch.max.bytes
@@ -100,6 +102,10 @@ class SessionExpired(ZkConsumerError):
     """The ZooKeeper session to which this operation belonged is gone; nothing was changed."""
 
 
+class ZooKeeperRefused(ZkConsumerError):
+    """ZooKeeper does not allow an operation: no permission, a quota is used up, or the server is read-only."""
+
+
 class ChrootMissing(ZkConsumerError):
     """The chroot of ``zookeeper.connect`` does not exist; the consumer never creates it (as the JVM's, SPEC 1)."""
 
@@ -127,6 +133,10 @@ class NotOwner(ZkConsumerError):
 
 class CommitRefused(ZkConsumerError):
     """What the offsets cover could not be made durable, so they were not committed."""
+
+
+class OffsetsNotStored(ZkConsumerError):
+    """The store did not accept some of the offsets of a commit, and its log line says why; the others are stored."""
 
 
 class MalformedZnode(ZkConsumerError):

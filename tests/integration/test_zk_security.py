@@ -51,7 +51,10 @@ def test_being_refused_is_told(sandbox, zookeeper, topic_factory, unique_name):
         connector.create_message_streams({topic: 1})
         connector.commit_offsets({TopicPartition(topic, 0): 3})
     stranger = ConsumerConfig(**common, rebalance_max_retries=1, rebalance_backoff_ms=1)
-    with ConsumerConnector(stranger) as connector, pytest.raises(ZkConsumerError, match="check ACLs"):
+    with (
+        ConsumerConnector(stranger) as connector,
+        pytest.raises(ZkConsumerError, match="no permission; check the node's ACL"),
+    ):
         connector.create_message_streams({topic: 1})
 
 

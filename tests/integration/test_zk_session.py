@@ -4,7 +4,8 @@ import pytest
 
 from tests.fix_waiting import eventually
 from zkconsumer.errors import SessionExpired
-from zkconsumer.zookeeper.session import Operation, ZkSession
+from zkconsumer.zookeeper.session import ZkSession
+from zkconsumer.zookeeper.transaction import Operation
 
 pytestmark = pytest.mark.integration
 

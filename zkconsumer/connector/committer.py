@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Mapping
 
-from zkconsumer.errors import CommitRefused
+from zkconsumer.errors import CommitRefused, OffsetsNotStored
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.store import OffsetStore
-
-_log = logging.getLogger(__name__)
 
 
 class OffsetCommitter:
@@ -50,6 +47,7 @@ class OffsetCommitter:
         Raises:
             RetriableError, SessionExpired: some may not be stored; they are tried again by the next commit.
             CommitRefused: ``before_commit`` failed; nothing was stored.
+            OffsetsNotStored: the store does not accept some; the others are stored.
         """
         if not offsets:
             return
@@ -62,5 +60,8 @@ class OffsetCommitter:
                 ) from error
         done = self._store.commit(offsets)
         self._stored.update((partition, offsets[partition]) for partition in done)
-        for partition in offsets.keys() - done:
-            _log.warning("offset %d of %s was not stored; it is tried again", offsets[partition], partition)
+        missing = sorted(offsets.keys() - done)
+        if missing:
+            raise OffsetsNotStored(
+                f"not stored, while the others were: {', '.join(map(str, missing))}; the log says why"
+            )

@@ -205,9 +205,11 @@ class Rebalancer:
         """Commit what was released, of what is still ours; False if something is not any more.
 
         Raises:
-            RetriableError, SessionExpired, CommitRefused: see there.
+            RetriableError, SessionExpired, CommitRefused, OffsetsNotStored: see there.
         """
         all_ours = self.verify_ownership()
+        if not all_ours:
+            self._on_change()  # now: the commit may fail, and what is lost is told once
         self._committer.commit(self.owned_positions(handed_out=self._config.commit_on == "delivery"))
         return all_ours
 

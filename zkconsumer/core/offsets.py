@@ -3,8 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from zkconsumer.model import TopicPartition
+
+NO_NODE = -1
+"""The version of an offset node that does not exist: the version of the first one created is one more."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownOffset:
+    """What this member last read or wrote of an offset node.
+
+    Attributes:
+        offset: None if there was no node.
+        version: of the node, counted up by every write; :data:`NO_NODE`, or None if the answer to a write was lost.
+    """
+
+    offset: int | None
+    version: int | None
+
+
+def written_by_others(known: KnownOffset, version: int) -> bool:
+    """True if somebody else wrote, created or deleted an offset node since this member last knew it (DESIGN 4.5).
+
+    Args:
+        known: before this member's own write.
+        version: of the node after this member's own write, which is one more if nobody else wrote.
+    """
+    return known.version is not None and version != known.version + 1
 
 
 def changed_offsets(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 
-from zkconsumer.core.offsets import changed_offsets
+from zkconsumer.core.offsets import NO_NODE, KnownOffset, changed_offsets, written_by_others
 from zkconsumer.core.znodes import GroupPaths, OffsetNode
 from zkconsumer.errors import MalformedZnode
 from zkconsumer.model import TopicPartition
-from zkconsumer.zookeeper.session import Kind, Operation, ZkSession
+from zkconsumer.zookeeper.session import ZkSession
+from zkconsumer.zookeeper.transaction import Kind, Operation, Outcome
 
 _log = logging.getLogger(__name__)
 
@@ -32,48 +34,83 @@ class ZooKeeperOffsetStore:
         self._session = session
         self._paths = GroupPaths(group)
         self._fence = fence
-        self._known: dict[TopicPartition, int | None] = {}
+        self._known: dict[TopicPartition, KnownOffset] = {}
+        self._unreadable: frozenset[TopicPartition] = frozenset()
 
     def fetch(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | None]:
-        """See :meth:`OffsetStore.fetch <zkconsumer.offsets.store.OffsetStore.fetch>`."""
+        """See :meth:`OffsetStore.fetch <zkconsumer.offsets.store.OffsetStore.fetch>`.
+
+        What was known of other partitions is forgotten, since others own them now; unless this is a second look at
+        those that could not be read.
+        """
         nodes = self._session.get_many(self._paths.offset(partition) for partition in partitions)
-        offsets: dict[TopicPartition, int | None] = {}
+        found: dict[TopicPartition, KnownOffset] = {}
         for partition in partitions:
             path = self._paths.offset(partition)
             node = nodes[path]
             try:
-                offsets[partition] = None if node is None else OffsetNode.decode(path, node.data)
+                found[partition] = (
+                    KnownOffset(None, NO_NODE)
+                    if node is None
+                    else KnownOffset(OffsetNode.decode(path, node.data), node.version)
+                )
             except MalformedZnode as error:
                 _log.error("group %s will not consume %s: %s", self._paths.group, partition, error)
-        self._known = dict(offsets)
-        return offsets
+        second_look = self._unreadable.issuperset(partitions)
+        self._known = {**self._known, **found} if second_look else found
+        self._unreadable = frozenset(partitions) - found.keys()
+        return {partition: known.offset for partition, known in found.items()}
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> set[TopicPartition]:
         """See :meth:`OffsetStore.commit <zkconsumer.offsets.store.OffsetStore.commit>`.
 
         Only what differs from what was last read or written is written again (KAFKA-987), and that only of partitions
-        that were read: nobody else writes those while this member owns them.
+        that were read: nobody else writes those while this member owns them. If somebody did, it is reported, and our
+        offset stands, as with the JVM consumer; refusing it would stop the commits of 500 partitions for one.
         """
-        todo = changed_offsets(offsets, self._known)
+        todo = changed_offsets(offsets, {partition: known.offset for partition, known in self._known.items()})
         done = offsets.keys() - todo.keys()
         for kind in _ROUNDS:
             if kind == "create":
                 for topic in sorted({partition.topic for partition in todo}):
                     self._session.ensure_path(self._paths.offset_topic(topic), None)
-            done |= self._write(kind, todo)
-            todo = {partition: offset for partition, offset in todo.items() if partition not in done}
+            outcomes = self._write(kind, todo)
+            done |= {p for p, outcome in outcomes.items() if outcome == "done"}
+            todo = {p: offset for p, offset in todo.items() if outcomes[p] not in ("done", "refused")}
             if not todo:
                 break
-        self._known.update((partition, offsets[partition]) for partition in done if partition in self._known)
         return done
 
     def close(self) -> None:
         """See :meth:`OffsetStore.close <zkconsumer.offsets.store.OffsetStore.close>`."""
 
-    def _write(self, kind: Kind, offsets: Mapping[TopicPartition, int]) -> set[TopicPartition]:
-        operations = [
-            Operation(kind, self._paths.offset(partition), OffsetNode.encode(offset))
-            for partition, offset in offsets.items()
-        ]
-        outcomes = self._session.transact(self._fence(), operations)
-        return {partition for partition in offsets if outcomes[self._paths.offset(partition)] == "done"}
+    def _write(self, kind: Kind, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Outcome]:
+        paths = {partition: self._paths.offset(partition) for partition in offsets}
+        operations = [Operation(kind, paths[p], OffsetNode.encode(offset)) for p, offset in offsets.items()]
+        try:
+            outcomes = self._session.try_transact(self._fence(), operations)
+        except BaseException:
+            # Some may have been written: the versions that they have now are our own doing, or not.
+            self._known.update((p, replace(self._known[p], version=None)) for p in offsets if p in self._known)
+            raise
+        for reason in outcomes.refused.values():
+            _log.error("group %s: an offset is not stored: %s", self._paths.group, reason)
+        for partition, offset in offsets.items():
+            if partition in self._known and outcomes[paths[partition]] == "done":
+                self._note(partition, KnownOffset(offset, outcomes.versions[paths[partition]]))
+        return {partition: outcomes[path] for partition, path in paths.items()}
+
+    def _note(self, partition: TopicPartition, stored: KnownOffset) -> None:
+        known, self._known[partition] = self._known[partition], stored
+        if stored.version is not None and written_by_others(known, stored.version):
+            _log.warning(
+                "group %s: somebody else wrote %s since this consumer left it at %s, version %s; offset %d is stored "
+                "in place of theirs, as version %d. Is another consumer of the group at work on it? To reset an "
+                "offset, stop the group first",
+                self._paths.group,
+                self._paths.offset(partition),
+                "no offset" if known.offset is None else f"offset {known.offset}",
+                known.version,
+                stored.offset,
+                stored.version,
+            )

@@ -8,26 +8,50 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from kazoo.exceptions import (
+    AuthFailedError,
     ConnectionClosedError,
     ConnectionLoss,
+    InvalidACLError,
     KazooException,
+    NoAuthError,
     NodeExistsError,
     NoNodeError,
+    NotReadOnlyCallError,
+    QuotaExceededError,
     SessionExpiredError,
     SessionMovedError,
 )
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import EventType, WatchedEvent
 
-from zkconsumer.errors import SessionExpired, ZkConsumerError, ZooKeeperUnavailable
+from zkconsumer.errors import SessionExpired, ZooKeeperRefused, ZooKeeperUnavailable
 
 Watch = Callable[[], None]
 """Called without arguments, on kazoo's thread, once after the next change: it may set a flag and nothing else."""
 
+_ADVICE: Final[dict[type[KazooException], str]] = {
+    NoAuthError: "no permission; check the node's ACL (getAcl) against zookeeper.digest, zookeeper.sasl.* and "
+    "zookeeper.set.acl",
+    InvalidACLError: "it does not know who we are; zookeeper.set.acl needs zookeeper.digest or zookeeper.sasl.*",
+    AuthFailedError: "the login failed; check zookeeper.digest and zookeeper.sasl.*",
+    NotReadOnlyCallError: "the server is read-only, since it has lost its quorum; check the other servers",
+    QuotaExceededError: "a quota above the node is used up; check it (listquota) and raise it (setquota)",
+}
+"""What a refusal means and what to check."""
+
 
 @contextmanager
 def translated_errors(what: str) -> Iterator[None]:
-    """Turn kazoo's errors into ours; NoNodeError and NodeExistsError are handled by the caller."""
+    """Turn kazoo's errors into ours; NoNodeError and NodeExistsError are handled by the caller.
+
+    Args:
+        what: operation and path, for the message.
+
+    Raises:
+        SessionExpired: nothing was done.
+        ZooKeeperUnavailable: no answer; whether it was done is unknown.
+        ZooKeeperRefused: the servers do not allow it.
+    """
     try:
         yield
     except (NoNodeError, NodeExistsError):
@@ -37,7 +61,8 @@ def translated_errors(what: str) -> Iterator[None]:
     except (ConnectionLoss, ConnectionClosedError, KazooTimeoutError) as error:
         raise ZooKeeperUnavailable(f"ZooKeeper did not answer {what}; is the connection up?") from error
     except KazooException as error:
-        raise ZkConsumerError(f"ZooKeeper refused {what}: {error!r}; check ACLs, quota and read-only mode") from error
+        advice = _ADVICE.get(type(error), f"{error!r}; the servers' log may say more")
+        raise ZooKeeperRefused(f"ZooKeeper refused {what}: {advice}") from error
 
 
 class NegotiationLog:

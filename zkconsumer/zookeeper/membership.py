@@ -9,7 +9,8 @@ from collections.abc import Callable
 from zkconsumer.core.subscription import Subscription
 from zkconsumer.core.znodes import ConsumerIdNode, GroupPaths, SessionNode
 from zkconsumer.errors import ConsumerIdInUse, SessionExpired, ZooKeeperUnavailable
-from zkconsumer.zookeeper.session import Operation, ZkSession
+from zkconsumer.zookeeper.session import ZkSession
+from zkconsumer.zookeeper.transaction import Operation
 from zkconsumer.zookeeper.watches import RebalanceSignal
 
 _log = logging.getLogger(__name__)

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
-from kazoo.exceptions import EXCEPTIONS, NoNodeError
+from kazoo.exceptions import EXCEPTIONS, NoNodeError, ZookeeperError
 from kazoo.protocol.serialization import GetData, MultiHeader, int_struct, multiheader_struct, read_buffer, stat_struct
 from kazoo.protocol.states import ZnodeStat
 
 _FIRST_VERSION: Final = (3, 6)
 _ERROR: Final = -1
+
+Found: TypeAlias = tuple[bytes | None, Any] | ZookeeperError | None
+"""Data and stat of a node, None where there is none, or why the server refused to read it."""
 
 
 def supports_multi_read(srvr: str) -> bool:
@@ -50,21 +53,15 @@ class MultiRead:
         body += multiheader_struct.pack(_ERROR, True, -1)
         return body
 
-    def deserialize(self, data: bytes, offset: int) -> list[tuple[bytes | None, Any] | None]:
-        """For each path its data and stat, or None where there is no such node.
-
-        Raises:
-            ZookeeperError: the server refused one of the reads for another reason.
-        """
-        results: list[tuple[bytes | None, Any] | None] = []
+    def deserialize(self, data: bytes, offset: int) -> list[Found]:
+        """What was found at each path."""
+        results: list[Found] = []
         header, offset = MultiHeader.deserialize(data, offset)
         while not header.done:
             if header.type == _ERROR:
                 (code,) = int_struct.unpack_from(data, offset)
                 offset += int_struct.size
-                if code != NoNodeError.code:
-                    raise EXCEPTIONS[code]()
-                results.append(None)
+                results.append(None if code == NoNodeError.code else EXCEPTIONS[code]())
             else:
                 content, offset = read_buffer(data, offset)
                 results.append((content, ZnodeStat._make(stat_struct.unpack_from(data, offset))))

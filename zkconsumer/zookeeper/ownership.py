@@ -9,7 +9,8 @@ from collections.abc import Callable, Collection, Mapping
 from zkconsumer.core.znodes import GroupPaths, PartitionOwnerNode
 from zkconsumer.errors import OwnershipConflict
 from zkconsumer.model import ConsumerThreadId, TopicPartition
-from zkconsumer.zookeeper.session import Operation, ZkSession
+from zkconsumer.zookeeper.session import ZkSession
+from zkconsumer.zookeeper.transaction import Operation
 from zkconsumer.zookeeper.watches import RebalanceSignal
 
 _log = logging.getLogger(__name__)
@@ -46,19 +47,23 @@ class PartitionOwnership:
 
         Raises:
             OwnershipConflict: somebody else holds one; what was created is deleted again.
+            ZooKeeperRefused: an owner znode may not be created; the same.
             SessionExpired, ZooKeeperUnavailable: what was created goes with the session or with the next release.
         """
         for topic in sorted({partition.topic for partition in share}):
             self._session.ensure_path(self._paths.owner_topic(topic), None)
         # Noted before it is tried: if the answer is lost, release() still deletes what the server may have created.
         self._tried = dict(share)
-        outcomes = self._session.transact(
+        outcomes = self._session.try_transact(
             self._fence(),
             [
                 Operation("create-ephemeral", self._paths.owner(partition), PartitionOwnerNode.encode(thread))
                 for partition, thread in share.items()
             ],
         )
+        for reason in outcomes.refused.values():
+            self.release()
+            raise reason
         refused = [partition for partition in share if outcomes[self._paths.owner(partition)] != "done"]
         holders = self._holders(refused)
         if holders:

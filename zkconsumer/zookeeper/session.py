@@ -11,17 +11,10 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import (
-    KazooException,
-    NodeExistsError,
-    NoNodeError,
-    RolledBackError,
-    RuntimeInconsistency,
-    ZookeeperError,
-)
+from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError, ZookeeperError
 from kazoo.protocol.states import KazooState
 
 from zkconsumer.config import ConsumerConfig
@@ -29,11 +22,9 @@ from zkconsumer.errors import ChrootMissing, SessionExpired, ZooKeeperUnavailabl
 from zkconsumer.zookeeper.border import NegotiationLog, Watch, as_kazoo_watch, translated_errors
 from zkconsumer.zookeeper.multiread import MultiRead, supports_multi_read
 from zkconsumer.zookeeper.security import client_arguments, open_acl, owned_acl
+from zkconsumer.zookeeper.transaction import MISSED, TRANSACTION_SIZE, Batch, Operation, Outcome, Outcomes, Stop
 
 _log = logging.getLogger(__name__)
-
-TRANSACTION_SIZE = 500
-"""Operations sent in one transaction; 501 small ones stay far below jute.maxbuffer of 1 MiB (DESIGN 4.4)."""
 
 _PIPELINE = 1000
 """Reads under way at once."""
@@ -41,6 +32,9 @@ _PIPELINE = 1000
 _RECONNECT = {"max_tries": -1, "delay": 0.1, "backoff": 2, "max_delay": 1.0}
 """How kazoo pauses between connection attempts, in seconds. By itself it would double the pause up to an hour, and a
 short outage would cost the session for want of a reconnect in time."""
+
+_MOST_REFUSED = 10
+"""Refused operations that are taken out one by one, a round trip each; where more are, probably all are."""
 
 _WORTH_MULTI_READ = 20
 """Fewer reads are pipelined: asking the server for its version costs a connection."""
@@ -51,29 +45,14 @@ class Znode:
     """Data and owner of a znode that was read.
 
     ``data`` is None for null data; ``owner_session`` is the id of the session that an ephemeral node lives with, 0 for
-    a persistent one; ``modified_ms`` is the time of the last write in ms since the epoch.
+    a persistent one; ``modified_ms`` is the time of the last write in ms since the epoch; ``version`` counts the writes
+    since the node was created.
     """
 
     data: bytes | None
     owner_session: int
     modified_ms: int
-
-
-Kind = Literal["create-ephemeral", "create", "set", "delete"]
-"""What a write does; ``create`` makes a persistent node."""
-
-
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """One write of a fenced transaction. ``data`` is ignored for deletions."""
-
-    kind: Kind
-    path: str
-    data: bytes = b""
-
-
-Outcome = Literal["done", "exists", "missing"]
-"""What became of one operation: done; the node to create exists; the node, or the parent to create in, is missing."""
+    version: int
 
 
 class ZkSession:
@@ -146,7 +125,7 @@ class ZkSession:
             self.close()
             raise ZooKeeperUnavailable(
                 f"no ZooKeeper server of {self._connect} answered within {self._connection_timeout:g} s; "
-                "check zookeeper.connect and that the servers run"
+                "check zookeeper.connect, that the servers run and that they have a quorum"
             )
         try:
             root = self.exists("/")  # also without a chroot: a refused login shows only at the first request
@@ -254,10 +233,14 @@ class ZkSession:
             self._client._call(MultiRead([self._client.chroot + path for path in part]), answer)
             pending.append((part, answer))
         result: dict[str, Znode | None] = {}
-        with translated_errors(f"a read of {len(paths)} nodes"):
-            for part, answer in pending:
+        for part, answer in pending:
+            with translated_errors(f"a read of {len(part)} nodes from {part[0]} to {part[-1]}"):
                 found = answer.get(timeout=self._timeout)
-                result.update((path, one and _znode(*one)) for path, one in zip(part, found, strict=True))
+            for path, one in zip(part, found, strict=True):
+                with translated_errors(f"get {path}"):
+                    if isinstance(one, ZookeeperError):
+                        raise one
+                result[path] = one and _znode(*one)
         return result
 
     def _has_multi_read(self) -> bool:
@@ -308,12 +291,26 @@ class ZkSession:
 
     def create_ephemerals(self, nodes: Sequence[tuple[str, bytes]]) -> bool:
         """Create nodes that live as long as this session, open to everybody, all or none; False if one exists."""
-        transaction = self._client.transaction()
-        for path, data in nodes:
-            transaction.create(path, data, acl=open_acl(), ephemeral=True)
-        return self._commit(transaction) is None
+        batch = Batch(self._client, open_acl())
+        batch.add(Operation("create-ephemeral", path, data) for path, data in nodes)
+        answer = batch.commit(self._timeout)
+        if isinstance(answer, Stop) and answer.reason is not None:
+            raise answer.reason
+        return not isinstance(answer, Stop)
 
-    def transact(self, fence: str, operations: Sequence[Operation]) -> dict[str, Outcome]:
+    def transact(self, fence: str, operations: Sequence[Operation]) -> Outcomes:
+        """Do the operations as :meth:`try_transact` does; a refusal is an error, raised when the rest is done.
+
+        Raises:
+            ZooKeeperRefused: the first of the refusals.
+            SessionExpired, ZooKeeperUnavailable: see there.
+        """
+        outcomes = self.try_transact(fence, operations)
+        for reason in outcomes.refused.values():
+            raise reason
+        return outcomes
+
+    def try_transact(self, fence: str, operations: Sequence[Operation]) -> Outcomes:
         """Do the operations in transactions, each of which first checks that the node ``fence`` exists.
 
         An operation that cannot be done (see :data:`Outcome`) is taken out and the rest sent again.
@@ -328,66 +325,45 @@ class ZkSession:
         Raises:
             SessionExpired: the fence is gone; what earlier groups of 500 did before that stays done.
             ZooKeeperUnavailable: no answer; whether the last group was done is unknown.
+            ZooKeeperRefused: so many were refused that trying the others one by one would take long.
         """
-        outcomes: dict[str, Outcome] = {}
+        outcomes = Outcomes()
         for start in range(0, len(operations), TRANSACTION_SIZE):
-            outcomes.update(self._transact_group(fence, operations[start : start + TRANSACTION_SIZE]))
+            self._transact_group(fence, operations[start : start + TRANSACTION_SIZE], outcomes)
         return outcomes
 
-    def _transact_group(self, fence: str, group: Sequence[Operation]) -> dict[str, Outcome]:
-        outcomes: dict[str, Outcome] = {}
+    def _transact_group(self, fence: str, group: Sequence[Operation], outcomes: Outcomes) -> None:
         remaining = list(group)
         while remaining:
-            transaction = self._client.transaction()
-            transaction.check(fence, -1)
-            for operation in remaining:
-                self._add(transaction, operation)
-            failure = self._commit(transaction)
-            if failure is None:
-                return outcomes | {operation.path: "done" for operation in remaining}
-            index, outcome = failure
-            if index == 0:
+            batch = Batch(self._client, self._acl)
+            batch.check(fence)
+            batch.add(remaining)
+            answer = batch.commit(self._timeout)
+            if not isinstance(answer, Stop):
+                outcomes.note_done(remaining, answer[1:])
+                return
+            if answer.index == 0:
+                if answer.reason is not None:
+                    raise answer.reason
                 raise SessionExpired(f"session node {fence} is gone: this session owns nothing any more")
-            # One is impossible, and the server names only the first such: ask for all of them at once.
-            outcomes.update(self._impossible(remaining) or {remaining[index - 1].path: outcome})
+            stopped = remaining[answer.index - 1]
+            if answer.reason is None:
+                # One is impossible, and the server names only the first such: ask for all of them at once.
+                outcomes.update(self._impossible(remaining) or {stopped.path: answer.outcome})
+            elif len(outcomes.refused) < _MOST_REFUSED:
+                outcomes.note_refused(stopped, answer.reason)
+            else:
+                raise answer.reason
             remaining = [operation for operation in remaining if operation.path not in outcomes]
-        return outcomes
-
-    def _add(self, transaction: Any, operation: Operation) -> None:
-        if operation.kind.startswith("create"):
-            ephemeral = operation.kind == "create-ephemeral"
-            transaction.create(operation.path, operation.data, acl=self._acl, ephemeral=ephemeral)
-        elif operation.kind == "set":
-            transaction.set_data(operation.path, operation.data)
-        else:
-            transaction.delete(operation.path)
 
     def _impossible(self, operations: Sequence[Operation]) -> dict[str, Outcome]:
         found = self.get_many(operation.path for operation in operations)
         return {
-            operation.path: _REASON[operation.kind]
+            operation.path: MISSED[operation.kind]
             for operation in operations
             if (found[operation.path] is not None) == operation.kind.startswith("create")
         }
 
-    def _commit(self, transaction: Any) -> tuple[int, Outcome] | None:
-        """Send a transaction; None if it was done, else the index of the operation that stopped it, and why."""
-        with translated_errors("a transaction"):
-            results = transaction.commit_async().get(timeout=self._timeout)
-            for index, result in enumerate(results):
-                if isinstance(result, NodeExistsError):
-                    return index, "exists"
-                if isinstance(result, NoNodeError):
-                    return index, "missing"
-                if isinstance(result, ZookeeperError) and not isinstance(
-                    result, (RolledBackError, RuntimeInconsistency)
-                ):
-                    raise result
-        return None
-
-
-_REASON: dict[str, Outcome] = {"create-ephemeral": "exists", "create": "exists", "set": "missing", "delete": "missing"}
-
 
 def _znode(data: bytes | None, stat: Any) -> Znode:
-    return Znode(data, stat.ephemeralOwner & 0xFFFFFFFFFFFFFFFF, stat.mtime)
+    return Znode(data, stat.ephemeralOwner & 0xFFFFFFFFFFFFFFFF, stat.mtime, stat.version)

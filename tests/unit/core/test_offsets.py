@@ -1,4 +1,11 @@
-from zkconsumer.core.offsets import changed_offsets, choose_stored, start_offset
+from zkconsumer.core.offsets import (
+    NO_NODE,
+    KnownOffset,
+    changed_offsets,
+    choose_stored,
+    start_offset,
+    written_by_others,
+)
 from zkconsumer.model import TopicPartition
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -43,3 +50,18 @@ def test_a_store_without_an_offset_has_no_say():
         assert choose_stored(None, 20, rule) == 20
         assert choose_stored(5, None, rule) == 5
         assert choose_stored(None, None, rule) is None
+
+
+def test_a_version_that_our_own_write_explains_is_no_foreign_write():
+    assert not written_by_others(KnownOffset(5, 3), 4)
+    assert not written_by_others(KnownOffset(None, NO_NODE), 0)
+
+
+def test_every_foreign_write_shows_in_the_version():
+    assert written_by_others(KnownOffset(5, 3), 5), "written"
+    assert written_by_others(KnownOffset(None, NO_NODE), 1), "created"
+    assert written_by_others(KnownOffset(5, 3), 0), "deleted"
+
+
+def test_after_a_lost_answer_nobody_is_blamed():
+    assert not written_by_others(KnownOffset(5, None), 5)

@@ -1,0 +1,86 @@
+"""ZooKeeperOffsetStore on a real ZooKeeper: foreign writes, refusals, and what they cost."""
+
+import pytest
+from kazoo.security import make_acl
+
+from zkconsumer.model import TopicPartition
+from zkconsumer.offsets.zookeeper import ZooKeeperOffsetStore
+from zkconsumer.zookeeper.session import ZkSession
+
+pytestmark = pytest.mark.integration
+
+PARTITIONS = [TopicPartition("t", number) for number in range(3)]
+
+
+@pytest.fixture
+def session(sandbox):
+    opened = ZkSession(sandbox.zookeeper_connect, session_timeout_ms=4000, connection_timeout_ms=4000)
+    opened.open()
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def path(unique_name):
+    return f"/consumers/{unique_name}/offsets/t"
+
+
+@pytest.fixture
+def store(session, unique_name):
+    """A store that has read its three partitions and written two of them."""
+    made = ZooKeeperOffsetStore(session, unique_name)
+    made.fetch(PARTITIONS)
+    assert made.commit({PARTITIONS[0]: 10, PARTITIONS[1]: 10}) == set(PARTITIONS[:2])
+    return made
+
+
+def warnings(caplog):
+    return [record.message for record in caplog.records if "somebody else wrote" in record.message]
+
+
+def test_our_own_writes_are_nobody_elses(store, caplog):
+    for offset in (11, 12):
+        store.commit(dict.fromkeys(PARTITIONS, offset))
+    store.fetch(PARTITIONS)
+    store.commit(dict.fromkeys(PARTITIONS, 13))
+    assert warnings(caplog) == []
+
+
+def test_an_offset_that_somebody_else_wrote_is_reported_and_overwritten(store, zookeeper, path, caplog):
+    zookeeper.set(f"{path}/0", b"3")
+    store.commit({PARTITIONS[0]: 11, PARTITIONS[1]: 11})
+    (warning,) = warnings(caplog)
+    assert f"{path}/0 since this consumer left it at offset 10, version 0; offset 11" in warning
+    assert zookeeper.get(f"{path}/0")[0] == b"11"
+    store.commit({PARTITIONS[0]: 12})
+    assert len(warnings(caplog)) == 1, "told once"
+
+
+def test_nodes_that_were_created_or_deleted_by_others_are_reported(store, zookeeper, path, caplog):
+    zookeeper.delete(f"{path}/1")
+    zookeeper.create(f"{path}/2", b"3")
+    assert store.commit(dict.fromkeys(PARTITIONS, 11)) == set(PARTITIONS)
+    told = " ".join(warnings(caplog))
+    assert f"{path}/1 since this consumer left it at offset 10" in told
+    assert f"{path}/2 since this consumer left it at no offset" in told
+    assert f"{path}/0" not in told
+
+
+def test_a_second_look_at_an_unreadable_offset_forgets_nothing(session, unique_name, zookeeper, path, caplog):
+    zookeeper.create(f"{path}/1", b"abc", makepath=True)
+    store = ZooKeeperOffsetStore(session, unique_name)
+    assert store.fetch(PARTITIONS[:2]) == {PARTITIONS[0]: None}
+    store.commit({PARTITIONS[0]: 10})
+    assert store.fetch([PARTITIONS[1]]) == {}
+    store.commit({PARTITIONS[0]: 10})
+    assert zookeeper.get(f"{path}/0")[1].version == 0, "unchanged offsets are not written again"
+    zookeeper.set(f"{path}/0", b"3")
+    store.commit({PARTITIONS[0]: 11})
+    assert len(warnings(caplog)) == 1
+
+
+def test_a_node_that_we_may_not_write_costs_its_partition_only(store, zookeeper, path, caplog):
+    zookeeper.set_acls(f"{path}/0", [make_acl("world", "anyone", read=True)])
+    assert store.commit(dict.fromkeys(PARTITIONS, 11)) == set(PARTITIONS[1:])
+    assert f"ZooKeeper refused set {path}/0: no permission; check the node's ACL" in caplog.text
+    assert [zookeeper.get(f"{path}/{number}")[0] for number in range(3)] == [b"10", b"11", b"11"]

@@ -1,0 +1,98 @@
+"""What a ZooKeeper server refuses: quota, size, and a server that has lost its quorum."""
+
+import pytest
+from kazoo.client import KazooClient
+
+from tests.fix_waiting import eventually
+from zkconsumer.errors import ZooKeeperRefused, ZooKeeperUnavailable
+from zkconsumer.model import TopicPartition
+from zkconsumer.offsets.zookeeper import ZooKeeperOffsetStore
+from zkconsumer.sandbox import ZooKeeperServer
+from zkconsumer.sandbox.ports import free_port
+from zkconsumer.zookeeper.session import ZkSession
+from zkconsumer.zookeeper.transaction import Operation
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Start a ZooKeeper server of one's own with further properties."""
+    started = []
+
+    def run(cls=ZooKeeperServer, **arguments):
+        server = cls(tmp_path, **arguments)
+        started.append(server)
+        server.start()
+        return server
+
+    yield run
+    for server in started:
+        server.stop()
+
+
+@pytest.fixture
+def open_session():
+    opened = []
+
+    def run(address, **arguments):
+        session = ZkSession(address, **{"session_timeout_ms": 4000, "connection_timeout_ms": 4000, **arguments})
+        opened.append(session)
+        session.open()
+        return session
+
+    yield run
+    for session in opened:
+        session.close()
+
+
+def test_a_quota_that_is_used_up_is_named(start, open_session, caplog):
+    server = start(properties={"enforceQuota": "true"})
+    session = open_session(server.address)
+    store = ZooKeeperOffsetStore(session, "g")
+    first, second = TopicPartition("t", 0), TopicPartition("t", 1)
+    store.fetch([first, second])
+    assert store.commit({first: 1}) == {first}
+    operator = KazooClient(server.address)
+    operator.start()
+    operator.create(
+        "/zookeeper/quota/consumers/g/zookeeper_limits",
+        b"count=-1,bytes=-1;byteHardLimit=-1;countHardLimit=4",
+        makepath=True,
+    )
+    operator.create("/zookeeper/quota/consumers/g/zookeeper_stats", b"count=4,bytes=1")
+    operator.stop()
+    operator.close()
+    assert store.commit({first: 2, second: 2}) == {first}
+    assert "ZooKeeper refused create /consumers/g/offsets/t/1: a quota above the node is used up" in caplog.text
+    with pytest.raises(ZooKeeperRefused, match="create /consumers/g/owners: a quota above"):
+        session.ensure_path("/consumers/g/owners/t", None)
+
+
+def test_a_request_that_is_too_long_names_its_size(start, open_session):
+    session = open_session(start().address)
+    with pytest.raises(ZooKeeperUnavailable, match=r"set /zookeeper.* 1100011 bytes .* jute.maxbuffer"):
+        session.transact("/", [Operation("set", "/zookeeper", b"x" * 1_100_000)])
+    eventually(lambda: session.connected)
+    assert session.exists("/") is not None
+
+
+class OneOfTwo(ZooKeeperServer):
+    """A server that serves reads, since the only other one of its ensemble was never started."""
+
+    def is_serving(self) -> bool:
+        return "Mode: read-only" in self.ask("srvr")
+
+    def _command(self) -> list[str]:
+        data = self.directory / "zookeeper"
+        data.mkdir(exist_ok=True)
+        (data / "myid").write_text("1")
+        command = [part.replace("ZooKeeperServerMain", "quorum.QuorumPeerMain") for part in super()._command()]
+        return [command[0], "-Dreadonlymode.enabled=true", *command[1:]]
+
+
+def test_a_server_without_a_quorum_is_not_used(start, open_session):
+    peers = {f"server.{number}": f"127.0.0.1:{free_port()}:{free_port()}" for number in (1, 2)}
+    server = start(OneOfTwo, properties={"initLimit": "10", "syncLimit": "10", **peers})
+    with pytest.raises(ZooKeeperUnavailable, match="have a quorum"):
+        open_session(server.address, connection_timeout_ms=1500)

@@ -1,0 +1,159 @@
+"""What a fenced transaction writes, and what became of each of its operations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from kazoo.exceptions import NodeExistsError, NoNodeError, RolledBackError, RuntimeInconsistency, ZookeeperError
+
+from zkconsumer.errors import ZooKeeperRefused, ZooKeeperUnavailable
+from zkconsumer.zookeeper.border import translated_errors
+
+TRANSACTION_SIZE: Final = 500
+"""Operations sent in one transaction; 501 small ones stay far below jute.maxbuffer of 1 MiB (DESIGN 4.4)."""
+
+_JUTE_MAXBUFFER: Final = 0xFFFFF
+"""The servers' limit unless it is configured; a longer request makes them close the connection without a word."""
+
+Kind = Literal["create-ephemeral", "create", "set", "delete"]
+"""What a write does; ``create`` makes a persistent node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One write of a fenced transaction. ``data`` is ignored for deletions."""
+
+    kind: Kind
+    path: str
+    data: bytes = b""
+
+    def __str__(self) -> str:
+        return f"{self.kind.partition('-')[0]} {self.path}"
+
+
+Outcome = Literal["done", "exists", "missing", "refused"]
+"""What became of one operation: done; the node to create exists; the node, or the parent to create in, is missing; the
+servers do not allow it."""
+
+MISSED: Final[Mapping[Kind, Outcome]] = {
+    "create-ephemeral": "exists",
+    "create": "exists",
+    "set": "missing",
+    "delete": "missing",
+}
+"""What stands in the way of an operation that does not fit the node's existence."""
+
+
+class Outcomes(dict[str, Outcome]):
+    """Outcome by path.
+
+    Attributes:
+        versions: by path, the version that a node has after it was created or set.
+        refused: by path, why the servers do not allow an operation.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.versions: dict[str, int] = {}
+        self.refused: dict[str, ZooKeeperRefused] = {}
+
+    def note_done(self, operations: Sequence[Operation], results: Sequence[Any]) -> None:
+        """All of them were done; ``results`` are kazoo's, one for each."""
+        for operation, result in zip(operations, results, strict=True):
+            self[operation.path] = "done"
+            if operation.kind == "set":
+                self.versions[operation.path] = result.version
+            elif operation.kind != "delete":
+                self.versions[operation.path] = 0
+
+    def note_refused(self, operation: Operation, reason: ZooKeeperRefused) -> None:
+        """The servers do not allow it."""
+        self[operation.path] = "refused"
+        self.refused[operation.path] = reason
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """What stopped a transaction: the index of the operation that cannot be done, and why."""
+
+    index: int
+    outcome: Outcome
+    reason: ZooKeeperRefused | None = None
+
+
+@dataclass(slots=True)
+class Batch:
+    """A transaction under construction.
+
+    Args:
+        client: kazoo's.
+        acl: access to what is created.
+    """
+
+    client: Any
+    acl: Sequence[Any]
+    _transaction: Any = field(init=False)
+    _names: list[str] = field(init=False, default_factory=list)
+    _size: int = field(init=False, default=0)
+
+    def __post_init__(self) -> None:
+        self._transaction = self.client.transaction()
+
+    def check(self, path: str) -> None:
+        """Do nothing unless the node exists."""
+        self._transaction.check(path, -1)
+        self._note(f"check {path}", len(path))
+
+    def add(self, operations: Iterable[Operation]) -> None:
+        """Do these, all or none."""
+        for operation in operations:
+            if operation.kind.startswith("create"):
+                ephemeral = operation.kind == "create-ephemeral"
+                self._transaction.create(operation.path, operation.data, acl=list(self.acl), ephemeral=ephemeral)
+            elif operation.kind == "set":
+                self._transaction.set_data(operation.path, operation.data)
+            else:
+                self._transaction.delete(operation.path)
+            self._note(str(operation), len(operation.path) + len(operation.data))
+
+    def _note(self, name: str, size: int) -> None:
+        self._names.append(name)
+        self._size += size
+
+    def commit(self, timeout: float) -> Stop | list[Any]:
+        """Send it; kazoo's results if it was done, else what stopped it.
+
+        Args:
+            timeout: how long to wait for the answer, in seconds.
+
+        Raises:
+            ZooKeeperUnavailable: no answer; whether it was done is unknown.
+            SessionExpired: nothing was done.
+        """
+        what = self._names[0] if len(self._names) == 1 else f"a transaction from {self._names[0]} to {self._names[-1]}"
+        try:
+            with translated_errors(what):
+                results = self._transaction.commit_async().get(timeout=timeout)
+        except ZooKeeperUnavailable as error:
+            if self._size < _JUTE_MAXBUFFER:
+                raise
+            raise ZooKeeperUnavailable(
+                f"{error} Its {self._size} bytes are more than the servers accept unless their jute.maxbuffer is raised"
+            ) from error
+        for index, result in enumerate(results):
+            if isinstance(result, NodeExistsError):
+                return Stop(index, "exists")
+            if isinstance(result, NoNodeError):
+                return Stop(index, "missing")
+            if isinstance(result, ZookeeperError) and not isinstance(result, (RolledBackError, RuntimeInconsistency)):
+                return Stop(index, "refused", self._refusal(index, result))
+        return list(results)
+
+    def _refusal(self, index: int, error: ZookeeperError) -> ZooKeeperRefused:
+        try:
+            with translated_errors(self._names[index]):
+                raise error
+        except ZooKeeperRefused as refused:
+            return refused
