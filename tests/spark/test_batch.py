@@ -10,15 +10,14 @@ TIMESTAMP_MS = 1_700_000_000_123
 
 
 def reader(spark, sandbox, group, topic, **options):
-    return spark.read.format("zkconsumer").options(
-        **{
-            "zookeeper.connect": sandbox.zookeeper_connect,
-            "group.id": group.group,
-            "subscribe": topic,
-            "startingOffsets": "earliest",
-            **options,
-        }
-    )
+    given = {
+        "zookeeper.connect": sandbox.zookeeper_connect,
+        "group.id": group.group,
+        "subscribe": topic,
+        "startingOffsets": "earliest",
+        **options,
+    }
+    return spark.read.format("zkconsumer").options(**{name: each for name, each in given.items() if each is not None})
 
 
 def test_rows_are_what_was_produced_with_the_types_of_sparks_own_source(spark, sandbox, group, topic_factory, produce):
@@ -158,7 +157,53 @@ def test_a_stream_has_no_ending_offsets(spark, sandbox, tmp_path):
         )
         .load()
     )
-    with pytest.raises(Exception, match=r"endingOffsets only applies to spark\.read"):
+    with pytest.raises(Exception, match=r"only apply to spark\.read"):
         frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).trigger(
             availableNow=True
         ).start().awaitTermination(60)
+
+
+def test_times_become_the_offsets_of_the_first_records_that_are_not_older(
+    spark, sandbox, group, topic_factory, produce
+):
+    topic = topic_factory(partitions=2)
+    produce(topic, [{"value": b"v", "partition": n % 2, "timestamp": TIMESTAMP_MS + 1000 * n} for n in range(20)])
+    frame = reader(
+        spark,
+        sandbox,
+        group,
+        topic,
+        startingOffsets=None,
+        startingTimestamp=str(TIMESTAMP_MS + 5000),
+        endingOffsetsByTimestamp=f'{{"{topic}":{{"0":{TIMESTAMP_MS + 14_000},"1":{TIMESTAMP_MS + 60_000}}}}}',
+    ).load()
+    assert sorted(tuple(row) for row in frame.select("partition", "offset").collect()) == [
+        *((0, offset) for offset in range(3, 7)),
+        *((1, offset) for offset in range(2, 10)),
+    ]
+    late = {"startingOffsets": None, "startingTimestamp": str(TIMESTAMP_MS + 60_000)}
+    with pytest.raises(Exception, match="no record is as new as the time to start at"):
+        reader(spark, sandbox, group, topic, **late).load().count()
+    assert reader(spark, sandbox, group, topic, **late, startingOffsetsByTimestampStrategy="latest").load().count() == 0
+
+
+def test_no_task_reads_more_than_max_records_per_partition(spark, sandbox, group, topic_factory, produce):
+    topic = topic_factory(partitions=2)
+    produced = produce(topic, [{"value": b"v", "partition": n % 2} for n in range(100)])
+    frame = reader(spark, sandbox, group, topic, maxRecordsPerPartition="15", numStreams="1").load()
+    sizes = frame.rdd.mapPartitions(lambda rows: [sum(1 for _ in rows)]).collect()
+    assert sorted(sizes) == [10, 15, 15, 15, 15, 15, 15]
+    assert sorted(tuple(row) for row in frame.select("partition", "offset").collect()) == sorted(produced)
+
+
+def test_a_batch_read_starts_at_an_offset_that_is_stored_in_kafka(spark, sandbox, group, topic_factory, produce):
+    from confluent_kafka import Consumer, TopicPartition
+
+    topic = topic_factory()
+    produce(topic, [b"v"] * 20)
+    committer = Consumer({"bootstrap.servers": sandbox.bootstrap_servers, "group.id": group.group})
+    committer.commit(offsets=[TopicPartition(topic, 0, 13)], asynchronous=False)
+    committer.close()
+    options = {"startingOffsets": "group", "offsets.storage": "kafka", "dual.commit.enabled": "false"}
+    assert reader(spark, sandbox, group, topic, **options).load().count() == 7
+    assert not group.exists()

@@ -1,5 +1,6 @@
 """Streaming queries against a real group on a real ZooKeeper and Kafka."""
 
+import json
 from collections import Counter
 
 import pytest
@@ -175,3 +176,48 @@ def test_a_pattern_reads_all_topics_that_match(spark, sandbox, group, topic_fact
     )
     assert query.awaitTermination(60)
     assert seen == dict.fromkeys(topics, 10)
+
+
+def test_starting_at_a_time_and_ignoring_it_after_a_restart(start_query, group, topic_factory, produce):
+    topic = topic_factory(partitions=PARTITIONS)
+    records = numbered(100)
+    for number, record in enumerate(records):
+        record["timestamp"] = 1_700_000_000_000 + number
+    produced = produce(topic, records)
+    options = {"startingTimestamp": str(1_700_000_000_000 + 40)}
+    sink = Sink()
+    run_available_now(start_query, topic, sink, options=options)
+    assert sink.positions() == Counter(produced[40:])
+    produced += produce(topic, numbered(20, first=100))
+    run_available_now(start_query, topic, sink, options=options)
+    assert sink.positions() == Counter(produced[40:]), "startingTimestamp does not apply to a checkpoint"
+
+
+@pytest.mark.parametrize("dual", ["false", "true"])
+def test_offsets_stored_in_kafka_follow_the_checkpoint_too(start_query, sandbox, group, topic_factory, produce, dual):
+    from confluent_kafka import Consumer, TopicPartition
+
+    topic = topic_factory(partitions=PARTITIONS)
+    produced = produce(topic, numbered(100))
+    sink = Sink()
+    options = {"offsets.storage": "kafka", "dual.commit.enabled": dual}
+    run_available_now(start_query, topic, sink, options=options)
+    watcher = Consumer({"bootstrap.servers": sandbox.bootstrap_servers, "group.id": group.group})
+    stored = watcher.committed([TopicPartition(topic, number) for number in range(PARTITIONS)], timeout=30)
+    watcher.close()
+    assert {each.partition: each.offset for each in stored} == ends(produced)
+    assert group.offsets(topic) == (ends(produced) if dual == "true" else {})
+    produced += produce(topic, numbered(100, first=100))
+    run_available_now(start_query, topic, sink, options=options, checkpoint="another")
+    assert sink.positions() == Counter(produced), "a new query goes on where the group is"
+
+
+def test_progress_shows_the_end_of_the_log_so_lag_can_be_computed(start_query, topic_factory, produce):
+    topic = topic_factory(partitions=1)
+    produce(topic, [b"x"] * 100)
+    sink = Sink()
+    query = run_available_now(start_query, topic, sink, options={"maxOffsetsPerTrigger": "60"})
+    first = next(progress for progress in query.recentProgress if progress["numInputRows"])
+    (source,) = first["sources"]
+    assert json.loads(source["endOffset"]) == {"v": 1, "topics": {topic: {"0": [0, 60]}}}
+    assert json.loads(source["latestOffset"]) == {"v": 1, "topics": {topic: {"0": [0, 100]}}}

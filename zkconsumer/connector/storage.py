@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector.member import GroupMember
 from zkconsumer.kafka.client import BrokerClient
 from zkconsumer.kafka.coordinator import OffsetCoordinator
+from zkconsumer.model import Broker
 from zkconsumer.offsets.dual import DualOffsetStore
 from zkconsumer.offsets.kafka import KafkaOffsetStore
 from zkconsumer.offsets.store import OffsetStore
@@ -21,16 +23,36 @@ def choose_store(config: ConsumerConfig, member: GroupMember, zookeeper: OffsetS
         member: asked for brokers, and whether it may still commit.
         zookeeper: the member's offsets in ZooKeeper, fenced.
     """
+    return open_store(
+        config, zookeeper, live_brokers=member.live_brokers, pause=member.pause, may_commit=member.may_deliver
+    )
+
+
+def open_store(
+    config: ConsumerConfig,
+    zookeeper: OffsetStore,
+    *,
+    live_brokers: Callable[[], Sequence[Broker]],
+    pause: Callable[[float], bool],
+    may_commit: Callable[[], bool] = lambda: True,
+) -> OffsetStore:
+    """The store that the properties ask for, also for somebody who is no member and only reads.
+
+    Args:
+        config: of the consumer.
+        zookeeper: the group's offsets in ZooKeeper.
+        live_brokers: where to ask for the group's coordinator.
+        pause: waits for seconds; True if there should be no further attempt.
+        may_commit: False while another member may own the partitions.
+    """
     if config.offsets_storage == "zookeeper":
         return zookeeper
-    client = BrokerClient(
-        member.live_brokers, client_id=config.client_id, timeout_ms=config.offsets_channel_socket_timeout_ms
-    )
+    client = BrokerClient(live_brokers, client_id=config.client_id, timeout_ms=config.offsets_channel_socket_timeout_ms)
     kafka = KafkaOffsetStore(
         OffsetCoordinator(client, config.group_id),
         retries=config.offsets_commit_max_retries,
-        pause=partial(member.pause, config.offsets_channel_backoff_ms / 1000),
-        may_commit=member.may_deliver,
+        pause=partial(pause, config.offsets_channel_backoff_ms / 1000),
+        may_commit=may_commit,
         on_close=client.close,
     )
     return DualOffsetStore(zookeeper, kafka, config.dual_read) if config.dual_commit_enabled else kafka

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from zkconsumer.core.znodes import GroupPaths
 from zkconsumer.errors import LeaderUnknown, MalformedZnode, OffsetOutOfRange, UsageError
@@ -11,9 +12,11 @@ from zkconsumer.model import TopicPartition
 from zkconsumer.spark.cluster import ClusterView, read_cluster
 from zkconsumer.spark.logends import LogEnds
 from zkconsumer.spark.offsets_json import LATEST
-from zkconsumer.spark.options import Position, SourceOptions
-from zkconsumer.spark.planning import RangePartition, Span, group_by_thread, split_to
-from zkconsumer.spark.positions import locate, start_positions
+from zkconsumer.spark.options import SourceOptions, Timestamps
+from zkconsumer.spark.planning import RangePartition, Span, group_by_thread, split_tasks
+from zkconsumer.spark.positions import Wanted, locate, position_of, start_positions, tell_losses
+
+_log = logging.getLogger(__name__)
 
 
 def plan_batch_read(options: SourceOptions) -> list[RangePartition]:
@@ -29,22 +32,25 @@ def plan_batch_read(options: SourceOptions) -> list[RangePartition]:
         OffsetOutOfRange: offsets to read are gone and ``failOnDataLoss`` is true.
         ZkConsumerError: ZooKeeper or the brokers cannot be reached.
     """
-    view = read_cluster(options)
+    view = read_cluster(options, with_offsets=True)
     _check_existence(options, view.partitions)
     committed = committed_offsets(options, view)
     ends = LogEnds(options.config, lambda: view.brokers)
     try:
         partitions = sorted(committed)
         earliest, latest = ends.earliest(partitions), ends.latest(partitions)
+        starts = ends.resolve(_starts(options, committed))
+        given = ends.resolve(_given_ends(options, partitions))
     finally:
         ends.close()
-    leaderless = [p for p in partitions if p not in earliest or p not in latest]
+    leaderless = [p for p in partitions if not (p in earliest and p in latest and p in starts)]
     if leaderless:
         raise LeaderUnknown(f"no leader answers for {', '.join(map(str, leaderless))}; check that all brokers run")
-    until = ending_offsets(options.ending, latest)
-    spans = {p: Span(start, max(start, until[p])) for p, start in _starts(options, committed, earliest, latest)}
+    until = ending_offsets(given, latest)
+    spans = {p: Span(s, max(s, until[p])) for p, s in _located(options, starts, earliest, latest).items()}
     tasks = group_by_thread(spans, {}, options.num_streams or os.cpu_count() or 1)
-    return [RangePartition(task, view.brokers) for task in split_to(tasks, options.min_partitions)]
+    tasks = split_tasks(tasks, options.min_partitions, options.max_records_per_partition)
+    return [RangePartition(task, view.brokers) for task in tasks]
 
 
 def committed_offsets(options: SourceOptions, view: ClusterView) -> dict[TopicPartition, int | None]:
@@ -56,7 +62,7 @@ def committed_offsets(options: SourceOptions, view: ClusterView) -> dict[TopicPa
     unreadable = sorted(view.partitions - view.committed.keys())
     starting = options.starting
     for partition in unreadable:
-        if starting == "group" or (isinstance(starting, Mapping) and partition not in starting):
+        if position_of(partition, starting) is None:
             raise MalformedZnode(
                 GroupPaths(options.config.group_id).offset(partition),
                 f"holds no offset, so where {partition} begins is unknown; write one, or give startingOffsets",
@@ -64,41 +70,56 @@ def committed_offsets(options: SourceOptions, view: ClusterView) -> dict[TopicPa
     return {**view.committed, **dict.fromkeys(unreadable)}
 
 
-def ending_offsets(ending: Position | None, latest: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """Where each partition ends: what ``endingOffsets`` says, else the end of its log.
+def ending_offsets(
+    ending: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    """Where each partition ends: where it is to end, else at the end of its log.
 
     Raises:
         OffsetOutOfRange: an offset is given beyond the end of a log.
     """
-    given = {} if not isinstance(ending, Mapping) else {p: o for p, o in ending.items() if o != LATEST}
+    given = {p: offset for p, offset in ending.items() if offset != LATEST}
     beyond = [f"{p}: {o}, the log ends at {latest[p]}" for p, o in sorted(given.items()) if o > latest.get(p, o)]
     if beyond:
         raise OffsetOutOfRange(f"endingOffsets lie beyond the end of the log: {', '.join(beyond)}")
     return {**latest, **given}
 
 
-def _starts(
+def _given_ends(options: SourceOptions, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Wanted]:
+    ending = options.ending
+    places = {} if ending is None else {p: position_of(p, ending) for p in partitions}
+    return {partition: place for partition, place in places.items() if place is not None}
+
+
+def _starts(options: SourceOptions, committed: Mapping[TopicPartition, int | None]) -> Mapping[TopicPartition, Wanted]:
+    reset = options.config.auto_offset_reset
+    return start_positions(committed, {}, starting=options.starting, seen_before=committed.keys(), reset=reset).offsets
+
+
+def _located(
     options: SourceOptions,
-    committed: Mapping[TopicPartition, int | None],
+    starts: Mapping[TopicPartition, int],
     earliest: Mapping[TopicPartition, int],
     latest: Mapping[TopicPartition, int],
-) -> list[tuple[TopicPartition, int]]:
-    reset = options.config.auto_offset_reset
-    start = start_positions(committed, {}, starting=options.starting, seen_before=committed.keys(), reset=reset)
-    located = locate(start.offsets, earliest, latest, reset)
+) -> Mapping[TopicPartition, int]:
+    located = locate(starts, earliest, latest, options.config.auto_offset_reset)
     if located.lost and options.fail_on_data_loss:
-        story = ", ".join(f"{p}: wanted {w}, the log has [{e}, {u})" for p, (w, e, u) in sorted(located.lost.items()))
         raise OffsetOutOfRange(
-            f"offsets to read are not in the log ({story}). Check retention, or set failOnDataLoss=false to start "
-            "where auto.offset.reset says"
+            f"offsets to read are not in the log ({tell_losses(located.lost)}). Check retention, or set "
+            "failOnDataLoss=false to start where auto.offset.reset says"
         )
-    return sorted(located.offsets.items())
+    if located.lost:
+        _log.warning(
+            "starting at auto.offset.reset=%s: %s", options.config.auto_offset_reset, tell_losses(located.lost)
+        )
+    return dict(sorted(located.offsets.items()))
 
 
 def _check_existence(options: SourceOptions, partitions: frozenset[TopicPartition]) -> None:
     topics = {partition.topic for partition in partitions}
     missing = [f"topic {topic}" for topic in options.topics if topic not in topics]
-    for position in (options.starting, options.ending):
+    for option in (options.starting, options.ending):
+        position = option.given if isinstance(option, Timestamps) else option
         if isinstance(position, Mapping):
             missing += [f"partition {p}" for p in sorted(position.keys() - partitions) if p.topic in topics]
     if missing:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from zkconsumer.config import ConsumerConfig
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.spark.options import SourceOptions
+
+if TYPE_CHECKING:
+    from zkconsumer.zookeeper.session import ZkSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +22,8 @@ class ClusterView:
     Attributes:
         brokers: live brokers.
         partitions: every partition of the subscribed topics that exist.
-        committed: the group's offset of each of them, None where none is stored; unreadable ones are left out.
+        committed: the group's offset of each of them, None where none is stored; unreadable ones are left out, and
+            all of them where they were not asked for.
         our_members: consumer ids of the group's live members that are zkconsumers.
     """
 
@@ -33,14 +40,18 @@ class ClusterView:
         return counts
 
 
-def read_cluster(options: SourceOptions) -> ClusterView:
+def read_cluster(options: SourceOptions, *, with_offsets: bool = False) -> ClusterView:
     """Read ZooKeeper in a session of its own, which registers nothing and is closed again.
 
+    Args:
+        options: of the query.
+        with_offsets: also read the group's offsets, wherever ``offsets.storage`` says that they are.
+
     Raises:
+        RetriableError: ``offsets.storage=kafka``, and the group's coordinator does not answer.
         ZooKeeperUnavailable: no server answered.
         ChrootMissing: the chroot of ``zookeeper.connect`` does not exist.
     """
-    from zkconsumer.offsets.zookeeper import ZooKeeperOffsetStore
     from zkconsumer.zookeeper.registry import Registry
     from zkconsumer.zookeeper.session import ZkSession
 
@@ -53,11 +64,30 @@ def read_cluster(options: SourceOptions) -> ClusterView:
         partitions = frozenset(
             TopicPartition(topic, number) for topic, of_topic in found.items() for number in of_topic
         )
+        brokers = registry.live_brokers()
         return ClusterView(
-            brokers=registry.live_brokers(),
+            brokers=brokers,
             partitions=partitions,
-            committed=ZooKeeperOffsetStore(session, config.group_id).fetch(sorted(partitions)),
+            committed=_committed(config, session, brokers, sorted(partitions)) if with_offsets else {},
             our_members=frozenset(registry.view(config.group_id).our_clients),
         )
     finally:
         session.close()
+
+
+def _committed(
+    config: ConsumerConfig, session: ZkSession, brokers: Sequence[Broker], partitions: Sequence[TopicPartition]
+) -> Mapping[TopicPartition, int | None]:
+    from zkconsumer.connector.storage import open_store
+    from zkconsumer.offsets.zookeeper import ZooKeeperOffsetStore
+
+    def pause(seconds: float) -> bool:
+        return threading.Event().wait(seconds)
+
+    store = open_store(
+        config, ZooKeeperOffsetStore(session, config.group_id), live_brokers=lambda: brokers, pause=pause
+    )
+    try:
+        return store.fetch(partitions)
+    finally:
+        store.close()

@@ -44,10 +44,10 @@ from zkconsumer.spark.planning import (
     cap_offsets,
     distinct,
     group_by_thread,
-    split_to,
+    split_tasks,
     stream_counts,
 )
-from zkconsumer.spark.positions import locate, start_positions
+from zkconsumer.spark.positions import Wanted, locate, start_positions, tell_losses
 from zkconsumer.spark.share import SparkFetchControl, drain_timeout_ms
 
 _log = logging.getLogger(__name__)
@@ -63,12 +63,12 @@ class _Choice:
     Attributes:
         generation: of the assignment.
         stored: the group's offset of each partition when that was decided.
-        offsets: what was decided: an offset, EARLIEST or LATEST.
+        offsets: what was decided: an offset, or what a broker has to be asked for.
     """
 
     generation: int = -1
     stored: Mapping[TopicPartition, int | None] = field(default_factory=dict)
-    offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
+    offsets: Mapping[TopicPartition, Wanted] = field(default_factory=dict)
 
 
 class QueryDriver:
@@ -94,6 +94,7 @@ class QueryDriver:
         self._target: Mapping[TopicPartition, int] | None = None
         self._report: dict[str, Any] | None = None
         self._idle_until = 0.0
+        self._planned_at = -math.inf
 
     # -- what Spark calls -------------------------------------------------------------------------------------------
 
@@ -111,12 +112,13 @@ class QueryDriver:
             except RetriableError as error:
                 self._wait_to_retry(error, deadline)
 
-    def latest_offset(self, start: dict[str, Any], limit: int | None) -> dict[str, Any]:
+    def latest_offset(self, start: dict[str, Any], limit: int | None, least: int | None = None) -> dict[str, Any]:
         """Commit the end of the last finished batch, and plan the next; ``start`` itself if there is nothing to read.
 
         Args:
             start: end of the last finished batch.
             limit: most offsets to plan, None for all.
+            least: offsets to wait for, at most ``maxTriggerDelay`` after the last batch; AvailableNow does not wait.
 
         Raises:
             OffsetOutOfRange: offsets to read are gone and ``failOnDataLoss`` is true.
@@ -128,7 +130,7 @@ class QueryDriver:
         deadline = time.monotonic() + self._patience_s
         while True:
             try:
-                planned = self._plan(finished, limit)
+                planned = self._plan(finished, limit, least)
             except (RetriableError, SessionExpired, NotOwner) as error:
                 # A plain trigger asks again anyway. AvailableNow would take "nothing new" for its end.
                 self._wait_to_retry(error, math.inf if self._target is None else deadline)
@@ -153,7 +155,7 @@ class QueryDriver:
         if not self._brokers:
             self._brokers = read_cluster(self._options).brokers
         tasks = group_by_thread(spans, threads, self._options.num_streams or os.cpu_count() or 1)
-        tasks = split_to(tasks, self._options.min_partitions)
+        tasks = split_tasks(tasks, self._options.min_partitions, self._options.max_records_per_partition)
         return [RangePartition(task, self._brokers) for task in tasks]
 
     def report(self) -> dict[str, Any] | None:
@@ -210,7 +212,9 @@ class QueryDriver:
 
     # -- planning ---------------------------------------------------------------------------------------------------
 
-    def _plan(self, finished: Mapping[TopicPartition, Span], limit: int | None) -> dict[TopicPartition, Span]:
+    def _plan(
+        self, finished: Mapping[TopicPartition, Span], limit: int | None, least: int | None
+    ) -> dict[TopicPartition, Span]:
         """Plan and declare the next batch; empty if there is nothing to read.
 
         Raises:
@@ -225,6 +229,8 @@ class QueryDriver:
             available = self._available(assignment, positions)
             if available is None:
                 continue
+            if self._waits_for_more(available, least):
+                return {}
             planned = distinct(cap_offsets(available, limit), finished)
             if not planned:
                 self._require_target(assignment, positions, available)
@@ -234,7 +240,14 @@ class QueryDriver:
                 # Not "nothing new", which would end an AvailableNow query.
                 raise ZooKeeperUnavailable("other members may own this query's partitions by now (DESIGN 4.5)")
             if self._control.take(assignment.generation, planned):
+                self._planned_at = time.monotonic()
                 return planned
+
+    def _waits_for_more(self, available: Mapping[TopicPartition, Span], least: int | None) -> bool:
+        if least is None or self._target is not None:
+            return False
+        waited_ms = (time.monotonic() - self._planned_at) * 1000
+        return sum(span.size for span in available.values()) < least and waited_ms < self._options.max_trigger_delay_ms
 
     def _available(
         self, assignment: FetchAssignment, positions: Mapping[TopicPartition, int]
@@ -332,13 +345,11 @@ class QueryDriver:
         self._choice = _Choice(assignment.generation, stored, {**start.offsets, **kept})
         return self._choice
 
-    def _located(self, wanted: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+    def _located(self, places: Mapping[TopicPartition, Wanted]) -> Mapping[TopicPartition, int]:
+        wanted = self._ends.resolve(places)
         found = locate(wanted, self._ends.earliest(wanted), self._ends.latest(wanted), self._config.auto_offset_reset)
         if found.lost:
-            story = ", ".join(
-                f"{partition}: wanted {offset}, the log has [{earliest}, {latest})"
-                for partition, (offset, earliest, latest) in sorted(found.lost.items())
-            )
+            story = tell_losses(found.lost)
             if self._options.fail_on_data_loss:
                 raise OffsetOutOfRange(
                     f"offsets of group {self._config.group_id} are not in the log any more ({story}). Check retention "

@@ -68,18 +68,31 @@ def decode_positions(text: str) -> dict[TopicPartition, int]:
     Raises:
         ValueError: with what is wrong, to be prefixed by the option's name.
     """
+    return _numbers_by_partition(text, "offset", EARLIEST)
+
+
+def decode_timestamps(text: str) -> dict[TopicPartition, int]:
+    """Read ``startingOffsetsByTimestamp`` or ``endingOffsetsByTimestamp``: ``{"t":{"0":1700000000000}}``, in ms.
+
+    Raises:
+        ValueError: as :func:`decode_positions`.
+    """
+    return _numbers_by_partition(text, "timestamp", 0)
+
+
+def _numbers_by_partition(text: str, what: str, minimum: int) -> dict[TopicPartition, int]:
     try:
         topics = json.loads(text)
     except json.JSONDecodeError as error:
         raise ValueError(f"is no JSON: {error}") from None
     if not isinstance(topics, dict) or not all(isinstance(partitions, dict) for partitions in topics.values()):
-        raise ValueError('must look like {"topic":{"0":23,"1":-2}}')
-    positions: dict[TopicPartition, int] = {}
+        raise ValueError('must look like {"topic":{"0":23,"1":42}}')
+    numbers: dict[TopicPartition, int] = {}
     for topic, partitions in topics.items():
-        for number, offset in partitions.items():
-            if not (number.isascii() and number.isdigit()):
-                raise ValueError(f"has {number!r} as a partition of topic {topic}")
-            if type(offset) is not int or offset < EARLIEST:
-                raise ValueError(f"has {offset!r} as the offset of {topic}-{number}")
-            positions[TopicPartition(topic, int(number))] = offset
-    return positions
+        for partition, number in partitions.items():
+            if not (partition.isascii() and partition.isdigit()):
+                raise ValueError(f"has {partition!r} as a partition of topic {topic}")
+            if type(number) is not int or number < minimum:
+                raise ValueError(f"has {number!r} as the {what} of {topic}-{partition}")
+            numbers[TopicPartition(topic, int(partition))] = number
+    return numbers

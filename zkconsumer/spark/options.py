@@ -7,31 +7,63 @@ case of option names.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from zkconsumer.config import PROPERTIES, ConsumerConfig
 from zkconsumer.core.subscription import Subscription, Whitelist
 from zkconsumer.errors import ConfigError
 from zkconsumer.model import TopicPartition
-from zkconsumer.spark.offsets_json import EARLIEST, LATEST, decode_positions
+from zkconsumer.spark import kafkasource
+from zkconsumer.spark.offsets_json import EARLIEST, LATEST, decode_positions, decode_timestamps
 
-Position = Literal["group", "earliest", "latest"] | Mapping[TopicPartition, int]
-"""Where to begin or end: by name, or an offset for some partitions (the others follow the default)."""
+
+@dataclass(frozen=True, slots=True)
+class Timestamps:
+    """Begin or end at the first record that is not older than a timestamp, in ms since the epoch.
+
+    Attributes:
+        everywhere: for all partitions that ``given`` does not name; None leaves those to the default.
+        given: for some partitions.
+        or_latest: a partition without such a record begins at its end; otherwise it is an error.
+    """
+
+    everywhere: int | None = None
+    given: Mapping[TopicPartition, int] = field(default_factory=dict)
+    or_latest: bool = False
+
+
+Position = Literal["group", "earliest", "latest"] | Mapping[TopicPartition, int] | Timestamps
+"""Where to begin or end: by name, by time, or an offset for some partitions (the others follow the default)."""
 
 OPTION_NAMES = (
     "subscribe",
     "subscribePattern",
     "startingOffsets",
+    "startingTimestamp",
+    "startingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy",
     "endingOffsets",
+    "endingTimestamp",
+    "endingOffsetsByTimestamp",
     "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
     "minPartitions",
+    "maxRecordsPerPartition",
     "failOnDataLoss",
     "includeHeaders",
     "numStreams",
 )
 """The source's own options, as the documentation spells them."""
+
+DEFAULT_TRIGGER_DELAY_MS = 15 * 60_000
+"""``maxTriggerDelay`` where it is not given, as in Spark."""
+
+_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+_DURATION = re.compile(r"([0-9]+)\s*([a-z]*)")
 
 _KNOWN = {name.lower(): name for name in OPTION_NAMES} | {row.name: row.name for row in PROPERTIES.values()}
 
@@ -47,7 +79,10 @@ class SourceOptions:
         starting: where partitions of the first batch start.
         ending: where a batch read ends; None if not given, which means the ends of the logs.
         max_offsets_per_trigger: most offsets of one micro-batch, None for no limit.
+        min_offsets_per_trigger: offsets to wait for before a micro-batch is planned, None for any.
+        max_trigger_delay_ms: how long to wait for them at most.
         min_partitions: least number of Spark tasks, None for one per consumer thread.
+        max_records_per_partition: most offsets of one Spark task, None for no limit.
         fail_on_data_loss: fail when offsets to read are gone; otherwise skip them with a warning.
         include_headers: add the column ``headers``.
         num_streams: consumer threads to register, None to choose by CPUs and partitions.
@@ -59,7 +94,10 @@ class SourceOptions:
     starting: Position = "group"
     ending: Position | None = None
     max_offsets_per_trigger: int | None = None
+    min_offsets_per_trigger: int | None = None
+    max_trigger_delay_ms: int = DEFAULT_TRIGGER_DELAY_MS
     min_partitions: int | None = None
+    max_records_per_partition: int | None = None
     fail_on_data_loss: bool = True
     include_headers: bool = False
     num_streams: int | None = None
@@ -104,7 +142,8 @@ def check_streaming(options: SourceOptions) -> None:
     """
     if options.ending is not None:
         raise ConfigError(
-            "endingOffsets only applies to spark.read: a stream has no end; use trigger(availableNow=True)"
+            "endingOffsets, endingTimestamp and endingOffsetsByTimestamp only apply to spark.read: a stream has no "
+            "end; use trigger(availableNow=True)"
         )
 
 
@@ -128,21 +167,30 @@ class _Reader:
 
     def source_options(self) -> SourceOptions | None:
         topics, pattern = self._what_to_read()
-        starting = self._position("startingOffsets", ("group", "earliest", "latest"))
-        ending = self._position("endingOffsets", ("latest",))
+        starting = self._begin_or_end("starting", ("group", "earliest", "latest"))
+        ending = self._begin_or_end("ending", ("latest",))
         if isinstance(ending, Mapping) and EARLIEST in ending.values():
             self.violations.append("endingOffsets cannot be earliest (-2): there would be nothing to read")
-        numbers = [self._positive(name) for name in ("maxOffsetsPerTrigger", "minPartitions", "numStreams")]
-        flags = (self._flag("failOnDataLoss", True), self._flag("includeHeaders", False))
         self._known_topics(topics, starting, ending)
+        most, least, delay = self._trigger_limits()
+        tasks = self._positive("minPartitions"), self._positive("maxRecordsPerPartition")
+        flags = self._flag("failOnDataLoss", True), self._flag("includeHeaders", False)
+        streams = self._positive("numStreams")
         config = self._config()
         if config is None:
             return None
-        if config.offsets_storage != "zookeeper":
-            self.violations.append("offsets.storage=kafka is not available in this source yet; use zookeeper")
         return SourceOptions(
-            config, topics, pattern, starting or "group", ending, numbers[0], numbers[1], *flags, numbers[2]
+            config, topics, pattern, starting or "group", ending, most, least, delay, *tasks, *flags, streams
         )
+
+    def _trigger_limits(self) -> tuple[int | None, int | None, int]:
+        most, least = self._positive("maxOffsetsPerTrigger"), self._positive("minOffsetsPerTrigger")
+        if most is not None and least is not None and least > most:
+            self.violations.append(f"minOffsetsPerTrigger ({least}) exceeds maxOffsetsPerTrigger ({most})")
+        delay = self._duration("maxTriggerDelay", DEFAULT_TRIGGER_DELAY_MS)
+        if "maxTriggerDelay" in self._values and "minOffsetsPerTrigger" not in self._values:
+            self.violations.append("maxTriggerDelay only applies together with minOffsetsPerTrigger")
+        return most, least, delay
 
     def _config(self) -> ConsumerConfig | None:
         properties = {name: value for name, value in self._values.items() if name not in OPTION_NAMES}
@@ -177,10 +225,31 @@ class _Reader:
         elif not Whitelist(pattern).regex:
             self.violations.append("subscribePattern is empty")
 
+    def _begin_or_end(self, which: str, words: tuple[str, ...]) -> Position | None:
+        """What one of ``<which>Offsets``, ``<which>Timestamp`` and ``<which>OffsetsByTimestamp`` says."""
+        names = f"{which}Offsets", f"{which}Timestamp", f"{which}OffsetsByTimestamp"
+        given = [name for name in names if name in self._values]
+        if len(given) > 1:
+            self.violations.append(f"{' and '.join(given)} contradict each other: give one of them")
+        or_latest = self._or_latest(names[1:]) if which == "starting" else True
+        if names[0] in given:
+            return self._position(names[0], words)
+        if names[1] in given:
+            moment = self._number(names[1])
+            return None if moment is None else Timestamps(everywhere=moment, or_latest=or_latest)
+        return self._timestamps(names[2], or_latest) if given else None
+
+    def _or_latest(self, with_options: tuple[str, ...]) -> bool:
+        name = "startingOffsetsByTimestampStrategy"
+        word = self._values.get(name, "error").strip().lower()
+        if word not in ("error", "latest"):
+            self.violations.append(f"{name} must be error or latest, not {self._values[name]!r}")
+        if name in self._values and not self._values.keys() & set(with_options):
+            self.violations.append(f"{name} only applies together with {' or '.join(with_options)}")
+        return word == "latest"
+
     def _position(self, name: str, words: tuple[str, ...]) -> Position | None:
-        text = self._values.get(name)
-        if text is None:
-            return None
+        text = self._values[name]
         if text.strip().lower() in words:
             return text.strip().lower()  # type: ignore[return-value]  # one of the literals, by the line above
         try:
@@ -191,20 +260,44 @@ class _Reader:
             self.violations.append(f"{name} {error}")
             return None
 
+    def _timestamps(self, name: str, or_latest: bool) -> Timestamps | None:
+        try:
+            return Timestamps(given=decode_timestamps(self._values[name]), or_latest=or_latest)
+        except ValueError as error:
+            self.violations.append(f"{name} {error}")
+            return None
+
     def _known_topics(self, topics: tuple[str, ...], *positions: Position | None) -> None:
-        named = {p.topic for position in positions if isinstance(position, Mapping) for p in position}
+        given = [each.given if isinstance(each, Timestamps) else each for each in positions]
+        named = {p.topic for position in given if isinstance(position, Mapping) for p in position}
         strangers = sorted(named - set(topics))
         if topics and strangers:
             self.violations.append(f"offsets are given for topics that are not subscribed: {', '.join(strangers)}")
 
-    def _positive(self, name: str) -> int | None:
+    def _number(self, name: str, minimum: int = 0, kind: str = "a number of milliseconds") -> int | None:
         text = self._values.get(name)
         if text is None:
             return None
-        if text.strip().isascii() and text.strip().isdigit() and int(text) > 0:
+        if text.strip().isascii() and text.strip().isdigit() and int(text) >= minimum:
             return int(text)
-        self.violations.append(f"{name} must be a positive integer, not {text!r}")
+        self.violations.append(f"{name} must be {kind}, not {text!r}")
         return None
+
+    def _positive(self, name: str) -> int | None:
+        return self._number(name, 1, "a positive integer")
+
+    def _duration(self, name: str, default_ms: int) -> int:
+        """A number with one of Spark's units; without one it is milliseconds."""
+        text = self._values.get(name)
+        if text is None:
+            return default_ms
+        match = _DURATION.fullmatch(text.strip().lower())
+        if match is None or (match[2] or "ms") not in _UNITS_MS:
+            self.violations.append(
+                f"{name} must be a duration such as 30s or 15m ({', '.join(_UNITS_MS)}), not {text!r}"
+            )
+            return default_ms
+        return int(match[1]) * _UNITS_MS[match[2] or "ms"]
 
     def _flag(self, name: str, default: bool) -> bool:
         text = self._values.get(name, str(default)).strip().lower()
@@ -215,11 +308,9 @@ class _Reader:
 
 def _unknown(name: str, value: str) -> str:
     """One sentence for an option that this source does not have, with the likely remedy."""
-    if name == "kafka.bootstrap.servers":
-        return (
-            f"kafka.bootstrap.servers ({value}) is not used: this source finds the brokers in ZooKeeper; give "
-            "zookeeper.connect (host:port[,...][/chroot]) and group.id instead"
-        )
+    answer = kafkasource.answer(name, value)
+    if answer is not None:
+        return answer
     if name == "path":
         return f"load() takes no path ({value!r}): name topics with subscribe or subscribePattern"
     if name.removeprefix("kafka.") in _KNOWN:

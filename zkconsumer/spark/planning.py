@@ -6,7 +6,7 @@ Pure: values in, values out. The driver feeds it with what ZooKeeper and the bro
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -175,6 +175,22 @@ def stream_counts(
     return {topic: wanted or max(1, min(cpus, partitions.get(topic, 1))) for topic in names}
 
 
+def split_tasks(
+    tasks: Iterable[tuple[OffsetRange, ...]], minimum: int | None, largest: int | None
+) -> list[tuple[OffsetRange, ...]]:
+    """Cut tasks so that none holds more than ``largest`` offsets, then so that there are at least ``minimum``."""
+    pieces = [piece for task in tasks for piece in (_cut(task, largest) if largest else [task])]
+    return split_to(pieces, minimum)
+
+
+def _cut(task: tuple[OffsetRange, ...], largest: int) -> Iterator[tuple[OffsetRange, ...]]:
+    """Pieces of ``largest`` offsets, the last one perhaps of fewer."""
+    while _size(task) > largest:
+        first, task = _cut_at(task, largest)
+        yield first
+    yield task
+
+
 def split_to(tasks: Iterable[tuple[OffsetRange, ...]], minimum: int | None) -> list[tuple[OffsetRange, ...]]:
     """Halve the largest task until there are ``minimum`` of them or each holds a single offset."""
     queue = [(-_size(task), task) for task in tasks]
@@ -191,9 +207,13 @@ def _size(task: tuple[OffsetRange, ...]) -> int:
 
 
 def _halves(task: tuple[OffsetRange, ...]) -> tuple[tuple[OffsetRange, ...], tuple[OffsetRange, ...]]:
-    """Cut a task of at least two offsets in the middle, through a range where need be."""
+    return _cut_at(task, _size(task) // 2)
+
+
+def _cut_at(task: tuple[OffsetRange, ...], offsets: int) -> tuple[tuple[OffsetRange, ...], tuple[OffsetRange, ...]]:
+    """Cut a task of more than ``offsets`` offsets after that many, through a range where need be."""
     first: list[OffsetRange] = []
-    wanted = _size(task) // 2
+    wanted = offsets
     for index, piece in enumerate(task):
         if piece.size > wanted:
             cut = piece.start + wanted
@@ -201,4 +221,4 @@ def _halves(task: tuple[OffsetRange, ...]) -> tuple[tuple[OffsetRange, ...], tup
             return (*first, piece._replace(until=cut)) if wanted else tuple(first), tuple(rest)
         first.append(piece)
         wanted -= piece.size
-    raise AssertionError("a task of two or more offsets has a middle")
+    raise AssertionError("a task of more offsets has an offset to cut at")

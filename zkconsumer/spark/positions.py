@@ -7,10 +7,26 @@ from dataclasses import dataclass
 
 from zkconsumer.model import TopicPartition
 from zkconsumer.spark.offsets_json import EARLIEST, LATEST
-from zkconsumer.spark.options import Position
+from zkconsumer.spark.options import Position, Timestamps
 from zkconsumer.spark.planning import Span, resume
 
 _NAMED = {"earliest": EARLIEST, "latest": LATEST, "smallest": EARLIEST, "largest": LATEST}
+
+
+@dataclass(frozen=True, slots=True)
+class AtTime:
+    """The first record that is not older than ``ms``, in ms since the epoch; only its broker knows the offset.
+
+    Attributes:
+        or_latest: without such a record the end of the log; otherwise that is an error.
+    """
+
+    ms: int
+    or_latest: bool
+
+
+Wanted = int | AtTime
+"""An offset, EARLIEST, LATEST, or a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,11 +34,11 @@ class Start:
     """Where partitions are to start.
 
     Attributes:
-        offsets: an offset, or EARLIEST or LATEST, which only the broker can turn into one.
+        offsets: an offset, or what only the broker can turn into one.
         foreign: partitions whose stored offset somebody else moved since our last batch, with that batch.
     """
 
-    offsets: Mapping[TopicPartition, int]
+    offsets: Mapping[TopicPartition, Wanted]
     foreign: Mapping[TopicPartition, Span]
 
 
@@ -44,10 +60,10 @@ def start_positions(
             written while the query ran, so they are read from the beginning.
         reset: ``auto.offset.reset``.
     """
-    offsets: dict[TopicPartition, int] = {}
+    offsets: dict[TopicPartition, Wanted] = {}
     foreign: dict[TopicPartition, Span] = {}
     for partition, offset in stored.items():
-        chosen = starting.get(partition) if isinstance(starting, Mapping) else _NAMED.get(starting)
+        chosen = position_of(partition, starting)
         if chosen is not None:
             offsets[partition] = chosen
             continue
@@ -59,6 +75,14 @@ def start_positions(
         else:
             offsets[partition] = _NAMED[reset] if partition in seen_before else EARLIEST
     return Start(offsets, foreign)
+
+
+def position_of(partition: TopicPartition, position: Position) -> Wanted | None:
+    """What an option says of one partition; None if it leaves the partition to the default."""
+    if isinstance(position, Timestamps):
+        moment = position.given.get(partition, position.everywhere)
+        return None if moment is None else AtTime(moment, position.or_latest)
+    return position.get(partition) if isinstance(position, Mapping) else _NAMED.get(position)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,3 +119,16 @@ def locate(
             lost[partition] = (offset, earliest[partition], latest[partition])
             offsets[partition] = ends[_NAMED[reset]][partition]
     return Located(offsets, lost)
+
+
+def tell_losses(lost: Mapping[TopicPartition, tuple[int, int, int]]) -> str:
+    """In words, for each partition: what was wanted, what is there, and how many offsets are gone.
+
+    How many is known only where the log begins later than wanted. A log that ends before what was wanted was cut by an
+    unclean leader election, or belongs to another topic of that name.
+    """
+    return ", ".join(
+        f"{partition}: wanted {wanted}, the log has [{earliest}, {latest})"
+        + (f", {earliest - wanted} offsets are lost" if 0 <= wanted < earliest else "")
+        for partition, (wanted, earliest, latest) in sorted(lost.items())
+    )

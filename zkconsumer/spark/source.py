@@ -15,6 +15,7 @@ from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
     ReadMaxRows,
+    ReadMinRows,
     SupportsTriggerAvailableNow,
 )
 
@@ -122,17 +123,27 @@ class ZkConsumerStreamReader(_RangeReader, DataSourceStreamReader, SupportsTrigg
         return initial_offset()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  Spark's name
-        """From ``maxOffsetsPerTrigger``."""
-        limit = self._options.max_offsets_per_trigger
-        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+        """From ``maxOffsetsPerTrigger`` and ``minOffsetsPerTrigger``; Spark has no name for both together."""
+        options = self._options
+        if options.max_offsets_per_trigger is not None:
+            return ReadMaxRows(options.max_offsets_per_trigger)
+        if options.min_offsets_per_trigger is not None:
+            return ReadMinRows(options.min_offsets_per_trigger)
+        return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  Spark's name
         """Join the group and fix the ends that this run reads to."""
         self._query().prepare_available_now()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802  Spark's name
-        """Commit ``start``, the end of the last finished batch, and plan the next one."""
-        return self._query().latest_offset(start, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
+        """Commit ``start``, the end of the last finished batch, and plan the next one.
+
+        Trigger once hands in ReadAllAvailable, also where the options set limits.
+        """
+        if isinstance(limit, ReadAllAvailable):
+            return self._query().latest_offset(start, None)
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        return self._query().latest_offset(start, most, self._options.min_offsets_per_trigger)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802  Spark's name
         """Position and log end of every owned partition, for the query's progress."""

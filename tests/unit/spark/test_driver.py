@@ -1,5 +1,6 @@
 """QueryDriver's planning against a broker that loses and gets leaders; its membership is a stub of two methods."""
 
+import json
 import logging
 
 import pytest
@@ -64,9 +65,9 @@ class Query:
             FetchAssignment(self.generation, dict.fromkeys(stored, ConsumerThreadId("g_c", 0)), stored)
         )
 
-    def trigger(self):
+    def trigger(self, least=None):
         """One batch, as Spark does it: None if there is nothing new."""
-        end = self.driver.latest_offset(self.offset, None)
+        end = self.driver.latest_offset(self.offset, None, least)
         if end == self.offset:
             return None
         self.offset = end
@@ -198,3 +199,35 @@ def test_available_now_does_not_end_while_a_leader_is_away(stub_broker, log, que
     stub_broker.leaderless = {B}
     assert ours.trigger() is None, "B is at its target"
     assert ours.member.commits[-1] == {A: 10, B: 20}
+
+
+def test_few_offsets_wait_for_more_or_for_the_delay(stub_broker, log, query):
+    log(A, 0, 10)
+    ours = query({A: 0}, minOffsetsPerTrigger="5", maxTriggerDelay="1h")
+    assert ours.trigger(5) == {A: Span(0, 10)}
+    log(A, 0, 14)
+    assert ours.trigger(5) is None
+    assert ours.member.commits[-1] == {A: 10}, "what is finished is committed meanwhile"
+    log(A, 0, 15)
+    assert ours.trigger(5) == {A: Span(10, 15)}
+
+    hasty = query({A: 0}, minOffsetsPerTrigger="50", maxTriggerDelay="0")
+    assert hasty.trigger(50) == {A: Span(0, 15)}
+    log(A, 0, 16)
+    assert hasty.trigger(50) == {A: Span(15, 16)}, "the delay is over"
+
+
+def test_available_now_waits_for_no_minimum(stub_broker, log, query):
+    log(A, 0, 10)
+    ours = query({A: 0}, minOffsetsPerTrigger="50")
+    ours.driver.prepare_available_now()
+    assert ours.trigger(50) == {A: Span(0, 10)}
+    assert ours.trigger(50) is None
+
+
+def test_nothing_new_is_the_same_offset_to_the_letter(stub_broker, log, query):
+    log(A, 0, 10)
+    ours = query({A: 0})
+    ours.trigger()
+    start = {"topics": {"t": {"0": [0, 10]}}, "v": 1}
+    assert json.dumps(ours.driver.latest_offset(start, None)) == json.dumps(start), "Spark compares texts"

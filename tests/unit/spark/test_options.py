@@ -1,11 +1,42 @@
+import re
+from pathlib import Path
+
 import pytest
 
 from zkconsumer.core.subscription import Whitelist
 from zkconsumer.errors import ConfigError
 from zkconsumer.model import TopicPartition
-from zkconsumer.spark.options import check_batch, check_streaming, parse_options
+from zkconsumer.spark.kafkasource import INSTEAD
+from zkconsumer.spark.options import OPTION_NAMES, Timestamps, check_batch, check_streaming, parse_options
 
 GOOD = {"zookeeper.connect": "h:2181/kafka", "group.id": "g", "subscribe": "t"}
+
+SPARKS_OPTIONS = (
+    "assign",
+    "subscribe",
+    "subscribePattern",
+    "kafka.bootstrap.servers",
+    "startingTimestamp",
+    "startingOffsetsByTimestamp",
+    "startingOffsets",
+    "endingTimestamp",
+    "endingOffsetsByTimestamp",
+    "endingOffsets",
+    "failOnDataLoss",
+    "kafkaConsumer.pollTimeoutMs",
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "groupIdPrefix",
+    "kafka.group.id",
+    "includeHeaders",
+    "startingOffsetsByTimestampStrategy",
+)
+"""Options of a query that the documentation of Spark 4's Kafka source names."""
 
 
 def violations(options: dict[str, str]) -> str:
@@ -23,6 +54,8 @@ def test_defaults():
     assert options.fail_on_data_loss is True
     assert options.include_headers is False
     assert (options.num_streams, options.min_partitions, options.max_offsets_per_trigger) == (None, None, None)
+    assert (options.min_offsets_per_trigger, options.max_records_per_partition) == (None, None)
+    assert options.max_trigger_delay_ms == 15 * 60_000
 
 
 def test_every_option_and_any_property_in_any_case():
@@ -34,7 +67,10 @@ def test_every_option_and_any_property_in_any_case():
             "startingoffsets": '{"a":{"0":7}}',
             "endingOffsets": "latest",
             "maxoffsetspertrigger": "100",
+            "minOffsetsPerTrigger": "10",
+            "maxTriggerDelay": "30s",
             "minPartitions": "4",
+            "maxRecordsPerPartition": "50",
             "failOnDataLoss": "False",
             "includeHeaders": "true",
             "numStreams": "3",
@@ -45,6 +81,8 @@ def test_every_option_and_any_property_in_any_case():
     assert options.starting == {TopicPartition("a", 0): 7}
     assert options.ending == "latest"
     assert (options.max_offsets_per_trigger, options.min_partitions, options.num_streams) == (100, 4, 3)
+    assert (options.min_offsets_per_trigger, options.max_trigger_delay_ms) == (10, 30_000)
+    assert options.max_records_per_partition == 50
     assert options.fail_on_data_loss is False
     assert options.include_headers is True
     assert options.config.fetch_message_max_bytes == 2_097_152
@@ -88,12 +126,27 @@ def test_bootstrap_servers_get_the_hint():
         ({"subscribe": " , "}, "subscribe names no topic"),
         ({"subscribe": "a/b"}, "cannot be the name of a topic"),
         ({"path": "/tmp"}, "load() takes no path"),
-        ({"offsets.storage": "kafka"}, "offsets.storage=kafka is not available"),
         ({"kafka.fetch.min.bytes": "1"}, "write fetch.min.bytes"),
         ({"endingOffsets": "earliest"}, "endingOffsets must be one of latest or JSON"),
         ({"endingOffsets": '{"t":{"0":-2}}'}, "cannot be earliest"),
         ({"startingOffsets": '{"u":{"0":1}}'}, "not subscribed: u"),
         ({"startingOffsets": '{"t":{"0":"x"}}'}, "'x' as the offset of t-0"),
+        ({"startingTimestamp": "yesterday"}, "startingTimestamp must be a number of milliseconds, not 'yesterday'"),
+        ({"startingOffsetsByTimestamp": '{"t":{"0":-2}}'}, "-2 as the timestamp of t-0"),
+        ({"startingOffsetsByTimestamp": '{"u":{"0":1}}'}, "not subscribed: u"),
+        ({"startingOffsets": "latest", "startingTimestamp": "1"}, "startingOffsets and startingTimestamp contradict"),
+        ({"startingOffsetsByTimestampStrategy": "latest"}, "only applies together with startingTimestamp or"),
+        ({"startingTimestamp": "1", "startingOffsetsByTimestampStrategy": "last"}, "must be error or latest"),
+        ({"endingOffsets": "latest", "endingTimestamp": "1"}, "endingOffsets and endingTimestamp contradict"),
+        ({"maxOffsetsPerTrigger": "5", "minOffsetsPerTrigger": "6"}, "(6) exceeds maxOffsetsPerTrigger (5)"),
+        ({"minOffsetsPerTrigger": "6", "maxTriggerDelay": "1 week"}, "must be a duration such as 30s"),
+        ({"maxTriggerDelay": "1m"}, "only applies together with minOffsetsPerTrigger"),
+        ({"assign": '{"t":[0]}'}, "assign cannot be used: the group assigns"),
+        ({"groupidprefix": "p"}, "groupIdPrefix cannot be used"),
+        ({"kafka.group.id": "p"}, "write group.id"),
+        ({"kafkaconsumer.polltimeoutms": "1"}, "write socket.timeout.ms"),
+        ({"asyncProgressTrackingEnabled": "true"}, "asyncProgressTrackingEnabled cannot be used"),
+        ({"kafka.no.such.thing": "1"}, "kafka.no.such.thing is neither an option of this source"),
     ],
 )
 def test_what_contradicts_is_refused(more, expected):
@@ -121,7 +174,7 @@ def test_names_are_registered_with_their_own_number_of_threads():
 
 
 def test_what_only_the_other_kind_of_read_can_do():
-    with pytest.raises(ConfigError, match="endingOffsets only applies to"):
+    with pytest.raises(ConfigError, match="only apply to"):
         check_streaming(parse_options(GOOD | {"endingOffsets": "latest"}))
     with pytest.raises(ConfigError, match="cannot be latest"):
         check_batch(parse_options(GOOD | {"startingOffsets": "latest"}))
@@ -129,3 +182,39 @@ def test_what_only_the_other_kind_of_read_can_do():
         check_batch(parse_options(GOOD | {"startingOffsets": '{"t":{"0":-1}}'}))
     check_streaming(parse_options(GOOD | {"startingOffsets": "latest"}))
     check_batch(parse_options(GOOD | {"startingOffsets": "earliest", "endingOffsets": "latest"}))
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [("250", 250), ("250ms", 250), ("2 s", 2000), ("15M", 900_000), ("1h", 3_600_000), ("2d", 172_800_000)],
+)
+def test_durations_are_written_as_in_spark(text, ms):
+    options = parse_options(GOOD | {"minOffsetsPerTrigger": "1", "maxTriggerDelay": text})
+    assert options.max_trigger_delay_ms == ms
+
+
+def test_times_to_begin_and_to_end_at():
+    options = parse_options(GOOD | {"startingTimestamp": "5", "endingOffsetsByTimestamp": '{"t":{"1":9}}'})
+    assert options.starting == Timestamps(everywhere=5, or_latest=False)
+    assert options.ending == Timestamps(given={TopicPartition("t", 1): 9}, or_latest=True)
+    options = parse_options(GOOD | {"startingTimestamp": "5", "startingOffsetsByTimestampStrategy": "Latest"})
+    assert options.starting == Timestamps(everywhere=5, or_latest=True)
+
+
+def documented_names() -> set[str]:
+    """What stands in back quotes in the first column of a table of docs/spark.md."""
+    lines = (Path(__file__).parents[3] / "docs" / "spark.md").read_text(encoding="utf-8").splitlines()
+    first_columns = [line.split("|")[1] for line in lines if line.startswith("| `")]
+    return {name for column in first_columns for name in re.findall(r"`([^`]+)`", column)}
+
+
+def test_every_option_that_the_code_knows_is_in_the_tables():
+    missing = {*OPTION_NAMES, *INSTEAD, *SPARKS_OPTIONS} - documented_names()
+    assert not missing, f"docs/spark.md says nothing of {sorted(missing)}"
+
+
+@pytest.mark.parametrize("name", SPARKS_OPTIONS)
+def test_every_option_of_sparks_kafka_source_is_taken_or_answered(name):
+    if name not in OPTION_NAMES:
+        assert name.partition(" ")[0] in violations(GOOD | {name: "1"})
+        assert "neither an option" not in violations(GOOD | {name: "1"})

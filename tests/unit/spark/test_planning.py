@@ -1,5 +1,5 @@
 from zkconsumer.model import TopicPartition
-from zkconsumer.spark.planning import OffsetRange, Span, cap_offsets, distinct, group_by_thread, split_to
+from zkconsumer.spark.planning import OffsetRange, Span, cap_offsets, distinct, group_by_thread, split_tasks, split_to
 
 T0, T1, T2 = (TopicPartition("t", n) for n in range(3))
 
@@ -51,3 +51,15 @@ def test_a_repeated_batch_leaves_one_offset_or_one_partition_for_later():
     assert distinct({T0: Span(0, 1), T1: Span(0, 1)}, {T0: Span(0, 1), T1: Span(0, 1)}) == {T1: Span(0, 1)}
     assert distinct({T0: Span(0, 1)}, {T0: Span(0, 1)}) == {}
     assert distinct({T0: Span(3, 5)}, {T0: Span(0, 3)}) == {T0: Span(3, 5)}
+
+
+def test_no_task_is_larger_than_the_limit_and_there_are_as_many_as_asked_for():
+    tasks = [(OffsetRange("t", 0, 0, 4), OffsetRange("t", 1, 0, 6)), (OffsetRange("t", 2, 0, 3),)]
+    assert split_tasks(tasks, None, 4) == [
+        (OffsetRange("t", 0, 0, 4),),
+        (OffsetRange("t", 1, 0, 4),),
+        (OffsetRange("t", 1, 4, 6),),
+        (OffsetRange("t", 2, 0, 3),),
+    ]
+    assert len(split_tasks(tasks, 6, 4)) == 6
+    assert split_tasks(tasks, None, None) == sorted(tasks)

@@ -2,8 +2,9 @@ import pytest
 
 from zkconsumer.model import TopicPartition
 from zkconsumer.spark.offsets_json import EARLIEST, LATEST
+from zkconsumer.spark.options import Timestamps
 from zkconsumer.spark.planning import Span
-from zkconsumer.spark.positions import locate, start_positions
+from zkconsumer.spark.positions import AtTime, locate, start_positions, tell_losses
 
 T0, T1, T2, T3 = (TopicPartition("t", n) for n in range(4))
 SEEN = frozenset({T0, T1, T2})
@@ -64,3 +65,14 @@ def test_offsets_that_the_log_does_not_hold_are_moved_and_reported(wanted, reset
     located = locate({T0: wanted}, {T0: 5}, {T0: 9}, reset)
     assert located.offsets == {T0: expected}
     assert located.lost == {T0: (wanted, 5, 9)}
+
+
+def test_times_hold_for_the_partitions_they_are_given_for():
+    given = Timestamps(given={T1: 7}, or_latest=True)
+    assert start({T0: 5, T1: 6}, starting=given).offsets == {T0: 5, T1: AtTime(7, or_latest=True)}
+    assert start({T0: 5}, starting=Timestamps(everywhere=9)).offsets == {T0: AtTime(9, or_latest=False)}
+
+
+def test_losses_are_counted_where_the_number_is_known():
+    told = tell_losses({T1: (10, 40, 50), T0: (90, 0, 50)})
+    assert told == "t-0: wanted 90, the log has [0, 50), t-1: wanted 10, the log has [40, 50), 30 offsets are lost"

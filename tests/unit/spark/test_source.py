@@ -4,7 +4,7 @@ import sys
 
 import pytest
 from pyspark.sql.datasource import InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 from pyspark.sql.types import StructType
 
 from zkconsumer.errors import ConfigError
@@ -36,6 +36,7 @@ def test_the_initial_offset_is_a_constant_and_the_limit_comes_from_the_options()
     assert reader.initialOffset() == {"v": 1, "topics": {}}
     assert reader.getDefaultReadLimit() == ReadMaxRows(7)
     assert source().streamReader(ours.schema()).getDefaultReadLimit() == ReadAllAvailable()
+    assert source(minOffsetsPerTrigger="3").streamReader(ours.schema()).getDefaultReadLimit() == ReadMinRows(3)
     reader.stop()
 
 
