@@ -1,6 +1,6 @@
 """A standalone ZooKeeper server of the sandbox."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from zkconsumer.sandbox.java import find_java
@@ -17,6 +17,8 @@ _JVM_OPTIONS = (
     "-XX:TieredStopAtLevel=1",
     "-XX:-UsePerfData",
     "-Dlog4j2.level=INFO",
+    # Up to 3.4 the server wants log4j 1 for this.
+    "-Dzookeeper.jmx.log4j.disable=true",
     # What a power failure would lose need not survive here; a killed process loses nothing either way.
     "-Dzookeeper.forceSync=no",
     "-Dzookeeper.preAllocSize=4096",
@@ -28,6 +30,7 @@ class ZooKeeperServer(LocalServer):
 
     A client's session timeout is granted between 2 and 20 times ``tick_time_ms`` unless ``min_session_timeout_ms`` or
     ``max_session_timeout_ms`` says otherwise. ``properties`` are further settings of its configuration file.
+    ``jars`` are those of another version than pyspark's.
     """
 
     def __init__(
@@ -39,11 +42,13 @@ class ZooKeeperServer(LocalServer):
         min_session_timeout_ms: int | None = None,
         max_session_timeout_ms: int | None = None,
         properties: Mapping[str, str] | None = None,
+        jars: Sequence[Path] | None = None,
         ready_timeout_s: float = 60.0,
     ) -> None:
         super().__init__("ZooKeeper", directory, port, ready_timeout_s)
         self.tick_time_ms = tick_time_ms
         self.max_session_timeout_ms = max_session_timeout_ms or 20 * tick_time_ms
+        self._jars = jars
         self._data = directory / "zookeeper"
         self._properties = {
             "tickTime": str(tick_time_ms),
@@ -74,5 +79,5 @@ class ZooKeeperServer(LocalServer):
         properties = {**self._properties, "clientPort": str(self.port)}
         config.write_text("".join(f"{key}={value}\n" for key, value in properties.items()), encoding="utf-8")
         options = (*_JVM_OPTIONS, f"-Djava.io.tmpdir={self.directory}")
-        jars = zookeeper_jars(tls="secureClientPort" in self._properties)
+        jars = self._jars or zookeeper_jars(tls="secureClientPort" in self._properties)
         return java_command(find_java().executable, options, jars, _MAIN_CLASS, str(config))

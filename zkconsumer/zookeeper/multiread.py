@@ -23,7 +23,7 @@ Found: TypeAlias = tuple[bytes | None, Any] | ZookeeperError | None
 def supports_multi_read(srvr: str) -> bool:
     """True if the answer to the command ``srvr`` names a version that knows the request.
 
-    Older servers drop unknown requests without an answer, so it must not be tried on them.
+    Older ones close the connection when they get it, so it must not be tried on them.
 
     >>> supports_multi_read("Zookeeper version: 3.9.5-abc"), supports_multi_read("Zookeeper version: 3.4.14-1")
     (True, False)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError, ZookeeperError
+from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError, UnimplementedError, ZookeeperError
 from kazoo.protocol.states import KazooState
 
 from zkconsumer.config import ConsumerConfig
@@ -85,6 +85,7 @@ class ZkSession:
         self._connected = threading.Event()
         self._lost = False
         self._multi_read_known: bool | None = None
+        self._multi_read_refused = False
         self._negotiation = NegotiationLog(self._timeout)
         self._client: Any = KazooClient(
             hosts=connect,
@@ -235,7 +236,14 @@ class ZkSession:
         result: dict[str, Znode | None] = {}
         for part, answer in pending:
             with translated_errors(f"a read of {len(part)} nodes from {part[0]} to {part[-1]}"):
-                found = answer.get(timeout=self._timeout)
+                try:
+                    found = answer.get(timeout=self._timeout)
+                except UnimplementedError as error:
+                    self._multi_read_refused = True
+                    raise ZooKeeperUnavailable(
+                        "the server does not know multiRead and closes the connection; from now on nodes are read one "
+                        "by one"
+                    ) from error
             for path, one in zip(part, found, strict=True):
                 with translated_errors(f"get {path}"):
                     if isinstance(one, ZookeeperError):
@@ -244,7 +252,13 @@ class ZkSession:
         return result
 
     def _has_multi_read(self) -> bool:
-        """Ask the server's version, once for each connection: an ensemble may be in the middle of an upgrade."""
+        """Ask the server's version, once for each connection: an ensemble may be in the middle of an upgrade.
+
+        The answer can come from another server than the one that we are connected to, through a load balancer. Then
+        that one refuses the request, which costs a reconnect, and it is not tried again.
+        """
+        if self._multi_read_refused:
+            return False
         if self._multi_read_known is None:
             try:
                 self._multi_read_known = supports_multi_read(self._client.command(b"srvr"))
