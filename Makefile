@@ -51,8 +51,8 @@ fmt: $(STAMP) ## format and mend what ruff can mend
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-docs: $(STAMP) ## write what is generated: docs/config.md
-	@$(BIN)/python -m zkconsumer.tools.reference > docs/config.md
+docs: $(STAMP) ## write what is generated: docs/config.md, docs/metrics.md
+	@for page in config metrics; do $(BIN)/python -m zkconsumer.tools.reference $$page > docs/$$page.md || exit 1; done
 
 clean: ## remove the virtual environment and caches of this checkout
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache \

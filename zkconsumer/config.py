@@ -259,6 +259,16 @@ class ConsumerConfig:
         "reader does not hold partitions for ever; 0 or negative: never.",
         ours=True,
     )
+    metrics_port: int = declare(
+        -1,
+        "metrics.port",
+        int,
+        "Serve metrics for Prometheus on this port (docs/metrics.md); 0 takes a free one, negative: do not serve.",
+        ours=True,
+    )
+    metrics_host: str = declare(
+        "127.0.0.1", "metrics.host", str, "Address on which metrics are served; 0.0.0.0 is all.", ours=True
+    )
     check_crcs: bool = declare(True, "check.crcs", bool, "Verify the checksum of every record batch.", ours=True)
     queued_max_bytes: int = declare(
         33_554_432, "queued.max.bytes", int, "Bytes that may wait in one consumer thread's queue.", minimum=1, ours=True
@@ -359,6 +369,8 @@ def _violations(config: ConsumerConfig) -> Iterable[str]:
     if "zookeeper_connect" not in missing and not _LEGAL_CONNECT.match(config.zookeeper_connect):
         yield f"zookeeper.connect {config.zookeeper_connect!r} is not of the form host:port,host:port/chroot"
     yield from _zookeeper_violations(config)
+    if config.metrics_port > 65535:
+        yield f"metrics.port {config.metrics_port} is not a port"
     if config.fetch_wait_max_ms > config.socket_timeout_ms:
         yield "fetch.wait.max.ms must not exceed socket.timeout.ms, or every idle fetch would time out"
 

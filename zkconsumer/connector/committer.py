@@ -33,6 +33,10 @@ class OffsetCommitter:
         """Offsets stored for newly claimed partitions; unreadable ones are left out."""
         return self._store.fetch(partitions)
 
+    def commits(self) -> dict[str, int]:
+        """Offsets written so far, by storage."""
+        return self._store.commits()
+
     def learn(self, stored: Mapping[TopicPartition, int | None]) -> None:
         """Replace what is known, once fetching really starts from it: an attempt that fails must change nothing."""
         self._stored = dict(stored)

@@ -13,6 +13,7 @@ from zkconsumer.connector.identity import new_consumer_id
 from zkconsumer.connector.idle import IdleWatch
 from zkconsumer.connector.listener import ConsumerRebalanceListener
 from zkconsumer.connector.member import GroupMember
+from zkconsumer.connector.metrics import ConsumerMetrics, Exporter, Sample
 from zkconsumer.connector.storage import choose_store
 from zkconsumer.connector.stream import MessageStream
 from zkconsumer.core.idle import seconds_between_looks
@@ -61,6 +62,7 @@ class ConsumerConnector:
     Raises:
         ZooKeeperUnavailable: no ZooKeeper server answered in time.
         ChrootMissing: the chroot of ``zookeeper.connect`` does not exist.
+        UsageError: ``metrics.port`` is in use.
     """
 
     def __init__(self, config: ConsumerConfig, *, before_commit: Callable[[], None] | None = None) -> None:
@@ -76,6 +78,14 @@ class ConsumerConnector:
             before_commit=before_commit,
             make_store=choose_store,
         )
+        self._metrics = ConsumerMetrics(config, self._member.stats, self._fetch, self._queues)
+        self._exporter: Exporter | None = None
+        if config.metrics_port >= 0:
+            try:
+                self._exporter = Exporter(self._metrics, config.metrics_host, config.metrics_port)
+            except BaseException:
+                self._member.leave()
+                raise
 
     @property
     def consumer_id(self) -> str:
@@ -165,6 +175,15 @@ class ConsumerConnector:
             )
         return states
 
+    def metrics(self) -> list[Sample]:
+        """Metrics as of now; their names and meanings are in docs/metrics.md."""
+        return self._metrics.samples()
+
+    @property
+    def metrics_address(self) -> tuple[str, int] | None:
+        """Where metrics are served, None without ``metrics.port``."""
+        return None if self._exporter is None else self._exporter.address
+
     def end_streams(self) -> None:
         """Hand out nothing more: every stream ends at its next request. The membership and its commits go on."""
         for queue in self._all_queues():
@@ -174,6 +193,8 @@ class ConsumerConnector:
         """End the streams, commit, and leave the group; harmless when called again."""
         self.end_streams()
         self._member.leave()
+        if self._exporter is not None:
+            self._exporter.close()
 
     def __enter__(self) -> Self:
         return self

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import deque
-from collections.abc import Callable, Mapping
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector.committer import OffsetCommitter
 from zkconsumer.connector.controlthread import ControlThread
 from zkconsumer.connector.listener import CalledOutListener, ConsumerRebalanceListener
+from zkconsumer.connector.memberstats import MemberStats, RebalanceCounts, step_name
 from zkconsumer.connector.nudge import OrphanWatch
 from zkconsumer.connector.rebalancer import Rebalancer
 from zkconsumer.core.assignors import assignor_name
@@ -91,6 +93,9 @@ class GroupMember:
         )
         self._commit_interval = config.auto_commit_interval_ms / 1000
         self._state = MemberState.LATENT
+        self._rebalancing = False
+        self._counts = RebalanceCounts()
+        self._expiries = 0
         self._subscription: Subscription | None = None
         self._session = ZkSession.from_config(config, self._signal.raise_flag)
         self._registry = Registry(self._session)
@@ -195,6 +200,18 @@ class GroupMember:
         """Brokers that are registered in ZooKeeper now."""
         return self._registry.live_brokers()
 
+    def stats(self) -> MemberStats:
+        """What this member counted so far."""
+        return MemberStats(
+            state="rebalancing" if self._rebalancing else self._state.value,
+            rebalances=self._counts,
+            owned=Counter(partition.topic for partition in self._ownership.held),
+            commits=self._committer.commits(),
+            lease_lapses=self._lease.lapses,
+            session_expiries=self._expiries,
+            lost_partitions=self._rebalancer.lost,
+        )
+
     def last_committed(self, partition: TopicPartition) -> int | None:
         """The offset that this member last read from or wrote to the store."""
         return self._committer.last_known(partition)
@@ -252,9 +269,13 @@ class GroupMember:
         retries, backoff_ms = self._config.rebalance_max_retries, self._config.rebalance_backoff_ms
         story: deque[str] = deque(maxlen=max(1, retries))
         deadline = time.monotonic() + retries * backoff_ms / 1000
-        attempts = 0
         self._subscription = subscription
         self._thread.call_after(self._commit_interval, self._commit_by_timer)
+        with self._counted():
+            self._try_to_join(retries, deadline, story)
+
+    def _try_to_join(self, retries: int, deadline: float, story: deque[str]) -> None:
+        attempts = 0
         while attempts < retries or time.monotonic() < deadline:
             if self._thread.closing.is_set():
                 raise ConsumerClosed("shut down while joining the group")
@@ -272,6 +293,22 @@ class GroupMember:
         """Something changed: let events settle, then try until it is done; a member never stays without trying."""
         if self._subscription is None:
             return  # not joined yet, or reading without a group
+        with self._counted():
+            self._rebalance_until_done()
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        """Around a whole loop of attempts; it counts if one of them did something and the last one succeeded."""
+        began, attempts = time.monotonic(), self._rebalancer.attempts
+        self._rebalancing = True
+        try:
+            yield
+        finally:
+            self._rebalancing = False
+        if self._rebalancer.attempts > attempts and not self._thread.closing.is_set():
+            self._counts = self._counts.finished(self._rebalancer.cause, time.monotonic() - began, time.time())
+
+    def _rebalance_until_done(self) -> None:
         failures = 0
         self._thread.closing.wait(settle_seconds(self._config.rebalance_backoff_ms))
         while not self._thread.closing.is_set():
@@ -286,13 +323,13 @@ class GroupMember:
         # Before the attempt, never after it: what changes from here on must end the next wait.
         self._signal.discard()
         self._thread.serve()
+        self._rebalancer.step = None
         try:
             self._ensure_registered()
             self._rebalancer.rebalance()
             self._look_for_orphans_later()
         except SessionExpired as error:
-            self._rebalancer.session_lost()
-            self._membership.forget()
+            self._forget_session()
             return self._failed(error)
         except RegistrationLost as error:
             self._withdraw()
@@ -311,13 +348,14 @@ class GroupMember:
         self._thread.call_after(orphan_delay_seconds(self._config.rebalance_backoff_ms), self._orphans.look)
 
     def _failed(self, error: Exception) -> Exception:
+        self._counts = self._counts.failed(self._rebalancer.step)
         # Former owners that have not let go yet are a part of every join.
         _log.log(
             logging.INFO if isinstance(error, OwnershipConflict) else logging.WARNING,
             "group %s consumer %s: rebalance attempt failed in step %s: %s",
             self._config.group_id,
             self.consumer_id,
-            self._rebalancer.step.value,
+            step_name(self._rebalancer.step),
             error,
             exc_info=not isinstance(error, ZkConsumerError),
         )
@@ -327,13 +365,17 @@ class GroupMember:
         """Register again if the session is a new one; while merely disconnected, everything goes on as it was."""
         stale = self._session.lost or not self._membership.is_current_or_unknown()
         if stale and self._membership.is_registered:
-            self._rebalancer.session_lost()
-            self._membership.forget()
+            self._forget_session()
         if not self._session.connected:
             raise ZooKeeperUnavailable("no connection to ZooKeeper")
         if not self._membership.is_registered:
             assert self._subscription is not None
             self._membership.register(self._subscription, self._signal)
+
+    def _forget_session(self) -> None:
+        self._expiries += self._membership.is_registered
+        self._rebalancer.session_lost()
+        self._membership.forget()
 
     def _wait_before_retry(self, failure: Exception, failures: int) -> None:
         """Wait until former owners let go, something changes, a request comes, or the backoff is over."""

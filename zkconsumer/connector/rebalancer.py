@@ -15,7 +15,7 @@ from zkconsumer.core.assignors import ASSIGNORS, SHARED_WITH_JVM, Assignment, as
 from zkconsumer.core.fetchcontrol import FetchAssignment, FetchControl
 from zkconsumer.core.groupview import GroupView
 from zkconsumer.core.offsets import start_offset
-from zkconsumer.core.rebalance import RebalanceStep, given_up, held_by_others, my_share
+from zkconsumer.core.rebalance import RebalanceCause, RebalanceStep, given_up, held_by_others, my_share, rebalance_cause
 from zkconsumer.core.znodes import GroupPaths
 from zkconsumer.errors import MalformedZnode, RegistrationLost, SessionExpired, StrategyConflict, ZkConsumerError
 from zkconsumer.model import ConsumerThreadId, TopicPartition
@@ -43,7 +43,9 @@ class Rebalancer:
 
     Attributes:
         assignment: what is being fetched; replaced, never changed.
-        step: where the running or last attempt is.
+        step: where the running or last attempt is; None while the group is read before the first step.
+        cause: why the last one that did something was necessary.
+        lost: partitions given up so far because their owner znode was somebody else's.
         views: views of the group read so far.
         attempts: attempts so far that did more than find themselves needless.
         listener: told of releases and starts.
@@ -68,11 +70,15 @@ class Rebalancer:
         self._on_change = on_change
         self._assignor_name = assignor_name(config.partition_assignment_strategy, config.roundrobin_hash_era)
         self.assignment = NOTHING
-        self.step = RebalanceStep.RESTART_FETCHERS
+        self.step: RebalanceStep | None = None
+        self.cause = RebalanceCause.START
+        self.lost = 0
         self.views = 0
         self.attempts = 0
         self.listener: ConsumerRebalanceListener | None = None
         self._fetching = False
+        self._settled: GroupView | None = None
+        self._registered_again = False
         self._everyone: Assignment = {}
         self._jvm_members: frozenset[str] = frozenset()
         self._vouched: dict[TopicPartition, int] = {}
@@ -97,11 +103,13 @@ class Rebalancer:
         if self._is_needless(view):
             return
         self.attempts += 1
+        self.cause = rebalance_cause(self._settled, view, registered_again=self._registered_again)
         self._stop_fetchers()  # 1
         self._release_ownership()  # 2
         everyone, share = self._reassign()  # 3
         self._claim_ownership(share)  # 4
         self._restart_fetchers(everyone, share)  # 5
+        self._settled, self._registered_again = view, False
 
     # -- the five steps ---------------------------------------------------------------------------------------------
 
@@ -177,6 +185,7 @@ class Rebalancer:
 
     def session_lost(self) -> None:
         """The session is gone and everything that it owned: stop handing out, forget, keep positions."""
+        self._registered_again = True
         self._stop_handing_out()
         self._ownership.forget()
 
@@ -190,6 +199,7 @@ class Rebalancer:
         Raises:
             RegistrationLost: always, when that is prepared.
         """
+        self._registered_again = True
         self._stop_handing_out()
         self._ownership.release()
         raise RegistrationLost(f"the registration of {self._consumer_id} was deleted; registering again")
@@ -198,6 +208,7 @@ class Rebalancer:
         """True if every partition that we fetch is still ours in ZooKeeper; what is not is logged and given up."""
         lost = self._ownership.drop_lost()
         if lost:
+            self.lost += len(lost)
             _log.warning("group %s lost ownership of %s", self._config.group_id, ", ".join(map(str, lost)))
         return not lost
 

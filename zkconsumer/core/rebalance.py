@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from enum import Enum
 
+from zkconsumer.core.groupview import GroupView
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 
 
@@ -21,6 +22,37 @@ class RebalanceStep(Enum):
     """All owner znodes of our share are ours, or none is."""
     RESTART_FETCHERS = "5 restart fetchers"
     """Offsets were read after claiming, the listener was told, fetching goes on."""
+
+
+class RebalanceCause(Enum):
+    """What made a rebalance necessary."""
+
+    START = "start"
+    SESSION = "session"
+    """The ZooKeeper session was lost, or the registration."""
+    MEMBERS = "members"
+    """Somebody joined, left, or subscribes to something else."""
+    TOPICS = "topics"
+    """Topics or partitions came or went."""
+    OWNERSHIP = "ownership"
+    """The same group: an owner znode was lost, an attempt failed, or an unreadable offset was mended."""
+
+
+def rebalance_cause(before: GroupView | None, after: GroupView, *, registered_again: bool) -> RebalanceCause:
+    """Why a member rebalances.
+
+    Args:
+        before: the group as of its last finished rebalance, None if there was none.
+        after: the group now.
+        registered_again: True if it had to register again since.
+    """
+    if before is None:
+        return RebalanceCause.START
+    if registered_again:
+        return RebalanceCause.SESSION
+    if before.members != after.members:
+        return RebalanceCause.MEMBERS
+    return RebalanceCause.TOPICS if before.partitions != after.partitions else RebalanceCause.OWNERSHIP
 
 
 class MemberState(Enum):

@@ -121,6 +121,11 @@ class LocalFetchControl:
         positions = {partition: info.position(handed_out=handed_out) for partition, info in self._infos.items()}
         return {partition: position for partition, position in positions.items() if position is not None}
 
+    def fetch_requests(self) -> dict[str, tuple[float, int]]:
+        """See :meth:`LeaderFinder.fetch_requests <zkconsumer.fetch.leaders.LeaderFinder.fetch_requests>`."""
+        finder = self._finder
+        return {} if finder is None else finder.fetch_requests()
+
     def states(self) -> list[PartitionState]:
         """A look at all partitions, in their order."""
         return [

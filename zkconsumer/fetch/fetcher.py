@@ -51,6 +51,8 @@ class FetcherThread(threading.Thread):
         self._stop_requested = threading.Event()
         self._wake = threading.Event()
         self._connection: BrokerConnection | None = None
+        self.requests = 0  # written by this thread only
+        self.began = time.monotonic()
         self._left_out: frozenset[TopicPartition] = frozenset()
         self._left_out_since = 0.0
 
@@ -116,6 +118,7 @@ class FetcherThread(threading.Thread):
             return
         connection = self._connected()
         fetched = receive_fetch(connection, self._request(connection, ready))
+        self.requests += 1
         out_of_range = [info for info in map(self._accept, fetched) if info is not None]
         self._reset(out_of_range)
 
@@ -190,7 +193,7 @@ class FetcherThread(threading.Thread):
             return None
         info.faults = 0
         if next_offset > info.fetched:
-            self._enqueue(Chunk(info, batch, next_offset, nbytes))
+            self._enqueue(Chunk(info, batch, next_offset, nbytes, len(fetched.records)))
         elif len(fetched.records) >= info.fetch_bytes:
             self._grow(info)
         return None

@@ -76,6 +76,10 @@ class LeaderFinder(threading.Thread):
             fetcher.join(timeout_s)
         return [thread.name for thread in (self, *fetchers) if thread.is_alive()]
 
+    def fetch_requests(self) -> dict[str, tuple[float, int]]:
+        """When each fetcher began, by ``time.monotonic``, and how many requests were answered since."""
+        return {fetcher.name: (fetcher.began, fetcher.requests) for fetcher in list(self._fetchers.values())}
+
     # -- the thread ---------------------------------------------------------------------------------------------
 
     def run(self) -> None:

@@ -43,12 +43,21 @@ class Chunk(NamedTuple):
         batch: a ``pyarrow.RecordBatch``, or None for a chunk that only moves the position.
         next_offset: the position once all records are consumed.
         nbytes: memory that the batch holds.
+        fetched_bytes: what the broker sent for it, compressed as it may be.
     """
 
     info: PartitionInfo
     batch: Any
     next_offset: int
     nbytes: int
+    fetched_bytes: int = 0
+
+
+class Totals(NamedTuple):
+    """What went through a queue since it was made, by topic: messages handed out, bytes as brokers sent them."""
+
+    messages: dict[str, int]
+    fetched_bytes: dict[str, int]
 
 
 class HandOver:
@@ -72,6 +81,10 @@ class HandOver:
     def handed_out(self) -> int:
         """Items that are the user's. Under the queue's lock, since it must not run into :meth:`take_back`."""
         return len(self._ends) - len(self._waiting) - self._taken_back
+
+    def messages(self) -> int:
+        """Records that are the user's, however many of them an item has. Under the queue's lock."""
+        return self.handed_out() * (int(self.chunk.batch.num_rows) // len(self._ends))
 
     def is_drained(self) -> bool:
         """True if nothing waits to be claimed."""
@@ -126,6 +139,8 @@ class ChunkQueue:
         self._counts: Counter[Any] = Counter()
         self._current: HandOver | None = None
         self._moves = 0
+        self._messages: Counter[str] = Counter()
+        self._fetched_bytes: Counter[str] = Counter()
         self._closed = False
         self._cause: BaseException | None = None
         self._error: BaseException | None = None
@@ -142,6 +157,7 @@ class ChunkQueue:
             if chunk.info.generation != self._generation or self._closed:
                 return False
             self._add(chunk, self._chunks.append)
+            self._fetched_bytes[chunk.info.partition.topic] += chunk.fetched_bytes
             self._changed.notify()
             return True
 
@@ -284,6 +300,14 @@ class ChunkQueue:
                 unread.clear()
             return Reading((self._moves, 0 if current is None else current.handed_out()), frozenset(unread))
 
+    def totals(self) -> Totals:
+        """Counted so far, what is being handed out included."""
+        with self._changed:
+            messages = self._messages.copy()
+            if self._current is not None:
+                messages[self._current.chunk.info.partition.topic] += self._current.messages()
+            return Totals(dict(messages), dict(self._fetched_bytes))
+
     def close(self, cause: BaseException | None = None) -> None:
         """End the stream at once; with a cause it raises that from now on."""
         with self._changed:
@@ -327,5 +351,6 @@ class ChunkQueue:
             position = self._current.final_position()
             if position is not None:
                 self._current.chunk.info.consumed = position
+            self._messages[self._current.chunk.info.partition.topic] += self._current.messages()
             self._current = None
             self._moves += 1

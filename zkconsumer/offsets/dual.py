@@ -35,6 +35,10 @@ class DualOffsetStore:
         accepted = self._zookeeper.commit(offsets)
         return self._kafka.commit({partition: offsets[partition] for partition in offsets if partition in accepted})
 
+    def commits(self) -> dict[str, int]:
+        """See :meth:`OffsetStore.commits <zkconsumer.offsets.store.OffsetStore.commits>`."""
+        return {**self._zookeeper.commits(), **self._kafka.commits()}
+
     def close(self) -> None:
         """See :meth:`OffsetStore.close <zkconsumer.offsets.store.OffsetStore.close>`."""
         self._zookeeper.close()

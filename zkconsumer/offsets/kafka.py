@@ -45,6 +45,7 @@ class KafkaOffsetStore:
         self._pause = pause
         self._may_commit = may_commit
         self._on_close = on_close
+        self._written = 0
 
     def fetch(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | None]:
         """See :meth:`OffsetStore.fetch <zkconsumer.offsets.store.OffsetStore.fetch>`."""
@@ -59,7 +60,12 @@ class KafkaOffsetStore:
         outcome = self._attempt(lambda: self._coordinator.commit(offsets))
         for partition, code in outcome.refused.items():
             _log.error("offset %d of %s was refused: %s", offsets[partition], partition, error_name(code))
+        self._written += len(outcome.accepted)
         return outcome.accepted
+
+    def commits(self) -> dict[str, int]:
+        """See :meth:`OffsetStore.commits <zkconsumer.offsets.store.OffsetStore.commits>`."""
+        return {"kafka": self._written}
 
     def close(self) -> None:
         """See :meth:`OffsetStore.close <zkconsumer.offsets.store.OffsetStore.close>`."""

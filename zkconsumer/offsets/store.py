@@ -27,5 +27,8 @@ class OffsetStore(Protocol):
             RetriableError, SessionExpired: which of them were stored is unknown; storing them again is harmless.
         """
 
+    def commits(self) -> dict[str, int]:
+        """Offsets written so far, by the storage that they went to: ``zookeeper``, ``kafka``."""
+
     def close(self) -> None:
         """Let go of what the store holds on its own; what it was given stays open."""

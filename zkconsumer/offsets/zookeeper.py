@@ -36,6 +36,7 @@ class ZooKeeperOffsetStore:
         self._fence = fence
         self._known: dict[TopicPartition, KnownOffset] = {}
         self._unreadable: frozenset[TopicPartition] = frozenset()
+        self._written = 0
 
     def fetch(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | None]:
         """See :meth:`OffsetStore.fetch <zkconsumer.offsets.store.OffsetStore.fetch>`.
@@ -75,11 +76,17 @@ class ZooKeeperOffsetStore:
                 for topic in sorted({partition.topic for partition in todo}):
                     self._session.ensure_path(self._paths.offset_topic(topic), None)
             outcomes = self._write(kind, todo)
-            done |= {p for p, outcome in outcomes.items() if outcome == "done"}
+            written = {p for p, outcome in outcomes.items() if outcome == "done"}
+            self._written += len(written)
+            done |= written
             todo = {p: offset for p, offset in todo.items() if outcomes[p] not in ("done", "refused")}
             if not todo:
                 break
         return done
+
+    def commits(self) -> dict[str, int]:
+        """See :meth:`OffsetStore.commits <zkconsumer.offsets.store.OffsetStore.commits>`."""
+        return {"zookeeper": self._written}
 
     def close(self) -> None:
         """See :meth:`OffsetStore.close <zkconsumer.offsets.store.OffsetStore.close>`."""

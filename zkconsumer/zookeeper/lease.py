@@ -39,6 +39,7 @@ class SessionLease:
         self._alive_session = 0
         self._on_change = on_change
         self._deadline = 0.0
+        self.lapses = 0  # written by the probing thread
         self._outstanding = threading.Event()
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="session-lease", daemon=True)
@@ -74,6 +75,7 @@ class SessionLease:
             self._stopped.wait(min(pause, remaining) if remaining > 0 else pause)
             if self.holds() != held:
                 held = not held
+                self.lapses += not held
                 _log.log(logging.INFO if held else logging.WARNING, "delivery lease %s", "holds" if held else "lapsed")
                 self._on_change()
 

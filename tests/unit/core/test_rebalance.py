@@ -1,11 +1,15 @@
+from zkconsumer.core.groupview import GroupView
 from zkconsumer.core.rebalance import (
+    RebalanceCause,
     RebalanceStep,
     given_up,
     my_share,
+    rebalance_cause,
     retry_seconds,
     settle_seconds,
     total_wait_covers_session,
 )
+from zkconsumer.core.subscription import Subscription
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 
 
@@ -41,3 +45,17 @@ def test_only_partitions_of_living_jvm_members_are_orphans():
     assignment = dict(zip(partitions, (jvm, jvm, ours, dead), strict=True))
     owned = {partitions[0]: "g_jvm-0", partitions[1]: None, partitions[2]: None, partitions[3]: None}
     assert given_up(assignment, owned, {"g_jvm"}) == [partitions[1]]
+
+
+def test_the_cause_of_a_rebalance_is_what_differs():
+    one = GroupView(members={"g_a": Subscription.static({"t": 1})}, partitions={"t": (0,)})
+    two = GroupView(members={**one.members, "g_b": Subscription.static({"t": 1})}, partitions=one.partitions)
+    grown = GroupView(members=one.members, partitions={"t": (0, 1)})
+    for before, after, again, cause in [
+        (None, one, True, RebalanceCause.START),
+        (one, two, True, RebalanceCause.SESSION),
+        (one, two, False, RebalanceCause.MEMBERS),
+        (one, grown, False, RebalanceCause.TOPICS),
+        (one, one, False, RebalanceCause.OWNERSHIP),
+    ]:
+        assert rebalance_cause(before, after, registered_again=again) is cause

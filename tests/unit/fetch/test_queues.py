@@ -320,3 +320,22 @@ def test_a_cause_outlives_what_follows(queue, info):
     for _ in range(2):
         with pytest.raises(CorruptRecord, match="first"):
             queue.take(0)
+
+
+def test_totals_count_records_and_bytes_by_topic(queue, info):
+    queue.put(make_chunk(info, 0, 3)._replace(fetched_bytes=70))
+    queue.put(make_chunk(info, 3, 4)._replace(fetched_bytes=80))
+    assert queue.totals() == ({}, {"t": 150})
+    first = hand_over(queue, queue.take(0))
+    first.claim()
+    assert queue.totals().messages == {"t": 1}
+    first.claim()
+    batch = queue.take(0)  # the third record of the first chunk was left, and is not the user's
+    assert queue.totals().messages == {"t": 2}
+    handover = HandOver(batch, [batch.next_offset])
+    assert queue.begin(handover)
+    handover.claim()
+    assert queue.totals().messages == {"t": 6}
+    queue.clear(None)
+    queue.release()
+    assert queue.totals() == ({"t": 6}, {"t": 150})

@@ -1,15 +1,24 @@
 from pathlib import Path
 
+import pytest
+
 from zkconsumer.config import PROPERTIES
-from zkconsumer.tools.reference import configuration_reference
+from zkconsumer.connector.metrics import METRICS
+from zkconsumer.tools.reference import PAGES, configuration_reference, metrics_reference
 
-PAGE = Path(__file__).parents[3] / "docs" / "config.md"
+DOCS = Path(__file__).parents[3] / "docs"
 
 
-def test_the_page_is_what_the_table_says():
-    assert PAGE.read_text() == configuration_reference(), "run `make docs`"
+@pytest.mark.parametrize("page", PAGES)
+def test_the_page_is_what_the_table_says(page):
+    assert (DOCS / f"{page}.md").read_text() == PAGES[page](), "run `make docs`"
 
 
 def test_every_property_has_a_row():
     page = configuration_reference()
     assert all(f"| `{row.name}`" in page for row in PROPERTIES.values())
+
+
+def test_every_metric_has_a_row():
+    page = metrics_reference()
+    assert all(f"| `{metric.name}" in page for metric in METRICS)

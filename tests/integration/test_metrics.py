@@ -1,0 +1,125 @@
+"""Metrics of a real consumer, as plain values and as Prometheus reads them."""
+
+import socket
+from collections import defaultdict
+from urllib.request import urlopen
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.fix_waiting import eventually
+from zkconsumer import ConsumerConfig, ConsumerConnector
+from zkconsumer.connector.metrics import METRICS
+from zkconsumer.errors import UsageError
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def connect(sandbox, unique_name):
+    """Make consumers of one group that serve metrics; all are shut down at the end."""
+    made: list[ConsumerConnector] = []
+
+    def connector(**values) -> ConsumerConnector:
+        config = {
+            "zookeeper_connect": sandbox.zookeeper_connect,
+            "group_id": unique_name,
+            "auto_offset_reset": "smallest",
+            "rebalance_backoff_ms": 600,
+            "consumer_timeout_ms": 10_000,
+            "metrics_port": 0,
+        }
+        made.append(ConsumerConnector(ConsumerConfig(**{**config, **values})))
+        return made[-1]
+
+    connector.group = unique_name
+    yield connector
+    for one in made:
+        one.shutdown()
+
+
+def scrape(connector):
+    """Sample name to its samples as Prometheus parses them."""
+    host, port = connector.metrics_address
+    with urlopen(f"http://{host}:{port}/metrics", timeout=10) as answer:
+        text = answer.read().decode()
+    samples = defaultdict(list)
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            samples[sample.name].append(sample)
+    return samples
+
+
+def only(samples, name, **labels):
+    (value,) = [s.value for s in samples[name] if all(s.labels[key] == text for key, text in labels.items())]
+    return value
+
+
+def test_what_is_scraped_while_consuming_and_at_the_end(connect, topic_factory, produce):
+    topic = topic_factory(partitions=2)
+    produce(topic, [{"value": b"x" * 100, "partition": number % 2} for number in range(200)])
+    connector = connect()
+    streams = connector.create_message_streams({topic: 1})[topic]
+    for _ in range(50):
+        next(streams[0])
+    during = scrape(connector)
+    assert only(during, "zkconsumer_messages_total", topic=topic) == 50
+    assert only(during, "zkconsumer_owned_partitions", topic=topic) == 2
+    assert only(during, "zkconsumer_member_state", state="joined") == 1
+    assert only(during, "zkconsumer_rebalances_total", cause="start") == 1
+    assert only(during, "zkconsumer_rebalance_seconds_count") == 1
+    assert only(during, "zkconsumer_rebalance_seconds_sum") > 0
+    for _ in range(150):
+        next(streams[0])
+    connector.commit_offsets()
+    end = scrape(connector)
+    assert only(end, "zkconsumer_messages_total", topic=topic) == 200
+    assert only(end, "zkconsumer_bytes_total", topic=topic) > 200 * 100
+    assert only(end, "zkconsumer_max_lag") == 0
+    assert [sample.value for sample in end["zkconsumer_consumer_lag"]] == [0, 0]
+    assert only(end, "zkconsumer_fetch_queue_size", topic=topic, thread_id="0") == 0
+    assert only(end, "zkconsumer_zookeeper_commits_total") == 2
+    assert only(end, "zkconsumer_kafka_commits_total") == 0
+    assert only(end, "zkconsumer_min_fetch_rate") > 0
+    assert {sample.labels["client_id"] for group in end.values() for sample in group} == {connect.group}
+
+
+def test_another_member_is_seen_in_the_metrics(connect, topic_factory):
+    topic = topic_factory(partitions=2)
+    first = connect()
+    first.create_message_streams({topic: 1})
+    second = connect()
+    second.create_message_streams({topic: 1})
+    eventually(lambda: only(scrape(first), "zkconsumer_owned_partitions", topic=topic) == 1)
+    eventually(lambda: only(scrape(first), "zkconsumer_rebalances_total", cause="members") == 1)
+    assert only(scrape(first), "zkconsumer_last_rebalance_timestamp_seconds", cause="members") > 1e9
+
+
+def test_the_port_is_closed_by_shutdown_and_plain_values_remain(connect, topic_factory):
+    connector = connect()
+    connector.create_message_streams({topic_factory(): 1})
+    address = connector.metrics_address
+    connector.shutdown()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(address, timeout=5)
+    states = {s.labels["state"]: s.value for s in connector.metrics() if s.name == "zkconsumer_member_state"}
+    assert states == {"latent": 0, "joined": 0, "rebalancing": 0, "closed": 1}
+
+
+def test_values_have_the_names_of_the_reference(connect, topic_factory, produce):
+    topic = topic_factory()
+    produce(topic, [b"x"])
+    connector = connect(metrics_port=-1)
+    assert connector.metrics_address is None
+    (stream,) = connector.create_message_streams({topic: 1})[topic]
+    next(stream)
+    documented = {metric.name: {"client_id", "group_id", *metric.labels} for metric in METRICS}
+    seen = {s.name.removesuffix("_count").removesuffix("_sum"): set(s.labels) for s in connector.metrics()}
+    assert seen.items() <= documented.items()
+    assert documented.keys() - seen.keys() <= {"zkconsumer_rebalance_failures_total"}
+
+
+def test_a_port_in_use_is_told(connect, topic_factory):
+    taken = connect().metrics_address[1]
+    with pytest.raises(UsageError, match=r"metrics\.port"):
+        connect(metrics_port=taken)
