@@ -30,9 +30,9 @@ test: $(STAMP) ## unit, property and integration tests
 	@$(BIN)/python -m zkconsumer.sandbox kafka-3.9.1
 	@$(BIN)/pytest tests/unit tests/property tests/integration
 
-test-slow: $(STAMP) ## what `make test` leaves out: JVM interop, Spark, containers, the demo
+test-slow: $(STAMP) ## what `make test` leaves out: old brokers, JVM interop, Spark, containers, the demo
 	@$(BIN)/python -m zkconsumer.sandbox
-	@$(BIN)/pytest tests/interop tests/spark tests/containers tests/demo
+	@$(BIN)/pytest tests/brokers tests/interop tests/spark tests/containers tests/demo
 
 test-all: test test-slow ## everything
 

@@ -112,7 +112,7 @@ def sandbox(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     """One ZooKeeper (tick 500 ms: sessions of 1-10 s) and one broker for all tests; nobody may stop these."""
     with Sandbox(progress=Progress()) as box:
         yield box
-        _keep_logs(box, request, tmp_path_factory)
+        keep_logs(box, request, tmp_path_factory)
 
 
 @pytest.fixture
@@ -130,7 +130,7 @@ def private_sandbox(
 
     yield start
     for box in started:
-        _keep_logs(box, request, tmp_path_factory)
+        keep_logs(box, request, tmp_path_factory)
         box.close()
 
 
@@ -182,7 +182,7 @@ def _await(condition: Callable[[], bool], otherwise: str) -> None:
         assert time.monotonic() < deadline, f"{otherwise} after {_DEADLINE_S} s"
 
 
-def _keep_logs(box: Sandbox, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> None:
+def keep_logs(box: Sandbox, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> None:
     """After a failure, copy the logs to pytest's own temporary directory, which pytest tidies up itself."""
     if request.session.testsfailed and box.running:
         kept = tmp_path_factory.mktemp("sandbox-logs")

@@ -5,7 +5,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from zkconsumer.errors import SandboxError
+from zkconsumer.sandbox.jars import DEFAULT_KAFKA_VERSION
 from zkconsumer.sandbox.java import find_java
+from zkconsumer.sandbox.lockfile import version_tuple
 from zkconsumer.sandbox.ports import HOST
 from zkconsumer.sandbox.probes import known_brokers
 from zkconsumer.sandbox.process import java_command
@@ -35,15 +37,26 @@ _PROPERTIES = {
     "transaction.state.log.num.partitions": "4",
     "group.initial.rebalance.delay.ms": "0",
     "log.cleaner.dedupe.buffer.size": "4194304",  # the default takes a quarter of our heap
-    "log.retention.hours": "-1",  # records written with old timestamps must not vanish
+    # A hundred years: records written with old timestamps must not vanish. (0.8.2 does not take -1 for "for ever".)
+    "log.retention.hours": "876000",
 }
+# Brokers before 3.x log through log4j, which says nothing at all unless it is told where to.
+_LOG4J = """log4j.rootLogger=INFO, stdout
+log4j.appender.stdout=org.apache.log4j.ConsoleAppender
+log4j.appender.stdout.layout=org.apache.log4j.PatternLayout
+log4j.appender.stdout.layout.ConversionPattern=%d %p %c - %m%n
+"""
+_LISTENERS_SINCE = (0, 9)
+_TELLS_BROKERS_SINCE = (0, 9)
+_IDS = "/brokers/ids/"
 
 
 class KafkaBroker(LocalServer):
     """A broker of a ZooKeeper's cluster, from the jars given; see `LocalServer` for its life.
 
-    ``properties`` are further settings of server.properties and outrank ours. `start` after `kill` waits until
-    ZooKeeper has let the killed broker's session expire, since a broker does not start before that.
+    ``kafka_version`` is that of the jars. ``properties`` are further settings of server.properties and outrank ours.
+    `start` after `kill` waits until ZooKeeper has let the killed broker's session expire, since a broker does not start
+    before that.
     """
 
     def __init__(
@@ -52,6 +65,7 @@ class KafkaBroker(LocalServer):
         zookeeper: ZooKeeperServer,
         jars: Sequence[Path],
         *,
+        kafka_version: str = DEFAULT_KAFKA_VERSION,
         broker_id: int = 0,
         port: int | None = None,
         properties: Mapping[str, str] | None = None,
@@ -61,6 +75,7 @@ class KafkaBroker(LocalServer):
         self.broker_id = broker_id
         self.zookeeper = zookeeper
         self._jars = tuple(jars)
+        self._version = version_tuple(kafka_version)
         self._properties = dict(properties or {})
 
     def launch(self) -> None:
@@ -71,14 +86,23 @@ class KafkaBroker(LocalServer):
 
     def is_serving(self) -> bool:
         """True when the broker answers and the cluster's controller has told it that it is alive itself."""
-        return self.known_brokers().get(self.broker_id) == (HOST, self.port)
+        if self._version < _TELLS_BROKERS_SINCE:
+            return self.broker_id in self.known_brokers() and "/controller" in self.zookeeper.ephemerals()
+        return known_brokers(self.port).get(self.broker_id) == (HOST, self.port)
 
-    def known_brokers(self) -> dict[int, tuple[str, int]]:
-        """Return the live brokers by id, as this broker knows them; empty when it does not answer."""
-        return known_brokers(self.port)
+    def known_brokers(self) -> set[int]:
+        """Return the ids of the live brokers, as this broker knows them; empty when it does not answer.
+
+        A broker of 0.8 lists none before there is a topic. What is registered counts there: a broker registers as the
+        last step of its start.
+        """
+        if self._version < _TELLS_BROKERS_SINCE:
+            ephemerals = self.zookeeper.ephemerals()
+            return {int(path.removeprefix(_IDS)) for path in ephemerals if path.startswith(_IDS)}
+        return set(known_brokers(self.port))
 
     def _wait_for_former_session(self) -> None:
-        znode = f"/brokers/ids/{self.broker_id}"
+        znode = f"{_IDS}{self.broker_id}"
         limit_s = self.zookeeper.max_session_timeout_ms / 1000 + 10
         deadline = time.monotonic() + limit_s
         while znode in self.zookeeper.ephemerals():
@@ -90,15 +114,21 @@ class KafkaBroker(LocalServer):
 
     def _command(self) -> list[str]:
         config = self.directory / f"kafka-{self.broker_id}.properties"
+        log4j = self.directory / "log4j.properties"
         properties = {
             "broker.id": str(self.broker_id),
             "zookeeper.connect": self.zookeeper.address,
             "log.dirs": str(self.directory / f"kafka-{self.broker_id}"),
-            "listeners": f"PLAINTEXT://{self.address}",
-            "advertised.listeners": f"PLAINTEXT://{self.address}",
+            **self._listener(),
             **_PROPERTIES,
             **self._properties,
         }
         config.write_text("".join(f"{key}={value}\n" for key, value in properties.items()), encoding="utf-8")
-        options = (*_JVM_OPTIONS, f"-Djava.io.tmpdir={self.directory}")
+        log4j.write_text(_LOG4J, encoding="utf-8")
+        options = (*_JVM_OPTIONS, f"-Dlog4j.configuration=file:{log4j}", f"-Djava.io.tmpdir={self.directory}")
         return java_command(find_java().executable, options, self._jars, "kafka.Kafka", str(config))
+
+    def _listener(self) -> dict[str, str]:
+        if self._version < _LISTENERS_SINCE:  # one plaintext port is all that 0.8 has
+            return {"host.name": HOST, "port": str(self.port)}
+        return {"listeners": f"PLAINTEXT://{self.address}", "advertised.listeners": f"PLAINTEXT://{self.address}"}

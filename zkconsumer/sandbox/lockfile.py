@@ -43,8 +43,14 @@ class LockFile:
 
 
 def known_kafka_versions() -> list[str]:
-    """Return the Kafka versions that have a lock file."""
-    return [name.removeprefix("kafka-") for name in known_locks() if name.startswith("kafka-")]
+    """Return the Kafka versions that have a lock file, oldest first."""
+    names = (name.removeprefix("kafka-") for name in known_locks() if name.startswith("kafka-"))
+    return sorted(names, key=version_tuple)
+
+
+def version_tuple(version: str) -> tuple[int, ...]:
+    """Return a version such as ``0.10.2.2`` as numbers, which compare as versions do."""
+    return tuple(int(part) for part in version.split("."))
 
 
 def known_locks() -> list[str]:

@@ -118,6 +118,7 @@ class Sandbox:
                 self.directory,
                 self.zookeeper,
                 jars,
+                kafka_version=self.kafka_version,
                 broker_id=number,
                 port=port if number == first else None,
                 properties=self._kafka_properties,
@@ -183,7 +184,7 @@ class Sandbox:
         running = [broker for broker in self.brokers if broker.running]
         deadline = time.monotonic() + _AGREEMENT_TIMEOUT_S
         for broker in running:
-            while not {other.broker_id for other in running} <= broker.known_brokers().keys():
+            while not {other.broker_id for other in running} <= broker.known_brokers():
                 broker.expect_running()
                 if time.monotonic() > deadline:
                     known = sorted(broker.known_brokers())

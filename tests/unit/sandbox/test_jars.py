@@ -29,14 +29,17 @@ def fill(directory: Path) -> Path:
 
 
 def test_the_shipped_lock_pins_every_jar() -> None:
-    assert known_kafka_versions() == ["3.9.1"]
+    assert known_kafka_versions() == ["0.8.2.2", "0.10.2.2", "1.1.1", "2.4.1", "3.9.1"]
+    for version in known_kafka_versions():
+        coordinates = {jar.coordinates.split("_")[0] for jar in read_lock(f"kafka-{version}").jars}
+        assert "org.apache.kafka:kafka" in coordinates
     jars = read_lock("kafka-3.9.1").jars
     assert len(jars) == 28
     assert "org.apache.kafka:kafka_2.13:3.9.1" in {jar.coordinates for jar in jars}
 
 
 def test_unknown_lock_names_the_known_ones() -> None:
-    with pytest.raises(SandboxError, match=r"no list of jars for kafka-9\.9\.9; there are lists for Kafka 3\.9\.1"):
+    with pytest.raises(SandboxError, match=r"no list of jars for kafka-9\.9\.9; .* Kafka 0\.8\.2\.2, .*3\.9\.1"):
         read_lock("kafka-9.9.9")
 
 

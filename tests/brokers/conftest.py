@@ -1,0 +1,9 @@
+"""Everything below this directory runs against real brokers of every known release."""
+
+import pytest
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "tests/brokers/" in item.path.as_posix():
+            item.add_marker(pytest.mark.brokers)
