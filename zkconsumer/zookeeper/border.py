@@ -56,13 +56,18 @@ def translated_errors(what: str) -> Iterator[None]:
         yield
     except (NoNodeError, NodeExistsError):
         raise
-    except (SessionExpiredError, SessionMovedError) as error:
-        raise SessionExpired(f"ZooKeeper session expired during {what}") from error
     except (ConnectionLoss, ConnectionClosedError, KazooTimeoutError) as error:
         raise ZooKeeperUnavailable(f"ZooKeeper did not answer {what}; is the connection up?") from error
+    except (SessionExpiredError, SessionMovedError) as error:  # after the line above: "closed" is one of its kinds
+        raise SessionExpired(f"ZooKeeper session expired during {what}") from error
     except KazooException as error:
         advice = _ADVICE.get(type(error), f"{error!r}; the servers' log may say more")
         raise ZooKeeperRefused(f"ZooKeeper refused {what}: {advice}") from error
+
+
+def connection_loop_ended(client: Any) -> bool:
+    """True if kazoo has given up for good although nobody stopped it: a login was refused, or its loop met a bug."""
+    return bool(client._connection.connection_stopped.is_set()) and not client._stopped.is_set()
 
 
 class NegotiationLog:

@@ -1,4 +1,7 @@
-"""SessionLease: probes ZooKeeper and says whether this member may still hand out records (DESIGN 4.5)."""
+"""SessionLease: probes ZooKeeper and says whether this member may still hand out records (DESIGN 4.5).
+
+The thread that probes also notices when nothing will ever answer, and has the client start over.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,16 @@ import time
 from collections.abc import Callable
 
 from zkconsumer.core.lease import lease_deadline, probe_interval
+from zkconsumer.core.rebalance import retry_seconds
 from zkconsumer.zookeeper.session import ZkSession
 
 _log = logging.getLogger(__name__)
 
 # CLOCK_BOOTTIME goes on while the machine sleeps, as the servers' clocks do; CLOCK_MONOTONIC does not.
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+_REVIVAL_BACKOFF_MS = 1000
+"""Pause after the first revival, doubled with each that did not help."""
 
 
 def boot_seconds() -> float:
@@ -40,6 +47,8 @@ class SessionLease:
         self._on_change = on_change
         self._deadline = 0.0
         self.lapses = 0  # written by the probing thread
+        self._revivals = 0
+        self._next_revival = 0.0
         self._outstanding = threading.Event()
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="session-lease", daemon=True)
@@ -67,6 +76,7 @@ class SessionLease:
     def _run(self) -> None:
         held = True
         while not self._stopped.is_set():
+            self._revive()
             self._probe()
             timeout = self._session.negotiated_timeout
             # Wake at the next probe, or exactly when the lease lapses, whichever comes first.
@@ -78,6 +88,13 @@ class SessionLease:
                 self.lapses += not held
                 _log.log(logging.INFO if held else logging.WARNING, "delivery lease %s", "holds" if held else "lapsed")
                 self._on_change()
+
+    def _revive(self) -> None:
+        if self.holds():
+            self._revivals = 0
+        elif boot_seconds() >= self._next_revival and self._session.revive():
+            self._next_revival = boot_seconds() + retry_seconds(_REVIVAL_BACKOFF_MS, self._revivals)
+            self._revivals += 1
 
     def _probe(self) -> None:
         # One at a time: kazoo finds out that a connection is dead only while we send nothing (its ping waits for idle

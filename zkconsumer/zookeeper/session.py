@@ -15,11 +15,11 @@ from typing import Any, Self
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError, UnimplementedError, ZookeeperError
-from kazoo.protocol.states import KazooState
+from kazoo.protocol.states import KazooState, KeeperState
 
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import ChrootMissing, SessionExpired, ZooKeeperUnavailable
-from zkconsumer.zookeeper.border import NegotiationLog, Watch, as_kazoo_watch, translated_errors
+from zkconsumer.zookeeper.border import NegotiationLog, Watch, as_kazoo_watch, connection_loop_ended, translated_errors
 from zkconsumer.zookeeper.multiread import MultiRead, supports_multi_read
 from zkconsumer.zookeeper.security import client_arguments, open_acl, owned_acl
 from zkconsumer.zookeeper.transaction import MISSED, TRANSACTION_SIZE, Batch, Operation, Outcome, Outcomes, Stop
@@ -84,6 +84,7 @@ class ZkSession:
         self._on_connection = on_connection
         self._connected = threading.Event()
         self._lost = False
+        self._login_refused = False
         self._multi_read_known: bool | None = None
         self._multi_read_refused = False
         self._negotiation = NegotiationLog(self._timeout)
@@ -188,6 +189,23 @@ class ZkSession:
         self._client.exists_async("/").rawlink(done)
         return True
 
+    def revive(self) -> bool:
+        """Start over, with a new session, if the client has given up; True if it had to be done.
+
+        kazoo reconnects for ever, except after a refused login and after an error that it did not foresee. To be called
+        by one thread, and not by a thread of kazoo's.
+        """
+        if not connection_loop_ended(self._client):
+            return False
+        reason = (
+            "the login was refused; check zookeeper.digest and zookeeper.sasl.* against the servers"
+            if self._login_refused
+            else "kazoo's connection loop has ended; its last lines in the log say why"
+        )
+        _log.error("ZooKeeper %s: %s. Connecting again", self._connect, reason)
+        self._client.start_async()
+        return True
+
     def _state_changed(self, state: str) -> None:
         # Runs on kazoo's connection thread: any request from here would wait for itself.
         self._multi_read_known = None
@@ -197,6 +215,7 @@ class ZkSession:
         else:
             self._connected.clear()
             self._lost = state == KazooState.LOST
+            self._login_refused = self._client.client_state == KeeperState.AUTH_FAILED
         _log.info("ZooKeeper %s: %s (session 0x%x)", self._connect, state, self.session_id)
         if state != KazooState.SUSPENDED:
             self._on_connection()

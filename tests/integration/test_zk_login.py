@@ -1,0 +1,128 @@
+"""SASL logins on a real ZooKeeper: accepted, refused, and refused to a member that was in already."""
+
+import pytest
+
+from tests.fix_waiting import eventually
+from zkconsumer import ConsumerConfig
+from zkconsumer.connector.identity import new_consumer_id
+from zkconsumer.connector.member import GroupMember
+from zkconsumer.core.subscription import Subscription
+from zkconsumer.errors import ZooKeeperRefused
+from zkconsumer.model import TopicPartition
+from zkconsumer.sandbox import ZooKeeperServer
+from zkconsumer.sandbox.pysparkjars import zookeeper_jars
+from zkconsumer.zookeeper.session import ZkSession
+
+pytestmark = pytest.mark.integration
+
+_JAAS = """\
+Server {{
+    org.apache.zookeeper.server.auth.DigestLoginModule required
+    user_consumer="{password}";
+}};
+"""
+
+
+class SaslServer(ZooKeeperServer):
+    """A server that knows one user, ``consumer``; its password is read at each start."""
+
+    password = "hunter2"
+
+    def _command(self) -> list[str]:
+        jaas = self.directory / "jaas.conf"
+        jaas.write_text(_JAAS.format(password=self.password))
+        command = super()._command()
+        return [command[0], f"-Djava.security.auth.login.config={jaas}", *command[1:]]
+
+
+class NoFetch:
+    """A data plane that fetches nothing."""
+
+    generation = 0
+
+    def stop(self):
+        pass
+
+    def start(self, assignment):
+        self.generation = assignment.generation
+
+    def withhold(self):
+        pass
+
+    def positions(self, *, handed_out):
+        return {}
+
+
+@pytest.fixture
+def server(tmp_path):
+    started = SaslServer(
+        tmp_path,
+        properties={"authProvider.1": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"},
+        jars=zookeeper_jars(tls=True),  # with one provider named, the server loads them all, that of TLS too
+    )
+    started.start()
+    yield started
+    started.stop()
+
+
+@pytest.fixture
+def config(server):
+    return ConsumerConfig(
+        zookeeper_connect=server.address,
+        group_id="g",
+        consumer_id="a",
+        zookeeper_session_timeout_ms=2000,
+        rebalance_backoff_ms=300,
+        zookeeper_sasl_mechanism="DIGEST-MD5",
+        zookeeper_sasl_username="consumer",
+        zookeeper_sasl_password="hunter2",
+        zookeeper_set_acl=True,
+    )
+
+
+def test_znodes_belong_to_who_logged_in(config):
+    session = ZkSession.from_config(config)
+    session.open()
+    session.ensure_path("/mine", b"")
+    acls = session._client.get_acls("/mine")[0]
+    session.close()
+    assert ("sasl", "consumer") in {(acl.id.scheme, acl.id.id) for acl in acls}
+
+
+def test_a_wrong_password_is_told(config, server):
+    wrong = ZkSession.from_config(
+        ConsumerConfig(
+            zookeeper_connect=server.address,
+            group_id="g",
+            zookeeper_sasl_mechanism="DIGEST-MD5",
+            zookeeper_sasl_username="consumer",
+            zookeeper_sasl_password="wrong",
+        )
+    )
+    with pytest.raises(ZooKeeperRefused, match="the login failed; check zookeeper"):
+        wrong.open()
+
+
+def test_a_member_whose_login_is_refused_meanwhile_says_so_and_comes_back(config, server, caplog):
+    """kazoo ends its connection loop for good then; nothing would ever happen in this member again."""
+    operator = ZkSession(server.address, session_timeout_ms=2000, connection_timeout_ms=4000)
+    operator.open()
+    operator.ensure_path("/brokers/ids/0", b'{"host":"127.0.0.1","port":1}')
+    operator.ensure_path("/brokers/topics/t", b'{"version":1,"partitions":{"0":[0]}}')
+    operator.close()
+    fetch = NoFetch()
+    member = GroupMember(config, new_consumer_id(config), fetch)
+    member.join(Subscription.static({"t": 1}))
+    try:
+        server.password = "changed"
+        server.restart()
+        eventually(lambda: caplog.text.count("the login was refused") >= 2)
+        assert not member.may_deliver()
+        server.password = "hunter2"
+        server.restart()
+        eventually(lambda: fetch.generation == 2)
+        assert member.may_deliver()
+        assert list(member.ownership()) == [TopicPartition("t", 0)]
+        member.commit({TopicPartition("t", 0): 5})
+    finally:
+        member.leave()
