@@ -7,6 +7,14 @@ load_kafka_python()
 from kafka.protocol.admin import DeleteRecordsRequest  # noqa: E402
 from kafka.protocol.consumer import FetchRequest, FetchResponse  # noqa: E402
 from kafka.record import MemoryRecordsBuilder  # noqa: E402
+from kafka.record.legacy_records import LegacyRecordBatchBuilder  # noqa: E402
 from kafka.record.util import calc_crc32c  # noqa: E402
 
-__all__ = ["DeleteRecordsRequest", "FetchRequest", "FetchResponse", "MemoryRecordsBuilder", "calc_crc32c"]
+__all__ = [
+    "DeleteRecordsRequest",
+    "FetchRequest",
+    "FetchResponse",
+    "LegacyRecordBatchBuilder",
+    "MemoryRecordsBuilder",
+    "calc_crc32c",
+]

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from zkconsumer.fetch import batchtable as b
 from zkconsumer.fetch.columns import ConstantColumns
 from zkconsumer.fetch.schema import HEADERS, SCHEMA, SCHEMA_WITH_HEADERS, TIMESTAMP
 
@@ -51,13 +52,13 @@ class Assembler:
     def batch(self, topic: str, partition: int, indexed: Indexed) -> tuple[Any, int]:
         """The batch, and the bytes of memory that it alone holds."""
         k, totals, columns = self._k, indexed.totals, indexed.columns
-        count = totals[k.RECORDS]
+        count = totals[b.RECORDS]
         source = (indexed.raw, indexed.scratch, indexed.table)
-        key_data = np.empty(totals[k.KEY_BYTES], np.uint8)
-        value_data = np.empty(totals[k.VALUE_BYTES], np.uint8)
+        key_data = np.empty(totals[b.KEY_BYTES], np.uint8)
+        value_data = np.empty(totals[b.VALUE_BYTES], np.uint8)
         k.gather(*source, columns.key_end, columns.value_end, columns.key_at, columns.value_at, key_data, value_data)
-        keys_valid = columns.key_at[:count] >= 0 if totals[k.HAS_NULL_KEY] else None
-        values_valid = columns.value_at[:count] >= 0 if totals[k.HAS_NULL_VALUE] else None
+        keys_valid = columns.key_at[:count] >= 0 if totals[b.HAS_NULL_KEY] else None
+        values_valid = columns.value_at[:count] >= 0 if totals[b.HAS_NULL_VALUE] else None
         arrays = [
             _variable(pa.binary(), count, columns.key_end, key_data, keys_valid),
             _variable(pa.binary(), count, columns.value_end, value_data, values_valid),
@@ -72,29 +73,33 @@ class Assembler:
         if not self._headers:
             return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA), nbytes
         headers = self._header_lists(indexed, count)
-        nbytes += headers.nbytes if totals[k.HEADER_COUNT] else 0
+        nbytes += headers.nbytes if totals[b.HEADER_COUNT] else 0
         return pa.RecordBatch.from_arrays([*arrays, headers], schema=SCHEMA_WITH_HEADERS), nbytes
 
     def _timestamp_types(self, table: Any, count: int) -> Any:
-        """0 for create time, 1 for log-append time; differs inside a chunk only where the topic was reconfigured."""
-        k = self._k
-        kept = table[:, k.KEPT]
-        types = (table[:, k.ATTRIBUTES] & k.LOG_APPEND_TIME != 0).astype(np.int32)[kept > 0]
+        """0 for create time, 1 for log-append time, -1 for none.
+
+        It differs inside a chunk only where the topic was reconfigured.
+        """
+        kept = table[:, b.KEPT]
+        types = (table[:, b.ATTRIBUTES] & b.LOG_APPEND_TIME != 0).astype(np.int32)
+        types[table[:, b.FORMAT] == 0] = b.NO_TIMESTAMP
+        types = types[kept > 0]
         if (types == types[0]).all():
             return self._constants.integer(int(types[0]), count)
         return pa.array(np.repeat(types, kept[kept > 0]))
 
     def _header_lists(self, indexed: Indexed, count: int) -> Any:
         k, columns = self._k, indexed.columns
-        total = indexed.totals[k.HEADER_COUNT]
+        total = indexed.totals[b.HEADER_COUNT]
         if total == 0:
             return self._constants.no_headers(count)
         source = (indexed.raw, indexed.scratch, indexed.table)
         name_end = np.zeros(total + 1, np.int32)
         content_end = np.zeros(total + 1, np.int32)
         valid = np.empty(total, np.uint8)
-        name_data = np.empty(indexed.totals[k.HEADER_KEY_BYTES], np.uint8)
-        content_data = np.empty(indexed.totals[k.HEADER_VALUE_BYTES], np.uint8)
+        name_data = np.empty(indexed.totals[b.HEADER_KEY_BYTES], np.uint8)
+        content_data = np.empty(indexed.totals[b.HEADER_VALUE_BYTES], np.uint8)
         out = (name_end, content_end, valid, name_data, content_data)
         k.gather_headers(*source, columns.header_end, columns.header_at, *out)
         names = _text(_variable(pa.string(), total, name_end, name_data))

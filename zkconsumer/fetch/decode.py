@@ -1,27 +1,37 @@
 """Decoder: the bytes of one partition from a fetch response become one Arrow batch.
 
-Uncompressed and compressed record batches (format 2) are read. Transactions: control batches are skipped, aborted
-records are delivered, as by the JVM consumer of the time, which reads uncommitted.
+Message formats 0, 1 and 2 are read, also in one response (a log that was converted half-way). Transactions: control
+batches are skipped; aborted records are delivered unless the caller says which are aborted.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
-from crc32c import crc32c
 
-from zkconsumer.errors import CorruptRecord, ProtocolError, ZkConsumerError
+from zkconsumer.errors import CorruptRecord
+from zkconsumer.fetch import batchtable as b
 from zkconsumer.fetch.assemble import Assembler, Columns, Indexed
-from zkconsumer.fetch.decompress import DecompressError, Scratch
+from zkconsumer.fetch.prepare import Fault, Preparer
+from zkconsumer.fetch.transactions import AbortedTransaction, exclude_aborted
 
 if TYPE_CHECKING:
     from types import ModuleType
 
 MAX_DECOMPRESSED_BYTES: Final = 128 << 20
 """Limit for what one chunk may decompress to. A chunk that holds more is cut short between two batches and the rest
-fetched again; a single batch that is longer is refused. It also keeps a column below Arrow's 2 GiB, since what is not
-compressed cannot be longer than the response that it came in."""
+fetched again; a single batch that is longer is refused."""
+
+_MAX_BYTES: Final = 2**31 - 1 - MAX_DECOMPRESSED_BYTES
+"""More of a response is not looked at in one go: together with what is decompressed a column stays below Arrow's
+2 GiB."""
+_MAX_RECORDS: Final = 1 << 22
+_MAX_ROWS: Final = 1 << 16
+_MAX_FORMAT_CHANGES: Final = 64
+"""A chunk is cut short, between two batches, after so many records, batches, or changes between old and new format.
+Real chunks have fewer; bytes made to harm could otherwise cost a hundred times their own size of memory, or time."""
 
 _FIRST_ROWS: Final = 64
 _FIRST_RECORDS: Final = 1 << 14
@@ -33,8 +43,8 @@ class DecodedChunk(NamedTuple):
 
     Attributes:
         batch: the records, a ``pyarrow.RecordBatch`` in the schema of ``fetch/schema.py``; None where there is none.
-        next_offset: where to fetch next; also past control batches and what compaction removed. The requested offset
-            where not even one batch was complete.
+        next_offset: where to fetch next; also past control batches, aborted ones and what compaction removed. The
+            requested offset where not even one batch was complete.
         nbytes: memory that the batch owns.
     """
 
@@ -43,49 +53,45 @@ class DecodedChunk(NamedTuple):
     nbytes: int
 
 
-class _Place(NamedTuple):
-    """Where the bytes came from, for messages."""
-
-    topic: str
-    partition: int
-    requested: int
-
-    def at(self, offset: int) -> str:
-        return f"{self.topic}-{self.partition} at offset {offset} (fetched from {self.requested})"
-
-
 def warm() -> None:
     """Load the decode kernel, which takes half a second (compiling it: some seconds); harmless when repeated."""
     _kernel()
 
 
-def _kernel() -> ModuleType:
-    from zkconsumer.fetch import kernel  # imports numba
+def _kernel() -> tuple[ModuleType, ModuleType]:
+    from zkconsumer.fetch import kernel, messageset  # imports numba
 
-    return kernel
+    return kernel, messageset
 
 
 class Decoder:
     """Decodes chunk after chunk, keeping its work buffers. One thread uses a decoder.
 
     Args:
-        check_crcs: verify the CRC32C of every batch.
+        check_crcs: verify the checksum of every batch and message.
         headers: add the column ``headers``.
-        max_decompressed_bytes: see :data:`MAX_DECOMPRESSED_BYTES`.
+        max_decompressed_bytes: see :data:`MAX_DECOMPRESSED_BYTES`, which it must not exceed.
     """
 
     def __init__(
         self, *, check_crcs: bool = True, headers: bool = False, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
     ) -> None:
-        self._k = _kernel()
-        self._check_crcs = check_crcs
-        self._max_decompressed_bytes = max_decompressed_bytes
+        self._k, self._m = _kernel()
+        self._preparer = Preparer(
+            self._k, self._m, check_crcs=check_crcs, max_decompressed_bytes=max_decompressed_bytes
+        )
         self._assembler = Assembler(self._k, headers=headers)
-        self._scratch = Scratch()
-        self._table = np.empty((_FIRST_ROWS, self._k.COLUMNS), np.int64)
+        self._table = np.empty((_FIRST_ROWS, b.COLUMNS), np.int64)
         self._positions = np.empty((3, _FIRST_RECORDS), np.int64)
 
-    def decode(self, topic: str, partition: int, requested: int, records: memoryview = _NOTHING) -> DecodedChunk:
+    def decode(
+        self,
+        topic: str,
+        partition: int,
+        requested: int,
+        records: memoryview = _NOTHING,
+        aborted: Sequence[AbortedTransaction] = (),
+    ) -> DecodedChunk:
         """Decode what was fetched of one partition.
 
         A fault ends the chunk before the batch that has it; only where that is the first batch an error is raised, so
@@ -96,85 +102,60 @@ class Decoder:
             partition: its number.
             requested: the offset that was fetched; records before it are dropped (a broker sends whole batches).
             records: the bytes; may be reused as soon as this returns.
+            aborted: transactions whose records are left out, as the response lists them under read_committed.
 
         Raises:
             CorruptRecord: the first batch fails its checksum or contradicts itself.
-            ProtocolError: the first batch has a message format that is not read yet.
         """
-        place = _Place(topic, partition, requested)
+        records = records[:_MAX_BYTES]
         raw = np.frombuffer(records, np.uint8)
         # Each step may cut the table at a fault, which then lies in front of all faults found before it.
-        table, fault = self._scan(raw, place)
-        table, fault = self._prepare(records, table, place, fault)
-        indexed, fault = self._index(raw, table, place, fault)
+        table, fault = self._scan(raw, requested)
+        if aborted:
+            exclude_aborted(raw, table, aborted)
+        table, earlier = self._preparer.prepare(records, raw, table, requested)
+        fault = earlier or fault
+        indexed, earlier = self._index(raw, table, requested)
+        fault = earlier or fault
         table = indexed.table
         next_offset = requested
         if len(table):
-            next_offset = max(requested, int(table[-1, self._k.BASE_OFFSET] + table[-1, self._k.LAST_DELTA]) + 1)
+            next_offset = max(requested, int(table[-1, b.BASE_OFFSET] + table[-1, b.LAST_DELTA]) + 1)
         if fault is not None and next_offset == requested:
-            raise fault
-        if indexed.totals[self._k.RECORDS] == 0:
+            raise CorruptRecord(
+                f"{topic}-{partition} at offset {fault.offset} (fetched from {requested}): {fault.reason}"
+            )
+        if indexed.totals[b.RECORDS] == 0:
             return DecodedChunk(None, next_offset, 0)
         batch, nbytes = self._assembler.batch(topic, partition, indexed)
         return DecodedChunk(batch, next_offset, nbytes)
 
-    def _scan(self, raw: Any, place: _Place) -> tuple[Any, ZkConsumerError | None]:
+    def _scan(self, raw: Any, requested: int) -> tuple[Any, Fault | None]:
         """Find the batches."""
-        k = self._k
-        while True:
-            rows, at, why = k.scan(raw, self._table, place.requested)
-            if why != k.TABLE_FULL:
-                break
-            self._table = np.empty((2 * len(self._table), k.COLUMNS), np.int64)
-        fault: ZkConsumerError | None = None
-        if why == k.OLD_FORMAT:
-            # The place where the message sets of formats 0 and 1 will branch off.
-            fault = ProtocolError(
-                f"{place.at(int.from_bytes(raw[at : at + 8].tobytes(), 'big'))}: message format {raw[at + k.MAGIC_AT]} "
-                "cannot be read yet; only format 2 (brokers and topics from 0.11 on) can"
-            )
-        elif why != k.COMPLETE:
-            what = "the length of a batch is impossible" if why == k.BAD_LENGTH else "a batch header contradicts itself"
-            fault = CorruptRecord(f"{place.at(place.requested)}: {what} (byte {at} of {len(raw)})")
-        return self._table[:rows], fault
+        scan, other = self._k.scan, self._m.scan
+        rows, at, last, why = scan(raw, self._table, 0, 0, -1, requested)
+        changes = 0
+        while why in (b.TABLE_FULL, b.OTHER_FORMAT):
+            if why == b.OTHER_FORMAT:
+                changes += 1
+                scan, other = other, scan
+            elif rows < _MAX_ROWS:
+                self._table = np.concatenate([self._table, np.empty_like(self._table)])
+            if changes > _MAX_FORMAT_CHANGES or rows == _MAX_ROWS:
+                if last >= requested:
+                    return self._table[:rows], None
+                rows = changes = 0  # nothing of what is requested yet
+            rows, at, last, why = scan(raw, self._table, at, rows, last, requested)
+        if why == b.COMPLETE:
+            return self._table[:rows], None
+        what = "the length of a batch is impossible" if why == b.BAD_LENGTH else "a batch header contradicts itself"
+        return self._table[:rows], Fault(max(requested, last + 1), f"{what} (byte {at} of {len(raw)})", -1)
 
-    def _prepare(
-        self, records: memoryview, table: Any, place: _Place, fault: ZkConsumerError | None
-    ) -> tuple[Any, ZkConsumerError | None]:
-        """Verify checksums, decompress into the scratch buffer and enter the new places into the table."""
-        k = self._k
-        self._scratch.reset()
-        for number, row in enumerate(table.tolist()):
-            if row[k.BASE_OFFSET] + row[k.LAST_DELTA] < place.requested:
-                continue
-            if self._check_crcs:
-                found = crc32c(records[row[k.START] + k.CRC_START : row[k.END]])
-                if found != row[k.CRC]:
-                    reason = f"checksum {found:#010x} of a batch of {row[k.COUNT]} should be {row[k.CRC]:#010x}"
-                    return table[:number], CorruptRecord(f"{place.at(row[k.BASE_OFFSET])}: {reason}")
-            codec = row[k.ATTRIBUTES] & k.CODEC_MASK
-            if codec == 0 or row[k.SOURCE] == k.NOTHING:
-                continue
-            start = self._scratch.used
-            limit = self._max_decompressed_bytes
-            try:
-                self._scratch.add(codec, records[row[k.BODY] : row[k.END]], limit if start == 0 else limit - start)
-                if row[k.COUNT] * k.SMALLEST_RECORD > self._scratch.used - start:
-                    raise DecompressError(f"a batch of {row[k.COUNT]} holds {self._scratch.used - start} bytes")
-            except DecompressError as error:
-                # Behind other batches it may just be that the chunk is full: fetched first, it will tell.
-                return table[:number], CorruptRecord(f"{place.at(row[k.BASE_OFFSET])}: {error}")
-            table[number, k.SOURCE] = k.SCRATCH
-            table[number, k.BODY] = start
-            table[number, k.BODY_END] = self._scratch.used
-        return table, fault
-
-    def _index(
-        self, raw: Any, table: Any, place: _Place, fault: ZkConsumerError | None
-    ) -> tuple[Indexed, ZkConsumerError | None]:
+    def _index(self, raw: Any, table: Any, requested: int) -> tuple[Indexed, Fault | None]:
         """Read all records once."""
-        k = self._k
-        capacity = int(table[table[:, k.SOURCE] != k.NOTHING, k.COUNT].sum())
+        capacity = int(table[table[:, b.SOURCE] != b.NOTHING, b.COUNT].sum())
+        if capacity > _MAX_RECORDS:
+            table, capacity = _within_limits(table)
         if capacity > self._positions.shape[1]:
             self._positions = np.empty((3, max(capacity, 2 * self._positions.shape[1])), np.int64)
         ends = [np.empty(capacity + 1, np.int32) for _ in range(3)]
@@ -182,12 +163,35 @@ class Decoder:
             column[0] = 0
         offset, timestamp = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
         columns = Columns._make([*ends, *self._positions, offset, timestamp])
-        totals = np.zeros(k.TOTALS, np.int64)
-        scratch = self._scratch.data
-        k.index(raw, scratch, table, place.requested, *columns, totals)
-        good = int(totals[k.ROWS])
+        totals = np.zeros(b.TOTALS, np.int64)
+        scratch = self._preparer.scratch.data
+        good = 0
+        for rows, old in _by_format(table):
+            index = self._m.index if old else self._k.index
+            index(raw, scratch, rows, requested, *columns, totals)
+            good += int(totals[b.ROWS])
+            if totals[b.ROWS] < len(rows):
+                break
+        fault = None
         if good < len(table):
             bad = table[good].tolist()
-            reason = f"a record in a batch of {bad[k.COUNT]} contradicts the lengths around it"
-            fault = CorruptRecord(f"{place.at(bad[k.BASE_OFFSET])}: {reason}")
+            reason = f"a record in a batch of {bad[b.COUNT]} contradicts the lengths around it"
+            fault = Fault(bad[b.BASE_OFFSET], reason, bad[b.END])
         return Indexed(raw, scratch, table[:good], columns, totals.tolist()), fault
+
+
+def _within_limits(table: Any) -> tuple[Any, int]:
+    """The rows to read in one go, at least one that has records, and how many records they announce."""
+    counts = np.where(table[:, b.SOURCE] == b.NOTHING, 0, table[:, b.COUNT])
+    total = np.cumsum(counts)
+    kept = max(int(np.flatnonzero(counts)[0]) + 1, int(np.searchsorted(total, _MAX_RECORDS, side="right")))
+    return table[:kept], int(total[kept - 1])
+
+
+def _by_format(table: Any) -> list[tuple[Any, bool]]:
+    """The table in pieces of one kind: of formats 0 and 1 (True), or of format 2."""
+    old = table[:, b.FORMAT] < 2
+    if not old.any():
+        return [(table, False)] if len(table) else []
+    cuts = np.flatnonzero(np.diff(old)) + 1
+    return [(piece, bool(piece[0, b.FORMAT] < 2)) for piece in np.split(table, cuts) if len(piece)]

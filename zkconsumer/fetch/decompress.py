@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import cramjam
 import numpy as np
+import xxhash
 
 GZIP: Final = 1
 SNAPPY: Final = 2
@@ -18,6 +19,9 @@ _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"  # snappy-java's framing, the one that 
 _XERIAL_HEADER: Final = 16  # magic, version, oldest compatible version
 _FIRST_GUESS: Final = 4  # decompressed bytes per compressed one; a wrong guess costs a second attempt
 _KEPT_BYTES: Final = 32 << 20
+_LZ4_MAGIC_BYTES: Final = 4
+_LZ4_CONTENT_SIZE: Final = 0x08  # flags in the first byte of an lz4 frame descriptor
+_LZ4_DICTIONARY: Final = 0x01
 
 
 class DecompressError(Exception):
@@ -39,13 +43,15 @@ class Scratch:
         if len(self.data) > _KEPT_BYTES:
             self.data = np.empty(0, np.uint8)
 
-    def add(self, codec: int, compressed: memoryview, limit: int) -> None:
+    def add(self, codec: int, compressed: memoryview, limit: int, *, before_format_2: bool = False) -> None:
         """Decompress one batch behind what is there.
 
         Args:
             codec: number of the codec, as in a batch's attributes.
             compressed: the records of the batch.
             limit: most bytes that they may become.
+            before_format_2: the batch is of message format 0 or 1: zstd was not known, and Kafka's lz4 writers counted
+                the magic bytes into the header checksum, so that no other reader accepts it (KAFKA-3160).
 
         Raises:
             DecompressError: malformed, too long, or an unknown codec.
@@ -54,8 +60,10 @@ class Scratch:
             self._add_snappy(compressed, limit)
             return
         stream = _STREAMS.get(codec)
-        if stream is None:
+        if stream is None or (before_format_2 and codec == ZSTD):
             raise DecompressError(f"compression codec {codec} is unknown")
+        if before_format_2 and codec == LZ4:
+            compressed = _with_right_header_checksum(compressed)
         room = min(limit, max(_FIRST_GUESS * len(compressed), len(self.data) - self.used))
         while True:
             self._reserve(room)
@@ -106,3 +114,18 @@ class Scratch:
 
 def _too_long(limit: int) -> DecompressError:
     return DecompressError(f"a batch would decompress to more than {limit} bytes")
+
+
+def _with_right_header_checksum(frame: memoryview) -> memoryview:
+    """An lz4 frame whose header checksum is what the format says; a copy where it was not."""
+    if len(frame) <= _LZ4_MAGIC_BYTES:
+        return frame
+    flags = frame[_LZ4_MAGIC_BYTES]
+    length = 2 + (8 if flags & _LZ4_CONTENT_SIZE else 0) + (4 if flags & _LZ4_DICTIONARY else 0)
+    at = _LZ4_MAGIC_BYTES + length
+    right = xxhash.xxh32_intdigest(frame[_LZ4_MAGIC_BYTES:at]) >> 8 & 0xFF
+    if at >= len(frame) or frame[at] == right:
+        return frame
+    repaired = bytearray(frame)
+    repaired[at] = right
+    return memoryview(repaired)

@@ -4,13 +4,9 @@ A chunk is decoded by one call of each function: :func:`scan` finds the batches,
 and writes all columns of fixed width and the ends of the variable ones, :func:`gather` copies keys and values into
 buffers that are now known to the byte; :func:`gather_headers` is called only where there are headers. Between ``scan``
 and ``index`` the caller verifies checksums and decompresses. The layout of record batches is Kafka's message format 2
-(KIP-98; "Record Batch" in the protocol documentation).
+(KIP-98; "Record Batch" in the protocol documentation); what differs for the older formats is in ``messageset.py``.
 
 Bytes come from the network, so every length is checked against what encloses it before it is used.
-
-Importing this module compiles it (several seconds) or loads numba's cache (half a second). numba keeps the cache in
-``NUMBA_CACHE_DIR`` where that is set, else in ``__pycache__`` beside this file, else, where the package cannot be
-written, in the user's cache directory. Where none can be written it is compiled anew in every process, with a warning.
 """
 
 # Functions here are longer and take more arguments than elsewhere on purpose: numba takes arrays and not objects, and
@@ -19,203 +15,82 @@ written, in the user's cache directory. Where none can be written it is compiled
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Final
 
-import numba
 import numpy as np
-from numba.core import cgutils as numba_cgutils
-from numba.extending import intrinsic
 
-# numba describes only a part of itself to type checkers, and in a way that fits neither its types nor its intrinsics.
-njit: Any = numba.njit
-types: Any = numba.types
-cgutils: Any = numba_cgutils
-
-_log = logging.getLogger(__name__)
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-# Columns of the batch table, one row per batch.
-START: Final = 0  # position of the batch in the raw bytes
-END: Final = 1  # position after it
-BASE_OFFSET: Final = 2
-LAST_DELTA: Final = 3  # last offset minus base offset; kept by compaction when records go
-CRC: Final = 4
-ATTRIBUTES: Final = 5
-BASE_TIMESTAMP: Final = 6
-MAX_TIMESTAMP: Final = 7
-COUNT: Final = 8  # records, as announced
-SOURCE: Final = 9  # where the records are: RAW, SCRATCH; or NOTHING
-BODY: Final = 10  # position of the first record in the source
-BODY_END: Final = 11
-KEPT: Final = 12  # records at or after the requested offset
-COLUMNS: Final = 13
-
-RAW: Final = 0
-SCRATCH: Final = 1
-NOTHING: Final = -1
-
-# Why scan stopped.
-COMPLETE: Final = 0  # end of the bytes, or a batch that is cut off
-TABLE_FULL: Final = 1
-BAD_LENGTH: Final = 2
-OLD_FORMAT: Final = 3
-BAD_HEADER: Final = 4
-
-# Indices of the totals that index reports.
-ROWS: Final = 0  # rows that were read without a fault
-RECORDS: Final = 1
-KEY_BYTES: Final = 2
-VALUE_BYTES: Final = 3
-HEADER_COUNT: Final = 4
-HEADER_KEY_BYTES: Final = 5
-HEADER_VALUE_BYTES: Final = 6
-HAS_NULL_KEY: Final = 7
-HAS_NULL_VALUE: Final = 8
-TOTALS: Final = 9
-
-# Bits of the attributes.
-CODEC_MASK: Final = 0x07
-LOG_APPEND_TIME: Final = 0x08
-CONTROL: Final = 0x20
+from zkconsumer.fetch import batchtable as b
+from zkconsumer.fetch.compiled import BYTES, INT32S, INT64S, OUT_BYTES, TABLE, big_endian, compiled, copy, types, varint
 
 HEADER_BYTES: Final = 61
 """Length of a batch header; the records follow."""
 CRC_START: Final = 21
 """The checksum covers everything from here to the end of the batch."""
-MAGIC_AT: Final = 16
-"""Position of the format version in a batch and, by design, in a message of the older formats too."""
 SMALLEST_RECORD: Final = 7
 """A record has at least seven one-byte fields."""
 
-_LENGTH_END: Final = 12  # batch length counts from here
-_SMALLEST_OLD_MESSAGE: Final = 14
 _MAGIC: Final = 2
-_MICROS: Final = 1000
-_MAX_MILLIS: Final = (2**63 - 1) // _MICROS
-_MAX_BASE_OFFSET: Final = 2**63 - 1 - 2**32
-
-_BYTES: Final = types.Array(types.uint8, 1, "C", readonly=True)
-_OUT_BYTES: Final = types.uint8[::1]
-_INT32S: Final = types.int32[::1]
-_INT64S: Final = types.int64[::1]
-_TABLE: Final = types.int64[:, ::1]
 
 
-def _compiled(signature: Any) -> Callable[[F], F]:
-    """Compile for exactly one signature, now, and keep the machine code on disk where that is possible."""
-
-    def decorate(function: F) -> F:
-        options = {"nogil": True, "error_model": "numpy", "boundscheck": False}
-        try:
-            return njit(signature, cache=True, **options)(function)  # type: ignore[no-any-return]
-        except RuntimeError as error:  # numba: "no locator available"
-            _log.warning("compiling %s for this process only (%s); set NUMBA_CACHE_DIR", function.__name__, error)
-            return njit(signature, **options)(function)  # type: ignore[no-any-return]
-
-    return decorate
-
-
-def _memcpy(_context: Any, _target: Any, _source: Any, _count: Any) -> Any:
-    """``memcpy(target, source, count)`` between addresses: several times faster than assigning array slices."""
-
-    def generate(_codegen: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        target, source, count = arguments
-        pointers = [builder.inttoptr(address, cgutils.voidptr_t) for address in (target, source)]
-        cgutils.raw_memcpy(builder, pointers[0], pointers[1], count, 1)
-
-    return types.void(types.intp, types.intp, types.intp), generate
-
-
-_copy: Any = intrinsic(_memcpy)
-
-
-@njit(nogil=True)  # type: ignore[untyped-decorator]
-def _big_endian(data: Any, at: Any, width: Any) -> Any:
-    """Signed big-endian integer of ``width`` bytes."""
-    value = np.int64(data[at])
-    if value >= 128:
-        value -= 256
-    for index in range(1, width):
-        value = (value << 8) | np.int64(data[at + index])
-    return value
-
-
-@njit(nogil=True)  # type: ignore[untyped-decorator]
-def _varint(data: Any, at: Any, end: Any) -> Any:
-    """Zigzag varint at ``at``: its value and the position after it, or -1 where it is cut off or too long."""
-    value = np.uint64(0)
-    shift = np.uint64(0)
-    while at < end and shift < 70:
-        byte = data[at]
-        at += 1
-        value |= np.uint64(byte & 0x7F) << shift
-        if byte < 0x80:
-            return np.int64(value >> np.uint64(1)) ^ -np.int64(value & np.uint64(1)), at
-        shift += np.uint64(7)
-    return np.int64(0), np.int64(-1)
-
-
-@_compiled(types.UniTuple(types.int64, 3)(_BYTES, _TABLE, types.int64))
-def scan(raw, table, requested):  # type: ignore[no-untyped-def]
+@compiled(types.UniTuple(types.int64, 4)(BYTES, TABLE, types.int64, types.int64, types.int64, types.int64))
+def scan(raw, table, at, rows, last, requested):  # type: ignore[no-untyped-def]
     """Find the batches in ``raw`` and fill ``table``, a row each.
 
     Args:
         raw: the bytes of one partition from a fetch response.
         table: int64, shape (rows, COLUMNS); is overwritten.
+        at: position to begin at.
+        rows: rows of the table that are filled already.
+        last: last offset before ``at``, -1 at the beginning.
         requested: batches that end before this offset get the source NOTHING, as do control batches.
 
     Returns:
-        Rows filled, position after the last one, and why it stopped.
+        Rows filled, position after the last one, last offset before that, and why it stopped.
     """
-    at = np.int64(0)
-    rows = np.int64(0)
     size = np.int64(len(raw))
-    last = np.int64(-1)
-    while size - at > MAGIC_AT:
-        length = _big_endian(raw, at + 8, 4)
-        if length < _SMALLEST_OLD_MESSAGE:
-            return rows, at, BAD_LENGTH
-        if raw[at + MAGIC_AT] < _MAGIC:
-            return rows, at, OLD_FORMAT
-        if raw[at + MAGIC_AT] > _MAGIC or length < HEADER_BYTES - _LENGTH_END:
-            return rows, at, BAD_LENGTH
-        if length > size - at - _LENGTH_END:
+    while size - at > b.MAGIC_AT:
+        if raw[at + b.MAGIC_AT] < _MAGIC:
+            return rows, at, last, b.OTHER_FORMAT
+        length = big_endian(raw, at + b.LENGTH_AT, 4)
+        if raw[at + b.MAGIC_AT] > _MAGIC or length < HEADER_BYTES - b.LENGTH_END:
+            return rows, at, last, b.BAD_LENGTH
+        if length > size - at - b.LENGTH_END:
             break
         if rows == len(table):
-            return rows, at, TABLE_FULL
+            return rows, at, last, b.TABLE_FULL
         row = table[rows]
-        row[START] = at
-        row[END] = at + _LENGTH_END + length
-        row[BASE_OFFSET] = _big_endian(raw, at, 8)
-        row[CRC] = _big_endian(raw, at + 17, 4) & 0xFFFFFFFF
-        row[ATTRIBUTES] = _big_endian(raw, at + CRC_START, 2)
-        row[LAST_DELTA] = _big_endian(raw, at + 23, 4)
-        row[BASE_TIMESTAMP] = _big_endian(raw, at + 27, 8)
-        row[MAX_TIMESTAMP] = _big_endian(raw, at + 35, 8)
-        row[COUNT] = _big_endian(raw, at + 57, 4)
-        row[BODY] = at + HEADER_BYTES
-        row[BODY_END] = row[END]
-        row[KEPT] = 0
-        if row[BASE_OFFSET] <= last or row[BASE_OFFSET] > _MAX_BASE_OFFSET or row[LAST_DELTA] < 0:
-            return rows, at, BAD_HEADER
-        if row[COUNT] < 0 or row[COUNT] > row[LAST_DELTA] + 1:
-            return rows, at, BAD_HEADER
-        if row[ATTRIBUTES] & CODEC_MASK == 0 and row[COUNT] * SMALLEST_RECORD > row[END] - row[BODY]:
-            return rows, at, BAD_HEADER
-        last = row[BASE_OFFSET] + row[LAST_DELTA]
-        row[SOURCE] = NOTHING if last < requested or row[ATTRIBUTES] & CONTROL else RAW
-        at = row[END]
+        row[b.START] = at
+        row[b.END] = at + b.LENGTH_END + length
+        row[b.BASE_OFFSET] = big_endian(raw, at, 8)
+        row[b.FORMAT] = _MAGIC
+        row[b.CRC] = big_endian(raw, at + 17, 4) & 0xFFFFFFFF
+        row[b.ATTRIBUTES] = big_endian(raw, at + CRC_START, 2)
+        row[b.LAST_DELTA] = big_endian(raw, at + 23, 4)
+        row[b.BASE_TIMESTAMP] = big_endian(raw, at + 27, 8)
+        row[b.MAX_TIMESTAMP] = big_endian(raw, at + 35, 8)
+        row[b.PRODUCER_ID] = big_endian(raw, at + 43, 8)
+        row[b.COUNT] = big_endian(raw, at + 57, 4)
+        row[b.BODY] = at + HEADER_BYTES
+        row[b.BODY_END] = row[b.END]
+        row[b.SHIFT] = 0
+        row[b.KEPT] = 0
+        if row[b.BASE_OFFSET] <= last or row[b.BASE_OFFSET] > b.MAX_BASE_OFFSET or row[b.LAST_DELTA] < 0:
+            return rows, at, last, b.BAD_HEADER
+        if row[b.COUNT] < 0 or row[b.COUNT] > row[b.LAST_DELTA] + 1:
+            return rows, at, last, b.BAD_HEADER
+        if row[b.ATTRIBUTES] & b.CODEC_MASK == 0 and row[b.COUNT] * SMALLEST_RECORD > row[b.END] - row[b.BODY]:
+            return rows, at, last, b.BAD_HEADER
+        last = row[b.BASE_OFFSET] + row[b.LAST_DELTA]
+        row[b.SOURCE] = b.NOTHING if last < requested or row[b.ATTRIBUTES] & b.CONTROL else b.RAW
+        at = row[b.END]
         rows += 1
-    return rows, at, COMPLETE
+    return rows, at, last, b.COMPLETE
 
 
-@_compiled(
+@compiled(
     types.void(
-        _BYTES, _BYTES, _TABLE, types.int64, _INT32S, _INT32S, _INT32S, _INT64S, _INT64S, _INT64S, _INT64S, _INT64S,
-        _INT64S,
+        BYTES, BYTES, TABLE, types.int64, INT32S, INT32S, INT32S, INT64S, INT64S, INT64S, INT64S, INT64S,
+        INT64S,
     )
 )  # fmt: skip
 def index(  # type: ignore[no-untyped-def]
@@ -223,7 +98,7 @@ def index(  # type: ignore[no-untyped-def]
     key_end, value_end, header_end, key_at, value_at, header_at, offset, timestamp,
     totals,
 ):  # fmt: skip
-    """Read every record of the batches in ``table`` up to the first fault.
+    """Read every record of the batches in ``table``, all of format 2, up to the first fault.
 
     Args:
         raw: the bytes that were scanned.
@@ -238,66 +113,67 @@ def index(  # type: ignore[no-untyped-def]
         header_at: position of the first header of each record.
         offset: column.
         timestamp: column, in microseconds; what does not fit becomes the nearest that does.
-        totals: int64, length TOTALS. Everything before row ``totals[ROWS]`` is sound; that row, where there is one,
-            is at fault, and the other totals are those of the rows before it.
+        totals: int64, length TOTALS: what was read before, for earlier rows of the chunk. Afterwards everything before
+            row ``totals[ROWS]`` of this table is sound; that row, where there is one, is at fault, and the other totals
+            are those of the rows before it.
     """
-    records = np.int64(0)
-    key_bytes = np.int64(0)
-    value_bytes = np.int64(0)
-    headers = np.int64(0)
-    header_key_bytes = np.int64(0)
-    header_value_bytes = np.int64(0)
+    records = totals[b.RECORDS]
+    key_bytes = totals[b.KEY_BYTES]
+    value_bytes = totals[b.VALUE_BYTES]
+    headers = totals[b.HEADER_COUNT]
+    header_key_bytes = totals[b.HEADER_KEY_BYTES]
+    header_value_bytes = totals[b.HEADER_VALUE_BYTES]
     for current in range(len(table)):
-        totals[ROWS] = current
-        totals[RECORDS] = records
-        totals[KEY_BYTES] = key_bytes
-        totals[VALUE_BYTES] = value_bytes
-        totals[HEADER_COUNT] = headers
-        totals[HEADER_KEY_BYTES] = header_key_bytes
-        totals[HEADER_VALUE_BYTES] = header_value_bytes
+        totals[b.ROWS] = current
+        totals[b.RECORDS] = records
+        totals[b.KEY_BYTES] = key_bytes
+        totals[b.VALUE_BYTES] = value_bytes
+        totals[b.HEADER_COUNT] = headers
+        totals[b.HEADER_KEY_BYTES] = header_key_bytes
+        totals[b.HEADER_VALUE_BYTES] = header_value_bytes
         row = table[current]
-        if row[SOURCE] == NOTHING:
+        if row[b.SOURCE] == b.NOTHING:
             continue
-        data = raw if row[SOURCE] == RAW else scratch
-        at = row[BODY]
-        end = row[BODY_END]
+        data = raw if row[b.SOURCE] == b.RAW else scratch
+        at = row[b.BODY]
+        end = row[b.BODY_END]
         previous = np.int64(-1)
         before = records
-        for _ in range(row[COUNT]):
-            length, at = _varint(data, at, end)
+        for _ in range(row[b.COUNT]):
+            length, at = varint(data, at, end)
             if at < 0 or length < 1 or length > end - at:
                 return
             stop = at + length
-            delta_ms, at = _varint(data, at + 1, stop)  # one byte of attributes, unused
+            delta_ms, at = varint(data, at + 1, stop)  # one byte of attributes, unused
             if at < 0:
                 return
-            delta, at = _varint(data, at, stop)
-            if at < 0 or delta <= previous or delta > row[LAST_DELTA]:
+            delta, at = varint(data, at, stop)
+            if at < 0 or delta <= previous or delta > row[b.LAST_DELTA]:
                 return
             previous = delta
-            key_length, at = _varint(data, at, stop)
+            key_length, at = varint(data, at, stop)
             if at < 0 or key_length < -1 or key_length > stop - at:
                 return
             key = at
             if key_length > 0:
                 at += key_length
-            value_length, at = _varint(data, at, stop)
+            value_length, at = varint(data, at, stop)
             if at < 0 or value_length < -1 or value_length > stop - at:
                 return
             value = at
             if value_length > 0:
                 at += value_length
-            count, at = _varint(data, at, stop)
+            count, at = varint(data, at, stop)
             if at < 0 or count < 0:
                 return
             header = at
-            keep = row[BASE_OFFSET] + delta >= requested
+            keep = row[b.BASE_OFFSET] + delta >= requested
             for _ in range(count):
-                name_length, at = _varint(data, at, stop)
+                name_length, at = varint(data, at, stop)
                 if at < 0 or name_length < 0 or name_length > stop - at:
                     return
                 at += name_length
-                content_length, at = _varint(data, at, stop)
+                content_length, at = varint(data, at, stop)
                 if at < 0 or content_length < -1 or content_length > stop - at:
                     return
                 if content_length > 0:
@@ -309,17 +185,17 @@ def index(  # type: ignore[no-untyped-def]
                 return
             if not keep:
                 continue
-            offset[records] = row[BASE_OFFSET] + delta
-            millis = row[MAX_TIMESTAMP] if row[ATTRIBUTES] & LOG_APPEND_TIME else row[BASE_TIMESTAMP] + delta_ms
-            timestamp[records] = min(max(millis, -_MAX_MILLIS), _MAX_MILLIS) * _MICROS
+            offset[records] = row[b.BASE_OFFSET] + delta
+            millis = row[b.MAX_TIMESTAMP] if row[b.ATTRIBUTES] & b.LOG_APPEND_TIME else row[b.BASE_TIMESTAMP] + delta_ms
+            timestamp[records] = min(max(millis, -b.MAX_MILLIS), b.MAX_MILLIS) * b.MICROS
             if key_length < 0:
                 key = -1
                 key_length = 0
-                totals[HAS_NULL_KEY] = 1
+                totals[b.HAS_NULL_KEY] = 1
             if value_length < 0:
                 value = -1
                 value_length = 0
-                totals[HAS_NULL_VALUE] = 1
+                totals[b.HAS_NULL_VALUE] = 1
             key_bytes += key_length
             value_bytes += value_length
             headers += count
@@ -332,17 +208,17 @@ def index(  # type: ignore[no-untyped-def]
             header_end[records] = headers
         if at != end:
             return
-        row[KEPT] = records - before
-    totals[ROWS] = len(table)
-    totals[RECORDS] = records
-    totals[KEY_BYTES] = key_bytes
-    totals[VALUE_BYTES] = value_bytes
-    totals[HEADER_COUNT] = headers
-    totals[HEADER_KEY_BYTES] = header_key_bytes
-    totals[HEADER_VALUE_BYTES] = header_value_bytes
+        row[b.KEPT] = records - before
+    totals[b.ROWS] = len(table)
+    totals[b.RECORDS] = records
+    totals[b.KEY_BYTES] = key_bytes
+    totals[b.VALUE_BYTES] = value_bytes
+    totals[b.HEADER_COUNT] = headers
+    totals[b.HEADER_KEY_BYTES] = header_key_bytes
+    totals[b.HEADER_VALUE_BYTES] = header_value_bytes
 
 
-@_compiled(types.void(_BYTES, _BYTES, _TABLE, _INT32S, _INT32S, _INT64S, _INT64S, _OUT_BYTES, _OUT_BYTES))
+@compiled(types.void(BYTES, BYTES, TABLE, INT32S, INT32S, INT64S, INT64S, OUT_BYTES, OUT_BYTES))
 def gather(  # type: ignore[no-untyped-def]
     raw, scratch, table, key_end, value_end, key_at, value_at, key_data, value_data
 ):
@@ -352,20 +228,20 @@ def gather(  # type: ignore[no-untyped-def]
     record = np.int64(0)
     for current in range(len(table)):
         row = table[current]
-        source = np.intp(raw.ctypes.data) if row[SOURCE] == RAW else np.intp(scratch.ctypes.data)
-        for _ in range(row[KEPT]):
+        source = np.intp(raw.ctypes.data) if row[b.SOURCE] == b.RAW else np.intp(scratch.ctypes.data)
+        for _ in range(row[b.KEPT]):
             start = np.int64(key_end[record])
             count = key_end[record + 1] - start
             if count > 0:
-                _copy(keys + start, source + key_at[record], count)
+                copy(keys + start, source + key_at[record], count)
             start = np.int64(value_end[record])
             count = value_end[record + 1] - start
             if count > 0:
-                _copy(values + start, source + value_at[record], count)
+                copy(values + start, source + value_at[record], count)
             record += 1
 
 
-@_compiled(types.void(_BYTES, _BYTES, _TABLE, _INT32S, _INT64S, _INT32S, _INT32S, _OUT_BYTES, _OUT_BYTES, _OUT_BYTES))
+@compiled(types.void(BYTES, BYTES, TABLE, INT32S, INT64S, INT32S, INT32S, OUT_BYTES, OUT_BYTES, OUT_BYTES))
 def gather_headers(  # type: ignore[no-untyped-def]
     raw, scratch, table, header_end, header_at, name_end, content_end, content_valid, name_data, content_data
 ):
@@ -380,20 +256,20 @@ def gather_headers(  # type: ignore[no-untyped-def]
     header = np.int64(0)
     for current in range(len(table)):
         row = table[current]
-        data = raw if row[SOURCE] == RAW else scratch
+        data = raw if row[b.SOURCE] == b.RAW else scratch
         source = np.intp(data.ctypes.data)
-        end = row[BODY_END]
-        for _ in range(row[KEPT]):
+        end = row[b.BODY_END]
+        for _ in range(row[b.KEPT]):
             at = header_at[record]
             for _ in range(header_end[record + 1] - header_end[record]):
-                length, at = _varint(data, at, end)
-                _copy(names + np.int64(name_end[header]), source + at, length)
+                length, at = varint(data, at, end)
+                copy(names + np.int64(name_end[header]), source + at, length)
                 name_end[header + 1] = name_end[header] + length
                 at += length
-                length, at = _varint(data, at, end)
+                length, at = varint(data, at, end)
                 content_valid[header] = length >= 0
                 length = max(length, 0)
-                _copy(contents + np.int64(content_end[header]), source + at, length)
+                copy(contents + np.int64(content_end[header]), source + at, length)
                 content_end[header + 1] = content_end[header] + length
                 at += length
                 header += 1

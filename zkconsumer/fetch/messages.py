@@ -18,6 +18,7 @@ import pyarrow as pa
 from zkconsumer.model import Message
 
 _MICROS = 1000
+_NO_TIMESTAMP = -1
 _NO_HEADERS: tuple[()] = ()
 
 
@@ -28,13 +29,18 @@ def records(batch: Any) -> Iterator[Message]:
     which the column cannot hold, stay at its end.
     """
     count = batch.num_rows
+    kinds: list[int | None] = batch.column("timestampType").to_numpy().tolist()
+    timestamps: list[int | None] = _timestamps(batch.column("timestamp"))
+    if _NO_TIMESTAMP in kinds:
+        timestamps = [None if kind == _NO_TIMESTAMP else millis for millis, kind in zip(timestamps, kinds, strict=True)]
+        kinds = [None if kind == _NO_TIMESTAMP else kind for kind in kinds]
     topic, partition = batch.column("topic"), batch.column("partition")
     columns = (
         repeat(topic[0].as_py() if count else ""),  # a batch is of one partition
         repeat(partition[0].as_py() if count else 0),
         batch.column("offset").to_numpy().tolist(),
-        _timestamps(batch.column("timestamp")),
-        batch.column("timestampType").to_numpy().tolist(),
+        timestamps,
+        kinds,
         _objects(batch.column("key")),
         _objects(batch.column("value")),
         _headers(batch, count),
@@ -49,8 +55,8 @@ def positions(batch: Any) -> list[int]:
     return following
 
 
-def _timestamps(column: Any) -> list[int]:
-    millis: list[int] = (column.view(pa.int64()).to_numpy() // _MICROS).tolist()
+def _timestamps(column: Any) -> list[int | None]:
+    millis: list[int | None] = (column.view(pa.int64()).to_numpy() // _MICROS).tolist()
     return millis
 
 

@@ -27,7 +27,11 @@ SCHEMA: Final = pa.schema(
         pa.field("timestampType", pa.int32()),
     ]
 )
-"""A record a row, without headers. ``timestampType`` is 0 for create time and 1 for log-append time."""
+"""A record a row, without headers.
+
+``timestampType`` is 0 for create time and 1 for log-append time. A record of message format 0 has no timestamp: as in
+Spark's Kafka source its type is -1 then and the timestamp a millisecond before the epoch.
+"""
 
 SCHEMA_WITH_HEADERS: Final = SCHEMA.append(pa.field("headers", HEADERS))
 """The same with ``headers``, in their order and with duplicates; null (not empty) for a record without any."""

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from tests.fix_batches import HEADER, build, compress, control, empty, seal
-from zkconsumer.errors import CorruptRecord, ProtocolError
+from zkconsumer.errors import CorruptRecord
 from zkconsumer.fetch.decode import Decoder
 from zkconsumer.fetch.messages import positions, records
 from zkconsumer.fetch.schema import SCHEMA, SCHEMA_WITH_HEADERS
@@ -201,20 +201,13 @@ def test_a_wrong_checksum_is_a_fault_unless_it_is_not_checked(decoder):
     assert rows(Decoder(check_crcs=False).decode("t", 0, 0, memoryview(data)))[0][4] == b"First"
 
 
-@pytest.mark.parametrize("magic", [0, 1])
-def test_older_formats_are_named(decoder, magic):
-    message = struct.pack(">qiIbbii", 5, 14, 0, magic, 0, -1, -1)
-    with pytest.raises(ProtocolError, match=f"t-0 at offset 5 .*message format {magic} cannot be read yet"):
-        decoder.decode("t", 0, 5, memoryview(message))
-
-
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "snappy-raw", "lz4", "zstd"])
 def test_a_bomb_is_refused_without_allocating_what_it_claims(codec):
     decoder = Decoder(max_decompressed_bytes=1 << 20)
     bomb = build([Record(bytes(50 << 20))], codec=codec)
     with pytest.raises(CorruptRecord, match="more than 1048576 bytes"):
         decoder.decode("t", 0, 0, memoryview(bomb))
-    assert len(decoder._scratch.data) <= 2 << 20
+    assert len(decoder._preparer.scratch.data) <= 2 << 20
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
@@ -282,3 +275,17 @@ def test_where_no_cache_can_be_kept_the_kernel_is_compiled_with_a_warning():
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "1"
     assert "set NUMBA_CACHE_DIR" in done.stderr
+
+
+def test_a_chunk_of_very_many_records_is_cut_between_batches(decoder, monkeypatch):
+    monkeypatch.setattr("zkconsumer.fetch.decode._MAX_RECORDS", 10)
+    monkeypatch.setattr("zkconsumer.fetch.decode._MAX_ROWS", 64)
+    many = build([Record(b"v")] * 15) + control(15) + b"".join(build(SAMPLE, offset=16 + 4 * n) for n in range(200))
+    seen, position = [], 0
+    while position < 816:
+        chunk = decoder.decode("t", 0, position, memoryview(many))
+        assert position < chunk.next_offset
+        assert len(rows(chunk)) <= 15
+        seen += [row[0] for row in rows(chunk)]
+        position = chunk.next_offset
+    assert seen == [n for n in range(816) if n != 15]

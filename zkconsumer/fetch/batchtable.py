@@ -1,0 +1,69 @@
+"""The table of batches through which the steps of decoding speak: numbers of columns, codes, and layouts they share.
+
+One row is a record batch (format 2), a compressed message with the messages inside it (formats 0 and 1), or a run of
+uncompressed messages of one format and the same attributes.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+# Columns, int64.
+START: Final = 0  # position in the raw bytes
+END: Final = 1  # position after it
+BASE_OFFSET: Final = 2  # of a compressed message: its own offset, which is the last one inside
+LAST_DELTA: Final = 3  # last offset minus base offset; kept by compaction when records go
+FORMAT: Final = 4  # 0, 1 or 2
+CRC: Final = 5  # format 2 only
+ATTRIBUTES: Final = 6
+BASE_TIMESTAMP: Final = 7  # format 2 only
+MAX_TIMESTAMP: Final = 8  # of a compressed message: its own timestamp
+PRODUCER_ID: Final = 9  # format 2 only
+COUNT: Final = 10  # records: as announced (format 2), or as found
+SOURCE: Final = 11  # where the records are: RAW, SCRATCH; or NOTHING
+BODY: Final = 12  # position of the first record in the source
+BODY_END: Final = 13
+SHIFT: Final = 14  # formats 0 and 1: what to add to an offset inside
+KEPT: Final = 15  # records at or after the requested offset
+COLUMNS: Final = 16
+
+RAW: Final = 0
+SCRATCH: Final = 1
+NOTHING: Final = -1
+
+# Why a scan stopped.
+COMPLETE: Final = 0  # end of the bytes, or a batch that is cut off
+TABLE_FULL: Final = 1
+BAD_LENGTH: Final = 2
+OTHER_FORMAT: Final = 3  # a batch for the other scan
+BAD_HEADER: Final = 4
+
+# Indices of the totals that an index function reports, and goes on from.
+ROWS: Final = 0  # rows that were read without a fault
+RECORDS: Final = 1
+KEY_BYTES: Final = 2
+VALUE_BYTES: Final = 3
+HEADER_COUNT: Final = 4
+HEADER_KEY_BYTES: Final = 5
+HEADER_VALUE_BYTES: Final = 6
+HAS_NULL_KEY: Final = 7
+HAS_NULL_VALUE: Final = 8
+TOTALS: Final = 9
+
+# Bits of the attributes; those of formats 0 and 1 are the first two.
+CODEC_MASK: Final = 0x07
+LOG_APPEND_TIME: Final = 0x08
+TRANSACTIONAL: Final = 0x10
+CONTROL: Final = 0x20
+
+MAGIC_AT: Final = 16
+"""Position of the format's number in a batch and, by design, in a message of the older formats too."""
+LENGTH_AT: Final = 8
+LENGTH_END: Final = 12
+"""A length counts from here."""
+
+MICROS: Final = 1000
+MAX_MILLIS: Final = (2**63 - 1) // MICROS
+MAX_BASE_OFFSET: Final = 2**63 - 1 - 2**32
+NO_TIMESTAMP: Final = -1
+"""What format 0 has in place of a timestamp (ms) and of its type, as in the JVM and in Spark's Kafka source."""

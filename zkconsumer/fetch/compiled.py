@@ -1,0 +1,107 @@
+"""What the compiled parts of the decoder have in common: how they are compiled and cached, and how they read bytes.
+
+A module that defines compiled functions compiles them when it is imported (several seconds) or loads numba's cache
+(half a second). numba keeps the cache in ``NUMBA_CACHE_DIR`` where that is set, else in ``__pycache__`` beside the
+module, else, where the package cannot be written, in the user's cache directory. Where none can be written it is
+compiled anew in every process, with a warning.
+"""
+
+from __future__ import annotations
+
+import logging
+import pkgutil
+import zlib
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import numba
+import numpy as np
+from numba.core import cgutils as numba_cgutils
+from numba.extending import intrinsic
+
+# numba describes only a part of itself to type checkers, and in a way that fits neither its types nor its intrinsics.
+njit: Any = numba.njit
+types: Any = numba.types
+cgutils: Any = numba_cgutils
+
+_log = logging.getLogger(__name__)
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+BYTES: Final = types.Array(types.uint8, 1, "C", readonly=True)
+OUT_BYTES: Final = types.uint8[::1]
+INT32S: Final = types.int32[::1]
+INT64S: Final = types.int64[::1]
+TABLE: Final = types.int64[:, ::1]
+
+_SOURCES: Final = ("batchtable.py", "compiled.py", "kernel.py", "messageset.py")
+_OPTIONS: Final = {"nogil": True, "error_model": "numpy", "boundscheck": False}
+
+
+def _stamp() -> int:
+    """Checksum of all the source that is compiled.
+
+    numba compares the time of the one file that holds a function: constants and functions that come from another file
+    could change unseen, and a container image that was copied would have to compile again.
+    """
+    return zlib.crc32(b"".join(pkgutil.get_data("zkconsumer.fetch", name) or b"" for name in _SOURCES))
+
+
+_STAMP: Final = _stamp()
+
+
+def compiled(signature: Any) -> Callable[[F], F]:
+    """Compile for exactly one signature, now, and keep the machine code on disk where that is possible."""
+
+    def decorate(function: F) -> F:
+        dispatcher = njit(**_OPTIONS)(function)
+        try:
+            dispatcher.enable_caching()
+            dispatcher._cache._cache_file._source_stamp = _STAMP
+        except RuntimeError as error:  # numba: "no locator available"
+            _log.warning("compiling %s for this process only (%s); set NUMBA_CACHE_DIR", function.__name__, error)
+        dispatcher.compile(signature)
+        dispatcher.disable_compile()
+        return dispatcher  # type: ignore[no-any-return]
+
+    return decorate
+
+
+def _memcpy(_context: Any, _target: Any, _source: Any, _count: Any) -> Any:
+    """``memcpy(target, source, count)`` between addresses: several times faster than assigning array slices."""
+
+    def generate(_codegen: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        target, source, count = arguments
+        pointers = [builder.inttoptr(address, cgutils.voidptr_t) for address in (target, source)]
+        cgutils.raw_memcpy(builder, pointers[0], pointers[1], count, 1)
+
+    return types.void(types.intp, types.intp, types.intp), generate
+
+
+copy: Any = intrinsic(_memcpy)
+
+
+@njit(nogil=True)  # type: ignore[untyped-decorator]
+def big_endian(data: Any, at: Any, width: Any) -> Any:
+    """Signed big-endian integer of ``width`` bytes."""
+    value = np.int64(data[at])
+    if value >= 128:
+        value -= 256
+    for index in range(1, width):
+        value = (value << 8) | np.int64(data[at + index])
+    return value
+
+
+@njit(nogil=True)  # type: ignore[untyped-decorator]
+def varint(data: Any, at: Any, end: Any) -> Any:
+    """Zigzag varint at ``at``: its value and the position after it, or -1 where it is cut off or too long."""
+    value = np.uint64(0)
+    shift = np.uint64(0)
+    while at < end and shift < 70:
+        byte = data[at]
+        at += 1
+        value |= np.uint64(byte & 0x7F) << shift
+        if byte < 0x80:
+            return np.int64(value >> np.uint64(1)) ^ -np.int64(value & np.uint64(1)), at
+        shift += np.uint64(7)
+    return np.int64(0), np.int64(-1)
