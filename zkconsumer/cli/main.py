@@ -19,6 +19,7 @@ EXIT_USAGE = 2
 EXIT_PROBLEM = 3
 
 COMMANDS = {
+    "bench": "zkconsumer.cli.bench:bench",
     "consume": "zkconsumer.cli.consume:consume",
     "demo": "zkconsumer.cli.demo:demo",
     "groups": "zkconsumer.cli.groups:groups",
@@ -27,6 +28,7 @@ COMMANDS = {
 """Subcommand to the module and attribute that hold it."""
 
 SUMMARIES = {
+    "bench": "Measure this consumer beside its peers.",
     "consume": "Consume topics as a member of a group.",
     "demo": "Show the whole system on real servers and real data, verified.",
     "groups": "Look at consumer groups.",

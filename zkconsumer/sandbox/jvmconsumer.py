@@ -8,7 +8,7 @@ by two orders of magnitude.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
@@ -26,11 +26,10 @@ from zkconsumer.sandbox.server import LocalServer
 
 DEFAULT_CONSUMER_VERSION: Final = "1.1.1"
 
-_JVM_OPTIONS: Final = (
-    "-Xmx128m",
-    "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",
-    "-XX:-UsePerfData",
+_SMALL: Final = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
+"""For a JVM that starts quickly and needs little."""
+
+_LOGGING: Final = (
     "-Dorg.slf4j.simpleLogger.showDateTime=true",
     "-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd HH:mm:ss,SSS",
 )
@@ -72,12 +71,14 @@ class ConsumerJvm(LocalServer):
         *,
         version: str = DEFAULT_CONSUMER_VERSION,
         name: str = "JVM consumer",
+        jvm_options: Sequence[str] = _SMALL,
         jars: JarSource | None = None,
         progress: Progress | None = None,
         ready_timeout_s: float = 60.0,
     ) -> None:
         super().__init__(name, directory, None, ready_timeout_s)
         self.version = version
+        self._jvm_options = tuple(jvm_options)
         source = jars or JarSource.from_environment()
         self._jars = source.provide(read_lock(f"jvm-consumer-{version}"), progress or Progress(quiet=True))
         self._gateway: Any = None
@@ -151,7 +152,7 @@ class ConsumerJvm(LocalServer):
 
     def tool(self, main: str, *args: str) -> list[str]:
         """The command line of a tool of this Kafka version, such as ``kafka.admin.ConsumerGroupCommand``."""
-        return java_command(find_java().executable, _JVM_OPTIONS, self._jars, main, *args)
+        return java_command(find_java().executable, (*_SMALL, *_LOGGING), self._jars, main, *args)
 
     def _zookeeper(self, connect: str) -> Any:
         if connect not in self._zk_utils:
@@ -174,7 +175,12 @@ class ConsumerJvm(LocalServer):
     def _command(self) -> list[str]:
         log4j = self.directory / "log4j.properties"
         log4j.write_text(_LOG4J, encoding="utf-8")
-        options = (*_JVM_OPTIONS, f"-Dlog4j.configuration={log4j.as_uri()}", f"-Djava.io.tmpdir={self.directory}")
+        options = (
+            *self._jvm_options,
+            *_LOGGING,
+            f"-Dlog4j.configuration={log4j.as_uri()}",
+            f"-Djava.io.tmpdir={self.directory}",
+        )
         jars = [*self._jars, py4j_jar()]
         return java_command(
             find_java().executable, options, jars, "py4j.GatewayServer", "--enable-auth", str(self.port)
@@ -202,11 +208,11 @@ class JvmConsumer:
             self._queue = java.java.util.concurrent.LinkedBlockingQueue()
         self._threads: list[Any] = []
 
-    def create_streams(self, topics: Mapping[str, int]) -> None:
-        """Join the group with a static subscription, topic to number of streams, and read all streams."""
+    def create_streams(self, topics: Mapping[str, int], *, read: bool = True) -> None:
+        """Join the group with a static subscription, topic to number of streams, and ``read`` all streams."""
         with _told_by(self._jvm):
             made = self._connector.createMessageStreams(dict(topics))
-            for streams in made.values():
+            for streams in made.values() if read else ():
                 self._read(streams)
 
     def create_streams_by_filter(self, kind: Literal["Whitelist", "Blacklist"], regex: str, streams: int = 1) -> None:

@@ -1,0 +1,257 @@
+"""The group benchmark: joining, settling and committing, beside the JVM consumer (DESIGN 4.4)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+from zkconsumer.bench.contest import Contest
+from zkconsumer.bench.members import JVM, JvmMembers, Members, OurMembers
+from zkconsumer.bench.zktrace import Settling, ZooKeeperTrace, settling
+from zkconsumer.core.assignors import range_assignor
+from zkconsumer.errors import SandboxError
+from zkconsumer.kafka.admin import create_topics
+from zkconsumer.kafka.client import BrokerClient
+from zkconsumer.kafka.producer import Record, produce
+from zkconsumer.model import Broker, TopicPartition
+from zkconsumer.sandbox import Sandbox
+from zkconsumer.sandbox.progress import Progress
+from zkconsumer.zookeeper.registry import Registry
+from zkconsumer.zookeeper.session import ZkSession
+
+_TIMEOUT_MS: Final = 60_000
+_QUIET_S: Final = 3.0
+"""A group has settled when nothing was written for so long: longer than the backoff of 2 s between attempts."""
+_SETTLE_LIMIT_S: Final = 120.0
+_CONSUME_LIMIT_S: Final = 120.0
+_GROWTH: Final = (1, 2, 5, 10, 20, 50)
+
+
+@dataclass(frozen=True)
+class GroupSizes:
+    """How large the contests are.
+
+    Attributes:
+        rounds: measurements of each contestant in each contest.
+        partitions: of the topics to join; the largest is the one to commit on, the smallest the one to settle on.
+        members: that settle on a topic.
+    """
+
+    rounds: int = 5
+    partitions: tuple[int, ...] = (1000, 5000)
+    members: int = 50
+
+
+class GroupField:
+    """Where the contests take place: a sandbox with a topic for each number of partitions. To be closed."""
+
+    def __init__(self, sandbox: Sandbox, session: ZkSession, sizes: GroupSizes) -> None:
+        self.sandbox = sandbox
+        self.sizes = sizes
+        self._registry = Registry(session)
+        self._groups = count()
+        client = BrokerClient(self.live_brokers, client_id="zkconsumer-bench", timeout_ms=_TIMEOUT_MS)
+        try:
+            for partitions in sizes.partitions:
+                create_topics(client, {self.topic(partitions): partitions}, timeout_s=2 * _TIMEOUT_MS / 1000)
+        finally:
+            client.close()
+
+    def topic(self, partitions: int) -> str:
+        """The topic with that many partitions."""
+        return f"wide-{partitions}"
+
+    def new_group(self) -> str:
+        """Name of a group that does not exist yet."""
+        return f"bench-{next(self._groups)}"
+
+    def properties(self, group: str) -> dict[str, str]:
+        """The JVM's defaults, but for what the benchmark needs: nothing is committed unless asked for."""
+        return {
+            "zookeeper.connect": self.sandbox.zookeeper_connect,
+            "group.id": group,
+            "auto.offset.reset": "smallest",
+            "auto.commit.enable": "false",
+        }
+
+    def live_brokers(self) -> tuple[Broker, ...]:
+        """The brokers of the sandbox."""
+        return self._registry.live_brokers()
+
+    def produce_one_to_each(self, partitions: int) -> None:
+        """Append one record to every partition of a topic."""
+        topic = self.topic(partitions)
+        record = Record(b"x" * 100, None, time.time_ns() // 1_000_000)
+        produce(self.live_brokers, {TopicPartition(topic, number): [record] for number in range(partitions)})
+
+    def expect_settled(self, group: str, members: int, partitions: int) -> None:
+        """Raise SandboxError unless every partition is owned by the thread that the range assignor names."""
+        topic = self.topic(partitions)
+        view = self._registry.view(group)
+        threads = view.threads_by_topic(exclude_internal=True)
+        wanted = range_assignor(threads, view.partitions)
+        owners = self._registry.owner_threads(group, [TopicPartition(topic, number) for number in range(partitions)])
+        wrong = [tp for tp, owner in owners.items() if owner != str(wanted.get(tp))]
+        if wrong or len(view.members) != members:
+            raise SandboxError(
+                f"group {group} has {len(view.members)} of {members} members, and {len(wrong)} of {partitions} "
+                "partitions do not have the owner that they should have"
+            )
+
+
+@contextmanager
+def group_field(sizes: GroupSizes, progress: Progress) -> Iterator[GroupField]:
+    """Start the servers and create the topics."""
+    with ExitStack() as stack:
+        sandbox = stack.enter_context(Sandbox(progress=progress))
+        session = ZkSession(
+            sandbox.zookeeper_connect, session_timeout_ms=_TIMEOUT_MS, connection_timeout_ms=_TIMEOUT_MS
+        )
+        session.open()
+        stack.callback(session.close)
+        with progress.step(f"creating topics of {', '.join(map(str, sizes.partitions))} partitions"):
+            field = GroupField(sandbox, session, sizes)
+        yield field
+
+
+def run_group_contests(sizes: GroupSizes, directory: Path, progress: Progress) -> list[Contest]:
+    """Run all contests of the group benchmark and return them.
+
+    Args:
+        sizes: how large they are.
+        directory: for the JVM's log.
+        progress: who is told what is going on.
+
+    Raises:
+        SandboxError: a server did not start, or a group did not settle.
+    """
+    with group_field(sizes, progress) as field, ExitStack() as stack:
+        kinds: list[Members] = []
+        for make in (lambda: JvmMembers(directory, progress), OurMembers):
+            kinds.append(make())
+            stack.callback(kinds[-1].close)
+        contests = [*_join(field, kinds, progress), _commit(field, kinds, progress)]
+        contests += _settle(field, kinds, progress)
+        contests += _grow(field, kinds, progress)
+        for contest in contests:
+            for kind in kinds:
+                contest.note_memory(kind.name, kind.peak_memory_mib())
+        return contests
+
+
+def _join(field: GroupField, kinds: Sequence[Members], progress: Progress) -> Iterator[Contest]:
+    """One member joins a new group; the first round only warms up."""
+    for partitions in field.sizes.partitions:
+        contest = Contest(f"One member joins a group on {partitions:,} partitions", "s", JVM, "at most 0.1")
+        with progress.step(contest.title, field.sizes.rounds) as advance:
+            for number in range(field.sizes.rounds + 1):
+                advance(number, "rounds")
+                for kind in kinds:
+                    joined = kind.join(field.properties(field.new_group()), ["one"], field.topic(partitions))
+                    kind.leave(["one"])
+                    if number:
+                        contest.add(kind.name, joined.seconds[0])
+        yield contest
+
+
+def _commit(field: GroupField, kinds: Sequence[Members], progress: Progress) -> Contest:
+    """A member that read one record of every partition commits; the first commit, which creates znodes, warms up."""
+    partitions = max(field.sizes.partitions)
+    contest = Contest(f"A commit of {partitions:,} changed offsets", "s", JVM)
+    with progress.step(contest.title, field.sizes.rounds * len(kinds)) as advance:
+        field.produce_one_to_each(partitions)
+        produced = 1
+        for kind in kinds:
+            kind.join(field.properties(field.new_group()), ["one"], field.topic(partitions), read=True)
+            for number in range(field.sizes.rounds + 1):
+                if number:
+                    field.produce_one_to_each(partitions)
+                    produced += 1
+                _await_records(kind, "one", produced * partitions)
+                seconds = kind.commit("one")
+                if number:
+                    contest.add(kind.name, seconds)
+                advance(len(contest.measured.get(kind.name, ())), kind.name)
+            kind.leave(["one"])
+    return contest
+
+
+def _await_records(kind: Members, consumer: str, wanted: int) -> None:
+    deadline = time.monotonic() + _CONSUME_LIMIT_S
+    while kind.received(consumer) < wanted:
+        if time.monotonic() > deadline:
+            raise SandboxError(f"{kind.name} got {kind.received(consumer)} of {wanted} records")
+        time.sleep(0.05)  # a member can only be asked
+
+
+def _settle(field: GroupField, kinds: Sequence[Members], progress: Progress) -> list[Contest]:
+    """Many members join at the same moment; once the group has settled one of them leaves."""
+    partitions, members = min(field.sizes.partitions), field.sizes.members
+    what = f"{members} members on {partitions:,} partitions settle"
+    contests = [
+        Contest(f"{what} after {event}", unit, JVM, "at most 0.2")
+        for event in ("starting together", "one leaves")
+        for unit in ("s", "ZooKeeper packets")
+    ]
+    with progress.step(what, field.sizes.rounds) as advance:
+        for number in range(field.sizes.rounds + 1):
+            advance(number, "rounds")
+            for kind in kinds:
+                figures = _settle_once(field, kind)
+                if number:
+                    for contest, figure in zip(contests, figures, strict=True):
+                        contest.add(kind.name, figure)
+    return contests
+
+
+def _settle_once(field: GroupField, kind: Members) -> tuple[float, ...]:
+    """Seconds and packets after starting, and after one leaves."""
+    partitions, members = min(field.sizes.partitions), field.sizes.members
+    group, topic, ids = field.new_group(), field.topic(partitions), _ids(members)
+    leaver = ids[members // 2]
+    started = _disturb(field, lambda: kind.join(field.properties(group), ids, topic).at)
+    field.expect_settled(group, members, partitions)
+    left = _disturb(field, lambda: kind.leave([leaver]))
+    field.expect_settled(group, members - 1, partitions)
+    kind.leave([one for one in ids if one != leaver])
+    return (*started, *left)
+
+
+def _grow(field: GroupField, kinds: Sequence[Members], progress: Progress) -> list[Contest]:
+    """One more member joins a group of some size: packets for each member that has to react."""
+    sizes = [size for size in _GROWTH if size <= field.sizes.members]
+    contests = [Contest(f"ZooKeeper requests per member while number {size} joins", "packets", JVM) for size in sizes]
+    with progress.step("a member joins groups of different sizes", len(sizes)) as advance:
+        for number, (size, contest) in enumerate(zip(sizes, contests, strict=True)):
+            advance(number, "sizes")
+            for kind in kinds:
+                contest.add(kind.name, _grow_once(field, kind, size))
+    return contests
+
+
+def _grow_once(field: GroupField, kind: Members, size: int) -> float:
+    """Packets per member while the last of ``size`` members joins."""
+    partitions = min(field.sizes.partitions)
+    group, topic, ids = field.new_group(), field.topic(partitions), _ids(size)
+    if size > 1:
+        _disturb(field, lambda: kind.join(field.properties(group), ids[:-1], topic).at)
+    joined = _disturb(field, lambda: kind.join(field.properties(group), ids[-1:], topic).at)
+    field.expect_settled(group, size, partitions)
+    kind.leave(ids)
+    return joined.packets / size
+
+
+def _ids(members: int) -> list[str]:
+    return [f"member-{number:03}" for number in range(members)]
+
+
+def _disturb(field: GroupField, event: Callable[[], float]) -> Settling:
+    """Let something happen to a group and watch it settle; ``event`` returns the moment at which it happened."""
+    with ZooKeeperTrace(field.sandbox.zookeeper.ask) as trace:
+        since = event()
+        return settling(trace.wait_until_quiet(_QUIET_S, _SETTLE_LIMIT_S), since)

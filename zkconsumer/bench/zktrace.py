@@ -1,0 +1,114 @@
+"""ZooKeeperTrace: samples a ZooKeeper server while a group settles: packets received, and when it last wrote."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from types import TracebackType
+from typing import Final, NamedTuple, Self
+
+from zkconsumer.errors import SandboxError
+
+_EVERY_S: Final = 0.02
+_RECEIVED: Final = re.compile(r"^Received: (\d+)$", re.MULTILINE)
+_ZXID: Final = re.compile(r"^Zxid: 0x([0-9a-f]+)$", re.MULTILINE)
+
+
+class Sample(NamedTuple):
+    """What the server said at one moment.
+
+    Attributes:
+        at: ``time.monotonic()`` just before it was asked.
+        packets: requests that it has received from clients, pings included.
+        zxid: number of its last write.
+    """
+
+    at: float
+    packets: int
+    zxid: int
+
+
+class Settling(NamedTuple):
+    """How a group settled: seconds until the last write, packets until ``TAIL_S`` after it."""
+
+    seconds: float
+    packets: int
+
+
+TAIL_S: Final = 1.0
+"""Packets are counted this long after the last write, so that reads that found nothing to do are in."""
+
+
+def settling(samples: Sequence[Sample], since: float) -> Settling:
+    """How the group settled that was disturbed at ``since``; the samples must go on for ``TAIL_S`` after it."""
+    before = next(sample for sample in reversed(samples) if sample.at <= since)
+    last_write = since
+    for earlier, later in pairwise(samples):
+        if later.zxid != earlier.zxid and later.at > since:
+            last_write = later.at
+    after = next(sample for sample in samples if sample.at >= last_write + TAIL_S)
+    return Settling(last_write - since, after.packets - before.packets)
+
+
+class ZooKeeperTrace:
+    """Samples the server on a thread of its own, from ``with`` to its end.
+
+    Args:
+        ask: gives the server's answer to a four-letter word.
+    """
+
+    def __init__(self, ask: Callable[[str], str]) -> None:
+        self._ask = ask
+        self._changed = threading.Condition()
+        self._samples: list[Sample] = []
+        self._ending = False
+        self._thread = threading.Thread(target=self._run, name="zookeeper-trace", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        with self._changed:
+            self._changed.wait_for(lambda: bool(self._samples))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        with self._changed:
+            self._ending = True
+            self._changed.notify_all()
+        self._thread.join()
+
+    def wait_until_quiet(self, seconds: float, timeout: float) -> list[Sample]:
+        """Wait until nothing was written for ``seconds``; all samples so far.
+
+        Raises:
+            SandboxError: it was never quiet for so long within ``timeout`` seconds.
+        """
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._quiet_for() >= seconds, timeout):
+                raise SandboxError(
+                    f"ZooKeeper was written to all the time for {timeout:g} s; the group does not settle"
+                )
+            return list(self._samples)
+
+    def _quiet_for(self) -> float:
+        newest = self._samples[-1]
+        since = next((sample.at for sample in reversed(self._samples) if sample.zxid != newest.zxid), None)
+        return newest.at - (self._samples[0].at if since is None else since)
+
+    def _run(self) -> None:
+        asked = 0
+        while True:
+            at = time.monotonic()
+            answer = self._ask("srvr")
+            received, zxid = _RECEIVED.search(answer), _ZXID.search(answer)
+            with self._changed:
+                if received and zxid:
+                    asked += 1  # the server counts our question, too
+                    self._samples.append(Sample(at, int(received[1]) - asked, int(zxid[1], 16)))
+                    self._changed.notify_all()
+                if self._changed.wait_for(lambda: self._ending, _EVERY_S):
+                    return

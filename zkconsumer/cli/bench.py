@@ -1,0 +1,64 @@
+"""``zkconsumer bench``: benchmarks beside the peers, in one run."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from zkconsumer.bench.contest import Contest
+    from zkconsumer.bench.machine import Machine
+
+_WIDTH_ELSEWHERE = 160
+
+
+@click.group()
+def bench() -> None:
+    """Measure this consumer beside its peers on servers of its own, and print medians and ratios.
+
+    Figures depend on the machine and on what else it does: only those of one run can be compared.
+    """
+
+
+@bench.command()
+@click.option("--rounds", type=click.IntRange(1), default=5, show_default=True, help="Measurements of each contestant.")
+@click.option(
+    "--partitions",
+    type=click.IntRange(1, 20_000),
+    multiple=True,
+    default=(1000, 5000),
+    show_default=True,
+    help="Partitions of a topic to join; may be repeated.",
+)
+@click.option("--members", type=click.IntRange(2, 200), default=50, show_default=True, help="Members that settle.")
+@click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown in place of tables.")
+@click.option("--json", "as_json", is_flag=True, help="Print everything that was measured as JSON.")
+def group(rounds: int, partitions: tuple[int, ...], members: int, as_markdown: bool, as_json: bool) -> None:
+    """Joining, settling and committing, beside the JVM consumer: time and ZooKeeper requests."""
+    from zkconsumer.bench.group import GroupSizes, run_group_contests
+    from zkconsumer.bench.machine import Machine
+    from zkconsumer.sandbox.progress import Progress
+
+    machine = Machine.this()
+    with tempfile.TemporaryDirectory(prefix="zkconsumer-bench-") as directory:
+        contests = run_group_contests(GroupSizes(rounds, partitions, members), Path(directory), Progress())
+    _print(contests, machine, as_markdown=as_markdown, as_json=as_json)
+
+
+def _print(contests: list[Contest], machine: Machine, *, as_markdown: bool, as_json: bool) -> None:
+    from rich.console import Console
+
+    from zkconsumer.bench import report
+
+    if as_json:
+        click.echo(report.as_json(contests, machine))
+    elif as_markdown:
+        click.echo(report.as_markdown(contests, machine))
+    else:
+        width = None if sys.stdout.isatty() else _WIDTH_ELSEWHERE
+        console = Console(highlight=False, markup=False, emoji=False, width=width)
+        report.print_table(console, contests, machine)
