@@ -3,6 +3,8 @@
 import pytest
 from kazoo.security import make_acl
 
+from tests.fix_waiting import eventually
+from zkconsumer import ConsumerConfig, ConsumerConnector
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.zookeeper import ZooKeeperOffsetStore
 from zkconsumer.zookeeper.session import ZkSession
@@ -84,3 +86,28 @@ def test_a_node_that_we_may_not_write_costs_its_partition_only(store, zookeeper,
     assert store.commit(dict.fromkeys(PARTITIONS, 11)) == set(PARTITIONS[1:])
     assert f"ZooKeeper refused set {path}/0: no permission; check the node's ACL" in caplog.text
     assert [zookeeper.get(f"{path}/{number}")[0] for number in range(3)] == [b"10", b"11", b"11"]
+
+
+@pytest.mark.parametrize(("reset", "offset"), [("smallest", 0), ("largest", 3)])
+def test_an_offset_beyond_the_log_is_reported_with_its_path(
+    sandbox, zookeeper, unique_name, topic_factory, produce, caplog, reset, offset
+):
+    topic = topic_factory()
+    produce(topic, [b"0", b"1", b"2"])
+    path = f"/consumers/{unique_name}/offsets/{topic}/0"
+    zookeeper.create(path, b"900", makepath=True)
+    config = ConsumerConfig(
+        zookeeper_connect=sandbox.zookeeper_connect,
+        group_id=unique_name,
+        auto_offset_reset=reset,
+        consumer_timeout_ms=10_000,
+    )
+    report = (
+        f"offset 900, which {path} holds, of {topic}-0 is out of range: its log has 0 to 3. It goes on at the {reset} "
+        f"offset {offset}, as auto.offset.reset says"
+    )
+    with ConsumerConnector(config) as connector:
+        stream = connector.create_message_streams({topic: 1})[topic][0]
+        eventually(lambda: report in caplog.text)
+        produce(topic, [b"later"])
+        assert next(stream).offset == offset

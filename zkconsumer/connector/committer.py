@@ -41,6 +41,10 @@ class OffsetCommitter:
         """Replace what is known, once fetching really starts from it: an attempt that fails must change nothing."""
         self._stored = dict(stored)
 
+    def location(self, partition: TopicPartition) -> str:
+        """Where the offset of a partition is kept, for messages."""
+        return self._store.location(partition)
+
     def close(self) -> None:
         """Close the store."""
         self._store.close()

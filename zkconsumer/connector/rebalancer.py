@@ -154,7 +154,7 @@ class Rebalancer:
             raise
         self._committer.learn(stored)
         threads = {partition: thread for partition, thread in share.items() if partition in offsets}
-        self.assignment = FetchAssignment(self.assignment.generation + 1, threads, offsets)
+        self.assignment = self._next_assignment(threads, offsets, stored)
         self._vouched = {p: offset for p, offset in self._vouched.items() if (offsets.get(p) or 0) >= offset}
         self._fetch.start(self.assignment)
         self._fetching = True
@@ -178,7 +178,7 @@ class Rebalancer:
         offsets = {p: stored.get(p) if offset is None else offset for p, offset in partitions.items()}
         self._committer.learn(stored)
         self._without_group = dict.fromkeys(partitions, thread)
-        self.assignment = FetchAssignment(self.assignment.generation + 1, self._without_group, offsets)
+        self.assignment = self._next_assignment(self._without_group, offsets, stored)
         self._fetch.start(self.assignment)
 
     # -- what the steps need ----------------------------------------------------------------------------------------
@@ -337,6 +337,16 @@ class Rebalancer:
             chosen = self.listener.before_starting_fetchers(self._consumer_id, dict(everyone)) or {}
             offsets.update({partition: offset for partition, offset in chosen.items() if partition in offsets})
         return offsets
+
+    def _next_assignment(
+        self,
+        threads: Mapping[TopicPartition, ConsumerThreadId],
+        offsets: Mapping[TopicPartition, int | None],
+        stored: Mapping[TopicPartition, int | None],
+    ) -> FetchAssignment:
+        as_stored = (p for p, offset in offsets.items() if offset is not None and stored.get(p) == offset)
+        origins = {partition: self._committer.location(partition) for partition in as_stored}
+        return FetchAssignment(self.assignment.generation + 1, threads, offsets, origins)
 
     def _enter(self, step: RebalanceStep) -> None:
         self.step = step

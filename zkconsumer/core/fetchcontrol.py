@@ -8,7 +8,7 @@ any thread may call.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from zkconsumer.model import ConsumerThreadId, TopicPartition
@@ -22,11 +22,13 @@ class FetchAssignment:
         generation: rises by one with every assignment of this member; data fetched under an older one is dropped.
         threads: each owned partition and the consumer thread whose queue it fills.
         offsets: where to start each partition; None means that no offset is stored: apply ``auto.offset.reset``.
+        origins: for offsets that were read from a store, where there, as messages name it.
     """
 
     generation: int
     threads: Mapping[TopicPartition, ConsumerThreadId]
     offsets: Mapping[TopicPartition, int | None]
+    origins: Mapping[TopicPartition, str] = field(default_factory=dict)
 
 
 class FetchControl(Protocol):

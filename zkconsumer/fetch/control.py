@@ -80,6 +80,7 @@ class LocalFetchControl:
                 assignment.offsets[partition],
                 self._config.fetch_message_max_bytes,
                 self._still_held(partition, assignment.offsets[partition]),
+                assignment.origins.get(partition),
             )
             for partition, thread in assignment.threads.items()
         }

@@ -178,7 +178,6 @@ class FetcherThread(threading.Thread):
         if info is None or info.fetched is None:
             return None
         if fetched.error == ErrorCode.OFFSET_OUT_OF_RANGE:
-            _log.warning("%s: offset %d of %s is out of range", self.name, info.fetched, info.partition)
             return info
         if fetched.error != ErrorCode.NONE:
             level = logging.INFO if fetched.error in LEADER_MOVED else logging.WARNING
@@ -238,8 +237,12 @@ class FetcherThread(threading.Thread):
         """Go on where ``auto.offset.reset`` says, for partitions without an offset or with a useless one."""
         if not infos or self._stop_requested.is_set():
             return
-        timestamp = EARLIEST if self._config.auto_offset_reset == "smallest" else LATEST
-        answer = list_offsets(self._connected(), dict.fromkeys((info.partition for info in infos), timestamp))
+        first, last = EARLIEST, LATEST
+        if self._config.auto_offset_reset == "largest":
+            first, last = last, first
+        answer = list_offsets(self._connected(), dict.fromkeys((info.partition for info in infos), first))
+        lost = [info.partition for info in infos if info.fetched is not None]
+        other_ends = list_offsets(self._connected(), dict.fromkeys(lost, last)).found if lost else {}
         for info in infos:
             offset = answer.found.get(info.partition)
             if offset is None:
@@ -247,11 +250,27 @@ class FetcherThread(threading.Thread):
                 _log.warning("%s: cannot look up an offset of %s: %s", self.name, info.partition, error_name(code))
                 self._return(info)
                 continue
-            _log.info(
-                "%s: %s goes on at its %s offset %d", self.name, info.partition, self._config.auto_offset_reset, offset
-            )
+            self._report_reset(info, offset, other_ends.get(info.partition))
             if info.reset_to(offset):
                 self._enqueue(Chunk(info, None, offset, 0))
+
+    def _report_reset(self, info: PartitionInfo, offset: int, other_end: int | None) -> None:
+        """Say what was skipped or is read again (only where there was an offset: otherwise it is a beginning)."""
+        policy = self._config.auto_offset_reset
+        if info.fetched is None:
+            _log.info("%s: %s begins at its %s offset %d", self.name, info.partition, policy, offset)
+            return
+        ends = sorted(end for end in (offset, other_end) if end is not None)
+        _log.warning(
+            "%s: %s of %s is out of range: its log has %s. It goes on at the %s offset %d, as auto.offset.reset says; "
+            "if records are missing, look at the retention of the topic, and at whether it was created anew",
+            self.name,
+            info.describe_offset(),
+            info.partition,
+            " to ".join(map(str, ends)),
+            policy,
+            offset,
+        )
 
     # -- the broker ---------------------------------------------------------------------------------------------
 

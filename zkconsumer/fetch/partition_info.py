@@ -23,6 +23,7 @@ class PartitionInfo:
         start: the offset to begin with; None where ``auto.offset.reset`` must be applied first.
         fetch_bytes: how much to ask for at a time.
         previous: this partition under an older generation, if the user still holds its last record or batch.
+        origin: where ``start`` is stored, as messages name it; None if it comes from elsewhere.
 
     Attributes:
         start: the position as long as nothing was handed out; None while a reset is pending. Written by the fetcher.
@@ -40,6 +41,7 @@ class PartitionInfo:
         "fetched",
         "generation",
         "high_watermark",
+        "origin",
         "partition",
         "previous",
         "queue",
@@ -56,6 +58,7 @@ class PartitionInfo:
         start: int | None,
         fetch_bytes: int,
         previous: PartitionInfo | None = None,
+        origin: str | None = None,
     ) -> None:
         self.partition = partition
         self.thread = thread
@@ -68,9 +71,15 @@ class PartitionInfo:
         self.faults = 0
         self.consumed: int | None = None
         self.previous = previous
+        self.origin = origin
 
     def __repr__(self) -> str:
         return f"<{self.partition} generation {self.generation} fetched {self.fetched} consumed {self.consumed}>"
+
+    def describe_offset(self) -> str:
+        """The offset to fetch next, and where it comes from if it is the stored one."""
+        stored = self.origin is not None and self.fetched == self.start
+        return f"offset {self.fetched}" + (f", which {self.origin} holds," if stored else "")
 
     def is_held(self) -> bool:
         """True while the user holds something of this object's generation that is not released."""

@@ -39,6 +39,10 @@ class DualOffsetStore:
         """See :meth:`OffsetStore.commits <zkconsumer.offsets.store.OffsetStore.commits>`."""
         return {**self._zookeeper.commits(), **self._kafka.commits()}
 
+    def location(self, partition: TopicPartition) -> str:
+        """See :meth:`OffsetStore.location <zkconsumer.offsets.store.OffsetStore.location>`."""
+        return f"{self._zookeeper.location(partition)} or {self._kafka.location(partition)}"
+
     def close(self) -> None:
         """See :meth:`OffsetStore.close <zkconsumer.offsets.store.OffsetStore.close>`."""
         self._zookeeper.close()

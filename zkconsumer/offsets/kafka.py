@@ -67,6 +67,10 @@ class KafkaOffsetStore:
         """See :meth:`OffsetStore.commits <zkconsumer.offsets.store.OffsetStore.commits>`."""
         return {"kafka": self._written}
 
+    def location(self, partition: TopicPartition) -> str:  # noqa: ARG002 - every partition's is there
+        """The topic; brokers have no shorter name for one offset."""
+        return "__consumer_offsets"
+
     def close(self) -> None:
         """See :meth:`OffsetStore.close <zkconsumer.offsets.store.OffsetStore.close>`."""
         self._on_close()

@@ -30,5 +30,8 @@ class OffsetStore(Protocol):
     def commits(self) -> dict[str, int]:
         """Offsets written so far, by the storage that they went to: ``zookeeper``, ``kafka``."""
 
+    def location(self, partition: TopicPartition) -> str:
+        """Where the offset of a partition is kept, for messages."""
+
     def close(self) -> None:
         """Let go of what the store holds on its own; what it was given stays open."""

@@ -88,6 +88,10 @@ class ZooKeeperOffsetStore:
         """See :meth:`OffsetStore.commits <zkconsumer.offsets.store.OffsetStore.commits>`."""
         return {"zookeeper": self._written}
 
+    def location(self, partition: TopicPartition) -> str:
+        """The path of its znode."""
+        return self._paths.offset(partition)
+
     def close(self) -> None:
         """See :meth:`OffsetStore.close <zkconsumer.offsets.store.OffsetStore.close>`."""
 
