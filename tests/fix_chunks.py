@@ -1,9 +1,10 @@
 """Chunks of real record batches for the tests of queues and streams."""
 
 from tests.fix_batches import build
+from zkconsumer.fetch.chunks import Chunk
 from zkconsumer.fetch.decode import Decoder
 from zkconsumer.fetch.partition_info import PartitionInfo
-from zkconsumer.fetch.queues import Chunk, ChunkQueue
+from zkconsumer.fetch.queues import ChunkQueue
 from zkconsumer.kafka.producer import Record
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 

@@ -8,7 +8,7 @@ from zkconsumer.core.fetchcontrol import FetchAssignment
 from zkconsumer.errors import ConsumerTimeout
 from zkconsumer.fetch.control import LocalFetchControl
 from zkconsumer.fetch.queues import ChunkQueue
-from zkconsumer.model import Broker, ConsumerThreadId, TopicPartition
+from zkconsumer.model import Broker, ConsumerThreadId, Message, TopicPartition
 
 
 def brokers_of(bootstrap_servers):
@@ -32,7 +32,9 @@ class Reader:
             "g_c", self.config, lambda: brokers_of(bootstrap_servers), lambda topic, thread: self.queues[thread]
         )
         self.streams = [
-            MessageStream(self.queues[thread], name=str(thread), timeout_ms=self.config.consumer_timeout_ms)
+            MessageStream(
+                self.queues[thread], name=str(thread), kind=Message, timeout_ms=self.config.consumer_timeout_ms
+            )
             for thread in self.threads
         ]
         self.generation = 0

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from zkconsumer.config import ConsumerConfig
     from zkconsumer.connector.connector import ConsumerConnector
+    from zkconsumer.connector.decoder import DecodedMessage
     from zkconsumer.connector.listener import ConsumerRebalanceListener
     from zkconsumer.connector.stream import MessageStream
     from zkconsumer.core.subscription import Blacklist, Whitelist
@@ -41,6 +42,7 @@ _HOMES = {
     "ConsumerRebalanceListener": "zkconsumer.connector.listener",
     "ConsumerThreadId": "zkconsumer.model",
     "ConsumerTimeout": "zkconsumer.errors",
+    "DecodedMessage": "zkconsumer.connector.decoder",
     "Message": "zkconsumer.model",
     "MessageStream": "zkconsumer.connector.stream",
     "NotOwner": "zkconsumer.errors",
@@ -59,6 +61,7 @@ __all__ = [
     "ConsumerRebalanceListener",
     "ConsumerThreadId",
     "ConsumerTimeout",
+    "DecodedMessage",
     "Message",
     "MessageStream",
     "NotOwner",

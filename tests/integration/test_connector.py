@@ -11,8 +11,6 @@ from zkconsumer import (
     Blacklist,
     ConfigError,
     ConsumerClosed,
-    ConsumerConfig,
-    ConsumerConnector,
     ConsumerTimeout,
     TopicPartition,
     Whitelist,
@@ -20,29 +18,6 @@ from zkconsumer import (
 from zkconsumer.errors import UsageError
 
 pytestmark = pytest.mark.integration
-
-
-@pytest.fixture
-def connect(sandbox, unique_name):
-    """Make consumers of one group; all are shut down at the end."""
-    made: list[ConsumerConnector] = []
-
-    def connector(**values) -> ConsumerConnector:
-        config = {
-            "zookeeper_connect": sandbox.zookeeper_connect,
-            "group_id": unique_name,
-            "auto_offset_reset": "smallest",
-            "zookeeper_session_timeout_ms": 2000,
-            "rebalance_backoff_ms": 600,
-            "consumer_timeout_ms": 10_000,
-        }
-        made.append(ConsumerConnector(ConsumerConfig(**{**config, **values})))
-        return made[-1]
-
-    connector.group = unique_name
-    yield connector
-    for one in made:
-        one.shutdown()
 
 
 def values(count, start=0):

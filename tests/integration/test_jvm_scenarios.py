@@ -1,12 +1,12 @@
 """The scenarios of the JVM consumer's own tests, played with ours; each test names the one that it follows.
 
-Not here: testConsumerDecoder and the decoding failures of ConsumerIteratorTest (we have no decoders: key and value are
-bytes); partition assignment (golden vectors in tests/unit/core, and against the JVM in tests/interop).
+Not here: partition assignment (golden vectors in tests/unit/core, and against the JVM in tests/interop).
 """
 
 import gc
 import threading
 from collections import Counter
+from io import UnsupportedOperation
 from pathlib import Path
 
 import pytest
@@ -283,6 +283,34 @@ def test_consumer_iterator_deduplication(sandbox, topic_factory, produce, zookee
     assert connector.partition_states()[0].consumed == 10
     connector.shutdown()
     assert list(stream) == []
+
+
+def test_consumer_decoder(consumers, spread_topic, two_brokers):
+    """ZookeeperConsumerConnectorTest.testConsumerDecoder: string decoders, two streams."""
+    sent = send(two_brokers, spread_topic, 25)
+    connector = consumers("consumer0", consumer_timeout_ms=15_000)
+    streams = connector.create_message_streams({spread_topic: 2}, bytes.decode, bytes.decode)[spread_topic]
+    received = [next(stream) for stream in streams for _ in range(25)]
+    assert sorted(message.value for message in received) == [value.decode() for value in sent]
+    assert {message.key for message in received} == {None}
+    connector.commit_offsets()
+
+
+def test_consumer_iterator_decoding_failure(sandbox, topic_factory, produce, consumers):
+    """ConsumerIteratorTest.testConsumerIteratorDecodingFailure: a decoder that always fails."""
+
+    def fail(data):
+        raise UnsupportedOperation(f"cannot decode {data!r}")
+
+    topic = topic_factory()
+    produce(topic, [b"%d" % number for number in range(10)])
+    connector = consumers("consumer", sandbox, consumer_timeout_ms=10_000)
+    (stream,) = connector.create_message_streams({topic: 1}, value_decoder=fail)[topic]
+    for expected in range(10):
+        message = next(stream)
+        with pytest.raises(UnsupportedOperation):
+            message.value  # noqa: B018 - it is a call
+        assert message.offset == expected
 
 
 @pytest.fixture

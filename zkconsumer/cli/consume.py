@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from zkconsumer.cli.sinks import RecordSink
     from zkconsumer.connector.connector import ConsumerConnector
     from zkconsumer.connector.stream import MessageStream
+    from zkconsumer.model import Message
 
 _log = logging.getLogger(__name__)
 
@@ -162,7 +163,7 @@ class _Consumption:
         if self._failures:
             raise SystemExit(0)  # the reader of our output has enough
 
-    def _drain(self, connector: ConsumerConnector, streams: list[MessageStream]) -> None:
+    def _drain(self, connector: ConsumerConnector, streams: list[MessageStream[Message]]) -> None:
         # Daemons: one that is stuck in a pipe which nobody reads must not keep the process from ending.
         readers = [threading.Thread(target=self._read, args=(stream,), daemon=True) for stream in streams]
         for reader in readers:
@@ -173,7 +174,7 @@ class _Consumption:
         for reader in readers:
             reader.join(_LAST_WRITE_S)
 
-    def _read(self, stream: MessageStream) -> None:
+    def _read(self, stream: MessageStream[Message]) -> None:
         try:
             while not self._ending.is_set() and not self._quota.is_spent():
                 try:
@@ -188,7 +189,7 @@ class _Consumption:
         finally:
             self._ending.set()
 
-    def _write(self, stream: MessageStream, batch: Any) -> None:
+    def _write(self, stream: MessageStream[Message], batch: Any) -> None:
         """Write a batch, or what the quota leaves of it; what is not written entirely is not released either."""
         self._last_record = time.monotonic()
         rows = self._quota.take(batch.num_rows)

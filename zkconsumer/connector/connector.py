@@ -6,9 +6,10 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import Any, Self, overload
 
 from zkconsumer.config import ConsumerConfig
+from zkconsumer.connector.decoder import DecodedMessage, Decoder, decoded_message
 from zkconsumer.connector.identity import new_consumer_id
 from zkconsumer.connector.idle import IdleWatch
 from zkconsumer.connector.listener import ConsumerRebalanceListener
@@ -21,7 +22,7 @@ from zkconsumer.core.subscription import Subscription, TopicFilter
 from zkconsumer.errors import StreamIdle
 from zkconsumer.fetch.control import LocalFetchControl
 from zkconsumer.fetch.queues import ChunkQueue
-from zkconsumer.model import Broker, ConsumerThreadId, TopicPartition
+from zkconsumer.model import Broker, ConsumerThreadId, Message, TopicPartition
 
 _log = logging.getLogger(__name__)
 
@@ -92,11 +93,28 @@ class ConsumerConnector:
         """Id of this consumer in its group."""
         return self._consumer_id
 
-    def create_message_streams(self, topics: Mapping[str, int]) -> dict[str, list[MessageStream]]:
+    @overload
+    def create_message_streams(self, topics: Mapping[str, int]) -> dict[str, list[MessageStream[Message]]]: ...
+
+    @overload
+    def create_message_streams(
+        self, topics: Mapping[str, int], key_decoder: Decoder | None, value_decoder: Decoder | None = ...
+    ) -> dict[str, list[MessageStream[DecodedMessage]]]: ...
+
+    @overload
+    def create_message_streams(
+        self, topics: Mapping[str, int], *, value_decoder: Decoder | None
+    ) -> dict[str, list[MessageStream[DecodedMessage]]]: ...
+
+    def create_message_streams(
+        self, topics: Mapping[str, int], key_decoder: Decoder | None = None, value_decoder: Decoder | None = None
+    ) -> dict[str, list[MessageStream[Any]]]:
         """Join the group with a static subscription.
 
         Args:
             topics: topic to number of streams; the topics need not exist yet.
+            key_decoder: makes objects of the keys' bytes, see :class:`~zkconsumer.connector.decoder.DecodedMessage`.
+            value_decoder: the same for the values. Batches are not decoded.
 
         Returns:
             For each topic its streams; each is to be read by one thread.
@@ -107,21 +125,48 @@ class ConsumerConnector:
             UsageError: streams were created before.
         """
         subscription = Subscription.static(topics)
-        streams = {topic: self._make_streams(topic, count) for topic, count in topics.items()}
+        kind = _kind_of_messages(key_decoder, value_decoder)
+        streams = {topic: self._make_streams(topic, count, kind) for topic, count in topics.items()}
         self._join(subscription)
         return streams
 
-    def create_message_streams_by_filter(self, topic_filter: TopicFilter, streams: int = 1) -> list[MessageStream]:
+    @overload
+    def create_message_streams_by_filter(
+        self, topic_filter: TopicFilter, streams: int = ...
+    ) -> list[MessageStream[Message]]: ...
+
+    @overload
+    def create_message_streams_by_filter(
+        self,
+        topic_filter: TopicFilter,
+        streams: int = ...,
+        *,
+        key_decoder: Decoder | None,
+        value_decoder: Decoder | None = ...,
+    ) -> list[MessageStream[DecodedMessage]]: ...
+
+    @overload
+    def create_message_streams_by_filter(
+        self, topic_filter: TopicFilter, streams: int = ..., *, value_decoder: Decoder | None
+    ) -> list[MessageStream[DecodedMessage]]: ...
+
+    def create_message_streams_by_filter(
+        self,
+        topic_filter: TopicFilter,
+        streams: int = 1,
+        key_decoder: Decoder | None = None,
+        value_decoder: Decoder | None = None,
+    ) -> list[MessageStream[Any]]:
         """Join the group with a whitelist or blacklist; each stream carries partitions of all matching topics.
 
-        Raises: as :meth:`create_message_streams`.
+        Decoders, and what is raised: as with :meth:`create_message_streams`.
         """
         subscription = Subscription.by_filter(topic_filter, streams)
-        made = self._make_streams(None, streams)
+        made = self._make_streams(None, streams, _kind_of_messages(key_decoder, value_decoder))
         self._join(subscription)
         return made
 
-    def assign(self, partitions: Mapping[TopicPartition, int | None]) -> MessageStream:
+    def assign(self, partitions: Mapping[TopicPartition, int | None]) -> MessageStream[Message]:
         """Read partitions without joining the group: nobody shares them, and nobody is told.
 
         Args:
@@ -130,7 +175,7 @@ class ConsumerConnector:
         Raises:
             UsageError: streams were created before.
         """
-        (stream,) = self._make_streams(None, 1)
+        (stream,) = self._make_streams(None, 1, Message)
         self._member.assign(partitions)
         return stream
 
@@ -151,6 +196,25 @@ class ConsumerConnector:
             ConsumerClosed: the connector was shut down.
         """
         self._member.commit(offsets, force=force)
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Fetch and hand out nothing more of these partitions until :meth:`resume`; of the others everything goes on.
+
+        Positions stay, and commits cover these partitions as before. A partition that leaves this consumer in a
+        rebalance is not paused any more, also if it comes back later; one that stays remains paused.
+
+        Raises:
+            NotOwner: this consumer does not own one of them; then none is paused.
+        """
+        self._fetch.pause(partitions)
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Go on with paused partitions, each with the record after the last one; others are passed over."""
+        self._fetch.resume(partitions)
+
+    def paused(self) -> frozenset[TopicPartition]:
+        """The partitions that are paused."""
+        return self._fetch.paused()
 
     def set_rebalance_listener(self, listener: ConsumerRebalanceListener) -> None:
         """Set who is told of rebalances; before creating streams."""
@@ -204,7 +268,7 @@ class ConsumerConnector:
     ) -> None:
         self.shutdown()
 
-    def _make_streams(self, topic: str | None, count: int) -> list[MessageStream]:
+    def _make_streams(self, topic: str | None, count: int, kind: type[Message]) -> list[MessageStream[Any]]:
         self._member.require_latent()
         self._fetch.warm()
         self._queues[topic] = [
@@ -219,6 +283,7 @@ class ConsumerConnector:
             MessageStream(
                 queue,
                 name=str(ConsumerThreadId(self._consumer_id, number)),
+                kind=kind,
                 timeout_ms=self._config.consumer_timeout_ms,
             )
             for number, queue in enumerate(self._queues[topic])
@@ -263,3 +328,9 @@ class ConsumerConnector:
 def _stream_name(consumer_id: str, topic: str | None, number: int) -> str:
     thread = str(ConsumerThreadId(consumer_id, number))
     return thread if topic is None else f"{thread} of {topic}"
+
+
+def _kind_of_messages(key_decoder: Decoder | None, value_decoder: Decoder | None) -> type[Message]:
+    if key_decoder is None and value_decoder is None:
+        return Message
+    return decoded_message(key_decoder, value_decoder)

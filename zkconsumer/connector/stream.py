@@ -1,7 +1,7 @@
 """MessageStream: what a user iterates, record by record or Arrow batch by Arrow batch.
 
 Cost per record is what matters here. ``__next__`` makes two calls into C: ``claim`` makes the next record the user's,
-and only then the message is built (why in this order: ``fetch/queues.py``; why not all at once: ``fetch/messages.py``).
+and only then the message is built (why in this order: ``fetch/chunks.py``; why not all at once: ``fetch/messages.py``).
 All else is done once per chunk.
 """
 
@@ -10,14 +10,17 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Generic, Literal, TypeVar
 
 from zkconsumer.errors import ConsumerTimeout, UsageError
-from zkconsumer.fetch.queues import Chunk, ChunkQueue, Ended, HandOver
+from zkconsumer.fetch.chunks import Chunk, HandOver
+from zkconsumer.fetch.queues import ChunkQueue, Ended
 from zkconsumer.model import Message
 
+M = TypeVar("M", bound=Message)
 
-class MessageStream:
+
+class MessageStream(Generic[M]):
     """The records of one consumer thread, in order within each partition.
 
     Iterating ends when the connector is shut down. It raises ConsumerTimeout when nothing arrives within
@@ -29,32 +32,59 @@ class MessageStream:
     Args:
         queue: where the fetchers put what they fetch.
         name: of the consumer thread, for messages.
+        kind: class of the messages.
         timeout_ms: ``consumer.timeout.ms``; negative waits for ever.
     """
 
-    def __init__(self, queue: ChunkQueue, *, name: str, timeout_ms: int = -1) -> None:
+    def __init__(self, queue: ChunkQueue, *, name: str, kind: type[M], timeout_ms: int = -1) -> None:
         self.queue = queue
         self.name = name
         self._timeout_s = None if timeout_ms < 0 else timeout_ms / 1000
+        self._kind = kind
         self._thread: threading.Thread | None = None
+        self._handover: HandOver | None = None
         self._claim: Callable[[], int] = deque[int]().popleft
-        self._build: Callable[[], Message] = iter(()).__next__
+        self._records: Iterator[M] = iter(())
+        self._build: Callable[[], M] = self._records.__next__
+        self._peeked: M | None = None
 
     def __repr__(self) -> str:
         return f"<MessageStream {self.name}>"
 
-    def __iter__(self) -> Iterator[Message]:
+    def __iter__(self) -> Iterator[M]:
         self._check_thread()
         return self
 
-    def __next__(self) -> Message:
+    def __next__(self) -> M:
         try:
             self._claim()
         except IndexError:
             self._refill()
         return self._build()
 
-    def batches(self, *, max_rows: int | None = None, headers: bool = False) -> Iterator[Any]:
+    def peek(self) -> M:
+        """The record that ``next`` gives next, without taking it: no position moves, and nothing is released.
+
+        Until it is taken, a rebalance, a pause or a lapsed lease may still withdraw it; then ``next`` gives another.
+
+        Raises:
+            StopIteration: the connector was shut down.
+            ConsumerTimeout: nothing arrived in time.
+            UsageError: another thread uses this stream.
+        """
+        from zkconsumer.fetch.messages import records_as
+
+        self._check_thread()
+        if self._handover is None or self._handover.is_drained():
+            chunk = self._arrived(self.queue.look(self._timeout_s))
+            return next(records_as(self._kind, chunk.batch.slice(0, 1)))
+        if self._peeked is None:
+            self._peeked, self._build = self._build(), self._build_peeked
+        return self._peeked
+
+    def batches(
+        self, *, max_rows: int | None = None, max_bytes: int | None = None, headers: bool = False
+    ) -> Iterator[Any]:
         """The same records as ``pyarrow.RecordBatch`` objects, each of one partition and never empty.
 
         Columns are those of Spark's Kafka source: key, value, topic, partition, offset, timestamp, timestampType.
@@ -63,12 +93,20 @@ class MessageStream:
 
         Args:
             max_rows: largest number of records in one batch; None gives what was fetched together.
+            max_bytes: largest size of the data of one batch, that is of its keys, values and headers; a record that is
+                larger comes alone. Batches that were fetched together share that memory: it is freed with the last.
             headers: add the column ``headers`` (list of structs of key and value, null where there are none).
+
+        Raises:
+            UsageError: a limit is below 1, or another thread uses this stream.
         """
         self._check_thread()
-        return _Batches(self, max_rows, headers)
+        for limit in (max_rows, max_bytes):
+            if limit is not None and limit < 1:
+                raise UsageError(f"max_rows and max_bytes must be at least 1, and not {limit}; None is no limit")
+        return _Batches(self, max_rows, max_bytes, headers)
 
-    def next_batch(self, max_rows: int | None = None) -> Any:
+    def next_batch(self, max_rows: int | None = None, max_bytes: int | None = None) -> Any:
         """One batch, with headers; see :meth:`batches`.
 
         Raises:
@@ -78,9 +116,8 @@ class MessageStream:
         """
         self._check_thread()
         self.queue.withhold()
-        self._claim = deque[int]().popleft
         while True:
-            chunk = self._first_rows(self._next_chunk(), max_rows)
+            chunk = self._first_rows(self._next_chunk(), max_rows, max_bytes)
             handover = HandOver(chunk, [chunk.next_offset])
             if self.queue.begin(handover):
                 try:
@@ -92,31 +129,43 @@ class MessageStream:
     def release(self) -> None:
         """Say that the application is done with everything it got, without asking for more; by the reading thread."""
         self.queue.release()
-        self._claim = deque[int]().popleft
 
-    def _first_rows(self, chunk: Chunk, max_rows: int | None) -> Chunk:
+    def _first_rows(self, chunk: Chunk, max_rows: int | None, max_bytes: int | None) -> Chunk:
         """Cut a chunk that is too long; the rest goes back to the front of the queue."""
-        if max_rows is None or chunk.batch.num_rows <= max_rows:
+        from zkconsumer.fetch.limits import rows_within
+
+        rows: int = chunk.batch.num_rows if max_rows is None else min(max_rows, chunk.batch.num_rows)
+        if max_bytes is not None:
+            rows = min(rows, rows_within(chunk.batch, max_bytes))
+        if rows == chunk.batch.num_rows:
             return chunk
-        self.queue.put_back(chunk._replace(batch=chunk.batch.slice(max_rows)))
-        first = chunk.batch.slice(0, max_rows)
-        return chunk._replace(batch=first, next_offset=first.column("offset")[max_rows - 1].as_py() + 1)
+        self.queue.put_back(chunk._replace(batch=chunk.batch.slice(rows)))
+        first = chunk.batch.slice(0, rows)
+        return chunk._replace(batch=first, next_offset=first.column("offset")[rows - 1].as_py() + 1)
 
     def close(self) -> None:
         """End the stream: its iterators stop. Positions stay as they are."""
         self.queue.close()
 
+    def _build_peeked(self) -> M:
+        """What :meth:`peek` has built already; takes the place of ``_build`` for one record."""
+        message = self._peeked
+        assert message is not None
+        self._peeked, self._build = None, self._records.__next__
+        return message
+
     def _refill(self) -> None:
         """Begin the next chunk and claim its first record."""
-        from zkconsumer.fetch.messages import positions, records
+        from zkconsumer.fetch.messages import positions, records_as
 
         self._check_thread()
         while True:
             chunk = self._next_chunk()
             handover = HandOver(chunk, positions(chunk.batch))
-            build = records(chunk.batch).__next__
+            built = records_as(self._kind, chunk.batch)
             if self.queue.begin(handover):
-                self._claim, self._build = handover.claim, build
+                self._handover, self._claim = handover, handover.claim
+                self._records, self._build, self._peeked = built, built.__next__, None
                 try:
                     self._claim()
                 except IndexError:  # taken back between these two lines
@@ -124,7 +173,9 @@ class MessageStream:
                 return
 
     def _next_chunk(self) -> Chunk:
-        chunk = self.queue.take(self._timeout_s)
+        return self._arrived(self.queue.take(self._timeout_s))
+
+    def _arrived(self, chunk: Chunk | Literal[Ended.END] | None) -> Chunk:
         if chunk is None:
             raise ConsumerTimeout(f"nothing arrived for {self.name} within {self._timeout_s} s; iterate again to go on")
         if isinstance(chunk, Ended):
@@ -146,16 +197,17 @@ class MessageStream:
 class _Batches:
     """Iterator of a stream's batches; unlike a generator it goes on after an exception."""
 
-    def __init__(self, stream: MessageStream, max_rows: int | None, headers: bool) -> None:
+    def __init__(self, stream: MessageStream[Any], max_rows: int | None, max_bytes: int | None, headers: bool) -> None:
         from zkconsumer.fetch.schema import SCHEMA
 
         self._stream = stream
         self._max_rows = max_rows
+        self._max_bytes = max_bytes
         self._columns = None if headers else SCHEMA.names
 
     def __iter__(self) -> Iterator[Any]:
         return self
 
     def __next__(self) -> Any:
-        batch = self._stream.next_batch(self._max_rows)
+        batch = self._stream.next_batch(self._max_rows, self._max_bytes)
         return batch if self._columns is None else batch.select(self._columns)

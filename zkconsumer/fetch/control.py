@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final, NamedTuple
 
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.fetchcontrol import FetchAssignment
+from zkconsumer.errors import NotOwner
 from zkconsumer.fetch.leaders import LeaderFinder
 from zkconsumer.fetch.partition_info import PartitionInfo
 from zkconsumer.fetch.queues import ChunkQueue
@@ -39,7 +40,8 @@ class PartitionState(NamedTuple):
 class LocalFetchControl:
     """Implements :class:`~zkconsumer.core.fetchcontrol.FetchControl` with fetcher threads in this process.
 
-    ``start`` and ``stop`` are called by one thread; the rest by any.
+    ``start`` and ``stop`` are called by one thread; the rest by any. ``pause`` and ``resume`` see either the assignment
+    before a ``start`` or the one after it, so that no pause gets lost between the two.
 
     Args:
         consumer_id: of the member, for the threads' names.
@@ -61,6 +63,8 @@ class LocalFetchControl:
         self._queue_for = queue_for
         self._finder: LeaderFinder | None = None
         self._infos: dict[TopicPartition, PartitionInfo] = {}  # replaced, never changed
+        self._pausing = threading.Lock()
+        self._paused: frozenset[TopicPartition] = frozenset()
 
     def warm(self) -> None:
         """Load the decode kernel in the background, while the group is being joined."""
@@ -86,7 +90,11 @@ class LocalFetchControl:
         }
         for queue in {info.queue for info in infos.values()}:
             queue.clear(assignment.generation)
-        self._infos = infos
+        with self._pausing:
+            self._paused &= infos.keys()
+            for partition in self._paused:
+                infos[partition].queue.pause(partition)
+            self._infos = infos
         if infos:
             self._finder = LeaderFinder(self._consumer_id, self._config, self._live_brokers)
             self._finder.add(infos.values())
@@ -116,6 +124,33 @@ class LocalFetchControl:
         """Take back what streams are handing out just now; it is handed out again once ``may_deliver`` allows it."""
         for queue in {info.queue for info in self._infos.values()}:
             queue.withhold()
+
+    def pause(self, partitions: Collection[TopicPartition]) -> None:
+        """Neither fetch these partitions nor hand out records of them, until resumed or owned by somebody else.
+
+        Raises:
+            NotOwner: some are not fetched here; then none is paused.
+        """
+        with self._pausing:
+            if missing := sorted(partition for partition in partitions if partition not in self._infos):
+                raise NotOwner(
+                    f"cannot pause what this consumer does not own: {', '.join(map(str, missing))}; "
+                    "partition_states() tells what it owns"
+                )
+            self._paused |= frozenset(partitions)
+            for partition in partitions:
+                self._infos[partition].queue.pause(partition)
+
+    def resume(self, partitions: Collection[TopicPartition]) -> None:
+        """Go on with these partitions; those that are not paused (any more) are passed over."""
+        with self._pausing:
+            for partition in self._paused.intersection(partitions):
+                self._infos[partition].queue.resume(partition)
+            self._paused = self._paused.difference(partitions)
+
+    def paused(self) -> frozenset[TopicPartition]:
+        """The partitions that are paused."""
+        return self._paused
 
     def positions(self, *, handed_out: bool) -> dict[TopicPartition, int]:
         """See :class:`~zkconsumer.core.fetchcontrol.FetchControl`."""

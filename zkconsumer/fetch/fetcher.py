@@ -12,8 +12,8 @@ from typing import Final
 
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable, ProtocolError, RecordTooLarge
+from zkconsumer.fetch.chunks import Chunk
 from zkconsumer.fetch.partition_info import PartitionInfo
-from zkconsumer.fetch.queues import Chunk
 from zkconsumer.kafka.client import EARLIEST, LATEST, list_offsets
 from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.kafka.errorcodes import LEADER_MOVED, ErrorCode, error_name

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import repeat
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -21,12 +21,23 @@ _MICROS = 1000
 _NO_TIMESTAMP = -1
 _NO_HEADERS: tuple[()] = ()
 
+M = TypeVar("M", bound=Message)
+
 
 def records(batch: Any) -> Iterator[Message]:
+    """The messages of a batch; see :func:`records_as`."""
+    return records_as(Message, batch)
+
+
+def records_as(kind: type[M], batch: Any) -> Iterator[M]:
     """The messages of a batch in the schema of ``fetch/schema.py``, with or without headers, in order.
 
     The iterator does not need the batch any more. Timestamps come back in milliseconds; dates beyond the year 294,000,
     which the column cannot hold, stay at its end.
+
+    Args:
+        kind: class of the messages; it must not need its constructor, which is not called.
+        batch: the records.
     """
     count = batch.num_rows
     kinds: list[int | None] = batch.column("timestampType").to_numpy().tolist()
@@ -45,8 +56,8 @@ def records(batch: Any) -> Iterator[Message]:
         _objects(batch.column("value")),
         _headers(batch, count),
     )
-    # zip and tuple.__new__ run in C; Message(...) would be a Python call for each record.
-    return map(partial(tuple.__new__, Message), zip(*columns, strict=False))
+    # zip and tuple.__new__ run in C; kind(...) would be a Python call for each record.
+    return map(partial(tuple.__new__, kind), zip(*columns, strict=False))
 
 
 def positions(batch: Any) -> list[int]:

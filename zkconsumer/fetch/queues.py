@@ -3,10 +3,8 @@
 The queue is also the gate between the user's thread and the rest: while a chunk is being handed out the queue knows it,
 so that a rebalance can take back what the user has not got yet, and a commit can tell how far the user got.
 
-How positions stay exact without a lock per record: the offsets after each item wait in a deque. The user's thread takes
-an item by ``popleft``; whoever takes the rest back does it by ``pop``. Each of these is atomic, so each item goes to
-exactly one of them, and the user gets an item *because* its ``popleft`` succeeded. What has been handed out is what is
-missing in the deque minus what was taken back, and that is counted under the queue's lock.
+A paused partition keeps its chunks, but outside the queue's bounds: otherwise what waits for a paused partition could
+fill the queue and stop the others, which nobody paused.
 """
 
 from __future__ import annotations
@@ -14,14 +12,16 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from zkconsumer.core.idle import Reading
+from zkconsumer.fetch.chunks import Chunk, HandOver
 
 if TYPE_CHECKING:
     from zkconsumer.fetch.partition_info import PartitionInfo
+    from zkconsumer.model import TopicPartition
 
 _LEASE_POLL_S: Final = 0.05
 
@@ -35,24 +35,6 @@ class Ended(Enum):
 END: Final = Ended.END
 
 
-class Chunk(NamedTuple):
-    """Some consecutive records of one partition.
-
-    Attributes:
-        info: the partition, in one generation.
-        batch: a ``pyarrow.RecordBatch``, or None for a chunk that only moves the position.
-        next_offset: the position once all records are consumed.
-        nbytes: memory that the batch holds.
-        fetched_bytes: what the broker sent for it, compressed as it may be.
-    """
-
-    info: PartitionInfo
-    batch: Any
-    next_offset: int
-    nbytes: int
-    fetched_bytes: int = 0
-
-
 class Totals(NamedTuple):
     """What went through a queue since it was made, by topic: messages handed out, bytes as brokers sent them."""
 
@@ -60,65 +42,12 @@ class Totals(NamedTuple):
     fetched_bytes: dict[str, int]
 
 
-class HandOver:
-    """A chunk that is being handed out, item by item. Made and drained by the user's thread.
-
-    Args:
-        chunk: which one.
-        ends: for each item, record or batch, the position once it is consumed.
-
-    Attributes:
-        claim: called by the user's thread for each item: makes it the user's, or raises IndexError where none is left.
-    """
-
-    def __init__(self, chunk: Chunk, ends: Sequence[int]) -> None:
-        self.chunk = chunk
-        self._ends = ends
-        self._waiting = deque(ends)
-        self._taken_back = 0
-        self.claim: Callable[[], int] = self._waiting.popleft
-
-    def handed_out(self) -> int:
-        """Items that are the user's. Under the queue's lock, since it must not run into :meth:`take_back`."""
-        return len(self._ends) - len(self._waiting) - self._taken_back
-
-    def messages(self) -> int:
-        """Records that are the user's, however many of them an item has. Under the queue's lock."""
-        return self.handed_out() * (int(self.chunk.batch.num_rows) // len(self._ends))
-
-    def is_drained(self) -> bool:
-        """True if nothing waits to be claimed."""
-        return not self._waiting
-
-    def take_back(self) -> Chunk | None:
-        """Withdraw what is not the user's yet and return it as a chunk, once. Under the queue's lock."""
-        before = self._taken_back
-        while True:
-            try:
-                self._waiting.pop()
-            except IndexError:
-                break
-            self._taken_back += 1
-        if self._taken_back == before:
-            return None
-        given = self.handed_out()
-        return self.chunk if given == 0 else self.chunk._replace(batch=self.chunk.batch.slice(given))
-
-    def position(self, *, handed_out: bool) -> int | None:
-        """Position after what was handed out, or what was released: all but the last. None: not moved yet."""
-        count = self.handed_out() - (not handed_out)
-        return self._ends[count - 1] if count > 0 else None
-
-    def final_position(self) -> int | None:
-        """Position once the user is done with everything that was handed out."""
-        return self.chunk.next_offset if self._taken_back == 0 else self.position(handed_out=True)
-
-
 class ChunkQueue:
     """A bounded queue from fetchers to one stream. One lock inside; nothing that waits is done under it.
 
     The bound is kept by the fetchers, which leave a partition out of their requests while :meth:`is_full`; ``put``
-    never waits (DESIGN 4.11). So a queue can hold a response more than its bound, per fetcher.
+    never waits (DESIGN 4.11). So a queue can hold a response more than its bound, per fetcher; and, for each paused
+    partition, what was queued of it when it was paused.
 
     Args:
         max_bytes: for all chunks together. A larger chunk is admitted when the queue is empty.
@@ -135,8 +64,9 @@ class ChunkQueue:
         self._changed = threading.Condition(threading.Lock())
         self._generation: int | None = None
         self._chunks: deque[Chunk] = deque()
+        self._paused: dict[TopicPartition, deque[Chunk]] = {}
         self._bytes = 0
-        self._counts: Counter[Any] = Counter()
+        self._counts: Counter[TopicPartition] = Counter()
         self._current: HandOver | None = None
         self._moves = 0
         self._messages: Counter[str] = Counter()
@@ -156,14 +86,16 @@ class ChunkQueue:
         with self._changed:
             if chunk.info.generation != self._generation or self._closed:
                 return False
-            self._add(chunk, self._chunks.append)
+            self._add(chunk)
             self._fetched_bytes[chunk.info.partition.topic] += chunk.fetched_bytes
             self._changed.notify()
             return True
 
     def is_full(self, info: PartitionInfo) -> bool:
-        """True if this partition should not be fetched now."""
+        """True if this partition should not be fetched now: there is no room, or it is paused."""
         with self._changed:
+            if info.partition in self._paused:
+                return True
             return self._bytes >= self._max_bytes or self._counts[info.partition] >= self._max_chunks
 
     def room(self) -> int:
@@ -171,7 +103,10 @@ class ChunkQueue:
         return max(0, self._max_bytes - self._bytes)
 
     def add_listener(self, listener: Callable[[], None]) -> None:
-        """Call ``listener`` after each chunk that was taken out, on the thread that took it, until :meth:`clear`."""
+        """Call ``listener`` whenever there may be room that was not there, on the thread that made it.
+
+        That is after each chunk that was taken out, each pause and each resumption; until :meth:`clear`.
+        """
         with self._changed:
             if listener not in self._listeners:
                 self._listeners = (*self._listeners, listener)
@@ -192,43 +127,30 @@ class ChunkQueue:
         Raises:
             BaseException: what :meth:`close` was given; what :meth:`fail` was, once the chunks before it are taken.
         """
-        deadline = None if timeout is None else time.monotonic() + timeout
         with self._changed:
             self._finish()
-            while True:
-                deliverable = bool(self._chunks) and self._may_deliver()
-                if self._error is not None and (self._closed or not self._chunks):
-                    raise self._error
-                if self._closed:
-                    if self._cause is not None:
-                        raise self._cause
-                    return END
-                if deliverable:
-                    chunk = self._pop()
-                    if chunk is not None:
-                        break
-                    continue
-                left = None if deadline is None else deadline - time.monotonic()
-                if left is not None and left <= 0:
-                    return None
-                if self._chunks:  # nobody tells us when a lease is renewed
-                    left = _LEASE_POLL_S if left is None else min(left, _LEASE_POLL_S)
-                self._changed.wait(left)
+            chunk = self._wait_for(self._pop, timeout)
             listeners = self._listeners
-        for listener in listeners:
-            listener()
+        if isinstance(chunk, Chunk):
+            for listener in listeners:
+                listener()
         return chunk
+
+    def look(self, timeout: float | None) -> Chunk | Literal[Ended.END] | None:
+        """What :meth:`take` would give next. Nothing is taken and nothing released; see there for the rest."""
+        with self._changed:
+            return self._wait_for(self._first, timeout)
 
     def begin(self, handover: HandOver) -> bool:
         """Start handing out; False if a rebalance came first or delivery is suspended, then nothing may be handed out.
 
-        A chunk of the present generation is put back, to be taken again.
+        The same where the partition was paused. A chunk of the present generation is put back, to be taken again.
         """
         with self._changed:
             if handover.chunk.info.generation != self._generation or self._closed:
                 return False
-            if not self._may_deliver():
-                self._add(handover.chunk, self._chunks.appendleft)
+            if not self._may_deliver() or handover.chunk.info.partition in self._paused:
+                self._add(handover.chunk, in_front=True)
                 return False
             self._current = handover
             self._moves += 1
@@ -239,13 +161,15 @@ class ChunkQueue:
     def clear(self, generation: int | None) -> None:
         """Drop everything, also what is being handed out, and admit chunks of ``generation`` only (None: of none).
 
-        When this returns the user gets nothing older any more. Positions stay known. A failure is forgotten.
+        When this returns the user gets nothing older any more. Positions stay known. A failure is forgotten, and so is
+        which partitions are paused.
         """
         with self._changed:
             if self._current is not None:
                 self._current.take_back()
             self._generation = generation
             self._chunks.clear()
+            self._paused.clear()
             self._counts.clear()
             self._bytes = 0
             self._listeners = ()
@@ -262,11 +186,40 @@ class ChunkQueue:
             self._take_back_current()
             self._finish()
 
+    def pause(self, partition: TopicPartition) -> None:
+        """Hand out nothing more of a partition, nor let it be fetched; what is here of it waits. Harmless if repeated.
+
+        When this returns the user gets nothing more of it, except what another thread is claiming at this moment.
+        """
+        with self._changed:
+            if self._current is not None and self._current.chunk.info.partition == partition:
+                self._take_back_current()
+            if partition in self._paused:
+                return
+            theirs = deque(chunk for chunk in self._chunks if chunk.info.partition == partition)
+            self._chunks = deque(chunk for chunk in self._chunks if chunk.info.partition != partition)
+            self._bytes -= sum(chunk.nbytes for chunk in theirs)
+            del self._counts[partition]
+            self._paused[partition] = theirs
+            listeners = self._listeners
+        for listener in listeners:
+            listener()
+
+    def resume(self, partition: TopicPartition) -> None:
+        """Undo :meth:`pause`: what waited comes after what is queued of other partitions. Harmless if repeated."""
+        with self._changed:
+            for chunk in self._paused.pop(partition, ()):
+                self._add(chunk)
+            self._changed.notify()
+            listeners = self._listeners
+        for listener in listeners:
+            listener()
+
     def put_back(self, rest: Chunk) -> None:
         """Take back, in front, the end of a chunk that the user did not want in one piece."""
         with self._changed:
             if rest.info.generation == self._generation:
-                self._add(rest, self._chunks.appendleft)
+                self._add(rest, in_front=True)
 
     def is_held(self, info: PartitionInfo) -> bool:
         """True while the user holds something of this partition that is not released, also after a rebalance."""
@@ -325,26 +278,58 @@ class ChunkQueue:
 
     # -- under the lock -----------------------------------------------------------------------------------------
 
-    def _add(self, chunk: Chunk, insert: Callable[[Chunk], None]) -> None:
-        insert(chunk)
-        self._bytes += chunk.nbytes
-        if chunk.batch is not None:
-            self._counts[chunk.info.partition] += 1
+    def _wait_for(self, first: Callable[[], Chunk | None], timeout: float | None) -> Chunk | Literal[Ended.END] | None:
+        """Wait until ``first`` finds something among the chunks; see :meth:`take`."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            if not self._closed and self._chunks and self._may_deliver():
+                chunk = first()
+                if chunk is not None:
+                    return chunk
+            if self._error is not None and (self._closed or self._first() is None):
+                raise self._error
+            if self._closed:
+                if self._cause is not None:
+                    raise self._cause
+                return END
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                return None
+            if self._chunks:  # nobody tells us when a lease is renewed
+                left = _LEASE_POLL_S if left is None else min(left, _LEASE_POLL_S)
+            self._changed.wait(left)
+
+    def _add(self, chunk: Chunk, *, in_front: bool = False) -> None:
+        partition = chunk.info.partition
+        paused = self._paused.get(partition)
+        chunks = self._chunks if paused is None else paused
+        if in_front:
+            chunks.appendleft(chunk)
+        else:
+            chunks.append(chunk)
+        if paused is None:
+            self._bytes += chunk.nbytes
+            self._counts[partition] += chunk.batch is not None
+
+    def _first(self) -> Chunk | None:
+        """The first chunk that has records."""
+        return next((chunk for chunk in self._chunks if chunk.batch is not None), None)
 
     def _pop(self) -> Chunk | None:
-        """Take the first chunk out; None if it only moved the position."""
-        chunk = self._chunks.popleft()
-        self._bytes -= chunk.nbytes
-        if chunk.batch is not None:
-            self._counts[chunk.info.partition] -= 1
-            return chunk
-        chunk.info.consumed = chunk.next_offset
+        """Take out the first chunk that has records, and those before it, which only move positions."""
+        while self._chunks:
+            chunk = self._chunks.popleft()
+            self._bytes -= chunk.nbytes
+            if chunk.batch is not None:
+                self._counts[chunk.info.partition] -= 1
+                return chunk
+            chunk.info.consumed = chunk.next_offset
         return None
 
     def _take_back_current(self) -> None:
         rest = self._current.take_back() if self._current is not None else None
         if rest is not None and rest.info.generation == self._generation:
-            self._add(rest, self._chunks.appendleft)
+            self._add(rest, in_front=True)
 
     def _finish(self) -> None:
         if self._current is not None:

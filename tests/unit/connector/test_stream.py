@@ -1,12 +1,14 @@
 import threading
 import time
+from io import UnsupportedOperation
 
 import pytest
 
 from tests.fix_chunks import make_chunk, make_info, make_queue
+from zkconsumer.connector.decoder import decoded_message
 from zkconsumer.connector.stream import MessageStream
 from zkconsumer.errors import ConsumerTimeout, RebalanceFailed, UsageError
-from zkconsumer.fetch.queues import Chunk
+from zkconsumer.fetch.chunks import Chunk
 from zkconsumer.fetch.schema import SCHEMA, SCHEMA_WITH_HEADERS
 from zkconsumer.model import Message
 
@@ -25,7 +27,7 @@ def info(queue):
 
 @pytest.fixture
 def stream(queue):
-    return MessageStream(queue, name="g_c-0", timeout_ms=QUICK_MS)
+    return MessageStream(queue, name="g_c-0", kind=Message, timeout_ms=QUICK_MS)
 
 
 def offsets(stream, count):
@@ -58,7 +60,7 @@ def test_a_timeout_leaves_the_same_iterator_usable(stream, queue, info):
 
 
 def test_without_a_timeout_the_stream_waits(queue, info):
-    stream = MessageStream(queue, name="g_c-0")
+    stream = MessageStream(queue, name="g_c-0", kind=Message)
     threading.Timer(0.1, queue.put, [make_chunk(info, 0, 1)]).start()
     assert next(stream).offset == 0
 
@@ -141,7 +143,7 @@ def test_what_is_withheld_is_delivered_once_the_lease_is_back():
     lease.set()
     queue = make_queue(may_deliver=lease.is_set)
     info = make_info(queue)
-    stream = MessageStream(queue, name="g_c-0", timeout_ms=QUICK_MS)
+    stream = MessageStream(queue, name="g_c-0", kind=Message, timeout_ms=QUICK_MS)
     queue.put(make_chunk(info, 0, 5))
     assert offsets(stream, 2) == [0, 1]
     lease.clear()
@@ -190,8 +192,182 @@ def test_a_stream_passes_to_another_thread_when_the_first_has_ended(stream, queu
 
 
 def test_a_waiting_stream_is_woken_by_shutdown(queue):
-    stream = MessageStream(queue, name="g_c-0")
+    stream = MessageStream(queue, name="g_c-0", kind=Message)
     threading.Timer(0.05, stream.close).start()
     began = time.monotonic()
     assert list(stream) == []
     assert time.monotonic() - began < 2
+
+
+def sizes(batches):
+    """Rows of each batch until nothing comes."""
+    rows = []
+    try:
+        for batch in batches:
+            rows.append(batch.num_rows)
+    except ConsumerTimeout:
+        return rows
+
+
+def test_batches_are_cut_to_rows_and_bytes_and_nothing_is_lost(stream, queue, info):
+    queue.put(make_chunk(info, 0, 5, size=19))  # each with key, value and header 1 + 20 + 2 bytes long
+    assert sizes(stream.batches(max_bytes=2 * 23)) == [2, 2, 1]
+    queue.put(make_chunk(info, 5, 5, size=19))
+    assert sizes(stream.batches(max_bytes=2 * 23, max_rows=1)) == [1] * 5
+    queue.put(make_chunk(info, 10, 5, size=18))
+    assert sizes(stream.batches(max_bytes=3 * 23 - 1, max_rows=4)) == [2, 2, 1]
+    queue.put(make_chunk(info, 15, 2, gap=3))
+    assert sizes(stream.batches(max_bytes=1)) == [1, 1]
+    assert info.position(handed_out=False) == 20
+
+
+@pytest.mark.parametrize("limits", [{"max_rows": 0}, {"max_bytes": 0}, {"max_rows": 5, "max_bytes": -1}])
+def test_limits_that_no_batch_can_keep_are_refused(stream, limits):
+    with pytest.raises(UsageError, match="at least 1"):
+        stream.batches(**limits)
+
+
+def test_peek_shows_what_comes_next_and_moves_nothing(stream, queue, info):
+    queue.put(make_chunk(info, 0, 3, gap=2))
+    queue.put(make_chunk(info, 5, 2))
+
+    def both():
+        return info.position(handed_out=True), info.position(handed_out=False)
+
+    assert stream.peek().offset == 0
+    assert both() == (0, 0)
+    seen = []
+    for _ in range(5):
+        peeked = stream.peek()
+        before = both()
+        assert stream.peek() == peeked
+        assert both() == before
+        assert next(stream) == peeked
+        seen.append((peeked.offset, *both()))
+    assert seen == [(0, 1, 0), (1, 2, 1), (2, 3, 2), (5, 6, 5), (6, 7, 6)]
+    with pytest.raises(ConsumerTimeout):
+        stream.peek()
+    assert both() == (7, 6)  # peeking releases nothing
+
+
+def test_peek_passes_over_what_only_moves_the_position_and_leaves_it_there(stream, queue, info):
+    queue.put(make_chunk(info, 0, 1))
+    next(stream)
+    queue.put(Chunk(info, None, 9, 0))
+    with pytest.raises(ConsumerTimeout):
+        stream.peek()
+    queue.put(make_chunk(info, 9, 1))
+    assert stream.peek().offset == 9
+    assert (info.position(handed_out=True), info.position(handed_out=False)) == (1, 0)
+    assert next(stream).offset == 9
+
+
+def test_peek_ends_and_fails_as_next_does(stream, queue, info):
+    queue.put(Chunk(info, None, 9, 0))
+    queue.fail(RebalanceFailed("g", "g_c", ["no"]))
+    with pytest.raises(RebalanceFailed):
+        stream.peek()
+    queue.clear(2)
+    stream.close()
+    with pytest.raises(StopIteration):
+        stream.peek()
+
+
+def test_a_batch_begins_with_what_was_peeked(stream, queue, info):
+    queue.put(make_chunk(info, 0, 3))
+    assert next(stream).offset == 0
+    assert stream.peek().offset == 1
+    assert next(stream.batches()).column("offset").to_pylist() == [1, 2]
+
+
+@pytest.mark.parametrize("begun", [0, 1])
+def test_a_peeked_record_that_a_rebalance_took_back_does_not_come(stream, queue, info, begun):
+    queue.put(make_chunk(info, 0, 5))
+    offsets(stream, begun)
+    assert stream.peek().offset == begun
+    queue.clear(2)
+    newer = make_info(queue, generation=2, start=40, partition=7)
+    queue.put(make_chunk(newer, 40, 2))
+    assert stream.peek().offset == 40
+    assert offsets(stream, 2) == [40, 41]
+    assert info.position(handed_out=True) == begun
+
+
+def test_peek_waits_for_the_next_record(queue, info):
+    stream = MessageStream(queue, name="g_c-0", kind=Message)
+    threading.Timer(0.05, queue.put, [make_chunk(info, 3, 1)]).start()
+    assert stream.peek().offset == 3
+
+
+def both_partitions(queue):
+    return make_info(queue, 0), make_info(queue, 1)
+
+
+def test_a_paused_partition_is_not_handed_out_and_goes_on_where_it_was(stream, queue):
+    info, other = both_partitions(queue)
+    queue.put(make_chunk(info, 0, 4))
+    queue.put(make_chunk(other, 0, 2))
+    queue.put(make_chunk(info, 4, 2))
+    assert offsets(stream, 2) == [0, 1]
+    assert stream.peek().offset == 2
+    queue.pause(info.partition)
+    queue.put(make_chunk(info, 6, 1))  # was on its way
+    assert stream.peek().partition == 1
+    assert {next(stream).partition for _ in range(2)} == {1}
+    with pytest.raises(ConsumerTimeout):
+        next(stream)
+    assert info.position(handed_out=True) == info.position(handed_out=False) == 2
+    assert other.position(handed_out=True) == 2
+    queue.resume(info.partition)
+    assert offsets(stream, 5) == [2, 3, 4, 5, 6]
+
+
+def test_pausing_between_taking_and_handing_out_a_batch(queue, info, monkeypatch):
+    stream = MessageStream(queue, name="g_c-0", kind=Message, timeout_ms=QUICK_MS)
+    queue.put(make_chunk(info, 0, 4))
+    put_back = queue.put_back
+
+    def pause_and_put_back(rest):
+        queue.pause(info.partition)
+        put_back(rest)
+
+    monkeypatch.setattr(queue, "put_back", pause_and_put_back)
+    with pytest.raises(ConsumerTimeout):
+        stream.next_batch(max_rows=3)
+    assert info.position(handed_out=True) == 0
+    monkeypatch.undo()
+    queue.resume(info.partition)
+    assert offsets(stream, 4) == [0, 1, 2, 3]
+
+
+def test_a_stream_with_decoders_decodes_when_asked(queue, info):
+    asked = []
+
+    def decode(data):
+        asked.append(data)
+        return int(data.rstrip(b"."))
+
+    stream = MessageStream(queue, name="g_c-0", kind=decoded_message(bytes.decode, decode), timeout_ms=QUICK_MS)
+    queue.put(make_chunk(info, 5, 2))
+    message = next(stream)
+    assert (message.key, message.topic, message.offset, message.headers) == ("k", "t", 5, (("h", b"x"),))
+    assert not asked
+    assert (message.value, message.value) == (5, 5)
+    assert asked == [message[6]] * 2
+    assert stream.peek().value == 6
+
+
+def test_a_decoder_that_fails_does_the_stream_no_harm(queue, info):
+    """ConsumerIteratorTest.testConsumerIteratorDecodingFailure."""
+
+    def fail(data):
+        raise UnsupportedOperation(data)
+
+    stream = MessageStream(queue, name="g_c-0", kind=decoded_message(fail, None), timeout_ms=QUICK_MS)
+    queue.put(make_chunk(info, 0, 5))
+    for expected in range(5):
+        message = next(stream)
+        with pytest.raises(UnsupportedOperation):
+            message.key  # noqa: B018 - it is a call
+        assert message.offset == expected
+        assert info.position(handed_out=True) == expected + 1

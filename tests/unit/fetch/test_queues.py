@@ -6,8 +6,9 @@ import pytest
 
 from tests.fix_chunks import make_chunk, make_info, make_queue
 from zkconsumer.errors import CorruptRecord
+from zkconsumer.fetch.chunks import Chunk, HandOver
 from zkconsumer.fetch.messages import positions
-from zkconsumer.fetch.queues import END, Chunk, HandOver
+from zkconsumer.fetch.queues import END
 
 
 @pytest.fixture
@@ -250,7 +251,7 @@ def frantic_switching():
     sys.setswitchinterval(before)
 
 
-@pytest.mark.parametrize("how", ["clear", "withhold"])
+@pytest.mark.parametrize("how", ["clear", "withhold", "pause"])
 @pytest.mark.usefixtures("frantic_switching")
 def test_no_record_is_lost_or_counted_twice_when_user_and_rebalance_race(how):
     for attempt in range(150):
@@ -276,13 +277,16 @@ def test_no_record_is_lost_or_counted_twice_when_user_and_rebalance_race(how):
             assert 0 <= info.position(handed_out=True) <= 400
         if how == "clear":
             queue.clear(2)
+        elif how == "pause":
+            queue.pause(info.partition)
         else:
             queue.withhold()
         reported = info.position(handed_out=True)
         user.join()
         assert reported == len(claimed) == info.position(handed_out=True)
         assert claimed == list(range(1, len(claimed) + 1))
-        if how == "withhold" and len(claimed) < 400:
+        queue.resume(info.partition)
+        if how != "clear" and len(claimed) < 400:
             assert positions(queue.take(0).batch)[0] == len(claimed) + 1
 
 
@@ -339,3 +343,96 @@ def test_totals_count_records_and_bytes_by_topic(queue, info):
     queue.clear(None)
     queue.release()
     assert queue.totals() == ({"t": 6}, {"t": 150})
+
+
+def test_a_paused_partition_is_not_to_be_fetched_and_takes_no_room():
+    queue = make_queue(max_bytes=1000)
+    info, other = make_info(queue), make_info(queue, 1)
+    queue.put(make_chunk(info, 0, 100))
+    assert queue.is_full(other)
+    queue.pause(info.partition)
+    queue.pause(info.partition)
+    assert queue.is_full(info)
+    assert not queue.is_full(other)
+    assert (queue.room(), len(queue)) == (1000, 0)
+    assert queue.put(make_chunk(info, 100, 100))
+    assert not queue.is_full(other)
+    queue.resume(info.partition)
+    queue.resume(info.partition)
+    assert (queue.room(), len(queue)) == (0, 2)
+    assert [queue.take(0).next_offset for _ in range(2)] == [100, 200]
+    assert not queue.is_full(info)
+
+
+def test_what_is_resumed_comes_behind_the_others_in_its_own_order(queue, info):
+    other = make_info(queue, 1)
+    mine = [make_chunk(info, 0, 1), Chunk(info, None, 5, 0), make_chunk(info, 5, 1)]
+    theirs = make_chunk(other, 0, 1)
+    for chunk in (*mine, theirs):
+        queue.put(chunk)
+    queue.pause(info.partition)
+    assert queue.take(0) is theirs
+    assert queue.take(0) is None
+    assert info.position(handed_out=True) == 0
+    queue.put(theirs)
+    queue.resume(info.partition)
+    assert [queue.take(0) for _ in range(3)] == [theirs, mine[0], mine[2]]
+
+
+def test_pausing_takes_back_what_is_being_handed_out(queue, info):
+    queue.put(make_chunk(info, 0, 3))
+    handover = hand_over(queue, queue.take(0))
+    handover.claim()
+    queue.pause(make_info(queue, 1).partition)
+    handover.claim()
+    queue.pause(info.partition)
+    with pytest.raises(IndexError):
+        handover.claim()
+    assert (info.position(handed_out=True), info.position(handed_out=False)) == (2, 1)
+    assert queue.take(0) is None
+    queue.resume(info.partition)
+    assert positions(queue.take(0).batch) == [3]
+
+
+def test_listeners_hear_of_pauses_and_resumptions(queue, info):
+    heard = []
+    queue.add_listener(lambda: heard.append(len(queue)))
+    queue.put(make_chunk(info, 0, 1))
+    queue.pause(info.partition)
+    queue.resume(info.partition)
+    assert heard == [0, 1]
+
+
+def test_a_resumption_wakes_the_taker(queue, info):
+    chunk = make_chunk(info, 0, 1)
+    queue.pause(info.partition)
+    queue.put(chunk)
+    timer = threading.Timer(0.05, queue.resume, [info.partition])
+    timer.start()
+    assert queue.take(10) is chunk
+    timer.join()
+
+
+def test_clearing_forgets_pauses(queue, info):
+    queue.pause(info.partition)
+    queue.put(make_chunk(info, 0, 1))
+    queue.clear(2)
+    newer = make_info(queue, generation=2)
+    assert not queue.is_full(newer)
+    queue.resume(info.partition)
+    assert len(queue) == 0
+
+
+def test_looking_takes_nothing_and_releases_nothing(queue, info):
+    queue.put(make_chunk(info, 0, 1))
+    hand_over(queue, queue.take(0)).claim()
+    queue.put(Chunk(info, None, 5, 0))
+    assert queue.look(0) is None
+    chunk = make_chunk(info, 5, 1)
+    queue.put(chunk)
+    assert queue.look(0) is queue.look(0) is chunk
+    assert info.position(handed_out=False) == 0
+    assert queue.take(0) is chunk
+    assert info.position(handed_out=False) == 5
+    queue.close()
+    assert queue.look(0) is END
