@@ -21,6 +21,7 @@ from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector.connector import ConsumerConnector
 from zkconsumer.connector.stream import MessageStream
 from zkconsumer.errors import SandboxError
+from zkconsumer.model import Message
 from zkconsumer.sandbox.jvmconsumer import ConsumerJvm, JvmConsumer
 from zkconsumer.sandbox.progress import Progress
 
@@ -183,7 +184,7 @@ class _Hosted:
         def make(consumer: str) -> ConsumerConnector:
             return ConsumerConnector(ConsumerConfig.from_properties(properties, consumer_id=consumer))
 
-        streams: dict[ConsumerConnector, MessageStream] = {}
+        streams: dict[ConsumerConnector, MessageStream[Message]] = {}
 
         def create(connector: ConsumerConnector) -> None:
             (streams[connector],) = connector.create_message_streams({topic: 1})[topic]
@@ -196,7 +197,7 @@ class _Hosted:
                 threading.Thread(target=self._read, args=(consumer, streams[connector]), daemon=True).start()
         return tuple(joined)
 
-    def _read(self, consumer: str, stream: MessageStream) -> None:
+    def _read(self, consumer: str, stream: MessageStream[Message]) -> None:
         for _ in stream:
             self._received[consumer] += 1
 
