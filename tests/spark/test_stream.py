@@ -212,7 +212,7 @@ def test_offsets_stored_in_kafka_follow_the_checkpoint_too(start_query, sandbox,
     assert sink.positions() == Counter(produced), "a new query goes on where the group is"
 
 
-def test_progress_shows_the_end_of_the_log_so_lag_can_be_computed(start_query, topic_factory, produce):
+def test_progress_shows_the_end_of_the_log_so_lag_can_be_computed(start_query, group, topic_factory, produce):
     topic = topic_factory(partitions=1)
     produce(topic, [b"x"] * 100)
     sink = Sink()
@@ -220,4 +220,4 @@ def test_progress_shows_the_end_of_the_log_so_lag_can_be_computed(start_query, t
     first = next(progress for progress in query.recentProgress if progress["numInputRows"])
     (source,) = first["sources"]
     assert json.loads(source["endOffset"]) == {"v": 1, "topics": {topic: {"0": [0, 60]}}}
-    assert json.loads(source["latestOffset"]) == {"v": 1, "topics": {topic: {"0": [0, 100]}}}
+    assert json.loads(source["latestOffset"]) == {"v": 1, "group": group.group, "topics": {topic: {"0": [0, 100]}}}

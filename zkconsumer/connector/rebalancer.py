@@ -13,7 +13,7 @@ from zkconsumer.connector.committer import OffsetCommitter
 from zkconsumer.connector.listener import ConsumerRebalanceListener
 from zkconsumer.core.assignors import ASSIGNORS, SHARED_WITH_JVM, Assignment, assignor_name
 from zkconsumer.core.fetchcontrol import FetchAssignment, FetchControl
-from zkconsumer.core.groupview import GroupView
+from zkconsumer.core.groupview import GroupView, tell_changes, tell_partitions
 from zkconsumer.core.offsets import start_offset
 from zkconsumer.core.rebalance import RebalanceCause, RebalanceStep, given_up, held_by_others, my_share, rebalance_cause
 from zkconsumer.core.znodes import GroupPaths
@@ -104,6 +104,14 @@ class Rebalancer:
             return
         self.attempts += 1
         self.cause = rebalance_cause(self._settled, view, registered_again=self._registered_again)
+        _log.info(
+            "group %s consumer %s rebalance %d (%s): %s",
+            self._config.group_id,
+            self._consumer_id,
+            self.attempts,
+            self.cause.value,
+            tell_changes(self._settled, view),
+        )
         self._stop_fetchers()  # 1
         self._release_ownership()  # 2
         everyone, share = self._reassign()  # 3
@@ -159,11 +167,11 @@ class Rebalancer:
         self._fetch.start(self.assignment)
         self._fetching = True
         _log.info(
-            "group %s consumer %s generation %d owns %d partitions",
+            "group %s consumer %s generation %d owns %s",
             self._config.group_id,
             self._consumer_id,
             self.assignment.generation,
-            len(share),
+            tell_partitions(share),
         )
 
     def start_without_group(self, partitions: Mapping[TopicPartition, int | None]) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import groupby
 
 from zkconsumer.core.javastring import java_order
 from zkconsumer.core.subscription import Subscription
-from zkconsumer.model import Broker, ConsumerThreadId
+from zkconsumer.model import Broker, ConsumerThreadId, TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,3 +67,45 @@ class GroupView:
                 "are in the group"
             )
         return None
+
+
+def tell_changes(before: GroupView | None, after: GroupView) -> str:
+    """In words, for the log: what changed in the group since a member last got its share.
+
+    Args:
+        before: the view of that time; None if the member has had no share yet.
+        after: the view that the next share is computed from.
+    """
+    if before is None:
+        return f"joining a group of {len(after.members)}: {', '.join(sorted(after.members))}"
+    told = "; ".join(_changes(before, after))
+    return told or "the group is as it was: an attempt failed, or owner znodes or the session were lost"
+
+
+def _changes(before: GroupView, after: GroupView) -> Iterator[str]:
+    for verb, ids in (
+        ("joined", after.members.keys() - before.members.keys()),
+        ("left", before.members.keys() - after.members.keys()),
+    ):
+        if ids:
+            yield f"{', '.join(sorted(ids))} {verb}"
+    stayed = before.members.keys() & after.members.keys()
+    changed = sorted(member for member in stayed if before.members[member] != after.members[member])
+    if changed:
+        yield f"{', '.join(changed)} subscribed anew"
+    for topic in sorted(before.partitions.keys() | after.partitions.keys()):
+        had, has = len(before.partitions.get(topic, ())), len(after.partitions.get(topic, ()))
+        if had != has:
+            yield f"topic {topic} has {has} partitions, it had {had}"
+
+
+def tell_partitions(partitions: Iterable[TopicPartition]) -> str:
+    """In words, for the log: ``clicks 0-3,7; views 1``; ``nothing`` where there are none."""
+    by_topic = groupby(sorted(partitions), key=lambda partition: partition.topic)
+    return "; ".join(f"{topic} {_ranges([p.partition for p in each])}" for topic, each in by_topic) or "nothing"
+
+
+def _ranges(numbers: list[int]) -> str:
+    """Ascending numbers with runs written as ``first-last``; within a run, number minus index is constant."""
+    runs = [list(run) for _, run in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0])]
+    return ",".join(str(run[0][1]) if len(run) == 1 else f"{run[0][1]}-{run[-1][1]}" for run in runs)

@@ -10,13 +10,23 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from zkconsumer.spark.monitor import QueryMonitor
 
-def register(spark: SparkSession) -> None:
-    """Make ``format("zkconsumer")`` known to a session in which the automatic look-up does not find it.
+__all__ = ["register"]
 
-    The look-up finds the top-level module ``pyspark_zkconsumer`` of every normal installation; a development install
-    whose finder hides top-level modules, or an archive on ``sys.path`` of the driver only, needs this call.
+
+def register(spark: SparkSession) -> QueryMonitor:
+    """Make ``format("zkconsumer")`` known to a session, and watch the session's queries of this source.
+
+    The format is found without this call where Spark's look-up sees the top-level module ``pyspark_zkconsumer``: in
+    every normal installation, but not in a development install whose finder hides top-level modules, nor where an
+    archive is on ``sys.path`` of the driver only.
+
+    Returns:
+        What shows lag, rows and owned partitions; a second call with the same session returns the same.
     """
+    from zkconsumer.spark.monitor import attach
     from zkconsumer.spark.source import ZkConsumerDataSource
 
     spark.dataSource.register(ZkConsumerDataSource)
+    return attach(spark)

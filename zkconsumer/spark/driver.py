@@ -11,13 +11,10 @@ from __future__ import annotations
 import logging
 import math
 import os
-import signal
-import sys
 import threading
 import time
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
-from types import FrameType
 from typing import Any
 
 from zkconsumer.connector.identity import new_consumer_id
@@ -48,6 +45,7 @@ from zkconsumer.spark.planning import (
     stream_counts,
 )
 from zkconsumer.spark.positions import Wanted, locate, start_positions, tell_losses
+from zkconsumer.spark.process import leave_on_sigterm, log_to_stderr
 from zkconsumer.spark.share import SparkFetchControl, drain_timeout_ms
 
 _log = logging.getLogger(__name__)
@@ -159,7 +157,10 @@ class QueryDriver:
         return [RangePartition(task, self._brokers) for task in tasks]
 
     def report(self) -> dict[str, Any] | None:
-        """Position and log end of each owned partition when they were last looked at, in the form of an offset."""
+        """The group, and position and log end of each owned partition when they were last looked at.
+
+        In the form of an offset with a key ``group``. Partitions without a leader are left out.
+        """
         return self._report
 
     def stop(self) -> None:
@@ -175,6 +176,7 @@ class QueryDriver:
         if self._member is not None:
             return
         leave_on_sigterm()
+        log_to_stderr()
         view = read_cluster(self._options)
         self._brokers = view.brokers
         self._seen_before = view.partitions
@@ -260,7 +262,7 @@ class QueryDriver:
             self._control.adopt(assignment.generation, {**positions, **self._located(positions)})
             return None
         spans = {partition: Span(positions[partition], end) for partition, end in ends.items()}
-        self._report = encode_batch(spans)
+        self._report = {"group": self._config.group_id, **encode_batch(spans)}
         if self._target is None:
             return spans
         target = self._target
@@ -384,18 +386,3 @@ def _require_leaders(leaderless: Set[TopicPartition]) -> None:
         raise LeaderUnknown(
             f"no leader answers for {', '.join(map(str, sorted(leaderless)))}; check that all brokers run"
         )
-
-
-def leave_on_sigterm() -> None:
-    """Turn the first SIGTERM into SystemExit and ignore the rest, so that Spark's runner calls ``stop()``.
-
-    ``query.stop()`` and the end of AvailableNow send SIGTERM, more than once. Python's default is to die on the spot;
-    then nobody closes the ZooKeeper session and the group waits for its timeout (FACTS C.2b).
-    """
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, _exit_once)
-
-
-def _exit_once(number: int, _frame: FrameType | None) -> None:
-    signal.signal(number, signal.SIG_IGN)
-    sys.exit(0)

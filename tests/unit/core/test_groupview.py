@@ -1,6 +1,8 @@
-from zkconsumer.core.groupview import GroupView
+import pytest
+
+from zkconsumer.core.groupview import GroupView, tell_changes, tell_partitions
 from zkconsumer.core.subscription import Subscription, Whitelist
-from zkconsumer.model import ConsumerThreadId
+from zkconsumer.model import ConsumerThreadId, TopicPartition
 
 STATIC = Subscription.static({"t": 1})
 
@@ -35,3 +37,29 @@ def test_what_jvm_members_cannot_compute_is_refused_while_they_are_there():
     assert "g_jvm" in view.disagreement("roundrobin-natural", shared_with_jvm=False)
     alone = group({"g_a": "roundrobin-natural"})
     assert alone.disagreement("roundrobin-natural", shared_with_jvm=False) is None
+
+
+def view(partitions=(), **members):
+    return GroupView(members=members, partitions=dict(partitions))
+
+
+def test_the_cause_of_a_rebalance_is_told():
+    before = view({"t": (0, 1), "gone": (0,)}, g_a=STATIC, g_b=STATIC, g_c=STATIC)
+    after = view({"t": (0, 1, 2, 3)}, g_a=Subscription.static({"t": 2}), g_b=STATIC, g_d=STATIC)
+    assert tell_changes(before, after) == (
+        "g_d joined; g_c left; g_a subscribed anew; topic gone has 0 partitions, it had 1; "
+        "topic t has 4 partitions, it had 2"
+    )
+    assert tell_changes(None, before) == "joining a group of 3: g_a, g_b, g_c"
+    assert tell_changes(after, after).startswith("the group is as it was")
+
+
+@pytest.mark.parametrize(
+    ("numbers", "told"), [([], "nothing"), ([3], "t 3"), ([0, 1, 2, 5, 7, 8], "t 0-2,5,7-8"), ([1, 0], "t 0-1")]
+)
+def test_partitions_are_told_as_ranges(numbers, told):
+    assert tell_partitions(TopicPartition("t", number) for number in numbers) == told
+
+
+def test_partitions_are_told_by_topic():
+    assert tell_partitions([TopicPartition("u", 0), TopicPartition("t", 1), TopicPartition("t", 0)]) == "t 0-1; u 0"

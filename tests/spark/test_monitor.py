@@ -1,0 +1,35 @@
+"""What an operator sees of a running query: the monitor's state, its metrics, and the driver's log."""
+
+from prometheus_client import REGISTRY
+
+import zkconsumer.spark
+from tests.fix_spark import Sink, await_until
+from zkconsumer.model import TopicPartition
+
+PARTITIONS = 2
+
+
+def test_the_monitor_shows_lag_rows_and_owned_partitions_and_forgets_ended_queries(
+    spark, start_query, group, topic_factory, produce
+):
+    monitor = zkconsumer.spark.register(spark)
+    assert zkconsumer.spark.register(spark) is monitor
+    topic = topic_factory(partitions=PARTITIONS)
+    produce(topic, [{"value": b"v", "partition": n % PARTITIONS} for n in range(100)])
+    sink = Sink()
+    query = start_query(topic, sink, options={"maxOffsetsPerTrigger": "60"}, trigger={"processingTime": "1 second"})
+
+    def state():
+        return next((each for each in monitor.snapshot() if each.group == group.group), None)
+
+    await_until(lambda: state() and state().rows == 60, "the first batch is shown", 60)
+    # The next trigger may be done before this looks.
+    await_until(lambda: state().rows == 100 and sum(state().lag.values()) == 0, "the second batch is shown", 60)
+    assert state().owned == {TopicPartition(topic, 0), TopicPartition(topic, 1)}
+    labels = {"query": str(query.id), "group": group.group}
+    assert REGISTRY.get_sample_value("zkconsumer_spark_owned_partitions", labels) == PARTITIONS
+    assert REGISTRY.get_sample_value("zkconsumer_spark_rows_total", labels) == 100
+    assert REGISTRY.get_sample_value("zkconsumer_spark_lag", {**labels, "topic": topic, "partition": "0"}) == 0
+    query.stop()
+    await_until(lambda: state() is None, "an ended query is forgotten")
+    assert REGISTRY.get_sample_value("zkconsumer_spark_rows_total", labels) is None

@@ -1,0 +1,189 @@
+"""QueryMonitor: lag, rows and owned partitions of a session's queries, from what Spark tells its listeners.
+
+A source written in Python has no metrics of its own (FACTS C.2). What it knows of lag it puts into
+``reportLatestOffset``; Spark hands that to listeners with every progress, on a thread of the user's process.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import logging
+import weakref
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from zkconsumer.errors import UsageError
+from zkconsumer.model import TopicPartition
+from zkconsumer.spark.offsets_json import decode_batch
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.listener import (
+        QueryIdleEvent,
+        QueryProgressEvent,
+        QueryStartedEvent,
+        QueryTerminatedEvent,
+    )
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceState:
+    """One query's reading from one group, at its newest progress.
+
+    Attributes:
+        query: the query's name, or its id where it has none.
+        group: consumer group.
+        batch: id of the newest batch.
+        rows: rows read since this monitor first saw the query.
+        lag: owned partitions, and for each how many offsets lay behind the batch when it was planned. A partition that
+            has no leader just now is missing.
+    """
+
+    query: str
+    group: str
+    batch: int
+    rows: int
+    lag: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+    @property
+    def owned(self) -> frozenset[TopicPartition]:
+        """The partitions that the query owns."""
+        return frozenset(self.lag)
+
+
+class QueryMonitor(StreamingQueryListener):
+    """Keeps a :class:`SourceState` for each query of this source that runs in a session.
+
+    Each progress is a line in the log ``zkconsumer.spark.monitor``. Where ``prometheus_client`` is installed, its
+    registry shows ``zkconsumer_spark_lag``, ``zkconsumer_spark_owned_partitions`` and ``zkconsumer_spark_rows_total``.
+    Spark's listener thread alone writes.
+    """
+
+    def __init__(self) -> None:
+        self._states: Mapping[tuple[str, str], SourceState] = {}
+
+    def snapshot(self) -> list[SourceState]:
+        """What is known now, by query and group; a list of one's own."""
+        return [state for _, state in sorted(self._states.items())]
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802  Spark's name
+        """Nothing is known of a query that has just started."""
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802  Spark's name
+        """Note what the progress says of our sources."""
+        progress = event.progress
+        query, name = str(progress.id), progress.name or str(progress.id)
+        for source in progress.sources:
+            report = _our_report(source.latestOffset)
+            if report is None:
+                continue
+            key = (query, report["group"])
+            before = self._states.get(key)
+            state = SourceState(
+                name,
+                report["group"],
+                progress.batchId,
+                source.numInputRows + (before.rows if before else 0),
+                lag_after(report, source.endOffset),
+            )
+            self._states = {**self._states, key: state}
+            _log.info(
+                "query %s group %s batch %d: %d rows, lag %d over %d partitions",
+                name,
+                state.group,
+                state.batch,
+                source.numInputRows,
+                sum(state.lag.values()),
+                len(state.lag),
+            )
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802  Spark's name
+        """Nothing new."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802  Spark's name
+        """Forget the query: it owns nothing any more."""
+        ended = str(event.id)
+        self._states = {key: state for key, state in self._states.items() if key[0] != ended}
+
+
+def lag_after(report: Mapping[str, Any], end: str | None) -> dict[TopicPartition, int]:
+    """Lag of each owned partition once the batch that ends at ``end`` is done.
+
+    Args:
+        report: what the source said of positions and log ends when it planned.
+        end: the batch's end offset, as JSON; it is an older one where nothing new was planned.
+    """
+    try:
+        planned = {} if end is None else decode_batch(json.loads(end))
+    except (ValueError, UsageError, AttributeError):  # another source's offset need not even be an object
+        planned = {}
+    lag = {}
+    for partition, (position, log_end) in decode_batch(report).items():
+        batch = planned.get(partition)
+        done = batch.until if batch is not None and batch.start == position else position
+        lag[partition] = max(0, log_end - done)
+    return lag
+
+
+def _our_report(text: str | None) -> Mapping[str, Any] | None:
+    """The report of a source of ours, None for another source's offset."""
+    try:
+        report = json.loads(text or "null")
+    except ValueError:
+        return None
+    is_ours = isinstance(report, dict) and report.keys() == {"v", "group", "topics"}
+    return report if is_ours else None
+
+
+_monitors: weakref.WeakKeyDictionary[SparkSession, QueryMonitor] = weakref.WeakKeyDictionary()
+
+
+def attach(spark: SparkSession) -> QueryMonitor:
+    """The monitor of a session, which is made and attached at the first call."""
+    monitor = _monitors.get(spark)
+    if monitor is None:
+        _expose()
+        monitor = _monitors[spark] = QueryMonitor()
+        spark.streams.addListener(monitor)
+    return monitor
+
+
+class PrometheusCollector:
+    """Shows the states of all sessions of this process to a registry of ``prometheus_client``."""
+
+    def describe(self) -> list[Any]:
+        """Nothing beforehand: labels are not known yet."""
+        return []
+
+    def collect(self) -> Iterator[Any]:
+        """Metric families, made anew at each scrape, so that none outlives its query."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        labels = ["query", "group"]
+        lag = GaugeMetricFamily(
+            "zkconsumer_spark_lag", "Offsets behind the end of the log.", labels=[*labels, "topic", "partition"]
+        )
+        owned = GaugeMetricFamily("zkconsumer_spark_owned_partitions", "Partitions that the query owns.", labels=labels)
+        rows = CounterMetricFamily("zkconsumer_spark_rows", "Rows read.", labels=labels)
+        for state in [each for monitor in list(_monitors.values()) for each in monitor.snapshot()]:
+            owned.add_metric([state.query, state.group], len(state.lag))
+            rows.add_metric([state.query, state.group], state.rows)
+            for partition, behind in state.lag.items():
+                lag.add_metric([state.query, state.group, partition.topic, str(partition.partition)], behind)
+        yield from (lag, owned, rows)
+
+
+@functools.cache
+def _expose() -> None:
+    """Register the collector, once in this process."""
+    try:
+        from prometheus_client import REGISTRY
+    except ImportError:
+        return
+    REGISTRY.register(PrometheusCollector())
