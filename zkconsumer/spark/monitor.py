@@ -6,18 +6,17 @@ A source written in Python has no metrics of its own (FACTS C.2). What it knows 
 
 from __future__ import annotations
 
-import functools
 import json
 import logging
 import weakref
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from zkconsumer.errors import UsageError
 from zkconsumer.model import TopicPartition
+from zkconsumer.spark.metrics import SourceState, expose
 from zkconsumer.spark.offsets_json import decode_batch
 
 if TYPE_CHECKING:
@@ -32,37 +31,12 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class SourceState:
-    """One query's reading from one group, at its newest progress.
-
-    Attributes:
-        query: the query's name, or its id where it has none.
-        group: consumer group.
-        batch: id of the newest batch.
-        rows: rows read since this monitor first saw the query.
-        lag: owned partitions, and for each how many offsets lay behind the batch when it was planned. A partition that
-            has no leader just now is missing.
-    """
-
-    query: str
-    group: str
-    batch: int
-    rows: int
-    lag: Mapping[TopicPartition, int] = field(default_factory=dict)
-
-    @property
-    def owned(self) -> frozenset[TopicPartition]:
-        """The partitions that the query owns."""
-        return frozenset(self.lag)
-
-
 class QueryMonitor(StreamingQueryListener):
     """Keeps a :class:`SourceState` for each query of this source that runs in a session.
 
-    Each progress is a line in the log ``zkconsumer.spark.monitor``. Where ``prometheus_client`` is installed, its
-    registry shows ``zkconsumer_spark_lag``, ``zkconsumer_spark_owned_partitions`` and ``zkconsumer_spark_rows_total``.
-    Spark's listener thread alone writes.
+    Each progress is a line in the log ``zkconsumer.spark.monitor``. The registry of ``prometheus_client`` shows
+    ``zkconsumer_spark_lag``, ``zkconsumer_spark_owned_partitions`` and ``zkconsumer_spark_rows_total``. Spark's listener
+    thread alone writes.
     """
 
     def __init__(self) -> None:
@@ -141,6 +115,10 @@ def _our_report(text: str | None) -> Mapping[str, Any] | None:
     return report if is_ours else None
 
 
+def _all_states() -> list[SourceState]:
+    return [state for monitor in list(_monitors.values()) for state in monitor.snapshot()]
+
+
 _monitors: weakref.WeakKeyDictionary[SparkSession, QueryMonitor] = weakref.WeakKeyDictionary()
 
 
@@ -148,42 +126,7 @@ def attach(spark: SparkSession) -> QueryMonitor:
     """The monitor of a session, which is made and attached at the first call."""
     monitor = _monitors.get(spark)
     if monitor is None:
-        _expose()
+        expose(_all_states)
         monitor = _monitors[spark] = QueryMonitor()
         spark.streams.addListener(monitor)
     return monitor
-
-
-class PrometheusCollector:
-    """Shows the states of all sessions of this process to a registry of ``prometheus_client``."""
-
-    def describe(self) -> list[Any]:
-        """Nothing beforehand: labels are not known yet."""
-        return []
-
-    def collect(self) -> Iterator[Any]:
-        """Metric families, made anew at each scrape, so that none outlives its query."""
-        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-
-        labels = ["query", "group"]
-        lag = GaugeMetricFamily(
-            "zkconsumer_spark_lag", "Offsets behind the end of the log.", labels=[*labels, "topic", "partition"]
-        )
-        owned = GaugeMetricFamily("zkconsumer_spark_owned_partitions", "Partitions that the query owns.", labels=labels)
-        rows = CounterMetricFamily("zkconsumer_spark_rows", "Rows read.", labels=labels)
-        for state in [each for monitor in list(_monitors.values()) for each in monitor.snapshot()]:
-            owned.add_metric([state.query, state.group], len(state.lag))
-            rows.add_metric([state.query, state.group], state.rows)
-            for partition, behind in state.lag.items():
-                lag.add_metric([state.query, state.group, partition.topic, str(partition.partition)], behind)
-        yield from (lag, owned, rows)
-
-
-@functools.cache
-def _expose() -> None:
-    """Register the collector, once in this process."""
-    try:
-        from prometheus_client import REGISTRY
-    except ImportError:
-        return
-    REGISTRY.register(PrometheusCollector())
