@@ -35,8 +35,8 @@ class QueryMonitor(StreamingQueryListener):
     """Keeps a :class:`SourceState` for each query of this source that runs in a session.
 
     Each progress is a line in the log ``zkconsumer.spark.monitor``. The registry of ``prometheus_client`` shows
-    ``zkconsumer_spark_lag``, ``zkconsumer_spark_owned_partitions`` and ``zkconsumer_spark_rows_total``. Spark's listener
-    thread alone writes.
+    ``zkconsumer_spark_lag``, ``zkconsumer_spark_owned_partitions`` and ``zkconsumer_spark_rows_total``. Spark's
+    listener thread alone writes.
     """
 
     def __init__(self) -> None:
