@@ -166,6 +166,45 @@ def test_unchanged_share_keeps_the_fetchers_running(group, zookeeper, topic_fact
     assert fetch.calls == ["stop", "start"]
 
 
+def put_stranger(zookeeper, group, name, topic):
+    """Register a member that never claims anything."""
+    registration = {"version": 1, "subscription": {topic: 1}, "pattern": "static", "timestamp": "1"}
+    zookeeper.create(f"/consumers/{group.name}/ids/{group.name}_{name}", json.dumps(registration).encode())
+
+
+def test_members_that_join_one_after_another_cause_one_rebalance(group, zookeeper, topic_factory, monkeypatch):
+    """Half a second without news ends the wait here, so that a busy machine is not taken for a quiet group."""
+    monkeypatch.setattr("zkconsumer.connector.member.settle_seconds", lambda backoff_ms: 0.5)
+    topic = topic_factory(partitions=12)
+    member, _ = group("a", rebalance_backoff_ms=20_000)
+    member.join(Subscription.static({topic: 1}))
+    assert numbers(member) == list(range(12))
+    for number in range(11):
+        put_stranger(zookeeper, group, f"b{number:02d}", topic)
+        member.pause(0.1)
+    eventually(lambda: numbers(member) == [0])
+    assert member._rebalancer.attempts == 2
+
+
+def test_a_view_is_read_again_only_after_news(group, zookeeper, topic_factory):
+    topic = topic_factory(partitions=4)
+    member, _ = group("z")
+
+    class Disturbing(ConsumerRebalanceListener):
+        def before_releasing_partitions(self, owned):
+            if owned:
+                put_stranger(zookeeper, group, "b", topic)
+                eventually(lambda: member._signal.raised)
+
+    member.set_listener(Disturbing())
+    member.join(Subscription.static({topic: 1}))
+    assert member._rebalancer.views == 1
+    put_stranger(zookeeper, group, "a", topic)
+    # With one stranger two partitions would be ours: the other is counted in, without another rebalance for it.
+    eventually(lambda: numbers(member) == [3])
+    assert member._rebalancer.attempts == 2
+
+
 def test_commit_names_only_owned_partitions_unless_forced(group, zookeeper, topic_factory):
     topic = topic_factory(partitions=1)
     member, _ = group("a")

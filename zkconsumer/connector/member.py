@@ -25,6 +25,7 @@ from zkconsumer.core.assignors import assignor_name
 from zkconsumer.core.fetchcontrol import FetchControl
 from zkconsumer.core.rebalance import (
     MemberState,
+    longest_settling_seconds,
     orphan_delay_seconds,
     retry_seconds,
     settle_seconds,
@@ -119,6 +120,7 @@ class GroupMember:
             self._committer,
             fetch,
             self._signal.raise_flag,
+            lambda: self._signal.raised,
         )
         self._orphans = OrphanWatch(config.group_id, self._rebalancer, self._membership, self._look_for_orphans_later)
         self._lease = SessionLease(self._session, self._registered, self._lease_changed)
@@ -310,13 +312,35 @@ class GroupMember:
 
     def _rebalance_until_done(self) -> None:
         failures = 0
-        self._thread.closing.wait(settle_seconds(self._config.rebalance_backoff_ms))
+        self._settle()
         while not self._thread.closing.is_set():
             failure = self._attempt()
             if failure is None:
                 return
             self._wait_before_retry(failure, failures)
             failures += 1
+
+    def _settle(self, *, unless_alone: bool = False) -> None:
+        """Wait until members have stopped coming and going, or have done so for too long (docs/adr/0005).
+
+        Args:
+            unless_alone: do not wait where this is the group's only member.
+        """
+        backoff_ms = self._config.rebalance_backoff_ms
+        deadline = time.monotonic() + longest_settling_seconds(backoff_ms)
+        while True:
+            self._signal.discard()
+            self._thread.serve()
+            if time.monotonic() >= deadline:
+                return
+            try:
+                members = self._registry.member_ids(self._config.group_id, self._signal.raise_flag)
+            except ZkConsumerError:
+                return  # the attempt that follows tells
+            if unless_alone and len(members) <= 1:
+                return
+            if self._thread.closing.wait(settle_seconds(backoff_ms)) or not self._signal.raised:
+                return
 
     def _attempt(self) -> Exception | None:
         """One attempt; returns what stopped it, None if nothing did."""
@@ -371,6 +395,8 @@ class GroupMember:
         if not self._membership.is_registered:
             assert self._subscription is not None
             self._membership.register(self._subscription, self._signal)
+            # Those who have to let go for us let events settle, too; and others may come along with us.
+            self._settle(unless_alone=True)
 
     def _forget_session(self) -> None:
         self._expiries += self._membership.is_registered

@@ -6,7 +6,7 @@ Everything here runs on the member's rebalance thread, which alone writes the at
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Set
 
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector.committer import OffsetCommitter
@@ -40,6 +40,7 @@ class Rebalancer:
         committer: the member's offsets.
         fetch: the data plane.
         on_change: armed as watch on all that the assignment was computed from; requests the next rebalance.
+        has_changed: True if a rebalance was requested since the running attempt began, which was before its first view.
 
     Attributes:
         assignment: what is being fetched; replaced, never changed.
@@ -60,6 +61,7 @@ class Rebalancer:
         committer: OffsetCommitter,
         fetch: FetchControl,
         on_change: Watch,
+        has_changed: Callable[[], bool],
     ) -> None:
         self._config = config
         self._consumer_id = consumer_id
@@ -68,6 +70,7 @@ class Rebalancer:
         self._committer = committer
         self._fetch = fetch
         self._on_change = on_change
+        self._has_changed = has_changed
         self._assignor_name = assignor_name(config.partition_assignment_strategy, config.roundrobin_hash_era)
         self.assignment = NOTHING
         self.step: RebalanceStep | None = None
@@ -114,7 +117,7 @@ class Rebalancer:
         )
         self._stop_fetchers()  # 1
         self._release_ownership()  # 2
-        everyone, share = self._reassign()  # 3
+        everyone, share = self._reassign(view)  # 3
         self._claim_ownership(share)  # 4
         self._restart_fetchers(everyone, share)  # 5
         self._settled, self._registered_again = view, False
@@ -141,10 +144,10 @@ class Rebalancer:
             self.listener.before_releasing_partitions(frozenset(self._ownership.held))
         self._ownership.release()
 
-    def _reassign(self) -> tuple[Assignment, dict[TopicPartition, ConsumerThreadId]]:
-        """Compute everybody's partitions from a fresh view, and which are ours."""
+    def _reassign(self, view: GroupView) -> tuple[Assignment, dict[TopicPartition, ConsumerThreadId]]:
+        """Compute everybody's partitions, and which are ours, from a view that nothing has changed since."""
         self._enter(RebalanceStep.REASSIGN)
-        return self._assign(self._view())
+        return self._assign(self._view() if self._has_changed() else view)
 
     def _claim_ownership(self, share: Mapping[TopicPartition, ConsumerThreadId]) -> None:
         """Create the owner znodes of our share, all or none."""

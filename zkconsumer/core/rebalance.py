@@ -67,8 +67,16 @@ class MemberState(Enum):
 
 
 def settle_seconds(backoff_ms: int) -> float:
-    """How long events may settle before a rebalance starts: 100 ms, at most a tenth of the backoff (DESIGN 4.12)."""
+    """How long nothing may change before a rebalance starts: 100 ms, at most a tenth of the backoff (DESIGN 4.12)."""
     return min(100.0, backoff_ms / 10) / 1000
+
+
+def longest_settling_seconds(backoff_ms: int) -> float:
+    """How long a rebalance may be put off while members keep coming and going: half the backoff.
+
+    JVM members wait for what they are to get a backoff at a time, and give up after some (SPEC 4.5).
+    """
+    return backoff_ms / 2 / 1000
 
 
 def retry_seconds(backoff_ms: int, failures: int) -> float:

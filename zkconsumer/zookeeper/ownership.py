@@ -125,11 +125,16 @@ class PartitionOwnership:
     def wait_for_release(self, partitions: Collection[TopicPartition], seconds: float, signal: RebalanceSignal) -> None:
         """Return when all of the partitions have lost their owner, something else is signalled, or the time is over."""
         deadline = time.monotonic() + seconds
-        for partition in partitions:
-            path = self._paths.owner(partition)
-            if self._session.exists(path, signal.raise_flag) is None:
+        paths = [self._paths.owner(partition) for partition in partitions]
+        while True:
+            # A member lets go of all its partitions at once, so a watch on one is enough, and a look at all after it.
+            nodes = self._session.get_many(paths)
+            paths = [path for path in paths if nodes[path] is not None]
+            if not paths:
+                return
+            if self._session.exists(paths[0], signal.raise_flag) is None:
                 continue
             if not signal.wait(max(0.0, deadline - time.monotonic())):
                 return
-            if self._session.exists(path) is not None:
+            if self._session.exists(paths[0]) is not None:
                 return  # raised for something else: the share that we wait for may no longer be ours

@@ -37,7 +37,7 @@ _MOST_REFUSED = 10
 """Refused operations that are taken out one by one, a round trip each; where more are, probably all are."""
 
 _WORTH_MULTI_READ = 20
-"""Fewer reads are pipelined: asking the server for its version costs a connection."""
+"""Fewer reads are pipelined as long as the server's version is unknown: asking for it costs a connection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +235,8 @@ class ZkSession:
     def get_many(self, paths: Iterable[str], watch: Watch | None = None) -> dict[str, Znode | None]:
         """Many nodes in few round trips; None where there is none. A watch also covers nodes that do not exist yet."""
         wanted = list(dict.fromkeys(paths))
-        if watch is None and len(wanted) >= _WORTH_MULTI_READ and self._has_multi_read():
+        worth = 2 if self._multi_read_known else _WORTH_MULTI_READ
+        if watch is None and len(wanted) >= worth and self._has_multi_read():
             return self._multi_read(wanted)
         result: dict[str, Znode | None] = {}
         for start in range(0, len(wanted), _PIPELINE):

@@ -3,6 +3,7 @@ from zkconsumer.core.rebalance import (
     RebalanceCause,
     RebalanceStep,
     given_up,
+    longest_settling_seconds,
     my_share,
     rebalance_cause,
     retry_seconds,
@@ -20,6 +21,7 @@ def test_there_are_five_steps_in_order():
 def test_events_settle_for_a_tenth_of_the_backoff_at_most_100_ms():
     assert settle_seconds(2000) == 0.1
     assert settle_seconds(100) == 0.01
+    assert longest_settling_seconds(2000) == 1.0
 
 
 def test_retries_double_up_to_30_seconds():
