@@ -35,7 +35,7 @@ def seal(batch: bytearray) -> bytes:
 
 
 def build(records: list[Record], *, offset: int = 0, codec: str = "none", **changes: Any) -> bytes:
-    """One batch; ``changes`` sets header fields: attributes (not the codec), last_delta, count, max_timestamp."""
+    """One batch; ``changes`` sets header fields: attributes (not the codec), last_delta, count, ..."""
     builder = MemoryRecordsBuilder(magic=2, compression_type=0, batch_size=1 << 30)
     for value, key, timestamp, headers in records:
         builder.append(timestamp, key, value, list(headers))
@@ -49,17 +49,23 @@ def build(records: list[Record], *, offset: int = 0, codec: str = "none", **chan
         struct.pack_into(">i", batch, 23, changes["last_delta"])
     if "max_timestamp" in changes:
         struct.pack_into(">q", batch, 35, changes["max_timestamp"])
+    if "producer" in changes:
+        struct.pack_into(">q", batch, 43, changes["producer"])
     if "count" in changes:
         struct.pack_into(">i", batch, 57, changes["count"])
     return seal(batch)
 
 
-def empty(offset: int, last_delta: int) -> bytes:
+def empty(offset: int, last_delta: int, **changes: int) -> bytes:
     """What compaction leaves of a batch whose records are all gone."""
-    batch = bytearray(build([Record(b"x")], offset=offset, last_delta=last_delta, count=0))
+    batch = bytearray(build([Record(b"x")], offset=offset, last_delta=last_delta, count=0, **changes))
     return seal(batch[:HEADER])
 
 
-def control(offset: int) -> bytes:
-    """A commit marker of a transaction."""
-    return build([Record(b"\x00\x00\x00\x00\x00\x00", b"\x00\x00\x00\x01")], offset=offset, attributes=0x30)
+ABORT, COMMIT = 0, 1
+
+
+def control(offset: int, kind: int = COMMIT, *, producer: int = -1) -> bytes:
+    """A marker at the end of a transaction."""
+    marker = Record(b"\x00\x00\x00\x00\x00\x00", struct.pack(">hh", 0, kind))
+    return build([marker], offset=offset, attributes=0x30, producer=producer)

@@ -156,7 +156,14 @@ class RecordTooLarge(ZkConsumerError):
 
 
 class CorruptRecord(ZkConsumerError):
-    """Bytes received from a broker fail their checksum or contradict themselves."""
+    """Bytes received from a broker fail their checksum or contradict themselves.
+
+    ``resume_at`` is the first offset behind the batch that is at fault, None where it cannot be told.
+    """
+
+    def __init__(self, message: str, resume_at: int | None = None) -> None:
+        self.resume_at = resume_at
+        super().__init__(message)
 
 
 class ProtocolError(ZkConsumerError):

@@ -61,6 +61,8 @@ MAGIC_AT: Final = 16
 LENGTH_AT: Final = 8
 LENGTH_END: Final = 12
 """A length counts from here."""
+LAST_DELTA_AT: Final = 23
+"""In a batch of format 2."""
 
 MICROS: Final = 1000
 MAX_MILLIS: Final = (2**63 - 1) // MICROS

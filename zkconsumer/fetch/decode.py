@@ -122,9 +122,7 @@ class Decoder:
         if len(table):
             next_offset = max(requested, int(table[-1, b.BASE_OFFSET] + table[-1, b.LAST_DELTA]) + 1)
         if fault is not None and next_offset == requested:
-            raise CorruptRecord(
-                f"{topic}-{partition} at offset {fault.offset} (fetched from {requested}): {fault.reason}"
-            )
+            raise _error(f"{topic}-{partition}", raw, requested, fault)
         if indexed.totals[b.RECORDS] == 0:
             return DecodedChunk(None, next_offset, 0)
         batch, nbytes = self._assembler.batch(topic, partition, indexed)
@@ -149,7 +147,10 @@ class Decoder:
         if why == b.COMPLETE:
             return self._table[:rows], None
         what = "the length of a batch is impossible" if why == b.BAD_LENGTH else "a batch header contradicts itself"
-        return self._table[:rows], Fault(max(requested, last + 1), f"{what} (byte {at} of {len(raw)})", -1)
+        framed = why == b.BAD_HEADER
+        end = at + b.LENGTH_END + int.from_bytes(raw[at + b.LENGTH_AT : at + b.LENGTH_END].tobytes(), "big")
+        where = (at, end) if framed else (-1, -1)
+        return self._table[:rows], Fault(max(requested, last + 1), f"{what} (byte {at} of {len(raw)})", *where)
 
     def _index(self, raw: Any, table: Any, requested: int) -> tuple[Indexed, Fault | None]:
         """Read all records once."""
@@ -176,8 +177,35 @@ class Decoder:
         if good < len(table):
             bad = table[good].tolist()
             reason = f"a record in a batch of {bad[b.COUNT]} contradicts the lengths around it"
-            fault = Fault(bad[b.BASE_OFFSET], reason, bad[b.END])
+            fault = Fault(bad[b.BASE_OFFSET], reason, bad[b.START], bad[b.END])
         return Indexed(raw, scratch, table[:good], columns, totals.tolist()), fault
+
+
+def _error(partition: str, raw: Any, requested: int, fault: Fault) -> CorruptRecord:
+    resume_at = None if fault.start < 0 else _behind(raw, requested, fault)
+    cure = "" if resume_at is None else f"; on.corrupt=skip goes on at {resume_at}"
+    return CorruptRecord(
+        f"{partition} at offset {fault.offset} (fetched from {requested}): {fault.reason}{cure}", resume_at
+    )
+
+
+def _behind(raw: Any, requested: int, fault: Fault) -> int | None:
+    """Where to go on behind a batch that is at fault: the least of what its header and its successor's say.
+
+    Either may be damaged. What is too small is fetched again and ends behind the same batch, what is too large would
+    skip what is sound.
+    """
+
+    def integer(at: int, width: int) -> int:
+        return int.from_bytes(raw[at : at + width].tobytes(), "big", signed=True)
+
+    last = integer(fault.start, 8)
+    if raw[fault.start + b.MAGIC_AT] == 2:
+        last += integer(fault.start + b.LAST_DELTA_AT, 4)
+    claims = [last + 1]
+    if fault.end + 8 <= len(raw):
+        claims.append(integer(fault.end, 8))
+    return min((claim for claim in claims if requested < claim <= b.MAX_BASE_OFFSET), default=None)
 
 
 def _within_limits(table: Any) -> tuple[Any, int]:

@@ -65,7 +65,7 @@ def scan(raw, table, at, rows, last, requested):  # type: ignore[no-untyped-def]
         row[b.FORMAT] = _MAGIC
         row[b.CRC] = big_endian(raw, at + 17, 4) & 0xFFFFFFFF
         row[b.ATTRIBUTES] = big_endian(raw, at + CRC_START, 2)
-        row[b.LAST_DELTA] = big_endian(raw, at + 23, 4)
+        row[b.LAST_DELTA] = big_endian(raw, at + b.LAST_DELTA_AT, 4)
         row[b.BASE_TIMESTAMP] = big_endian(raw, at + 27, 8)
         row[b.MAX_TIMESTAMP] = big_endian(raw, at + 35, 8)
         row[b.PRODUCER_ID] = big_endian(raw, at + 43, 8)

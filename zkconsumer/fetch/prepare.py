@@ -12,10 +12,11 @@ from zkconsumer.fetch.decompress import DecompressError, Scratch
 
 
 class Fault(NamedTuple):
-    """What is wrong with a batch: the offset at which it begins, why, and where its bytes end (-1: unknown)."""
+    """What is wrong with a batch: the offset at which it begins, why, and where its bytes are (-1: unknown)."""
 
     offset: int
     reason: str
+    start: int
     end: int
 
 
@@ -79,7 +80,7 @@ class Preparer:
             found = crc32c(records[row[b.START] + self._k.CRC_START : row[b.END]])
             if found != row[b.CRC]:
                 reason = f"checksum {found:#010x} of a batch of {row[b.COUNT]} should be {row[b.CRC]:#010x}"
-                return Fault(row[b.BASE_OFFSET], reason, row[b.END])
+                return Fault(row[b.BASE_OFFSET], reason, row[b.START], row[b.END])
         codec = row[b.ATTRIBUTES] & b.CODEC_MASK
         if codec == 0 or row[b.SOURCE] == b.NOTHING:
             return None
@@ -88,7 +89,7 @@ class Preparer:
             if row[b.COUNT] * self._k.SMALLEST_RECORD > self.scratch.used - start:
                 raise DecompressError(f"a batch of {row[b.COUNT]} holds {self.scratch.used - start} bytes")
         except DecompressError as error:
-            return Fault(row[b.BASE_OFFSET], str(error), row[b.END])
+            return Fault(row[b.BASE_OFFSET], str(error), row[b.START], row[b.END])
         return None
 
     def _set(
@@ -103,14 +104,14 @@ class Preparer:
             target[b.LAST_DELTA] = last - row[b.BASE_OFFSET]
             offset = int.from_bytes(records[stop : stop + 8], "big", signed=True)
             length = int.from_bytes(records[stop + b.LENGTH_AT : stop + b.LENGTH_END], "big")
-            return Fault(offset, self._reasons[why], stop + b.LENGTH_END + length)
+            return Fault(offset, self._reasons[why], stop, stop + b.LENGTH_END + length)
         if codec == 0:
             return None
         try:
             self._open(codec, records, row, target, floor, requested)
         except DecompressError as error:
             target[b.END] = row[b.START]
-            return Fault(row[b.BASE_OFFSET], str(error), row[b.END])
+            return Fault(row[b.BASE_OFFSET], str(error), row[b.START], row[b.END])
         return None
 
     def _open(self, codec: int, records: memoryview, row: list[int], target: Any, floor: int, requested: int) -> None:

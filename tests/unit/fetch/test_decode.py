@@ -6,7 +6,8 @@ import cramjam
 import pyarrow as pa
 import pytest
 
-from tests.fix_batches import HEADER, build, compress, control, empty, seal
+from tests.fix_batches import ABORT, COMMIT, HEADER, build, compress, control, empty, seal
+from tests.fix_messagesets import message, wrap
 from zkconsumer.errors import CorruptRecord
 from zkconsumer.fetch.decode import Decoder
 from zkconsumer.fetch.messages import positions, records
@@ -128,6 +129,60 @@ def test_control_batches_are_skipped_and_passed(decoder):
     assert (alone.batch, alone.next_offset) == (None, 5)
 
 
+def values(chunk):
+    return [m.value for m in records(chunk.batch)] if chunk.batch is not None else []
+
+
+def transactional(value, offset, producer, **changes):
+    return build([Record(value)], offset=offset, producer=producer, attributes=0x10, **changes)
+
+
+def test_records_of_aborted_transactions_are_left_out(decoder):
+    data = (
+        transactional(b"a0", 0, 7)  # aborted, began before what was fetched
+        + transactional(b"b0", 1, 8, codec="lz4")  # committed
+        + build([Record(b"plain")], offset=2)
+        + transactional(b"a1", 3, 7, codec="zstd")
+        + control(4, ABORT, producer=7)
+        + transactional(b"a2", 5, 7)  # the same producer's next transaction, committed
+        + transactional(b"b1", 6, 8)
+        + control(7, COMMIT, producer=7)
+        + control(8, COMMIT, producer=8)
+        + transactional(b"b2", 9, 8)  # aborted
+        + control(10, ABORT, producer=8)
+        + transactional(b"b3", 11, 8)
+    )
+    everything = decoder.decode("t", 0, 0, memoryview(data))
+    assert values(everything) == [b"a0", b"b0", b"plain", b"a1", b"a2", b"b1", b"b2", b"b3"]
+    assert everything.next_offset == 12
+    # As brokers list them: by their ends.
+    chunk = decoder.decode("t", 0, 0, memoryview(data), [(7, 0), (8, 9)])
+    assert values(chunk) == [b"b0", b"plain", b"a2", b"b1", b"b3"]
+    assert chunk.next_offset == 12
+    chunk = decoder.decode("t", 0, 0, memoryview(data), [(8, 9), (7, 0)])
+    assert values(chunk) == [b"b0", b"plain", b"a2", b"b1", b"b3"]
+
+
+def test_only_transactional_batches_of_that_producer_are_left_out(decoder):
+    data = build([Record(b"idempotent")], offset=0, producer=7) + transactional(b"other", 1, 8)
+    assert values(decoder.decode("t", 0, 0, memoryview(data), [(7, 0)])) == [b"idempotent", b"other"]
+
+
+def test_a_chunk_of_aborted_records_alone_is_passed(decoder):
+    data = transactional(b"a", 3, 7) + transactional(b"b", 4, 7)
+    assert decoder.decode("t", 0, 3, memoryview(data), [(7, 1)]) == (None, 5, 0)
+
+
+def test_a_transaction_that_ended_before_the_requested_offset_is_over(decoder):
+    data = control(4, ABORT, producer=7) + transactional(b"next", 5, 7)
+    assert values(decoder.decode("t", 0, 5, memoryview(data), [(7, 2)])) == [b"next"]
+
+
+def test_a_marker_that_cannot_be_read_ends_no_transaction(decoder):
+    data = transactional(b"a", 0, 7) + empty(1, 0, attributes=0x30, producer=7) + transactional(b"b", 2, 7)
+    assert decoder.decode("t", 0, 0, memoryview(data), [(7, 0)]) == (None, 3, 0)
+
+
 def test_what_compaction_removed_is_passed(decoder):
     data = empty(0, 9) + build(SAMPLE[:2], offset=10, last_delta=7) + empty(18, 1)
     chunk = decoder.decode("t", 0, 3, memoryview(data))
@@ -155,6 +210,10 @@ def corrupt(data, **patches):
     for name, value in patches.items():
         struct.pack_into(fields[name][0], batch, fields[name][1], value)
     return seal(batch)
+
+
+def wrong_checksum(data):
+    return data[:-1] + bytes([data[-1] ^ 1])
 
 
 @pytest.mark.parametrize(
@@ -186,6 +245,30 @@ def test_a_fault_ends_the_chunk_before_it_and_is_told_when_fetched_first(decoder
     assert chunk.next_offset == 4
     with pytest.raises(CorruptRecord, match=r"clicks-2 at offset -?\d+ \(fetched from 4\)"):
         decoder.decode("clicks", 2, 4, memoryview(bad))
+
+
+@pytest.mark.parametrize(
+    ("bad", "alone", "followed"),
+    [
+        (wrong_checksum(build(SAMPLE, offset=4)), 8, 8),
+        (wrong_checksum(build(SAMPLE, offset=4, last_delta=5)), 10, 10),  # compacted
+        (corrupt(build(SAMPLE, offset=4), last_delta=2**31 - 1, count=5), 4 + 2**31, 10),
+        (corrupt(build(SAMPLE, offset=4), last_delta=-1), None, 10),
+        (build(SAMPLE, offset=-5), None, 10),
+        (build(SAMPLE, offset=2**63 - 1), None, 10),
+        (build(SAMPLE, offset=4)[:8] + struct.pack(">i", 3) + bytes(60), None, None),
+        (wrong_checksum(message(SAMPLE[0], 1, 4)), 5, 5),
+        (wrap(b"no set", 0, 7, "gzip"), 8, 8),
+    ],
+)
+def test_a_fault_tells_where_to_go_on(decoder, bad, alone, followed):
+    with pytest.raises(CorruptRecord) as caught:
+        decoder.decode("t", 0, 4, memoryview(bad))
+    assert caught.value.resume_at == alone
+    assert ("on.corrupt=skip" in str(caught.value)) == (alone is not None)
+    with pytest.raises(CorruptRecord) as caught:
+        decoder.decode("t", 0, 4, memoryview(bad + build(SAMPLE, offset=10)))
+    assert caught.value.resume_at == followed
 
 
 def test_a_batch_that_overlaps_the_one_before_it_ends_the_chunk(decoder):
