@@ -270,6 +270,14 @@ class ConsumerConfig:
         "127.0.0.1", "metrics.host", str, "Address on which metrics are served; 0.0.0.0 is all.", ours=True
     )
     check_crcs: bool = declare(True, "check.crcs", bool, "Verify the checksum of every record batch.", ours=True)
+    on_corrupt: str = declare(
+        "fail",
+        "on.corrupt",
+        ("fail", "skip"),
+        "Bytes that cannot be read: raise an error, or log what is left out and go on behind the batch that has them. "
+        "Where not even its end can be told it is an error in either case.",
+        ours=True,
+    )
     queued_max_bytes: int = declare(
         33_554_432, "queued.max.bytes", int, "Bytes that may wait in one consumer thread's queue.", minimum=1, ours=True
     )

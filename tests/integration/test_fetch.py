@@ -312,24 +312,50 @@ def test_partitions_of_two_brokers_one_of_which_dies(private_sandbox, reader):
     assert {(m.partition, m.offset) for m in one.read(20)} == {(p, o) for p in rest for o in range(10, 20)}
 
 
-@pytest.mark.timeout(240)
-def test_damage_on_the_broker_s_disk_reaches_the_user_after_what_is_sound(private_sandbox, reader):
-    from tests.fix_sandbox import Topics, produce_records
+@pytest.fixture
+def damaged(private_sandbox):
+    """A broker with one record in each of three batches, where ``damage(data)`` was done to the log of partition 0."""
 
-    box = private_sandbox()
-    topic = Topics(box.bootstrap_servers).create("t", 1)
-    for number in range(3):
-        produce_records(box.bootstrap_servers, topic, [b"record number %d" % number])
-    (segment,) = box.directory.glob("kafka-0/t-0/*.log")
-    data = bytearray(segment.read_bytes())
-    data[data.index(b"record number 2")] ^= 0x20
-    segment.write_bytes(data)
-    one = reader(box.bootstrap_servers, consumer_timeout_ms=20_000)
-    one.start({(topic, 0): 0})
+    def make(damage):
+        from tests.fix_sandbox import Topics, produce_records
+
+        box = private_sandbox()
+        topic = Topics(box.bootstrap_servers).create("t", 1)
+        for number in range(3):
+            produce_records(box.bootstrap_servers, topic, [b"record number %d" % number])
+        (segment,) = box.directory.glob("kafka-0/t-0/*.log")
+        data = bytearray(segment.read_bytes())
+        damage(data)
+        segment.write_bytes(data)
+        return box
+
+    return make
+
+
+def flip_a_value(number):
+    def damage(data):
+        data[data.index(b"record number %d" % number)] ^= 0x20
+
+    return damage
+
+
+@pytest.mark.timeout(240)
+def test_damage_on_the_broker_s_disk_reaches_the_user_after_what_is_sound(damaged, reader):
+    one = reader(damaged(flip_a_value(2)).bootstrap_servers, consumer_timeout_ms=20_000)
+    one.start({("t", 0): 0})
     assert [m.offset for m in one.read(2)] == [0, 1]
     with pytest.raises(CorruptRecord, match=r"t-0 at offset 2 .*checksum"):
         next(one.streams[0])
-    assert one.control.positions(handed_out=False) == {(topic, 0): 2}
+    assert one.control.positions(handed_out=False) == {("t", 0): 2}
+
+
+@pytest.mark.timeout(240)
+def test_damage_is_left_out_and_told_where_that_is_wanted(damaged, reader, caplog):
+    one = reader(damaged(flip_a_value(1)).bootstrap_servers, consumer_timeout_ms=20_000, on_corrupt="skip")
+    one.start({("t", 0): 0})
+    assert [m.offset for m in one.read(2)] == [0, 2]
+    assert one.control.positions(handed_out=True) == {("t", 0): 3}
+    assert "offsets 1 to 1 of t-0 are left out: t-0 at offset 1 (fetched from 1): checksum" in caplog.text
 
 
 def test_states(topic_factory, produce, reader):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.errors import BrokerUnavailable, ProtocolError, RecordTooLarge
+from zkconsumer.errors import BrokerUnavailable, CorruptRecord, ProtocolError, RecordTooLarge
 from zkconsumer.fetch.chunks import Chunk
 from zkconsumer.fetch.partition_info import PartitionInfo
 from zkconsumer.kafka.client import EARLIEST, LATEST, list_offsets
@@ -119,7 +119,9 @@ class FetcherThread(threading.Thread):
         connection = self._connected()
         fetched = receive_fetch(connection, self._request(connection, ready))
         self.requests += 1
-        out_of_range = [info for info in map(self._accept, fetched) if info is not None]
+        first = next((part for part in fetched if part.records), None)
+        answers = [self._accept(part, is_first=part is first) for part in fetched]
+        out_of_range = [info for info in answers if info is not None]
         self._reset(out_of_range)
 
     def _adopt(self) -> None:
@@ -172,8 +174,11 @@ class FetcherThread(threading.Thread):
 
     # -- one partition's answer ---------------------------------------------------------------------------------
 
-    def _accept(self, fetched: FetchedPartition) -> PartitionInfo | None:
-        """Decode and enqueue; returns the partition where its offset is out of range."""
+    def _accept(self, fetched: FetchedPartition, *, is_first: bool) -> PartitionInfo | None:
+        """Decode and enqueue; returns the partition where its offset is out of range.
+
+        ``is_first`` is True for the first partition in a response that has any bytes.
+        """
         info = self._table.get(TopicPartition(fetched.topic, fetched.partition))
         if info is None or info.fetched is None:
             return None
@@ -190,11 +195,16 @@ class FetcherThread(threading.Thread):
         except Exception as error:  # noqa: BLE001 - one partition's bytes must not take the broker's others with them
             self._blame(info, error)
             return None
-        info.faults = 0
         if next_offset > info.fetched:
+            info.faults = 0
             self._enqueue(Chunk(info, batch, next_offset, nbytes, len(fetched.records)))
         elif len(fetched.records) >= info.fetch_bytes:
             self._grow(info)
+        elif is_first:
+            # The first batch comes whole, or as much of it as was asked for (KIP-74); the limit of the whole response
+            # cuts only those behind it. So this is no batch: its length was damaged.
+            reason = f"{len(fetched.records)} bytes hold no complete batch"
+            self._blame(info, CorruptRecord(f"{info.partition} at offset {info.fetched}: {reason}"))
         return None
 
     def _enqueue(self, chunk: Chunk) -> None:
@@ -222,10 +232,24 @@ class FetcherThread(threading.Thread):
     def _blame(self, info: PartitionInfo, error: Exception) -> None:
         info.faults += 1
         if info.faults >= _MAX_FAULTS:
-            self._fail(info, error)
+            if self._config.on_corrupt == "skip" and isinstance(error, CorruptRecord) and error.resume_at is not None:
+                self._skip(info, error, error.resume_at)
+            else:
+                self._fail(info, error)
         else:
             _log.warning("%s: %s; fetched again", self.name, error)
             self._return(info)
+
+    def _skip(self, info: PartitionInfo, error: CorruptRecord, resume_at: int) -> None:
+        """Go on behind a batch that cannot be read; not beyond the log's end, which a damaged header may claim."""
+        assert info.fetched is not None
+        if info.high_watermark is not None and info.high_watermark > info.fetched:
+            resume_at = min(resume_at, info.high_watermark)
+        _log.error(
+            "%s: offsets %d to %d of %s are left out: %s", self.name, info.fetched, resume_at - 1, info.partition, error
+        )
+        info.faults = 0
+        self._enqueue(Chunk(info, None, resume_at, 0))
 
     def _fail(self, info: PartitionInfo, error: Exception) -> None:
         """Tell the user; the position stays in front of what cannot be read."""

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.errors import BrokerUnavailable, LeaderUnknown, OffsetOutOfRange, ProtocolError
+from zkconsumer.errors import BrokerUnavailable, CorruptRecord, LeaderUnknown, OffsetOutOfRange, ProtocolError
+from zkconsumer.fetch.decode import DecodedChunk
 from zkconsumer.kafka.client import EARLIEST, LATEST, list_offsets
 from zkconsumer.kafka.errorcodes import LEADER_MOVED, ErrorCode, error_name
 from zkconsumer.kafka.fetch_protocol import FetchedPartition, PartitionFetch, receive_fetch, send_fetch
@@ -168,7 +169,14 @@ class RangeFetcher(threading.Thread):
     def _accept(self, partition: TopicPartition, fetched: FetchedPartition, size: int) -> bool:
         """Decode and hand over what belongs to the range; False if the task has ended."""
         position, until = self._left[partition]
-        chunk = self.lane.decoder.decode(partition.topic, partition.partition, position, fetched.records)
+        try:
+            chunk = self.lane.decoder.decode(*partition, position, fetched.records)
+        except CorruptRecord as error:
+            if self._config.on_corrupt == "fail" or error.resume_at is None:
+                raise
+            resumed = min(error.resume_at, until)
+            _log.error("offsets %d to %d of %s are left out: %s", position, resumed - 1, partition, error)
+            chunk = DecodedChunk(None, resumed, 0)
         if chunk.next_offset == position:
             self._grow(partition, position, self._grown.get(partition, size), len(fetched.records))
             return True
