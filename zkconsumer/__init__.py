@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from zkconsumer.connector.decoder import DecodedMessage
     from zkconsumer.connector.listener import ConsumerRebalanceListener
     from zkconsumer.connector.stream import MessageStream
+    from zkconsumer.core.partitioner import DefaultPartitioner
     from zkconsumer.core.subscription import Blacklist, Whitelist
     from zkconsumer.errors import (
         ConfigError,
@@ -43,6 +44,7 @@ _HOMES = {
     "ConsumerThreadId": "zkconsumer.model",
     "ConsumerTimeout": "zkconsumer.errors",
     "DecodedMessage": "zkconsumer.connector.decoder",
+    "DefaultPartitioner": "zkconsumer.core.partitioner",
     "Message": "zkconsumer.model",
     "MessageStream": "zkconsumer.connector.stream",
     "NotOwner": "zkconsumer.errors",
@@ -62,6 +64,7 @@ __all__ = [
     "ConsumerThreadId",
     "ConsumerTimeout",
     "DecodedMessage",
+    "DefaultPartitioner",
     "Message",
     "MessageStream",
     "NotOwner",
