@@ -269,6 +269,22 @@ class ConsumerConfig:
     metrics_host: str = declare(
         "127.0.0.1", "metrics.host", str, "Address on which metrics are served; 0.0.0.0 is all.", ours=True
     )
+    isolation_level: str = declare(
+        "read_uncommitted",
+        "isolation.level",
+        ("read_uncommitted", "read_committed"),
+        "With read_committed, records of transactions that were aborted, or are open yet, are not delivered (the JVM's "
+        "consumer of the time knows no transactions).",
+        ours=True,
+    )
+    broker_version_fallback: str | None = declare(
+        None,
+        "broker.version.fallback",
+        ("0.8.2", "0.9.0"),
+        "Release of brokers that hang up when asked for their versions, as all before 0.10 do; saves finding it out.",
+        ours=True,
+        default_text="found out",
+    )
     check_crcs: bool = declare(True, "check.crcs", bool, "Verify the checksum of every record batch.", ours=True)
     on_corrupt: str = declare(
         "fail",

@@ -47,7 +47,7 @@ def open_store(
     """
     if config.offsets_storage == "zookeeper":
         return zookeeper
-    client = BrokerClient(live_brokers, client_id=config.client_id, timeout_ms=config.offsets_channel_socket_timeout_ms)
+    client = BrokerClient.from_config(live_brokers, config, timeout_ms=config.offsets_channel_socket_timeout_ms)
     kafka = KafkaOffsetStore(
         OffsetCoordinator(client, config.group_id),
         retries=config.offsets_commit_max_retries,

@@ -8,6 +8,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Final
 
 from zkconsumer.config import ConsumerConfig
@@ -157,6 +158,7 @@ class FetcherThread(threading.Thread):
             max_wait_ms=self._max_wait_ms(),
             min_bytes=config.fetch_min_bytes,
             max_bytes=min(config.fetch_max_bytes, max(room, largest)),
+            isolation=config.isolation_level,
         )
 
     def _max_wait_ms(self) -> int:
@@ -189,7 +191,7 @@ class FetcherThread(threading.Thread):
             _log.log(level, "%s: %s answers %s", self.name, info.partition, error_name(fetched.error))
             self._return(info)
             return None
-        info.high_watermark = fetched.high_watermark
+        info.high_watermark = fetched.readable_end(self._config.isolation_level)
         try:
             batch, next_offset, nbytes = self._decoder.decode(*info.partition, info.fetched, fetched.records)
         except Exception as error:  # noqa: BLE001 - one partition's bytes must not take the broker's others with them
@@ -264,9 +266,10 @@ class FetcherThread(threading.Thread):
         first, last = EARLIEST, LATEST
         if self._config.auto_offset_reset == "largest":
             first, last = last, first
-        answer = list_offsets(self._connected(), dict.fromkeys((info.partition for info in infos), first))
+        ask = partial(list_offsets, self._connected(), isolation=self._config.isolation_level)
+        answer = ask(dict.fromkeys((info.partition for info in infos), first))
         lost = [info.partition for info in infos if info.fetched is not None]
-        other_ends = list_offsets(self._connected(), dict.fromkeys(lost, last)).found if lost else {}
+        other_ends = ask(dict.fromkeys(lost, last)).found if lost else {}
         for info in infos:
             offset = answer.found.get(info.partition)
             if offset is None:
@@ -300,13 +303,7 @@ class FetcherThread(threading.Thread):
 
     def _connected(self) -> BrokerConnection:
         if self._connection is None:
-            connection = BrokerConnection(
-                self.broker.host,
-                self.broker.port,
-                client_id=self._config.client_id,
-                timeout_ms=self._config.socket_timeout_ms,
-                receive_buffer_bytes=self._config.socket_receive_buffer_bytes,
-            )
+            connection = BrokerConnection.from_config(self.broker, self._config)
             self._connection = connection
             if self._stop_requested.is_set():  # see close()
                 raise BrokerUnavailable(f"{connection}: this fetcher is stopping")

@@ -44,7 +44,7 @@ class LeaderFinder(threading.Thread):
         self._consumer_id = consumer_id
         self._config = config
         self._backoff_s = config.refresh_leader_backoff_ms / 1000
-        self._client = BrokerClient(live_brokers, client_id=config.client_id, timeout_ms=config.socket_timeout_ms)
+        self._client = BrokerClient.from_config(live_brokers, config)
         self._changed = threading.Condition(threading.Lock())
         self._waiting: dict[TopicPartition, PartitionInfo] = {}
         self._stopping = False

@@ -10,11 +10,13 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final, Self, TypeVar
 
+from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable, ProtocolError
 from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.kafka.errorcodes import ErrorCode
+from zkconsumer.kafka.isolation import ISOLATION_LEVELS, READ_UNCOMMITTED
 from zkconsumer.kafka.library import load_kafka_python
 from zkconsumer.model import Broker, TopicPartition
 
@@ -99,13 +101,17 @@ def fetch_metadata(connection: BrokerConnection, topics: Collection[str]) -> Met
     return Metadata(brokers, controller, leaders, leaderless, failed)
 
 
-def list_offsets(connection: BrokerConnection, wanted: Mapping[TopicPartition, int]) -> Offsets:
+def list_offsets(
+    connection: BrokerConnection, wanted: Mapping[TopicPartition, int], *, isolation: str = READ_UNCOMMITTED
+) -> Offsets:
     """Ask the leader of all ``wanted`` partitions for offsets, in one request.
 
     Args:
         connection: to that leader.
         wanted: per partition a timestamp in ms since the epoch, :data:`LATEST` or :data:`EARLIEST`. Brokers before
             0.10.1 find timestamps only to the granularity of a log segment.
+        isolation: a value of ``isolation.level``; under read_committed :data:`LATEST` is the last stable offset, which
+            no open transaction lies before (KIP-98).
 
     Raises:
         BrokerUnavailable: the connection broke or timed out.
@@ -124,7 +130,9 @@ def list_offsets(connection: BrokerConnection, wanted: Mapping[TopicPartition, i
         )
         for topic, partitions in by_topic(wanted).items()
     ]
-    response = connection.call(ListOffsetsRequest(version=version, isolation_level=0, topics=topics))
+    response = connection.call(
+        ListOffsetsRequest(version=version, isolation_level=ISOLATION_LEVELS[isolation], topics=topics)
+    )
     offsets = Offsets()
     for topic in response.topics:
         for partition in topic.partitions:
@@ -157,14 +165,43 @@ class BrokerClient:
         live_brokers: brokers to begin with, asked for again at each use; may do I/O and raise.
         client_id: sent with every request.
         timeout_ms: limit for connecting and for each answer.
+        version_fallback: see :class:`BrokerConnection`.
+        isolation: see :func:`list_offsets`.
     """
 
-    def __init__(self, live_brokers: Callable[[], Sequence[Broker]], *, client_id: str, timeout_ms: int) -> None:
+    def __init__(
+        self,
+        live_brokers: Callable[[], Sequence[Broker]],
+        *,
+        client_id: str,
+        timeout_ms: int,
+        version_fallback: str | None = None,
+        isolation: str = READ_UNCOMMITTED,
+    ) -> None:
         self._live_brokers = live_brokers
-        self._client_id = client_id
-        self._timeout_ms = timeout_ms
+        self._connect = partial(
+            BrokerConnection, client_id=client_id, timeout_ms=timeout_ms, version_fallback=version_fallback
+        )
+        self._isolation = isolation
         self._connections: dict[Broker, BrokerConnection] = {}
         self._closed = False
+
+    @classmethod
+    def from_config(
+        cls,
+        live_brokers: Callable[[], Sequence[Broker]],
+        config: ConsumerConfig,
+        *,
+        timeout_ms: int | None = None,
+    ) -> Self:
+        """A client as the properties ask for; ``timeout_ms`` is ``socket.timeout.ms`` unless given."""
+        return cls(
+            live_brokers,
+            client_id=config.client_id,
+            timeout_ms=timeout_ms or config.socket_timeout_ms,
+            version_fallback=config.broker_version_fallback,
+            isolation=config.isolation_level,
+        )
 
     def metadata(self, topics: Collection[str]) -> Metadata:
         """Ask the brokers, in random order, until one answers (SPEC 6.1).
@@ -211,7 +248,7 @@ class BrokerClient:
                 answer.errors[tp] = metadata.leaderless.get(tp, unknown)
         for leader, theirs in by_leader.items():
             try:
-                part = self.ask(leader, partial(list_offsets, wanted=theirs))
+                part = self.ask(leader, partial(list_offsets, wanted=theirs, isolation=self._isolation))
             except BrokerUnavailable:
                 answer.errors.update(dict.fromkeys(theirs, ErrorCode.LEADER_NOT_AVAILABLE))
             else:
@@ -238,7 +275,7 @@ class BrokerClient:
                 return question(connection)
             except BrokerUnavailable:
                 del self._connections[broker]  # brokers hang up on idle connections; a new one may well work
-        connection = BrokerConnection(broker.host, broker.port, client_id=self._client_id, timeout_ms=self._timeout_ms)
+        connection = self._connect(broker.host, broker.port)
         self._connections[broker] = connection
         # After the connection is in the table: either this line sees the flag, or close() sees the connection.
         if self._closed:

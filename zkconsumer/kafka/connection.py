@@ -15,11 +15,21 @@ import socket
 import struct
 import threading
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, Self
 
+from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable, ProtocolError
-from zkconsumer.kafka.errorcodes import ErrorCode, error_name
 from zkconsumer.kafka.library import load_kafka_python
+from zkconsumer.kafka.versions import (
+    API_VERSIONS,
+    LIST_OFFSETS,
+    NO_OFFSETS_WANTED,
+    OLD_RELEASES,
+    OLDEST_RELEASE,
+    ApiRanges,
+    parse_api_versions,
+)
+from zkconsumer.model import Broker
 
 MAX_RESPONSE_BYTES: Final = 1 << 30
 """Longest response accepted unless told otherwise. A fetch asks for far less; a longer one is no Kafka response."""
@@ -27,8 +37,6 @@ MAX_RESPONSE_BYTES: Final = 1 << 30
 _INITIAL_BUFFER: Final = 1 << 16
 _REQUEST_HEADER: Final = struct.Struct(">ihhih")  # frame length, api key, api version, correlation id, client id length
 _RESPONSE_HEADER: Final = struct.Struct(">ii")  # frame length, correlation id
-_API_RANGE: Final = struct.Struct(">hhh")  # api key, oldest version, newest version
-_API_VERSIONS: Final = 18
 _TLS_ALERT: Final = b"\x15\x03"
 _HTTP: Final = b"HTTP"
 
@@ -43,6 +51,8 @@ class BrokerConnection:
         timeout_ms: limit for connecting, and for any period in which a send or receive makes no progress.
         receive_buffer_bytes: ``SO_RCVBUF`` where it asks for more than the kernel's own start value; otherwise the
             kernel keeps tuning the size, which setting the option would switch off.
+        version_fallback: a release in :data:`OLD_RELEASES`, to be assumed without proof of a broker that hangs up when
+            it is asked for its versions.
         max_response_bytes: refuse longer responses.
     """
 
@@ -54,6 +64,7 @@ class BrokerConnection:
         client_id: str,
         timeout_ms: int,
         receive_buffer_bytes: int = 0,
+        version_fallback: str | None = None,
         max_response_bytes: int = MAX_RESPONSE_BYTES,
     ) -> None:
         self.host = host
@@ -61,10 +72,11 @@ class BrokerConnection:
         self._client_id = client_id.encode()
         self._timeout_ms = timeout_ms
         self._receive_buffer_bytes = receive_buffer_bytes
+        self._version_fallback = version_fallback
         self._max_response_bytes = max_response_bytes
         self._correlation_id = 0
         self._buffer = bytearray(_INITIAL_BUFFER)
-        self._ranges: dict[int, tuple[int, int]] = {}
+        self._ranges: ApiRanges = {}
         # Guards the three attributes below; nothing that waits is done under it. What it prevents: the owner is about
         # to call recv on descriptor 7; another thread closes the connection, and with it 7; a third opens a file and
         # gets 7; the owner reads from that file. So while the owner is inside an operation close() only shuts the
@@ -74,6 +86,18 @@ class BrokerConnection:
         self._in_use = False
         self._closed = False
 
+    @classmethod
+    def from_config(cls, broker: Broker, config: ConsumerConfig) -> Self:
+        """A connection for fetching, as the properties ask for."""
+        return cls(
+            broker.host,
+            broker.port,
+            client_id=config.client_id,
+            timeout_ms=config.socket_timeout_ms,
+            receive_buffer_bytes=config.socket_receive_buffer_bytes,
+            version_fallback=config.broker_version_fallback,
+        )
+
     def __str__(self) -> str:
         return f"broker {self.host}:{self.port}"
 
@@ -82,10 +106,27 @@ class BrokerConnection:
     def connect(self) -> None:
         """Connect and learn which versions of each API the broker knows (KIP-35).
 
+        A broker before 0.10 cannot tell and hangs up when it is asked. It is recognised, see :meth:`_recognise_old`.
+
         Raises:
             BrokerUnavailable: refused, timed out, unknown host, or closed by another thread.
-            ProtocolError: what answers is not a Kafka broker of version 0.10 or later.
+            ProtocolError: what answers is not a Kafka broker.
         """
+        self._dial()
+        try:
+            self._ranges = self._ask_versions()
+        except BrokerUnavailable as error:
+            if self._closed or not isinstance(error.__cause__, ConnectionError):
+                raise
+            try:
+                self._ranges = self._recognise_old()
+            except BrokerUnavailable as again:
+                raise BrokerUnavailable(
+                    f"{again} (right after connecting: a listener with TLS or SASL, or a broker that is just starting "
+                    "or stopping, hangs up like this; is security.protocol right for this port?)"
+                ) from again
+
+    def _dial(self) -> None:
         try:
             addresses = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
         except OSError as error:
@@ -94,20 +135,12 @@ class BrokerConnection:
         for family, kind, protocol, _, address in addresses:
             try:
                 self._open(self._make_socket(family, kind, protocol), address)
-                break
+                return
             except BrokerUnavailable as error:
                 failure = error
-        else:
-            raise BrokerUnavailable(
-                f"{failure}; check that the broker runs and that its advertised listener can be reached from here"
-            ) from failure
-        try:
-            self._negotiate()
-        except BrokerUnavailable as error:
-            raise BrokerUnavailable(
-                f"{error} (right after connecting: a listener with TLS or SASL, or a broker older than 0.10, "
-                "hangs up like this)"
-            ) from error
+        raise BrokerUnavailable(
+            f"{failure}; check that the broker runs and that its advertised listener can be reached from here"
+        ) from failure
 
     def _make_socket(self, family: int, kind: int, protocol: int) -> socket.socket:
         try:
@@ -174,19 +207,32 @@ class BrokerConnection:
 
     # -- versions -----------------------------------------------------------------------------------------------
 
-    def _negotiate(self) -> None:
-        # Version 0 of ApiVersions is spoken by every broker since 0.10 and answered in one fixed layout.
-        correlation_id = self.send(_API_VERSIONS, 0, b"")
-        body = self.receive(correlation_id)
+    def _ask_versions(self) -> ApiRanges:
+        body = self.receive(self.send(API_VERSIONS, 0, b""))
         try:
-            code, count = struct.unpack_from(">hi", body)
-            if code != ErrorCode.NONE:
-                raise ProtocolError(f"{self} answers ApiVersions with {error_name(code)}")
-            end = 6 + count * _API_RANGE.size
-            ranges = _API_RANGE.iter_unpack(body[6:end])
-            self._ranges = {key: (oldest, newest) for key, oldest, newest in ranges}
-        except struct.error as error:
-            raise ProtocolError(f"{self} sent a malformed ApiVersions response: {error}") from error
+            return parse_api_versions(body)
+        except ProtocolError as error:
+            raise ProtocolError(f"{self} {error}") from error
+
+    def _recognise_old(self) -> ApiRanges:
+        """Connect again and return what the release speaks that hangs up on ApiVersions.
+
+        Unless a release was named in the settings this needs proof. A modern broker that is just being restarted
+        behind a proxy hangs up, too; half a second later it would be spoken to in the oldest versions for as long as
+        the connection lasts, and all its records would lose their headers, silently. So, on one new connection: it
+        answers what every release answers, which shows that it works, and then hangs up on ApiVersions all the same.
+        """
+        self._dial()
+        if self._version_fallback is not None:
+            return OLD_RELEASES[self._version_fallback]
+        self.receive(self.send(LIST_OFFSETS, 0, NO_OFFSETS_WANTED))
+        try:
+            return self._ask_versions()
+        except BrokerUnavailable as error:
+            if self._closed or not isinstance(error.__cause__, ConnectionError):
+                raise
+        self._dial()
+        return OLD_RELEASES[OLDEST_RELEASE]
 
     def version(self, api_key: int, name: str, oldest: int, newest: int) -> int:
         """Newest version of an API that both sides know.

@@ -13,8 +13,8 @@ from zkconsumer.kafka.library import load_kafka_python
 from zkconsumer.model import Broker, TopicPartition
 
 _FIND_COORDINATOR_VERSIONS: Final = (0, 2)
-_COMMIT_VERSIONS: Final = (2, 7)
-_FETCH_VERSIONS: Final = (1, 5)
+_COMMIT_VERSIONS: Final = (1, 7)  # version 0 is for offsets in ZooKeeper
+_FETCH_VERSIONS: Final = (1, 5)  # as above
 
 _NO_GENERATION: Final = -1
 """Generation of a commit by somebody who is no member of a broker-coordinated group."""

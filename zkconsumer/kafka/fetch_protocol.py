@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from zkconsumer.errors import ProtocolError
 from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.kafka.errorcodes import ErrorCode, error_name
+from zkconsumer.kafka.isolation import ISOLATION_LEVELS, READ_COMMITTED, READ_UNCOMMITTED
 
 FETCH: Final = 1
 OLDEST_VERSION: Final = 0
@@ -21,7 +22,6 @@ NEWEST_VERSION: Final = 12
 _FLEXIBLE: Final = 12
 
 _CONSUMER: Final = -1  # replica id of everything that is not a follower
-_READ_UNCOMMITTED: Final = 0  # as the JVM consumer of the time, which knows no transactions
 _NO_SESSION: Final = (0, -1)
 _UNKNOWN: Final = -1  # leader epoch, last fetched epoch, follower's log start
 
@@ -39,7 +39,8 @@ class FetchedPartition(NamedTuple):
     """One partition's share of a response.
 
     ``records`` is a view of the receive buffer: record batches, the last of which may be cut off. Offsets that the
-    version does not tell are -1. ``aborted`` holds pairs (producer id, first offset) of aborted transactions.
+    version does not tell are -1. ``aborted`` holds pairs (producer id, first offset) of aborted transactions whose
+    records are among these; brokers tell them under read_committed only.
     """
 
     topic: str
@@ -50,6 +51,11 @@ class FetchedPartition(NamedTuple):
     log_start_offset: int
     aborted: Sequence[tuple[int, int]]
     records: memoryview
+
+    def readable_end(self, isolation: str) -> int:
+        """Offset up to which there is something to read under a value of ``isolation.level``; -1 if not told."""
+        committed = isolation == READ_COMMITTED and self.last_stable_offset >= 0
+        return self.last_stable_offset if committed else self.high_watermark
 
 
 def fetch_version(connection: BrokerConnection) -> int:
@@ -68,6 +74,7 @@ def send_fetch(
     max_wait_ms: int,
     min_bytes: int,
     max_bytes: int,
+    isolation: str = READ_UNCOMMITTED,
 ) -> int:
     """Send a fetch request; returns its correlation id.
 
@@ -77,13 +84,17 @@ def send_fetch(
         max_wait_ms: how long the broker may wait for ``min_bytes``.
         min_bytes: answer as soon as so many bytes are there.
         max_bytes: limit for the whole response; the broker exceeds it by at most one batch.
+        isolation: a value of ``isolation.level``. Under read_committed the broker holds back what lies behind the
+            first open transaction, and tells which transactions were aborted; it still sends their records.
 
     Raises:
         BrokerUnavailable: the connection broke.
         ProtocolError: no common version.
     """
     version = fetch_version(connection)
-    body = encode_fetch(version, partitions, max_wait_ms=max_wait_ms, min_bytes=min_bytes, max_bytes=max_bytes)
+    body = encode_fetch(
+        version, partitions, max_wait_ms=max_wait_ms, min_bytes=min_bytes, max_bytes=max_bytes, isolation=isolation
+    )
     return connection.send(FETCH, version, body, flexible=version >= _FLEXIBLE)
 
 
@@ -99,7 +110,13 @@ def receive_fetch(connection: BrokerConnection, correlation_id: int) -> list[Fet
 
 
 def encode_fetch(
-    version: int, partitions: Iterable[PartitionFetch], *, max_wait_ms: int, min_bytes: int, max_bytes: int
+    version: int,
+    partitions: Iterable[PartitionFetch],
+    *,
+    max_wait_ms: int,
+    min_bytes: int,
+    max_bytes: int,
+    isolation: str = READ_UNCOMMITTED,
 ) -> bytes:
     """Body of a fetch request in one version; see :func:`send_fetch` for the arguments."""
     flexible = version >= _FLEXIBLE
@@ -108,7 +125,7 @@ def encode_fetch(
     if version >= 3:
         parts.append(struct.pack(">i", max_bytes))
     if version >= 4:
-        parts.append(struct.pack(">b", _READ_UNCOMMITTED))
+        parts.append(struct.pack(">b", ISOLATION_LEVELS[isolation]))
     if version >= 7:
         parts.append(struct.pack(">ii", *_NO_SESSION))
     topics: list[tuple[str, list[PartitionFetch]]] = []

@@ -24,7 +24,7 @@ class LogEnds:
     """
 
     def __init__(self, config: ConsumerConfig, live_brokers: Callable[[], Sequence[Broker]]) -> None:
-        self._client = BrokerClient(live_brokers, client_id=config.client_id, timeout_ms=config.socket_timeout_ms)
+        self._client = BrokerClient.from_config(live_brokers, config)
         self._unanswered: dict[TopicPartition, int] = {}
 
     def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:

@@ -148,6 +148,7 @@ class RangeFetcher(threading.Thread):
             max_wait_ms=self._config.fetch_wait_max_ms,
             min_bytes=self._config.fetch_min_bytes,
             max_bytes=self._config.fetch_max_bytes,
+            isolation=self._config.isolation_level,
         )
         before = dict(self._left)
         out_of_range = []
@@ -250,7 +251,7 @@ class RangeFetcher(threading.Thread):
         Raises:
             BrokerUnavailable: the broker does not tell, for another reason.
         """
-        answer = list_offsets(self.lane.connection, {partition: which})
+        answer = list_offsets(self.lane.connection, {partition: which}, isolation=self._config.isolation_level)
         code = answer.errors.get(partition, ErrorCode.NONE)
         if code in LEADER_MOVED:
             self._moved[partition] = self._left.pop(partition)

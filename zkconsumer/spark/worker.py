@@ -68,10 +68,7 @@ class Worker:
         unknown = {partition.topic for partition in partitions if partition not in self.leaders}
         if unknown:
             if self._client is None:
-                config = self.config
-                self._client = BrokerClient(
-                    lambda: self._brokers, client_id=config.client_id, timeout_ms=config.socket_timeout_ms
-                )
+                self._client = BrokerClient.from_config(lambda: self._brokers, self.config)
             self.leaders.update(self._client.metadata(unknown).leaders)
         return {partition: self.leaders[partition] for partition in partitions if partition in self.leaders}
 
@@ -88,13 +85,7 @@ class Worker:
             if time.monotonic() - lane._idle_since < _IDLE_LIMIT_S:
                 return lane
             lane.connection.close()
-        connection = BrokerConnection(
-            broker.host,
-            broker.port,
-            client_id=self.config.client_id,
-            timeout_ms=self.config.socket_timeout_ms,
-            receive_buffer_bytes=self.config.socket_receive_buffer_bytes,
-        )
+        connection = BrokerConnection.from_config(broker, self.config)
         connection.connect()
         return Lane(connection, Decoder(check_crcs=self.config.check_crcs, headers=self.headers))
 

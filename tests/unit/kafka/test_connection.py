@@ -213,7 +213,7 @@ def test_a_refused_connection_says_what_to_check(connect):
 
 def test_a_broker_that_hangs_up_at_once_gets_the_likely_reasons(serve, connect):
     connection = connect(serve(lambda sock: None, None))
-    with pytest.raises(BrokerUnavailable, match="TLS or SASL, or a broker older"):
+    with pytest.raises(BrokerUnavailable, match="TLS or SASL, or a broker that is just"):
         connection.connect()
 
 
@@ -221,3 +221,51 @@ def test_a_malformed_api_versions_response(serve, connect):
     connection = connect(serve(lambda sock: None, struct.pack(">hi", 0, 3) + b"\x00" * 7))
     with pytest.raises(ProtocolError, match="malformed ApiVersions"):
         connection.connect()
+
+
+class OldBroker:
+    """Answers requests like a release before 0.10, which hangs up on ApiVersions; counts what it is asked."""
+
+    def __init__(self, after=lambda asked: False):
+        self.asked = []
+        self._modern = after  # told what was asked so far, says whether ApiVersions is answered by now
+
+    def __call__(self, sock):
+        while True:
+            key, version, correlation_id, _, body = read_request(sock)
+            self.asked.append(key)
+            if key == 18 and not self._modern(self.asked):
+                return
+            assert (key, version, body) in {(18, 0, b""), (2, 0, b"\xff" * 4 + b"\0" * 4)}
+            answer(sock, correlation_id, API_VERSIONS if key == 18 else bytes(4))
+
+
+def test_a_broker_that_works_and_still_hangs_up_on_the_version_request_is_an_old_one(serve, connect):
+    broker = OldBroker()
+    connection = connect(serve(broker, None))
+    connection.connect()
+    assert broker.asked == [18, 2, 18]
+    assert connection.version(1, "Fetch", 0, 12) == 0
+    assert connection.version(8, "OffsetCommit", 1, 7) == 1
+    assert bytes(connection.receive(connection.send(2, 0, b"\xff" * 4 + b"\0" * 4))) == bytes(4)
+
+
+def test_a_modern_broker_that_hung_up_once_is_not_taken_for_an_old_one(serve, connect):
+    connection = connect(serve(OldBroker(after=lambda asked: len(asked) > 1), None))
+    connection.connect()
+    assert connection.version(1, "Fetch", 0, 12) == 12
+
+
+@pytest.mark.parametrize(("release", "fetch", "commit"), [("0.8.2", 0, 1), ("0.9.0", 1, 2)])
+def test_a_named_release_is_assumed_without_proof(serve, connect, release, fetch, commit):
+    broker = OldBroker()
+    connection = connect(serve(broker, None), version_fallback=release)
+    connection.connect()
+    assert (connection.version(1, "Fetch", 0, 12), connection.version(8, "OffsetCommit", 1, 7)) == (fetch, commit)
+    assert broker.asked == [18]
+
+
+def test_a_named_release_does_not_outrank_what_a_broker_tells(serve, connect):
+    connection = connect(serve(lambda sock: sock.recv(1)), version_fallback="0.8.2")
+    connection.connect()
+    assert connection.version(1, "Fetch", 0, 12) == 12

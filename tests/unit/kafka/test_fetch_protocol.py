@@ -11,7 +11,7 @@ from zkconsumer.kafka.fetch_protocol import NEWEST_VERSION, OLDEST_VERSION, Part
 VERSIONS = range(OLDEST_VERSION, NEWEST_VERSION + 1)
 
 
-def reference_request(version, topics, *, max_wait_ms, min_bytes, max_bytes):
+def reference_request(version, topics, *, max_wait_ms, min_bytes, max_bytes, isolation):
     make = FetchRequest.FetchTopic
     return bytes(
         FetchRequest(
@@ -20,7 +20,7 @@ def reference_request(version, topics, *, max_wait_ms, min_bytes, max_bytes):
             max_wait_ms=max_wait_ms,
             min_bytes=min_bytes,
             max_bytes=max_bytes,
-            isolation_level=0,
+            isolation_level=int(isolation == "read_committed"),
             session_id=0,
             session_epoch=-1,
             topics=[
@@ -40,6 +40,7 @@ def reference_request(version, topics, *, max_wait_ms, min_bytes, max_bytes):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
 @pytest.mark.parametrize(
     "topics",
     [
@@ -50,8 +51,8 @@ def reference_request(version, topics, *, max_wait_ms, min_bytes, max_bytes):
         [("a", [(0, 1, 1)]), ("b", [(0, 1, 1)]), ("a", [(1, 1, 1)])],
     ],
 )
-def test_requests_are_those_of_the_message_definitions(version, topics):
-    limits = {"max_wait_ms": 100, "min_bytes": 1, "max_bytes": 52_428_800}
+def test_requests_are_those_of_the_message_definitions(version, isolation, topics):
+    limits = {"max_wait_ms": 100, "min_bytes": 1, "max_bytes": 52_428_800, "isolation": isolation}
     wanted = [PartitionFetch(name, *partition) for name, partitions in topics for partition in partitions]
     assert encode_fetch(version, wanted, **limits) == reference_request(version, topics, **limits)
 
@@ -100,6 +101,8 @@ def test_responses_are_those_of_the_message_definitions(version):
     assert full.last_stable_offset == (70 if version >= 4 else -1)
     assert full.log_start_offset == (5 if version >= 5 else -1)
     assert list(full.aborted) == ([(9, 12), (10, 60)] if version >= 4 else [])
+    assert full.readable_end("read_uncommitted") == 77
+    assert full.readable_end("read_committed") == (70 if version >= 4 else 77)
     assert bytes(full.records) == b"some record batches"
     assert (empty.topic, empty.partition, empty.error, len(empty.records)) == ("clicks", 4, 6, 0)
     assert (other.topic, other.partition) == ("ü", 4)

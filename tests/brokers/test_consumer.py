@@ -1,0 +1,79 @@
+"""The whole consumer against brokers of every release, beside what an independent client reads."""
+
+import pytest
+
+from tests.fix_brokers import VersionedBroker
+from zkconsumer import ConsumerConfig, ConsumerConnector, TopicPartition
+
+_FORMAT_2_SINCE = (0, 11)
+
+
+@pytest.fixture
+def consumer(broker: VersionedBroker, unique_name):
+    """Make members of one group; all are shut down at the end."""
+    made = []
+
+    def make(**values):
+        config = {
+            "zookeeper_connect": broker.sandbox.zookeeper_connect,
+            "group_id": unique_name,
+            "auto_offset_reset": "smallest",
+            "zookeeper_session_timeout_ms": 4000,
+            "consumer_timeout_ms": 20_000,
+        }
+        made.append(ConsumerConnector(ConsumerConfig(**{**config, **values})))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.shutdown()
+
+
+def records_for(broker, count=300):
+    headers = {"headers": [("h", b"1"), ("n", None)]} if broker.release >= _FORMAT_2_SINCE else {}
+    stamp = {"timestamp": 1_600_000_000_000} if broker.release >= (0, 10) else {}
+    for number in range(count):
+        key = None if number % 3 else b"key %d" % number
+        value = None if number % 11 == 0 and key is not None else b"value %d " % number * (number % 7 + 1)
+        yield {"key": key, "value": value, **headers, **stamp}
+
+
+def as_peer_reads(message):
+    kind, stamp = message.timestamp()
+    timestamp = (None, None) if kind == 0 else (stamp, kind - 1)
+    headers = tuple(message.headers() or ())
+    return (message.partition(), message.offset(), *timestamp, message.key(), message.value(), headers)
+
+
+def as_we_read(message):
+    return tuple(message)[1:]
+
+
+def test_every_record_equals_what_an_independent_client_reads(broker, consumer, unique_name):
+    if broker.release < _FORMAT_2_SINCE:
+        pytest.skip("message formats 0 and 1 are not read yet")
+    topics = []
+    for codec in broker.codecs:
+        topic = broker.create_topic(f"{unique_name[-20:]}-{codec}")
+        broker.produce(topic, records_for(broker), compression_type=codec)
+        topics.append(topic)
+    streams = consumer().create_message_streams(dict.fromkeys(topics, 1))
+    for topic in topics:
+        expected = [as_peer_reads(message) for message in broker.consume(topic, 300)]
+        (stream,) = streams[topic]
+        assert [as_we_read(next(stream)) for _ in range(300)] == expected
+
+
+def test_offsets_committed_to_kafka_are_found_by_the_next_member(broker, consumer, unique_name):
+    if broker.release < _FORMAT_2_SINCE:
+        pytest.skip("message formats 0 and 1 are not read yet")
+    topic = broker.create_topic(unique_name)
+    broker.produce(topic, [b"%d" % number for number in range(20)])
+    first = consumer(offsets_storage="kafka", dual_commit_enabled=False)
+    (stream,) = first.create_message_streams({topic: 1})[topic]
+    assert [next(stream).value for _ in range(10)] == [b"%d" % number for number in range(10)]
+    first.commit_offsets({TopicPartition(topic, 0): 10})
+    first.shutdown()
+    second = consumer(offsets_storage="kafka", dual_commit_enabled=False)
+    (stream,) = second.create_message_streams({topic: 1})[topic]
+    assert [next(stream).value for _ in range(10)] == [b"%d" % number for number in range(10, 20)]

@@ -1,0 +1,150 @@
+"""Every request that the consumer makes, to brokers of every release, in the versions that these speak."""
+
+from itertools import pairwise
+
+import pytest
+
+from tests.fix_brokers import VersionedBroker
+from tests.fix_fetch import brokers_of
+from tests.fix_waiting import eventually
+from zkconsumer.errors import CoordinatorMoved
+from zkconsumer.kafka.client import EARLIEST, LATEST, BrokerClient
+from zkconsumer.kafka.connection import BrokerConnection
+from zkconsumer.kafka.coordinator import OffsetCoordinator
+from zkconsumer.kafka.errorcodes import ErrorCode
+from zkconsumer.kafka.fetch_protocol import PartitionFetch, fetch_version, receive_fetch, send_fetch
+from zkconsumer.model import TopicPartition
+
+_TRANSACTIONS_SINCE = (0, 11)
+
+
+@pytest.fixture
+def client(broker: VersionedBroker):
+    made = []
+
+    def make(**settings):
+        servers = broker.sandbox.bootstrap_servers
+        made.append(BrokerClient(lambda: brokers_of(servers), client_id="test", timeout_ms=10_000, **settings))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+@pytest.fixture
+def connection(broker: VersionedBroker):
+    host, port = broker.sandbox.bootstrap_servers.split(":")
+    made = BrokerConnection(host, int(port), client_id="test", timeout_ms=10_000)
+    made.connect()
+    yield made
+    made.close()
+
+
+def fetch(connection, topic, *, offset=0, max_bytes=1 << 20, **settings):
+    limits = {"max_wait_ms": 100, "min_bytes": 1, "max_bytes": 1 << 22, **settings}
+    correlation_id = send_fetch(connection, [PartitionFetch(topic, 0, offset, max_bytes)], **limits)
+    (answer,) = receive_fetch(connection, correlation_id)
+    return answer
+
+
+def test_the_newest_common_version_of_fetch(broker, connection):
+    newest = {"0.8.2.2": 0, "0.10.2.2": 3, "1.1.1": 7, "2.4.1": 11, "3.9.1": 12}
+    assert fetch_version(connection) == newest[broker.version]
+
+
+def test_leaders(broker, client, unique_name):
+    topic = broker.create_topic(unique_name, partitions=3)
+    metadata = client().metadata([topic, "no-such-topic"])
+    assert metadata.leaders.keys() == {TopicPartition(topic, number) for number in range(3)}
+    assert {(leader.host, leader.port) for leader in metadata.leaders.values()} == {
+        (one.host, one.port) for one in brokers_of(broker.sandbox.bootstrap_servers)
+    }
+    assert metadata.failed_topics == {"no-such-topic": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+
+
+def test_beginning_and_end_of_a_log(broker, client, unique_name):
+    topic = broker.create_topic(unique_name)
+    broker.produce(topic, [b"x"] * 7)
+    partition, missing = TopicPartition(topic, 0), TopicPartition("no-such-topic", 0)
+    latest = client().list_offsets({partition: LATEST, missing: LATEST})
+    assert (latest.found, latest.errors.keys()) == ({partition: 7}, {missing})
+    assert client().list_offsets({partition: EARLIEST}).found == {partition: 0}
+
+
+def test_records_and_errors_of_a_fetch(broker, connection, unique_name):
+    topic = broker.create_topic(unique_name)
+    broker.produce(topic, [b"needle"] * 5)
+    answer = fetch(connection, topic)
+    assert (answer.topic, answer.partition, answer.error, answer.high_watermark) == (topic, 0, 0, 5)
+    assert bytes(answer.records).count(b"needle") == 5
+    assert fetch(connection, topic, offset=6).error == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert fetch(connection, "no-such-topic").error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_offsets_of_a_group_in_kafka(broker, client, unique_name):
+    topic = broker.create_topic(unique_name)
+    partition, other = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    coordinator = OffsetCoordinator(client(), unique_name)
+
+    def commits():
+        try:
+            return coordinator.commit({partition: 41}).accepted == {partition}
+        except CoordinatorMoved:  # the first to ask makes the broker create the topic that holds offsets
+            return False
+
+    eventually(commits)
+    assert OffsetCoordinator(client(), unique_name).fetch([partition]) == {partition: 41}
+    coordinator.commit({partition: 42})
+    assert coordinator.fetch([partition]) == {partition: 42}
+    assert OffsetCoordinator(client(), f"{unique_name}-2").fetch([partition]) == {partition: None}
+    assert other not in coordinator.fetch([partition])
+
+
+def transactions(broker, topic):
+    """Five committed records, five aborted, five committed, five of a transaction that stays open."""
+    from confluent_kafka import Producer
+
+    producer = Producer({**broker.client_settings, "transactional.id": topic})
+    producer.init_transactions(30)
+    for outcome in ("commit_transaction", "abort_transaction", "commit_transaction", None):
+        producer.begin_transaction()
+        for number in range(5):
+            producer.produce(topic, b"%d" % number)
+        producer.flush(30)
+        if outcome:
+            getattr(producer, outcome)(30)
+    return producer
+
+
+def test_isolation(broker, client, connection, unique_name):
+    if broker.release < _TRANSACTIONS_SINCE:
+        pytest.skip("this release has no transactions")
+    topic = broker.create_topic(unique_name)
+    producer = transactions(broker, topic)
+    partition = TopicPartition(topic, 0)
+
+    # Three transactions with their markers lie before the open one, which starts at 18.
+    assert client(isolation="read_committed").list_offsets({partition: LATEST}).found == {partition: 18}
+    assert client().list_offsets({partition: LATEST}).found == {partition: 23}
+    committed = fetch(connection, topic, isolation="read_committed")
+    assert (committed.last_stable_offset, committed.high_watermark) == (18, 23)
+    assert committed.readable_end("read_committed") == 18
+    assert [first for _, first in committed.aborted] == [6]
+    everything = fetch(connection, topic)
+    assert list(everything.aborted) == []
+    assert everything.readable_end("read_uncommitted") == 23
+    assert len(everything.records) > len(committed.records)
+    producer.abort_transaction(30)
+
+
+def test_a_record_that_is_longer_than_asked_for(broker, connection, unique_name):
+    """From 0.10.1 on the first batch comes whole (KIP-74); before, a cut one comes, and whoever asks has to grow."""
+    topic = broker.create_topic(unique_name)
+    broker.produce(topic, [b"x" * 50_000])
+    sizes = [len(fetch(connection, topic, max_bytes=size).records) for size in (1000, 2000, 200_000)]
+    if broker.release < (0, 10, 1):
+        assert sizes[:2] == [1000, 2000]
+    else:
+        assert all(first == second for first, second in pairwise(sizes))
+    assert sizes[-1] > 50_000

@@ -1,0 +1,12 @@
+"""How Fetch and ListOffsets requests treat records of transactions (KIP-98): ``isolation.level`` and its numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+READ_UNCOMMITTED: Final = "read_uncommitted"
+READ_COMMITTED: Final = "read_committed"
+
+ISOLATION_LEVELS: Final[Mapping[str, int]] = {READ_UNCOMMITTED: 0, READ_COMMITTED: 1}
+"""Number in requests of each value of the property."""

@@ -1,0 +1,63 @@
+"""Which versions of each API a broker speaks: told by itself (KIP-35), or known of releases that cannot tell."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from zkconsumer.errors import ProtocolError
+from zkconsumer.kafka.errorcodes import ErrorCode, error_name
+
+ApiRanges = Mapping[int, tuple[int, int]]
+"""API key to the oldest and newest version that a broker speaks."""
+
+API_VERSIONS: Final = 18
+LIST_OFFSETS: Final = 2
+NO_OFFSETS_WANTED: Final = struct.pack(">ii", -1, 0)
+"""Body of a ListOffsets request, version 0, for no partition: every release answers it, and it changes nothing."""
+
+_RANGE: Final = struct.Struct(">hhh")  # api key, oldest version, newest version
+
+_PRODUCE, _FETCH, _METADATA, _OFFSET_COMMIT, _OFFSET_FETCH, _FIND_COORDINATOR = 0, 1, 3, 8, 9, 10
+OLD_RELEASES: Final[Mapping[str, ApiRanges]] = MappingProxyType(
+    {
+        "0.8.2": {
+            _PRODUCE: (0, 0),
+            _FETCH: (0, 0),
+            LIST_OFFSETS: (0, 0),
+            _METADATA: (0, 0),
+            _OFFSET_COMMIT: (0, 1),
+            _OFFSET_FETCH: (0, 1),
+            _FIND_COORDINATOR: (0, 0),
+        },
+        "0.9.0": {
+            _PRODUCE: (0, 1),
+            _FETCH: (0, 1),
+            LIST_OFFSETS: (0, 0),
+            _METADATA: (0, 0),
+            _OFFSET_COMMIT: (0, 2),
+            _OFFSET_FETCH: (0, 1),
+            _FIND_COORDINATOR: (0, 0),
+        },
+    }
+)
+"""What the releases speak that do not know ApiVersions and hang up when they are asked."""
+OLDEST_RELEASE: Final = "0.8.2"
+
+
+def parse_api_versions(body: memoryview | bytes) -> dict[int, tuple[int, int]]:
+    """Read an ApiVersions response of version 0, the one that every broker since 0.10 can give.
+
+    Raises:
+        ProtocolError: it is malformed, or reports an error.
+    """
+    try:
+        code, count = struct.unpack_from(">hi", body)
+        if code != ErrorCode.NONE:
+            raise ProtocolError(f"answers ApiVersions with {error_name(code)}")
+        ranges = _RANGE.iter_unpack(body[6 : 6 + count * _RANGE.size])
+        return {key: (oldest, newest) for key, oldest, newest in ranges}
+    except struct.error as error:
+        raise ProtocolError(f"sent a malformed ApiVersions response: {error}") from error
