@@ -15,6 +15,7 @@ from zkconsumer.sandbox.progress import Progress
 # The codecs that librdkafka compresses with for a broker of that release; for others it silently sends plain records.
 _CODECS_SINCE = {"none": (0, 8), "gzip": (0, 8), "snappy": (0, 8), "lz4": (0, 10), "zstd": (2, 1)}
 _NEGOTIATES_SINCE = (0, 10)
+_TRANSACTIONS_SINCE = (0, 11)
 
 
 class VersionedBroker:
@@ -28,6 +29,7 @@ class VersionedBroker:
         self.version = sandbox.kafka_version
         self.release = tuple(int(part) for part in self.version.split("."))
         self.codecs = [codec for codec, since in _CODECS_SINCE.items() if self.release >= since]
+        self.has_transactions = self.release >= _TRANSACTIONS_SINCE
         negotiates = self.release >= _NEGOTIATES_SINCE
         self.client_settings: dict[str, Any] = {"bootstrap.servers": sandbox.bootstrap_servers}
         if not negotiates:
@@ -60,6 +62,21 @@ class VersionedBroker:
         """As `produce_records`, in the newest message format that the broker takes."""
         own = {key.replace(".", "_"): value for key, value in self.client_settings.items()}
         return produce_records(own.pop("bootstrap_servers"), topic, records, **{**own, **settings})
+
+    def produce_transactions(self, topic: str) -> Any:
+        """Five committed records, five aborted, five committed, five of a transaction left open; their producer."""
+        from confluent_kafka import Producer
+
+        producer = Producer({**self.client_settings, "transactional.id": topic})
+        producer.init_transactions(30)
+        for number, outcome in enumerate(("commit_transaction", "abort_transaction", "commit_transaction", None)):
+            producer.begin_transaction()
+            for record in range(5):
+                producer.produce(topic, b"%d-%d" % (number, record), partition=0)
+            producer.flush(30)
+            if outcome:
+                getattr(producer, outcome)(30)
+        return producer
 
     def consume(self, topic: str, count: int, partition: int = 0, **settings: Any) -> list[Any]:
         """The first ``count`` records of a partition as librdkafka's ``Message`` objects."""

@@ -3,7 +3,8 @@
 import pytest
 
 from tests.fix_brokers import VersionedBroker
-from zkconsumer import ConsumerConfig, ConsumerConnector, TopicPartition
+from tests.fix_waiting import eventually
+from zkconsumer import ConsumerConfig, ConsumerConnector, ConsumerTimeout, TopicPartition
 
 _FORMAT_2_SINCE = (0, 11)
 
@@ -50,8 +51,6 @@ def as_we_read(message):
 
 
 def test_every_record_equals_what_an_independent_client_reads(broker, consumer, unique_name):
-    if broker.release < _FORMAT_2_SINCE:
-        pytest.skip("message formats 0 and 1 are not read yet")
     topics = []
     for codec in broker.codecs:
         topic = broker.create_topic(f"{unique_name[-20:]}-{codec}")
@@ -65,8 +64,6 @@ def test_every_record_equals_what_an_independent_client_reads(broker, consumer, 
 
 
 def test_offsets_committed_to_kafka_are_found_by_the_next_member(broker, consumer, unique_name):
-    if broker.release < _FORMAT_2_SINCE:
-        pytest.skip("message formats 0 and 1 are not read yet")
     topic = broker.create_topic(unique_name)
     broker.produce(topic, [b"%d" % number for number in range(20)])
     first = consumer(offsets_storage="kafka", dual_commit_enabled=False)
@@ -77,3 +74,20 @@ def test_offsets_committed_to_kafka_are_found_by_the_next_member(broker, consume
     second = consumer(offsets_storage="kafka", dual_commit_enabled=False)
     (stream,) = second.create_message_streams({topic: 1})[topic]
     assert [next(stream).value for _ in range(10)] == [b"%d" % number for number in range(10, 20)]
+
+
+def test_only_committed_records_arrive_under_read_committed(broker, consumer, unique_name):
+    if not broker.has_transactions:
+        pytest.skip("this release has no transactions")
+    topic = broker.create_topic(unique_name)
+    producer = broker.produce_transactions(topic)
+    member = consumer(isolation_level="read_committed", consumer_timeout_ms=2000)
+    (stream,) = member.create_message_streams({topic: 1})[topic]
+    received = []
+    with pytest.raises(ConsumerTimeout):
+        received.extend(message.value for message in stream)
+    committed = [b"%d-%d" % (number, record) for number in (0, 2) for record in range(5)]
+    assert received == [message.value() for message in broker.consume(topic, 10)] == committed
+    eventually(lambda: [state.lag for state in member.partition_states()] == [0])
+    producer.commit_transaction(30)
+    assert [next(stream).value for _ in range(5)] == [b"3-%d" % record for record in range(5)]

@@ -15,8 +15,6 @@ from zkconsumer.kafka.errorcodes import ErrorCode
 from zkconsumer.kafka.fetch_protocol import PartitionFetch, fetch_version, receive_fetch, send_fetch
 from zkconsumer.model import TopicPartition
 
-_TRANSACTIONS_SINCE = (0, 11)
-
 
 @pytest.fixture
 def client(broker: VersionedBroker):
@@ -101,27 +99,11 @@ def test_offsets_of_a_group_in_kafka(broker, client, unique_name):
     assert other not in coordinator.fetch([partition])
 
 
-def transactions(broker, topic):
-    """Five committed records, five aborted, five committed, five of a transaction that stays open."""
-    from confluent_kafka import Producer
-
-    producer = Producer({**broker.client_settings, "transactional.id": topic})
-    producer.init_transactions(30)
-    for outcome in ("commit_transaction", "abort_transaction", "commit_transaction", None):
-        producer.begin_transaction()
-        for number in range(5):
-            producer.produce(topic, b"%d" % number)
-        producer.flush(30)
-        if outcome:
-            getattr(producer, outcome)(30)
-    return producer
-
-
 def test_isolation(broker, client, connection, unique_name):
-    if broker.release < _TRANSACTIONS_SINCE:
+    if not broker.has_transactions:
         pytest.skip("this release has no transactions")
     topic = broker.create_topic(unique_name)
-    producer = transactions(broker, topic)
+    producer = broker.produce_transactions(topic)
     partition = TopicPartition(topic, 0)
 
     # Three transactions with their markers lie before the open one, which starts at 18.

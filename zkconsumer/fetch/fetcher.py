@@ -193,7 +193,9 @@ class FetcherThread(threading.Thread):
             return None
         info.high_watermark = fetched.readable_end(self._config.isolation_level)
         try:
-            batch, next_offset, nbytes = self._decoder.decode(*info.partition, info.fetched, fetched.records)
+            batch, next_offset, nbytes = self._decoder.decode(
+                *info.partition, info.fetched, fetched.records, fetched.aborted
+            )
         except Exception as error:  # noqa: BLE001 - one partition's bytes must not take the broker's others with them
             self._blame(info, error)
             return None

@@ -171,7 +171,7 @@ class RangeFetcher(threading.Thread):
         """Decode and hand over what belongs to the range; False if the task has ended."""
         position, until = self._left[partition]
         try:
-            chunk = self.lane.decoder.decode(*partition, position, fetched.records)
+            chunk = self.lane.decoder.decode(*partition, position, fetched.records, fetched.aborted)
         except CorruptRecord as error:
             if self._config.on_corrupt == "fail" or error.resume_at is None:
                 raise
