@@ -181,6 +181,40 @@ def test_describe(run, start, zookeeper, topic_factory, produce, unique_name, tm
     assert table[1].split() == [topic, "0", "7", "7", "0", "-"]
 
 
+@pytest.mark.parametrize("dual", [True, False])
+def test_describe_offsets_in_kafka(run, start, zookeeper, topic_factory, produce, unique_name, tmp_path, dual):
+    topic = topic_factory()
+    produce(topic, [b"v"] * 7)
+    storage = ("-p", "offsets.storage=kafka", "-p", f"dual.commit.enabled={str(dual).lower()}")
+    process = start("--topic", topic, "--from-beginning", "--max-messages", 5, "--output", tmp_path / "out", *storage)
+    assert process.wait(30) == 0
+    path = f"/consumers/{unique_name}/offsets/{topic}/0"
+    assert (zookeeper.exists(path) is not None) == dual
+    zookeeper.ensure_path(path)
+    zookeeper.set(path, b"2")  # Kafka's word counts where it has one, as in the JVM's tool
+    ended = run("groups", "describe", "--group", unique_name, "--json")
+    (partition,) = json.loads(ended.stdout)["partitions"]
+    assert (partition["committed"], partition["lag"], ended.stderr) == (5, 2, "")
+
+
+def test_describe_without_a_coordinator_shows_zookeepers_offsets(private_sandbox, unique_name):
+    from kazoo.client import KazooClient
+
+    box = private_sandbox()
+    zookeeper = KazooClient(box.zookeeper_connect)
+    zookeeper.start()
+    zookeeper.create(f"/consumers/{unique_name}/offsets/t/0", b"3", makepath=True)
+    zookeeper.stop()
+    zookeeper.close()
+    box.brokers[0].pause()
+    full = [*COMMAND, "groups", "describe", "--group", unique_name, "--json", "--zookeeper", box.zookeeper_connect]
+    ended = subprocess.run(full, capture_output=True, text=True, timeout=60, check=False)
+    (partition,) = json.loads(ended.stdout)["partitions"]
+    assert (ended.returncode, partition["committed"], partition["log_end"]) == (0, 3, None)
+    assert "offsets in Kafka are unknown" in ended.stderr
+    box.brokers[0].resume()
+
+
 def test_bad_input_is_told_in_a_line(run, sandbox, topic_factory, unique_name, tmp_path):
     topic = topic_factory()
 

@@ -31,7 +31,8 @@ def describe(
 ) -> None:
     """Show members, owners, committed offsets and lag of a group.
 
-    A lag or offset that cannot be known is shown as `-` (null in JSON), never as a number.
+    The committed offset is the one in Kafka where there is one, else the one in ZooKeeper. What cannot be known is
+    shown as `-` (null in JSON), never as a number.
     """
     from zkconsumer.tools.groups import describe_group
 

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 from zkconsumer.core.groupview import GroupView
 from zkconsumer.core.subscription import Blacklist, Subscription
 from zkconsumer.core.znodes import BLACK_LIST, STATIC, WHITE_LIST, GroupPaths
-from zkconsumer.errors import ZkConsumerError
+from zkconsumer.errors import CoordinatorMoved, ZkConsumerError
 from zkconsumer.kafka.client import LATEST, BrokerClient
+from zkconsumer.kafka.coordinator import OffsetCoordinator
 from zkconsumer.model import Broker, ConsumerThreadId, TopicPartition
 from zkconsumer.offsets.zookeeper import ZooKeeperOffsetStore
 from zkconsumer.zookeeper.registry import Registry
 from zkconsumer.zookeeper.session import ZkSession
+
+_COORDINATOR_TIMEOUT_MS: Final = 2000
+_COORDINATOR_ATTEMPTS: Final = 5
+_COORDINATOR_PAUSE_S: Final = 0.3  # ConsumerGroupCommand's (SPEC 12); the first question may create the offsets topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +70,8 @@ class GroupDescription:
 def describe_group(session: ZkSession, group: str, *, timeout_ms: int = 6000) -> GroupDescription:
     """Describe one group from ZooKeeper and the brokers.
 
-    Brokers that do not answer make the log end unknown; they do not make this fail.
+    The committed offset is the one in Kafka where the group's coordinator has one, else the one in ZooKeeper, as the
+    JVM's tool has it. Brokers that do not answer make the log end unknown; they do not make this fail.
 
     Args:
         session: an open session.
@@ -86,7 +94,9 @@ def describe_group(session: ZkSession, group: str, *, timeout_ms: int = 6000) ->
         topics |= subscription.expand(view.topics, exclude_internal=True).keys()
     partitions = _partitions(session, registry, paths, topics)
     owners = registry.owner_threads(group, partitions)
-    committed = ZooKeeperOffsetStore(session, group).fetch(partitions)
+    in_zookeeper = ZooKeeperOffsetStore(session, group).fetch(partitions)
+    in_kafka = offsets_in_kafka(view.brokers, group, partitions)
+    committed = {**in_zookeeper, **in_kafka.offsets}
     ends = log_ends(view.brokers, partitions, timeout_ms=timeout_ms)
     return GroupDescription(
         group,
@@ -94,7 +104,8 @@ def describe_group(session: ZkSession, group: str, *, timeout_ms: int = 6000) ->
         tuple(_partition(p, owners[p], view, committed.get(p), ends.get(p)) for p in partitions),
         (
             *view.unreadable.values(),
-            *(f"znode {paths.offset(p)} does not hold an offset" for p in partitions if p not in committed),
+            *(f"znode {paths.offset(p)} does not hold an offset" for p in partitions if p not in in_zookeeper),
+            *in_kafka.problems,
         ),
     )
 
@@ -163,3 +174,37 @@ def log_ends(
     finally:
         client.close()
     return {partition: end for partition, end in offsets.found.items() if end is not None}
+
+
+class OffsetsInKafka(NamedTuple):
+    """Offsets that the group's coordinator has, and why it could not be asked."""
+
+    offsets: dict[TopicPartition, int]
+    problems: tuple[str, ...] = ()
+
+
+def offsets_in_kafka(brokers: Collection[Broker], group: str, partitions: Collection[TopicPartition]) -> OffsetsInKafka:
+    """Ask the group's coordinator for what is committed to Kafka; its silence is not an error here."""
+    if not brokers or not partitions:
+        return OffsetsInKafka({})
+    client = BrokerClient(lambda: tuple(brokers), client_id="zkconsumer-tools", timeout_ms=_COORDINATOR_TIMEOUT_MS)
+    coordinator = OffsetCoordinator(client, group)
+    try:
+        found = _persistently(lambda: coordinator.fetch(partitions))
+    except ZkConsumerError as error:
+        return OffsetsInKafka({}, (f"offsets in Kafka are unknown, those shown are ZooKeeper's: {error}",))
+    finally:
+        client.close()
+    return OffsetsInKafka({partition: offset for partition, offset in found.items() if offset is not None})
+
+
+def _persistently(
+    fetch: Callable[[], Mapping[TopicPartition, int | None]],
+) -> Mapping[TopicPartition, int | None]:
+    """Repeat the question while the coordinator is being found or loads; not while a broker is silent."""
+    for _ in range(_COORDINATOR_ATTEMPTS - 1):
+        try:
+            return fetch()
+        except CoordinatorMoved:
+            threading.Event().wait(_COORDINATOR_PAUSE_S)
+    return fetch()
