@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
+from zkconsumer.core.javaregex import UnsupportedRegex, to_python
 from zkconsumer.core.znodes import BLACK_LIST, STATIC, WHITE_LIST, Registration
 from zkconsumer.errors import ConfigError
 from zkconsumer.model import ConsumerThreadId
@@ -20,32 +21,6 @@ def normalise_regex(text: str) -> str:
     return text.strip().replace(",", "|").replace(" ", "").lstrip("\"'").rstrip("\"'")
 
 
-# An escaped character, the start or end of a class, or something that Java's regexes lack or read differently.
-_TOKEN = re.compile(
-    r"""\\. | (?P<open>\[\^?\]?) | (?P<close>\]) | (?P<both>&&)
-    | (?P<unlike>\{(?!\d+\}) | \(\?(?:P|\(|\#|[a-zA-Z]*[aL]))""",
-    re.VERBOSE | re.DOTALL,
-)
-
-
-def unlike_java(regex: str) -> str | None:
-    """The first part of a Python regex that the JVM refuses or reads differently, None if there is none.
-
-    It matters before anything is registered: a filter that they cannot compile stops every JVM member of the group.
-
-    >>> unlike_java("a{2|3}"), unlike_java("(?P<name>a)"), unlike_java("[a&&b]"), unlike_java("[{]a{2}")
-    ('{', '(?P', '&&', None)
-    """
-    in_class = False
-    for token in _TOKEN.finditer(regex):
-        kind = token.lastgroup
-        if kind == ("open" if in_class else "unlike") or (in_class and kind == "both"):
-            return token[0]
-        if kind in ("open", "close"):
-            in_class = kind == "open"
-    return None
-
-
 @dataclass(frozen=True)
 class TopicFilter:
     """A regex over topic names; it must match the whole name.
@@ -54,7 +29,8 @@ class TopicFilter:
         regex: the normalised regex, as it is registered.
 
     Raises:
-        ConfigError: the regex is not valid, here or in the JVM.
+        ConfigError: the regex is not valid in the JVM, or cannot be translated (:mod:`zkconsumer.core.javaregex`). It
+            matters before anything is registered: a filter that they cannot compile stops every JVM member.
     """
 
     regex: str
@@ -66,17 +42,12 @@ class TopicFilter:
 
     @cached_property
     def _compiled(self) -> re.Pattern[str]:
-        part = unlike_java(self.regex)
-        if part is not None:
-            raise ConfigError(
-                f"topic filter {self.regex!r}: JVM members of the group would refuse {part!r} or read it differently "
-                "(note that every comma becomes |)"
-            )
         try:
-            return re.compile(self.regex)
-        except re.error as error:
+            return re.compile(to_python(self.regex), re.ASCII)
+        except (UnsupportedRegex, re.error) as error:
             raise ConfigError(
-                f"topic filter {self.regex!r} is not a valid regex: {error} (note that every comma becomes |)"
+                f"topic filter {self.regex!r} is not a regex that JVM members of the group and this consumer read "
+                f"alike: {error} (note that every comma becomes |)"
             ) from None
 
     def allows(self, topic: str) -> bool:

@@ -28,20 +28,16 @@ def test_static_subscription_to_an_internal_topic_is_allowed():
     assert subscription.expand(TOPICS, exclude_internal=True) == {"__consumer_offsets": 1}
 
 
-def test_invalid_regex_is_refused_with_the_reason():
-    with pytest.raises(ConfigError, match="valid regex"):
-        Whitelist("spx(")
-
-
-@pytest.mark.parametrize("regex", ["a{2,3}", "a{", "(?P<n>a)", "(?#c)a", "(?a)a", "(a)(?(1)b)", "[[]a", "[a-z&&[b]]"])
+@pytest.mark.parametrize("regex", ["spx(", "a{2,3}", "(?P<n>a)", "a**"])
 def test_a_regex_that_would_stop_jvm_members_is_refused(regex):
     with pytest.raises(ConfigError, match="JVM members"):
         Whitelist(regex)
 
 
-@pytest.mark.parametrize("regex", [r"a{2}\{", "[{]a", "[]({]", "(?:a)&&", r"\[a{3}", "(?i)a", r"test-(?!bad\b)[\w]+"])
-def test_a_regex_that_the_jvm_reads_alike_is_accepted(regex):
-    assert Whitelist(regex).regex == regex
+def test_a_filter_is_registered_as_it_was_given():
+    topic_filter = Whitelist(r"[a-z&&[^b]]++")
+    assert topic_filter.regex == r"[a-z&&[^b]]++"
+    assert topic_filter.select(["ac", "ab"], exclude_internal=True) == ["ac"]
 
 
 @pytest.mark.parametrize("topics", [{"t": 0}, {"t": -1}, {"a/b": 1}, {"": 1}])

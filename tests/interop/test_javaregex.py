@@ -1,0 +1,130 @@
+"""Our reading of filters against java.util.regex itself."""
+
+import re
+
+import pytest
+from hypothesis import HealthCheck, event, given, settings
+from hypothesis import strategies as st
+from py4j.protocol import Py4JJavaError
+
+from zkconsumer.core.javaregex import UnsupportedRegex, to_python
+
+LETTERS = "abAB1_.-"
+NAMES = sorted(
+    {*LETTERS, *(x + y for x in LETTERS for y in LETTERS), "aab", "abab", "a-b", "A.B", "aaaa", "b1b1", "__a"}
+)
+
+
+@pytest.fixture(scope="module")
+def java(jvm):
+    """What a regex matches in Java among ``names``; None if Java refuses it."""
+    names = jvm.gateway.jvm.java.util.ArrayList(NAMES)
+
+    def run(regex):
+        virtual = jvm.gateway.jvm.java
+        try:
+            compiled = virtual.util.regex.Pattern.compile(regex)
+        except Py4JJavaError:
+            return None
+        left = virtual.util.ArrayList(names)
+        left.removeIf(compiled.asMatchPredicate())
+        return set(NAMES) - set(left.toString()[1:-1].split(", "))
+
+    return run
+
+
+def ours(regex):
+    compiled = re.compile(to_python(regex), re.ASCII)
+    return {name for name in NAMES if compiled.fullmatch(name)}
+
+
+@pytest.mark.parametrize(
+    "regex",
+    [
+        *(rf"\p{{{name}}}" for name in ("Lower", "Upper", "ASCII", "Alpha", "Digit", "Alnum", "Punct", "Graph")),
+        *(rf"\P{{{name}}}" for name in ("Print", "Blank", "Cntrl", "XDigit", "Space", "IsAlphabetic", "IsLatin")),
+        *(rf"\p{{{name}}}" for name in ("L", "IsLu", "Ll", "N", "Nd", "P", "Pc", "IsPd", "S", "Z", "C", "Po")),
+        *(rf"\p{{{name}}}" for name in ("IsLetter", "IsDigit", "IsUppercase", "IsLowercase")),
+        *(rf"\p{{java{name}}}" for name in ("LowerCase", "UpperCase", "Letter", "Digit", "LetterOrDigit")),
+        *(rf"[\{letter}]|\{letter}a" for letter in "dDhHsSvVwW"),
+        r"\pL\PL",
+        r"(?i)[^a]",
+        r"(?i)[A-B&&[^b]]+",
+        r"(?i)\x41|\p{Alpha}-",
+        r"(?i)a(?-i)b|(?i:B)a",
+        r"(a(?i)b)a",
+        r"\Qa.\E?b?|\Qa-b",
+        r"[\Qa-b\E]",
+        r"(a|b)_|(?<x>b1)+|()b",
+        r"a*+b|(?>a*)a|a{2}+",
+        r"a??b??|a+?b*?",
+        r"[]a]|[^]a]b",
+        r"[a-]|[-b]1|[\d-_]a|[+--]b",
+        r"[ab&&b]|[a&b]_|[a-b&&[b]&&[^a]]1",
+        r"a\b-\bb|\Ba|.\B.",
+        r"\G\Aa\Z|^b$|(?m)^A$|(?s).\z",
+        r"(?=a)..|(?!a)[ab]1|.(?<=b)a|.(?<!b)b",
+        r"(?:^)*a|(?=b)+b",
+        r"}|]|a}|-]",
+        r"\0101|\x{62}|\u0031|\.\-|\_",
+        r"(|a)b|a||b",
+        r"\R|\t|\cA|\e|1",
+    ],
+)
+def test_the_same_names_match(java, regex):
+    found = java(regex)
+    assert found is not None, "Java refuses it"
+    assert ours(regex) == found
+
+
+CLASS_ITEMS = st.one_of(
+    st.sampled_from([*LETTERS, "a-b", "A-Z", "_-b", r"\d", r"\W", r"\p{Upper}", r"\x41", r"\.", "&", "^", "-", "]"])
+)
+PLAIN_CLASS = st.builds(
+    lambda negation, items: f"[{negation}{''.join(items)}]",
+    st.sampled_from(["", "", "^"]),
+    st.lists(CLASS_ITEMS, min_size=1, max_size=4),
+)
+CLASSES = st.recursive(
+    PLAIN_CLASS,
+    lambda inner: st.one_of(
+        st.builds("[{}{}]".format, CLASS_ITEMS, inner),
+        st.builds("[{}&&{}]".format, CLASS_ITEMS, inner),
+        st.builds("[{}&&{}]".format, inner, CLASS_ITEMS),
+        st.builds("[^{}{}]".format, CLASS_ITEMS, inner),
+        st.builds("[{}&&{}{}]".format, inner, inner, CLASS_ITEMS),
+    ),
+    max_leaves=4,
+)
+ATOMS = st.one_of(
+    st.sampled_from(
+        [*LETTERS, ".", r"\d", r"\w", r"\S", r"\b", r"\B", "^", "$", r"\p{Lower}", r"\PL", r"\Q.-\E", r"\1"]
+    ),
+    CLASSES,
+)
+QUANTIFIERS = st.sampled_from(
+    ["", "", "", "?", "*", "+", "{2}", "{1,2}", "??", "*?", "+?", "?+", "*+", "++", "{2}+", "**"]
+)
+OPENINGS = st.sampled_from(["(", "(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>", "(?i:", "(?-i:", "(?i)(", "(?<g>"])
+REGEXES = st.recursive(
+    st.builds("{}{}".format, ATOMS, QUANTIFIERS),
+    lambda inner: st.one_of(
+        st.builds("{}{}".format, inner, inner),
+        st.builds("{}|{}".format, inner, inner),
+        st.builds("{}{}){}".format, OPENINGS, inner, QUANTIFIERS),
+    ),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=1000, deadline=None, suppress_health_check=list(HealthCheck))
+@given(regex=REGEXES)
+def test_what_we_translate_matches_what_java_matches(java, regex):
+    """What Java refuses must be refused here, too: it would stop every JVM member of the group."""
+    try:
+        found = ours(regex)
+    except (UnsupportedRegex, re.error):
+        event("refused")
+        return
+    event("translated")
+    assert found == java(regex)
