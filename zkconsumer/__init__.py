@@ -28,10 +28,12 @@ if TYPE_CHECKING:
         ConfigError,
         ConsumerClosed,
         ConsumerTimeout,
+        NotLeader,
         NotOwner,
         RebalanceFailed,
         ZkConsumerError,
     )
+    from zkconsumer.fetch.simple import SimpleConsumer
     from zkconsumer.model import ConsumerThreadId, Message, TopicPartition
 
 _HOMES = {
@@ -47,8 +49,10 @@ _HOMES = {
     "DefaultPartitioner": "zkconsumer.core.partitioner",
     "Message": "zkconsumer.model",
     "MessageStream": "zkconsumer.connector.stream",
+    "NotLeader": "zkconsumer.errors",
     "NotOwner": "zkconsumer.errors",
     "RebalanceFailed": "zkconsumer.errors",
+    "SimpleConsumer": "zkconsumer.fetch.simple",
     "TopicPartition": "zkconsumer.model",
     "Whitelist": "zkconsumer.core.subscription",
     "ZkConsumerError": "zkconsumer.errors",
@@ -67,8 +71,10 @@ __all__ = [
     "DefaultPartitioner",
     "Message",
     "MessageStream",
+    "NotLeader",
     "NotOwner",
     "RebalanceFailed",
+    "SimpleConsumer",
     "TopicPartition",
     "Whitelist",
     "ZkConsumerError",

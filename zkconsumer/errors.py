@@ -18,6 +18,7 @@
     ├── ChrootMissing               the path after the slash of zookeeper.connect does not exist
     ├── ConsumerIdInUse             another live consumer registered the same consumer id
     ├── RebalanceFailed             all attempts of a rebalance failed
+    ├── NotLeader                   the broker that was asked does not lead the partition; another one does
     ├── NotOwner                    an explicit commit names a partition that this consumer does not own
     ├── CommitRefused               the application could not make durable what a commit would cover
     ├── OffsetsNotStored            the store did not accept some of the offsets of a commit
@@ -35,7 +36,7 @@ Whether a failed operation is worth repeating is a question of type: ``isinstanc
 
 from collections.abc import Mapping, Sequence
 
-from zkconsumer.model import TopicPartition
+from zkconsumer.model import Broker, TopicPartition
 
 
 class ZkConsumerError(Exception):
@@ -96,6 +97,14 @@ class LeaderUnknown(RetriableError):
 
 class BrokerUnavailable(RetriableError):
     """A broker refused the connection, closed it, or did not answer in time."""
+
+
+class NotLeader(ZkConsumerError):
+    """A broker was asked about a partition that ``leader`` leads: ask that one."""
+
+    def __init__(self, message: str, leader: Broker) -> None:
+        self.leader = leader
+        super().__init__(message)
 
 
 class SessionExpired(ZkConsumerError):

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 import zkconsumer
-from zkconsumer import ConsumerConnector, MessageStream
+from zkconsumer import ConsumerConnector, MessageStream, SimpleConsumer
 
 ROOT = Path(__file__).parents[2]
-OWNERS = {"connector": ConsumerConnector, "stream": MessageStream, "zkconsumer": zkconsumer}
+OWNERS = {"connector": ConsumerConnector, "simple": SimpleConsumer, "stream": MessageStream, "zkconsumer": zkconsumer}
 
 
 @pytest.mark.parametrize("document", ["README.md", "docs/streams.md"])

@@ -1,0 +1,265 @@
+"""SimpleConsumer: one broker, asked directly; for tools that read a known place, without a group (SPEC 13)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NoReturn, Self, TypeVar
+
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.errors import (
+    LeaderUnknown,
+    NotLeader,
+    OffsetOutOfRange,
+    OffsetsNotStored,
+    ProtocolError,
+    RecordTooLarge,
+    RetriableError,
+)
+from zkconsumer.kafka.client import EARLIEST, LATEST, BrokerClient, Metadata, fetch_metadata, list_offsets
+from zkconsumer.kafka.connection import BrokerConnection
+from zkconsumer.kafka.coordinator import OffsetCoordinator
+from zkconsumer.kafka.errorcodes import LEADER_MOVED, ErrorCode, error_name
+from zkconsumer.kafka.fetch_protocol import FetchedPartition, PartitionFetch, receive_fetch, send_fetch
+from zkconsumer.kafka.version_zero import commit_through_broker, fetch_through_broker, segment_offsets
+from zkconsumer.model import Broker, Message, TopicPartition
+
+if TYPE_CHECKING:
+    from zkconsumer.fetch.decode import DecodedChunk, Decoder
+
+Storage = Literal["zookeeper", "kafka"]
+
+_UNKNOWN_ID: Final = -1
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedRecords:
+    """Answer to one fetch.
+
+    Attributes:
+        batch: the records, a ``pyarrow.RecordBatch`` with headers; None where there are none yet.
+        next_offset: where to fetch next; behind control records and gaps, too.
+        high_watermark: the offset after the last record that consumers may read.
+    """
+
+    batch: Any
+    next_offset: int
+    high_watermark: int
+
+    def __iter__(self) -> Iterator[Message]:
+        """The records as messages, in order."""
+        from zkconsumer.fetch.messages import records
+
+        return iter(()) if self.batch is None else records(self.batch)
+
+
+class SimpleConsumer:
+    """A client of one broker; a context manager that closes its connections on exit. One thread uses it.
+
+    As the original it connects when it is first used, tries a request once more where an old connection broke, and
+    looks for no leaders: a broker that does not lead a partition is an error, which names the leader. Unlike the
+    original it finds the coordinator of a group by itself, and reports errors as exceptions.
+
+    Args:
+        host: name or address of the broker.
+        port: its port.
+        client_id: sent with every request.
+        timeout_ms: limit for connecting and for each answer.
+        config: takes the place of the two before it, and of all else that a consumer does with brokers in its way:
+            ``isolation.level``, ``check.crcs``, ``broker.version.fallback`` and more.
+    """
+
+    EARLIEST: ClassVar = EARLIEST
+    LATEST: ClassVar = LATEST
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        client_id: str = "zkconsumer",
+        timeout_ms: int = 30_000,
+        config: ConsumerConfig | None = None,
+    ) -> None:
+        if config is None:  # group and ZooKeeper must be named, and play no part
+            config = ConsumerConfig(
+                group_id="unused", zookeeper_connect="unused:1", client_id=client_id, socket_timeout_ms=timeout_ms
+            )
+        self._config = config
+        self._broker = Broker(_UNKNOWN_ID, host, port)
+        self._client = BrokerClient.from_config(lambda: [self._broker], config)
+        self._decoder: Decoder | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections; the object cannot be used any more. From any thread, harmless when repeated."""
+        self._client.close()
+
+    # -- topics and records -------------------------------------------------------------------------------------
+
+    def metadata(self, *topics: str) -> Metadata:
+        """Brokers, and the leaders of the topics' partitions.
+
+        Raises:
+            BrokerUnavailable: the broker does not answer, or this consumer is closed. So with all other methods.
+            ProtocolError: its answer makes no sense. So with all other methods.
+        """
+        return self._ask(lambda connection: fetch_metadata(connection, topics))
+
+    def fetch(
+        self,
+        partition: TopicPartition,
+        offset: int,
+        *,
+        max_bytes: int = 1 << 20,
+        max_wait_ms: int = 0,
+        min_bytes: int = 0,
+    ) -> FetchedRecords:
+        """Records from ``offset`` on.
+
+        Args:
+            partition: which one.
+            offset: where to begin.
+            max_bytes: about how much. Brokers from 0.10.1 on exceed it for a first record that is larger.
+            max_wait_ms: how long the broker may wait for ``min_bytes``.
+            min_bytes: answer as soon as so many bytes are there.
+
+        Raises:
+            OffsetOutOfRange: the partition does not hold that offset; see :meth:`earliest` and :meth:`latest`.
+            NotLeader: another broker leads the partition.
+            LeaderUnknown: nobody does, or there is no such partition.
+            RecordTooLarge: an old broker, and the record at ``offset`` is longer than ``max_bytes``.
+            CorruptRecord: the bytes at ``offset`` cannot be read.
+        """
+
+        def ask(connection: BrokerConnection) -> tuple[int, int, int, DecodedChunk | None]:
+            wanted = [PartitionFetch(*partition, offset, max_bytes)]
+            isolation = self._config.isolation_level
+            limits = {"max_wait_ms": max_wait_ms, "min_bytes": min_bytes, "max_bytes": max_bytes}
+            (answer,) = receive_fetch(connection, send_fetch(connection, wanted, isolation=isolation, **limits))
+            if answer.error:
+                return answer.error, 0, 0, None
+            # Decoded before anything else is asked on this connection: the bytes are in its buffer.
+            chunk = self._decode(partition, offset, answer)
+            return answer.error, answer.readable_end(isolation), len(answer.records), chunk
+
+        error, high_watermark, received, chunk = self._ask(ask)
+        if chunk is None:
+            self._refuse(partition, error, f"fetch from offset {offset}")
+        if chunk.next_offset == offset and received >= max_bytes:
+            raise RecordTooLarge(f"{partition} at offset {offset}: not one record fits into {max_bytes} bytes")
+        return FetchedRecords(chunk.batch, chunk.next_offset, high_watermark)
+
+    def _decode(self, partition: TopicPartition, offset: int, answer: FetchedPartition) -> DecodedChunk:
+        if self._decoder is None:
+            from zkconsumer.fetch.decode import Decoder
+
+            self._decoder = Decoder(check_crcs=self._config.check_crcs, headers=True)
+        return self._decoder.decode(*partition, offset, answer.records, answer.aborted)
+
+    # -- offsets of a log ---------------------------------------------------------------------------------------
+
+    def earliest(self, partition: TopicPartition) -> int:
+        """The offset of the first record. Raises NotLeader and LeaderUnknown as :meth:`fetch`."""
+        return self._log_offset(partition, EARLIEST)
+
+    def latest(self, partition: TopicPartition) -> int:
+        """The offset that the next record will have. Raises NotLeader and LeaderUnknown as :meth:`fetch`."""
+        return self._log_offset(partition, LATEST)
+
+    def offsets_before(self, partition: TopicPartition, timestamp_ms: int, max_offsets: int = 1) -> list[int]:
+        """Where log segments begin that were last changed at or before a time, newest first.
+
+        As coarse as it sounds: records of that time and older ones are at these offsets or behind them.
+
+        Args:
+            partition: which one.
+            timestamp_ms: in ms since the epoch, or :attr:`LATEST`, which puts the log end in front, or
+                :attr:`EARLIEST`, which gives the log start alone.
+            max_offsets: how many at most.
+
+        Raises: NotLeader and LeaderUnknown as :meth:`fetch`.
+        """
+        error, offsets = self._ask(lambda connection: segment_offsets(connection, partition, timestamp_ms, max_offsets))
+        if error:
+            self._refuse(partition, error, "looking up offsets")
+        return offsets
+
+    def _log_offset(self, partition: TopicPartition, which: int) -> int:
+        isolation = self._config.isolation_level
+        answer = self._ask(lambda connection: list_offsets(connection, {partition: which}, isolation=isolation))
+        offset = answer.found.get(partition)
+        if offset is None:
+            self._refuse(
+                partition, answer.errors.get(partition, ErrorCode.OFFSET_NOT_AVAILABLE), "looking up an offset"
+            )
+        return offset
+
+    # -- offsets of a group -------------------------------------------------------------------------------------
+
+    def commit_offsets(
+        self, group: str, offsets: Mapping[TopicPartition, int], *, storage: Storage = "zookeeper"
+    ) -> None:
+        """Store a group's offsets, whoever owns the partitions: nothing is checked, so the group should not run.
+
+        Args:
+            group: consumer group.
+            offsets: next offset to consume, by partition.
+            storage: ``zookeeper`` lets this broker write the znodes; ``kafka`` asks the group's coordinator.
+
+        Raises:
+            OffsetsNotStored: some were refused; the message has the reasons. The others are stored.
+            CoordinatorMoved: the group has no coordinator just now; try again.
+        """
+        if storage == "zookeeper":
+            outcome = self._ask(lambda connection: commit_through_broker(connection, group, offsets))
+        else:
+            outcome = OffsetCoordinator(self._client, group).commit(offsets)
+        if outcome.refused:
+            reasons = ", ".join(f"{partition}: {error_name(code)}" for partition, code in outcome.refused.items())
+            raise OffsetsNotStored(f"offsets of group {group} were not stored in {storage}: {reasons}")
+
+    def fetch_offsets(
+        self, group: str, partitions: Collection[TopicPartition], *, storage: Storage = "zookeeper"
+    ) -> dict[TopicPartition, int | None]:
+        """A group's stored offsets; None where there is none. For ``storage`` see :meth:`commit_offsets`.
+
+        Raises:
+            CoordinatorMoved: the group has no coordinator just now; try again.
+        """
+        if storage == "kafka":
+            return OffsetCoordinator(self._client, group).fetch(partitions)
+        found, errors = self._ask(lambda connection: fetch_through_broker(connection, group, partitions))
+        if errors:
+            reasons = ", ".join(f"{partition}: {error_name(code)}" for partition, code in errors.items())
+            raise ProtocolError(f"offsets of group {group} cannot be read from {storage}: {reasons}")
+        return found
+
+    # -- the broker ---------------------------------------------------------------------------------------------
+
+    def _ask(self, question: Callable[[BrokerConnection], T]) -> T:
+        return self._client.ask(self._broker, question)
+
+    def _refuse(self, partition: TopicPartition, code: int, what: str) -> NoReturn:
+        story = f"{what} of {partition}: {self._broker.host}:{self._broker.port} answers {error_name(code)}"
+        if code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            raise OffsetOutOfRange(f"{story}; ask for the earliest and latest offset")
+        if code not in LEADER_MOVED:
+            raise ProtocolError(story)
+        try:
+            leader = self.metadata(partition.topic).leaders.get(partition)
+        except RetriableError:
+            leader = None
+        if leader is None:
+            raise LeaderUnknown(f"{story}, and knows no leader; check the topic's name and its brokers")
+        raise NotLeader(f"{story}; the leader is {leader}", leader)
