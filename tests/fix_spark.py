@@ -1,12 +1,15 @@
 """Fixtures around a real Spark: one session for all tests, and eyes on the znodes of a group."""
 
 import os
+import subprocess
 import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -177,3 +180,60 @@ def start_query(spark: Any, sandbox: Sandbox, group: GroupNodes, tmp_path: Any) 
     yield start
     for query in started:
         query.stop()
+
+
+APPLICATION = """
+import sys
+from pyspark.sql import SparkSession
+
+zookeeper, group, topic, checkpoint = sys.argv[1:]
+spark = (
+    SparkSession.builder.master("local[1]")
+    .config("spark.ui.enabled", "false")
+    .config("spark.driver.host", "127.0.0.1")
+    .config("spark.driver.bindAddress", "127.0.0.1")
+    .getOrCreate()
+)
+stream = (
+    spark.readStream.format("zkconsumer")  # nobody has registered it
+    .option("zookeeper.connect", zookeeper)
+    .option("group.id", group)
+    .option("subscribe", topic)
+    .load()
+)
+query = stream.writeStream.format("noop").option("checkpointLocation", checkpoint).start()
+print("jvm", spark._jvm.java.lang.ProcessHandle.current().pid(), flush=True)
+query.awaitTermination()
+"""
+
+
+@contextmanager
+def start_application(
+    sandbox: Sandbox, group: GroupNodes, topic: str, directory: Path
+) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """The application and the pid of its JVM; both are gone afterwards."""
+    arguments = [sandbox.zookeeper_connect, group.group, topic, str(directory / "application-checkpoint")]
+    environment = {**os.environ, "JAVA_HOME": str(java_home_for_spark()), "PYSPARK_PYTHON": sys.executable}
+    log = directory / "application.log"
+    with log.open("w") as stderr:
+        application = subprocess.Popen(
+            [sys.executable, "-c", APPLICATION, *arguments],
+            cwd=directory,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+        )
+    with application:
+        try:
+            yield application, int(_jvm_line(application, log).split()[1])
+        finally:
+            application.kill()
+
+
+def _jvm_line(application: subprocess.Popen[str], log: Path) -> str:
+    assert application.stdout is not None
+    for line in application.stdout:
+        if line.startswith("jvm "):
+            return line
+    raise AssertionError(log.read_text()[-3000:])

@@ -41,6 +41,7 @@ class StubBroker:
         leaderless: those for which no leader is known.
         offset_errors: error codes of answers to ListOffsets.
         fetch_errors: error codes of answers to Fetch.
+        times: by timestamp, the offset of the first record of each partition that is not older; -1 where left out.
         asked: called with the partitions of each ListOffsets request before it is answered.
     """
 
@@ -48,6 +49,7 @@ class StubBroker:
     leaderless: set[TopicPartition] = field(default_factory=set)
     offset_errors: dict[TopicPartition, int] = field(default_factory=dict)
     fetch_errors: dict[TopicPartition, int] = field(default_factory=dict)
+    times: dict[int, dict[TopicPartition, int]] = field(default_factory=dict)
     asked: Callable[[set[TopicPartition]], None] = lambda _: None
     port: int = 0
 
@@ -107,7 +109,9 @@ class StubBroker:
             for wanted in topic.partitions:
                 tp = TopicPartition(topic.name, wanted.partition_index)
                 code = self.offset_errors.get(tp, 0)
-                offset = -1 if code else self.logs[tp].end if wanted.timestamp == -1 else self.logs[tp].begin
+                places = {-1: self.logs[tp].end, -2: self.logs[tp].begin}
+                by_time = self.times.get(wanted.timestamp, {}).get(tp, -1)
+                offset = -1 if code else places.get(wanted.timestamp, by_time)
                 partitions.append(
                     make.ListOffsetsPartitionResponse(
                         partition_index=tp.partition, error_code=code, timestamp=-1, offset=offset

@@ -6,14 +6,14 @@ import logging
 import pytest
 
 from zkconsumer.core.fetchcontrol import FetchAssignment
-from zkconsumer.errors import LeaderUnknown
+from zkconsumer.errors import LeaderUnknown, OffsetOutOfRange, ZooKeeperUnavailable
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 from zkconsumer.spark.driver import QueryDriver
-from zkconsumer.spark.offsets_json import decode_batch, initial_offset
+from zkconsumer.spark.offsets_json import decode_batch, encode_batch, initial_offset
 from zkconsumer.spark.options import parse_options
 from zkconsumer.spark.planning import Span
 
-A, B = (TopicPartition("t", n) for n in range(2))
+A, B, C = (TopicPartition("t", n) for n in range(3))
 
 
 class Member:
@@ -231,3 +231,114 @@ def test_nothing_new_is_the_same_offset_to_the_letter(stub_broker, log, query):
     ours.trigger()
     start = {"topics": {"t": {"0": [0, 10]}}, "v": 1}
     assert json.dumps(ours.driver.latest_offset(start, None)) == json.dumps(start), "Spark compares texts"
+
+
+@pytest.mark.parametrize("stored", [0, 5, 10])
+def test_a_restart_goes_on_after_its_last_batch_while_the_groups_offset_lies_in_it(stub_broker, log, query, stored):
+    log(A, 0, 12)
+    ours = query({A: stored})
+    ours.offset = encode_batch({A: Span(0, 10)})
+    assert ours.trigger() == {A: Span(10, 12)}
+    assert ours.member.commits[0] == {A: 10}, "the end of the last batch is published"
+
+
+@pytest.mark.parametrize("stored", [2, 11])
+def test_a_restart_follows_the_group_where_somebody_moved_its_offset(stub_broker, log, query, stored, caplog):
+    log(A, 0, 12)
+    ours = query({A: stored})
+    ours.offset = encode_batch({A: Span(3, 10)})
+    with caplog.at_level(logging.WARNING):
+        assert ours.trigger() == {A: Span(stored, 12)}
+    assert f"the group's offset is {stored} although this query's last batch was [3, 10)" in caplog.text
+
+
+def test_what_is_not_owned_is_never_committed(stub_broker, log, query):
+    log(A, 0, 12)
+    log(B, 0, 20)
+    ours = query({A: 10})
+    ours.offset = encode_batch({A: Span(0, 10), B: Span(0, 20)})
+    ours.trigger()
+    ours.trigger()
+    ours.own({})
+    ours.trigger()
+    assert all(B not in offsets for offsets in ours.member.commits)
+    assert ours.member.commits[-1] == {}
+
+
+def test_available_now_drops_what_it_loses_and_leaves_what_it_gains_for_the_next_run(stub_broker, log, query):
+    log(A, 0, 10)
+    log(B, 0, 20)
+    log(C, 0, 30)
+    ours = query({A: 0, B: 0})
+    ours.driver.prepare_available_now()
+    ours.own({A: 0, C: 0})
+    assert ours.trigger() == {A: Span(0, 10)}
+    assert ours.trigger() is None
+
+
+def test_starting_offsets_are_for_the_first_batch_only(stub_broker, log, query):
+    log(A, 0, 10)
+    log(B, 0, 20)
+    log(C, 0, 30)
+    ours = query({A: 4}, startingOffsets="latest")
+    assert ours.trigger() is None
+    log(A, 0, 11)
+    assert ours.trigger() == {A: Span(10, 11)}
+    ours.own({A: 11, B: 7, C: None})
+    assert ours.trigger() == {B: Span(7, 20), C: Span(0, 30)}, "the group's offset; what grew is read from 0"
+
+
+def test_starting_offsets_do_not_apply_to_a_checkpoint(stub_broker, log, query):
+    log(A, 0, 10)
+    ours = query({A: 4}, startingOffsets="latest")
+    ours.offset = encode_batch({A: Span(0, 4)})
+    assert ours.trigger() == {A: Span(4, 10)}
+
+
+def test_nothing_is_planned_while_another_member_may_own(stub_broker, log, query):
+    log(A, 0, 10)
+    ours = query({A: 0})
+    ours.member.may_deliver = lambda: False
+    assert ours.trigger() is None
+    del ours.member.may_deliver
+    assert ours.trigger() == {A: Span(0, 10)}
+
+
+def test_available_now_does_not_take_a_lapsed_lease_for_its_end(stub_broker, log, query):
+    log(A, 0, 10)
+    ours = query({A: 0}, **{"rebalance.backoff.ms": "10"})
+    ours.driver.prepare_available_now()
+    ours.member.may_deliver = lambda: False
+    with pytest.raises(ZooKeeperUnavailable, match="other members may own"):
+        ours.trigger()
+
+
+@pytest.mark.parametrize("reset", ["smallest", "largest"])
+def test_lost_offsets_are_counted_and_then_skipped(stub_broker, log, query, reset, caplog):
+    log(A, 40, 100)
+    with pytest.raises(OffsetOutOfRange, match=r"t-0: wanted 10, the log has \[40, 100\), 30 offsets are lost"):
+        query({A: 10}).trigger()
+    lenient = query({A: 10}, failOnDataLoss="false", **{"auto.offset.reset": reset})
+    with caplog.at_level(logging.WARNING):
+        assert lenient.trigger() == ({A: Span(40, 100)} if reset == "smallest" else None)
+    assert "t-0: wanted 10, the log has [40, 100), 30 offsets are lost" in caplog.text
+
+
+def test_times_are_looked_up_once_their_leader_is_there(stub_broker, log, query):
+    log(A, 0, 10)
+    log(B, 0, 20)
+    stub_broker.leaderless = {B}
+    stub_broker.times = {5000: {A: 3, B: 8}}
+    ours = query({A: 9, B: 9}, startingTimestamp="5000")
+    assert ours.trigger() == {A: Span(3, 10)}
+    stub_broker.leaderless = set()
+    assert ours.trigger() == {B: Span(8, 20)}
+
+
+def test_a_time_without_a_record_fails_or_means_the_end(stub_broker, log, query):
+    log(A, 0, 10)
+    with pytest.raises(OffsetOutOfRange, match="no record is as new as the time to start at: t-0 at 5000 ms"):
+        query({A: 9}, startingTimestamp="5000").trigger()
+    ours = query({A: 9}, startingTimestamp="5000", startingOffsetsByTimestampStrategy="latest")
+    assert ours.trigger() is None
+    assert ours.member.commits[-1] == {A: 10}

@@ -1,0 +1,163 @@
+"""The same job text on Spark's own Kafka source and on this one; and the examples, which migrate such jobs."""
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.fix_sandbox import Topics, produce_records
+from zkconsumer.sandbox import java_home_for_spark
+from zkconsumer.sandbox.jars import JarSource
+from zkconsumer.sandbox.lockfile import read_lock
+from zkconsumer.sandbox.progress import Progress
+
+PROJECT = Path(__file__).parents[2]
+
+pytestmark = pytest.mark.timeout(300)  # several Spark applications, one after the other
+
+JOBS = """
+import json, sys
+
+from pyspark.sql import SparkSession
+
+def job(spark, source, where, topics, directory):
+    options = {"subscribe": topics, "startingOffsets": "earliest", "includeHeaders": "true"}
+    batch = spark.read.format(source).options(**where, **options).load()
+    batch.write.parquet(f"{directory}/{source}-batch")
+    stream = spark.readStream.format(source).options(**where, **options).option("maxOffsetsPerTrigger", 7).load()
+    query = (
+        stream.writeStream.format("parquet").option("path", f"{directory}/{source}-stream")
+        .option("checkpointLocation", f"{directory}/{source}-checkpoint")
+        .trigger(availableNow=True).start()
+    )
+    query.awaitTermination()
+    told = {"batch": batch.schema.json(), "stream": stream.schema.json()}
+    for kind in ("batch", "stream"):
+        rows = spark.read.parquet(f"{directory}/{source}-{kind}").orderBy("topic", "partition", "offset")
+        told[f"{kind} rows"] = [json.loads(row) for row in rows.toJSON().collect()]
+    return told
+
+directory, topics, *sources = sys.argv[1:]
+spark = SparkSession.builder.config("spark.sql.jsonGenerator.ignoreNullFields", "false").getOrCreate()
+pairs = zip(sources[::2], sources[1::2])
+told = {source: job(spark, source, json.loads(where), topics, directory) for source, where in pairs}
+open(f"{directory}/told.json", "w").write(json.dumps(told))
+"""
+
+
+def run_application(*arguments: str, jars: str = "", **environment: str) -> None:
+    """Run a Python file as a Spark application of its own, in ``local[2]``."""
+    confs = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    confs |= {"spark.jars": jars} if jars else {}
+    submit = " ".join(f"--conf {name}={value}" for name, value in confs.items())
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        env={
+            **os.environ,
+            "JAVA_HOME": str(java_home_for_spark()),
+            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_SUBMIT_ARGS": f"--master local[2] {submit} pyspark-shell",
+            **environment,
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
+
+
+@pytest.fixture(scope="module")
+def compared(sandbox, tmp_path_factory):
+    """What both sources told of the same topics, and the directory of their checkpoints."""
+    directory = tmp_path_factory.mktemp("comparison")
+    topics = Topics(sandbox.bootstrap_servers)
+    for name, config in (("compared-a", {}), ("compared-b", {"message.timestamp.type": "LogAppendTime"})):
+        topics.create(name, 2, config=config)
+        records = [
+            {"value": b"v%d" % n, "key": b"k%d" % n, "partition": n % 2, "timestamp": 1_700_000_000_000 + n}
+            for n in range(20)
+        ]
+        records += [
+            {"value": None, "key": b"", "partition": 0},
+            {"value": b"", "key": None, "partition": 1},
+            {"value": bytes(range(256)), "partition": 0, "headers": [("a", b"1"), ("a", None), ("", b"")]},
+        ]
+        produce_records(sandbox.bootstrap_servers, name, records, compression_type="lz4")
+    jars = JarSource.from_environment().provide(read_lock("spark-kafka"), Progress())
+    kafka = {"kafka.bootstrap.servers": sandbox.bootstrap_servers}
+    ours = {"zookeeper.connect": sandbox.zookeeper_connect, "group.id": "compared"}
+    script = directory / "jobs.py"
+    script.write_text(JOBS, encoding="utf-8")
+    run_application(
+        str(script),
+        str(directory),
+        "compared-a,compared-b",
+        "kafka",
+        json.dumps(kafka),
+        "zkconsumer",
+        json.dumps(ours),
+        jars=",".join(map(str, jars)),
+    )
+    return json.loads((directory / "told.json").read_text(encoding="utf-8")), directory
+
+
+@pytest.mark.parametrize("kind", ["batch", "stream"])
+def test_the_same_job_gives_equal_rows_types_and_nullability(compared, kind):
+    told, _ = compared
+    kafka, ours = told["kafka"], told["zkconsumer"]
+    assert json.loads(ours[kind]) == json.loads(kafka[kind])
+    assert len(kafka[f"{kind} rows"]) == 46
+    assert ours[f"{kind} rows"] == kafka[f"{kind} rows"]
+
+
+def test_the_example_takes_over_the_checkpoint_of_sparks_own_source(compared, sandbox, tmp_path):
+    _, directory = compared
+    produced = produce_records(sandbox.bootstrap_servers, "compared-a", [b"later"] * 5)
+    checkpoint = directory / "kafka-checkpoint"
+    one_topic = json.loads((checkpoint / "offsets" / _newest(checkpoint)).read_text(encoding="utf-8").splitlines()[-1])
+    old = tmp_path / "old"
+    for name, text in (("commits", "{}"), ("offsets", json.dumps({"compared-a": one_topic["compared-a"]}))):
+        (old / name).mkdir(parents=True)
+        (old / name / "0").write_text(f"v1\n{{}}\n{text}", encoding="utf-8")
+    output = tmp_path / "output"
+    run_application(
+        str(PROJECT / "examples" / "from_kafka_source.py"),
+        *("--zookeeper", sandbox.zookeeper_connect, "--group", "archive", "--topic", "compared-a"),
+        *("--old-checkpoint", str(old), "--checkpoint", str(tmp_path / "new"), "--output", str(output)),
+    )
+    import pyarrow.parquet
+
+    rows = pyarrow.parquet.read_table(output, columns=["partition", "offset", "value"]).to_pylist()
+    assert sorted((row["partition"], row["offset"]) for row in rows) == sorted(produced)
+    assert {row["value"] for row in rows} == {"later"}
+
+
+def test_the_example_of_the_receiver_counts_every_word_once(sandbox, topic_factory, produce, unique_name, tmp_path):
+    topic = topic_factory(partitions=2)
+    database = tmp_path / "counts.sqlite"
+    arguments = [
+        str(PROJECT / "examples" / "from_receiver.py"),
+        *("--zookeeper", sandbox.zookeeper_connect, "--group", unique_name, "--topic", topic),
+        *("--checkpoint", str(tmp_path / "checkpoint"), "--database", str(database)),
+    ]
+    for _ in range(2):
+        produce(topic, [b"to be or not to be"] * 10)
+        run_application(*arguments)
+    with sqlite3.connect(database) as connection:
+        counts = dict(connection.execute("SELECT word, count FROM counts"))
+    connection.close()
+    assert counts == {"to": 40, "be": 40, "or": 20, "not": 20}
+
+
+def test_the_notebook_runs(sandbox, topic_factory, produce):
+    topic = topic_factory(partitions=2)
+    produce(topic, [(b"k%d" % (n % 3), b"v") for n in range(30)])
+    run_application(str(PROJECT / "examples" / "notebook.py"), ZOOKEEPER=sandbox.zookeeper_connect, TOPIC=topic)
+
+
+def _newest(checkpoint: Path) -> str:
+    return str(max(int(entry.name) for entry in (checkpoint / "commits").iterdir() if entry.name.isdigit()))

@@ -1,0 +1,67 @@
+"""Offsets that the log does not hold any more: fail, or go on and say so."""
+
+from collections import Counter
+
+import pytest
+
+from tests.fix_spark import Sink
+
+
+def run(start_query, topic, sink, **options):
+    query = start_query(topic, sink, trigger={"availableNow": True}, options=options)
+    query.awaitTermination(60)
+
+
+def delete_before(sandbox, topic: str, offset: int) -> None:
+    """What retention does, at once."""
+    from confluent_kafka import TopicPartition
+    from confluent_kafka.admin import AdminClient
+
+    admin = AdminClient({"bootstrap.servers": sandbox.bootstrap_servers})
+    for future in admin.delete_records([TopicPartition(topic, 0, offset)]).values():
+        future.result(30)
+
+
+def test_retention_that_overtook_the_query(start_query, sandbox, group, topic_factory, produce):
+    topic = topic_factory()
+    produced = produce(topic, [b"v"] * 50)
+    sink = Sink()
+    run(start_query, topic, sink)
+    produced += produce(topic, [b"v"] * 50)
+    delete_before(sandbox, topic, 70)
+    with pytest.raises(Exception, match=rf"{topic}-0: wanted 50, the log has \[70, 100\), 20 offsets are lost"):
+        run(start_query, topic, sink)
+    assert group.offsets(topic) == {0: 50}, "nothing is committed of what was not read"
+    run(start_query, topic, sink, failOnDataLoss="false")
+    assert sink.positions() == Counter(produced[:50] + produced[70:])
+    assert group.offsets(topic) == {0: 100}
+
+
+def test_a_batch_that_lost_its_records_before_it_is_repeated(start_query, sandbox, group, topic_factory, produce):
+    topic = topic_factory()
+    produced = produce(topic, [b"v"] * 50)
+    failing = Sink(failure=RuntimeError("the sink is broken"))
+    with pytest.raises(Exception, match="the sink is broken"):
+        run(start_query, topic, failing)
+    delete_before(sandbox, topic, 20)
+    with pytest.raises(Exception, match=f"{topic}-0 has lost offsets 0 to 20: its log begins at 20"):
+        run(start_query, topic, Sink())
+    sink = Sink()
+    run(start_query, topic, sink, failOnDataLoss="false")
+    assert sink.positions() == Counter(produced[20:])
+    assert group.offsets(topic) == {0: 50}
+
+
+def test_a_topic_that_was_created_anew(start_query, group, topics, topic_factory, produce):
+    topic = topic_factory()
+    produce(topic, [b"old"] * 50)
+    sink = Sink()
+    run(start_query, topic, sink)
+    topics.delete(topic)
+    topics.create(topic, 1)
+    produce(topic, [b"new"] * 10)
+    with pytest.raises(Exception, match=rf"{topic}-0: wanted 50, the log has \[0, 10\)"):
+        run(start_query, topic, sink)
+    run(start_query, topic, sink, failOnDataLoss="false")
+    assert [value for _, _, value in sink.rows()] == [b"old"] * 50 + [b"new"] * 10
+    assert group.offsets(topic) == {0: 10}

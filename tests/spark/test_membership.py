@@ -1,0 +1,109 @@
+"""A query among other members of its group: queries, applications, JVM consumers (DESIGN 4.7)."""
+
+import os
+import signal
+import threading
+from collections import Counter
+
+import pytest
+
+from tests.fix_jvm import SETTINGS, JvmMember
+from tests.fix_spark import Sink, await_until, start_application
+
+PARTITIONS = 4
+
+
+def numbered(count: int, first: int = 0) -> list[dict]:
+    return [{"value": b"%d" % n, "partition": n % PARTITIONS} for n in range(first, first + count)]
+
+
+def test_a_batch_past_the_drain_timeout_is_read_again_by_whoever_gets_the_partition(
+    start_query, group, topic_factory, produce
+):
+    topic = topic_factory(partitions=PARTITIONS)
+    produced = produce(topic, numbered(100))
+    slow, other = Sink(hold=threading.Event()), Sink()
+    options = {"rebalance.backoff.ms": "500", "rebalance.max.retries": "5"}  # drained for 1 s
+    start_query(topic, slow, checkpoint="slow", options=options)
+    assert slow.entered.wait(60)
+    start_query(topic, other, checkpoint="other", options={"rebalance.max.retries": "10"})
+    await_until(lambda: len(other.rows()) == 50, "the second query reads its share, which was never committed", 60)
+    taken = {partition for partition, _ in other.positions()}
+    slow.hold.set()
+    produced += produce(topic, numbered(100, first=100))
+    await_until(lambda: len(slow.rows()) + len(other.rows()) >= 250, "all is read")
+    delivered = slow.positions() + other.positions()
+    assert delivered.keys() == set(produced), "nothing is lost"
+    assert {position for position, times in delivered.items() if times > 1} == {
+        (p, offset) for p, offset in produced[:100] if p in taken
+    }, "read twice is what the other query took over, of one batch"
+    await_until(lambda: group.offsets(topic) == dict.fromkeys(range(PARTITIONS), 50), "all is committed")
+
+
+def test_partitions_that_a_topic_grows_are_read_from_their_first_record(
+    start_query, group, topics, topic_factory, produce
+):
+    topic = topic_factory(partitions=1)
+    produce(topic, [b"before"] * 10)
+    sink = Sink()
+    start_query(topic, sink, options={"startingOffsets": "latest", "auto.offset.reset": "largest"})
+    await_until(lambda: group.offsets(topic) == {0: 10}, "the query starts at the end")
+    topics.grow(topic, 3)
+    produced = produce(topic, [{"value": b"v", "partition": n % 3} for n in range(30)])
+    await_until(lambda: len(sink.rows()) >= 30, "the new partitions are read")
+    assert sink.positions() == Counter(produced)
+    await_until(lambda: group.offsets(topic) == {0: 20, 1: 10, 2: 10}, "and committed")
+
+
+def test_two_applications_share_a_group_and_one_takes_over_when_the_other_is_killed(
+    sandbox, start_query, group, topic_factory, produce, tmp_path
+):
+    topic = topic_factory(partitions=PARTITIONS)
+    sink = Sink()
+    start_query(topic, sink)
+    await_until(lambda: len(group.owners(topic)) == PARTITIONS, "the query owns all partitions", 60)
+    with start_application(sandbox, group, topic, tmp_path) as (_, jvm_pid):
+        await_until(
+            lambda: sorted(Counter(group.owners(topic).values()).values()) == [2, 2], "the applications share", 60
+        )
+        produced = produce(topic, numbered(100))
+        await_until(lambda: group.offsets(topic) == dict.fromkeys(range(PARTITIONS), 25), "both have committed", 60)
+        assert len(sink.rows()) == 50
+        os.kill(jvm_pid, signal.SIGKILL)
+        await_until(lambda: len(set(group.owners(topic).values())) == 1, "the query takes over", 60)
+        produced += produce(topic, numbered(100, first=100))
+        await_until(lambda: group.offsets(topic) == dict.fromkeys(range(PARTITIONS), 50), "and reads on", 60)
+    assert len(sink.rows()) == 150, "what the other application had committed is not read again"
+
+
+@pytest.mark.interop
+def test_a_jvm_consumer_joins_waits_for_the_batch_in_flight_and_leaves_again(
+    sandbox, start_query, group, topic_factory, produce, jvm
+):
+    topic = topic_factory(partitions=PARTITIONS)
+    produced = produce(topic, numbered(100))
+    sink = Sink(hold=threading.Event())
+    start_query(topic, sink, options={"rebalance.max.retries": "10", "rebalance.backoff.ms": "1000"})
+    assert sink.entered.wait(60)
+    properties = {**SETTINGS, "zookeeper.connect": sandbox.zookeeper_connect, "group.id": group.group}
+    member = JvmMember(jvm, {**properties, "rebalance.backoff.ms": "1000", "consumer.id": "jvm"})
+    joining = threading.Thread(target=member.subscribe, args=({topic: 1}, None, 1))
+    joining.start()
+    try:
+        await_until(lambda: len(group.ids()) == 2, "the JVM consumer has registered")
+        assert len(set(group.owners(topic).values())) == 1, "the batch in flight holds the partitions"
+        sink.hold.set()
+        await_until(lambda: sorted(Counter(group.owners(topic).values()).values()) == [2, 2], "they share")
+        joining.join()
+        produced += produce(topic, numbered(100, first=100))
+        await_until(lambda: len(sink.rows()) + len(member.received()) >= 200, "all is read")
+        ours = sink.positions()
+        assert ours + Counter((p, o) for _, p, o, _ in member.received()) == Counter(produced), "and nothing twice"
+        member.leave()
+    finally:
+        joining.join()
+    await_until(lambda: len(set(group.owners(topic).values())) == 1, "the query takes over")
+    produced += produce(topic, numbered(100, first=200))
+    await_until(lambda: group.offsets(topic) == dict.fromkeys(range(PARTITIONS), 75), "and reads on")
+    everything = sink.positions() + Counter((p, o) for _, p, o, _ in member.received())
+    assert everything == Counter(produced)

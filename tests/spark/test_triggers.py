@@ -1,0 +1,87 @@
+"""When the group's offsets follow the checkpoint, under each trigger (DESIGN 4.7)."""
+
+from collections import Counter
+
+from tests.fix_spark import Sink, await_until
+
+PARTITIONS = 2
+
+
+def numbered(count: int, first: int = 0) -> list[dict]:
+    return [{"value": b"%d" % n, "partition": n % PARTITIONS} for n in range(first, first + count)]
+
+
+def test_processing_time_commits_a_batch_at_the_next_trigger(start_query, group, topic_factory, produce):
+    topic = topic_factory(partitions=PARTITIONS)
+    produced = produce(topic, numbered(20))
+    sink = Sink()
+    committed: list[dict[int, int]] = []
+
+    def look(frame, number):
+        committed.append(group.offsets(topic))
+        sink(frame, number)
+
+    start_query(topic, look, trigger={"processingTime": "3 seconds"})
+    await_until(lambda: sink.batches, "the first batch", 60)
+    produced += produce(topic, numbered(20, first=20))
+    await_until(lambda: group.offsets(topic) == dict.fromkeys(range(PARTITIONS), 20), "the trigger after the last", 60)
+    # While a batch runs, what is committed is what the batch before it ended with.
+    assert committed == [dict.fromkeys(range(PARTITIONS), 10 * number) for number in range(2)]
+    assert sink.positions() == Counter(produced)
+
+
+def test_what_a_query_finished_and_did_not_commit_is_committed_by_its_next_start(
+    start_query, group, topic_factory, produce
+):
+    topic = topic_factory(partitions=PARTITIONS)
+    produced = produce(topic, numbered(20))
+    sink = Sink()
+    query = start_query(topic, sink, trigger={"once": True})
+    assert query.awaitTermination(60)
+    assert group.offsets(topic) == dict.fromkeys(range(PARTITIONS), 0), "trigger once asks for no offset afterwards"
+    query = start_query(topic, sink, trigger={"availableNow": True})
+    assert query.awaitTermination(60)
+    assert group.offsets(topic) == dict.fromkeys(range(PARTITIONS), 10)
+    assert sink.positions() == Counter(produced), "nothing is read twice"
+
+
+def test_trigger_once_heeds_no_limit(start_query, topic_factory, produce):
+    topic = topic_factory(partitions=PARTITIONS)
+    produce(topic, numbered(100))
+    for options in ({"maxOffsetsPerTrigger": "10"}, {"minOffsetsPerTrigger": "1000"}):
+        sink = Sink()
+        start = {"startingOffsets": "earliest", **options}
+        query = start_query(topic, sink, checkpoint=min(options), options=start, trigger={"once": True})
+        assert query.awaitTermination(60)
+        assert [len(batch) for batch in sink.batches] == [100]
+
+
+def test_few_records_wait_for_more(start_query, topic_factory, produce):
+    topic = topic_factory(partitions=PARTITIONS)
+    produce(topic, numbered(10))
+    sink = Sink()
+    start_query(topic, sink, options={"minOffsetsPerTrigger": "10", "maxTriggerDelay": "1h"})
+    await_until(lambda: len(sink.rows()) == 10, "the first batch", 60)
+    for first in range(10, 20, 2):
+        produce(topic, numbered(2, first=first))
+    await_until(lambda: len(sink.rows()) == 20, "the second batch")
+    assert [len(batch) for batch in sink.batches] == [10, 10]
+
+
+def test_available_now_ends_at_the_ends_that_it_found(start_query, group, topic_factory, produce):
+    topic = topic_factory(partitions=PARTITIONS)
+    produced = produce(topic, numbered(100))
+    sink = Sink()
+    later: list[tuple[int, int]] = []
+
+    def produce_more(frame, number):
+        sink(frame, number)
+        later.extend(produce(topic, numbered(10, first=100 + 10 * number)))
+
+    query = start_query(topic, produce_more, options={"maxOffsetsPerTrigger": "40"}, trigger={"availableNow": True})
+    assert query.awaitTermination(60)
+    assert sink.positions() == Counter(produced)
+    assert later
+    query = start_query(topic, sink, trigger={"availableNow": True})
+    assert query.awaitTermination(60)
+    assert sink.positions() == Counter(produced + later), "the next run reads what came meanwhile"
