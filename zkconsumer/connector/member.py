@@ -119,8 +119,7 @@ class GroupMember:
             self._ownership,
             self._committer,
             fetch,
-            self._signal.raise_flag,
-            lambda: self._signal.raised,
+            self._signal,
         )
         self._orphans = OrphanWatch(config.group_id, self._rebalancer, self._membership, self._look_for_orphans_later)
         self._lease = SessionLease(self._session, self._registered, self._lease_changed)

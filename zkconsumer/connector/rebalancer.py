@@ -6,7 +6,7 @@ Everything here runs on the member's rebalance thread, which alone writes the at
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Mapping, Set
 
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector.committer import OffsetCommitter
@@ -15,13 +15,27 @@ from zkconsumer.core.assignors import ASSIGNORS, SHARED_WITH_JVM, Assignment, as
 from zkconsumer.core.fetchcontrol import FetchAssignment, FetchControl
 from zkconsumer.core.groupview import GroupView, tell_changes, tell_partitions
 from zkconsumer.core.offsets import start_offset
-from zkconsumer.core.rebalance import RebalanceCause, RebalanceStep, given_up, held_by_others, my_share, rebalance_cause
+from zkconsumer.core.rebalance import (
+    RebalanceCause,
+    RebalanceStep,
+    given_up,
+    held_by_others,
+    my_share,
+    rebalance_cause,
+)
 from zkconsumer.core.znodes import GroupPaths
-from zkconsumer.errors import MalformedZnode, RegistrationLost, SessionExpired, StrategyConflict, ZkConsumerError
+from zkconsumer.errors import (
+    MalformedZnode,
+    OwnershipConflict,
+    RegistrationLost,
+    SessionExpired,
+    StrategyConflict,
+    ZkConsumerError,
+)
 from zkconsumer.model import ConsumerThreadId, TopicPartition
-from zkconsumer.zookeeper.border import Watch
 from zkconsumer.zookeeper.ownership import PartitionOwnership
 from zkconsumer.zookeeper.registry import Registry
+from zkconsumer.zookeeper.watches import RebalanceSignal
 
 _log = logging.getLogger(__name__)
 
@@ -39,8 +53,7 @@ class Rebalancer:
         ownership: the member's owner znodes.
         committer: the member's offsets.
         fetch: the data plane.
-        on_change: armed as watch on all that the assignment was computed from; requests the next rebalance.
-        has_changed: True if a rebalance was requested since the running attempt began, which was before its first view.
+        signal: raised by watches on all that the assignment was computed from; requests the next rebalance.
 
     Attributes:
         assignment: what is being fetched; replaced, never changed.
@@ -60,8 +73,7 @@ class Rebalancer:
         ownership: PartitionOwnership,
         committer: OffsetCommitter,
         fetch: FetchControl,
-        on_change: Watch,
-        has_changed: Callable[[], bool],
+        signal: RebalanceSignal,
     ) -> None:
         self._config = config
         self._consumer_id = consumer_id
@@ -69,8 +81,7 @@ class Rebalancer:
         self._ownership = ownership
         self._committer = committer
         self._fetch = fetch
-        self._on_change = on_change
-        self._has_changed = has_changed
+        self._signal = signal
         self._assignor_name = assignor_name(config.partition_assignment_strategy, config.roundrobin_hash_era)
         self.assignment = NOTHING
         self.step: RebalanceStep | None = None
@@ -81,6 +92,8 @@ class Rebalancer:
         self.listener: ConsumerRebalanceListener | None = None
         self._fetching = False
         self._settled: GroupView | None = None
+        self._read: GroupView | None = None
+        self._read_after: object = None
         self._registered_again = False
         self._everyone: Assignment = {}
         self._jvm_members: frozenset[str] = frozenset()
@@ -96,8 +109,18 @@ class Rebalancer:
             OwnershipConflict: a former owner has not let go yet.
             Exception: any other failure, the listener's included; nothing is owned then, unless the session is down.
         """
+        try:
+            self._attempt()
+        except OwnershipConflict:
+            raise  # only former owners have to let go: the next attempt need not read the group again
+        except BaseException:
+            self._read = None
+            raise
+        self._read = None
+
+    def _attempt(self) -> None:
         view = self._view()
-        if not view.brokers and not self._registry.live_brokers(self._on_change):
+        if not view.brokers and not self._registry.live_brokers(self._signal.raise_flag):
             # SPEC 4.4: without brokers nothing is touched; the watch just set brings us back when one registers.
             _log.warning("group %s: no live broker that we can talk to is registered", self._config.group_id)
             return
@@ -117,7 +140,7 @@ class Rebalancer:
         )
         self._stop_fetchers()  # 1
         self._release_ownership()  # 2
-        everyone, share = self._reassign(view)  # 3
+        everyone, share = self._reassign()  # 3
         self._claim_ownership(share)  # 4
         self._restart_fetchers(everyone, share)  # 5
         self._settled, self._registered_again = view, False
@@ -144,10 +167,10 @@ class Rebalancer:
             self.listener.before_releasing_partitions(frozenset(self._ownership.held))
         self._ownership.release()
 
-    def _reassign(self, view: GroupView) -> tuple[Assignment, dict[TopicPartition, ConsumerThreadId]]:
-        """Compute everybody's partitions, and which are ours, from a view that nothing has changed since."""
+    def _reassign(self) -> tuple[Assignment, dict[TopicPartition, ConsumerThreadId]]:
+        """Compute everybody's partitions and which are ours, from a view that nothing has outdated."""
         self._enter(RebalanceStep.REASSIGN)
-        return self._assign(self._view() if self._has_changed() else view)
+        return self._assign(self._view())
 
     def _claim_ownership(self, share: Mapping[TopicPartition, ConsumerThreadId]) -> None:
         """Create the owner znodes of our share, all or none."""
@@ -231,7 +254,7 @@ class Rebalancer:
         """
         all_ours = self.verify_ownership()
         if not all_ours:
-            self._on_change()  # now: the commit may fail, and what is lost is told once
+            self._signal.raise_flag()  # now: the commit may fail, and what is lost is told once
         self._committer.commit(self.owned_positions(handed_out=self._config.commit_on == "delivery"))
         return all_ours
 
@@ -295,7 +318,12 @@ class Rebalancer:
         return self._without_group or self._ownership.held
 
     def _view(self) -> GroupView:
-        view = self._registry.view(self._config.group_id, self._on_change)
+        """The group as it is. Every read leaves watches on all that matters, so what they guard is not read again."""
+        latest = self._signal.latest  # before reading: what changes meanwhile makes the view outdated
+        if self._read is not None and self._read_after is latest:
+            return self._read
+        view = self._registry.view(self._config.group_id, self._signal.raise_flag)
+        self._read, self._read_after = view, latest
         self.views += 1
         for consumer_id, reason in view.unreadable.items():
             if self._reported.get(consumer_id) != reason:

@@ -192,6 +192,8 @@ class FetcherThread(threading.Thread):
             self._return(info)
             return None
         info.high_watermark = fetched.readable_end(self._config.isolation_level)
+        if not fetched.records:
+            return None
         try:
             batch, next_offset, nbytes = self._decoder.decode(
                 *info.partition, info.fetched, fetched.records, fetched.aborted

@@ -16,6 +16,8 @@ from zkconsumer.model import TopicPartition
 _CREATE_TOPICS_VERSIONS: Final = (0, 7)
 _CONTROLLER_TIMEOUT_MS: Final = 10_000
 _POLL_S: Final = 0.05
+_CREATED: Final = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT)
+"""The last one says that brokers are slow to follow: the topic is there, and its leaders are waited for."""
 
 
 def create_topics(
@@ -47,7 +49,7 @@ def create_topics(
         return connection.call(_request(connection, partitions, config or {}, replication_factor))
 
     for topic in client.ask(metadata.brokers[metadata.controller], question).topics:
-        if topic.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+        if topic.error_code not in _CREATED:
             reason = getattr(topic, "error_message", None) or ""
             raise ProtocolError(f"cannot create topic {topic.name}: {error_name(topic.error_code)} {reason}")
     _wait_for_leaders(client, partitions, time.monotonic() + timeout_s)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from zkconsumer.core.znodes import GroupPaths, PartitionOwnerNode
 from zkconsumer.errors import OwnershipConflict
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 from zkconsumer.zookeeper.session import ZkSession
-from zkconsumer.zookeeper.transaction import Operation
+from zkconsumer.zookeeper.transaction import Operation, Outcomes
 from zkconsumer.zookeeper.watches import RebalanceSignal
 
 _log = logging.getLogger(__name__)
@@ -36,6 +36,7 @@ class PartitionOwnership:
         self._session_id = registered_session
         self._tried: dict[TopicPartition, ConsumerThreadId] = {}
         self._held: dict[TopicPartition, ConsumerThreadId] = {}
+        self._parents: set[str] = set()
 
     @property
     def held(self) -> Mapping[TopicPartition, ConsumerThreadId]:
@@ -50,36 +51,54 @@ class PartitionOwnership:
             ZooKeeperRefused: an owner znode may not be created; the same.
             SessionExpired, ZooKeeperUnavailable: what was created goes with the session or with the next release.
         """
-        for topic in sorted({partition.topic for partition in share}):
-            self._session.ensure_path(self._paths.owner_topic(topic), None)
+        self._ensure_parents(share)
         # Noted before it is tried: if the answer is lost, release() still deletes what the server may have created.
         self._tried = dict(share)
-        outcomes = self._session.try_transact(
-            self._fence(),
-            [
-                Operation("create-ephemeral", self._paths.owner(partition), PartitionOwnerNode.encode(thread))
-                for partition, thread in share.items()
-            ],
-        )
-        for reason in outcomes.refused.values():
-            self.release()
-            raise reason
-        refused = [partition for partition in share if outcomes[self._paths.owner(partition)] != "done"]
-        holders = self._holders(refused)
-        if holders:
-            self.release()
-            raise OwnershipConflict(holders)
+        creations = [
+            Operation("create-ephemeral", self._paths.owner(partition), PartitionOwnerNode.encode(thread))
+            for partition, thread in share.items()
+        ]
+        outcomes = self._session.try_transact(self._fence(), creations, insist=False)
+        if any(outcomes.get(creation.path) != "done" for creation in creations):
+            if "missing" in outcomes.values():  # somebody deleted a topic's node
+                self._parents.clear()
+                self._ensure_parents(share)
+            holders = self._holders(share)
+            if not holders and not outcomes.refused:
+                # The node in the way is our own, since an answer was lost, or its owner let go just now.
+                outcomes = self._session.try_transact(self._fence(), creations)
+                left = [partition for partition in share if outcomes[self._paths.owner(partition)] != "done"]
+                holders = self._holders(left, gone="somebody who just let go")
+            self._expect_done(holders, outcomes)
         self._held = self._tried
 
-    def _holders(self, refused: Collection[TopicPartition]) -> dict[TopicPartition, str]:
-        """Who holds the refused partitions; one that this session holds itself is not a conflict."""
+    def _ensure_parents(self, share: Iterable[TopicPartition]) -> None:
+        for topic in sorted({partition.topic for partition in share} - self._parents):
+            self._session.ensure_path(self._paths.owner_topic(topic), None)
+            self._parents.add(topic)
+
+    def _expect_done(self, holders: Mapping[TopicPartition, str], outcomes: Outcomes) -> None:
+        """Unless nothing stood in the way, take back what was created and raise."""
+        if not holders and not outcomes.refused:
+            return
+        if "done" in outcomes.values():
+            self.release()
+        else:
+            self.forget()
+        for reason in outcomes.refused.values():
+            raise reason
+        raise OwnershipConflict(holders)
+
+    def _holders(self, partitions: Collection[TopicPartition], gone: str | None = None) -> dict[TopicPartition, str]:
+        """Who holds partitions; this session itself does not count. ``gone`` stands for the owner of one without."""
         holders = {}
-        nodes = self._session.get_many(self._paths.owner(partition) for partition in refused)
-        for partition in refused:
+        nodes = self._session.get_many(self._paths.owner(partition) for partition in partitions)
+        for partition in partitions:
             path = self._paths.owner(partition)
             node = nodes[path]
             if node is None:
-                holders[partition] = "somebody who just let go"
+                if gone is not None:
+                    holders[partition] = gone
             elif node.owner_session != self._session_id():
                 holders[partition] = PartitionOwnerNode.decode(path, node.data)
             elif node.data != PartitionOwnerNode.encode(self._tried[partition]):
@@ -122,8 +141,11 @@ class PartitionOwnership:
             self._held = {p: thread for p, thread in self._held.items() if p not in lost}
         return lost
 
-    def wait_for_release(self, partitions: Collection[TopicPartition], seconds: float, signal: RebalanceSignal) -> None:
-        """Return when all of the partitions have lost their owner, something else is signalled, or the time is over."""
+    def wait_for_release(self, partitions: Iterable[TopicPartition], seconds: float, signal: RebalanceSignal) -> None:
+        """Return when all of the partitions have lost their owner, something else is signalled, or the time is over.
+
+        That an owner let go ends the wait and does not raise the flag: who should own what has not changed by it.
+        """
         deadline = time.monotonic() + seconds
         paths = [self._paths.owner(partition) for partition in partitions]
         while True:
@@ -132,9 +154,9 @@ class PartitionOwnership:
             paths = [path for path in paths if nodes[path] is not None]
             if not paths:
                 return
-            if self._session.exists(paths[0], signal.raise_flag) is None:
+            if self._session.exists(paths[0], signal.wake) is None:
                 continue
-            if not signal.wait(max(0.0, deadline - time.monotonic())):
+            if not signal.wait(max(0.0, deadline - time.monotonic())) or signal.raised:
                 return
             if self._session.exists(paths[0]) is not None:
-                return  # raised for something else: the share that we wait for may no longer be ours
+                return  # woken for a request

@@ -344,7 +344,7 @@ class ZkSession:
             raise reason
         return outcomes
 
-    def try_transact(self, fence: str, operations: Sequence[Operation]) -> Outcomes:
+    def try_transact(self, fence: str, operations: Sequence[Operation], *, insist: bool = True) -> Outcomes:
         """Do the operations in transactions, each of which first checks that the node ``fence`` exists.
 
         An operation that cannot be done (see :data:`Outcome`) is taken out and the rest sent again.
@@ -352,9 +352,10 @@ class ZkSession:
         Args:
             fence: path of a node of this session; when the session is gone the node is, and nothing is done.
             operations: at most one for each path.
+            insist: send the rest again; False: leave it at the first transaction that cannot be done.
 
         Returns:
-            Outcome by path, one for each operation.
+            Outcome by path: one for each operation that was done, or was found impossible or refused.
 
         Raises:
             SessionExpired: the fence is gone; what earlier groups of 500 did before that stays done.
@@ -363,10 +364,13 @@ class ZkSession:
         """
         outcomes = Outcomes()
         for start in range(0, len(operations), TRANSACTION_SIZE):
-            self._transact_group(fence, operations[start : start + TRANSACTION_SIZE], outcomes)
+            done = self._transact_group(fence, operations[start : start + TRANSACTION_SIZE], outcomes, insist)
+            if not done and not insist:
+                break
         return outcomes
 
-    def _transact_group(self, fence: str, group: Sequence[Operation], outcomes: Outcomes) -> None:
+    def _transact_group(self, fence: str, group: Sequence[Operation], outcomes: Outcomes, insist: bool) -> bool:
+        """True if nothing of the group had to be left out."""
         remaining = list(group)
         while remaining:
             batch = Batch(self._client, self._acl)
@@ -375,7 +379,7 @@ class ZkSession:
             answer = batch.commit(self._timeout)
             if not isinstance(answer, Stop):
                 outcomes.note_done(remaining, answer[1:])
-                return
+                break
             if answer.index == 0:
                 if answer.reason is not None:
                     raise answer.reason
@@ -383,12 +387,16 @@ class ZkSession:
             stopped = remaining[answer.index - 1]
             if answer.reason is None:
                 # One is impossible, and the server names only the first such: ask for all of them at once.
-                outcomes.update(self._impossible(remaining) or {stopped.path: answer.outcome})
+                found = self._impossible(remaining) if insist else {}
+                outcomes.update(found or {stopped.path: answer.outcome})
             elif len(outcomes.refused) < _MOST_REFUSED:
                 outcomes.note_refused(stopped, answer.reason)
             else:
                 raise answer.reason
             remaining = [operation for operation in remaining if operation.path not in outcomes]
+            if not insist:
+                break
+        return all(outcomes.get(operation.path) == "done" for operation in group)
 
     def _impossible(self, operations: Sequence[Operation]) -> dict[str, Outcome]:
         found = self.get_many(operation.path for operation in operations)

@@ -14,11 +14,13 @@ class RebalanceSignal:
 
     def __init__(self) -> None:
         self._wake = threading.Event()
+        self._latest = object()
         self._requested = False
         self._closed = False
 
     def raise_flag(self) -> None:
         """Request a rebalance; never blocks, so it can be a watch callback."""
+        self._latest = object()
         self._requested = True
         self._wake.set()
 
@@ -35,6 +37,14 @@ class RebalanceSignal:
     def closed(self) -> bool:
         """True after :meth:`close`."""
         return self._closed
+
+    @property
+    def latest(self) -> object:
+        """A token that is another one after each :meth:`raise_flag`.
+
+        What was read after looking at it, with watches on all of it, is good for as long as the token is the same.
+        """
+        return self._latest
 
     @property
     def raised(self) -> bool:

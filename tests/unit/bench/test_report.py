@@ -1,0 +1,40 @@
+import json
+
+from rich.console import Console
+
+from zkconsumer.bench.contest import Contest
+from zkconsumer.bench.machine import Machine, peak_memory_mib
+from zkconsumer.bench.report import as_json, as_markdown, print_table
+
+
+def contests():
+    contest = Contest("Joining", "s", reference="JVM", target="at most 0.1")
+    for value in (1.0, 2.0, 3.0):
+        contest.add("JVM", value)
+        contest.add("zkconsumer", value / 10)
+    contest.note_memory("zkconsumer", 120.4)
+    return [contest]
+
+
+def test_markdown_has_a_row_for_each_contestant():
+    lines = as_markdown(contests(), Machine.this()).splitlines()
+    assert lines[2] == "| Joining | JVM | 1.000 | 2.000 | 3.000 | s | 1 |  |  |"
+    assert lines[3] == "|  | zkconsumer | 0.100 | 0.200 | 0.300 | s | 0.100 | at most 0.1 | 120 |"
+    assert "cores" in lines[-1]
+
+
+def test_json_has_every_round():
+    (contest,) = json.loads(as_json(contests(), Machine.this()))["contests"]
+    assert contest["measured"]["JVM"] == [1.0, 2.0, 3.0]
+    assert contest["median_ratio"]["zkconsumer"] == 0.1
+
+
+def test_the_table_fits_a_terminal(capsys):
+    print_table(Console(width=120, highlight=False), contests(), Machine.this())
+    assert "at most 0.1" in capsys.readouterr().out
+
+
+def test_our_own_peak_memory_is_plausible():
+    import os
+
+    assert 5 < peak_memory_mib(os.getpid()) < 20_000
