@@ -5,12 +5,15 @@ from collections import Counter
 
 import pytest
 
+from tests.fix_sandbox import Topics, produce_records
 from tests.fix_waiting import eventually
 from tests.fix_zookeeper import expire
 from zkconsumer import (
     Blacklist,
     ConfigError,
     ConsumerClosed,
+    ConsumerConfig,
+    ConsumerConnector,
     ConsumerTimeout,
     TopicPartition,
     Whitelist,
@@ -123,6 +126,41 @@ def test_a_join_duplicates_and_loses_nothing(connect, topic_factory, produce, au
     eventually(lambda: len(reader.seen | other.seen) == 800)
     assert (reader.seen + other.seen).total() == 800
     assert other.seen.total() > 0
+
+
+def test_a_zookeeper_that_freezes_for_less_than_the_session_changes_nothing(private_sandbox, unique_name):
+    sandbox = private_sandbox()
+    topic = Topics(sandbox.bootstrap_servers).create(unique_name, 4)
+    config = ConsumerConfig(
+        zookeeper_connect=sandbox.zookeeper_connect,
+        group_id=unique_name,
+        auto_offset_reset="smallest",
+        zookeeper_session_timeout_ms=8000,
+        auto_commit_interval_ms=100,
+        rebalance_backoff_ms=200,
+    )
+    with ConsumerConnector(config) as first, ConsumerConnector(config) as second:
+        both = (first, second)
+        readers = [Reader(connector.create_message_streams({topic: 1})[topic][0]) for connector in both]
+        eventually(lambda: [len(connector.partition_states()) for connector in both] == [2, 2])
+
+        def deliver(start):
+            produce_records(sandbox.bootstrap_servers, topic, spread(200, start=start))
+            eventually(lambda: len(readers[0].seen | readers[1].seen) == start + 200)
+
+        members = [connector._member for connector in both]
+        deliver(0)
+        before = [(member._rebalancer.assignment, dict(member.ownership())) for member in members]
+        sandbox.zookeeper.pause()
+        deliver(200)
+        eventually(lambda: not any(member._session.connected for member in members), 10)
+        sandbox.zookeeper.resume()
+        eventually(lambda: all(member._session.connected for member in members))
+        deliver(400)
+        for member in members:
+            member.commit()  # served after the look at the group that the reconnect asks for
+        assert [(member._rebalancer.assignment, dict(member.ownership())) for member in members] == before
+        assert (readers[0].seen + readers[1].seen).total() == 600
 
 
 def test_a_record_in_the_users_hand_is_not_given_twice_nor_committed_early(connect, topic_factory, produce, zookeeper):

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.fix_jvm import spread, values
-from zkconsumer import ConfigError, TopicPartition, Whitelist
+from zkconsumer import TopicPartition
 
 ROUNDROBIN = {"partition_assignment_strategy": "roundrobin"}
 
@@ -79,25 +79,3 @@ def test_filters_against_static(group, topics, unique_name, produce, strategy):
     for number, name in enumerate((*names, later)):
         produce(name, values(50, start=50 * number))
     assert max(group.expect_all(values(200)).values()) == 1
-
-
-REGEXES = [
-    *("a{2,3}", "a{2}", "a{", "{a}", "(?P<n>a)", "[a-z&&[^b]]", "[[]a", "[a-z[A-Z]]", "a++", "(?i)A", r"\Aa\Z", "a$"),
-    *("(?>a)", "(a)(?(1)b|c)", "(?#c)a", "(?a)a", "(?x)a", "(?s)a", "(?i:A)", "(?<=a)b|a", "[^]a]", "[]a]", "]", "}"),
-    *(r"\_", r"\-", "a|", r"[\]{]a", "(?:a)&&", r"x\.y", r"t\{1\}", "[a-b]", r"[\w&&[^\d]]", r"\d", "*a", "(?u)a"),
-]
-
-
-def test_every_filter_that_we_accept_is_one_that_the_jvm_reads_alike(jvm):
-    """A filter that the JVM refuses stops all JVM members of the group; one that it reads differently, agreement."""
-    names = ["a", "aa", "aaa", "b", "A", "t-a", "t_1", "x.y", "1", "_", "-", "]", "}a", "{a", "]a", "t{1}", "a&&", "[a"]
-    accepted = []
-    for regex in REGEXES:
-        try:
-            ours = Whitelist(regex)
-        except ConfigError:
-            continue
-        theirs = jvm.gateway.jvm.kafka.consumer.Whitelist(regex)
-        accepted.append(regex)
-        assert [n for n in names if ours.allows(n)] == [n for n in names if theirs.isTopicAllowed(n, True)], regex
-    assert 20 < len(accepted) < len(REGEXES)

@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 from py4j.protocol import Py4JJavaError
 
+from zkconsumer import ConfigError, Whitelist
 from zkconsumer.core.javaregex import UnsupportedRegex, to_python
 
 LETTERS = "abAB1_.-"
@@ -75,6 +76,28 @@ def test_the_same_names_match(java, regex):
     found = java(regex)
     assert found is not None, "Java refuses it"
     assert ours(regex) == found
+
+
+FILTERS = [
+    *("a{2,3}", "a{2}", "a{", "{a}", "(?P<n>a)", "[a-z&&[^b]]", "[[]a", "[a-z[A-Z]]", "a++", "(?i)A", r"\Aa\Z", "a$"),
+    *("(?>a)", "(a)(?(1)b|c)", "(?#c)a", "(?a)a", "(?x)a", "(?s)a", "(?i:A)", "(?<=a)b|a", "[^]a]", "[]a]", "]", "}"),
+    *(r"\_", r"\-", "a|", r"[\]{]a", "(?:a)&&", r"x\.y", r"t\{1\}", "[a-b]", r"[\w&&[^\d]]", r"\d", "*a", "(?u)a"),
+]
+
+
+def test_every_filter_that_we_accept_is_one_that_the_jvm_reads_alike(jvm):
+    """A filter that the JVM refuses stops all JVM members of the group; one that it reads differently, agreement."""
+    names = ["a", "aa", "aaa", "b", "A", "t-a", "t_1", "x.y", "1", "_", "-", "]", "}a", "{a", "]a", "t{1}", "a&&", "[a"]
+    accepted = []
+    for regex in FILTERS:
+        try:
+            ours = Whitelist(regex)
+        except ConfigError:
+            continue
+        theirs = jvm.gateway.jvm.kafka.consumer.Whitelist(regex)
+        accepted.append(regex)
+        assert [n for n in names if ours.allows(n)] == [n for n in names if theirs.isTopicAllowed(n, True)], regex
+    assert 25 < len(accepted) < len(FILTERS)
 
 
 CLASS_ITEMS = st.one_of(
