@@ -95,6 +95,7 @@ class Rebalancer:
         self._read: GroupView | None = None
         self._read_after: object = None
         self._registered_again = False
+        self._assigned_from: GroupView | None = None
         self._everyone: Assignment = {}
         self._jvm_members: frozenset[str] = frozenset()
         self._vouched: dict[TopicPartition, int] = {}
@@ -349,8 +350,11 @@ class Rebalancer:
         reason = view.disagreement(self._assignor_name, shared_with_jvm=self._assignor_name in SHARED_WITH_JVM)
         if reason is not None:
             raise StrategyConflict(f"group {self._config.group_id}: {reason}")
+        if view is self._assigned_from:
+            return self._everyone, my_share(self._everyone, self._consumer_id)
         threads = view.threads_by_topic(exclude_internal=self._config.exclude_internal_topics)
         everyone = ASSIGNORS[self._assignor_name](threads, view.partitions)
+        self._assigned_from = view
         self._everyone, self._jvm_members = everyone, frozenset(view.members.keys() - view.our_clients.keys())
         return everyone, my_share(everyone, self._consumer_id)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from itertools import cycle
 
 from zkconsumer.core.javastring import java_hash, java_order
@@ -27,13 +27,18 @@ def range_assignor(threads: Threads, partitions: Partitions) -> Assignment:
     """Per topic, consecutive shares of partitions in thread order; the first threads take the remainder (SPEC 5)."""
     assignment: Assignment = {}
     for topic, of_topic in threads.items():
-        numbers = partitions.get(topic, ()) if of_topic else ()
-        share, extra = divmod(len(numbers), max(1, len(of_topic)))
+        of_this = _of_topic(topic, tuple(partitions.get(topic, ()))) if of_topic else ()
+        share, extra = divmod(len(of_this), max(1, len(of_topic)))
         for position, thread in enumerate(of_topic):
             start = share * position + min(position, extra)
-            for number in numbers[start : start + share + (position < extra)]:
-                assignment[TopicPartition(topic, number)] = thread
+            assignment.update(dict.fromkeys(of_this[start : start + share + (position < extra)], thread))
     return assignment
+
+
+@lru_cache(maxsize=1024)
+def _of_topic(topic: str, numbers: tuple[int, ...]) -> tuple[TopicPartition, ...]:
+    """The topic's partitions. Making thousands of them takes most of an assignor's time, and they seldom change."""
+    return tuple(TopicPartition(topic, number) for number in numbers)
 
 
 def roundrobin_assignor(threads: Threads, partitions: Partitions, *, hash_era: str = "1.0") -> Assignment:
@@ -56,7 +61,7 @@ def natural_roundrobin_assignor(threads: Threads, partitions: Partitions) -> Ass
 
 
 def _deck(threads: Threads, partitions: Partitions) -> list[TopicPartition]:
-    return [TopicPartition(topic, number) for topic in threads for number in partitions.get(topic, ())]
+    return [each for topic in threads for each in _of_topic(topic, tuple(partitions.get(topic, ())))]
 
 
 def _in_order(threads: Threads) -> list[ConsumerThreadId]:

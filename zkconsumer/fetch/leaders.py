@@ -94,6 +94,8 @@ class LeaderFinder(threading.Thread):
                 try:
                     self._assign(wanted)
                 except ZkConsumerError as error:
+                    if self._stopping:  # that closed the client under the question
+                        return
                     _log.warning("%s: no leaders found, asked again in %.1f s: %s", self.name, self._backoff_s, error)
                 except Exception:  # noqa: BLE001  live_brokers may raise anything, and this thread must go on
                     _log.exception("%s: unexpected error, going on after %.1f s", self.name, self._backoff_s)

@@ -15,6 +15,7 @@ from kazoo.protocol.states import ZnodeStat
 
 _FIRST_VERSION: Final = (3, 6)
 _ERROR: Final = -1
+_READ_HEADER: Final = bytes(MultiHeader(GetData.type, False, -1).serialize())
 
 Found: TypeAlias = tuple[bytes | None, Any] | ZookeeperError | None
 """Data and stat of a node, None where there is none, or why the server refused to read it."""
@@ -49,16 +50,20 @@ class MultiRead:
         """The request's body."""
         body = bytearray()
         for path in self.paths:
-            body += MultiHeader(GetData.type, False, -1).serialize() + GetData(path, None).serialize()
+            body += _READ_HEADER
+            body += GetData(path, None).serialize()
         body += multiheader_struct.pack(_ERROR, True, -1)
         return body
 
     def deserialize(self, data: bytes, offset: int) -> list[Found]:
         """What was found at each path."""
         results: list[Found] = []
-        header, offset = MultiHeader.deserialize(data, offset)
-        while not header.done:
-            if header.type == _ERROR:
+        while True:
+            kind, done, _ = multiheader_struct.unpack_from(data, offset)
+            offset += multiheader_struct.size
+            if done:
+                return results
+            if kind == _ERROR:
                 (code,) = int_struct.unpack_from(data, offset)
                 offset += int_struct.size
                 results.append(None if code == NoNodeError.code else EXCEPTIONS[code]())
@@ -66,5 +71,3 @@ class MultiRead:
                 content, offset = read_buffer(data, offset)
                 results.append((content, ZnodeStat._make(stat_struct.unpack_from(data, offset))))
                 offset += stat_struct.size
-            header, offset = MultiHeader.deserialize(data, offset)
-        return results

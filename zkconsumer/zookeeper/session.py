@@ -19,7 +19,14 @@ from kazoo.protocol.states import KazooState, KeeperState
 
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import ChrootMissing, SessionExpired, ZooKeeperUnavailable
-from zkconsumer.zookeeper.border import NegotiationLog, Watch, as_kazoo_watch, connection_loop_ended, translated_errors
+from zkconsumer.zookeeper.border import (
+    NegotiationLog,
+    PollingHandler,
+    Watch,
+    as_kazoo_watch,
+    connection_loop_ended,
+    translated_errors,
+)
 from zkconsumer.zookeeper.multiread import MultiRead, supports_multi_read
 from zkconsumer.zookeeper.security import client_arguments, open_acl, owned_acl
 from zkconsumer.zookeeper.transaction import MISSED, TRANSACTION_SIZE, Batch, Operation, Outcome, Outcomes, Stop
@@ -91,6 +98,7 @@ class ZkSession:
         self._client: Any = KazooClient(
             hosts=connect,
             timeout=self._timeout,
+            handler=PollingHandler(),
             logger=self._negotiation,
             connection_retry=_RECONNECT,
             **(authentication or {}),
@@ -265,8 +273,8 @@ class ZkSession:
                         "by one"
                     ) from error
             for path, one in zip(part, found, strict=True):
-                with translated_errors(f"get {path}"):
-                    if isinstance(one, ZookeeperError):
+                if isinstance(one, ZookeeperError):
+                    with translated_errors(f"get {path}"):
                         raise one
                 result[path] = one and _znode(*one)
         return result
