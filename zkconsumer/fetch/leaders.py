@@ -94,9 +94,7 @@ class LeaderFinder(threading.Thread):
                 try:
                     self._assign(wanted)
                 except ZkConsumerError as error:
-                    if self._stopping:  # that closed the client under the question
-                        return
-                    _log.warning("%s: no leaders found, asked again in %.1f s: %s", self.name, self._backoff_s, error)
+                    self._report_failure(error)
                 except Exception:  # noqa: BLE001  live_brokers may raise anything, and this thread must go on
                     _log.exception("%s: unexpected error, going on after %.1f s", self.name, self._backoff_s)
                 self._end_idle_fetchers()
@@ -125,6 +123,10 @@ class LeaderFinder(threading.Thread):
                     self._waiting.pop(info.partition, None)
             if not self._fetcher(leader, number).add(infos):
                 self.add(infos)
+
+    def _report_failure(self, error: ZkConsumerError) -> None:
+        if not self._stopping:  # else close() ended the client in the middle of the question
+            _log.warning("%s: no leaders found, asked again in %.1f s: %s", self.name, self._backoff_s, error)
 
     def _report(self, partition: TopicPartition, reason: str) -> None:
         if self._reported.get(partition) != reason:
