@@ -12,7 +12,8 @@ from zkconsumer.kafka.client import EARLIEST, LATEST, BrokerClient
 from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.kafka.coordinator import OffsetCoordinator
 from zkconsumer.kafka.errorcodes import ErrorCode
-from zkconsumer.kafka.fetch_protocol import PartitionFetch, fetch_version, receive_fetch, send_fetch
+from zkconsumer.kafka.fetch_protocol import fetch_version, receive_fetch, send_fetch
+from zkconsumer.kafka.fetch_session import PartitionFetch, without_session
 from zkconsumer.model import TopicPartition
 
 
@@ -41,7 +42,7 @@ def connection(broker: VersionedBroker):
 
 def fetch(connection, topic, *, offset=0, max_bytes=1 << 20, **settings):
     limits = {"max_wait_ms": 100, "min_bytes": 1, "max_bytes": 1 << 22, **settings}
-    correlation_id = send_fetch(connection, [PartitionFetch(topic, 0, offset, max_bytes)], **limits)
+    correlation_id = send_fetch(connection, without_session([PartitionFetch(topic, 0, offset, max_bytes)]), **limits)
     (answer,) = receive_fetch(connection, correlation_id)
     return answer
 

@@ -58,6 +58,13 @@ def warm() -> None:
     _kernel()
 
 
+def _after(table: Any, requested: int) -> int:
+    """The offset behind the batches of a table."""
+    if not len(table):
+        return requested
+    return max(requested, int(table[-1, b.BASE_OFFSET] + table[-1, b.LAST_DELTA]) + 1)
+
+
 def _kernel() -> tuple[ModuleType, ModuleType]:
     from zkconsumer.fetch import kernel, messageset  # imports numba
 
@@ -118,15 +125,18 @@ class Decoder:
         indexed, earlier = self._index(raw, table, requested)
         fault = earlier or fault
         table = indexed.table
-        next_offset = requested
-        if len(table):
-            next_offset = max(requested, int(table[-1, b.BASE_OFFSET] + table[-1, b.LAST_DELTA]) + 1)
+        next_offset = _after(table, requested)
         if fault is not None and next_offset == requested:
             raise _error(f"{topic}-{partition}", raw, requested, fault)
         if indexed.totals[b.RECORDS] == 0:
             return DecodedChunk(None, next_offset, 0)
         batch, nbytes = self._assembler.batch(topic, partition, indexed)
         return DecodedChunk(batch, next_offset, nbytes)
+
+    def next_offset(self, requested: int, records: memoryview) -> int:
+        """What ``next_offset`` will be if all whole batches decode well; it looks at their headers only."""
+        table, _ = self._scan(np.frombuffer(records[:_MAX_BYTES], np.uint8), requested)
+        return _after(table, requested)
 
     def _scan(self, raw: Any, requested: int) -> tuple[Any, Fault | None]:
         """Find the batches."""

@@ -6,8 +6,8 @@ import logging
 import random
 import threading
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -15,10 +15,12 @@ from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable, CorruptRecord, ProtocolError, RecordTooLarge
 from zkconsumer.fetch.chunks import Chunk
 from zkconsumer.fetch.partition_info import PartitionInfo
+from zkconsumer.fetch.pipeline import Answer, FetchPipeline
+from zkconsumer.fetch.queues import ChunkQueue
 from zkconsumer.kafka.client import EARLIEST, LATEST, list_offsets
 from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.kafka.errorcodes import LEADER_MOVED, ErrorCode, error_name
-from zkconsumer.kafka.fetch_protocol import FetchedPartition, PartitionFetch, receive_fetch, send_fetch
+from zkconsumer.kafka.fetch_protocol import FetchedPartition
 from zkconsumer.model import Broker, TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -52,6 +54,8 @@ class FetcherThread(threading.Thread):
         self._stop_requested = threading.Event()
         self._wake = threading.Event()
         self._connection: BrokerConnection | None = None
+        self._pipeline: FetchPipeline | None = None  # with the connection
+        self._unplaced: list[PartitionInfo] = []
         self.requests = 0  # written by this thread only
         self.began = time.monotonic()
         self._left_out: frozenset[TopicPartition] = frozenset()
@@ -107,59 +111,78 @@ class FetcherThread(threading.Thread):
             self._give_back(leftover)
 
     def _round(self) -> None:
-        """One request and what comes of it, or a wait where there is nothing to ask for."""
+        """One answer and what comes of it, or a wait where there is nothing to ask for."""
         # Cleared before looking, so that room made while we look wakes us afterwards.
         self._wake.clear()
         self._adopt()
-        ready = self._ready()
-        if self._stop_requested.is_set():
-            return
-        if not ready:
-            self._wake.wait()
-            return
-        connection = self._connected()
-        fetched = receive_fetch(connection, self._request(connection, ready))
+        if self._pipeline is None or not self._pipeline.in_flight:
+            self._reset()
+            if self._stop_requested.is_set():
+                return
+            if not self._ask([]):
+                self._wake.wait()
+                return
+        assert self._pipeline is not None
+        answers = self._pipeline.receive()
         self.requests += 1
-        first = next((part for part in fetched if part.records), None)
-        answers = [self._accept(part, is_first=part is first) for part in fetched]
-        out_of_range = [info for info in answers if info is not None]
-        self._reset(out_of_range)
+        out_of_range = [answer.info for answer in answers if answer.fetched.error == ErrorCode.OFFSET_OUT_OF_RANGE]
+        self._unplaced += [info for info in out_of_range if self._has(info)]
+        if not self._unplaced:  # to look up an offset nothing may be in flight
+            self._ask(answers)
+        for answer in answers:
+            self._accept(answer)
 
     def _adopt(self) -> None:
-        """Take over what is in the inbox; partitions without an offset get one."""
+        """Take over what is in the inbox."""
         with self._inbox_lock:
             arrived, self._inbox = self._inbox, []
             self._table.update((info.partition, info) for info in arrived)
         for info in arrived:
             info.queue.add_listener(self._wake.set)
-        self._reset([info for info in arrived if info.fetched is None])
+        self._unplaced += [info for info in arrived if info.fetched is None]
 
-    def _ready(self) -> list[PartitionInfo]:
-        """Partitions whose queue has room, those first that had none or got nothing lately."""
-        ready = [info for info in self._table.values() if not info.queue.is_full(info)]
-        left_out = frozenset(self._table.keys() - {info.partition for info in ready})
-        if left_out != self._left_out:
-            self._left_out = left_out
-            self._left_out_since = time.monotonic()
-        return ready
-
-    def _request(self, connection: BrokerConnection, ready: Sequence[PartitionInfo]) -> int:
+    def _ask(self, answers: Sequence[Answer]) -> bool:
+        """Send a request, while ``answers`` are not decoded yet; False if there is nothing to ask for now."""
+        coming = Counter[ChunkQueue]()
+        for info, fetched, _ in answers:
+            coming[info.queue] += len(fetched.records)
+        wanted = self._wanted({answer.info: answer.fetched for answer in answers}, coming)
+        if not wanted:
+            return False
         config = self._config
-        room = sum(queue.room() for queue in {info.queue for info in ready})
-        wanted = []
-        largest = config.fetch_message_max_bytes
-        for info in ready:
-            if info.fetched is not None:
-                wanted.append(PartitionFetch(*info.partition, info.fetched, info.fetch_bytes))
-                largest = max(largest, info.fetch_bytes)
-        return send_fetch(
-            connection,
-            wanted,
-            max_wait_ms=self._max_wait_ms(),
-            min_bytes=config.fetch_min_bytes,
-            max_bytes=min(config.fetch_max_bytes, max(room, largest)),
-            isolation=config.isolation_level,
+        room = sum(max(0, queue.room() - coming[queue]) for queue in {info.queue for info in wanted})
+        largest = max(config.fetch_message_max_bytes, *(info.fetch_bytes for info in wanted))
+        self._connected()
+        assert self._pipeline is not None
+        self._pipeline.send(
+            wanted, max_wait_ms=self._max_wait_ms(), max_bytes=min(config.fetch_max_bytes, max(room, largest))
         )
+        return True
+
+    def _wanted(
+        self, coming: Mapping[PartitionInfo, FetchedPartition], coming_bytes: Mapping[ChunkQueue, int]
+    ) -> dict[PartitionInfo, int]:
+        """Partitions whose queue has room, and from where: those first that had none or got nothing lately."""
+        idle: dict[PartitionInfo, int] = {}
+        busy: dict[PartitionInfo, int] = {}
+        left_out = set()
+        for info in self._table.values():
+            fetched = coming.get(info)
+            chunks = 1 if fetched is not None and fetched.records else 0
+            if info.queue.is_full(info, coming_bytes=coming_bytes.get(info.queue, 0), coming_chunks=chunks):
+                left_out.add(info.partition)
+            elif info.fetched is None or (fetched is not None and fetched.error):
+                continue  # it will be looked up, or given back
+            elif fetched is None or not fetched.records:
+                idle[info] = info.fetched
+            else:
+                foreseen = self._decoder.next_offset(info.fetched, fetched.records)
+                if info.fetched < foreseen <= fetched.high_watermark:  # else decoding decides what to do
+                    busy[info] = foreseen
+        if left_out != self._left_out:
+            self._left_out = frozenset(left_out)
+            self._left_out_since = time.monotonic()
+        return idle | busy
 
     def _max_wait_ms(self) -> int:
         """``fetch.wait.max.ms``, less while some partition was left out for its full queue.
@@ -176,31 +199,28 @@ class FetcherThread(threading.Thread):
 
     # -- one partition's answer ---------------------------------------------------------------------------------
 
-    def _accept(self, fetched: FetchedPartition, *, is_first: bool) -> PartitionInfo | None:
-        """Decode and enqueue; returns the partition where its offset is out of range.
-
-        ``is_first`` is True for the first partition in a response that has any bytes.
-        """
-        info = self._table.get(TopicPartition(fetched.topic, fetched.partition))
-        if info is None or info.fetched is None:
-            return None
+    def _accept(self, answer: Answer) -> None:
+        """Decode and enqueue."""
+        info, fetched, is_first = answer
+        if not self._has(info) or info.fetched is None:
+            return
         if fetched.error == ErrorCode.OFFSET_OUT_OF_RANGE:
-            return info
+            return  # looked up before the next request
         if fetched.error != ErrorCode.NONE:
             level = logging.INFO if fetched.error in LEADER_MOVED else logging.WARNING
             _log.log(level, "%s: %s answers %s", self.name, info.partition, error_name(fetched.error))
             self._return(info)
-            return None
+            return
         info.high_watermark = fetched.readable_end(self._config.isolation_level)
         if not fetched.records:
-            return None
+            return
         try:
             batch, next_offset, nbytes = self._decoder.decode(
                 *info.partition, info.fetched, fetched.records, fetched.aborted
             )
         except Exception as error:  # noqa: BLE001 - one partition's bytes must not take the broker's others with them
             self._blame(info, error)
-            return None
+            return
         if next_offset > info.fetched:
             info.faults = 0
             self._enqueue(Chunk(info, batch, next_offset, nbytes, len(fetched.records)))
@@ -211,7 +231,6 @@ class FetcherThread(threading.Thread):
             # cuts only those behind it. So this is no batch: its length was damaged.
             reason = f"{len(fetched.records)} bytes hold no complete batch"
             self._blame(info, CorruptRecord(f"{info.partition} at offset {info.fetched}: {reason}"))
-        return None
 
     def _enqueue(self, chunk: Chunk) -> None:
         info = chunk.info
@@ -263,8 +282,9 @@ class FetcherThread(threading.Thread):
         del self._table[info.partition]
         info.queue.fail(error)
 
-    def _reset(self, infos: Sequence[PartitionInfo]) -> None:
+    def _reset(self) -> None:
         """Go on where ``auto.offset.reset`` says, for partitions without an offset or with a useless one."""
+        infos, self._unplaced = [info for info in self._unplaced if self._has(info)], []
         if not infos or self._stop_requested.is_set():
             return
         first, last = EARLIEST, LATEST
@@ -312,12 +332,14 @@ class FetcherThread(threading.Thread):
             if self._stop_requested.is_set():  # see close()
                 raise BrokerUnavailable(f"{connection}: this fetcher is stopping")
             connection.connect()
+            self._pipeline = FetchPipeline(connection, self._config)
         return self._connection
 
     def _disconnect(self) -> None:
         if self._connection is not None:
             self._connection.close()
-            self._connection = None
+            self._connection = self._pipeline = None
+        self._unplaced.clear()
 
     def _lose_broker(self, error: Exception | None) -> None:
         """Give everything back after the backoff, spread so that not all fetchers return at once."""
@@ -333,6 +355,10 @@ class FetcherThread(threading.Thread):
             self._table.clear()
             self._inbox.clear()
         self._give_back(everything)
+
+    def _has(self, info: PartitionInfo) -> bool:
+        """False for a partition that was given up, or that a rebalance has brought anew since it was asked for."""
+        return self._table.get(info.partition) is info
 
     def _return(self, info: PartitionInfo) -> None:
         self._table.pop(info.partition, None)

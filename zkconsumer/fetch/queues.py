@@ -91,12 +91,19 @@ class ChunkQueue:
             self._changed.notify()
             return True
 
-    def is_full(self, info: PartitionInfo) -> bool:
-        """True if this partition should not be fetched now: there is no room, or it is paused."""
+    def is_full(self, info: PartitionInfo, *, coming_bytes: int = 0, coming_chunks: int = 0) -> bool:
+        """True if this partition should not be fetched now: there is no room, or it is paused.
+
+        Args:
+            info: the partition.
+            coming_bytes: what was received for this queue and will be put.
+            coming_chunks: of that, the number of chunks of this partition.
+        """
         with self._changed:
             if info.partition in self._paused:
                 return True
-            return self._bytes >= self._max_bytes or self._counts[info.partition] >= self._max_chunks
+            chunks = self._counts[info.partition] + coming_chunks
+            return self._bytes + coming_bytes >= self._max_bytes or chunks >= self._max_chunks
 
     def room(self) -> int:
         """Bytes below the bound."""

@@ -21,7 +21,8 @@ from zkconsumer.kafka.client import EARLIEST, LATEST, BrokerClient, Metadata, fe
 from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.kafka.coordinator import OffsetCoordinator
 from zkconsumer.kafka.errorcodes import LEADER_MOVED, ErrorCode, error_name
-from zkconsumer.kafka.fetch_protocol import FetchedPartition, PartitionFetch, receive_fetch, send_fetch
+from zkconsumer.kafka.fetch_protocol import FetchedPartition, receive_fetch, send_fetch
+from zkconsumer.kafka.fetch_session import PartitionFetch, without_session
 from zkconsumer.kafka.version_zero import commit_through_broker, fetch_through_broker, segment_offsets
 from zkconsumer.model import Broker, Message, TopicPartition
 
@@ -143,7 +144,7 @@ class SimpleConsumer:
         """
 
         def ask(connection: BrokerConnection) -> tuple[int, int, int, DecodedChunk | None]:
-            wanted = [PartitionFetch(*partition, offset, max_bytes)]
+            wanted = without_session([PartitionFetch(*partition, offset, max_bytes)])
             isolation = self._config.isolation_level
             limits = {"max_wait_ms": max_wait_ms, "min_bytes": min_bytes, "max_bytes": max_bytes}
             (answer,) = receive_fetch(connection, send_fetch(connection, wanted, isolation=isolation, **limits))

@@ -1,8 +1,9 @@
 """Fetch requests and responses by hand: the one API on the hot path, in versions 0 to 12.
 
-The response is taken apart without copying: the records of each partition stay a view of the receive buffer. Fetch
-sessions (KIP-227) are not used: every request names all its partitions. Layouts are those of Kafka's ``FetchRequest``
-and ``FetchResponse`` message definitions; versions from 13 on name topics by id and would need a metadata lookup.
+The response is taken apart without copying: the records of each partition stay a view of the receive buffer. What a
+request names is decided by a session (``fetch_session.py``), or by the caller where there is none. Layouts are those of
+Kafka's ``FetchRequest`` and ``FetchResponse`` message definitions; versions from 13 on name topics by id and would need
+a metadata lookup.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Final, NamedTuple
 from zkconsumer.errors import ProtocolError
 from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.kafka.errorcodes import ErrorCode, error_name
+from zkconsumer.kafka.fetch_session import FIRST_VERSION, PartitionFetch, SessionStep
 from zkconsumer.kafka.isolation import ISOLATION_LEVELS, READ_COMMITTED, READ_UNCOMMITTED
 
 FETCH: Final = 1
@@ -22,17 +24,7 @@ NEWEST_VERSION: Final = 12
 _FLEXIBLE: Final = 12
 
 _CONSUMER: Final = -1  # replica id of everything that is not a follower
-_NO_SESSION: Final = (0, -1)
 _UNKNOWN: Final = -1  # leader epoch, last fetched epoch, follower's log start
-
-
-class PartitionFetch(NamedTuple):
-    """What to fetch of one partition: from ``offset`` on, about ``max_bytes`` bytes."""
-
-    topic: str
-    partition: int
-    offset: int
-    max_bytes: int
 
 
 class FetchedPartition(NamedTuple):
@@ -58,6 +50,14 @@ class FetchedPartition(NamedTuple):
         return self.last_stable_offset if committed else self.high_watermark
 
 
+class FetchResponse(NamedTuple):
+    """A whole response: an error of its own, in which case there are no partitions, and the session's id (or 0)."""
+
+    error: int
+    session_id: int
+    partitions: list[FetchedPartition]
+
+
 def fetch_version(connection: BrokerConnection) -> int:
     """Newest Fetch version that both sides know.
 
@@ -69,7 +69,7 @@ def fetch_version(connection: BrokerConnection) -> int:
 
 def send_fetch(
     connection: BrokerConnection,
-    partitions: Iterable[PartitionFetch],
+    step: SessionStep,
     *,
     max_wait_ms: int,
     min_bytes: int,
@@ -80,7 +80,8 @@ def send_fetch(
 
     Args:
         connection: to the leader of all partitions.
-        partitions: in the order of preference, since ``max_bytes`` may cut the list short (KIP-74).
+        step: the partitions in the order of preference, since ``max_bytes`` may cut the list short (KIP-74), and how
+            they relate to what the broker remembers. Versions before 7 have no sessions and need all partitions.
         max_wait_ms: how long the broker may wait for ``min_bytes``.
         min_bytes: answer as soon as so many bytes are there.
         max_bytes: limit for the whole response; the broker exceeds it by at most one batch.
@@ -93,25 +94,43 @@ def send_fetch(
     """
     version = fetch_version(connection)
     body = encode_fetch(
-        version, partitions, max_wait_ms=max_wait_ms, min_bytes=min_bytes, max_bytes=max_bytes, isolation=isolation
+        version, step, max_wait_ms=max_wait_ms, min_bytes=min_bytes, max_bytes=max_bytes, isolation=isolation
     )
     return connection.send(FETCH, version, body, flexible=version >= _FLEXIBLE)
 
 
-def receive_fetch(connection: BrokerConnection, correlation_id: int) -> list[FetchedPartition]:
+def receive_response(connection: BrokerConnection, correlation_id: int) -> FetchResponse:
     """Wait for the response to :func:`send_fetch`; its views are valid until the next receive.
+
+    Raises:
+        BrokerUnavailable: the connection broke, timed out or was closed.
+        ProtocolError: the response is malformed; the connection is closed then.
+    """
+    version = fetch_version(connection)
+    body = connection.receive(correlation_id, flexible=version >= _FLEXIBLE)
+    try:
+        return decode_fetch(version, body)
+    except ProtocolError as error:
+        connection.close()  # what the next bytes on it mean cannot be known
+        raise ProtocolError(f"{connection} sent a {error}") from error
+
+
+def receive_fetch(connection: BrokerConnection, correlation_id: int) -> list[FetchedPartition]:
+    """The partitions of the response to a request without session; see :func:`receive_response`.
 
     Raises:
         BrokerUnavailable: the connection broke, timed out or was closed.
         ProtocolError: the response is malformed or reports an error as a whole.
     """
-    version = fetch_version(connection)
-    return decode_fetch(version, connection.receive(correlation_id, flexible=version >= _FLEXIBLE))
+    response = receive_response(connection, correlation_id)
+    if response.error != ErrorCode.NONE:
+        raise ProtocolError(f"{connection} refuses the fetch: {error_name(response.error)}")
+    return response.partitions
 
 
 def encode_fetch(
     version: int,
-    partitions: Iterable[PartitionFetch],
+    step: SessionStep,
     *,
     max_wait_ms: int,
     min_bytes: int,
@@ -126,25 +145,32 @@ def encode_fetch(
         parts.append(struct.pack(">i", max_bytes))
     if version >= 4:
         parts.append(struct.pack(">b", ISOLATION_LEVELS[isolation]))
-    if version >= 7:
-        parts.append(struct.pack(">ii", *_NO_SESSION))
-    topics: list[tuple[str, list[PartitionFetch]]] = []
-    for wanted in partitions:  # a topic may come up again later: the order of partitions is kept
-        if not topics or topics[-1][0] != wanted.topic:
-            topics.append((wanted.topic, []))
-        topics[-1][1].append(wanted)
-    parts.append(_length(len(topics), flexible))
-    for topic, wanted_here in topics:
-        name = topic.encode()
-        parts += [_length(len(name), flexible) if flexible else struct.pack(">h", len(name)), name]
-        parts.append(_length(len(wanted_here), flexible))
-        parts += [_encode_partition(version, wanted) + tags for wanted in wanted_here]
-        parts.append(tags)
-    if version >= 7:
-        parts.append(_length(0, flexible))  # forgotten topics
+    if version >= FIRST_VERSION:
+        parts.append(struct.pack(">ii", step.session_id, step.epoch))
+    wanted = [(fetch.topic, _encode_partition(version, fetch) + tags) for fetch in step.partitions]
+    parts.append(_encode_topics(wanted, flexible))
+    if version >= FIRST_VERSION:
+        forgotten = [(partition.topic, struct.pack(">i", partition.partition)) for partition in step.forgotten]
+        parts.append(_encode_topics(forgotten, flexible))
     if version >= 11:
         parts.append(b"\x01" if flexible else b"\x00\x00")  # rack id: empty
     parts.append(tags)
+    return b"".join(parts)
+
+
+def _encode_topics(partitions: Iterable[tuple[str, bytes]], flexible: bool) -> bytes:
+    """An array of topics, each with its array of partitions, which are encoded already."""
+    topics: list[tuple[str, list[bytes]]] = []
+    for topic, encoded in partitions:  # a topic may come up again later: the order of partitions is kept
+        if not topics or topics[-1][0] != topic:
+            topics.append((topic, []))
+        topics[-1][1].append(encoded)
+    parts = [_length(len(topics), flexible)]
+    for topic, theirs in topics:
+        name = topic.encode()
+        parts += [_length(len(name), flexible) if flexible else struct.pack(">h", len(name)), name]
+        parts += [_length(len(theirs), flexible), *theirs]
+        parts.append(b"\x00" if flexible else b"")
     return b"".join(parts)
 
 
@@ -172,11 +198,11 @@ def _length(count: int, flexible: bool) -> bytes:
     return bytes(out)
 
 
-def decode_fetch(version: int, body: memoryview) -> list[FetchedPartition]:
+def decode_fetch(version: int, body: memoryview) -> FetchResponse:
     """Take a response apart.
 
     Raises:
-        ProtocolError: the response is malformed or reports an error as a whole.
+        ProtocolError: the response is malformed.
     """
     try:
         return _decode(version, _Reader(body, version >= _FLEXIBLE))
@@ -184,20 +210,19 @@ def decode_fetch(version: int, body: memoryview) -> list[FetchedPartition]:
         raise ProtocolError(f"malformed Fetch response (version {version}): {error}") from error
 
 
-def _decode(version: int, reader: _Reader) -> list[FetchedPartition]:
+def _decode(version: int, reader: _Reader) -> FetchResponse:
+    error = session_id = 0
     if version >= 1:
         reader.take(">i")  # throttle time: the broker has waited already, or will not read before it is over
-    if version >= 7:
-        code, _ = reader.take(">hi")
-        if code != ErrorCode.NONE:
-            raise ProtocolError(f"the broker refuses the fetch: {error_name(code)}")
-    fetched = []
+    if version >= FIRST_VERSION:
+        error, session_id = reader.take(">hi")
+    fetched: list[FetchedPartition] = []
     for _ in range(reader.length(4)):
         topic = reader.text()
         fetched += [_decode_partition(version, topic, reader) for _ in range(reader.length(4))]
         reader.tags()
     reader.tags()
-    return fetched
+    return FetchResponse(error, session_id, fetched)
 
 
 def _decode_partition(version: int, topic: str, reader: _Reader) -> FetchedPartition:

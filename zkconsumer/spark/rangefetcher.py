@@ -18,7 +18,8 @@ from zkconsumer.errors import BrokerUnavailable, CorruptRecord, LeaderUnknown, O
 from zkconsumer.fetch.decode import DecodedChunk
 from zkconsumer.kafka.client import EARLIEST, LATEST, list_offsets
 from zkconsumer.kafka.errorcodes import LEADER_MOVED, ErrorCode, error_name
-from zkconsumer.kafka.fetch_protocol import FetchedPartition, PartitionFetch, receive_fetch, send_fetch
+from zkconsumer.kafka.fetch_protocol import FetchedPartition, receive_fetch, send_fetch
+from zkconsumer.kafka.fetch_session import PartitionFetch, without_session
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.spark.planning import Span
 from zkconsumer.spark.worker import Lane
@@ -144,7 +145,7 @@ class RangeFetcher(threading.Thread):
         ]
         correlation_id = send_fetch(
             self.lane.connection,
-            wanted,
+            without_session(wanted),
             max_wait_ms=self._config.fetch_wait_max_ms,
             min_bytes=self._config.fetch_min_bytes,
             max_bytes=self._config.fetch_max_bytes,

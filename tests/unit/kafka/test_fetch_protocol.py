@@ -6,12 +6,14 @@ import pytest
 
 from tests.fix_kafka import FetchRequest, FetchResponse
 from zkconsumer.errors import ProtocolError
-from zkconsumer.kafka.fetch_protocol import NEWEST_VERSION, OLDEST_VERSION, PartitionFetch, decode_fetch, encode_fetch
+from zkconsumer.kafka.fetch_protocol import NEWEST_VERSION, OLDEST_VERSION, decode_fetch, encode_fetch
+from zkconsumer.kafka.fetch_session import PartitionFetch, SessionStep, without_session
+from zkconsumer.model import TopicPartition
 
 VERSIONS = range(OLDEST_VERSION, NEWEST_VERSION + 1)
 
 
-def reference_request(version, topics, *, max_wait_ms, min_bytes, max_bytes, isolation):
+def reference_request(version, topics, *, max_wait_ms, min_bytes, max_bytes, isolation, session=(0, -1), forgotten=()):
     make = FetchRequest.FetchTopic
     return bytes(
         FetchRequest(
@@ -21,8 +23,8 @@ def reference_request(version, topics, *, max_wait_ms, min_bytes, max_bytes, iso
             min_bytes=min_bytes,
             max_bytes=max_bytes,
             isolation_level=int(isolation == "read_committed"),
-            session_id=0,
-            session_epoch=-1,
+            session_id=session[0],
+            session_epoch=session[1],
             topics=[
                 make(
                     topic=name,
@@ -33,7 +35,9 @@ def reference_request(version, topics, *, max_wait_ms, min_bytes, max_bytes, iso
                 )
                 for name, partitions in topics
             ],
-            forgotten_topics_data=[],
+            forgotten_topics_data=[
+                FetchRequest.ForgottenTopic(topic=name, partitions=numbers) for name, numbers in forgotten
+            ],
             rack_id="",
         ).encode()
     )
@@ -54,10 +58,21 @@ def reference_request(version, topics, *, max_wait_ms, min_bytes, max_bytes, iso
 def test_requests_are_those_of_the_message_definitions(version, isolation, topics):
     limits = {"max_wait_ms": 100, "min_bytes": 1, "max_bytes": 52_428_800, "isolation": isolation}
     wanted = [PartitionFetch(name, *partition) for name, partitions in topics for partition in partitions]
-    assert encode_fetch(version, wanted, **limits) == reference_request(version, topics, **limits)
+    assert encode_fetch(version, without_session(wanted), **limits) == reference_request(version, topics, **limits)
 
 
-def reference_response(version, *, error_code=0):
+@pytest.mark.parametrize("version", [version for version in VERSIONS if version >= 7])
+def test_steps_of_a_session_are_those_of_the_message_definitions(version):
+    limits = {"max_wait_ms": 100, "min_bytes": 1, "max_bytes": 52_428_800, "isolation": "read_uncommitted"}
+    forgotten = [TopicPartition("a", 3), TopicPartition("a", 1), TopicPartition("b", 0)]
+    step = SessionStep(123, 7, [PartitionFetch("c", 2, 9, 100)], forgotten)
+    expected = reference_request(
+        version, [("c", [(2, 9, 100)])], **limits, session=(123, 7), forgotten=[("a", [3, 1]), ("b", [0])]
+    )
+    assert encode_fetch(version, step, **limits) == expected
+
+
+def reference_response(version, *, error_code=0, session_id=0):
     make = FetchResponse.FetchableTopicResponse
     data = make.PartitionData
     full = data(
@@ -88,7 +103,7 @@ def reference_response(version, *, error_code=0):
             version=version,
             throttle_time_ms=0,
             error_code=error_code,
-            session_id=0,
+            session_id=session_id,
             responses=[make(topic="clicks", partitions=[full, empty]), make(topic="ü", partitions=[empty])],
         ).encode()
     )
@@ -96,7 +111,7 @@ def reference_response(version, *, error_code=0):
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_responses_are_those_of_the_message_definitions(version):
-    full, empty, other = decode_fetch(version, memoryview(bytearray(reference_response(version))))
+    full, empty, other = decode_fetch(version, memoryview(bytearray(reference_response(version)))).partitions
     assert (full.topic, full.partition, full.error, full.high_watermark) == ("clicks", 3, 0, 77)
     assert full.last_stable_offset == (70 if version >= 4 else -1)
     assert full.log_start_offset == (5 if version >= 5 else -1)
@@ -110,13 +125,14 @@ def test_responses_are_those_of_the_message_definitions(version):
 
 def test_records_are_not_copied():
     body = bytearray(reference_response(11))
-    records = decode_fetch(11, memoryview(body))[0].records
+    records = decode_fetch(11, memoryview(body)).partitions[0].records
     assert records.obj is body
 
 
-def test_an_error_of_the_whole_response_is_raised_with_its_name():
-    with pytest.raises(ProtocolError, match="OFFSET_NOT_AVAILABLE"):
-        decode_fetch(7, memoryview(reference_response(7, error_code=78)))
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_session_and_an_error_of_the_whole_response(version):
+    response = decode_fetch(version, memoryview(reference_response(version, error_code=70, session_id=99)))
+    assert (response.error, response.session_id) == ((70, 99) if version >= 7 else (0, 0))
 
 
 @pytest.mark.parametrize("version", VERSIONS)

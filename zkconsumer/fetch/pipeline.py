@@ -1,0 +1,104 @@
+"""FetchPipeline: the fetch requests on one connection, of which the next leaves before the last answer is decoded.
+
+While this process decodes, the broker reads. The next request therefore asks for what *should* follow: the offset
+behind the last whole batch, which costs a look at the batches' headers. Decoding may find otherwise (a batch that is
+corrupt), and a rebalance may come in between. So an answer counts only where the partition still is where it was asked
+for; the others are dropped, and the next request asks from where the partition really is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.errors import ProtocolError
+from zkconsumer.fetch.partition_info import PartitionInfo
+from zkconsumer.kafka.connection import BrokerConnection
+from zkconsumer.kafka.errorcodes import ErrorCode, error_name
+from zkconsumer.kafka.fetch_protocol import FetchedPartition, fetch_version, receive_response, send_fetch
+from zkconsumer.kafka.fetch_session import (
+    FIRST_VERSION,
+    SESSION_ERRORS,
+    FetchSession,
+    PartitionFetch,
+    without_session,
+)
+from zkconsumer.model import TopicPartition
+
+
+class Answer(NamedTuple):
+    """What came of one partition.
+
+    ``is_first`` is True for the first partition in the response that has any bytes: its first batch comes whole, or as
+    much of it as was asked for (KIP-74).
+    """
+
+    info: PartitionInfo
+    fetched: FetchedPartition
+    is_first: bool
+
+
+class FetchPipeline:
+    """At most one request in flight. One thread uses a pipeline, for as long as its connection lasts.
+
+    Args:
+        connection: to the broker; connected.
+        config: limits of requests.
+    """
+
+    def __init__(self, connection: BrokerConnection, config: ConsumerConfig) -> None:
+        self._connection = connection
+        self._config = config
+        self._session = FetchSession() if fetch_version(connection) >= FIRST_VERSION else None
+        self._correlation_id: int | None = None
+        self._asked: dict[TopicPartition, tuple[PartitionInfo, int]] = {}
+
+    @property
+    def in_flight(self) -> bool:
+        """True while an answer is outstanding: nothing else may be asked on the connection."""
+        return self._correlation_id is not None
+
+    def send(self, wanted: Mapping[PartitionInfo, int], *, max_wait_ms: int, max_bytes: int) -> None:
+        """Ask for partitions from offsets on, those first that are to come first.
+
+        Raises:
+            BrokerUnavailable: the connection broke.
+        """
+        fetches = [PartitionFetch(*info.partition, offset, info.fetch_bytes) for info, offset in wanted.items()]
+        self._asked = {info.partition: (info, offset) for info, offset in wanted.items()}
+        self._correlation_id = send_fetch(
+            self._connection,
+            without_session(fetches) if self._session is None else self._session.next_step(fetches),
+            max_wait_ms=max_wait_ms,
+            min_bytes=self._config.fetch_min_bytes,
+            max_bytes=max_bytes,
+            isolation=self._config.isolation_level,
+        )
+
+    def receive(self) -> list[Answer]:
+        """Wait for the answer; its bytes are valid until the next one is received.
+
+        Partitions that are not where they were asked for any more are left out.
+
+        Raises:
+            BrokerUnavailable: the connection broke, timed out or was closed.
+            ProtocolError: the response is malformed or reports an error as a whole.
+        """
+        assert self._correlation_id is not None
+        response = receive_response(self._connection, self._correlation_id)
+        self._correlation_id = None
+        if self._session is not None and response.error in SESSION_ERRORS:
+            self._session.refused(response.error)
+            return []
+        if response.error != ErrorCode.NONE:
+            raise ProtocolError(f"{self._connection} refuses the fetch: {error_name(response.error)}")
+        if self._session is not None:
+            self._session.answered(response.session_id)
+        first = next((part for part in response.partitions if part.records), None)
+        answers = []
+        for part in response.partitions:
+            info, offset = self._asked.get(TopicPartition(part.topic, part.partition), (None, -1))
+            if info is not None and info.fetched == offset:
+                answers.append(Answer(info, part, part is first))
+        return answers
