@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib.metadata import distribution, distributions
 from pathlib import Path
 
@@ -47,9 +48,9 @@ def prepare_kafka() -> None:
     _copy_jars(jars, HERE / "kafka" / "jars")
 
 
-def prepare_consumer() -> None:
-    """Put two sets of wheels into the consumer's build context: its dependencies' and the project's."""
-    wheels = HERE / "consumer" / "wheels"
+def prepare_wheels(image: str) -> None:
+    """Put two sets of wheels into an image's build context: the dependencies' and the project's."""
+    wheels = HERE / image / "wheels"
     with tempfile.TemporaryDirectory() as name:
         source = Path(name) / "source"
         _copy_project(source)
@@ -122,11 +123,14 @@ def _pip(command: str, *words: str | Path) -> None:
 PREPARATIONS: Mapping[str, Callable[[], None]] = {
     "zookeeper": prepare_zookeeper,
     "kafka": prepare_kafka,
-    "consumer": prepare_consumer,
+    "consumer": partial(prepare_wheels, "consumer"),
+    "spark": partial(prepare_wheels, "spark"),
 }
 """Every image, by the name of its directory."""
 
-_BASE_KIND = {"zookeeper": "java", "kafka": "java", "consumer": "python"}
+_BASE_KIND = {"zookeeper": "java", "kafka": "java", "consumer": "python", "spark": "spark"}
+_DEFAULT = ("zookeeper", "kafka", "consumer")
+"""The images that make up a group; Spark's is built on an image of Spark, which nobody makes of a machine's files."""
 _IMAGE_ARGUMENT = click.argument("images", nargs=-1, type=click.Choice(list(PREPARATIONS)))
 
 
@@ -138,8 +142,8 @@ def main() -> None:
 @main.command()
 @_IMAGE_ARGUMENT
 def prepare(images: tuple[str, ...]) -> None:
-    """Put jars and wheels beside the Dockerfiles of IMAGES; of all, when none is named."""
-    for image in images or PREPARATIONS:
+    """Put jars and wheels beside the Dockerfiles of IMAGES; of all but spark, when none is named."""
+    for image in images or _DEFAULT:
         click.echo(f"preparing docker/{image}", err=True)
         PREPARATIONS[image]()
 
@@ -148,19 +152,25 @@ def prepare(images: tuple[str, ...]) -> None:
 @click.option("--local-bases", is_flag=True, help="Make the bases that are not given here, of this machine's files.")
 @click.option("--java-base", envvar="ZKCONSUMER_JAVA_IMAGE", metavar="IMAGE", help="Base with Java 17 or later.")
 @click.option("--python-base", envvar="ZKCONSUMER_PYTHON_IMAGE", metavar="IMAGE", help="Base with this Python and pip.")
+@click.option("--spark-base", envvar="ZKCONSUMER_SPARK_IMAGE", metavar="IMAGE", help="Base with Spark and this Python.")
 @_IMAGE_ARGUMENT
 @click.pass_context
 def build(
-    context: click.Context, images: tuple[str, ...], local_bases: bool, java_base: str | None, python_base: str | None
+    context: click.Context,
+    images: tuple[str, ...],
+    local_bases: bool,
+    java_base: str | None,
+    python_base: str | None,
+    spark_base: str | None,
 ) -> None:
-    """Prepare and build IMAGES; all of them, when none is named.
+    """Prepare and build IMAGES; all of them but spark, when none is named.
 
-    The bases may also be given as ZKCONSUMER_JAVA_IMAGE and ZKCONSUMER_PYTHON_IMAGE.
+    The bases may also be given as ZKCONSUMER_JAVA_IMAGE, ZKCONSUMER_PYTHON_IMAGE and ZKCONSUMER_SPARK_IMAGE.
     """
-    images = images or tuple(PREPARATIONS)
-    bases = {"java": java_base, "python": python_base}
+    images = images or _DEFAULT
+    bases = {"java": java_base, "python": python_base, "spark": spark_base}
     for kind in sorted({_BASE_KIND[image] for image in images}):
-        if local_bases and bases[kind] is None:
+        if local_bases and bases[kind] is None and kind != "spark":
             bases[kind] = f"zkconsumer/{kind}-base:local"
             click.echo(f"making {bases[kind]}", err=True)
             provide_base(kind, bases[kind])

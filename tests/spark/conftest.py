@@ -4,8 +4,9 @@ import pytest
 
 from tests.fix_jvm import jvm, make_jvm, private_jvm
 from tests.fix_spark import group, spark, start_query
+from tests.fix_sparkjob import make_job
 
-__all__ = ["group", "jvm", "make_jvm", "private_jvm", "spark", "start_query"]
+__all__ = ["group", "jvm", "make_job", "make_jvm", "private_jvm", "spark", "start_query"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,0 +1,51 @@
+"""A Spark application that writes down all that it delivers: ``delivery_job.py SETTINGS.json``.
+
+Each delivery of a batch becomes one file of its own, ``<batch id>.<time in ns>.json``, complete or not there: rows as
+``[partition, offset]``. So a test can tell what an idempotent sink would hold, and what any other would.
+"""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+
+def main(settings: dict) -> None:
+    builder = SparkSession.builder
+    for name, value in settings["conf"].items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("WARN")
+    pause_s = settings["pause_s"]
+
+    def slowly(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            time.sleep(pause_s)  # work, so that a fault comes in the middle of a batch
+            yield batch
+
+    output = Path(settings["output"])
+    output.mkdir(exist_ok=True)
+
+    def deliver(frame: DataFrame, batch_id: int) -> None:
+        rows = frame.select("partition", "offset").mapInArrow(slowly, "partition int, offset long").collect()
+        whole = output / f"{batch_id:08d}.{time.time_ns()}.json"
+        partial = whole.with_suffix(".partial")
+        partial.write_text(json.dumps([list(row) for row in rows]), encoding="utf-8")
+        partial.rename(whole)
+
+    frame = spark.readStream.format("zkconsumer").options(**settings["options"]).load()
+    writer = frame.writeStream.foreachBatch(deliver).option("checkpointLocation", settings["checkpoint"])
+    query = writer.trigger(**settings["trigger"]).start()
+    jvm = spark._jvm.java.lang.ProcessHandle.current().pid()
+    Path(settings["output"], "pids").write_text(json.dumps({"application": os.getpid(), "jvm": jvm}), encoding="utf-8")
+    query.awaitTermination()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))

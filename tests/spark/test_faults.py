@@ -1,0 +1,140 @@
+"""What is killed in the middle of batches costs nothing but a repetition (DESIGN 4.7).
+
+After each fault: nothing is lost; a sink that knows batches by their ids holds everything once; a repeated batch is the
+same batch; and at no time was an offset in ZooKeeper ahead of the checkpoint.
+"""
+
+import os
+import signal
+import time
+from collections import Counter
+
+import pytest
+
+from tests.fix_sandbox import Topics, produce_records
+from tests.fix_spark import GroupNodes, await_until
+from tests.fix_sparkjob import EXECUTORS, PATIENCE_S
+
+PARTITIONS = 4
+
+pytestmark = pytest.mark.timeout(600)  # applications are started, killed and started again
+
+
+def spread(count: int) -> list[dict]:
+    return [{"value": b"v", "partition": n % PARTITIONS} for n in range(count)]
+
+
+def test_a_killed_python_worker_repeats_its_task_only(sandbox, group, topic_factory, produce, make_job):
+    topic = topic_factory(partitions=PARTITIONS)
+    produced = produce(topic, spread(400))
+    job = make_job(sandbox, topic)
+    for batches in (1, 3, 5):
+        job.await_batches(batches, group)
+        os.kill(await_until(job.task_worker, "a worker runs tasks"), signal.SIGKILL)
+    job.await_all(produced, group)
+    assert job.kept() == Counter(produced)
+    assert job.delivered() == Counter(produced), "Spark repeats the task, not the batch"
+
+
+def test_a_killed_executor_repeats_its_tasks_only(sandbox, group, topic_factory, produce, make_job):
+    topic = topic_factory(partitions=PARTITIONS)
+    produced = produce(topic, spread(400))
+    job = make_job(sandbox, topic, master="local-cluster[2,1,1024]")
+    job.await_batches(2, group)
+    os.kill(job.pids(EXECUTORS)[-1], signal.SIGKILL)
+    job.await_all(produced, group)
+    assert job.kept() == Counter(produced)
+    assert job.delivered() == Counter(produced)
+
+
+def test_a_killed_driver_repeats_the_batch_that_was_not_finished(sandbox, group, topic_factory, produce, make_job):
+    topic = topic_factory(partitions=PARTITIONS)
+    produced = produce(topic, spread(400))
+    job = make_job(sandbox, topic)
+    for batches in (2, 5):
+        job.await_batches(batches, group)
+        job.kill_driver()
+        job.require_not_ahead(group)
+        job.start()
+    job.await_all(produced, group)
+    assert job.kept() == Counter(produced)
+    twice = sum(times - 1 for times in job.delivered().values())
+    assert twice <= 2 * 40, "at most one batch for each kill"
+
+
+def test_a_killed_member_is_replaced_by_the_query(sandbox, group, topic_factory, produce, make_job):
+    topic = topic_factory(partitions=PARTITIONS)
+    produced = produce(topic, spread(400))
+    survivor, victim = (make_job(sandbox, topic, name=name, pause_s=0.6) for name in ("survivor", "victim"))
+    await_until(lambda: sorted(Counter(group.owners(topic).values()).values()) == [2, 2], "they share", PATIENCE_S)
+    await_until(victim.deliveries, "the victim has begun", PATIENCE_S)
+    victim.kill_driver()
+    await_until(lambda: group.offsets(topic) == dict.fromkeys(range(PARTITIONS), 100), "all is committed", PATIENCE_S)
+    everything = survivor.delivered() + victim.delivered()
+    assert everything.keys() == set(produced)
+    twice = sum(times - 1 for times in everything.values())
+    assert twice <= 2 * 40, "the batch in flight at the rebalance, and the one at the kill"
+
+
+def test_an_expired_session_repeats_nothing_that_was_finished(private_sandbox, unique_name, make_job):
+    from kazoo.client import KazooClient
+
+    box = private_sandbox()
+    Topics(box.bootstrap_servers).create("t", PARTITIONS)
+    produced = produce_records(box.bootstrap_servers, "t", spread(400))
+    client = KazooClient(hosts=box.zookeeper_connect)
+    client.start()
+    try:
+        group = GroupNodes(client, unique_name)
+        job = make_job(box, "t", options={"zookeeper.session.timeout.ms": "2000"})
+        job.await_batches(2, group)
+        before = group.ids()
+        session = client.get(f"/consumers/{unique_name}/ids/{before[0]}")[1].ephemeralOwner
+        expire_sessions(box)
+        await_until(
+            lambda: group.ids() == before and registered_by(client, unique_name, before[0]) != session,
+            "the query is registered again, in a new session",
+            60,
+        )
+        job.await_all(produced, group)
+        assert job.kept() == Counter(produced)
+    finally:
+        client.stop()
+        client.close()
+
+
+def registered_by(client, group: str, consumer_id: str) -> int | None:
+    stat = client.exists(f"/consumers/{group}/ids/{consumer_id}")
+    return None if stat is None else stat.ephemeralOwner
+
+
+def expire_sessions(box) -> None:
+    """Freeze the server for longer than a session of 2 s lasts, and let it go on: the session has expired then."""
+    box.zookeeper.pause()
+    try:
+        time.sleep(5)  # the fault itself: nothing can be asked of a frozen server
+    finally:
+        box.zookeeper.resume()
+
+
+def test_a_killed_broker_holds_nothing_up(private_sandbox, unique_name, make_job):
+    from kazoo.client import KazooClient
+
+    box = private_sandbox(brokers=2)
+    Topics(box.bootstrap_servers).create("t", PARTITIONS, replication=2)
+    produced = produce_records(box.bootstrap_servers, "t", spread(400))
+    client = KazooClient(hosts=box.zookeeper_connect)
+    client.start()
+    try:
+        group = GroupNodes(client, unique_name)
+        job = make_job(box, "t")
+        job.await_batches(2, group)
+        box.brokers[1].kill()
+        job.await_batches(6, group)
+        box.brokers[1].start()
+        produced += produce_records(box.bootstrap_servers, "t", spread(80))
+        job.await_all(produced, group)
+        assert job.kept() == Counter(produced)
+    finally:
+        client.stop()
+        client.close()
