@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(firstword $(shell printf %s "$(CURDIR)" | cksum))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-all lint type fmt unit docs clean
+.PHONY: help demo test test-slow test-all lint type fmt unit fuzz docs clean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,6 +39,12 @@ test-all: test test-slow ## everything
 unit: $(STAMP) ## the tests that need no server
 	@$(BIN)/pytest tests/unit tests/property
 
+MINUTES ?= 10
+fuzz: $(STAMP) ## fuzz decoder and response parser for MINUTES (default 10) from the golden captures; needs Linux
+	@$(BIN)/python -c 'import atheris' 2>/dev/null || $(BIN)/python -m pip install \
+		--disable-pip-version-check --config-settings editable_mode=compat -e '.[fuzz]'
+	@$(BIN)/python -m tests.fuzz.fuzz $(MINUTES)
+
 lint: $(STAMP) ## ruff and the import contracts
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
@@ -55,5 +61,5 @@ docs: $(STAMP) ## write what is generated: docs/config.md, docs/metrics.md
 	@for page in config metrics; do $(BIN)/python -m zkconsumer.tools.reference $$page > docs/$$page.md || exit 1; done
 
 clean: ## remove the virtual environment and caches of this checkout
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache \
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .fuzz .import_linter_cache \
 		docker/*/jars docker/consumer/wheels

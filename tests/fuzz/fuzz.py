@@ -1,0 +1,144 @@
+"""Fuzz the decoder and the parser of fetch responses: ``python -m tests.fuzz.fuzz [MINUTES]`` (``make fuzz``).
+
+It begins with the golden captures and the kept corpus, mutates inside batches and inside compressed ones too, and makes
+lengths and checksums fit again, so that mutants get past the first check. The compiled code runs with bounds checks.
+A crash, a hang of 10 s, or 2 GiB of memory (the fuzzer's own tables grow) ends it and leaves the input in ``.fuzz``.
+``--keep`` then writes what reached something new into ``tests/fuzz/corpus.zip``, which the unit tests replay.
+"""
+
+import os
+import random
+import struct
+import sys
+import zipfile
+from pathlib import Path
+
+WORK = Path(".fuzz")
+os.environ["NUMBA_BOUNDSCHECK"] = "1"
+os.environ["NUMBA_CACHE_DIR"] = str(WORK.absolute() / "numba")  # checked code must not end up in the usual cache
+
+import atheris  # noqa: E402
+import cramjam  # noqa: E402
+
+_COMPILED = ["batchtable", "compiled", "kernel", "messageset"]  # numba cannot compile what is instrumented
+
+with atheris.instrument_imports(
+    include=["zkconsumer.fetch", "zkconsumer.kafka.fetch_protocol", "tests.fuzz.target"],
+    exclude=["numba", "numpy", "pyarrow", *(f"zkconsumer.fetch.{module}" for module in _COMPILED)],
+):
+    from tests.fuzz.target import frames, run, seal
+
+from tests.fix_batches import compress  # noqa: E402
+from tests.fuzz.corpus import CORPUS, golden_inputs, kept_inputs  # noqa: E402
+
+_HEADER = 61
+_CODECS = {1: "gzip", 2: "snappy-raw", 3: "lz4", 4: "zstd"}
+_PLAIN_LIMIT = 1 << 16
+_KEPT_BYTES = 80_000
+_PER_ENTRY = 170  # of the archive itself
+
+
+def mutate(data: bytes, max_size: int, seed: int) -> bytes:
+    """One change: anywhere, or inside a batch, whose length and checksum are made to fit."""
+    draw = random.Random(seed)
+    whole = frames(data[1:]) if data[:1] == b"\0" else []
+    if not whole or draw.random() < 0.2:
+        return bytes(atheris.Mutate(data, max_size))
+    body = data[1:]
+    start, end, magic = draw.choice(whole)
+    batch = body[start:end]
+    kind = draw.random()
+    if kind < 0.1:
+        changed = b""
+    elif kind < 0.2:
+        changed = batch + renumbered(batch, draw)
+    elif magic == 2 and len(batch) >= _HEADER:
+        changed = mutate_batch(batch, max_size, draw)
+    else:
+        changed = mutate_message(batch, max_size, draw)
+    return (b"\0" + seal(body[:start] + changed + body[end:]))[:max_size]
+
+
+def renumbered(batch: bytes, draw: random.Random) -> bytes:
+    """The same behind itself."""
+    offset = int.from_bytes(batch[:8], "big", signed=True) + draw.choice([0, 1, 5, 100])
+    return struct.pack(">q", max(-(2**63), min(offset, 2**63 - 1))) + batch[8:]
+
+
+def mutate_batch(batch: bytes, max_size: int, draw: random.Random) -> bytes:
+    header, body = batch[:_HEADER], batch[_HEADER:]
+    if draw.random() < 0.3:
+        header = bytes(atheris.Mutate(header, _HEADER)).ljust(_HEADER, b"\0")
+        header = header[:16] + b"\2" + header[17:]
+    else:
+        body = mutate_inside(header[22] & 7, body, max_size, draw)
+    return header[:8] + struct.pack(">i", _HEADER - 12 + len(body)) + header[12:] + body
+
+
+def mutate_message(message: bytes, max_size: int, draw: random.Random) -> bytes:
+    value = 12 + 14 + (8 if message[16] == 1 else 0)
+    codec = message[17] & 7 if len(message) > 17 else 0
+    if codec == 0 or draw.random() < 0.3 or len(message) < value:
+        rest = bytes(atheris.Mutate(message[16:], max_size)) or b"\0"
+        return message[:8] + struct.pack(">i", 4 + len(rest)) + message[12:16] + rest
+    inside = mutate_inside(codec, message[value:], max_size, draw)
+    return message[:8] + struct.pack(">i", value - 12 + len(inside)) + message[12 : value - 4] + struct.pack(
+        ">i", len(inside)
+    ) + inside  # fmt: skip
+
+
+def mutate_inside(codec: int, body: bytes, max_size: int, draw: random.Random) -> bytes:
+    """Change what was compressed, or the compressed bytes."""
+    if codec not in _CODECS or draw.random() < 0.3:
+        return bytes(atheris.Mutate(body, max_size))
+    try:
+        plain = bytes(decompress(codec, body))[:_PLAIN_LIMIT]
+    except (cramjam.DecompressionError, ValueError):
+        return bytes(atheris.Mutate(body, max_size))
+    if draw.random() < 0.5:
+        plain = bytes(atheris.Mutate(plain, _PLAIN_LIMIT))
+    else:
+        plain = mutate(b"\0" + plain, _PLAIN_LIMIT, draw.getrandbits(32))[1:]
+    return compress(_CODECS[codec], plain)
+
+
+def decompress(codec: int, body: bytes) -> bytes:
+    from zkconsumer.fetch.decompress import DecompressError, Scratch
+
+    scratch = Scratch()
+    try:
+        scratch.add(codec, memoryview(body), 1 << 20, before_format_2=True)
+    except DecompressError as error:
+        raise ValueError from error
+    return scratch.data[: scratch.used].tobytes()
+
+
+def main() -> None:
+    arguments = [argument for argument in sys.argv[1:] if argument != "--keep"]
+    minutes = float(arguments[0]) if arguments else 10
+    folder = WORK / "corpus"
+    folder.mkdir(parents=True, exist_ok=True)
+    if "--keep" in sys.argv:
+        keep(folder)
+        return
+    for name, data in [*golden_inputs(), *kept_inputs()]:
+        (folder / name).write_bytes(data)
+    limits = [f"-max_total_time={int(minutes * 60)}", "-timeout=10", "-rss_limit_mb=2048", "-max_len=20000"]
+    quiet = ["-print_final_stats=1", f"-artifact_prefix={WORK}/", "-verbosity=1"]
+    atheris.Setup([sys.argv[0], *limits, *quiet, str(folder)], run, custom_mutator=mutate)
+    atheris.Fuzz()
+
+
+def keep(folder: Path) -> None:
+    """Write what the last run found, but for the captures, the smallest first."""
+    golden = {name for name, _ in golden_inputs()}
+    found = sorted((path for path in folder.iterdir() if path.name not in golden), key=lambda path: path.stat().st_size)
+    with zipfile.ZipFile(CORPUS, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for path in found:
+            archive.writestr(zipfile.ZipInfo(path.name), path.read_bytes())
+            if sum(entry.compress_size + _PER_ENTRY for entry in archive.infolist()) > _KEPT_BYTES:
+                break
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,125 @@
+"""Formats 0 and 1, and all formats in one log: what was written is read, and damage harms nobody."""
+
+import contextlib
+import struct
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.fix_batches import build
+from tests.fix_messagesets import LOG_APPEND_TIME, OLD_CODECS, compressed_set, message_set, reseal, wrap
+from zkconsumer.errors import CorruptRecord
+from zkconsumer.fetch.decode import Decoder
+from zkconsumer.fetch.messages import records
+from zkconsumer.kafka.producer import Record
+
+DECODER = Decoder(headers=True, max_decompressed_bytes=1 << 22)
+UNCHECKED = Decoder(headers=True, check_crcs=False, max_decompressed_bytes=1 << 22)
+APPEND_MS = 1_800_000_000_000
+
+optional_bytes = st.none() | st.binary(max_size=40) | st.binary(min_size=100, max_size=300)
+record = st.builds(Record, value=optional_bytes, key=optional_bytes, timestamp=st.integers(0, 4_000_000_000_000))
+piece = st.fixed_dictionaries(
+    {
+        "records": st.lists(record, min_size=1, max_size=6),
+        "magic": st.integers(0, 2),
+        "codec": st.sampled_from(["none", *OLD_CODECS]),
+        "gaps": st.lists(st.integers(0, 3), min_size=7, max_size=7),  # offsets that compaction took before each record
+        "base": st.integers(0, 5),  # how far before the first record the offsets inside begin
+        "append_time": st.booleans(),
+    }
+)
+slow = settings(suppress_health_check=[HealthCheck.too_slow])
+pieces = st.lists(piece, min_size=1, max_size=6)
+
+
+def encode(log):
+    """The bytes of a log, and the rows and the end that they stand for."""
+    data, rows, following = b"", [], 0
+    for part in log:
+        magic, codec, content = part["magic"], part["codec"], part["records"]
+        offsets = []
+        for gap in part["gaps"][: len(content)]:
+            offsets.append(following + gap)
+            following = offsets[-1] + 1
+        append = part["append_time"] and magic > 0
+        attributes = LOG_APPEND_TIME if append else 0
+        times = [APPEND_MS if append else r.timestamp for r in content]
+        if magic == 2:
+            codec = codec.removesuffix("-wrong-checksum")
+            offsets = list(range(offsets[0], offsets[0] + len(content)))
+            following = offsets[-1] + 1
+            data += build(content, offset=offsets[0], codec=codec, attributes=attributes, max_timestamp=APPEND_MS)
+        elif codec == "none":
+            written = [r._replace(timestamp=at) for r, at in zip(content, times, strict=True)]
+            data += message_set(written, magic, offsets, attributes)
+        else:
+            base = max(0, offsets[0] - part["base"])
+            outer = {"timestamp": APPEND_MS, "attributes": attributes}
+            data += compressed_set(content, magic, offsets, codec, base=base, **outer)
+        kinds = [(at, int(append)) if magic else (None, None) for at in times]
+        rows += [(o, *kind, r.key, r.value) for o, kind, r in zip(offsets, kinds, content, strict=True)]
+    return data, rows, following
+
+
+def decode(decoder, requested, data):
+    chunk = decoder.decode("t", 1, requested, memoryview(data))
+    if chunk.batch is None:
+        return [], chunk.next_offset
+    chunk.batch.validate(full=True)
+    return [(m.offset, m.timestamp, m.timestamp_type, m.key, m.value) for m in records(chunk.batch)], chunk.next_offset
+
+
+@slow
+@given(pieces, st.data())
+def test_what_was_written_is_read(log, data):
+    encoded, rows, end = encode(log)
+    requested = data.draw(st.integers(0, end))
+    read, next_offset = decode(DECODER, requested, encoded)
+    assert read == [row for row in rows if row[0] >= requested]
+    assert next_offset == end
+
+
+@slow
+@given(pieces, st.data())
+def test_a_cut_chunk_gives_a_prefix(log, data):
+    encoded, rows, end = encode(log)
+    read, next_offset = decode(DECODER, 0, encoded[: data.draw(st.integers(0, len(encoded)))])
+    assert read == [row for row in rows if row[0] < next_offset]
+    assert next_offset <= end
+
+
+@slow
+@given(pieces, st.data())
+def test_a_flipped_bit_is_noticed(log, data):
+    """Checksums cover all but offsets, lengths and (format 2) the leader epoch."""
+    encoded, rows, _ = encode(log)
+    damaged = bytearray(encoded)
+    bit = data.draw(st.integers(0, 8 * len(encoded) - 1))
+    damaged[bit // 8] ^= 1 << bit % 8
+    with contextlib.suppress(CorruptRecord):
+        read, _ = decode(DECODER, 0, damaged)
+        written = [row[1:] for row in rows]
+        assert all(row[1:] in written for row in read)
+
+
+@slow
+@given(st.lists(record, min_size=1, max_size=6), st.integers(0, 1), st.sampled_from(OLD_CODECS), st.data())
+def test_damage_inside_under_a_valid_checksum_harms_nobody(content, magic, codec, data):
+    inner = bytearray(message_set(content, magic, range(len(content))))
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(0, len(inner) - 1))
+        inner[at] = data.draw(st.sampled_from([0, 1, 0x7F, 0x80, 0xFE, 0xFF]) | st.integers(0, 255))
+    with contextlib.suppress(CorruptRecord):
+        decode(UNCHECKED, 0, wrap(bytes(inner), magic, len(content) - 1, codec))
+
+
+@slow
+@given(record, st.integers(0, 1), st.data())
+def test_lengths_that_lie_harm_nobody(content, magic, data):
+    """Key and value lengths of a message with a right checksum."""
+    damaged = bytearray(message_set([content], magic, [0]))
+    at = data.draw(st.sampled_from([len(damaged) - 4, 18 + 8 * magic, 22 + 8 * magic + len(content.key or b"")]))
+    struct.pack_into(">i", damaged, at, data.draw(st.integers(-(2**31), 2**31 - 1)))
+    with contextlib.suppress(CorruptRecord):
+        decode(DECODER, 0, reseal(damaged))
