@@ -209,16 +209,17 @@ def test_an_idle_partition_does_not_slow_down_a_busy_one(topic_factory, produce,
     assert time.monotonic() - began < 8
 
 
-def test_a_queue_stays_near_its_bound(topic_factory, produce, reader):
+@pytest.mark.parametrize("fetchers", [1, 4])
+def test_a_queue_stays_near_its_bound(topic_factory, produce, reader, fetchers):
     topic = topic_factory(partitions=20)
     # Small batches: a broker sends the first one whole, whatever is asked for.
     records = [{"value": b"x" * 1000, "partition": number % 20} for number in range(20_000)]
     produce(topic, records, batch_size=16_384)
-    one = reader(queued_max_bytes=500_000, fetch_message_max_bytes=100_000)
+    one = reader(queued_max_bytes=500_000, fetch_message_max_bytes=100_000, num_consumer_fetchers=fetchers)
     one.start({(topic, number): 0 for number in range(20)})
     queue = one.queues[one.threads[0]]
     eventually(lambda: queue.room() == 0)
-    assert queue._bytes < 500_000 + 2 * 100_000
+    assert queue._bytes < 500_000 + (1 + fetchers) * 100_000
     messages = one.read(20_000)
     assert len({place_of(m) for m in messages}) == 20_000
 

@@ -150,7 +150,7 @@ class FetcherThread(threading.Thread):
         if not wanted:
             return False
         config = self._config
-        room = sum(max(0, queue.room() - coming[queue]) for queue in {info.queue for info in wanted})
+        room = sum(queue.allowance(coming[queue]) for queue in {info.queue for info in wanted})
         largest = max(config.fetch_message_max_bytes, *(info.fetch_bytes for info in wanted))
         self._connected()
         assert self._pipeline is not None

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from zkconsumer.model import TopicPartition
 
 _LEASE_POLL_S: Final = 0.05
+_ASSUMED_EXPANSION: Final = 4
+"""How many times longer data become by decoding, until there is experience."""
 
 
 class Ended(Enum):
@@ -46,8 +48,8 @@ class ChunkQueue:
     """A bounded queue from fetchers to one stream. One lock inside; nothing that waits is done under it.
 
     The bound is kept by the fetchers, which leave a partition out of their requests while :meth:`is_full`; ``put``
-    never waits (DESIGN 4.11). So a queue can hold a response more than its bound, per fetcher; and, for each paused
-    partition, what was queued of it when it was paused.
+    never waits (DESIGN 4.11). They ask for what :meth:`allowance` says, so that what is on its way to a queue that has
+    room exceeds the bound at most by a fetch of one partition per fetcher; and what is paused is not counted.
 
     Args:
         max_bytes: for all chunks together. A larger chunk is admitted when the queue is empty.
@@ -66,6 +68,7 @@ class ChunkQueue:
         self._chunks: deque[Chunk] = deque()
         self._paused: dict[TopicPartition, deque[Chunk]] = {}
         self._bytes = 0
+        self._encoded_bytes, self._decoded_bytes = 1, _ASSUMED_EXPANSION  # of what was put so far
         self._counts: Counter[TopicPartition] = Counter()
         self._current: HandOver | None = None
         self._moves = 0
@@ -88,6 +91,8 @@ class ChunkQueue:
                 return False
             self._add(chunk)
             self._fetched_bytes[chunk.info.partition.topic] += chunk.fetched_bytes
+            self._encoded_bytes += chunk.fetched_bytes
+            self._decoded_bytes += chunk.nbytes
             self._changed.notify()
             return True
 
@@ -108,6 +113,18 @@ class ChunkQueue:
     def room(self) -> int:
         """Bytes below the bound."""
         return max(0, self._max_bytes - self._bytes)
+
+    def allowance(self, coming: int = 0) -> int:
+        """Bytes that one fetcher should ask for at most: its share of the room, as long as they are before decoding.
+
+        Else ten fetchers would ask for ten times the room at once, and compressed data would fill it several times.
+
+        Args:
+            coming: bytes that the fetcher has received already, but not decoded.
+        """
+        with self._changed:
+            room = self.room() // max(1, len(self._listeners))
+            return max(0, room * min(self._encoded_bytes, self._decoded_bytes) // self._decoded_bytes - coming)
 
     def add_listener(self, listener: Callable[[], None]) -> None:
         """Call ``listener`` whenever there may be room that was not there, on the thread that made it.
