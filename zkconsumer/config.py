@@ -269,6 +269,65 @@ class ConsumerConfig:
     metrics_host: str = declare(
         "127.0.0.1", "metrics.host", str, "Address on which metrics are served; 0.0.0.0 is all.", ours=True
     )
+    security_protocol: str = declare(
+        "PLAINTEXT",
+        "security.protocol",
+        ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+        "How brokers are talked to; their listener for this protocol is used (the JVM's consumer: PLAINTEXT).",
+        ours=True,
+    )
+    ssl_ca_location: str | None = declare(
+        None,
+        "ssl.ca.location",
+        str,
+        "PEM file of the authorities that brokers' certificates may come from.",
+        ours=True,
+        default_text="the system's",
+    )
+    ssl_certificate_location: str | None = declare(
+        None, "ssl.certificate.location", str, "PEM file of this client's certificate.", ours=True, default_text="none"
+    )
+    ssl_key_location: str | None = declare(
+        None, "ssl.key.location", str, "PEM file of this client's key.", ours=True, default_text="in the certificate's"
+    )
+    ssl_key_password: str | None = declare(
+        None, "ssl.key.password", str, "Password of this client's key.", ours=True, secret=True, default_text="none"
+    )
+    ssl_endpoint_identification_algorithm: str = declare(
+        "https",
+        "ssl.endpoint.identification.algorithm",
+        ("https", "none"),
+        "With https a broker's certificate must be for its host name.",
+        ours=True,
+    )
+    sasl_mechanism: str | None = declare(
+        None,
+        "sasl.mechanism",
+        ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI"),
+        "How to log in to brokers; GSSAPI needs the package gssapi and a ticket.",
+        ours=True,
+        default_text="none",
+    )
+    sasl_username: str | None = declare(
+        None, "sasl.username", str, "User for PLAIN and SCRAM.", ours=True, default_text="none"
+    )
+    sasl_password: str | None = declare(
+        None, "sasl.password", str, "Password for PLAIN and SCRAM.", ours=True, secret=True, default_text="none"
+    )
+    sasl_oauthbearer_token: str | None = declare(
+        None, "sasl.oauthbearer.token", str, "Token for OAUTHBEARER.", ours=True, secret=True, default_text="none"
+    )
+    sasl_oauthbearer_token_provider: str | None = declare(
+        None,
+        "sasl.oauthbearer.token.provider",
+        str,
+        "Function that returns the token for OAUTHBEARER, as module:function; called for each connection.",
+        ours=True,
+        default_text="none",
+    )
+    sasl_kerberos_service_name: str = declare(
+        "kafka", "sasl.kerberos.service.name", str, "Kerberos service of the brokers, for GSSAPI.", ours=True
+    )
     isolation_level: str = declare(
         "read_uncommitted",
         "isolation.level",
@@ -393,6 +452,7 @@ def _violations(config: ConsumerConfig) -> Iterable[str]:
     if "zookeeper_connect" not in missing and not _LEGAL_CONNECT.match(config.zookeeper_connect):
         yield f"zookeeper.connect {config.zookeeper_connect!r} is not of the form host:port,host:port/chroot"
     yield from _zookeeper_violations(config)
+    yield from _broker_violations(config)
     if config.metrics_port > 65535:
         yield f"metrics.port {config.metrics_port} is not a port"
     if config.fetch_wait_max_ms > config.socket_timeout_ms:
@@ -418,6 +478,24 @@ def _zookeeper_violations(config: ConsumerConfig) -> Iterable[str]:
         yield "zookeeper.digest must be of the form user:password"
     if config.zookeeper_set_acl and not (config.zookeeper_digest or config.zookeeper_sasl_mechanism):
         yield "zookeeper.set.acl needs zookeeper.digest or zookeeper.sasl.mechanism: nobody else could be named owner"
+
+
+def _broker_violations(config: ConsumerConfig) -> Iterable[str]:
+    logs_in, mechanism = config.security_protocol.startswith("SASL_"), config.sasl_mechanism
+    if logs_in and mechanism is None:
+        yield f"security.protocol {config.security_protocol} needs sasl.mechanism"
+    if mechanism is not None and not logs_in:
+        yield "sasl.mechanism needs security.protocol SASL_PLAINTEXT or SASL_SSL, or nobody would log in"
+    if mechanism in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512") and not (config.sasl_username and config.sasl_password):
+        yield f"sasl.mechanism {mechanism} needs sasl.username and sasl.password"
+    if mechanism == "OAUTHBEARER":
+        provider = config.sasl_oauthbearer_token_provider
+        if (config.sasl_oauthbearer_token is None) == (provider is None):
+            yield "sasl.mechanism OAUTHBEARER needs either sasl.oauthbearer.token or sasl.oauthbearer.token.provider"
+        if provider is not None and not all(provider.partition(":")):
+            yield f"sasl.oauthbearer.token.provider {provider!r} is not of the form module:function"
+    if config.ssl_key_location is not None and config.ssl_certificate_location is None:
+        yield "ssl.key.location needs ssl.certificate.location"
 
 
 def _load_properties(path: Path) -> dict[str, object]:

@@ -99,6 +99,13 @@ class BrokerUnavailable(RetriableError):
     """A broker refused the connection, closed it, or did not answer in time."""
 
 
+class AuthenticationFailed(BrokerUnavailable):
+    """A broker and this consumer do not trust each other: certificate, password or token.
+
+    It is tried again like a broker that is away, since passwords and certificates are changed on one side first.
+    """
+
+
 class NotLeader(ZkConsumerError):
     """A broker was asked about a partition that ``leader`` leads: ask that one."""
 

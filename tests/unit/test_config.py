@@ -121,6 +121,9 @@ SECRETS = {
     "zookeeper.digest": "user:hunter2",
     "zookeeper.sasl.password": "hunter2",
     "zookeeper.ssl.key.password": "hunter2",
+    "sasl.password": "hunter2",
+    "sasl.oauthbearer.token": "hunter2",
+    "ssl.key.password": "hunter2",
 }
 
 
@@ -150,3 +153,26 @@ def test_access_control_needs_somebody_to_be():
         config(zookeeper_set_acl=True)
     with pytest.raises(ConfigError, match="user:password"):
         config(zookeeper_digest="hunter2")
+
+
+@pytest.mark.parametrize(
+    ("values", "violation"),
+    [
+        ({"security_protocol": "SASL_SSL"}, "needs sasl.mechanism"),
+        ({"sasl_mechanism": "GSSAPI"}, "nobody would log in"),
+        ({"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN", "sasl_username": "u"}, "and sasl.password"),
+        ({"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER"}, "needs either"),
+        (
+            {
+                "security_protocol": "SASL_SSL",
+                "sasl_mechanism": "OAUTHBEARER",
+                "sasl_oauthbearer_token_provider": "module.function",
+            },
+            "module:function",
+        ),
+        ({"ssl_key_location": "k.pem"}, "needs ssl.certificate.location"),
+    ],
+)
+def test_security_towards_brokers_is_complete(values, violation):
+    with pytest.raises(ConfigError, match=violation):
+        ConsumerConfig(group_id="g", zookeeper_connect="h:1", **values)

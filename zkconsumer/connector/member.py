@@ -99,7 +99,7 @@ class GroupMember:
         self._expiries = 0
         self._subscription: Subscription | None = None
         self._session = ZkSession.from_config(config, self._signal.raise_flag)
-        self._registry = Registry(self._session)
+        self._registry = Registry(self._session, config.security_protocol)
         self._membership = Membership(
             self._session,
             config.group_id,

@@ -18,6 +18,7 @@ from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.kafka.errorcodes import ErrorCode
 from zkconsumer.kafka.isolation import ISOLATION_LEVELS, READ_UNCOMMITTED
 from zkconsumer.kafka.library import load_kafka_python
+from zkconsumer.kafka.security import PLAINTEXT, BrokerSecurity
 from zkconsumer.model import Broker, TopicPartition
 
 LATEST: Final = -1
@@ -166,6 +167,7 @@ class BrokerClient:
         client_id: sent with every request.
         timeout_ms: limit for connecting and for each answer.
         version_fallback: see :class:`BrokerConnection`.
+        security: TLS and login.
         isolation: see :func:`list_offsets`.
     """
 
@@ -176,11 +178,16 @@ class BrokerClient:
         client_id: str,
         timeout_ms: int,
         version_fallback: str | None = None,
+        security: BrokerSecurity = PLAINTEXT,
         isolation: str = READ_UNCOMMITTED,
     ) -> None:
         self._live_brokers = live_brokers
         self._connect = partial(
-            BrokerConnection, client_id=client_id, timeout_ms=timeout_ms, version_fallback=version_fallback
+            BrokerConnection,
+            client_id=client_id,
+            timeout_ms=timeout_ms,
+            version_fallback=version_fallback,
+            security=security,
         )
         self._isolation = isolation
         self._connections: dict[Broker, BrokerConnection] = {}
@@ -200,6 +207,7 @@ class BrokerClient:
             client_id=config.client_id,
             timeout_ms=timeout_ms or config.socket_timeout_ms,
             version_fallback=config.broker_version_fallback,
+            security=BrokerSecurity.from_config(config),
             isolation=config.isolation_level,
         )
 

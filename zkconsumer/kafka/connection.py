@@ -12,14 +12,17 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import ssl
 import struct
 import threading
 from collections.abc import Iterator
 from typing import Any, Final, Self
 
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.errors import BrokerUnavailable, ProtocolError
+from zkconsumer.errors import AuthenticationFailed, BrokerUnavailable, ProtocolError
 from zkconsumer.kafka.library import load_kafka_python
+from zkconsumer.kafka.sasl import log_in
+from zkconsumer.kafka.security import PLAINTEXT, BrokerSecurity
 from zkconsumer.kafka.versions import (
     API_VERSIONS,
     LIST_OFFSETS,
@@ -46,13 +49,14 @@ class BrokerConnection:
 
     Args:
         host: name or address.
-        port: TCP port of a listener without TLS.
+        port: TCP port of a listener for the security protocol.
         client_id: sent with every request; brokers put it into logs, metrics and quotas.
         timeout_ms: limit for connecting, and for any period in which a send or receive makes no progress.
         receive_buffer_bytes: ``SO_RCVBUF`` where it asks for more than the kernel's own start value; otherwise the
             kernel keeps tuning the size, which setting the option would switch off.
         version_fallback: a release in :data:`OLD_RELEASES`, to be assumed without proof of a broker that hangs up when
             it is asked for its versions.
+        security: TLS and login.
         max_response_bytes: refuse longer responses.
     """
 
@@ -65,6 +69,7 @@ class BrokerConnection:
         timeout_ms: int,
         receive_buffer_bytes: int = 0,
         version_fallback: str | None = None,
+        security: BrokerSecurity = PLAINTEXT,
         max_response_bytes: int = MAX_RESPONSE_BYTES,
     ) -> None:
         self.host = host
@@ -73,6 +78,9 @@ class BrokerConnection:
         self._timeout_ms = timeout_ms
         self._receive_buffer_bytes = receive_buffer_bytes
         self._version_fallback = version_fallback
+        self._security = security
+        # TLS decrypts piece by piece, so "wait for all" is nothing that its sockets know.
+        self._receive_flags = 0 if security.encrypted else socket.MSG_WAITALL
         self._max_response_bytes = max_response_bytes
         self._correlation_id = 0
         self._buffer = bytearray(_INITIAL_BUFFER)
@@ -96,6 +104,7 @@ class BrokerConnection:
             timeout_ms=config.socket_timeout_ms,
             receive_buffer_bytes=config.socket_receive_buffer_bytes,
             version_fallback=config.broker_version_fallback,
+            security=BrokerSecurity.from_config(config),
         )
 
     def __str__(self) -> str:
@@ -110,8 +119,19 @@ class BrokerConnection:
 
         Raises:
             BrokerUnavailable: refused, timed out, unknown host, or closed by another thread.
+            AuthenticationFailed: certificate, password or token are not accepted.
+            ConfigError: a file that the settings name cannot be used.
             ProtocolError: what answers is not a Kafka broker.
         """
+        self._learn_versions()
+        if self._security.logs_in:
+            try:
+                log_in(self, self._security)
+            except BaseException:
+                self.close()
+                raise
+
+    def _learn_versions(self) -> None:
         self._dial()
         try:
             self._ranges = self._ask_versions()
@@ -136,6 +156,8 @@ class BrokerConnection:
             try:
                 self._open(self._make_socket(family, kind, protocol), address)
                 return
+            except AuthenticationFailed:
+                raise
             except BrokerUnavailable as error:
                 failure = error
         raise BrokerUnavailable(
@@ -158,7 +180,29 @@ class BrokerConnection:
             self._set_options(sock)
             sock.settimeout(self._timeout_ms / 1000)
             sock.connect(address)
-            sock.settimeout(None)
+            if not self._security.encrypted:
+                sock.settimeout(None)
+        if self._security.encrypted:
+            self._encrypt()
+
+    def _encrypt(self) -> None:
+        """Put TLS around the socket. Its time limit is Python's: the kernel's would be taken for a reason to retry."""
+        context = self._security.tls_context()
+        try:
+            with self._use("TLS handshake") as plain:
+                sock = context.wrap_socket(plain, server_hostname=self.host, do_handshake_on_connect=False)
+                with self._lock:
+                    self._socket = sock  # nothing is left in the plain one
+                sock.do_handshake()
+        except BrokerUnavailable as error:
+            if isinstance(error.__cause__, ssl.SSLCertVerificationError):
+                reason = f"its certificate is not trusted: {error.__cause__.verify_message}"
+                hint = "check ssl.ca.location, and that the certificate is for this host name"
+                raise AuthenticationFailed(f"{self}: {reason}; {hint}") from error
+            raise BrokerUnavailable(
+                f"{error}; check that this is a listener for {self._security.protocol}, and whether it asks for a "
+                "client's certificate (ssl.certificate.location)"
+            ) from error
 
     def _set_options(self, sock: socket.socket) -> None:
         if self._receive_buffer_bytes > sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF):
@@ -175,7 +219,8 @@ class BrokerConnection:
             self._closed = True
             if self._socket is not None:
                 with contextlib.suppress(OSError):  # not connected yet, or already reset by the broker
-                    self._socket.shutdown(socket.SHUT_RDWR)
+                    # Not SSLSocket's own, which would go on in plain text.
+                    socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
             if not self._in_use:
                 self._discard()
 
@@ -233,6 +278,10 @@ class BrokerConnection:
                 raise
         self._dial()
         return OLD_RELEASES[OLDEST_RELEASE]
+
+    def knows(self, api_key: int) -> bool:
+        """True if the broker has said that it knows this API."""
+        return api_key in self._ranges
 
     def version(self, api_key: int, name: str, oldest: int, newest: int) -> int:
         """Newest version of an API that both sides know.
@@ -315,10 +364,31 @@ class BrokerConnection:
         filled = 0
         with self._use("receiving") as sock:
             while filled < len(view):
-                count = sock.recv_into(view[filled:], 0, socket.MSG_WAITALL)
+                count = sock.recv_into(view[filled:], 0, self._receive_flags)
                 if count == 0:
                     raise ConnectionResetError("the broker closed the connection")
                 filled += count
+
+    def exchange_bare(self, token: bytes) -> bytes:
+        """Send bytes behind nothing but their length, and return what comes back in the same way.
+
+        Brokers before 1.0 are logged in to like this, see ``sasl.py``.
+
+        Raises:
+            BrokerUnavailable: the connection broke, timed out or was closed.
+            ProtocolError: the length of the answer is absurd.
+        """
+        with self._use("sending") as sock:
+            sock.sendall(struct.pack(">i", len(token)) + token)
+        head = memoryview(self._buffer)[:4]
+        self._fill(head)
+        (length,) = struct.unpack(">i", head)
+        if not 0 <= length <= len(self._buffer):
+            self.close()
+            raise ProtocolError(f"{self} announces {length} bytes during the login; is this the port of a broker?")
+        body = memoryview(self._buffer)[:length]
+        self._fill(body)
+        return bytes(body)
 
     def call(self, request: Any) -> Any:
         """Send a request object of kafka-python, which encodes itself, and return the decoded response object.
@@ -364,4 +434,5 @@ def _skip_tags(body: memoryview) -> int:
 
 
 def _reason(error: OSError) -> str:
-    return "no answer in time" if isinstance(error, BlockingIOError) else str(error)
+    # The kernel's time limit ends as "would block", Python's, for TLS, as a timeout.
+    return "no answer in time" if isinstance(error, BlockingIOError | TimeoutError) else str(error)

@@ -59,7 +59,7 @@ def read_cluster(options: SourceOptions, *, with_offsets: bool = False) -> Clust
     session = ZkSession.from_config(config)
     session.open()
     try:
-        registry = Registry(session)
+        registry = Registry(session, config.security_protocol)
         found = registry.partitions(options.select(registry.topics()))
         partitions = frozenset(
             TopicPartition(topic, number) for topic, of_topic in found.items() for number in of_topic

@@ -8,8 +8,9 @@ import time
 
 import pytest
 
-from zkconsumer.errors import BrokerUnavailable, ProtocolError
+from zkconsumer.errors import AuthenticationFailed, BrokerUnavailable, ProtocolError
 from zkconsumer.kafka.connection import BrokerConnection
+from zkconsumer.kafka.security import BrokerSecurity
 
 API_VERSIONS = struct.pack(">hi", 0, 2) + struct.pack(">hhh", 18, 0, 4) + struct.pack(">hhh", 1, 4, 16)
 
@@ -269,3 +270,55 @@ def test_a_named_release_does_not_outrank_what_a_broker_tells(serve, connect):
     connection = connect(serve(lambda sock: sock.recv(1)), version_fallback="0.8.2")
     connection.connect()
     assert connection.version(1, "Fetch", 0, 12) == 12
+
+
+def test_no_secret_is_shown_by_what_connections_are_made_with():
+    security = BrokerSecurity(password="hush1", token="hush2", key_password="hush3")
+    assert "hush" not in repr(security)
+
+
+def sasl_versions(authenticate):
+    ranges = [(18, 0, 3), (1, 0, 4), (17, 0, 1), *([(36, 0, 1)] if authenticate else [])]
+    return struct.pack(">hi", 0, len(ranges)) + b"".join(struct.pack(">hhh", *one) for one in ranges)
+
+
+LOGIN = BrokerSecurity(protocol="SASL_PLAINTEXT", mechanism="PLAIN", username="alice", password="hush")
+
+
+def test_a_broker_before_1_0_gets_the_bare_login(serve, connect):
+    seen = []
+
+    def script(sock):
+        key, version, correlation_id, _, body = read_request(sock)
+        seen.append((key, version, body))
+        answer(sock, correlation_id, struct.pack(">hi", 0, 1) + b"\x00\x05PLAIN")
+        (length,) = struct.unpack(">i", read_exactly(sock, 4))
+        seen.append(read_exactly(sock, length))
+        sock.sendall(bytes(4))
+        answer(sock, read_request(sock)[2], b"in")
+
+    connection = connect(serve(script, sasl_versions(authenticate=False)), security=LOGIN)
+    connection.connect()
+    assert bytes(connection.receive(connection.send(1, 0, b""))) == b"in"
+    assert seen == [(17, 0, b"\x00\x05PLAIN"), b"alice\x00alice\x00hush"]
+
+
+def test_a_broker_before_1_0_refuses_by_hanging_up(serve, connect):
+    def script(sock):
+        answer(sock, read_request(sock)[2], struct.pack(">hi", 0, 0))
+        read_exactly(sock, 4)
+
+    connection = connect(serve(script, sasl_versions(authenticate=False)), security=LOGIN)
+    with pytest.raises(AuthenticationFailed, match=r"hung up during the login; check sasl\.mechanism"):
+        connection.connect()
+
+
+@pytest.mark.parametrize("reply", [b"", struct.pack(">hi", 33, 9), struct.pack(">hi", 0, 0)])
+def test_a_login_that_is_answered_with_nonsense(serve, connect, reply):
+    def script(sock):
+        answer(sock, read_request(sock)[2], reply)
+        answer(sock, read_request(sock)[2], b"\x00")
+
+    connection = connect(serve(script, sasl_versions(authenticate=True)), security=LOGIN)
+    with pytest.raises((BrokerUnavailable, ProtocolError)):
+        connection.connect()

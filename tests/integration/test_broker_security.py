@@ -1,0 +1,204 @@
+"""TLS and SASL towards a real broker: who gets in, who does not, and what those are told."""
+
+import base64
+import hashlib
+import hmac
+import json
+import time
+from pathlib import Path
+
+import pytest
+import trustme
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+from kazoo.client import KazooClient
+
+from tests.fix_sandbox import Topics, produce_records
+from zkconsumer import ConsumerConfig, ConsumerConnector
+from zkconsumer.errors import AuthenticationFailed, BrokerUnavailable, ConfigError, ProtocolError
+from zkconsumer.kafka.connection import BrokerConnection
+from zkconsumer.model import Broker
+from zkconsumer.sandbox import Sandbox
+from zkconsumer.sandbox.ports import HOST, free_port
+
+pytestmark = pytest.mark.integration
+
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+SECRET = "alice's secret, =1"
+LOGIN_MODULES = {
+    "plain": "plain.PlainLoginModule required username=admin password=admin user_alice={secret};",
+    "scram-sha-256": "scram.ScramLoginModule required;",
+    "scram-sha-512": "scram.ScramLoginModule required;",
+    "oauthbearer": "oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub=admin;",
+}
+
+
+def scram_credentials(password, hash_name):
+    """What Kafka keeps of a password (RFC 5802)."""
+    salt, rounds = b"a salt of sixteen", 4096
+    salted = hashlib.pbkdf2_hmac(hash_name, password.encode(), salt, rounds)
+    client_key = hmac.digest(salted, b"Client Key", hash_name)
+    parts = {
+        "salt": salt,
+        "stored_key": hashlib.new(hash_name, client_key).digest(),
+        "server_key": hmac.digest(salted, b"Server Key", hash_name),
+    }
+    encoded = [f"{name}={base64.b64encode(value).decode()}" for name, value in parts.items()]
+    return ",".join([*encoded, f"iterations={rounds}"])
+
+
+def add_scram_user(zookeeper_connect):
+    config = {f"SCRAM-SHA-{bits}": scram_credentials(SECRET, f"sha{bits}") for bits in (256, 512)}
+    zookeeper = KazooClient(zookeeper_connect)
+    zookeeper.start()
+    zookeeper.create("/config/users/alice", json.dumps({"version": 1, "config": config}).encode(), makepath=True)
+    zookeeper.stop()
+    zookeeper.close()
+
+
+def unsecured_token(lifetime_s=600):
+    """A JWS without signature, which the broker's default for OAUTHBEARER takes."""
+    now = time.time()
+    parts = ({"alg": "none"}, {"sub": "alice", "iat": now - 5, "exp": now + lifetime_s})
+    encoded = [base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in parts]
+    return ".".join([*encoded, ""])
+
+
+class Secured:
+    """A broker with a listener for each security protocol, and the files that a client needs."""
+
+    def __init__(self, directory: Path) -> None:
+        self.ports = {protocol: free_port() for protocol in PROTOCOLS}
+        authority = trustme.CA()
+        self.ca = str(directory / "ca.pem")
+        self.other_ca = str(directory / "other-ca.pem")
+        authority.cert_pem.write_to_path(self.ca)
+        trustme.CA().cert_pem.write_to_path(self.other_ca)
+        certificate = authority.issue_cert(HOST)
+        key = load_pem_private_key(certificate.private_key_pem.bytes(), None)
+        pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        keystore = directory / "broker.pem"
+        keystore.write_bytes(pem + b"".join(blob.bytes() for blob in certificate.cert_chain_pems))
+        listeners = ",".join(f"{protocol}://{HOST}:{port}" for protocol, port in self.ports.items())
+        self.properties = {
+            "listeners": listeners,
+            "advertised.listeners": listeners,
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(keystore),
+            "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
+        }
+        for listener in ("sasl_plaintext", "sasl_ssl"):
+            for mechanism, module in LOGIN_MODULES.items():
+                entry = module.format(secret=f'"{SECRET}"')
+                name = f"listener.name.{listener}.{mechanism}.sasl.jaas.config"
+                self.properties[name] = f"org.apache.kafka.common.security.{entry}"
+
+    def config(self, protocol, **more):
+        trust = {"ssl_ca_location": self.ca} if protocol.endswith("SSL") else {}
+        return ConsumerConfig(
+            **{"group_id": "g", "zookeeper_connect": "unused:1", "security_protocol": protocol, **trust, **more}
+        )
+
+    def connect(self, protocol, *, port_of=None, **more):
+        config = self.config(protocol, socket_timeout_ms=10_000, **more)
+        connection = BrokerConnection.from_config(Broker(0, HOST, self.ports[port_of or protocol]), config)
+        try:
+            connection.connect()
+            assert connection.knows(1)
+        finally:
+            connection.close()
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory):
+    made = Secured(tmp_path_factory.mktemp("certificates"))
+    with Sandbox(brokers=0, kafka_properties=made.properties) as box:
+        add_scram_user(box.zookeeper_connect)
+        box.add_brokers(port=made.ports["PLAINTEXT"])
+        made.sandbox = box
+        yield made
+
+
+LOGINS = [
+    {"sasl_mechanism": "PLAIN", "sasl_username": "alice", "sasl_password": SECRET},
+    {"sasl_mechanism": "SCRAM-SHA-256", "sasl_username": "alice", "sasl_password": SECRET},
+    {"sasl_mechanism": "SCRAM-SHA-512", "sasl_username": "alice", "sasl_password": SECRET},
+    {"sasl_mechanism": "OAUTHBEARER", "sasl_oauthbearer_token": unsecured_token()},
+    {"sasl_mechanism": "OAUTHBEARER", "sasl_oauthbearer_token_provider": f"{__name__}:unsecured_token"},
+]
+PLAIN = LOGINS[0]
+
+
+@pytest.mark.parametrize("login", LOGINS, ids=lambda login: login["sasl_mechanism"])
+@pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
+def test_whoever_can_prove_it_gets_in(secured, protocol, login):
+    secured.connect(protocol, **login)
+
+
+def test_a_consumer_reads_through_each_listener(secured, unique_name):
+    servers = f"{HOST}:{secured.ports['PLAINTEXT']}"
+    topic = Topics(servers).create(unique_name, partitions=2)
+    values = [b"%d " % number * 500 for number in range(2000)]
+    produce_records(servers, topic, [{"value": value, "partition": int(value[:1]) % 2} for value in values])
+    for protocol in PROTOCOLS:
+        login = PLAIN if protocol.startswith("SASL") else {}
+        config = secured.config(
+            protocol,
+            zookeeper_connect=secured.sandbox.zookeeper_connect,
+            group_id=f"{unique_name[-30:]}-{protocol}",
+            auto_offset_reset="smallest",
+            consumer_timeout_ms=20_000,
+            **login,
+        )
+        with ConsumerConnector(config) as connector:
+            (stream,) = connector.create_message_streams({topic: 1})[topic]
+            assert sorted(next(stream).value for _ in values) == sorted(values)
+
+
+@pytest.mark.parametrize("login", LOGINS[:4], ids=lambda login: login["sasl_mechanism"])
+def test_a_wrong_secret_is_refused_and_never_shown(secured, login):
+    wrong = {
+        name: unsecured_token(-60) if "token" in name else "not " + value if "password" in name else value
+        for name, value in login.items()
+    }
+    with pytest.raises(AuthenticationFailed, match=r"check sasl\.mechanism") as raised:
+        secured.connect("SASL_PLAINTEXT", **wrong)
+    shown = f"{raised.value!r} {raised.value.__cause__!r} {secured.config('SASL_PLAINTEXT', **wrong)!r}"
+    assert "not alice" not in shown
+    assert wrong.get("sasl_oauthbearer_token", "not alice") not in shown
+
+
+def test_a_mechanism_that_is_not_offered(secured):
+    # The library refuses before anything is sent where it lacks Kerberos; otherwise there is no ticket.
+    with pytest.raises(AuthenticationFailed, match="GSSAPI"):
+        secured.connect("SASL_PLAINTEXT", sasl_mechanism="GSSAPI")
+
+
+def test_an_unknown_authority(secured):
+    with pytest.raises(AuthenticationFailed, match=r"not trusted.*check ssl\.ca\.location"):
+        secured.connect("SSL", ssl_ca_location=secured.other_ca)
+
+
+def test_plain_text_to_a_listener_with_tls(secured):
+    with pytest.raises((BrokerUnavailable, ProtocolError), match=r"is security\.protocol right for this port"):
+        secured.connect("PLAINTEXT", port_of="SSL")
+
+
+def test_tls_to_a_listener_without(secured):
+    with pytest.raises(BrokerUnavailable, match="check that this is a listener for SSL"):
+        secured.connect("SSL", port_of="PLAINTEXT")
+
+
+def test_a_login_on_a_listener_without(secured):
+    with pytest.raises(AuthenticationFailed, match="asks for no login; check security"):
+        secured.connect("SASL_PLAINTEXT", port_of="PLAINTEXT", **PLAIN)
+
+
+def test_a_file_that_is_no_certificate(secured, tmp_path):
+    (tmp_path / "x.pem").write_text("no certificate")
+    with pytest.raises(ConfigError, match=r"ssl\.ca\.location .*x\.pem cannot be used"):
+        secured.connect("SSL", ssl_ca_location=str(tmp_path / "x.pem"))

@@ -1,0 +1,124 @@
+"""Logging in to a broker by SASL (KIP-12, KIP-43, KIP-152): the frames are ours, the mechanisms kafka-python's.
+
+A broker since 1.0 takes the mechanism's bytes in SaslAuthenticate requests, and says why it refuses. A broker of 0.10
+or 0.11 wants them bare, each behind its length, and hangs up where it refuses. Brokers of 0.9 are not logged in to.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from zkconsumer.errors import AuthenticationFailed, ProtocolError, ZkConsumerError
+from zkconsumer.kafka.errorcodes import ErrorCode, error_name
+from zkconsumer.kafka.library import load_kafka_python
+from zkconsumer.kafka.security import BrokerSecurity
+
+if TYPE_CHECKING:
+    from zkconsumer.kafka.connection import BrokerConnection
+
+_HANDSHAKE: Final = 17
+_AUTHENTICATE: Final = 36
+_MAX_STEPS: Final = 10
+_CHECK: Final = "check sasl.mechanism, and sasl.username and sasl.password (or the token)"
+
+
+def log_in(wire: BrokerConnection, security: BrokerSecurity) -> None:
+    """Prove to the broker who we are, on a new connection.
+
+    Raises:
+        AuthenticationFailed: the broker does not accept it; the message says what to check.
+        BrokerUnavailable: the connection broke or timed out.
+        ProtocolError: the broker does not know SASL, or its answer is malformed.
+    """
+    mechanism = _mechanism(wire, security)
+    try:
+        _log_in(wire, security, mechanism)
+    except struct.error as error:
+        raise ProtocolError(f"{wire} sent a malformed answer to the login: {error}") from error
+
+
+def _log_in(wire: BrokerConnection, security: BrokerSecurity, mechanism: Any) -> None:
+    framed = wire.knows(_AUTHENTICATE)
+    version = wire.version(_HANDSHAKE, "SaslHandshake", 0, 1 if framed else 0)
+    answer = wire.receive(wire.send(_HANDSHAKE, version, _short_text(str(security.mechanism))))
+    (code,) = struct.unpack_from(">h", answer)
+    if code == ErrorCode.ILLEGAL_SASL_STATE:
+        raise AuthenticationFailed(f"{wire}: this listener asks for no login; check security.protocol and the port")
+    if code:
+        offered = ", ".join(_texts(answer[2:]))
+        raise AuthenticationFailed(
+            f"{wire}: {error_name(code)}: sasl.mechanism {security.mechanism} is not offered; offered are: {offered}"
+        )
+    exchange: Callable[[bytes], bytes] = (lambda token: _authenticate(wire, token)) if framed else wire.exchange_bare
+    try:
+        _converse(mechanism, exchange)
+    except struct.error:
+        raise
+    except ZkConsumerError as error:
+        if framed or not isinstance(error.__cause__, ConnectionError):
+            raise
+        raise AuthenticationFailed(f"{wire}: hung up during the login; {_CHECK}") from error
+    except Exception as error:  # the mechanism: the broker's proof is wrong, or Kerberos has no ticket
+        raise AuthenticationFailed(f"{wire}: {security.mechanism}: {error}; {_CHECK}") from error
+
+
+def _converse(mechanism: Any, exchange: Callable[[bytes], bytes]) -> None:
+    for _ in range(_MAX_STEPS):
+        token = mechanism.auth_bytes()
+        mechanism.receive(exchange(token))
+        if mechanism.is_done():
+            break
+    if not (mechanism.is_done() and mechanism.is_authenticated()):
+        raise ValueError("the broker's answer is no proof that it accepted")
+
+
+def _authenticate(wire: BrokerConnection, token: bytes) -> bytes:
+    body = struct.pack(">i", len(token)) + token
+    answer = bytes(wire.receive(wire.send(_AUTHENTICATE, 0, body)))
+    code, length = struct.unpack_from(">hh", answer)
+    at = 4 + max(length, 0)
+    if code:
+        raise AuthenticationFailed(f"{wire}: {answer[4:at].decode(errors='replace') or error_name(code)}; {_CHECK}")
+    (size,) = struct.unpack_from(">i", answer, at)
+    return answer[at + 4 : at + 4 + max(size, 0)]
+
+
+def _mechanism(wire: BrokerConnection, security: BrokerSecurity) -> Any:
+    load_kafka_python()
+    from kafka.net.sasl import get_sasl_mechanism
+    from kafka.net.sasl.oauth import AbstractTokenProvider
+
+    class Token(AbstractTokenProvider):  # type: ignore[misc]  # the library has no types
+        def token(self) -> str:
+            return security.current_token()
+
+    logging.getLogger("kafka.net.sasl").setLevel(logging.ERROR)  # it warns of SASL_PLAINTEXT, which the user chose
+    try:
+        return get_sasl_mechanism(security.mechanism)(
+            host=wire.host,
+            security_protocol=security.protocol,
+            sasl_mechanism=security.mechanism,
+            sasl_plain_username=security.username,
+            sasl_plain_password=security.password,
+            sasl_oauth_token_provider=Token(),
+            sasl_kerberos_service_name=security.kerberos_service_name,
+        )
+    except Exception as error:  # no library for GSSAPI, no ticket
+        raise AuthenticationFailed(f"{wire}: {security.mechanism} cannot be used: {error}") from error
+
+
+def _short_text(text: str) -> bytes:
+    return struct.pack(">h", len(text)) + text.encode()
+
+
+def _texts(data: memoryview) -> list[str]:
+    (count,) = struct.unpack_from(">i", data)
+    texts, at = [], 4
+    for _ in range(count):
+        (length,) = struct.unpack_from(">h", data, at)
+        texts.append(bytes(data[at + 2 : at + 2 + length]).decode(errors="replace"))
+        at += 2 + length
+    return texts
