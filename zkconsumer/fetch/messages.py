@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import partial
-from itertools import repeat
+from itertools import islice, repeat
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -87,15 +87,7 @@ def _headers(batch: Any, count: int) -> Iterable[tuple[tuple[str, bytes | None],
     if column.null_count == count:
         return repeat(_NO_HEADERS, count)
     flat = column.flatten()
-    pairs = list(zip(flat.field(0).to_pylist(), _objects(flat.field(1)), strict=True))
+    pairs = zip(flat.field(0).to_pylist(), _objects(flat.field(1)), strict=True)
     lengths = column.value_lengths().fill_null(0).to_pylist()
-    return _groups(pairs, lengths)
-
-
-def _groups(
-    pairs: list[tuple[str, bytes | None]], lengths: list[int]
-) -> Iterator[tuple[tuple[str, bytes | None], ...]]:
-    start = 0
-    for length in lengths:
-        yield tuple(pairs[start : start + length])
-        start += length
+    # Each record takes as many pairs from the one iterator as it has; nothing of it is built ahead, nor in Python.
+    return map(tuple, map(islice, repeat(pairs), lengths))
