@@ -7,6 +7,7 @@ from zkconsumer.connector.stream import MessageStream
 from zkconsumer.core.fetchcontrol import FetchAssignment
 from zkconsumer.errors import ConsumerTimeout
 from zkconsumer.fetch.control import LocalFetchControl
+from zkconsumer.fetch.decode import warm
 from zkconsumer.fetch.queues import ChunkQueue
 from zkconsumer.model import Broker, ConsumerThreadId, Message, TopicPartition
 
@@ -74,6 +75,7 @@ class Reader:
 @pytest.fixture
 def reader(sandbox):
     """Make readers of the session's sandbox: ``reader(streams=1, **config)``."""
+    warm()  # as a consumer does while it joins; compiling takes longer than many a test waits
     made = []
 
     def make(bootstrap_servers=sandbox.bootstrap_servers, **settings):

@@ -19,15 +19,15 @@ pytestmark = pytest.mark.integration
 reader = fix_fetch.reader
 
 
-def confluent_reads(bootstrap_servers, topic, partitions):
-    """All records that librdkafka delivers (committed and aborted alike), sorted."""
+def confluent_reads(bootstrap_servers, topic, partitions, isolation="read_uncommitted"):
+    """All records that librdkafka delivers (under read_uncommitted committed and aborted alike), sorted."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap_servers,
             "group.id": "check",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
-            "isolation.level": "read_uncommitted",
+            "isolation.level": isolation,
         }
     )
     consumer.assign([ConfluentPartition(topic, number, OFFSET_BEGINNING) for number in range(partitions)])
@@ -118,6 +118,71 @@ def test_transactions_are_read_like_the_jvm_does_and_their_markers_are_passed(sa
     assert [m.value for m in messages] == [b"0", b"1", b"2", b"3"]
     assert messages == confluent_reads(sandbox.bootstrap_servers, topic, 1)
     assert one.control.positions(handed_out=False) == {(topic, 0): 8}
+
+
+@pytest.fixture
+def transactions(sandbox, topic_factory):
+    """A topic into which two producers wrote 60 transactions that overlap, some of which were aborted."""
+    topic = topic_factory()
+    settings = {"bootstrap.servers": sandbox.bootstrap_servers, "compression.type": "lz4", "linger.ms": 0}
+    producers = [Producer({**settings, "transactional.id": f"{topic}-{number}"}) for number in range(2)]
+    plain = Producer(settings)
+    draw = random.Random(5)
+    for producer in producers:
+        producer.init_transactions()
+    is_open = [False, False]
+    for number in range(120):
+        which = draw.randrange(2)
+        producer = producers[which]
+        if is_open[which]:
+            draw.choice([producer.commit_transaction, producer.abort_transaction])()
+        else:
+            producer.begin_transaction()
+            for record in range(draw.randrange(1, 5)):
+                producer.produce(topic, b"%d.%d" % (number, record), headers=[("h", b"x")])
+            producer.flush()
+        is_open[which] = not is_open[which]
+        if draw.random() < 0.2:
+            plain.produce(topic, b"plain %d" % number)
+            plain.flush()
+    for producer, unfinished in zip(producers, is_open, strict=True):
+        if unfinished:
+            producer.abort_transaction()
+    return topic, producers[0]
+
+
+def read_to_the_end(one):
+    """All there is; then nothing is left: the position is the end of what the isolation level shows."""
+    messages = one.read_all()
+    (state,) = one.control.states()
+    assert state.fetched == state.high_watermark
+    return messages, state.high_watermark
+
+
+@pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
+@pytest.mark.parametrize("fetch_bytes", [300, 1 << 20])
+def test_transactions_are_read_like_by_confluent_kafka(sandbox, transactions, reader, isolation, fetch_bytes):
+    topic, _ = transactions
+    one = reader(isolation_level=isolation, fetch_message_max_bytes=fetch_bytes, consumer_timeout_ms=1000)
+    one.start({(topic, 0): 0})
+    messages, _ = read_to_the_end(one)
+    assert messages == confluent_reads(sandbox.bootstrap_servers, topic, 1, isolation)
+    assert len(messages) > 50
+
+
+def test_an_open_transaction_holds_back_what_is_behind_it(sandbox, transactions, produce, reader):
+    topic, producer = transactions
+    producer.begin_transaction()
+    producer.produce(topic, b"open")
+    producer.flush()
+    ((_, behind),) = produce(topic, [b"behind"])
+    one = reader(isolation_level="read_committed", consumer_timeout_ms=1000)
+    one.start({(topic, 0): 0})
+    messages, end = read_to_the_end(one)
+    assert messages == confluent_reads(sandbox.bootstrap_servers, topic, 1, "read_committed")
+    assert end == behind - 1
+    producer.commit_transaction()
+    assert [m.value for m in one.read(2)] == [b"open", b"behind"]
 
 
 def test_a_record_larger_than_the_fetch_size_is_read(topic_factory, produce, reader):

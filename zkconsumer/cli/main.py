@@ -24,6 +24,7 @@ COMMANDS = {
     "demo": "zkconsumer.cli.demo:demo",
     "groups": "zkconsumer.cli.groups:groups",
     "sandbox": "zkconsumer.cli.sandbox:sandbox",
+    "warm": "zkconsumer.cli.warm:warm",
 }
 """Subcommand to the module and attribute that hold it."""
 
@@ -33,6 +34,7 @@ SUMMARIES = {
     "demo": "Show the whole system on real servers and real data, verified.",
     "groups": "Look at consumer groups.",
     "sandbox": "Run a real ZooKeeper and Kafka until Ctrl-C.",
+    "warm": "Compile the decoder ahead of time, for container images.",
 }
 
 

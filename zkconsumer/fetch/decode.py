@@ -53,9 +53,16 @@ class DecodedChunk(NamedTuple):
     nbytes: int
 
 
-def warm() -> None:
-    """Load the decode kernel, which takes half a second (compiling it: some seconds); harmless when repeated."""
-    _kernel()
+def warm() -> str | None:
+    """Load the decode kernel, which takes half a second (compiling it: some seconds); harmless when repeated.
+
+    Returns:
+        The directory that holds the compiled kernel for the next process; None where none can be kept.
+    """
+    kernel, _ = _kernel()
+    from zkconsumer.fetch.compiled import cache_directory
+
+    return cache_directory(kernel.scan)
 
 
 def _after(table: Any, requested: int) -> int:

@@ -347,19 +347,6 @@ def test_loading_the_package_does_not_load_numba():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_where_no_cache_can_be_kept_the_kernel_is_compiled_with_a_warning():
-    code = (
-        "from numba.core import caching\n"
-        "caching.CacheImpl._locator_classes = caching.FunctionCache._impl_class._locator_classes = []\n"
-        "from zkconsumer.fetch.decode import Decoder\n"
-        "from tests.fix_batches import build, Record\n"
-        "print(Decoder().decode('t', 0, 0, memoryview(build([Record(b'v')]))).next_offset)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert done.stdout.strip() == "1"
-    assert "set NUMBA_CACHE_DIR" in done.stderr
-
-
 def test_a_chunk_of_very_many_records_is_cut_between_batches(decoder, monkeypatch):
     monkeypatch.setattr("zkconsumer.fetch.decode._MAX_RECORDS", 10)
     monkeypatch.setattr("zkconsumer.fetch.decode._MAX_ROWS", 64)

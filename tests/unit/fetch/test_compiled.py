@@ -1,0 +1,78 @@
+"""Where compiled code is kept, in processes of their own."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+DECODE = """
+from zkconsumer.fetch.decode import Decoder, warm
+print(warm(), Decoder().decode("t", 0, 7).next_offset)
+"""
+# Root may write everywhere, so what asks whether it may is made to hear no.
+NOTHING_CAN_BE_WRITTEN = """
+import os, tempfile
+def refuse(*_, **__):
+    raise PermissionError
+tempfile.TemporaryFile = refuse
+os.access = lambda path, mode, may=os.access, **__: mode != os.W_OK and may(path, mode)
+"""
+
+
+def run(code, root, cache):
+    """What a new process prints; its package is in ``root``."""
+    settings = {**os.environ, "PYTHONPATH": str(root), "HOME": str(root), "NUMBA_DEBUG_CACHE": "1"}
+    settings |= {"NUMBA_CACHE_DIR": str(cache), "XDG_CACHE_HOME": str(root / "cache")}
+    return subprocess.run(
+        [sys.executable, "-B", "-c", code], check=True, cwd=root, env=settings, capture_output=True, text=True
+    )
+
+
+@pytest.fixture
+def package(tmp_path):
+    """A copy of the package without caches."""
+    root = tmp_path / "installed"
+    shutil.copytree(ROOT / "zkconsumer", root / "zkconsumer", ignore=shutil.ignore_patterns("__pycache__"))
+    return root
+
+
+def test_without_a_place_for_a_cache_it_is_compiled_with_a_warning(package, tmp_path):
+    done = run(NOTHING_CAN_BE_WRITTEN + DECODE, package, tmp_path / "none")
+    assert "None 7" in done.stdout
+    assert "set NUMBA_CACHE_DIR" in done.stderr
+
+
+def test_a_file_in_place_of_the_directory_is_passed_over(package, tmp_path):
+    (tmp_path / "file").touch()
+    assert f"{package}/zkconsumer/fetch/__pycache__ 7" in run(DECODE, package, tmp_path / "file").stdout
+
+
+def test_a_cache_that_cannot_be_written_is_used(package, tmp_path):
+    run(DECODE, package, tmp_path)
+    used = run(NOTHING_CAN_BE_WRITTEN + DECODE, package, tmp_path)
+    assert "data loaded from" in used.stdout
+    assert "data saved to" not in used.stdout
+    assert used.stderr == ""
+
+
+def test_code_that_changed_in_another_file_is_compiled_again(package, tmp_path):
+    """numba looks at the file of a function alone; its constants are in another."""
+    run(DECODE, package, tmp_path)
+    table = package / "zkconsumer/fetch/batchtable.py"
+    table.write_text(table.read_text().replace("NO_TIMESTAMP: Final = -1", "NO_TIMESTAMP: Final = -2"))
+    again = run(DECODE, package, tmp_path)
+    assert "data saved to" in again.stdout
+    assert "data loaded from" not in again.stdout
+
+
+def test_the_command_says_where_it_is_kept(tmp_path):
+    settings = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-m", "zkconsumer", "warm"], check=True, env=settings, capture_output=True, text=True
+    )
+    assert f"is kept in {tmp_path}" in done.stdout
+    assert list(tmp_path.rglob("*.nbc"))
