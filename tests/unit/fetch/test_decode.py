@@ -1,13 +1,16 @@
+import contextlib
+import resource
 import struct
 import subprocess
 import sys
+import tracemalloc
 
 import cramjam
 import pyarrow as pa
 import pytest
 
 from tests.fix_batches import ABORT, COMMIT, HEADER, build, compress, control, empty, seal
-from tests.fix_messagesets import message, wrap
+from tests.fix_messagesets import message, reseal, wrap
 from zkconsumer.errors import CorruptRecord
 from zkconsumer.fetch.decode import Decoder
 from zkconsumer.fetch.messages import positions, records
@@ -359,3 +362,50 @@ def test_a_chunk_of_very_many_records_is_cut_between_batches(decoder, monkeypatc
         seen += [row[0] for row in rows(chunk)]
         position = chunk.next_offset
     assert seen == [n for n in range(816) if n != 15]
+
+
+def claims():
+    """Bytes of a kilobyte or less that claim to be, or to become, a gigabyte."""
+    gigabyte = 1 << 30
+    huge = struct.pack(">i", 2**31 - 1)
+    one = bytearray(message(Record(b"v"), 1, 0))
+    snappy = b"\x80\x80\x80\x80\x04" + b"\x00" * 20  # a block that announces its length
+    lz4 = bytearray(cramjam.lz4.compress(b"v" * 100))
+    lz4[4] |= 0x08  # the length of the content follows
+    lz4 = lz4[:6] + struct.pack("<q", gigabyte) + lz4[6:]
+    zstd = b"\x28\xb5\x2f\xfd\xa0" + struct.pack("<i", gigabyte) + b"\x01\x00\x00"
+    count = {"count": 2**31 - 1, "last_delta": 2**31 - 1}
+    return {
+        "batch length": build(SAMPLE)[:8] + huge + build(SAMPLE)[12:],
+        "message length": bytes(one[:8]) + huge + bytes(one[12:]),
+        "key length": reseal(one[:26] + huge + one[30:]),
+        "value length": reseal(one[:30] + huge + one[34:]),
+        "count": corrupt(build(SAMPLE), **count),
+        "count, compressed": corrupt(build(SAMPLE, codec="zstd"), **count),
+        "snappy": seal(bytearray(build(SAMPLE, attributes=2)[:HEADER]) + snappy),
+        "lz4": seal(bytearray(build(SAMPLE, attributes=3)[:HEADER]) + lz4),
+        "zstd": seal(bytearray(build(SAMPLE, attributes=4)[:HEADER]) + zstd),
+        "snappy, format 0": message(Record(snappy), 0, 0, 2),
+        "lz4, format 0": message(Record(bytes(lz4)), 0, 0, 3),
+    }
+
+
+@pytest.mark.parametrize("name", claims())
+def test_what_bytes_claim_is_not_allocated(decoder, name):
+    data = memoryview(claims()[name])
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    tracemalloc.start()
+    try:
+        with contextlib.suppress(CorruptRecord):
+            decoder.decode("t", 0, 0, data)
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 << 10  # KiB; what is not Python's own
+
+
+def test_of_a_very_large_response_only_so_much_is_read_at_a_time(decoder, monkeypatch):
+    """So that a column stays below 2 GiB, where Arrow's offsets end."""
+    monkeypatch.setattr("zkconsumer.fetch.decode._MAX_BYTES", 3 * len(build(SAMPLE)) - 1)
+    chunk = decoder.decode("t", 0, 0, memoryview(b"".join(build(SAMPLE, offset=4 * n) for n in range(9))))
+    assert chunk.next_offset == 8
