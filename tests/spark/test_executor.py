@@ -1,6 +1,7 @@
 """The executor's reading alone, in this process: what a task does on a real broker, without Spark around it."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -10,7 +11,7 @@ from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.spark.executor import read_ranges
 from zkconsumer.spark.options import parse_options
 from zkconsumer.spark.planning import OffsetRange, RangePartition
-from zkconsumer.spark.worker import close_lanes
+from zkconsumer.spark.worker import close_lanes, this_worker
 
 
 @pytest.fixture(autouse=True)
@@ -57,7 +58,9 @@ def test_a_range_may_begin_and_end_inside_a_record_batch(sandbox, topic_factory,
     assert no_fetcher_is_left()
 
 
-def test_a_range_that_ends_in_control_records_ends(sandbox, topic_factory, unique_name):
+@pytest.fixture
+def transactions(sandbox, topic_factory, unique_name):
+    """A topic with ten committed and ten aborted records."""
     from confluent_kafka import Producer
 
     topic = topic_factory()
@@ -69,11 +72,49 @@ def test_a_range_that_ends_in_control_records_ends(sandbox, topic_factory, uniqu
             producer.produce(topic, b"v")
         producer.flush(30)  # aborting would throw away what was not sent yet
         end(30)
-    until = log_end(sandbox, topic)
+    return topic
+
+
+@pytest.mark.parametrize(("isolation", "records"), [("read_uncommitted", 20), ("read_committed", 10)])
+def test_a_range_that_ends_in_control_records_ends(sandbox, transactions, isolation, records):
+    until = log_end(sandbox, transactions)
     assert until > 20, "control records take offsets"
-    rows = read(sandbox, (topic, 0, 0, until))
-    assert len(rows) == 20, "as the JVM consumer of the time, aborted records are read"
+    rows = read(sandbox, (transactions, 0, 0, until), **{"isolation.level": isolation})
+    assert len(rows) == records, "by default aborted records are read, as the JVM consumer of the time does"
     assert rows == sorted(rows)
+
+
+def test_tasks_at_the_same_time_and_again_read_exactly_their_range(sandbox, topic_factory, produce):
+    topic = topic_factory()
+    produce(topic, [b"v"] * 1000)
+    expected = [(0, offset) for offset in range(100, 900)]
+    with ThreadPoolExecutor(2) as others:  # as Spark's speculation does, in another worker
+        at_once = [others.submit(read_apart, sandbox, (topic, 0, 100, 900)) for _ in range(2)]
+        assert [each.result(60) for each in at_once] == [expected, expected]
+    for _ in range(2):  # as Spark does after a failure
+        assert read(sandbox, (topic, 0, 100, 900)) == expected
+
+
+def read_apart(box, *ranges):
+    """Read with connections of its own, as another worker process would."""
+    return read(box, *ranges, **{"client.id": f"worker-{threading.get_ident()}"})
+
+
+def test_a_connection_serves_task_after_task_and_only_with_the_same_options(sandbox, topic_factory, produce):
+    topic = topic_factory()
+    produce(topic, [b"v"] * 10)
+
+    def lanes(**more):
+        read(sandbox, (topic, 0, 0, 10), **more)
+        options = options_for(sandbox, **more)
+        (kept,) = this_worker(options.config, options.include_headers)._lanes.values()
+        return kept
+
+    (first,) = lanes()
+    (second,) = lanes()
+    assert second.connection is first.connection
+    (other,) = lanes(includeHeaders="true")
+    assert other.connection is not first.connection, "its decoder makes other columns"
 
 
 def test_a_task_that_spark_stops_asking_leaves_no_thread(sandbox, topic_factory, produce):
