@@ -91,3 +91,11 @@ def test_only_committed_records_arrive_under_read_committed(broker, consumer, un
     eventually(lambda: [state.lag for state in member.partition_states()] == [0])
     producer.commit_transaction(30)
     assert [next(stream).value for _ in range(5)] == [b"3-%d" % record for record in range(5)]
+
+
+def test_a_record_that_is_longer_than_a_fetch_is_read(broker, consumer, unique_name):
+    topic = broker.create_topic(unique_name)
+    values = [b"small", b"large" * 20_000, b"small again"]
+    broker.produce(topic, values)
+    (stream,) = consumer(fetch_message_max_bytes=1000).create_message_streams({topic: 1})[topic]
+    assert [next(stream).value for _ in values] == values

@@ -38,6 +38,8 @@ MAX_RESPONSE_BYTES: Final = 1 << 30
 """Longest response accepted unless told otherwise. A fetch asks for far less; a longer one is no Kafka response."""
 
 _INITIAL_BUFFER: Final = 1 << 16
+_TRUSTED_BYTES: Final = 1 << 26
+"""Memory that a mere announcement is worth; for more, bytes have to come. Above ``fetch.max.bytes`` of default."""
 _REQUEST_HEADER: Final = struct.Struct(">ihhih")  # frame length, api key, api version, correlation id, client id length
 _RESPONSE_HEADER: Final = struct.Struct(">ii")  # frame length, correlation id
 _TLS_ALERT: Final = b"\x15\x03"
@@ -352,13 +354,21 @@ class BrokerConnection:
         if answered != correlation_id:
             self.close()
             raise ProtocolError(f"{self} answers request {answered} instead of {correlation_id}")
-        length -= 4
-        if length > len(self._buffer):
-            # A new one, never resized in place: views of the old one may still be alive.
-            self._buffer = bytearray(max(length, min(2 * len(self._buffer), self._max_response_bytes)))
-        body = memoryview(self._buffer)[:length]
-        self._fill(body)
+        body = self._receive_body(length - 4)
         return body[_skip_tags(body) :] if flexible else body
+
+    def _receive_body(self, length: int) -> memoryview:
+        filled = 0
+        while True:
+            end = min(length, len(self._buffer))
+            self._fill(memoryview(self._buffer)[filled:end])
+            if end == length:
+                return memoryview(self._buffer)[:length]
+            # A new one, never resized in place: views of the old one may still be alive. And no larger than what has
+            # come lets expect: a length that lies must not cost its memory.
+            larger = bytearray(max(min(length, _TRUSTED_BYTES), min(length, 2 * len(self._buffer))))
+            larger[:end] = self._buffer[:end]
+            self._buffer, filled = larger, end
 
     def _fill(self, view: memoryview) -> None:
         filled = 0

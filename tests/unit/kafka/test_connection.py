@@ -1,13 +1,16 @@
 """BrokerConnection against small servers on real sockets."""
 
 import contextlib
+import random
 import socket
 import struct
 import threading
 import time
+import tracemalloc
 
 import pytest
 
+from tests.fix_kafka import MetadataRequest
 from zkconsumer.errors import AuthenticationFailed, BrokerUnavailable, ProtocolError
 from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.kafka.security import BrokerSecurity
@@ -322,3 +325,35 @@ def test_a_login_that_is_answered_with_nonsense(serve, connect, reply):
     connection = connect(serve(script, sasl_versions(authenticate=True)), security=LOGIN)
     with pytest.raises((BrokerUnavailable, ProtocolError)):
         connection.connect()
+
+
+def test_an_announcement_alone_costs_no_memory(serve, connect):
+    def script(sock):
+        _, _, correlation_id, _, _ = read_request(sock)
+        sock.sendall(struct.pack(">ii", 1 << 30, correlation_id) + bytes(1000))
+
+    connection = connect(serve(script))
+    connection.connect()
+    correlation_id = connection.send(1, 4, b"")
+    tracemalloc.start()
+    try:
+        with pytest.raises(BrokerUnavailable, match="broker closed the connection"):
+            connection.receive(correlation_id)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 27
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_response_larger_than_what_an_announcement_is_worth_arrives_whole(serve, connect):
+    big = random.Random(5).randbytes(1 << 20) * 150
+
+    connection = connect(serve(lambda sock: answer(sock, read_request(sock)[2], big)), timeout_ms=30_000)
+    connection.connect()
+    assert connection.receive(connection.send(1, 4, b"")) == big
+
+
+def test_counts_that_lie_in_a_metadata_response(serve, connect):
+    connection = connect(serve(lambda sock: answer(sock, read_request(sock)[2], b"\x7f\xff\xff\xff" * 3)))
+    connection.connect()
+    with pytest.raises(ProtocolError, match="malformed Metadata"):
+        connection.call(MetadataRequest(version=0, topics=[]))

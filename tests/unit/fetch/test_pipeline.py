@@ -1,0 +1,150 @@
+"""FetchPipeline on a scripted broker: what is in flight, and which answers still count."""
+
+import socket
+import struct
+import threading
+
+import pytest
+
+from tests.fix_kafka import FetchRequest, FetchResponse
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.errors import ProtocolError
+from zkconsumer.fetch.partition_info import PartitionInfo
+from zkconsumer.fetch.pipeline import FetchPipeline
+from zkconsumer.fetch.queues import ChunkQueue
+from zkconsumer.kafka.connection import BrokerConnection
+from zkconsumer.model import ConsumerThreadId, TopicPartition
+
+VERSION = 11
+CONFIG = ConsumerConfig(group_id="g", zookeeper_connect="unused:1")
+LIMITS = {"max_wait_ms": 10, "max_bytes": 1000}
+NO_ERROR, ID_NOT_FOUND, STORAGE_ERROR = 0, 70, 56
+
+
+def frame(sock):
+    (length,) = struct.unpack(">i", sock.recv(4, socket.MSG_WAITALL))
+    return sock.recv(length, socket.MSG_WAITALL)
+
+
+def response(session_id, records=(), error=NO_ERROR):
+    make = FetchResponse.FetchableTopicResponse
+    partitions = [
+        make.PartitionData(
+            partition_index=number,
+            error_code=0,
+            high_watermark=9,
+            last_stable_offset=9,
+            log_start_offset=0,
+            aborted_transactions=None,
+            preferred_read_replica=-1,
+            records=bytes_,
+        )
+        for number, bytes_ in records
+    ]
+    topics = [make(topic="t", partitions=partitions)] if partitions else []
+    return bytes(
+        FetchResponse(
+            version=VERSION, throttle_time_ms=0, error_code=error, session_id=session_id, responses=topics
+        ).encode()
+    )
+
+
+@pytest.fixture
+def pipeline():
+    """Make a pipeline whose broker gives these responses in turn; it notes (session, epoch, partitions, forgotten)."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    seen, connections = [], []
+
+    def make(*responses):
+        def serve():
+            sock, _ = listener.accept()
+            with sock:
+                answer(sock, frame(sock), struct.pack(">hihhh", 0, 1, 1, 0, VERSION))
+                for one in responses:
+                    request = frame(sock)
+                    body = request[10 + struct.unpack_from(">h", request, 8)[0] :]
+                    asked = FetchRequest.decode(body, version=VERSION)
+                    seen.append(
+                        (
+                            asked.session_id,
+                            asked.session_epoch,
+                            [(p.partition, p.fetch_offset) for topic in asked.topics for p in topic.partitions],
+                            [number for topic in asked.forgotten_topics_data for number in topic.partitions],
+                        )
+                    )
+                    answer(sock, request, one)
+
+        def answer(sock, request, body):
+            sock.sendall(struct.pack(">i", len(body) + 4) + request[4:8] + body)
+
+        threading.Thread(target=serve, daemon=True).start()
+        connection = BrokerConnection("127.0.0.1", listener.getsockname()[1], client_id="me", timeout_ms=5000)
+        connections.append(connection)
+        connection.connect()
+        return FetchPipeline(connection, CONFIG)
+
+    make.seen = seen
+    yield make
+    listener.close()
+    for connection in connections:
+        connection.close()
+
+
+def info(number, offset=0):
+    queue = ChunkQueue(max_bytes=100, max_chunks=2)
+    return PartitionInfo(TopicPartition("t", number), ConsumerThreadId("g_c", 0), 1, queue, offset, 500)
+
+
+def test_only_what_changed_is_asked_for_and_only_what_came_is_answered(pipeline):
+    pipe = pipeline(response(7, [(0, b""), (1, b"bytes")]), response(7, [(1, b"more")]), response(7))
+    first, second = info(0), info(1)
+    pipe.send({first: 0, second: 0}, **LIMITS)
+    assert pipe.in_flight
+    answers = pipe.receive()
+    assert not pipe.in_flight
+    assert [(one.info, bytes(one.fetched.records), one.is_first) for one in answers] == [
+        (first, b"", False),
+        (second, b"bytes", True),
+    ]
+    pipe.send({first: 0, second: 5}, **LIMITS)
+    second.fetched = 5  # decoded meanwhile
+    assert [(one.info, bytes(one.fetched.records)) for one in pipe.receive()] == [(second, b"more")]
+    pipe.send({second: 5}, **LIMITS)
+    assert pipe.receive() == []
+    assert pipeline.seen == [(0, 0, [(0, 0), (1, 0)], []), (7, 1, [(1, 5)], []), (7, 2, [], [0])]
+
+
+def test_an_answer_to_what_was_foreseen_wrongly_does_not_count(pipeline):
+    pipe = pipeline(response(7, [(0, b"behind")]), response(7, [(0, b"right")]))
+    partition = info(0)
+    pipe.send({partition: 5}, **LIMITS)
+    partition.fetched = 3  # decoding came less far than the headers promised
+    assert pipe.receive() == []
+    pipe.send({partition: 3}, **LIMITS)
+    assert [bytes(one.fetched.records) for one in pipe.receive()] == [b"right"]
+    assert [asked for _, _, asked, _ in pipeline.seen] == [[(0, 5)], [(0, 3)]]
+
+
+def test_a_session_that_the_broker_forgot_is_begun_anew(pipeline):
+    pipe = pipeline(response(7), response(0, error=ID_NOT_FOUND), response(8, [(0, b"bytes")]))
+    partition = info(0)
+    for expected in (0, 0, 1):
+        pipe.send({partition: 0}, **LIMITS)
+        assert len(pipe.receive()) == expected
+    assert pipeline.seen == [(0, 0, [(0, 0)], []), (7, 1, [], []), (0, 0, [(0, 0)], [])]
+
+
+def test_another_error_of_the_whole_response_names_broker_and_error(pipeline):
+    pipe = pipeline(response(0, error=STORAGE_ERROR))
+    pipe.send({info(0): 0}, **LIMITS)
+    with pytest.raises(ProtocolError, match=r"broker 127\.0\.0\.1:\d+ refuses the fetch: KAFKA_STORAGE_ERROR"):
+        pipe.receive()
+
+
+def test_a_malformed_response_ends_the_connection(pipeline):
+    pipe = pipeline(response(7, [(0, b"bytes")])[:-3])
+    pipe.send({info(0): 0}, **LIMITS)
+    with pytest.raises(ProtocolError, match=r"broker 127\.0\.0\.1:\d+ sent a malformed Fetch response|announces"):
+        pipe.receive()
+    with pytest.raises(Exception, match="the connection is closed"):
+        pipe.send({info(0): 0}, **LIMITS)
