@@ -6,6 +6,7 @@ load_kafka_python()
 
 from kafka.protocol.admin import DeleteRecordsRequest  # noqa: E402
 from kafka.protocol.consumer import FetchRequest, FetchResponse  # noqa: E402
+from kafka.protocol.metadata import MetadataRequest  # noqa: E402
 from kafka.record import MemoryRecordsBuilder  # noqa: E402
 from kafka.record.legacy_records import LegacyRecordBatchBuilder  # noqa: E402
 from kafka.record.util import calc_crc32c  # noqa: E402
@@ -16,5 +17,6 @@ __all__ = [
     "FetchResponse",
     "LegacyRecordBatchBuilder",
     "MemoryRecordsBuilder",
+    "MetadataRequest",
     "calc_crc32c",
 ]
