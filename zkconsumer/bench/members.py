@@ -1,6 +1,6 @@
 """Members of consumer groups to be timed: JVM consumers in a JVM, ours in a process of their own.
 
-Both kinds are made first and join then, all at the same moment, each on a thread, so that what is timed is joining.
+All are made first and join then at the same moment, each on a thread, so that what is timed is joining.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import cycle
 from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnContext
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -74,16 +76,9 @@ class JvmMembers:
 
     def join(self, properties: Mapping[str, str], ids: Sequence[str], topic: str, *, read: bool = False) -> Joined:
         """See :class:`Members`."""
-
-        def make(consumer: str) -> JvmConsumer:
-            return self._jvm.consumer({**properties, "consumer.id": consumer})
-
-        def create(consumer: JvmConsumer) -> None:
-            consumer.create_streams({topic: 1}, read=read)
-
-        made, joined = _together(ids, make, create)
-        self._consumers.update(zip(ids, made, strict=True))
-        return joined
+        for consumer in ids:
+            self._consumers[consumer] = self._jvm.consumer({**properties, "consumer.id": consumer})
+        return _together(ids, lambda consumer: self._consumers[consumer].create_streams({topic: 1}, read=read))
 
     def received(self, consumer: str) -> int:
         """See :class:`Members`."""
@@ -110,57 +105,102 @@ class JvmMembers:
 
 
 class OurMembers:
-    """Our members, all in one child process: a benchmark that polls must not share an interpreter with them."""
+    """Our members, in child processes: a benchmark that polls must not share an interpreter with them.
+
+    Args:
+        processes: how many; members are dealt to them in turn.
+    """
 
     name = OURS
 
-    def __init__(self) -> None:
+    def __init__(self, processes: int) -> None:
         context = multiprocessing.get_context("spawn")
+        self._hosts = [_Host(context) for _ in range(processes)]
+        self._home: dict[str, _Host] = {}
+
+    def join(self, properties: Mapping[str, str], ids: Sequence[str], topic: str, *, read: bool = False) -> Joined:
+        """See :class:`Members`."""
+        self._home.update(zip(ids, cycle(self._hosts), strict=False))
+        _everywhere(self._at_home(ids), "make", dict(properties))
+        joined = _everywhere(self._at_home(ids), "join", topic, read)
+        return Joined(min(one.at for one in joined), tuple(seconds for one in joined for seconds in one.seconds))
+
+    def received(self, consumer: str) -> int:
+        """See :class:`Members`."""
+        return int(self._home[consumer].call("received", consumer))
+
+    def commit(self, consumer: str) -> float:
+        """See :class:`Members`."""
+        return float(self._home[consumer].call("commit", consumer))
+
+    def leave(self, consumers: Sequence[str]) -> float:
+        """See :class:`Members`."""
+        return float(min(_everywhere(self._at_home(consumers), "leave")))
+
+    def peak_memory_mib(self) -> float:
+        """See :class:`Members`."""
+        return max(peak_memory_mib(host.pid) for host in self._hosts)
+
+    def close(self) -> None:
+        """See :class:`Members`."""
+        for host in self._hosts:
+            host.close()
+
+    def _at_home(self, consumers: Sequence[str]) -> dict[_Host, list[str]]:
+        homes: dict[_Host, list[str]] = {}
+        for consumer in consumers:
+            homes.setdefault(self._home[consumer], []).append(consumer)
+        return homes
+
+
+def _everywhere(homes: Mapping[_Host, list[str]], name: str, *arguments: Any) -> list[Any]:
+    """Let every host do the same with its own consumers, all at the same time."""
+    for host, consumers in homes.items():
+        host.ask(name, consumers, *arguments)
+    return [host.answer() for host in homes]
+
+
+class _Host:
+    """A child process with some of our members, and the way to talk to it."""
+
+    def __init__(self, context: SpawnContext) -> None:
         self._connection, theirs = context.Pipe()
         self._process = context.Process(target=_serve, args=(theirs,), name="our-members", daemon=True)
         self._process.start()
         theirs.close()
 
-    def join(self, properties: Mapping[str, str], ids: Sequence[str], topic: str, *, read: bool = False) -> Joined:
-        """See :class:`Members`."""
-        return Joined(*self._call("join", dict(properties), list(ids), topic, read))
-
-    def received(self, consumer: str) -> int:
-        """See :class:`Members`."""
-        return int(self._call("received", consumer))
-
-    def commit(self, consumer: str) -> float:
-        """See :class:`Members`."""
-        return float(self._call("commit", consumer))
-
-    def leave(self, consumers: Sequence[str]) -> float:
-        """See :class:`Members`."""
-        return float(self._call("leave", list(consumers)))
-
-    def peak_memory_mib(self) -> float:
-        """See :class:`Members`."""
+    @property
+    def pid(self) -> int:
         assert self._process.pid is not None
-        return peak_memory_mib(self._process.pid)
+        return self._process.pid
+
+    def call(self, name: str, *arguments: Any) -> Any:
+        self.ask(name, *arguments)
+        return self.answer()
+
+    def ask(self, name: str, *arguments: Any) -> None:
+        try:
+            self._connection.send((name, arguments))
+        except OSError as error:
+            raise SandboxError(f"a process with our members has ended: {error!r}") from error
+
+    def answer(self) -> Any:
+        try:
+            failure, result = self._connection.recv()
+        except (OSError, EOFError) as error:
+            raise SandboxError(f"a process with our members has ended: {error!r}") from error
+        if failure is not None:
+            raise SandboxError(f"our members failed: {failure}")
+        return result
 
     def close(self) -> None:
-        """See :class:`Members`."""
         self._connection.close()  # the child sees it and ends
         self._process.join(10)
         self._process.kill()
 
-    def _call(self, name: str, *arguments: Any) -> Any:
-        try:
-            self._connection.send((name, arguments))
-            failure, result = self._connection.recv()
-        except (OSError, EOFError) as error:
-            raise SandboxError(f"the process with our members has ended: {error!r}") from error
-        if failure is not None:
-            raise SandboxError(f"our members failed in {name}: {failure}")
-        return result
-
 
 def _serve(connection: Connection) -> None:
-    """Serve one :class:`OurMembers`, in the child process, until it closes the connection."""
+    """Serve one host, in the child process, until it closes the connection."""
     hosted = _Hosted()
     while True:
         try:
@@ -174,28 +214,29 @@ def _serve(connection: Connection) -> None:
 
 
 class _Hosted:
-    """What lives in the child process."""
+    """What lives in a child process."""
 
     def __init__(self) -> None:
         self._connectors: dict[str, ConsumerConnector] = {}
         self._received: dict[str, int] = {}
 
-    def join(self, properties: dict[str, str], ids: list[str], topic: str, read: bool) -> tuple[Any, ...]:
-        def make(consumer: str) -> ConsumerConnector:
-            return ConsumerConnector(ConsumerConfig.from_properties(properties, consumer_id=consumer))
+    def make(self, consumers: list[str], properties: dict[str, str]) -> None:
+        for consumer in consumers:
+            config = ConsumerConfig.from_properties(properties, consumer_id=consumer)
+            self._connectors[consumer] = ConsumerConnector(config)
 
-        streams: dict[ConsumerConnector, MessageStream[Message]] = {}
+    def join(self, consumers: list[str], topic: str, read: bool) -> Joined:
+        streams: dict[str, MessageStream[Message]] = {}
 
-        def create(connector: ConsumerConnector) -> None:
-            (streams[connector],) = connector.create_message_streams({topic: 1})[topic]
+        def create(consumer: str) -> None:
+            (streams[consumer],) = self._connectors[consumer].create_message_streams({topic: 1})[topic]
 
-        made, joined = _together(ids, make, create)
-        for consumer, connector in zip(ids, made, strict=True):
-            self._connectors[consumer] = connector
+        joined = _together(consumers, create)
+        for consumer, stream in streams.items():
             self._received[consumer] = 0
             if read:
-                threading.Thread(target=self._read, args=(consumer, streams[connector]), daemon=True).start()
-        return tuple(joined)
+                threading.Thread(target=self._read, args=(consumer, stream), daemon=True).start()
+        return joined
 
     def _read(self, consumer: str, stream: MessageStream[Message]) -> None:
         for _ in stream:
@@ -214,20 +255,19 @@ class _Hosted:
         return at
 
 
-def _together(ids: Sequence[str], make: Callable[[str], Any], join: Callable[[Any], None]) -> tuple[list[Any], Joined]:
-    """Make a member for each id, then let all of them join at the same moment."""
-    barrier = threading.Barrier(len(ids) + 1)
+def _together(consumers: Sequence[str], join: Callable[[str], None]) -> Joined:
+    """Let all join at the same moment, each on a thread."""
+    barrier = threading.Barrier(len(consumers) + 1)
 
-    def timed(member: Any) -> float:
+    def timed(consumer: str) -> float:
         barrier.wait()
-        return _timed(lambda: join(member))
+        return _timed(lambda: join(consumer))
 
-    with ThreadPoolExecutor(len(ids)) as threads:
-        made = list(threads.map(make, ids))
-        joining = [threads.submit(timed, member) for member in made]
+    with ThreadPoolExecutor(len(consumers)) as threads:
+        joining = [threads.submit(timed, consumer) for consumer in consumers]
         barrier.wait()
         at = time.monotonic()
-        return made, Joined(at, tuple(one.result() for one in joining))
+        return Joined(at, tuple(one.result() for one in joining))
 
 
 def _timed(call: Callable[[], None]) -> float:
