@@ -30,7 +30,7 @@ _QUIET_S: Final = 3.0
 _SETTLE_LIMIT_S: Final = 120.0
 _CONSUME_LIMIT_S: Final = 120.0
 _PROCESSES: Final = 10
-"""Our members are dealt to so many processes. Teams run one member in each, but 50 would mostly wait for a processor."""
+"""Our members are dealt to so many processes. One in each, as teams run them, would wait for processors."""
 _WARM_UP: Final = 3
 """Rounds after which the JVM has compiled what it rebalances with."""
 _GROWTH: Final = (1, 2, 5, 10, 20, 50)

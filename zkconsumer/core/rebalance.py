@@ -67,8 +67,8 @@ class MemberState(Enum):
 
 
 def settle_seconds(backoff_ms: int) -> float:
-    """How long nothing may change before a rebalance starts: 100 ms, at most a tenth of the backoff (DESIGN 4.12)."""
-    return min(100.0, backoff_ms / 10) / 1000
+    """How long nothing may change before a rebalance starts: 50 ms, at most a tenth of the backoff (docs/adr/0005)."""
+    return min(50.0, backoff_ms / 10) / 1000
 
 
 def longest_settling_seconds(backoff_ms: int) -> float:

@@ -18,8 +18,8 @@ def test_there_are_five_steps_in_order():
     assert [step.value[0] for step in RebalanceStep] == ["1", "2", "3", "4", "5"]
 
 
-def test_events_settle_for_a_tenth_of_the_backoff_at_most_100_ms():
-    assert settle_seconds(2000) == 0.1
+def test_events_settle_for_a_tenth_of_the_backoff_at_most_50_ms():
+    assert settle_seconds(2000) == 0.05
     assert settle_seconds(100) == 0.01
     assert longest_settling_seconds(2000) == 1.0
 
