@@ -174,7 +174,7 @@ def put_stranger(zookeeper, group, name, topic):
 
 def test_members_that_join_one_after_another_cause_one_rebalance(group, zookeeper, topic_factory, monkeypatch):
     """Half a second without news ends the wait here, so that a busy machine is not taken for a quiet group."""
-    monkeypatch.setattr("zkconsumer.connector.member.settle_seconds", lambda backoff_ms: 0.5)
+    monkeypatch.setattr("zkconsumer.connector.rebalanceloop.settle_seconds", lambda backoff_ms: 0.5)
     topic = topic_factory(partitions=12)
     member, _ = group("a", rebalance_backoff_ms=20_000)
     member.join(Subscription.static({topic: 1}))

@@ -1,12 +1,22 @@
-"""OffsetCommitter: writes positions into the offset store. Used by the member's rebalance thread only."""
+"""OffsetCommitter: what of a member's share may be committed, and its commits: by timer, at a release, on request.
+
+Used by the member's rebalance thread only.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Mapping
 
-from zkconsumer.errors import CommitRefused, OffsetsNotStored
-from zkconsumer.model import TopicPartition
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.core.fetchcontrol import FetchControl
+from zkconsumer.errors import CommitRefused, NotOwner, OffsetsNotStored, ZooKeeperUnavailable
+from zkconsumer.model import ConsumerThreadId, TopicPartition
 from zkconsumer.offsets.store import OffsetStore
+from zkconsumer.zookeeper.ownership import PartitionOwnership
+from zkconsumer.zookeeper.watches import RebalanceSignal
+
+_log = logging.getLogger(__name__)
 
 
 class OffsetCommitter:
@@ -16,17 +26,46 @@ class OffsetCommitter:
     (SPEC 8.2 tells of the JVM's timer, which can).
 
     Args:
+        config: of the member.
+        consumer_id: of the member.
+        ownership: the member's owner znodes.
+        fetch: knows what was handed out and what was released.
         store: where offsets are kept.
+        signal: raised when something is found not to be ours any more.
         before_commit: makes durable what the application did with the records that a commit will cover.
+
+    Attributes:
+        lost: partitions given up so far because their owner znode was somebody else's.
+        without_group: partitions that are read without a group, and may be committed without an owner znode.
     """
 
-    def __init__(self, store: OffsetStore, before_commit: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        consumer_id: str,
+        ownership: PartitionOwnership,
+        fetch: FetchControl,
+        store: OffsetStore,
+        signal: RebalanceSignal,
+        before_commit: Callable[[], None] | None = None,
+    ) -> None:
+        self._group = config.group_id
+        self._commits_deliveries = config.commit_on == "delivery"
+        self._consumer_id = consumer_id
+        self._ownership = ownership
+        self._fetch = fetch
         self._store = store
+        self._signal = signal
         self._before_commit = before_commit
+        self.lost = 0
+        self.without_group: Mapping[TopicPartition, ConsumerThreadId] = {}
         self._stored: dict[TopicPartition, int | None] = {}
+        self._vouched: dict[TopicPartition, int] = {}
+
+    # -- what is stored ---------------------------------------------------------------------------------------------
 
     def last_known(self, partition: TopicPartition) -> int | None:
-        """What this member last read or wrote for the partition, None if nothing."""
+        """What this member last read or wrote for the partition, None if nothing; for any thread."""
         return self._stored.get(partition)
 
     def fetch(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | None]:
@@ -34,12 +73,18 @@ class OffsetCommitter:
         return self._store.fetch(partitions)
 
     def commits(self) -> dict[str, int]:
-        """Offsets written so far, by storage."""
+        """Offsets written so far, by storage; for any thread."""
         return self._store.commits()
 
-    def learn(self, stored: Mapping[TopicPartition, int | None]) -> None:
-        """Replace what is known, once fetching really starts from it: an attempt that fails must change nothing."""
+    def learn(self, stored: Mapping[TopicPartition, int | None], starts: Mapping[TopicPartition, int | None]) -> None:
+        """Replace what is known, once fetching really starts from it: an attempt that fails must change nothing.
+
+        Args:
+            stored: what was read.
+            starts: where fetching starts; what the user vouched for beyond that is forgotten.
+        """
         self._stored = dict(stored)
+        self._vouched = {p: offset for p, offset in self._vouched.items() if (starts.get(p) or 0) >= offset}
 
     def location(self, partition: TopicPartition) -> str:
         """Where the offset of a partition is kept, for messages."""
@@ -49,16 +94,72 @@ class OffsetCommitter:
         """Close the store."""
         self._store.close()
 
-    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Store offsets, after making durable what they cover.
+    # -- commits ----------------------------------------------------------------------------------------------------
+
+    def commit_automatically(self) -> bool:
+        """Commit what was released, of what is still ours; False if something is not any more.
 
         Raises:
+            RetriableError, SessionExpired, CommitRefused, OffsetsNotStored: see :meth:`commit`.
+        """
+        all_ours = self.verify_ownership()
+        if not all_ours:
+            self._signal.raise_flag()  # now: the commit may fail, and what is lost is told once
+        _expect_all(self._write(self._positions(handed_out=self._commits_deliveries)))
+        return all_ours
+
+    def verify_ownership(self) -> bool:
+        """True if every partition that we fetch is still ours in ZooKeeper; what is not is logged and given up."""
+        lost = self._ownership.drop_lost()
+        if lost:
+            self.lost += len(lost)
+            _log.warning("group %s lost ownership of %s", self._group, ", ".join(map(str, lost)))
+        return not lost
+
+    def commit(self, offsets: Mapping[TopicPartition, int] | None, *, force: bool) -> None:
+        """Commit what the user asks for.
+
+        Args:
+            offsets: by partition; None commits everything that was handed out.
+            force: also partitions that are not ours.
+
+        Raises:
+            NotOwner: one of them is not ours, without ``force``.
+            ZooKeeperUnavailable: something was handed out that is not ours just now; the rest is committed.
             RetriableError, SessionExpired: some may not be stored; they are tried again by the next commit.
             CommitRefused: ``before_commit`` failed; nothing was stored.
             OffsetsNotStored: the store does not accept some; the others are stored.
         """
-        if not offsets:
+        if offsets is None:
+            self._commit_everything()
             return
+        foreign = sorted(offsets.keys() - self._committable.keys())
+        if foreign and not force:
+            raise NotOwner(
+                f"not owned by {self._consumer_id}: {', '.join(map(str, foreign))}; force=True commits anyway"
+            )
+        self._commit_vouched(offsets)
+
+    def _commit_everything(self) -> None:
+        positions = self._positions(handed_out=True)
+        missing = self._uncommittable()
+        self._commit_vouched(positions)
+        if missing:
+            raise ZooKeeperUnavailable(
+                f"not committed, since they are not ours just now: {', '.join(map(str, missing))}; try again when "
+                "the rebalance under way is done"
+            )
+
+    def _commit_vouched(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit positions without waiting for their release: the user vouches for them."""
+        missing = self._write(offsets)
+        self._vouched = {**self._vouched, **{p: offset for p, offset in offsets.items() if p not in missing}}
+        _expect_all(missing)
+
+    def _write(self, offsets: Mapping[TopicPartition, int]) -> frozenset[TopicPartition]:
+        """Store offsets, after making durable what they cover; returns those that the store does not accept."""
+        if not offsets:
+            return frozenset()
         if self._before_commit is not None:
             try:
                 self._before_commit()
@@ -68,8 +169,40 @@ class OffsetCommitter:
                 ) from error
         done = self._store.commit(offsets)
         self._stored.update((partition, offsets[partition]) for partition in done)
-        missing = sorted(offsets.keys() - done)
-        if missing:
-            raise OffsetsNotStored(
-                f"not stored, while the others were: {', '.join(map(str, missing))}; the log says why"
-            )
+        return frozenset(offsets.keys() - done)
+
+    # -- what may be committed --------------------------------------------------------------------------------------
+
+    @property
+    def _committable(self) -> Mapping[TopicPartition, ConsumerThreadId]:
+        """Partitions whose owner znodes are ours, or that are read without a group."""
+        return self.without_group or self._ownership.held
+
+    def _positions(self, *, handed_out: bool) -> dict[TopicPartition, int]:
+        """Positions of the partitions that may be committed.
+
+        What the user vouched for counts as released, or the next automatic commit would take it back; but never more
+        than was handed out, since a reset may have moved the position back meanwhile.
+        """
+        committable = self._committable
+        delivered = {p: offset for p, offset in self._fetch.positions(handed_out=True).items() if p in committable}
+        if handed_out:
+            return delivered
+        released = self._fetch.positions(handed_out=False)
+        return {
+            p: max(released[p], min(self._vouched.get(p, 0), offset))
+            for p, offset in delivered.items()
+            if p in released
+        }
+
+    def _uncommittable(self) -> list[TopicPartition]:
+        """Partitions of which something was handed out that cannot be committed now: they are not ours just now."""
+        positions = self._fetch.positions(handed_out=True)
+        return sorted(p for p, n in positions.items() if p not in self._committable and n != self.last_known(p))
+
+
+def _expect_all(missing: Collection[TopicPartition]) -> None:
+    if missing:
+        raise OffsetsNotStored(
+            f"not stored, while the others were: {', '.join(map(str, sorted(missing)))}; the log says why"
+        )

@@ -6,7 +6,7 @@ Everything here runs on the member's rebalance thread, which alone writes the at
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Set
+from collections.abc import Collection, Mapping, Set
 
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector.committer import OffsetCommitter
@@ -59,7 +59,6 @@ class Rebalancer:
         assignment: what is being fetched; replaced, never changed.
         step: where the running or last attempt is; None while the group is read before the first step.
         cause: why the last one that did something was necessary.
-        lost: partitions given up so far because their owner znode was somebody else's.
         views: views of the group read so far.
         attempts: attempts so far that did more than find themselves needless.
         listener: told of releases and starts.
@@ -86,7 +85,6 @@ class Rebalancer:
         self.assignment = NOTHING
         self.step: RebalanceStep | None = None
         self.cause = RebalanceCause.START
-        self.lost = 0
         self.views = 0
         self.attempts = 0
         self.listener: ConsumerRebalanceListener | None = None
@@ -98,8 +96,6 @@ class Rebalancer:
         self._assigned_from: GroupView | None = None
         self._everyone: Assignment = {}
         self._jvm_members: frozenset[str] = frozenset()
-        self._vouched: dict[TopicPartition, int] = {}
-        self._without_group: dict[TopicPartition, ConsumerThreadId] = {}
         self._reported: Mapping[str, str] = {}
         self._missing_topics: Set[str] = frozenset()
 
@@ -154,7 +150,7 @@ class Rebalancer:
         self._stop_handing_out()
         if self._config.auto_commit_enable:
             try:
-                self.commit_automatically()
+                self._committer.commit_automatically()
             except SessionExpired:
                 raise
             except ZkConsumerError as error:
@@ -187,10 +183,9 @@ class Rebalancer:
         except Exception:
             self._ownership.release()
             raise
-        self._committer.learn(stored)
+        self._committer.learn(stored, offsets)
         threads = {partition: thread for partition, thread in share.items() if partition in offsets}
         self.assignment = self._next_assignment(threads, offsets, stored)
-        self._vouched = {p: offset for p, offset in self._vouched.items() if (offsets.get(p) or 0) >= offset}
         self._fetch.start(self.assignment)
         self._fetching = True
         _log.info(
@@ -211,9 +206,9 @@ class Rebalancer:
                     GroupPaths(self._config.group_id).offset(partition), "not an offset; mend it first"
                 )
         offsets = {p: stored.get(p) if offset is None else offset for p, offset in partitions.items()}
-        self._committer.learn(stored)
-        self._without_group = dict.fromkeys(partitions, thread)
-        self.assignment = self._next_assignment(self._without_group, offsets, stored)
+        self._committer.learn(stored, offsets)
+        threads = self._committer.without_group = dict.fromkeys(partitions, thread)
+        self.assignment = self._next_assignment(threads, offsets, stored)
         self._fetch.start(self.assignment)
 
     # -- what the steps need ----------------------------------------------------------------------------------------
@@ -239,26 +234,6 @@ class Rebalancer:
         self._ownership.release()
         raise RegistrationLost(f"the registration of {self._consumer_id} was deleted; registering again")
 
-    def verify_ownership(self) -> bool:
-        """True if every partition that we fetch is still ours in ZooKeeper; what is not is logged and given up."""
-        lost = self._ownership.drop_lost()
-        if lost:
-            self.lost += len(lost)
-            _log.warning("group %s lost ownership of %s", self._config.group_id, ", ".join(map(str, lost)))
-        return not lost
-
-    def commit_automatically(self) -> bool:
-        """Commit what was released, of what is still ours; False if something is not any more.
-
-        Raises:
-            RetriableError, SessionExpired, CommitRefused, OffsetsNotStored: see there.
-        """
-        all_ours = self.verify_ownership()
-        if not all_ours:
-            self._signal.raise_flag()  # now: the commit may fail, and what is lost is told once
-        self._committer.commit(self.owned_positions(handed_out=self._config.commit_on == "delivery"))
-        return all_ours
-
     def orphans(self) -> tuple[list[TopicPartition], bool]:
         """Partitions that JVM members should own, as of the last view, and nobody does; and whether others hold some.
 
@@ -274,6 +249,10 @@ class Rebalancer:
             held_by_others(self._everyone, owners, self._jvm_members),
         )
 
+    def wait_for_release(self, partitions: Collection[TopicPartition], seconds: float) -> None:
+        """See :meth:`PartitionOwnership.wait_for_release`."""
+        self._ownership.wait_for_release(partitions, seconds, self._signal)
+
     def left_out(self) -> str:
         """A sentence about members whose registration we cannot read, "" if there are none.
 
@@ -284,39 +263,6 @@ class Rebalancer:
     def unread(self) -> Set[TopicPartition]:
         """Partitions that we own and do not fetch, since their stored offset could not be read."""
         return self._ownership.held.keys() - self.assignment.threads.keys()
-
-    def owned_positions(self, *, handed_out: bool) -> dict[TopicPartition, int]:
-        """Positions of the partitions that may be committed.
-
-        What the user vouched for counts as released, or the next automatic commit would take it back; but never more
-        than was handed out, since a reset may have moved the position back meanwhile.
-        """
-        committable = self.committable
-        delivered = {p: offset for p, offset in self._fetch.positions(handed_out=True).items() if p in committable}
-        if handed_out:
-            return delivered
-        released = self._fetch.positions(handed_out=False)
-        return {
-            p: max(released[p], min(self._vouched.get(p, 0), offset))
-            for p, offset in delivered.items()
-            if p in released
-        }
-
-    def uncommittable(self) -> list[TopicPartition]:
-        """Partitions of which something was handed out that cannot be committed now: they are not ours just now."""
-        positions = self._fetch.positions(handed_out=True)
-        return sorted(
-            p for p, n in positions.items() if p not in self.committable and n != self._committer.last_known(p)
-        )
-
-    def vouch(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Note positions that the user committed without waiting for their release."""
-        self._vouched = {**self._vouched, **positions}
-
-    @property
-    def committable(self) -> Mapping[TopicPartition, ConsumerThreadId]:
-        """Partitions whose owner znodes are ours, or that are read without a group."""
-        return self._without_group or self._ownership.held
 
     def _view(self) -> GroupView:
         """The group as it is. Every read leaves watches on all that matters, so what they guard is not read again."""
@@ -363,7 +309,7 @@ class Rebalancer:
         if not self._fetching:
             return False
         _, share = self._assign(view)
-        if share != self._ownership.held or not self.verify_ownership():
+        if share != self._ownership.held or not self._committer.verify_ownership():
             return False
         unread = self.unread()
         return not (unread and self._committer.fetch(unread))  # an unreadable offset may have been mended

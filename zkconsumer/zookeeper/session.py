@@ -18,7 +18,7 @@ from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError, Unimp
 from kazoo.protocol.states import KazooState, KeeperState
 
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.errors import ChrootMissing, SessionExpired, ZooKeeperUnavailable
+from zkconsumer.errors import ChrootMissing, ZooKeeperUnavailable
 from zkconsumer.zookeeper.border import (
     NegotiationLog,
     PollingHandler,
@@ -29,7 +29,7 @@ from zkconsumer.zookeeper.border import (
 )
 from zkconsumer.zookeeper.multiread import MultiRead, supports_multi_read
 from zkconsumer.zookeeper.security import client_arguments, open_acl, owned_acl
-from zkconsumer.zookeeper.transaction import MISSED, TRANSACTION_SIZE, Batch, Operation, Outcome, Outcomes, Stop
+from zkconsumer.zookeeper.transaction import TRANSACTION_SIZE, Batch, FencedTransactions, Operation, Outcomes, Stop
 
 _log = logging.getLogger(__name__)
 
@@ -39,9 +39,6 @@ _PIPELINE = 1000
 _RECONNECT = {"max_tries": -1, "delay": 0.1, "backoff": 2, "max_delay": 1.0}
 """How kazoo pauses between connection attempts, in seconds. By itself it would double the pause up to an hour, and a
 short outage would cost the session for want of a reconnect in time."""
-
-_MOST_REFUSED = 10
-"""Refused operations that are taken out one by one, a round trip each; where more are, probably all are."""
 
 _WORTH_MULTI_READ = 20
 """Fewer reads are pipelined as long as the server's version is unknown: asking for it costs a connection."""
@@ -370,49 +367,7 @@ class ZkSession:
             ZooKeeperUnavailable: no answer; whether the last group was done is unknown.
             ZooKeeperRefused: so many were refused that trying the others one by one would take long.
         """
-        outcomes = Outcomes()
-        for start in range(0, len(operations), TRANSACTION_SIZE):
-            done = self._transact_group(fence, operations[start : start + TRANSACTION_SIZE], outcomes, insist)
-            if not done and not insist:
-                break
-        return outcomes
-
-    def _transact_group(self, fence: str, group: Sequence[Operation], outcomes: Outcomes, insist: bool) -> bool:
-        """True if nothing of the group had to be left out."""
-        remaining = list(group)
-        while remaining:
-            batch = Batch(self._client, self._acl)
-            batch.check(fence)
-            batch.add(remaining)
-            answer = batch.commit(self._timeout)
-            if not isinstance(answer, Stop):
-                outcomes.note_done(remaining, answer[1:])
-                break
-            if answer.index == 0:
-                if answer.reason is not None:
-                    raise answer.reason
-                raise SessionExpired(f"session node {fence} is gone: this session owns nothing any more")
-            stopped = remaining[answer.index - 1]
-            if answer.reason is None:
-                # One is impossible, and the server names only the first such: ask for all of them at once.
-                found = self._impossible(remaining) if insist else {}
-                outcomes.update(found or {stopped.path: answer.outcome})
-            elif len(outcomes.refused) < _MOST_REFUSED:
-                outcomes.note_refused(stopped, answer.reason)
-            else:
-                raise answer.reason
-            remaining = [operation for operation in remaining if operation.path not in outcomes]
-            if not insist:
-                break
-        return all(outcomes.get(operation.path) == "done" for operation in group)
-
-    def _impossible(self, operations: Sequence[Operation]) -> dict[str, Outcome]:
-        found = self.get_many(operation.path for operation in operations)
-        return {
-            operation.path: MISSED[operation.kind]
-            for operation in operations
-            if (found[operation.path] is not None) == operation.kind.startswith("create")
-        }
+        return FencedTransactions(self._client, self._acl, self._timeout, self.get_many).run(fence, operations, insist)
 
 
 def _znode(data: bytes | None, stat: Any) -> Znode:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from kazoo.exceptions import NodeExistsError, NoNodeError, RolledBackError, RuntimeInconsistency, ZookeeperError
 
-from zkconsumer.errors import ZooKeeperRefused, ZooKeeperUnavailable
+from zkconsumer.errors import SessionExpired, ZooKeeperRefused, ZooKeeperUnavailable
 from zkconsumer.zookeeper.border import translated_errors
 
 TRANSACTION_SIZE: Final = 500
@@ -16,6 +16,9 @@ TRANSACTION_SIZE: Final = 500
 
 _JUTE_MAXBUFFER: Final = 0xFFFFF
 """The servers' limit unless it is configured; a longer request makes them close the connection without a word."""
+
+_MOST_REFUSED: Final = 10
+"""Refused operations that are taken out one by one, a round trip each; where more are, probably all are."""
 
 Kind = Literal["create-ephemeral", "create", "set", "delete"]
 """What a write does; ``create`` makes a persistent node."""
@@ -157,3 +160,70 @@ class Batch:
                 raise error
         except ZooKeeperRefused as refused:
             return refused
+
+
+@dataclass(frozen=True, slots=True)
+class FencedTransactions:
+    """Does operations in transactions that each check a fence first; what cannot be done is left out.
+
+    Args:
+        client: kazoo's.
+        acl: access to what is created.
+        timeout: how long to wait for each answer, in seconds.
+        read: many nodes by path, None for each that does not exist.
+    """
+
+    client: Any
+    acl: Sequence[Any]
+    timeout: float
+    read: Callable[[Iterable[str]], Mapping[str, object | None]]
+
+    def run(self, fence: str, operations: Sequence[Operation], insist: bool) -> Outcomes:
+        """See :meth:`ZkSession.try_transact <zkconsumer.zookeeper.session.ZkSession.try_transact>`."""
+        outcomes = Outcomes()
+        for start in range(0, len(operations), TRANSACTION_SIZE):
+            done = self._do_group(fence, operations[start : start + TRANSACTION_SIZE], outcomes, insist)
+            if not done and not insist:
+                break
+        return outcomes
+
+    def _do_group(self, fence: str, group: Sequence[Operation], outcomes: Outcomes, insist: bool) -> bool:
+        """True if nothing of the group had to be left out."""
+        remaining = list(group)
+        while remaining:
+            batch = Batch(self.client, self.acl)
+            batch.check(fence)
+            batch.add(remaining)
+            answer = batch.commit(self.timeout)
+            if not isinstance(answer, Stop):
+                outcomes.note_done(remaining, answer[1:])
+                break
+            if answer.index == 0:
+                if answer.reason is not None:
+                    raise answer.reason
+                raise SessionExpired(f"session node {fence} is gone: this session owns nothing any more")
+            self._take_out(remaining, answer, outcomes, insist)
+            remaining = [operation for operation in remaining if operation.path not in outcomes]
+            if not insist:
+                break
+        return all(outcomes.get(operation.path) == "done" for operation in group)
+
+    def _take_out(self, operations: Sequence[Operation], stop: Stop, outcomes: Outcomes, insist: bool) -> None:
+        """Note what stopped a transaction: at least one of its operations cannot be done."""
+        stopped = operations[stop.index - 1]
+        if stop.reason is None:
+            # One is impossible, and the server names only the first such: ask for all of them at once.
+            found = self._impossible(operations) if insist else {}
+            outcomes.update(found or {stopped.path: stop.outcome})
+        elif len(outcomes.refused) < _MOST_REFUSED:
+            outcomes.note_refused(stopped, stop.reason)
+        else:
+            raise stop.reason
+
+    def _impossible(self, operations: Sequence[Operation]) -> dict[str, Outcome]:
+        found = self.read(operation.path for operation in operations)
+        return {
+            operation.path: MISSED[operation.kind]
+            for operation in operations
+            if (found[operation.path] is not None) == operation.kind.startswith("create")
+        }
