@@ -5,6 +5,7 @@ import threading
 import time
 
 import pytest
+from kazoo.security import make_acl
 
 from tests.fix_waiting import eventually
 from tests.fix_zookeeper import expire
@@ -14,7 +15,14 @@ from zkconsumer.connector.listener import ConsumerRebalanceListener
 from zkconsumer.connector.member import GroupMember
 from zkconsumer.core.fetchcontrol import FetchAssignment
 from zkconsumer.core.subscription import Subscription, Whitelist
-from zkconsumer.errors import ChrootMissing, ConsumerIdInUse, NotOwner, RebalanceFailed, ZooKeeperUnavailable
+from zkconsumer.errors import (
+    ChrootMissing,
+    ConsumerIdInUse,
+    NotOwner,
+    OffsetsNotStored,
+    RebalanceFailed,
+    ZooKeeperUnavailable,
+)
 from zkconsumer.model import TopicPartition
 
 pytestmark = pytest.mark.integration
@@ -325,6 +333,47 @@ def test_a_deleted_registration_is_made_again(group, zookeeper, topic_factory):
     assert sorted(owners) == ["0", "1"]
 
 
+def test_a_group_that_was_deleted_under_a_member_is_made_again(group, zookeeper, topic_factory):
+    topic = topic_factory(partitions=2)
+    member, _ = group("a")
+    member.join(Subscription.static({topic: 1}))
+    zookeeper.delete(f"/consumers/{group.name}", recursive=True)
+    path = f"/consumers/{group.name}/ids/{group.name}_a"
+    eventually(lambda: zookeeper.exists(path) is not None and numbers(member) == [0, 1])
+    member.commit({TopicPartition(topic, 0): 3})
+    assert zookeeper.get(f"/consumers/{group.name}/offsets/{topic}/0")[0] == b"3"
+
+
+@pytest.mark.parametrize("joins", [False, True])
+def test_a_deleted_session_node_is_made_again(group, zookeeper, topic_factory, joins):
+    """Without it nothing can be claimed or committed; and what was claimed must not be forgotten if it moves on."""
+    topic = topic_factory(partitions=2)
+    member, fetch = group("a", auto_commit_interval_ms=300)
+    member.join(Subscription.static({topic: 1}))
+    (name,) = zookeeper.get_children(f"/consumers/{group.name}/zkconsumer/members")
+    zookeeper.delete(f"/consumers/{group.name}/zkconsumer/members/{name}")
+    if joins:
+        put_stranger(zookeeper, group, "b", topic)
+    fetch.position = {TopicPartition(topic, 0): 5}
+    eventually(lambda: fetch.assignment.generation > 1 and numbers(member) == ([0] if joins else [0, 1]))
+    assert zookeeper.get_children(f"/consumers/{group.name}/zkconsumer/members") == [name]
+    assert (zookeeper.exists(f"/consumers/{group.name}/owners/{topic}/1") is None) == joins
+    member.commit({TopicPartition(topic, 0): 6})
+    assert zookeeper.get(f"/consumers/{group.name}/offsets/{topic}/0")[0] == b"6"
+
+
+def test_a_registration_that_was_overwritten_is_made_again(group, zookeeper, topic_factory):
+    topic = topic_factory(partitions=2)
+    member, _ = group("a")
+    member.join(Subscription.static({topic: 1}))
+    path = f"/consumers/{group.name}/ids/{group.name}_a"
+    written = json.loads(zookeeper.get(path)[0])
+    zookeeper.set(path, b"not json")
+    put_stranger(zookeeper, group, "b", topic)  # nobody watches the data; the next look finds it
+    eventually(lambda: numbers(member) == [0])
+    assert json.loads(zookeeper.get(path)[0]) | {"timestamp": ""} == written | {"timestamp": ""}
+
+
 def test_an_unreadable_offset_costs_its_partition_until_it_is_mended(group, zookeeper, topic_factory):
     topic = topic_factory(partitions=2)
     path = f"/consumers/{group.name}/offsets/{topic}/0"
@@ -367,6 +416,25 @@ def test_what_the_user_vouched_for_is_kept_but_never_beyond_the_position(group, 
     fetch.position = {partition: 6}
     member.commit()
     assert zookeeper.get(path)[0] == b"6"
+
+
+def test_what_was_stored_of_a_commit_stays_although_the_rest_was_refused(group, zookeeper, topic_factory):
+    topic = topic_factory(partitions=2)
+    partitions = [TopicPartition(topic, 0), TopicPartition(topic, 1)]
+    path = f"/consumers/{group.name}/offsets/{topic}"
+    member, fetch = group("a", auto_commit_interval_ms=50)
+    member.join(Subscription.static({topic: 1}))
+    fetch.position = dict.fromkeys(partitions, 100)
+    fetch.released = dict.fromkeys(partitions, 10)
+    eventually(lambda: zookeeper.exists(f"{path}/1") is not None)
+    zookeeper.set_acls(f"{path}/0", [make_acl("world", "anyone", read=True, admin=True)])
+    with pytest.raises(OffsetsNotStored, match=f"{topic}-0; the log"):
+        member.commit(dict.fromkeys(partitions, 100))
+    seen = member._committer.commits()["zookeeper"]
+    zookeeper.set_acls(f"{path}/0", [make_acl("world", "anyone", all=True)])
+    fetch.released = {partitions[0]: 20, partitions[1]: 20}
+    eventually(lambda: member._committer.commits()["zookeeper"] > seen)
+    assert [zookeeper.get(f"{path}/{number}")[0] for number in (0, 1)] == [b"20", b"100"]
 
 
 def test_a_listener_may_wait_for_a_worker_that_commits(group, zookeeper, topic_factory):

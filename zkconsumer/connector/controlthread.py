@@ -132,6 +132,7 @@ class ControlThread:
     def wait(self, seconds: float) -> None:
         """Wait inside a reaction, while requests and timed actions go on; a raised flag or the end cuts it short."""
         deadline = time.monotonic() + seconds
+        self.serve()  # what was asked for during a wait that was for something else
         while not self.closing.is_set() and not self._signal.raised:
             left = deadline - time.monotonic()
             if left <= 0:

@@ -160,8 +160,8 @@ class RebalanceLoop:
         while True:
             self._signal.discard()
             self._thread.serve()
-            if time.monotonic() >= deadline:
-                return
+            if time.monotonic() >= deadline or not self._session.connected:
+                return  # without a connection the question would wait for it, and requests with it
             try:
                 members = self._registry.member_ids(self._config.group_id, self._signal.raise_flag)
             except ZkConsumerError:

@@ -121,7 +121,7 @@ class Rebalancer:
             # SPEC 4.4: without brokers nothing is touched; the watch just set brings us back when one registers.
             _log.warning("group %s: no live broker that we can talk to is registered", self._config.group_id)
             return
-        if self._consumer_id not in view.members:
+        if self._consumer_id not in view.members or self._consumer_id not in view.our_clients:
             self._rejoin()
         if self._is_needless(view):
             return
@@ -214,20 +214,23 @@ class Rebalancer:
     # -- what the steps need ----------------------------------------------------------------------------------------
 
     def session_lost(self) -> None:
-        """The session is gone and everything that it owned: stop handing out, forget, keep positions."""
+        """The session is gone and everything that it owned: stop handing out, own nothing, keep positions."""
         self._registered_again = True
         self._stop_handing_out()
-        self._ownership.forget()
+        self._ownership.disown()
 
     def _stop_handing_out(self) -> None:
         self._fetching = False
         self._fetch.stop()
 
     def _rejoin(self) -> None:
-        """Somebody deleted our registration: nobody else counts us in, so let go of all and register again.
+        """Somebody deleted a node of our registration: let go of all and register again.
+
+        Without the ``ids`` node nobody counts us in; without the session node we can neither claim nor commit.
 
         Raises:
-            RegistrationLost: always, when that is prepared.
+            RegistrationLost: when that is prepared.
+            SessionExpired: the same, without the session node.
         """
         self._registered_again = True
         self._stop_handing_out()

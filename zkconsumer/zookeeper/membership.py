@@ -99,7 +99,8 @@ class Membership:
         deadline = time.monotonic() + 1.5 * self._session.negotiated_timeout
         while (holder := self._session.exists(path, signal.raise_flag)) is not None:
             if holder.owner_session == session_id:
-                return  # an earlier try of ours did arrive although its answer was lost
+                self._complete(nodes)
+                return
             _log.warning("%s belongs to session 0x%x; waiting for it to go", path, holder.owner_session)
             if signal.closed or not signal.wait(max(0.0, deadline - time.monotonic())):
                 break
@@ -108,6 +109,16 @@ class Membership:
                 f"{path} is registered by another live session; give each consumer its own consumer.id, or wait for "
                 "the session of a consumer that was killed to expire"
             )
+
+    def _complete(self, nodes: list[tuple[str, bytes]]) -> None:
+        """Make good a registration of this very session, of which something may be missing.
+
+        An earlier try did arrive although its answer was lost; perhaps in this session and not in the one that it was
+        meant for, so that the session node has the name of that. Or somebody deleted the session node.
+        """
+        for path, data in nodes:
+            if not self._session.create_ephemerals([(path, data)]):
+                self._session.transact("/", [Operation("set", path, data)])
 
     def nudge(self) -> None:
         """Make every member of the group rebalance: a member without topics comes and goes.
@@ -121,12 +132,20 @@ class Membership:
         self._session.transact(self.fence, [Operation("delete", path)])
 
     def withdraw(self) -> None:
-        """Remove what is left of a registration whose ``ids`` node somebody deleted.
+        """Remove what is left of a registration whose ``ids`` node somebody deleted or overwrote.
+
+        The ``ids`` node goes, too: only that it comes anew tells the others to read it.
 
         Raises:
-            ZooKeeperUnavailable, SessionExpired: not done.
+            ZooKeeperUnavailable: not done.
         """
-        self._session.transact(self.fence, [Operation("delete", self.fence)])
+        path = self._paths.consumer_id(self._consumer_id)
+        node = self._session.exists(path)
+        ours = [path] if node is not None and node.owner_session == self._registered_session else []
+        try:
+            self._session.transact(self.fence, [Operation("delete", one) for one in (*ours, self.fence)])
+        except SessionExpired:
+            _log.info("group %s: the session node of %s is gone as well", self._paths.group, self._consumer_id)
         self.forget()
 
     def forget(self) -> None:

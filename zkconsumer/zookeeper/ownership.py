@@ -121,8 +121,16 @@ class PartitionOwnership:
         self._session.transact(self._fence(), [Operation("delete", path) for path in held])
         self.forget()
 
+    def disown(self) -> None:
+        """The session node is gone: nothing may be committed any more.
+
+        The owner znodes went with it if the session did. If somebody deleted that one node, they are still there; the
+        next :meth:`release` looks, or they would be in everybody's way for as long as this session lives.
+        """
+        self._held = {}
+
     def forget(self) -> None:
-        """There are no nodes any more: they were deleted, or went with the session."""
+        """There are no nodes any more: they were deleted."""
         self._tried = self._held = {}
 
     def drop_lost(self) -> list[TopicPartition]:
