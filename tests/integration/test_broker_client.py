@@ -6,7 +6,7 @@ from zkconsumer.errors import BrokerUnavailable, ProtocolError
 from zkconsumer.kafka.admin import create_topics
 from zkconsumer.kafka.client import EARLIEST, LATEST, BrokerClient
 from zkconsumer.kafka.errorcodes import ErrorCode, error_name
-from zkconsumer.kafka.producer import Record, produce
+from zkconsumer.kafka.producer import CODECS, Record, produce
 from zkconsumer.model import Broker, TopicPartition
 
 pytestmark = pytest.mark.integration
@@ -90,10 +90,11 @@ def test_no_broker_at_all():
     client.close()
 
 
-def test_many_records_with_everything(client, live_brokers, unique_name, reader):
+@pytest.mark.parametrize("codec", CODECS)
+def test_many_records_with_everything(client, live_brokers, unique_name, reader, codec):
     create_topics(client, {unique_name: 1})
     records = [Record(b"v%d" % i, None if i % 3 else b"k", 1000 + i, [("h", None)] * (i % 2)) for i in range(5000)]
-    produce(live_brokers, {TopicPartition(unique_name, 0): records}, codec="gzip", batch_bytes=10_000)
+    produce(live_brokers, {TopicPartition(unique_name, 0): records}, codec=codec, batch_bytes=10_000)
     one = reader()
     one.start({(unique_name, 0): 0})
     read = [(m.value, m.key, m.timestamp, list(m.headers)) for m in one.read(5000)]

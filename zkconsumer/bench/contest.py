@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -33,6 +33,7 @@ class Contest:
         unit: of the measurements, such as ``s`` or ``records/s``.
         reference: the contestant that the others are compared with.
         target: what our ratio to the reference should be, in words; empty where there is no target.
+        targets: the same for single contestants, where they differ.
         measured: contestant to its measurements, one a round.
         memory: contestant to its peak resident memory in MiB, where it was measured.
     """
@@ -41,6 +42,7 @@ class Contest:
     unit: str
     reference: str
     target: str = ""
+    targets: Mapping[str, str] = field(default_factory=dict)
     measured: dict[str, list[float]] = field(default_factory=dict)
     memory: dict[str, float] = field(default_factory=dict)
 
@@ -51,6 +53,10 @@ class Contest:
     def note_memory(self, contestant: str, mebibytes: float) -> None:
         """Note a peak; the largest counts."""
         self.memory[contestant] = max(mebibytes, self.memory.get(contestant, 0.0))
+
+    def target_of(self, contestant: str) -> str:
+        """What to reach, in words; empty for those who are not ours."""
+        return self.targets.get(contestant, self.target if contestant.startswith(OURS) else "")
 
     def summaries(self) -> dict[str, Summary]:
         """Contestant to what its measurements come to, in the order in which they were added."""

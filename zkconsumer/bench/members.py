@@ -57,7 +57,7 @@ class Members(Protocol):
         """Commit what was handed out; seconds that it took."""
 
     def leave(self, consumers: Sequence[str]) -> float:
-        """Let members leave; the moment at which they began."""
+        """Let members leave together; the moment at which they began."""
 
     def peak_memory_mib(self) -> float:
         """Peak resident memory of the process that all of them live in."""
@@ -92,10 +92,7 @@ class JvmMembers:
 
     def leave(self, consumers: Sequence[str]) -> float:
         """See :class:`Members`."""
-        at = time.monotonic()
-        for consumer in consumers:
-            self._consumers.pop(consumer).shutdown()
-        return at
+        return _together(consumers, lambda consumer: self._consumers.pop(consumer).shutdown()).at
 
     def peak_memory_mib(self) -> float:
         """See :class:`Members`."""
@@ -256,25 +253,22 @@ class _Hosted:
         return _timed(self._connectors[consumer].commit_offsets)
 
     def leave(self, consumers: list[str]) -> float:
-        at = time.monotonic()
-        for consumer in consumers:
-            self._connectors.pop(consumer).shutdown()
-        return at
+        return _together(consumers, lambda consumer: self._connectors.pop(consumer).shutdown()).at
 
 
-def _together(consumers: Sequence[str], join: Callable[[str], None]) -> Joined:
-    """Let all join at the same moment, each on a thread."""
+def _together(consumers: Sequence[str], act: Callable[[str], None]) -> Joined:
+    """Let all do the same, such as joining, at the same moment, each on a thread."""
     barrier = threading.Barrier(len(consumers) + 1)
 
     def timed(consumer: str) -> float:
         barrier.wait()
-        return _timed(lambda: join(consumer))
+        return _timed(lambda: act(consumer))
 
     with ThreadPoolExecutor(len(consumers)) as threads:
-        joining = [threads.submit(timed, consumer) for consumer in consumers]
+        acting = [threads.submit(timed, consumer) for consumer in consumers]
         barrier.wait()
         at = time.monotonic()
-        return Joined(at, tuple(one.result() for one in joining))
+        return Joined(at, tuple(one.result() for one in acting))
 
 
 def _timed(call: Callable[[], None]) -> float:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from zkconsumer.bench.contest import OURS, Contest
+from zkconsumer.bench.contest import Contest
 from zkconsumer.bench.machine import Machine
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def as_json(contests: Sequence[Contest], machine: Machine) -> str:
                     "title": contest.title,
                     "unit": contest.unit,
                     "reference": contest.reference,
-                    "target": contest.target,
+                    "targets": {name: contest.target_of(name) for name in contest.measured},
                     "measured": contest.measured,
                     "median_ratio": {name: contest.ratio(name) for name in contest.measured},
                     "peak_mib": contest.memory,
@@ -72,7 +72,7 @@ def _rows(contest: Contest) -> Iterator[tuple[str, ...]]:
             *(_figure(value) for value in summary),
             contest.unit,
             "" if ratio is None else "1" if name == contest.reference else f"{ratio:.{3 if ratio < 1 else 2}f}",
-            contest.target if name.startswith(OURS) else "",
+            contest.target_of(name),
             "" if memory is None else f"{memory:.0f}",
         )
 

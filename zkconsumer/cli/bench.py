@@ -16,16 +16,48 @@ if TYPE_CHECKING:
 _WIDTH_ELSEWHERE = 160
 
 
-@click.group()
-def bench() -> None:
+@click.group(invoke_without_command=True)
+@click.pass_context
+def bench(context: click.Context) -> None:
     """Measure this consumer beside its peers on servers of its own, and print medians and ratios.
 
-    Figures depend on the machine and on what else it does: only those of one run can be compared.
+    Without a command: fetch. Figures depend on the machine and on what else it does: only those of one run can be
+    compared.
     """
+    if context.invoked_subcommand is None:
+        context.invoke(fetch)
+
+
+_rounds = click.option(
+    "--rounds", type=click.IntRange(1), default=5, show_default=True, help="Measurements of each contestant."
+)
+_markdown = click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown in place of a table.")
+_json = click.option("--json", "as_json", is_flag=True, help="Print everything that was measured as JSON.")
 
 
 @bench.command()
-@click.option("--rounds", type=click.IntRange(1), default=5, show_default=True, help="Measurements of each contestant.")
+@_rounds
+@click.option(
+    "--seconds", type=click.FloatRange(0.1), default=4.0, show_default=True, help="Stop contestants that are slower."
+)
+@click.option("--quick", is_flag=True, help="Only values of 100 bytes, uncompressed, on 8 partitions.")
+@_markdown
+@_json
+def fetch(rounds: int, seconds: float, quick: bool, as_markdown: bool, as_json: bool) -> None:
+    """Reading topics, beside the JVM consumer, the clients that are installed, and a socket: records and memory."""
+    from zkconsumer.bench.fetch import VARIANTS, FetchSizes, run_fetch_contests
+    from zkconsumer.bench.machine import Machine
+    from zkconsumer.sandbox.progress import Progress
+
+    machine = Machine.this()
+    sizes = FetchSizes(rounds, seconds, VARIANTS[:1] if quick else VARIANTS)
+    with tempfile.TemporaryDirectory(prefix="zkconsumer-bench-") as directory:
+        contests = run_fetch_contests(sizes, Path(directory), Progress())
+    _print(contests, machine, as_markdown=as_markdown, as_json=as_json)
+
+
+@bench.command()
+@_rounds
 @click.option(
     "--partitions",
     type=click.IntRange(1, 20_000),
@@ -35,8 +67,8 @@ def bench() -> None:
     help="Partitions of a topic to join; may be repeated.",
 )
 @click.option("--members", type=click.IntRange(2, 200), default=50, show_default=True, help="Members that settle.")
-@click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown in place of tables.")
-@click.option("--json", "as_json", is_flag=True, help="Print everything that was measured as JSON.")
+@_markdown
+@_json
 def group(rounds: int, partitions: tuple[int, ...], members: int, as_markdown: bool, as_json: bool) -> None:
     """Joining, settling and committing, beside the JVM consumer: time and ZooKeeper requests."""
     from zkconsumer.bench.group import GroupSizes, run_group_contests

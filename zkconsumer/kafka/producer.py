@@ -6,6 +6,7 @@ no partitioner: the caller names the partition.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -16,13 +17,16 @@ from zkconsumer.kafka.errorcodes import error_name
 from zkconsumer.kafka.library import load_kafka_python
 from zkconsumer.model import Broker, TopicPartition
 
-CODECS: Final[Mapping[str, int]] = {"none": 0, "gzip": 1}
-"""Compression codecs by name, with their number in the attributes; kafka-python needs more packages for others."""
+CODECS: Final[Mapping[str, int]] = {"none": 0, "gzip": 1, "lz4": 3, "zstd": 4}
+"""Compression codecs by name, with their number in the attributes."""
 
 _BATCH_BYTES: Final = 900_000
 """Batches close below the broker's default ``message.max.bytes`` of 1,048,588."""
 _PRODUCE_VERSIONS: Final = (3, 9)
 _MAGIC: Final = 2
+_LENGTH_END: Final = 12  # a batch's length counts what comes after this position
+_CHECKED_FROM: Final = 21  # attributes: its checksum, right before, covers what comes from here on
+_HEADER_BYTES: Final = 61
 _CLIENT_ID: Final = "zkconsumer-producer"
 _ALL_REPLICAS: Final = -1
 
@@ -57,19 +61,34 @@ def produce(
         BrokerUnavailable: a leader is not known or cannot be reached; earlier batches may have been written.
         ProtocolError: the broker refuses a batch.
     """
+    encoded = {tp: encode_batches(theirs, codec=codec, batch_bytes=batch_bytes) for tp, theirs in records.items()}
+    return append_batches(live_brokers, encoded, timeout_ms=timeout_ms)
+
+
+def append_batches(
+    live_brokers: Callable[[], Sequence[Broker]],
+    batches: Mapping[TopicPartition, Iterable[bytes]],
+    *,
+    timeout_ms: int = 30_000,
+) -> dict[TopicPartition, int]:
+    """Append record batches that are encoded already, as :func:`produce` does; the brokers give them their offsets.
+
+    Raises:
+        BrokerUnavailable, ProtocolError: as :func:`produce`.
+    """
     client = BrokerClient(live_brokers, client_id=_CLIENT_ID, timeout_ms=timeout_ms)
     connections: dict[Broker, BrokerConnection] = {}
     first: dict[TopicPartition, int] = {}
     try:
-        leaders = client.metadata({tp.topic for tp in records}).leaders
-        for broker in {leaders[tp] for tp in records if tp in leaders}:
+        leaders = client.metadata({tp.topic for tp in batches}).leaders
+        for broker in {leaders[tp] for tp in batches if tp in leaders}:
             connection = BrokerConnection(broker.host, broker.port, client_id=_CLIENT_ID, timeout_ms=timeout_ms)
             connections[broker] = connection
             connection.connect()
-        for tp, theirs in records.items():
+        for tp, theirs in batches.items():
             if tp not in leaders:
                 raise BrokerUnavailable(f"{tp} has no leader; create the topic and wait for it first")
-            for batch in encode_batches(theirs, codec=codec, batch_bytes=batch_bytes):
+            for batch in theirs:
                 first.setdefault(tp, _send(connections[leaders[tp]], tp, batch, timeout_ms))
     finally:
         client.close()
@@ -90,12 +109,26 @@ def encode_batches(
         if builder is None or builder.append(timestamp, key, value, list(headers)) is None:
             if builder is not None:
                 builder.close()
-                yield bytes(builder.buffer())
-            builder = MemoryRecordsBuilder(magic=_MAGIC, compression_type=CODECS[codec], batch_size=batch_bytes)
+                yield _compressed(bytes(builder.buffer()), codec)
+            builder = MemoryRecordsBuilder(magic=_MAGIC, compression_type=CODECS["none"], batch_size=batch_bytes)
             builder.append(timestamp, key, value, list(headers))
     if builder is not None:
         builder.close()
-        yield bytes(builder.buffer())
+        yield _compressed(bytes(builder.buffer()), codec)
+
+
+def _compressed(batch: bytes, codec: str) -> bytes:
+    """An uncompressed batch with its records compressed; kafka-python needs more packages for some codecs."""
+    if codec == "none":
+        return batch
+    import cramjam
+    from crc32c import crc32c
+
+    records = bytes(getattr(cramjam, codec).compress(batch[_HEADER_BYTES:]))
+    checked = struct.pack(">h", CODECS[codec]) + batch[_CHECKED_FROM + 2 : _HEADER_BYTES] + records
+    length = struct.pack(">i", _CHECKED_FROM - _LENGTH_END + len(checked))
+    crc = struct.pack(">I", crc32c(checked))
+    return batch[: _LENGTH_END - 4] + length + batch[_LENGTH_END : _CHECKED_FROM - 4] + crc + checked
 
 
 def _send(connection: BrokerConnection, tp: TopicPartition, batch: bytes, timeout_ms: int) -> int:

@@ -8,6 +8,7 @@ by two orders of magnitude.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -221,6 +222,20 @@ class JvmConsumer:
             topic_filter = getattr(self._jvm.gateway.jvm.kafka.consumer, kind)(regex)
             self._read(self._connector.createMessageStreamsByFilter(topic_filter, streams))
 
+    def drain(self, topic: str, records: int) -> float:
+        """Join with one stream of a topic, hand out so many records inside the JVM and drop them.
+
+        Returns:
+            Seconds from the first record to the last.
+        """
+        with _told_by(self._jvm):
+            iterator = self._connector.createMessageStreams({topic: 1}).get(topic).get(0).iterator()
+            rest = _Handles(self._jvm.gateway).repeated(records - 1, "java.util.Iterator", "next", iterator)
+            iterator.next()
+            began = time.monotonic()
+            rest.run()
+            return time.monotonic() - began
+
     def received(self) -> list[JvmRecord]:
         """Everything that the streams have handed out so far, in the order of each stream."""
         with _told_by(self._jvm), _forgotten(self._jvm.gateway) as passing:
@@ -301,6 +316,19 @@ class _Handles:
         takes = self._class("java.util.function.Consumer")
         kind = self._invoke.MethodType.methodType(self._void, takes)
         return self._lookup.findVirtual(self._class(interface), method, kind).bindTo(receiver).bindTo(argument)
+
+    def repeated(self, count: int, interface: str, method: str, receiver: Any) -> Any:
+        """A Runnable that calls ``receiver.method()``, which returns an object, so often and drops the results."""
+        handles, primitive = self._invoke.MethodHandles, self._gateway.jvm.java.lang.Integer.TYPE
+        call = self._lookup.findVirtual(
+            self._class(interface), method, self._invoke.MethodType.methodType(self._object)
+        ).bindTo(receiver)
+        body = handles.dropArguments(
+            call.asType(self._invoke.MethodType.methodType(self._void)),
+            0,
+            self._array(self._class("java.lang.Class"), [primitive]),
+        )
+        return self.interface("java.lang.Runnable", handles.countedLoop(handles.constant(primitive, count), None, body))
 
     def interface(self, name: str, handle: Any) -> Any:
         """An object of an interface with one method, which calls the handle."""

@@ -1,0 +1,86 @@
+"""Load: fills topics for the benchmarks, quickly: a few batches are encoded once and appended again and again."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from zkconsumer.kafka.admin import create_topics
+from zkconsumer.kafka.client import BrokerClient
+from zkconsumer.kafka.producer import Record, append_batches, encode_batches
+from zkconsumer.model import Broker, TopicPartition
+
+_TIMEOUT_MS: Final = 60_000
+_BATCH_BYTES: Final = 1 << 17
+"""Size of a batch before compression; between a producer's default of 16 KiB and the limit of 1 MiB."""
+_TIMESTAMP_MS: Final = 1_700_000_000_000
+_WORDS: Final = 512
+"""Values are made of so many different words of eight letters: lz4 and zstd halve them at least, as they do JSON."""
+
+
+class Load(NamedTuple):
+    """What is in a topic.
+
+    Attributes:
+        value_bytes: length of each value; there are no keys and no headers.
+        codec: compression, a name that :func:`~zkconsumer.kafka.producer.produce` knows.
+        partitions: of the topic, all with as many records.
+        total_bytes: of all values together, about.
+    """
+
+    value_bytes: int = 100
+    codec: str = "none"
+    partitions: int = 8
+    total_bytes: int = 300_000_000
+
+    @property
+    def topic(self) -> str:
+        """Name of the topic with this load."""
+        return f"load-{self.value_bytes}-{self.codec}-{self.partitions}"
+
+    @property
+    def records(self) -> int:
+        """Number of records in the topic: whole batches in every partition."""
+        return self.batches * self.partitions * self.batch_records
+
+    @property
+    def batch_records(self) -> int:
+        """Records in one batch."""
+        return max(1, _BATCH_BYTES // (self.value_bytes + 12) * 15 // 16)
+
+    @property
+    def batches(self) -> int:
+        """Batches in each partition."""
+        return max(1, self.total_bytes // (self.batch_records * self.value_bytes * self.partitions))
+
+    def __str__(self) -> str:
+        size = f"{self.value_bytes} B" if self.value_bytes < 1024 else f"{self.value_bytes // 1024} KiB"
+        codec = "uncompressed" if self.codec == "none" else self.codec
+        return f"{size}, {codec}, {self.partitions} partition{'s' * (self.partitions > 1)}"
+
+
+def fill(live_brokers: Callable[[], Sequence[Broker]], load: Load) -> None:
+    """Create the load's topic and append its records.
+
+    Raises:
+        BrokerUnavailable, ProtocolError: see :func:`~zkconsumer.kafka.producer.produce`.
+    """
+    client = BrokerClient(live_brokers, client_id="zkconsumer-bench", timeout_ms=_TIMEOUT_MS)
+    try:
+        create_topics(client, {load.topic: load.partitions}, timeout_s=_TIMEOUT_MS / 1000)
+    finally:
+        client.close()
+    (batch,) = encode_batches(_records(load), codec=load.codec, batch_bytes=2 * _BATCH_BYTES)
+    partitions = [TopicPartition(load.topic, number) for number in range(load.partitions)]
+    append_batches(live_brokers, {partition: [batch] * load.batches for partition in partitions})
+
+
+def _records(load: Load) -> list[Record]:
+    chance = random.Random(load.value_bytes)  # the same values in every run
+    words = ["".join(chance.choices("abcdefghijklmnopqrstuvwxyz0123456789", k=8)) for _ in range(_WORDS)]
+
+    def value() -> bytes:
+        return "".join(chance.choices(words, k=load.value_bytes // 8 + 1)).encode()[: load.value_bytes]
+
+    return [Record(value(), None, _TIMESTAMP_MS + number) for number in range(load.batch_records)]
