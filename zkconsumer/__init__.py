@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         NotLeader,
         NotOwner,
         RebalanceFailed,
+        StreamIdle,
         ZkConsumerError,
     )
     from zkconsumer.fetch.simple import SimpleConsumer
@@ -53,6 +54,7 @@ _HOMES = {
     "NotOwner": "zkconsumer.errors",
     "RebalanceFailed": "zkconsumer.errors",
     "SimpleConsumer": "zkconsumer.fetch.simple",
+    "StreamIdle": "zkconsumer.errors",
     "TopicPartition": "zkconsumer.model",
     "Whitelist": "zkconsumer.core.subscription",
     "ZkConsumerError": "zkconsumer.errors",
@@ -75,6 +77,7 @@ __all__ = [
     "NotOwner",
     "RebalanceFailed",
     "SimpleConsumer",
+    "StreamIdle",
     "TopicPartition",
     "Whitelist",
     "ZkConsumerError",

@@ -5,32 +5,9 @@ import logging
 import pytest
 
 from tests.fix_waiting import eventually
-from zkconsumer import ConsumerClosed, ConsumerConfig, ConsumerConnector, ConsumerTimeout
-from zkconsumer.errors import StreamIdle
+from zkconsumer import ConsumerClosed, ConsumerTimeout, StreamIdle
 
 pytestmark = pytest.mark.integration
-
-
-@pytest.fixture
-def connect(sandbox, unique_name):
-    """Make consumers of one group; all are shut down at the end."""
-    made: list[ConsumerConnector] = []
-
-    def connector(**values) -> ConsumerConnector:
-        config = {
-            "zookeeper_connect": sandbox.zookeeper_connect,
-            "group_id": unique_name,
-            "auto_offset_reset": "smallest",
-            "rebalance_backoff_ms": 600,
-            "consumer_timeout_ms": 20_000,
-        }
-        made.append(ConsumerConnector(ConsumerConfig(**{**config, **values})))
-        return made[-1]
-
-    connector.group = unique_name
-    yield connector
-    for one in made:
-        one.shutdown()
 
 
 def has_left(zookeeper, connector, group):

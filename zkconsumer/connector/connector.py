@@ -177,6 +177,7 @@ class ConsumerConnector:
         """
         (stream,) = self._make_streams(None, 1, Message)
         self._member.assign(partitions)
+        self._fetch.wait_until_warm()
         return stream
 
     def unsubscribe(self) -> None:
@@ -291,6 +292,7 @@ class ConsumerConnector:
 
     def _join(self, subscription: Subscription) -> None:
         self._member.join(subscription)
+        self._fetch.wait_until_warm()
         limit_ms = self._config.max_stream_idle_ms
         if limit_ms > 0:
             watch = IdleWatch(self._config.group_id, self._consumer_id, limit_ms, self._named_queues(), self._give_up)

@@ -61,6 +61,7 @@ class LocalFetchControl:
         self._config = config
         self._live_brokers = live_brokers
         self._queue_for = queue_for
+        self._warming: threading.Thread | None = None
         self._finder: LeaderFinder | None = None
         self._infos: dict[TopicPartition, PartitionInfo] = {}  # replaced, never changed
         self._pausing = threading.Lock()
@@ -70,7 +71,16 @@ class LocalFetchControl:
         """Load the decode kernel in the background, while the group is being joined."""
         from zkconsumer.fetch.decode import warm
 
-        threading.Thread(target=warm, name=f"{self._consumer_id}-warm", daemon=True).start()
+        self._warming = threading.Thread(target=warm, name=f"{self._consumer_id}-warm", daemon=True)
+        self._warming.start()
+
+    def wait_until_warm(self) -> None:
+        """Return when the decode kernel is there.
+
+        Where it must be compiled, ``consumer.timeout.ms`` would otherwise be over before the first record could come.
+        """
+        if self._warming is not None:
+            self._warming.join()
 
     def start(self, assignment: FetchAssignment) -> None:
         """See :class:`~zkconsumer.core.fetchcontrol.FetchControl`; leaders are found in the background."""
