@@ -44,7 +44,12 @@ class TopicFilter:
     def _compiled(self) -> re.Pattern[str]:
         try:
             return re.compile(to_python(self.regex), re.ASCII)
-        except (UnsupportedRegex, re.error) as error:
+        except (
+            UnsupportedRegex,
+            re.error,
+            RecursionError,
+            OverflowError,
+        ) as error:
             raise ConfigError(
                 f"topic filter {self.regex!r} is not a regex that JVM members of the group and this consumer read "
                 f"alike: {error} (note that every comma becomes |)"

@@ -40,6 +40,13 @@ def test_a_filter_is_registered_as_it_was_given():
     assert topic_filter.select(["ac", "ab"], exclude_internal=True) == ["ac"]
 
 
+@pytest.mark.parametrize("regex", [f"{'(' * 3000}a{')' * 3000}", f"{'[' * 3000}a{']' * 3000}", "a{99999999999}"])
+def test_a_filter_that_is_too_much_for_us_is_a_wrong_filter(regex):
+    """Anything else than a ConfigError would stop every member that reads such a registration of another."""
+    with pytest.raises(ConfigError, match=r"too large|recursion"):
+        Whitelist(regex)
+
+
 @pytest.mark.parametrize("topics", [{"t": 0}, {"t": -1}, {"a/b": 1}, {"": 1}])
 def test_illegal_static_subscriptions(topics):
     with pytest.raises(ConfigError):
