@@ -57,7 +57,7 @@ def group(sandbox, unique_name):
     """Make members of one group; all leave at the end."""
     members: list[GroupMember] = []
 
-    def member(consumer_id: str, **values) -> tuple[GroupMember, RecordingFetch]:
+    def member(consumer_id: str, before_commit=None, **values) -> tuple[GroupMember, RecordingFetch]:
         config = ConsumerConfig(
             **{
                 "zookeeper_connect": sandbox.zookeeper_connect,
@@ -69,7 +69,7 @@ def group(sandbox, unique_name):
             }
         )
         fetch = RecordingFetch()
-        members.append(GroupMember(config, new_consumer_id(config), fetch))
+        members.append(GroupMember(config, new_consumer_id(config), fetch, before_commit=before_commit))
         return members[-1], fetch
 
     member.name = unique_name
@@ -435,6 +435,28 @@ def test_what_was_stored_of_a_commit_stays_although_the_rest_was_refused(group, 
     fetch.released = {partitions[0]: 20, partitions[1]: 20}
     eventually(lambda: member._committer.commits()["zookeeper"] > seen)
     assert [zookeeper.get(f"{path}/{number}")[0] for number in (0, 1)] == [b"20", b"100"]
+
+
+def test_a_commit_made_while_another_is_made_durable_is_not_taken_back(group, zookeeper, topic_factory):
+    topic = topic_factory()
+    partition, path = TopicPartition(topic, 0), f"/consumers/{group.name}/offsets/{topic}/0"
+    calls: list[str] = []
+
+    def before_commit():
+        calls.append(threading.current_thread().name)
+        if len(calls) == 1:
+            worker = threading.Thread(target=lambda: member.commit({partition: 15}), name="worker")
+            worker.start()
+            worker.join()
+
+    member, fetch = group("a", before_commit, auto_commit_interval_ms=100)
+    member.join(Subscription.static({topic: 1}))
+    fetch.released = {partition: 10}
+    fetch.position = {partition: 15}
+    eventually(lambda: len(calls) > 3)
+    assert calls[1] == "worker"
+    data, stat = zookeeper.get(path)
+    assert (data, stat.version) == (b"15", 0)
 
 
 def test_a_listener_may_wait_for_a_worker_that_commits(group, zookeeper, topic_factory):

@@ -105,7 +105,8 @@ class OffsetCommitter:
         all_ours = self.verify_ownership()
         if not all_ours:
             self._signal.raise_flag()  # now: the commit may fail, and what is lost is told once
-        _expect_all(self._write(self._positions(handed_out=self._commits_deliveries)))
+        durable = self._made_durable(self._positions(handed_out=self._commits_deliveries))
+        _expect_all(durable.keys() - self._write(durable))
         return all_ours
 
     def verify_ownership(self) -> bool:
@@ -152,24 +153,33 @@ class OffsetCommitter:
 
     def _commit_vouched(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit positions without waiting for their release: the user vouches for them."""
-        missing = self._write(offsets)
-        self._vouched = {**self._vouched, **{p: offset for p, offset in offsets.items() if p not in missing}}
-        _expect_all(missing)
+        durable = self._made_durable(offsets)
+        done = self._write(durable)
+        self._vouched = {**self._vouched, **{partition: durable[partition] for partition in done}}
+        _expect_all(durable.keys() - done)
 
-    def _write(self, offsets: Mapping[TopicPartition, int]) -> frozenset[TopicPartition]:
-        """Store offsets, after making durable what they cover; returns those that the store does not accept."""
-        if not offsets:
-            return frozenset()
-        if self._before_commit is not None:
-            try:
-                self._before_commit()
-            except Exception as error:
-                raise CommitRefused(
-                    f"offsets are not committed, what they cover could not be made durable: {error}"
-                ) from error
-        done = self._store.commit(offsets)
+    def _made_durable(self, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        """Make durable what offsets cover; returns those that may be stored now.
+
+        Meanwhile another thread may have committed in this one's place (``ControlThread.calling_out``). What it vouched
+        for is newer, and must not be taken back.
+        """
+        if not offsets or self._before_commit is None:
+            return offsets
+        before = self._vouched
+        try:
+            self._before_commit()
+        except Exception as error:
+            raise CommitRefused(
+                f"offsets are not committed, what they cover could not be made durable: {error}"
+            ) from error
+        return {p: offset for p, offset in offsets.items() if self._vouched.get(p) == before.get(p)}
+
+    def _write(self, offsets: Mapping[TopicPartition, int]) -> set[TopicPartition]:
+        """Store offsets; returns the partitions for which that is done."""
+        done = self._store.commit(offsets) if offsets else set()
         self._stored.update((partition, offsets[partition]) for partition in done)
-        return frozenset(offsets.keys() - done)
+        return done
 
     # -- what may be committed --------------------------------------------------------------------------------------
 
