@@ -124,7 +124,10 @@ def _compressed(batch: bytes, codec: str) -> bytes:
     import cramjam
     from crc32c import crc32c
 
-    records = bytes(getattr(cramjam, codec).compress(batch[_HEADER_BYTES:]))
+    # The brokers refuse lz4 frames whose blocks depend on each other, cramjam's default.
+    compressor = cramjam.lz4.Compressor(block_linked=False) if codec == "lz4" else getattr(cramjam, codec).Compressor()
+    compressor.compress(batch[_HEADER_BYTES:])
+    records = bytes(compressor.finish())
     checked = struct.pack(">h", CODECS[codec]) + batch[_CHECKED_FROM + 2 : _HEADER_BYTES] + records
     length = struct.pack(">i", _CHECKED_FROM - _LENGTH_END + len(checked))
     crc = struct.pack(">I", crc32c(checked))
