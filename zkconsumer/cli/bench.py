@@ -81,6 +81,41 @@ def group(rounds: int, partitions: tuple[int, ...], members: int, as_markdown: b
     _print(contests, machine, as_markdown=as_markdown, as_json=as_json)
 
 
+@bench.command()
+@_rounds
+@click.option(
+    "--records",
+    type=click.IntRange(10_000),
+    default=3_000_000,
+    show_default=True,
+    help="Records of 100 bytes to read; of 1 KiB a sixth of it.",
+)
+@click.option(
+    "--partitions",
+    type=click.IntRange(1, 20_000),
+    multiple=True,
+    default=(1000, 5000),
+    show_default=True,
+    help="Partitions of a topic whose batches are planned; may be repeated.",
+)
+@click.option("--long", "long_stream", is_flag=True, help="Also stream ten times the records, on a few GB of disk.")
+@_markdown
+@_json
+def spark(
+    rounds: int, records: int, partitions: tuple[int, ...], long_stream: bool, as_markdown: bool, as_json: bool
+) -> None:
+    """The Spark source, beside Spark's own Kafka source and a source that has nothing to do."""
+    from zkconsumer.bench.machine import Machine
+    from zkconsumer.bench.spark import SparkSizes, run_spark_contests
+    from zkconsumer.sandbox.progress import Progress
+
+    machine = Machine.this()
+    sizes = SparkSizes(rounds, records, partitions, long_stream)
+    with tempfile.TemporaryDirectory(prefix="zkconsumer-bench-") as directory:
+        contests = run_spark_contests(sizes, Path(directory), Progress())
+    _print(contests, machine, as_markdown=as_markdown, as_json=as_json)
+
+
 def _print(contests: list[Contest], machine: Machine, *, as_markdown: bool, as_json: bool) -> None:
     from rich.console import Console
 

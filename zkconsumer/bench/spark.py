@@ -1,0 +1,158 @@
+"""The Spark benchmark: this source beside Spark's own Kafka source and the ceiling, in one run (DESIGN 4.3).
+
+All contestants run in one session, with Spark's defaults, two cores and the broker on the same machine. They take turns
+in every contest, and a first turn of each is thrown away: code is compiled, workers are started and the broker's files
+are in memory for all of them alike. Options are the defaults too, so Spark's own source has a task for each of 8
+partitions where ours has one for each core. The ceiling is described at :mod:`zkconsumer.bench.zerowork`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from zkconsumer.bench.contest import OURS, Contest
+from zkconsumer.bench.load import Load, fill
+from zkconsumer.bench.sparkdriver import WARM_UP, driver_contest
+from zkconsumer.bench.sparkfield import CEILING, SPARK, Reading, SparkField, source_options, spark_field
+from zkconsumer.sandbox.progress import Progress
+
+_EVERYBODY: Final = (OURS, SPARK, CEILING)
+_SMALL_BYTES: Final = 100
+_LARGE_BYTES: Final = 1024
+_FEWER: Final = 6
+"""So many times fewer large records than small ones."""
+_LONGER: Final = 10
+"""The long stream has so many times more records."""
+_CAPPED_BATCHES: Final = 10
+_TRICKLE_PARTITIONS: Final = 8
+
+
+@dataclass(frozen=True)
+class SparkSizes:
+    """How large the contests are.
+
+    Attributes:
+        rounds: measurements of each contestant in each contest.
+        records: of 100 bytes to read; of 1 KiB there are a sixth of it.
+        partitions: of the topics whose batches are planned.
+        long: also read ten times as many records in one stream.
+    """
+
+    rounds: int = 5
+    records: int = 3_000_000
+    partitions: tuple[int, ...] = (1000, 5000)
+    long: bool = False
+
+    def small(self) -> Load:
+        """Records of 100 bytes."""
+        return Load(_SMALL_BYTES, total_bytes=self.records * _SMALL_BYTES)
+
+    def large(self) -> Load:
+        """Records of 1 KiB."""
+        return Load(_LARGE_BYTES, total_bytes=self.records // _FEWER * _LARGE_BYTES)
+
+
+def run_spark_contests(sizes: SparkSizes, directory: Path, progress: Progress) -> list[Contest]:
+    """Run all contests of the Spark benchmark and return them.
+
+    Args:
+        sizes: how large they are.
+        directory: for Spark's files and log.
+        progress: who is told what is going on.
+
+    Raises:
+        SandboxError: a server or Spark did not start, or a contestant did not read everything.
+    """
+    with spark_field(directory, progress) as field:
+        turns = _Turns(field, sizes.rounds, progress)
+        small, large = _fill(field, sizes.small(), progress), _fill(field, sizes.large(), progress)
+        contests = [*turns.batch(small, "at least 4.5"), *turns.batch(large, "at least 2")]
+        contests += [turns.stream(small, "at most 0.67"), turns.capped(small), turns.trickle()]
+        if sizes.long:
+            more = _fill(
+                field, sizes.small()._replace(total_bytes=(_LONGER - 1) * small.records * _SMALL_BYTES), progress
+            )
+            contests.append(turns.stream(small._replace(records=small.records + more.records), "at most 0.33"))
+        contests += [turns.driver(partitions) for partitions in sizes.partitions]
+        return contests
+
+
+def beside_ceiling(contest: Contest, target: str) -> Contest:
+    """The same measurements compared with the ceiling."""
+    return Contest(
+        f"{contest.title}, beside the ceiling",
+        contest.unit,
+        CEILING,
+        target,
+        measured={name: contest.measured[name] for name in (OURS, CEILING)},
+    )
+
+
+def _fill(field: SparkField, load: Load, progress: Progress) -> Reading:
+    with progress.step(f"appending {load.records:,} records of {load.value_bytes} bytes"):
+        fill(field.live_brokers, load)
+    return Reading(load.topic, load.value_bytes, load.records)
+
+
+class _Turns:
+    """Lets contestants take turns."""
+
+    def __init__(self, field: SparkField, rounds: int, progress: Progress) -> None:
+        self._field = field
+        self._rounds = rounds
+        self._progress = progress
+
+    def batch(self, reading: Reading, target: str) -> list[Contest]:
+        """A batch read of all columns."""
+        contest = Contest(f"Batch read of {_told(reading)}", "rows/s", SPARK, target)
+        with self._progress.step(f"counting {_told(reading)}"):
+            for name in _EVERYBODY:
+                self._field.count_rows(name, reading)
+        self._take(contest, _EVERYBODY, lambda name: self._field.read_batch(name, reading))
+        return [contest, beside_ceiling(contest, "at least 0.85")]
+
+    def stream(self, reading: Reading, target: str) -> Contest:
+        """An AvailableNow query that plans one batch."""
+        contest = Contest(f"AvailableNow over {_told(reading)}", "s", SPARK, target)
+        return self._take(contest, _EVERYBODY, lambda name: self._field.read_stream(name, reading))
+
+    def capped(self, reading: Reading) -> Contest:
+        """The same in ten batches."""
+        cap = -(-reading.records // _CAPPED_BATCHES)
+        contest = Contest(f"AvailableNow over {_told(reading)}, {cap:,} a batch", "s", SPARK, "at most 0.77")
+        return self._take(contest, _EVERYBODY, lambda name: self._field.read_stream(name, reading, cap))
+
+    def trickle(self) -> Contest:
+        """Batches of a few rows; each round is a query, and its figure the median of its batches."""
+        contest = Contest("A batch of 5 rows, trigger 0 s", "ms", SPARK, "at most 50 ms more")
+        topic = "trickle"
+        self._field.create_topic(topic, _TRICKLE_PARTITIONS, 0)
+        return self._take(contest, (OURS, SPARK), lambda name: self._field.trickle(name, topic, _TRICKLE_PARTITIONS))
+
+    def driver(self, partitions: int) -> Contest:
+        """What the driver does for a batch of many partitions; ours alone, see :mod:`zkconsumer.bench.sparkdriver`."""
+        topic, batches = f"wide-{partitions}", WARM_UP + self._rounds
+        with self._progress.step(f"planning batches of {partitions:,} partitions"):
+            self._field.create_topic(topic, partitions, batches)
+            reading = Reading(topic, 0, partitions * batches)
+            options = source_options(OURS, reading, self._field.endpoints, self._field.new_name())
+            return driver_contest(options, partitions, self._rounds)
+
+    def _take(self, contest: Contest, names: Sequence[str], measure: Callable[[str], float]) -> Contest:
+        """Measure round by round; the first round only warms up."""
+        with self._progress.step(contest.title, self._rounds) as advance:
+            for number in range(self._rounds + 1):
+                for name in names:
+                    advance(max(0, number - 1), f"rounds, {name}")
+                    figure = measure(name)
+                    if number:
+                        contest.add(name, figure)
+        return contest
+
+
+def _told(reading: Reading) -> str:
+    size = f"{reading.value_bytes} B" if reading.value_bytes < _LARGE_BYTES else f"{reading.value_bytes // 1024} KiB"
+    return f"{reading.records:,} records of {size}"

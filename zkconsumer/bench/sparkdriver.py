@@ -1,0 +1,114 @@
+"""What Spark's driver does for a batch of many partitions, with and without a group; no Spark is needed to run it.
+
+The group's share is measured as the difference of two things that run one after the other, round by round: a
+:class:`~zkconsumer.spark.driver.QueryDriver` that owns every partition is asked as Spark asks it (``latestOffset``,
+which also commits the batch before, ``partitions``, ``reportLatestOffset``), and the same questions to the brokers and
+the same arithmetic run without membership, assignment, lease or commit. Every batch holds one record of each partition.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Generator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from typing import Any, Final
+
+from zkconsumer.bench.contest import OURS, Contest
+from zkconsumer.errors import SandboxError
+from zkconsumer.spark.cluster import read_cluster
+from zkconsumer.spark.driver import QueryDriver
+from zkconsumer.spark.logends import LogEnds
+from zkconsumer.spark.offsets_json import decode_batch, encode_batch, initial_offset
+from zkconsumer.spark.options import SourceOptions, parse_options
+from zkconsumer.spark.planning import RangePartition, Span, cap_offsets, distinct, group_by_thread, split_tasks
+
+WARM_UP: Final = 3
+"""Batches before the first that counts: one joins the group, the next creates the znodes of its offsets."""
+PLANNING: Final = "questions and planning without a group"
+ADDED: Final = f"{OURS}: what the group adds"
+_STREAMS: Final = 2
+
+
+def driver_contest(options: Mapping[str, str], partitions: int, rounds: int) -> Contest:
+    """Measure the driver's work for batches of one record of each of ``partitions``.
+
+    Args:
+        options: of the query; the topic needs ``rounds`` and :data:`WARM_UP` records in every partition.
+        partitions: of the topic.
+        rounds: batches to measure.
+
+    Raises:
+        SandboxError: a batch did not have a record of each partition.
+        ZkConsumerError: ZooKeeper or the brokers cannot be reached.
+    """
+    logging.getLogger("zkconsumer").addHandler(logging.NullHandler())  # else the driver would set up logging
+    contest = Contest(
+        f"Driver's work for a batch of {partitions:,} partitions",
+        "ms",
+        PLANNING,
+        targets={OURS: "under 200 ms for 5,000", ADDED: "under 20 ms for 1,000"},
+    )
+    # Not on the main thread, where the driver would take SIGTERM for the end of its query.
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        thread.submit(_measure, contest, parse_options(options), partitions, rounds).result()
+    return contest
+
+
+def _measure(contest: Contest, options: SourceOptions, partitions: int, rounds: int) -> None:
+    with closing(_member_ms(options, partitions)) as with_group, closing(_planning_ms(options, partitions)) as without:
+        for number in range(WARM_UP + rounds):
+            planning, member = next(without), next(with_group)
+            if number >= WARM_UP:
+                contest.add(PLANNING, planning)
+                contest.add(OURS, member)
+                contest.add(ADDED, member - planning)
+
+
+def _member_ms(options: SourceOptions, partitions: int) -> Generator[float, None, None]:
+    """Duration of each batch's calls to the driver of a query."""
+    driver = QueryDriver(options)
+    try:
+        finished = initial_offset()
+        while True:
+            began = time.perf_counter()
+            planned = driver.latest_offset(finished, partitions)
+            driver.partitions(finished, planned)
+            driver.report()
+            yield (time.perf_counter() - began) * 1000
+            finished = _require_all(planned, partitions)
+    finally:
+        driver.stop()
+
+
+def _planning_ms(options: SourceOptions, partitions: int) -> Generator[float, None, None]:
+    """Duration of what any source would have to do for each of these batches."""
+    view = read_cluster(options)
+    positions = dict.fromkeys(view.partitions, 0)
+    threads = {partition: partition.partition % _STREAMS for partition in view.partitions}
+    ends = LogEnds(options.config, lambda: view.brokers)
+    try:
+        offset = initial_offset()
+        while True:
+            began = time.perf_counter()
+            finished = decode_batch(offset)
+            positions.update((partition, span.until) for partition, span in finished.items())
+            available = {
+                partition: Span(positions[partition], end) for partition, end in ends.latest(positions).items()
+            }
+            encode_batch(available)  # for the query's progress
+            offset = encode_batch(distinct(cap_offsets(available, partitions), finished))
+            tasks = split_tasks(group_by_thread(decode_batch(offset), threads, _STREAMS), None, None)
+            _ = [RangePartition(task, view.brokers) for task in tasks]
+            yield (time.perf_counter() - began) * 1000
+            _require_all(offset, partitions)
+    finally:
+        ends.close()
+
+
+def _require_all(offset: dict[str, Any], partitions: int) -> dict[str, Any]:
+    planned = len(decode_batch(offset))
+    if planned != partitions:
+        raise SandboxError(f"a batch was to have a record of each of {partitions} partitions, and has {planned}")
+    return offset

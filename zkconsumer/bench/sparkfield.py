@@ -1,0 +1,195 @@
+"""SparkField: the servers, the session and the jobs of the Spark benchmark."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from zkconsumer.bench.contest import OURS
+from zkconsumer.bench.sparksession import CORES, spark_session
+from zkconsumer.errors import SandboxError
+from zkconsumer.kafka.admin import create_topics
+from zkconsumer.kafka.client import BrokerClient
+from zkconsumer.kafka.producer import Record, append_batches, encode_batches
+from zkconsumer.model import Broker, TopicPartition
+from zkconsumer.sandbox import Sandbox
+from zkconsumer.sandbox.progress import Progress
+from zkconsumer.zookeeper.registry import Registry
+from zkconsumer.zookeeper.session import ZkSession
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+SPARK: Final = 'Spark\'s format("kafka")'
+CEILING: Final = "zero-work source"
+_FORMATS: Final = {OURS: "zkconsumer", SPARK: "kafka", CEILING: "zerowork"}
+_QUERY_TIMEOUT_S: Final = 600
+_TIMEOUT_MS: Final = 60_000
+_FEW: Final = 5
+_TRICKLE_BATCHES: Final = 10
+
+
+class Reading(NamedTuple):
+    """What a job reads.
+
+    Attributes:
+        topic: name of the topic, which is read from its beginning to its end.
+        value_bytes: length of each value.
+        records: how many there are.
+    """
+
+    topic: str
+    value_bytes: int
+    records: int
+
+
+class Endpoints(NamedTuple):
+    """Where the servers are."""
+
+    zookeeper: str
+    bootstrap: str
+
+
+def source_options(name: str, reading: Reading, endpoints: Endpoints, group: str) -> dict[str, str]:
+    """The options of one contestant for reading all of a topic."""
+    if name == CEILING:
+        return {"records": str(reading.records), "valueBytes": str(reading.value_bytes), "tasks": str(CORES)}
+    where = (
+        {"zookeeper.connect": endpoints.zookeeper, "group.id": group}
+        if name == OURS
+        else {"kafka.bootstrap.servers": endpoints.bootstrap}
+    )
+    return {**where, "subscribe": reading.topic, "startingOffsets": "earliest"}
+
+
+def few_row_batches(progresses: Sequence[Mapping[str, Any]], skip: int) -> list[float]:
+    """Duration in ms of each micro-batch that had rows, from a query's progresses, without the first ``skip``."""
+    with_rows = [progress for progress in progresses if progress["numInputRows"] > 0]
+    return [float(progress["durationMs"]["triggerExecution"]) for progress in with_rows[skip:]]
+
+
+class SparkField:
+    """Where the contests take place; used by one thread."""
+
+    def __init__(self, sandbox: Sandbox, session: ZkSession, spark: SparkSession, directory: Path) -> None:
+        self.endpoints = Endpoints(sandbox.zookeeper_connect, sandbox.bootstrap_servers)
+        self._registry = Registry(session)
+        self._spark = spark
+        self._directory = directory
+        self._names = count()
+
+    def live_brokers(self) -> tuple[Broker, ...]:
+        """The brokers of the sandbox."""
+        return self._registry.live_brokers()
+
+    def new_name(self) -> str:
+        """For a group or a checkpoint that does not exist yet."""
+        return f"bench-{next(self._names)}"
+
+    def create_topic(self, topic: str, partitions: int, records: int) -> None:
+        """Make a topic with so many small records in each partition."""
+        client = BrokerClient(self.live_brokers, client_id="zkconsumer-bench", timeout_ms=_TIMEOUT_MS)
+        try:
+            create_topics(client, {topic: partitions}, timeout_s=2 * _TIMEOUT_MS / 1000)
+        finally:
+            client.close()
+        if records:
+            batch = _small_batch(records)
+            append_batches(self.live_brokers, {TopicPartition(topic, n): [batch] for n in range(partitions)})
+
+    # -- jobs -------------------------------------------------------------------------------------------------------
+
+    def count_rows(self, name: str, reading: Reading) -> None:
+        """Raise SandboxError unless the contestant reads all there is."""
+        rows = self._load(self._spark.read, name, reading).count()
+        _require_all(name, rows, reading)
+
+    def read_batch(self, name: str, reading: Reading) -> float:
+        """Rows per second of reading every column into a sink that drops them, ``load()`` and planning included."""
+        began = time.perf_counter()
+        self._load(self._spark.read, name, reading).write.format("noop").mode("overwrite").save()
+        return reading.records / (time.perf_counter() - began)
+
+    def read_stream(self, name: str, reading: Reading, limit: int | None = None) -> float:
+        """Seconds from ``start()`` of an AvailableNow query to its end.
+
+        Raises:
+            SandboxError: it did not end, or its batches did not have all rows.
+        """
+        options = {} if limit is None else {"maxOffsetsPerTrigger": str(limit)}
+        writer = self._writer(self._load(self._spark.readStream, name, reading, options))
+        began = time.perf_counter()
+        query = writer.trigger(availableNow=True).start()
+        ended = query.awaitTermination(_QUERY_TIMEOUT_S)
+        seconds = time.perf_counter() - began
+        if not ended:
+            query.stop()
+            raise SandboxError(f"{name} had not read {reading.topic} after {_QUERY_TIMEOUT_S} s")
+        _require_all(name, sum(progress["numInputRows"] for progress in _progresses(query)), reading)
+        return seconds
+
+    def trickle(self, name: str, topic: str, partitions: int) -> float:
+        """Median duration in ms of batches with a few rows of one partition, each appended when the last is done.
+
+        Partitions take turns. The first turn of each does not count: Spark's own source connects a consumer for each
+        partition that it meets, and keeps it.
+        """
+        reading = Reading(topic, 0, 0)
+        writer = self._writer(self._load(self._spark.readStream, name, reading, {"startingOffsets": "latest"}))
+        query = writer.trigger(processingTime="0 seconds").start()
+        try:
+            query.processAllAvailable()
+            few = _small_batch(_FEW)
+            for number in range(partitions + _TRICKLE_BATCHES):
+                append_batches(self.live_brokers, {TopicPartition(topic, number % partitions): [few]})
+                query.processAllAvailable()
+            durations = few_row_batches(_progresses(query), partitions)
+        finally:
+            query.stop()
+        if not durations:
+            raise SandboxError(f"{name} read nothing of what was appended to {topic}")
+        return statistics.median(durations)
+
+    def _load(self, reader: Any, name: str, reading: Reading, options: Mapping[str, str] | None = None) -> Any:
+        """A frame of all columns; typed loosely, as batch and stream have no type in common."""
+        given = {**source_options(name, reading, self.endpoints, self.new_name()), **(options or {})}
+        return reader.format(_FORMATS[name]).options(**given).load()
+
+    def _writer(self, frame: Any) -> Any:
+        checkpoint = self._directory / "checkpoints" / self.new_name()
+        return frame.writeStream.format("noop").option("checkpointLocation", str(checkpoint))
+
+
+@contextmanager
+def spark_field(directory: Path, progress: Progress) -> Iterator[SparkField]:
+    """Start the servers and Spark."""
+    with ExitStack() as stack:
+        sandbox = stack.enter_context(Sandbox(progress=progress))
+        session = ZkSession(
+            sandbox.zookeeper_connect, session_timeout_ms=_TIMEOUT_MS, connection_timeout_ms=_TIMEOUT_MS
+        )
+        session.open()
+        stack.callback(session.close)
+        spark = stack.enter_context(spark_session(directory, progress))
+        yield SparkField(sandbox, session, spark, directory)
+
+
+def _progresses(query: StreamingQuery) -> list[Mapping[str, Any]]:
+    progresses: list[Any] = query.recentProgress
+    return progresses
+
+
+def _require_all(name: str, rows: int, reading: Reading) -> None:
+    if rows != reading.records:
+        raise SandboxError(f"{name} read {rows} of {reading.records} records of {reading.topic}")
+
+
+def _small_batch(records: int) -> bytes:
+    (batch,) = encode_batches([Record(b"x" * 10, None, time.time_ns() // 1_000_000)] * records)
+    return batch
