@@ -24,6 +24,8 @@ from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.model import Broker
 from zkconsumer.sandbox import Sandbox
 from zkconsumer.sandbox.ports import HOST, free_port
+from zkconsumer.tools.groups import describe_group
+from zkconsumer.zookeeper.session import ZkSession
 
 pytestmark = pytest.mark.integration
 
@@ -157,6 +159,12 @@ def test_a_consumer_reads_through_each_listener(secured, unique_name):
         with ConsumerConnector(config) as connector:
             (stream,) = connector.create_message_streams({topic: 1})[topic]
             assert sorted(next(stream).value for _ in values) == sorted(values)
+            session = ZkSession.from_config(config)
+            session.open()
+            described = describe_group(session, config, config.group_id)
+            session.close()
+        assert sum(partition.log_end for partition in described.partitions) == len(values)
+        assert not described.problems
 
 
 @pytest.mark.parametrize("login", LOGINS[:4], ids=lambda login: login["sasl_mechanism"])

@@ -57,16 +57,20 @@ def consumer_config(
     return ConsumerConfig.from_properties({} if config_file is None else str(config_file), **given)
 
 
+def tool_config(zookeeper: str | None, config_file: Path | None, properties: tuple[str, ...]) -> ConsumerConfig:
+    """The configuration of a tool that is in no group; raises as :func:`consumer_config`."""
+    return consumer_config(zookeeper, config_file, properties, group_id=_TOOL_GROUP, client_id=_TOOL_GROUP)
+
+
 @contextmanager
-def tool_session(zookeeper: str | None, config_file: Path | None, properties: tuple[str, ...]) -> Iterator[ZkSession]:
-    """An open ZooKeeper session for a tool that is in no group.
+def tool_session(config: ConsumerConfig) -> Iterator[ZkSession]:
+    """An open ZooKeeper session.
 
     Raises:
-        ConfigError, ZooKeeperUnavailable, ChrootMissing: see there.
+        ZooKeeperUnavailable, ChrootMissing: see there.
     """
     from zkconsumer.zookeeper.session import ZkSession
 
-    config = consumer_config(zookeeper, config_file, properties, group_id=_TOOL_GROUP)
     session = ZkSession.from_config(config)
     session.open()
     try:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from zkconsumer.cli.connection import connection_options, tool_session
+from zkconsumer.cli.connection import connection_options, tool_config, tool_session
 
 if TYPE_CHECKING:
     from zkconsumer.tools.groups import GroupDescription
@@ -36,8 +36,9 @@ def describe(
     """
     from zkconsumer.tools.groups import describe_group
 
-    with tool_session(zookeeper, config_file, properties) as session:
-        description = describe_group(session, group)
+    config = tool_config(zookeeper, config_file, properties)
+    with tool_session(config) as session:
+        description = describe_group(session, config, group)
     if as_json:
         document = dataclasses.asdict(description)
         del document["problems"]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.groupview import GroupView
 from zkconsumer.core.subscription import Blacklist, Subscription
 from zkconsumer.core.znodes import BLACK_LIST, STATIC, WHITE_LIST, GroupPaths
@@ -18,6 +19,7 @@ from zkconsumer.offsets.zookeeper import ZooKeeperOffsetStore
 from zkconsumer.zookeeper.registry import Registry
 from zkconsumer.zookeeper.session import ZkSession
 
+_LOG_END_TIMEOUT_MS: Final = 6000
 _COORDINATOR_TIMEOUT_MS: Final = 2000
 _COORDINATOR_ATTEMPTS: Final = 5
 _COORDINATOR_PAUSE_S: Final = 0.3  # ConsumerGroupCommand's (SPEC 12); the first question may create the offsets topic
@@ -67,7 +69,7 @@ class GroupDescription:
     problems: tuple[str, ...] = ()
 
 
-def describe_group(session: ZkSession, group: str, *, timeout_ms: int = 6000) -> GroupDescription:
+def describe_group(session: ZkSession, config: ConsumerConfig, group: str) -> GroupDescription:
     """Describe one group from ZooKeeper and the brokers.
 
     The committed offset is the one in Kafka where the group's coordinator has one, else the one in ZooKeeper, as the
@@ -75,13 +77,13 @@ def describe_group(session: ZkSession, group: str, *, timeout_ms: int = 6000) ->
 
     Args:
         session: an open session.
+        config: how brokers are reached.
         group: name of the group.
-        timeout_ms: how long a broker may take.
 
     Raises:
         ZkConsumerError: there is no such group, or ZooKeeper cannot be read.
     """
-    registry = Registry(session)
+    registry = Registry(session, config.security_protocol)
     if not registry.group_exists(group):
         raise ZkConsumerError(
             f"group {group} does not exist in ZooKeeper; check its name and the chroot (a group that stores offsets in "
@@ -95,9 +97,9 @@ def describe_group(session: ZkSession, group: str, *, timeout_ms: int = 6000) ->
     partitions = _partitions(session, registry, paths, topics)
     owners = registry.owner_threads(group, partitions)
     in_zookeeper = ZooKeeperOffsetStore(session, group).fetch(partitions)
-    in_kafka = offsets_in_kafka(view.brokers, group, partitions)
+    in_kafka = offsets_in_kafka(config, view.brokers, group, partitions)
     committed = {**in_zookeeper, **in_kafka.offsets}
-    ends = log_ends(view.brokers, partitions, timeout_ms=timeout_ms)
+    ends = log_ends(config, view.brokers, partitions)
     return GroupDescription(
         group,
         tuple(_member(view, consumer_id, view.members[consumer_id]) for consumer_id in sorted(view.members)),
@@ -161,12 +163,12 @@ def _is_live(owner: str, view: GroupView) -> bool:
 
 
 def log_ends(
-    brokers: Collection[Broker], partitions: Collection[TopicPartition], *, timeout_ms: int
+    config: ConsumerConfig, brokers: Collection[Broker], partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, int]:
     """Log end offset of each partition that a broker answered for; silence of the brokers is not an error here."""
     if not brokers or not partitions:
         return {}
-    client = BrokerClient(lambda: tuple(brokers), client_id="zkconsumer-tools", timeout_ms=timeout_ms)
+    client = BrokerClient.from_config(lambda: tuple(brokers), config, timeout_ms=_LOG_END_TIMEOUT_MS)
     try:
         offsets = client.list_offsets(dict.fromkeys(partitions, LATEST))
     except ZkConsumerError:
@@ -183,11 +185,13 @@ class OffsetsInKafka(NamedTuple):
     problems: tuple[str, ...] = ()
 
 
-def offsets_in_kafka(brokers: Collection[Broker], group: str, partitions: Collection[TopicPartition]) -> OffsetsInKafka:
+def offsets_in_kafka(
+    config: ConsumerConfig, brokers: Collection[Broker], group: str, partitions: Collection[TopicPartition]
+) -> OffsetsInKafka:
     """Ask the group's coordinator for what is committed to Kafka; its silence is not an error here."""
     if not brokers or not partitions:
         return OffsetsInKafka({})
-    client = BrokerClient(lambda: tuple(brokers), client_id="zkconsumer-tools", timeout_ms=_COORDINATOR_TIMEOUT_MS)
+    client = BrokerClient.from_config(lambda: tuple(brokers), config, timeout_ms=_COORDINATOR_TIMEOUT_MS)
     coordinator = OffsetCoordinator(client, group)
     try:
         found = _persistently(lambda: coordinator.fetch(partitions))
