@@ -190,7 +190,12 @@ def _read_all(field: FetchField, load: Load, sizes: FetchSizes, progress: Progre
         for number in range(sizes.rounds):
             for position, name in enumerate(names):
                 advance(number * len(names) + position, name)
-                _note(contest, name, field.run(name, field.task(load, sizes.seconds)))
+                try:
+                    _note(contest, name, field.run(name, field.task(load, sizes.seconds)))
+                except SandboxError as error:
+                    if name.startswith(OURS):
+                        raise
+                    progress.say(f"{name} is left out of a round: {str(error).splitlines()[-1]}")
     return contest
 
 
