@@ -27,8 +27,10 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 SPARK: Final = 'Spark\'s format("kafka")'
+SPARK_TUNED: Final = f"{SPARK}, kafka.fetch.max.wait.ms=50"
+"""By default a small batch of that source waits for a fetch at the end of the log to give up, after 500 ms."""
 CEILING: Final = "zero-work source"
-_FORMATS: Final = {OURS: "zkconsumer", SPARK: "kafka", CEILING: "zerowork"}
+_FORMATS: Final = {OURS: "zkconsumer", SPARK: "kafka", SPARK_TUNED: "kafka", CEILING: "zerowork"}
 _QUERY_TIMEOUT_S: Final = 600
 _TIMEOUT_MS: Final = 60_000
 _FEW: Final = 5
@@ -60,11 +62,12 @@ def source_options(name: str, reading: Reading, endpoints: Endpoints, group: str
     """The options of one contestant for reading all of a topic."""
     if name == CEILING:
         return {"records": str(reading.records), "valueBytes": str(reading.value_bytes), "tasks": str(CORES)}
-    where = (
-        {"zookeeper.connect": endpoints.zookeeper, "group.id": group}
-        if name == OURS
-        else {"kafka.bootstrap.servers": endpoints.bootstrap}
-    )
+    if name == OURS:
+        where = {"zookeeper.connect": endpoints.zookeeper, "group.id": group}
+    else:
+        where = {"kafka.bootstrap.servers": endpoints.bootstrap}
+    if name == SPARK_TUNED:
+        where["kafka.fetch.max.wait.ms"] = "50"
     return {**where, "subscribe": reading.topic, "startingOffsets": "earliest"}
 
 

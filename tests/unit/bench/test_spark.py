@@ -2,7 +2,7 @@ import pytest
 
 from zkconsumer.bench.contest import OURS, Contest
 from zkconsumer.bench.spark import SparkSizes, beside_ceiling
-from zkconsumer.bench.sparkfield import CEILING, SPARK, Endpoints, Reading, few_row_batches, source_options
+from zkconsumer.bench.sparkfield import CEILING, SPARK, SPARK_TUNED, Endpoints, Reading, few_row_batches, source_options
 from zkconsumer.spark.options import parse_options
 
 READING = Reading("t", 100, 1000)
@@ -30,6 +30,8 @@ def test_both_kafka_sources_read_the_topic_from_its_beginning():
     assert (ours.topics, ours.starting, ours.config.group_id) == (("t",), "earliest", "g")
     spark = source_options(SPARK, READING, ENDPOINTS, "g")
     assert spark == {"kafka.bootstrap.servers": "127.0.0.1:2", "subscribe": "t", "startingOffsets": "earliest"}
+    tuned = source_options(SPARK_TUNED, READING, ENDPOINTS, "g")
+    assert tuned == {**spark, "kafka.fetch.max.wait.ms": "50"}
 
 
 def test_only_batches_with_rows_count_and_the_first_of_them_do_not():
