@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 SPARK: Final = 'Spark\'s format("kafka")'
 SPARK_TUNED: Final = f"{SPARK}, kafka.fetch.max.wait.ms=50"
-"""By default a small batch of that source waits for a fetch at the end of the log to give up, after 500 ms."""
+"""By default a task of that source often waits for a fetch at the end of the log to give up, after 500 ms."""
 CEILING: Final = "zero-work source"
 _FORMATS: Final = {OURS: "zkconsumer", SPARK: "kafka", SPARK_TUNED: "kafka", CEILING: "zerowork"}
 _QUERY_TIMEOUT_S: Final = 600
