@@ -1,88 +1,338 @@
-"""Property: one row of the configuration's table, and how what a user gives becomes its value."""
+"""ConsumerProperties: the table of all properties of the consumer.
+
+Names, defaults and rules of the JVM consumer's properties are SPEC section 10; a property that only we have is marked
+``ours``. This table is the one home of these facts: :class:`zkconsumer.config.ConsumerConfig`, the command line, Spark
+options and the reference are derived from it.
+"""
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
-REQUIRED = object()
-"""Default of a property that has none."""
-
-_INTEGER = re.compile(r"[+-]?[0-9]+\Z")
-
-INT_MAX = 2**31 - 1
-"""Largest value of the JVM's 32-bit properties."""
+from zkconsumer.property import REQUIRED, declare
 
 
-@dataclass(frozen=True, slots=True)
-class Property:
-    """One row of the reference: how a property is spelled, read, checked and explained.
+@dataclass(frozen=True, init=False)
+class ConsumerProperties:
+    """Names, types, defaults and meanings, in the order of the reference; ``ConsumerConfig`` gives the values."""
 
-    Attributes:
-        name: the JVM's spelling, with dots.
-        doc: one sentence for the reference, with the unit.
-        kind: ``int``, ``bool``, ``str`` or a tuple of the allowed texts.
-        minimum: smallest legal integer; None where the JVM accepts any.
-        ours: True for a property that the JVM consumer does not have.
-        secret: True if its value must never be shown; it is kept out of ``repr`` and messages.
-        default_text: what the reference shows where the default is computed.
-    """
-
-    name: str
-    doc: str
-    kind: type[int] | type[bool] | type[str] | tuple[str, ...]
-    minimum: int | None = None
-    ours: bool = False
-    secret: bool = False
-    default_text: str | None = None
-
-
-def declare(default: object, name: str, kind: Any, doc: str, **more: Any) -> Any:
-    """A dataclass field for a property; see :class:`Property` for what can be given."""
-    row = Property(name, doc, kind, **more)
-    if default is REQUIRED:
-        return field(metadata={"property": row})
-    return field(default=default, repr=not row.secret, metadata={"property": row})
-
-
-def parse(row: Property, value: object) -> Any:
-    """Turn what the user gave into the property's type, as strictly as the JVM.
-
-    Raises:
-        ValueError: with the reason, to be prefixed by the property's name.
-    """
-    if isinstance(value, str):
-        value = value.strip()
-    if row.kind is bool:
-        return _parse_bool(value)
-    if row.kind is int:
-        return _parse_int(row, value)
-    if not isinstance(value, str):
-        raise ValueError(f"must be text, not {value!r}")
-    if isinstance(row.kind, tuple):
-        if row.name == "offsets.storage":
-            value = value.lower()
-        if value not in row.kind:
-            raise ValueError(f"must be one of {', '.join(row.kind)}, not {value!r}")
-    return value
-
-
-def _parse_bool(value: object) -> bool:
-    if isinstance(value, bool):
-        return value
-    if value in ("true", "false"):
-        return value == "true"
-    raise ValueError(f"must be exactly true or false, not {value!r}")
-
-
-def _parse_int(row: Property, value: object) -> int:
-    if isinstance(value, str) and _INTEGER.match(value):
-        value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise ValueError(f"must be an integer, not {value!r}")
-    if row.minimum is not None and value < row.minimum:
-        raise ValueError(f"must be at least {row.minimum}, not {value}")
-    if not -INT_MAX - 1 <= value <= INT_MAX:
-        raise ValueError(f"must fit 32 bits, not {value}")
-    return value
+    group_id: str = declare(REQUIRED, "group.id", str, "Consumer group; letters, digits, dot, underscore and hyphen.")
+    zookeeper_connect: str = declare(
+        REQUIRED, "zookeeper.connect", str, "ZooKeeper servers: host:port,host:port/chroot; the chroot must exist."
+    )
+    zookeeper_session_timeout_ms: int = declare(
+        6000,
+        "zookeeper.session.timeout.ms",
+        int,
+        "Requested session timeout in ms; the server may clamp it.",
+        minimum=1,
+    )
+    zookeeper_connection_timeout_ms: int = declare(
+        None,
+        "zookeeper.connection.timeout.ms",
+        int,
+        "How long the constructor waits for ZooKeeper, in ms.",
+        minimum=1,
+        default_text="zookeeper.session.timeout.ms",
+    )
+    zookeeper_sync_time_ms: int = declare(
+        2000, "zookeeper.sync.time.ms", int, "Only the default of rebalance.backoff.ms."
+    )
+    consumer_id: str | None = declare(
+        None, "consumer.id", str, "Fixed last part of the consumer id; for tests.", default_text="generated"
+    )
+    client_id: str = declare(
+        None, "client.id", str, "Client id sent to brokers and used in metrics.", default_text="group.id"
+    )
+    socket_timeout_ms: int = declare(
+        30_000, "socket.timeout.ms", int, "Timeout of broker sockets in ms; at least fetch.wait.max.ms.", minimum=1
+    )
+    socket_receive_buffer_bytes: int = declare(
+        65_536, "socket.receive.buffer.bytes", int, "Receive buffer of the fetch socket in bytes."
+    )
+    fetch_message_max_bytes: int = declare(
+        1_048_576, "fetch.message.max.bytes", int, "Bytes asked for per partition and fetch.", minimum=1
+    )
+    fetch_max_bytes: int = declare(
+        52_428_800, "fetch.max.bytes", int, "Bytes asked for per fetch (the JVM parses it and ignores it).", minimum=1
+    )
+    fetch_min_bytes: int = declare(1, "fetch.min.bytes", int, "Bytes for which a broker waits before it answers.")
+    fetch_wait_max_ms: int = declare(
+        100, "fetch.wait.max.ms", int, "Longest wait of a broker for fetch.min.bytes, in ms.", minimum=0
+    )
+    num_consumer_fetchers: int = declare(
+        1,
+        "num.consumer.fetchers",
+        int,
+        "Fetcher threads per broker (the JVM accepts 0 and then never fetches).",
+        minimum=1,
+    )
+    queued_max_message_chunks: int = declare(
+        2,
+        "queued.max.message.chunks",
+        int,
+        "Chunks of one partition that may wait in a consumer thread's queue.",
+        minimum=1,
+    )
+    auto_commit_enable: bool = declare(
+        True, "auto.commit.enable", bool, "Commit offsets by timer, rebalance, shutdown."
+    )
+    auto_commit_interval_ms: int = declare(
+        60_000, "auto.commit.interval.ms", int, "Time between automatic commits, in ms.", minimum=1
+    )
+    rebalance_max_retries: int = declare(
+        4, "rebalance.max.retries", int, "Attempts of the rebalance at start (0 always fails, as in the JVM)."
+    )
+    rebalance_backoff_ms: int = declare(
+        None,
+        "rebalance.backoff.ms",
+        int,
+        "Longest wait between rebalance attempts, in ms.",
+        minimum=0,
+        default_text="zookeeper.sync.time.ms",
+    )
+    refresh_leader_backoff_ms: int = declare(
+        200, "refresh.leader.backoff.ms", int, "Wait before looking for leaders again, in ms.", minimum=0
+    )
+    auto_offset_reset: str = declare(
+        "largest", "auto.offset.reset", ("smallest", "largest"), "Where to start without a usable offset."
+    )
+    consumer_timeout_ms: int = declare(
+        -1,
+        "consumer.timeout.ms",
+        int,
+        "A stream raises ConsumerTimeout after this many ms without data; negative: never.",
+    )
+    exclude_internal_topics: bool = declare(
+        True, "exclude.internal.topics", bool, "Leave Kafka's internal topics out of whitelists and blacklists."
+    )
+    partition_assignment_strategy: str = declare(
+        "range",
+        "partition.assignment.strategy",
+        ("range", "roundrobin", "roundrobin-natural"),
+        "Assignor; the same in all members of a group. roundrobin-natural is ours: the order of Kafka's newer clients, "
+        "for groups without JVM members.",
+    )
+    offsets_storage: str = declare(
+        "zookeeper", "offsets.storage", ("zookeeper", "kafka"), "Where offsets are committed."
+    )
+    dual_commit_enabled: bool = declare(
+        None,
+        "dual.commit.enabled",
+        bool,
+        "With offsets.storage=kafka, commit to ZooKeeper too.",
+        default_text="true where offsets.storage is kafka",
+    )
+    offsets_channel_backoff_ms: int = declare(
+        1000, "offsets.channel.backoff.ms", int, "Wait before asking the offset coordinator again, in ms.", minimum=0
+    )
+    offsets_channel_socket_timeout_ms: int = declare(
+        10_000,
+        "offsets.channel.socket.timeout.ms",
+        int,
+        "Socket timeout towards the offset coordinator, in ms.",
+        minimum=1,
+    )
+    offsets_commit_max_retries: int = declare(
+        5, "offsets.commit.max.retries", int, "Retries of a commit to Kafka.", minimum=0
+    )
+    mirror_topics_whitelist: str = declare("", "mirror.topics.whitelist", str, "Read and unused, as in the JVM.")
+    mirror_topics_blacklist: str = declare("", "mirror.topics.blacklist", str, "Read and unused, as in the JVM.")
+    mirror_consumer_numthreads: int = declare(1, "mirror.consumer.numthreads", int, "Read and unused, as in the JVM.")
+    zookeeper_set_acl: bool = declare(
+        False,
+        "zookeeper.set.acl",
+        bool,
+        "Let only this principal change owner and offset znodes; then all members of a group must be one principal.",
+        ours=True,
+    )
+    zookeeper_digest: str | None = declare(
+        None,
+        "zookeeper.digest",
+        str,
+        "User and password for ZooKeeper's digest scheme, as user:password.",
+        ours=True,
+        secret=True,
+        default_text="none",
+    )
+    zookeeper_sasl_mechanism: str | None = declare(
+        None,
+        "zookeeper.sasl.mechanism",
+        ("DIGEST-MD5", "GSSAPI"),
+        "Authenticate to ZooKeeper by SASL; needs the package pure-sasl.",
+        ours=True,
+        default_text="none",
+    )
+    zookeeper_sasl_username: str | None = declare(
+        None, "zookeeper.sasl.username", str, "User for SASL to ZooKeeper.", ours=True, default_text="none"
+    )
+    zookeeper_sasl_password: str | None = declare(
+        None,
+        "zookeeper.sasl.password",
+        str,
+        "Password for SASL to ZooKeeper.",
+        ours=True,
+        secret=True,
+        default_text="none",
+    )
+    zookeeper_ssl_client_enable: bool = declare(
+        False, "zookeeper.ssl.client.enable", bool, "Connect to ZooKeeper by TLS.", ours=True
+    )
+    zookeeper_ssl_ca_location: str | None = declare(
+        None,
+        "zookeeper.ssl.ca.location",
+        str,
+        "PEM file of the authorities that ZooKeeper's certificate may come from.",
+        ours=True,
+        default_text="the system's",
+    )
+    zookeeper_ssl_certificate_location: str | None = declare(
+        None,
+        "zookeeper.ssl.certificate.location",
+        str,
+        "PEM file of this client's certificate.",
+        ours=True,
+        default_text="none",
+    )
+    zookeeper_ssl_key_location: str | None = declare(
+        None, "zookeeper.ssl.key.location", str, "PEM file of this client's key.", ours=True, default_text="none"
+    )
+    zookeeper_ssl_key_password: str | None = declare(
+        None,
+        "zookeeper.ssl.key.password",
+        str,
+        "Password of this client's key.",
+        ours=True,
+        secret=True,
+        default_text="none",
+    )
+    zookeeper_ssl_check_hostname: bool = declare(
+        True, "zookeeper.ssl.check.hostname", bool, "Refuse a certificate that is for another host.", ours=True
+    )
+    commit_on: str = declare(
+        "next",
+        "commit.on",
+        ("next", "delivery"),
+        "What commits by timer, rebalance and shutdown cover: what the next request released, or all handed out "
+        "(the JVM's way).",
+        ours=True,
+    )
+    dual_read: str = declare(
+        "max",
+        "dual.read",
+        ("max", "zookeeper", "kafka"),
+        "With dual commit, which store's offset counts; max is the JVM's rule, under which a rewind must lower both.",
+        ours=True,
+    )
+    roundrobin_hash_era: str = declare(
+        "1.0",
+        "roundrobin.hash.era",
+        ("1.0", "0.8"),
+        "With roundrobin, which JVM members to agree with: those since 1.0, or those from 0.8.2 to 0.11.",
+        ours=True,
+    )
+    max_stream_idle_ms: int = declare(
+        -1,
+        "max.stream.idle.ms",
+        int,
+        "A consumer leaves its group when one of its streams leaves data unread for this many ms, so that a stuck "
+        "reader does not hold partitions for ever; 0 or negative: never.",
+        ours=True,
+    )
+    metrics_port: int = declare(
+        -1,
+        "metrics.port",
+        int,
+        "Serve metrics for Prometheus on this port (docs/metrics.md); 0 takes a free one, negative: do not serve.",
+        ours=True,
+    )
+    metrics_host: str = declare(
+        "127.0.0.1", "metrics.host", str, "Address on which metrics are served; 0.0.0.0 is all.", ours=True
+    )
+    security_protocol: str = declare(
+        "PLAINTEXT",
+        "security.protocol",
+        ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+        "How brokers are talked to; their listener for this protocol is used (the JVM's consumer: PLAINTEXT).",
+        ours=True,
+    )
+    ssl_ca_location: str | None = declare(
+        None,
+        "ssl.ca.location",
+        str,
+        "PEM file of the authorities that brokers' certificates may come from.",
+        ours=True,
+        default_text="the system's",
+    )
+    ssl_certificate_location: str | None = declare(
+        None, "ssl.certificate.location", str, "PEM file of this client's certificate.", ours=True, default_text="none"
+    )
+    ssl_key_location: str | None = declare(
+        None, "ssl.key.location", str, "PEM file of this client's key.", ours=True, default_text="in the certificate's"
+    )
+    ssl_key_password: str | None = declare(
+        None, "ssl.key.password", str, "Password of this client's key.", ours=True, secret=True, default_text="none"
+    )
+    ssl_endpoint_identification_algorithm: str = declare(
+        "https",
+        "ssl.endpoint.identification.algorithm",
+        ("https", "none"),
+        "With https a broker's certificate must be for its host name.",
+        ours=True,
+    )
+    sasl_mechanism: str | None = declare(
+        None,
+        "sasl.mechanism",
+        ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI"),
+        "How to log in to brokers; GSSAPI needs the package gssapi and a ticket.",
+        ours=True,
+        default_text="none",
+    )
+    sasl_username: str | None = declare(
+        None, "sasl.username", str, "User for PLAIN and SCRAM.", ours=True, default_text="none"
+    )
+    sasl_password: str | None = declare(
+        None, "sasl.password", str, "Password for PLAIN and SCRAM.", ours=True, secret=True, default_text="none"
+    )
+    sasl_oauthbearer_token: str | None = declare(
+        None, "sasl.oauthbearer.token", str, "Token for OAUTHBEARER.", ours=True, secret=True, default_text="none"
+    )
+    sasl_oauthbearer_token_provider: str | None = declare(
+        None,
+        "sasl.oauthbearer.token.provider",
+        str,
+        "Function that returns the token for OAUTHBEARER, as module:function; called for each connection.",
+        ours=True,
+        default_text="none",
+    )
+    sasl_kerberos_service_name: str = declare(
+        "kafka", "sasl.kerberos.service.name", str, "Kerberos service of the brokers, for GSSAPI.", ours=True
+    )
+    isolation_level: str = declare(
+        "read_uncommitted",
+        "isolation.level",
+        ("read_uncommitted", "read_committed"),
+        "With read_committed, records of transactions that were aborted, or are open yet, are not delivered (the JVM's "
+        "consumer of the time knows no transactions).",
+        ours=True,
+    )
+    broker_version_fallback: str | None = declare(
+        None,
+        "broker.version.fallback",
+        ("0.8.2", "0.9.0"),
+        "Release of brokers that hang up when asked for their versions, as all before 0.10 do; saves finding it out.",
+        ours=True,
+        default_text="found out",
+    )
+    check_crcs: bool = declare(True, "check.crcs", bool, "Verify the checksum of every record batch.", ours=True)
+    on_corrupt: str = declare(
+        "fail",
+        "on.corrupt",
+        ("fail", "skip"),
+        "Bytes that cannot be read: raise an error, or log what is left out and go on behind the batch that has them. "
+        "Where not even its end can be told it is an error in either case.",
+        ours=True,
+    )
+    queued_max_bytes: int = declare(
+        33_554_432, "queued.max.bytes", int, "Bytes that may wait in one consumer thread's queue.", minimum=1, ours=True
+    )

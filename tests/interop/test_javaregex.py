@@ -140,7 +140,7 @@ REGEXES = st.recursive(
 )
 
 
-@settings(max_examples=1000, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=1000, suppress_health_check=list(HealthCheck))
 @given(regex=REGEXES)
 def test_what_we_translate_matches_what_java_matches(java, regex):
     """What Java refuses must be refused here, too: it would stop every JVM member of the group."""

@@ -107,4 +107,4 @@ class StreamMachine(RuleBasedStateMachine):
 
 
 TestStream = StreamMachine.TestCase
-TestStream.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+TestStream.settings = settings(max_examples=150, stateful_step_count=30)

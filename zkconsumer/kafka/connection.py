@@ -1,8 +1,6 @@
-"""BrokerConnection: one blocking TCP connection to one broker, and the framing of requests and responses on it.
+"""BrokerConnection: one connection to one broker: versions, login, and the framing of requests and responses.
 
-A fetcher spends its life in :meth:`BrokerConnection.receive`. So that it costs one system call and no wake-up of the
-interpreter per response, the socket is a blocking one whose time limits live in the kernel (``SO_RCVTIMEO``), and a
-response is received with ``MSG_WAITALL`` straight into a buffer that is kept from one response to the next.
+The socket is ``transport.py``'s. A response is received straight into a buffer that is kept from one to the next.
 
 Threads: one thread owns a connection and alone calls its methods, except :meth:`BrokerConnection.close`, which any
 thread may call at any time. A connection is used once: after ``close`` or an error a new one must be made.
@@ -10,19 +8,15 @@ thread may call at any time. A connection is used once: after ``close`` or an er
 
 from __future__ import annotations
 
-import contextlib
-import socket
-import ssl
 import struct
-import threading
-from collections.abc import Iterator
 from typing import Any, Final, Self
 
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.errors import AuthenticationFailed, BrokerUnavailable, ProtocolError
+from zkconsumer.errors import BrokerUnavailable, ProtocolError
 from zkconsumer.kafka.library import load_kafka_python
 from zkconsumer.kafka.sasl import log_in
 from zkconsumer.kafka.security import PLAINTEXT, BrokerSecurity
+from zkconsumer.kafka.transport import Transport
 from zkconsumer.kafka.versions import (
     API_VERSIONS,
     LIST_OFFSETS,
@@ -74,27 +68,16 @@ class BrokerConnection:
         security: BrokerSecurity = PLAINTEXT,
         max_response_bytes: int = MAX_RESPONSE_BYTES,
     ) -> None:
-        self.host = host
-        self.port = port
+        self._transport = Transport(
+            host, port, timeout_ms=timeout_ms, receive_buffer_bytes=receive_buffer_bytes, security=security
+        )
         self._client_id = client_id.encode()
-        self._timeout_ms = timeout_ms
-        self._receive_buffer_bytes = receive_buffer_bytes
         self._version_fallback = version_fallback
         self._security = security
-        # TLS decrypts piece by piece, so "wait for all" is nothing that its sockets know.
-        self._receive_flags = 0 if security.encrypted else socket.MSG_WAITALL
         self._max_response_bytes = max_response_bytes
         self._correlation_id = 0
         self._buffer = bytearray(_INITIAL_BUFFER)
         self._ranges: ApiRanges = {}
-        # Guards the three attributes below; nothing that waits is done under it. What it prevents: the owner is about
-        # to call recv on descriptor 7; another thread closes the connection, and with it 7; a third opens a file and
-        # gets 7; the owner reads from that file. So while the owner is inside an operation close() only shuts the
-        # connection down, which wakes the owner, and the owner gives the descriptor back on its way out.
-        self._lock = threading.Lock()
-        self._socket: socket.socket | None = None
-        self._in_use = False
-        self._closed = False
 
     @classmethod
     def from_config(cls, broker: Broker, config: ConsumerConfig) -> Self:
@@ -110,7 +93,12 @@ class BrokerConnection:
         )
 
     def __str__(self) -> str:
-        return f"broker {self.host}:{self.port}"
+        return str(self._transport)
+
+    @property
+    def host(self) -> str:
+        """Name or address of the broker, as given."""
+        return self._transport.host
 
     # -- life cycle ---------------------------------------------------------------------------------------------
 
@@ -134,11 +122,11 @@ class BrokerConnection:
                 raise
 
     def _learn_versions(self) -> None:
-        self._dial()
+        self._transport.connect()
         try:
             self._ranges = self._ask_versions()
         except BrokerUnavailable as error:
-            if self._closed or not isinstance(error.__cause__, ConnectionError):
+            if self._transport.closed or not isinstance(error.__cause__, ConnectionError):
                 raise
             try:
                 self._ranges = self._recognise_old()
@@ -148,109 +136,9 @@ class BrokerConnection:
                     "or stopping, hangs up like this; is security.protocol right for this port?)"
                 ) from again
 
-    def _dial(self) -> None:
-        try:
-            addresses = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
-        except OSError as error:
-            raise self._unavailable(f"cannot resolve the host name: {error}") from error
-        failure: BrokerUnavailable | None = None
-        for family, kind, protocol, _, address in addresses:
-            try:
-                self._open(self._make_socket(family, kind, protocol), address)
-                return
-            except AuthenticationFailed:
-                raise
-            except BrokerUnavailable as error:
-                failure = error
-        raise BrokerUnavailable(
-            f"{failure}; check that the broker runs and that its advertised listener can be reached from here"
-        ) from failure
-
-    def _make_socket(self, family: int, kind: int, protocol: int) -> socket.socket:
-        try:
-            return socket.socket(family, kind, protocol)
-        except OSError as error:  # a name may resolve to IPv6 where the kernel has none
-            raise self._unavailable(f"cannot use its address: {error}") from error
-
-    def _open(self, sock: socket.socket, address: Any) -> None:
-        with self._lock:
-            if self._closed:
-                sock.close()
-                raise self._unavailable("the connection is closed")
-            self._socket = sock  # before connecting, so that close() ends a connection attempt too
-        with self._use("connecting"):
-            self._set_options(sock)
-            sock.settimeout(self._timeout_ms / 1000)
-            sock.connect(address)
-            if not self._security.encrypted:
-                sock.settimeout(None)
-        if self._security.encrypted:
-            self._encrypt()
-
-    def _encrypt(self) -> None:
-        """Put TLS around the socket. Its time limit is Python's: the kernel's would be taken for a reason to retry."""
-        context = self._security.tls_context()
-        try:
-            with self._use("TLS handshake") as plain:
-                sock = context.wrap_socket(plain, server_hostname=self.host, do_handshake_on_connect=False)
-                with self._lock:
-                    self._socket = sock  # nothing is left in the plain one
-                sock.do_handshake()
-        except BrokerUnavailable as error:
-            if isinstance(error.__cause__, ssl.SSLCertVerificationError):
-                reason = f"its certificate is not trusted: {error.__cause__.verify_message}"
-                hint = "check ssl.ca.location, and that the certificate is for this host name"
-                raise AuthenticationFailed(f"{self}: {reason}; {hint}") from error
-            raise BrokerUnavailable(
-                f"{error}; check that this is a listener for {self._security.protocol}, and whether it asks for a "
-                "client's certificate (ssl.certificate.location)"
-            ) from error
-
-    def _set_options(self, sock: socket.socket) -> None:
-        if self._receive_buffer_bytes > sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF):
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._receive_buffer_bytes)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        limit = struct.pack("@ll", self._timeout_ms // 1000, self._timeout_ms % 1000 * 1000)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
-
     def close(self) -> None:
         """Close the connection; a thread blocked in it gets BrokerUnavailable at once. Harmless when repeated."""
-        with self._lock:
-            self._closed = True
-            if self._socket is not None:
-                with contextlib.suppress(OSError):  # not connected yet, or already reset by the broker
-                    # Not SSLSocket's own, which would go on in plain text.
-                    socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
-            if not self._in_use:
-                self._discard()
-
-    @contextlib.contextmanager
-    def _use(self, doing: str) -> Iterator[socket.socket]:
-        """Give the socket to the owner for one operation; an error of the operation ends the connection."""
-        with self._lock:
-            if self._socket is None or self._closed:
-                raise self._unavailable("the connection is closed")
-            sock = self._socket
-            self._in_use = True
-        broken = True
-        try:
-            yield sock
-            broken = False
-        except OSError as error:
-            reason = "closed by this process" if self._closed else _reason(error)
-            raise self._unavailable(f"{doing} failed: {reason}") from error
-        finally:
-            with self._lock:
-                self._in_use = False
-                if broken or self._closed:
-                    self._discard()
-
-    def _discard(self) -> None:
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
+        self._transport.close()
 
     # -- versions -----------------------------------------------------------------------------------------------
 
@@ -269,16 +157,16 @@ class BrokerConnection:
         the connection lasts, and all its records would lose their headers, silently. So, on one new connection: it
         answers what every release answers, which shows that it works, and then hangs up on ApiVersions all the same.
         """
-        self._dial()
+        self._transport.connect()
         if self._version_fallback is not None:
             return OLD_RELEASES[self._version_fallback]
         self.receive(self.send(LIST_OFFSETS, 0, NO_OFFSETS_WANTED))
         try:
             return self._ask_versions()
         except BrokerUnavailable as error:
-            if self._closed or not isinstance(error.__cause__, ConnectionError):
+            if self._transport.closed or not isinstance(error.__cause__, ConnectionError):
                 raise
-        self._dial()
+        self._transport.connect()
         return OLD_RELEASES[OLDEST_RELEASE]
 
     def knows(self, api_key: int) -> bool:
@@ -326,8 +214,7 @@ class BrokerConnection:
         tags = b"\x00" if flexible else b""
         length = _REQUEST_HEADER.size - 4 + len(self._client_id) + len(tags) + len(body)
         header = _REQUEST_HEADER.pack(length, api_key, api_version, correlation_id, len(self._client_id))
-        with self._use("sending") as sock:
-            sock.sendall(b"".join((header, self._client_id, tags, body)))
+        self._transport.send(b"".join((header, self._client_id, tags, body)))
         return correlation_id
 
     def receive(self, correlation_id: int, *, flexible: bool = False) -> memoryview:
@@ -346,7 +233,7 @@ class BrokerConnection:
             ProtocolError: the length is absurd, or another request is answered.
         """
         head = memoryview(self._buffer)[: _RESPONSE_HEADER.size]
-        self._fill(head)
+        self._transport.fill(head)
         length, answered = _RESPONSE_HEADER.unpack(head)
         if not 4 <= length <= self._max_response_bytes:
             self.close()
@@ -361,7 +248,7 @@ class BrokerConnection:
         filled = 0
         while True:
             end = min(length, len(self._buffer))
-            self._fill(memoryview(self._buffer)[filled:end])
+            self._transport.fill(memoryview(self._buffer)[filled:end])
             if end == length:
                 return memoryview(self._buffer)[:length]
             # A new one, never resized in place: views of the old one may still be alive. And no larger than what has
@@ -369,15 +256,6 @@ class BrokerConnection:
             larger = bytearray(max(min(length, _TRUSTED_BYTES), min(length, 2 * len(self._buffer))))
             larger[:end] = self._buffer[:end]
             self._buffer, filled = larger, end
-
-    def _fill(self, view: memoryview) -> None:
-        filled = 0
-        with self._use("receiving") as sock:
-            while filled < len(view):
-                count = sock.recv_into(view[filled:], 0, self._receive_flags)
-                if count == 0:
-                    raise ConnectionResetError("the broker closed the connection")
-                filled += count
 
     def exchange_bare(self, token: bytes) -> bytes:
         """Send bytes behind nothing but their length, and return what comes back in the same way.
@@ -388,16 +266,15 @@ class BrokerConnection:
             BrokerUnavailable: the connection broke, timed out or was closed.
             ProtocolError: the length of the answer is absurd.
         """
-        with self._use("sending") as sock:
-            sock.sendall(struct.pack(">i", len(token)) + token)
+        self._transport.send(struct.pack(">i", len(token)) + token)
         head = memoryview(self._buffer)[:4]
-        self._fill(head)
+        self._transport.fill(head)
         (length,) = struct.unpack(">i", head)
         if not 0 <= length <= len(self._buffer):
             self.close()
             raise ProtocolError(f"{self} announces {length} bytes during the login; is this the port of a broker?")
         body = memoryview(self._buffer)[:length]
-        self._fill(body)
+        self._transport.fill(body)
         return bytes(body)
 
     def call(self, request: Any) -> Any:
@@ -425,9 +302,6 @@ class BrokerConnection:
 
     # -- errors -------------------------------------------------------------------------------------------------
 
-    def _unavailable(self, reason: str) -> BrokerUnavailable:
-        return BrokerUnavailable(f"{self}: {reason}")
-
     def _guess(self, start: bytes) -> str:
         if start.startswith(_TLS_ALERT):
             return "this looks like TLS: is security.protocol right for this port?"
@@ -441,8 +315,3 @@ def _skip_tags(body: memoryview) -> int:
     if len(body) and body[0] == 0:
         return 1
     raise ProtocolError("a response header carries tagged fields that this client does not know")
-
-
-def _reason(error: OSError) -> str:
-    # The kernel's time limit ends as "would block", Python's, for TLS, as a timeout.
-    return "no answer in time" if isinstance(error, BlockingIOError | TimeoutError) else str(error)

@@ -1,0 +1,195 @@
+"""Transport: bytes to and from one broker, over TCP or TLS.
+
+A fetcher spends its life in :meth:`Transport.fill`. So that it costs one system call and no wake-up of the interpreter,
+the socket is a blocking one whose time limits live in the kernel (``SO_RCVTIMEO``), and bytes are received with
+``MSG_WAITALL`` straight into the caller's buffer.
+
+Threads: one thread owns a transport and alone calls its methods, except :meth:`Transport.close`, which any thread may
+call at any time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+import struct
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from zkconsumer.errors import AuthenticationFailed, BrokerUnavailable
+from zkconsumer.kafka.security import BrokerSecurity
+
+
+class Transport:
+    """A socket to one broker; the arguments are those of the same names of ``BrokerConnection``."""
+
+    def __init__(
+        self, host: str, port: int, *, timeout_ms: int, receive_buffer_bytes: int, security: BrokerSecurity
+    ) -> None:
+        self.host = host
+        self.port = port
+        self._timeout_ms = timeout_ms
+        self._receive_buffer_bytes = receive_buffer_bytes
+        self._security = security
+        # TLS decrypts piece by piece, so "wait for all" is nothing that its sockets know.
+        self._receive_flags = 0 if security.encrypted else socket.MSG_WAITALL
+        # Guards the three attributes below; nothing that waits is done under it. What it prevents: the owner is about
+        # to call recv on descriptor 7; another thread closes the connection, and with it 7; a third opens a file and
+        # gets 7; the owner reads from that file. So while the owner is inside an operation close() only shuts the
+        # connection down, which wakes the owner, and the owner gives the descriptor back on its way out.
+        self._lock = threading.Lock()
+        self._socket: socket.socket | None = None
+        self._in_use = False
+        self._closed = False
+
+    def __str__(self) -> str:
+        return f"broker {self.host}:{self.port}"
+
+    @property
+    def closed(self) -> bool:
+        """True once :meth:`close` was called; not when the broker hung up."""
+        return self._closed
+
+    def connect(self) -> None:
+        """Connect, by TLS where the settings want it; again, if the broker has hung up.
+
+        Raises:
+            BrokerUnavailable: refused, timed out, unknown host, or closed by another thread.
+            AuthenticationFailed: the certificate is not trusted.
+            ConfigError: a file that the settings name cannot be used.
+        """
+        try:
+            addresses = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
+        except OSError as error:
+            raise self._unavailable(f"cannot resolve the host name: {error}") from error
+        failure: BrokerUnavailable | None = None
+        for family, kind, protocol, _, address in addresses:
+            try:
+                self._open(self._make_socket(family, kind, protocol), address)
+                return
+            except AuthenticationFailed:
+                raise
+            except BrokerUnavailable as error:
+                failure = error
+        raise BrokerUnavailable(
+            f"{failure}; check that the broker runs and that its advertised listener can be reached from here"
+        ) from failure
+
+    def _make_socket(self, family: int, kind: int, protocol: int) -> socket.socket:
+        try:
+            return socket.socket(family, kind, protocol)
+        except OSError as error:  # a name may resolve to IPv6 where the kernel has none
+            raise self._unavailable(f"cannot use its address: {error}") from error
+
+    def _open(self, sock: socket.socket, address: Any) -> None:
+        with self._lock:
+            if self._closed:
+                sock.close()
+                raise self._unavailable("the connection is closed")
+            self._socket = sock  # before connecting, so that close() ends a connection attempt too
+        with self._use("connecting"):
+            self._set_options(sock)
+            sock.settimeout(self._timeout_ms / 1000)
+            sock.connect(address)
+            if not self._security.encrypted:
+                sock.settimeout(None)
+        if self._security.encrypted:
+            self._encrypt()
+
+    def _encrypt(self) -> None:
+        """Put TLS around the socket. Its time limit is Python's: the kernel's would be taken for a reason to retry."""
+        context = self._security.tls_context()
+        try:
+            with self._use("TLS handshake") as plain:
+                sock = context.wrap_socket(plain, server_hostname=self.host, do_handshake_on_connect=False)
+                with self._lock:
+                    self._socket = sock  # nothing is left in the plain one
+                sock.do_handshake()
+        except BrokerUnavailable as error:
+            if isinstance(error.__cause__, ssl.SSLCertVerificationError):
+                reason = f"its certificate is not trusted: {error.__cause__.verify_message}"
+                hint = "check ssl.ca.location, and that the certificate is for this host name"
+                raise AuthenticationFailed(f"{self}: {reason}; {hint}") from error
+            raise BrokerUnavailable(
+                f"{error}; check that this is a listener for {self._security.protocol}, and whether it asks for a "
+                "client's certificate (ssl.certificate.location)"
+            ) from error
+
+    def _set_options(self, sock: socket.socket) -> None:
+        if self._receive_buffer_bytes > sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF):
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._receive_buffer_bytes)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        limit = struct.pack("@ll", self._timeout_ms // 1000, self._timeout_ms % 1000 * 1000)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+
+    def close(self) -> None:
+        """Close the connection; a thread blocked in it gets BrokerUnavailable at once. Harmless when repeated."""
+        with self._lock:
+            self._closed = True
+            if self._socket is not None:
+                with contextlib.suppress(OSError):  # not connected yet, or already reset by the broker
+                    # Not SSLSocket's own, which would go on in plain text.
+                    socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+            if not self._in_use:
+                self._discard()
+
+    def send(self, data: bytes) -> None:
+        """Send all of it.
+
+        Raises:
+            BrokerUnavailable: the connection broke, timed out or was closed.
+        """
+        with self._use("sending") as sock:
+            sock.sendall(data)
+
+    def fill(self, view: memoryview) -> None:
+        """Receive until the view is full.
+
+        Raises:
+            BrokerUnavailable: the connection broke, timed out or was closed.
+        """
+        filled = 0
+        with self._use("receiving") as sock:
+            while filled < len(view):
+                count = sock.recv_into(view[filled:], 0, self._receive_flags)
+                if count == 0:
+                    raise ConnectionResetError("the broker closed the connection")
+                filled += count
+
+    @contextlib.contextmanager
+    def _use(self, doing: str) -> Iterator[socket.socket]:
+        """Give the socket to the owner for one operation; an error of the operation ends the connection."""
+        with self._lock:
+            if self._socket is None or self._closed:
+                raise self._unavailable("the connection is closed")
+            sock = self._socket
+            self._in_use = True
+        broken = True
+        try:
+            yield sock
+            broken = False
+        except OSError as error:
+            reason = "closed by this process" if self._closed else _reason(error)
+            raise self._unavailable(f"{doing} failed: {reason}") from error
+        finally:
+            with self._lock:
+                self._in_use = False
+                if broken or self._closed:
+                    self._discard()
+
+    def _discard(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def _unavailable(self, reason: str) -> BrokerUnavailable:
+        return BrokerUnavailable(f"{self}: {reason}")
+
+
+def _reason(error: OSError) -> str:
+    # The kernel's time limit ends as "would block", Python's, for TLS, as a timeout.
+    return "no answer in time" if isinstance(error, BlockingIOError | TimeoutError) else str(error)

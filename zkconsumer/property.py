@@ -1,0 +1,88 @@
+"""Property: one row of the configuration's table, and how what a user gives becomes its value."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+REQUIRED = object()
+"""Default of a property that has none."""
+
+_INTEGER = re.compile(r"[+-]?[0-9]+\Z")
+
+INT_MAX = 2**31 - 1
+"""Largest value of the JVM's 32-bit properties."""
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """One row of the reference: how a property is spelled, read, checked and explained.
+
+    Attributes:
+        name: the JVM's spelling, with dots.
+        doc: one sentence for the reference, with the unit.
+        kind: ``int``, ``bool``, ``str`` or a tuple of the allowed texts.
+        minimum: smallest legal integer; None where the JVM accepts any.
+        ours: True for a property that the JVM consumer does not have.
+        secret: True if its value must never be shown; it is kept out of ``repr`` and messages.
+        default_text: what the reference shows where the default is computed.
+    """
+
+    name: str
+    doc: str
+    kind: type[int] | type[bool] | type[str] | tuple[str, ...]
+    minimum: int | None = None
+    ours: bool = False
+    secret: bool = False
+    default_text: str | None = None
+
+
+def declare(default: object, name: str, kind: Any, doc: str, **more: Any) -> Any:
+    """A dataclass field for a property; see :class:`Property` for what can be given."""
+    row = Property(name, doc, kind, **more)
+    if default is REQUIRED:
+        return field(metadata={"property": row})
+    return field(default=default, repr=not row.secret, metadata={"property": row})
+
+
+def parse(row: Property, value: object) -> Any:
+    """Turn what the user gave into the property's type, as strictly as the JVM.
+
+    Raises:
+        ValueError: with the reason, to be prefixed by the property's name.
+    """
+    if isinstance(value, str):
+        value = value.strip()
+    if row.kind is bool:
+        return _parse_bool(value)
+    if row.kind is int:
+        return _parse_int(row, value)
+    if not isinstance(value, str):
+        raise ValueError(f"must be text, not {value!r}")
+    if isinstance(row.kind, tuple):
+        if row.name == "offsets.storage":
+            value = value.lower()
+        if value not in row.kind:
+            raise ValueError(f"must be one of {', '.join(row.kind)}, not {value!r}")
+    return value
+
+
+def _parse_bool(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    if value in ("true", "false"):
+        return value == "true"
+    raise ValueError(f"must be exactly true or false, not {value!r}")
+
+
+def _parse_int(row: Property, value: object) -> int:
+    if isinstance(value, str) and _INTEGER.match(value):
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError(f"must be an integer, not {value!r}")
+    if row.minimum is not None and value < row.minimum:
+        raise ValueError(f"must be at least {row.minimum}, not {value}")
+    if not -INT_MAX - 1 <= value <= INT_MAX:
+        raise ValueError(f"must fit 32 bits, not {value}")
+    return value
