@@ -62,4 +62,4 @@ docs: $(STAMP) ## write what is generated: docs/config.md, docs/metrics.md
 
 clean: ## remove the virtual environment and caches of this checkout
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .fuzz .import_linter_cache \
-		docker/*/jars docker/consumer/wheels
+		docker/*/jars docker/*/wheels

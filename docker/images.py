@@ -6,8 +6,8 @@
     python docker/images.py build                  # on the public bases that the Dockerfiles name
     python docker/images.py build --local-bases    # on bases made of this machine's files; nothing is pulled
 
-Runs in the environment that the Makefile makes. The images are tagged ``zkconsumer/zookeeper``,
-``zkconsumer/kafka`` and ``zkconsumer/consumer``.
+Runs in the environment that the Makefile makes. An image is tagged ``zkconsumer/`` and the name
+of its directory.
 """
 
 import os

@@ -18,27 +18,44 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from zkconsumer.config import ConsumerConfig
-    from zkconsumer.connector.connector import ConsumerConnector
+    from zkconsumer.connector.connector import ConsumerConnector, PartitionState
     from zkconsumer.connector.decoder import DecodedMessage
     from zkconsumer.connector.listener import ConsumerRebalanceListener
     from zkconsumer.connector.stream import MessageStream
     from zkconsumer.core.partitioner import DefaultPartitioner
     from zkconsumer.core.subscription import Blacklist, Whitelist
     from zkconsumer.errors import (
+        BrokerUnavailable,
+        ChrootMissing,
+        CommitRefused,
         ConfigError,
         ConsumerClosed,
         ConsumerTimeout,
+        CoordinatorMoved,
+        CorruptRecord,
+        LeaderUnknown,
         NotLeader,
         NotOwner,
+        OffsetOutOfRange,
+        OffsetsNotStored,
+        ProtocolError,
         RebalanceFailed,
+        RecordTooLarge,
+        RetriableError,
+        SessionExpired,
         StreamIdle,
+        UsageError,
         ZkConsumerError,
+        ZooKeeperUnavailable,
     )
     from zkconsumer.fetch.simple import SimpleConsumer
     from zkconsumer.model import ConsumerThreadId, Message, TopicPartition
 
 _HOMES = {
     "Blacklist": "zkconsumer.core.subscription",
+    "BrokerUnavailable": "zkconsumer.errors",
+    "ChrootMissing": "zkconsumer.errors",
+    "CommitRefused": "zkconsumer.errors",
     "ConfigError": "zkconsumer.errors",
     "ConsumerClosed": "zkconsumer.errors",
     "ConsumerConfig": "zkconsumer.config",
@@ -46,22 +63,37 @@ _HOMES = {
     "ConsumerRebalanceListener": "zkconsumer.connector.listener",
     "ConsumerThreadId": "zkconsumer.model",
     "ConsumerTimeout": "zkconsumer.errors",
+    "CoordinatorMoved": "zkconsumer.errors",
+    "CorruptRecord": "zkconsumer.errors",
     "DecodedMessage": "zkconsumer.connector.decoder",
     "DefaultPartitioner": "zkconsumer.core.partitioner",
+    "LeaderUnknown": "zkconsumer.errors",
     "Message": "zkconsumer.model",
     "MessageStream": "zkconsumer.connector.stream",
     "NotLeader": "zkconsumer.errors",
     "NotOwner": "zkconsumer.errors",
+    "OffsetOutOfRange": "zkconsumer.errors",
+    "OffsetsNotStored": "zkconsumer.errors",
+    "PartitionState": "zkconsumer.connector.connector",
+    "ProtocolError": "zkconsumer.errors",
     "RebalanceFailed": "zkconsumer.errors",
+    "RecordTooLarge": "zkconsumer.errors",
+    "RetriableError": "zkconsumer.errors",
+    "SessionExpired": "zkconsumer.errors",
     "SimpleConsumer": "zkconsumer.fetch.simple",
     "StreamIdle": "zkconsumer.errors",
     "TopicPartition": "zkconsumer.model",
+    "UsageError": "zkconsumer.errors",
     "Whitelist": "zkconsumer.core.subscription",
     "ZkConsumerError": "zkconsumer.errors",
+    "ZooKeeperUnavailable": "zkconsumer.errors",
 }
 
 __all__ = [
     "Blacklist",
+    "BrokerUnavailable",
+    "ChrootMissing",
+    "CommitRefused",
     "ConfigError",
     "ConsumerClosed",
     "ConsumerConfig",
@@ -69,18 +101,30 @@ __all__ = [
     "ConsumerRebalanceListener",
     "ConsumerThreadId",
     "ConsumerTimeout",
+    "CoordinatorMoved",
+    "CorruptRecord",
     "DecodedMessage",
     "DefaultPartitioner",
+    "LeaderUnknown",
     "Message",
     "MessageStream",
     "NotLeader",
     "NotOwner",
+    "OffsetOutOfRange",
+    "OffsetsNotStored",
+    "PartitionState",
+    "ProtocolError",
     "RebalanceFailed",
+    "RecordTooLarge",
+    "RetriableError",
+    "SessionExpired",
     "SimpleConsumer",
     "StreamIdle",
     "TopicPartition",
+    "UsageError",
     "Whitelist",
     "ZkConsumerError",
+    "ZooKeeperUnavailable",
 ]
 
 

@@ -13,6 +13,7 @@
     │   ├── CoordinatorMoved        another broker coordinates the group's offsets now
     │   ├── LeaderUnknown           a partition has no leader just now
     │   └── BrokerUnavailable       a broker refused, closed or timed out
+    │       └── AuthenticationFailed  a broker and this consumer do not trust each other
     ├── SessionExpired              the ZooKeeper session this work belonged to is gone
     ├── ZooKeeperRefused            no permission, a quota is used up, or the server is read-only
     ├── ChrootMissing               the path after the slash of zookeeper.connect does not exist
@@ -28,6 +29,7 @@
     ├── CorruptRecord               bytes from a broker fail their checksum or contradict themselves
     ├── ProtocolError               a broker answered something that this version of the protocol does not allow
     ├── ConsumerTimeout             nothing arrived within consumer.timeout.ms; the stream stays usable
+    ├── StreamIdle                  a stream was left unread for max.stream.idle.ms; its consumer left the group
     ├── ConsumerClosed              the connector was shut down
     └── SandboxError                a sandbox server could not be provided
 

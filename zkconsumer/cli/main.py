@@ -61,7 +61,7 @@ class _LazyGroup(click.Group):
 @click.version_option(package_name="zkconsumer")
 @click.option("-v", "--verbose", count=True, help="Log to standard error; twice for debugging.")
 def command(verbose: int) -> None:
-    """Kafka's ZooKeeper-based consumer groups: run them, pipe them into Spark, operate them."""
+    """Kafka's ZooKeeper-based consumer groups: run a consumer, look at a group, try both on real servers."""
     level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)]
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     if verbose < 2:

@@ -1,0 +1,33 @@
+"""The tree of errors in the docstring, and which of them a user can import from the package itself."""
+
+import inspect
+import re
+
+import zkconsumer
+from zkconsumer import errors
+
+CLASSES = {
+    name: cls
+    for name, cls in vars(errors).items()
+    if isinstance(cls, type) and issubclass(cls, errors.ZkConsumerError) and cls.__module__ == errors.__name__
+}
+
+
+def test_the_tree_shows_every_error_under_its_base():
+    tree, above = {}, ["ZkConsumerError"]
+    for indent, name in re.findall(r"^    ([│ ]*)[├└]── (\w+)", errors.__doc__, re.MULTILINE):
+        depth = len(indent) // 4 + 1
+        tree[name] = above[depth - 1]
+        above[depth:] = [name]
+    assert tree == {name: cls.__base__.__name__ for name, cls in CLASSES.items() if cls is not errors.ZkConsumerError}
+
+
+def test_errors_that_public_calls_announce_are_exported():
+    announced = set()
+    for name in zkconsumer.__all__:
+        public = getattr(zkconsumer, name)
+        members = [call for called, call in inspect.getmembers(public) if not called.startswith("_")]
+        for doc in filter(None, (inspect.getdoc(each) for each in (public, *members) if callable(each))):
+            announced |= {word for word in re.findall(r"\w+", doc) if word in CLASSES}
+    assert {"NotOwner", "OffsetOutOfRange"} <= announced
+    assert announced - set(zkconsumer.__all__) == set()
