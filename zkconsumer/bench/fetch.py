@@ -40,7 +40,9 @@ VARIANTS: Final = (
 """Each differs from the first in one thing."""
 
 _JVM_OPTIONS: Final = ("-Xmx1g", "-XX:+UseParallelGC", "-XX:-UsePerfData")
-_TIMEOUT_S: Final = 120.0
+_UNKNOWN_TO_JVM: Final = ("zstd",)
+"""Codecs younger than the JVM consumer, to which brokers answer with an error instead of records."""
+_TIMEOUT_S: Final = 60.0
 _SLOW_LIMIT_MIB: Final = 381
 """400 MB."""
 _SESSION_MS: Final = 60_000
@@ -105,6 +107,7 @@ class FetchField:
                     "consumer.id": "one",
                     "auto.offset.reset": "smallest",
                     "auto.commit.enable": "false",
+                    "consumer.timeout.ms": str(int(_TIMEOUT_S * 1000)),  # rather fail than wait for ever
                 }
             )
             seconds = consumer.drain(task.topic, task.records)
@@ -182,10 +185,15 @@ def run_fetch_contests(sizes: FetchSizes, directory: Path, progress: Progress) -
 
 def _read_all(field: FetchField, load: Load, sizes: FetchSizes, progress: Progress) -> Contest:
     """All contestants read a topic, in turn, round by round."""
-    reference = JVM if load.value_bytes == _BASE.value_bytes else SOCKET
-    targets = {BATCHES: "at least 8", RECORDS: "at least 1"} if reference == JVM else {BATCHES: "at least 0.7"}
+    names = [name for name in contestants() if name != JVM or load.codec not in _UNKNOWN_TO_JVM]
+    reference = JVM if JVM in names and load.value_bytes == _BASE.value_bytes else SOCKET
+    small = load.value_bytes == _BASE.value_bytes
+    targets = (
+        {BATCHES: "at least 8", RECORDS: "at least 1"}
+        if reference == JVM
+        else {BATCHES: "" if small else "at least 0.7"}
+    )
     contest = Contest(f"Reading {load}", "records/s", reference, targets=targets)
-    names = contestants()
     with progress.step(contest.title, sizes.rounds * len(names)) as advance:
         for number in range(sizes.rounds):
             for position, name in enumerate(names):

@@ -126,9 +126,9 @@ class Preparer:
         count, last = self._m.extent(self.scratch.data, start, end)
         if count == 0:
             raise DecompressError("the lengths in a compressed message contradict each other")
+        if not 0 <= last <= outer:
+            raise DecompressError(f"the last offset in a compressed message is {last}, its own {outer}")
         shift = outer - last if row[b.FORMAT] == 1 else 0
-        if last > outer:
-            raise DecompressError(f"a compressed message contains an offset {last} beyond its own, {outer}")
         inside = (start, end, row[b.FORMAT], shift, floor, False, requested, self._check_crcs)
         _, _, _, why = self._m.verify(self.scratch.data, *inside)
         if why != self._m.SOUND:
