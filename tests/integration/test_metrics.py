@@ -8,7 +8,6 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.fix_waiting import eventually
-from zkconsumer import ConsumerConfig, ConsumerConnector
 from zkconsumer.connector.metrics import METRICS
 from zkconsumer.errors import UsageError
 
@@ -16,26 +15,14 @@ pytestmark = pytest.mark.integration
 
 
 @pytest.fixture
-def connect(sandbox, unique_name):
-    """Make consumers of one group that serve metrics; all are shut down at the end."""
-    made: list[ConsumerConnector] = []
+def serve(connect):
+    """Make consumers of one group that serve metrics."""
 
-    def connector(**values) -> ConsumerConnector:
-        config = {
-            "zookeeper_connect": sandbox.zookeeper_connect,
-            "group_id": unique_name,
-            "auto_offset_reset": "smallest",
-            "rebalance_backoff_ms": 600,
-            "consumer_timeout_ms": 10_000,
-            "metrics_port": 0,
-        }
-        made.append(ConsumerConnector(ConsumerConfig(**{**config, **values})))
-        return made[-1]
+    def connector(**values):
+        return connect(metrics_port=0, **values)
 
-    connector.group = unique_name
-    yield connector
-    for one in made:
-        one.shutdown()
+    connector.group = connect.group
+    return connector
 
 
 def scrape(connector):
@@ -55,10 +42,10 @@ def only(samples, name, **labels):
     return value
 
 
-def test_what_is_scraped_while_consuming_and_at_the_end(connect, topic_factory, produce):
+def test_what_is_scraped_while_consuming_and_at_the_end(serve, topic_factory, produce):
     topic = topic_factory(partitions=2)
     produce(topic, [{"value": b"x" * 100, "partition": number % 2} for number in range(200)])
-    connector = connect()
+    connector = serve()
     streams = connector.create_message_streams({topic: 1})[topic]
     for _ in range(50):
         next(streams[0])
@@ -81,22 +68,22 @@ def test_what_is_scraped_while_consuming_and_at_the_end(connect, topic_factory, 
     assert only(end, "zkconsumer_zookeeper_commits_total") == 2
     assert only(end, "zkconsumer_kafka_commits_total") == 0
     assert only(end, "zkconsumer_min_fetch_rate") > 0
-    assert {sample.labels["client_id"] for group in end.values() for sample in group} == {connect.group}
+    assert {sample.labels["client_id"] for group in end.values() for sample in group} == {serve.group}
 
 
-def test_another_member_is_seen_in_the_metrics(connect, topic_factory):
+def test_another_member_is_seen_in_the_metrics(serve, topic_factory):
     topic = topic_factory(partitions=2)
-    first = connect()
+    first = serve()
     first.create_message_streams({topic: 1})
-    second = connect()
+    second = serve()
     second.create_message_streams({topic: 1})
     eventually(lambda: only(scrape(first), "zkconsumer_owned_partitions", topic=topic) == 1)
     eventually(lambda: only(scrape(first), "zkconsumer_rebalances_total", cause="members") == 1)
     assert only(scrape(first), "zkconsumer_last_rebalance_timestamp_seconds", cause="members") > 1e9
 
 
-def test_the_port_is_closed_by_shutdown_and_plain_values_remain(connect, topic_factory):
-    connector = connect()
+def test_the_port_is_closed_by_shutdown_and_plain_values_remain(serve, topic_factory):
+    connector = serve()
     connector.create_message_streams({topic_factory(): 1})
     address = connector.metrics_address
     connector.shutdown()
@@ -106,10 +93,10 @@ def test_the_port_is_closed_by_shutdown_and_plain_values_remain(connect, topic_f
     assert states == {"latent": 0, "joined": 0, "rebalancing": 0, "closed": 1}
 
 
-def test_values_have_the_names_of_the_reference(connect, topic_factory, produce):
+def test_values_have_the_names_of_the_reference(serve, topic_factory, produce):
     topic = topic_factory()
     produce(topic, [b"x"])
-    connector = connect(metrics_port=-1)
+    connector = serve(metrics_port=-1)
     assert connector.metrics_address is None
     (stream,) = connector.create_message_streams({topic: 1})[topic]
     next(stream)
@@ -119,7 +106,7 @@ def test_values_have_the_names_of_the_reference(connect, topic_factory, produce)
     assert documented.keys() - seen.keys() <= {"zkconsumer_rebalance_failures_total"}
 
 
-def test_a_port_in_use_is_told(connect, topic_factory):
-    taken = connect().metrics_address[1]
+def test_a_port_in_use_is_told(serve, topic_factory):
+    taken = serve().metrics_address[1]
     with pytest.raises(UsageError, match=r"metrics\.port"):
-        connect(metrics_port=taken)
+        serve(metrics_port=taken)

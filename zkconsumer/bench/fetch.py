@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -19,6 +19,7 @@ from zkconsumer.bench.load import Load, fill
 from zkconsumer.bench.machine import peak_memory_mib
 from zkconsumer.bench.members import JVM
 from zkconsumer.bench.peers import BATCHES, PEERS, RECORDS, SLOW, SOCKET, Run, Task
+from zkconsumer.bench.servers import bench_servers
 from zkconsumer.errors import SandboxError
 from zkconsumer.model import Broker
 from zkconsumer.sandbox import Sandbox
@@ -45,7 +46,6 @@ _UNKNOWN_TO_JVM: Final = ("zstd",)
 _TIMEOUT_S: Final = 60.0
 _SLOW_LIMIT_MIB: Final = 381
 """400 MB."""
-_SESSION_MS: Final = 60_000
 
 
 @dataclass(frozen=True)
@@ -142,13 +142,7 @@ def finish(name: str, process: subprocess.Popen[str]) -> Run:
 @contextmanager
 def fetch_field(directory: Path, progress: Progress, brokers: int = 1) -> Iterator[FetchField]:
     """Start servers; see :func:`run_fetch_contests` for the arguments."""
-    with ExitStack() as stack:
-        sandbox = stack.enter_context(Sandbox(brokers=brokers, progress=progress))
-        session = ZkSession(
-            sandbox.zookeeper_connect, session_timeout_ms=_SESSION_MS, connection_timeout_ms=_SESSION_MS
-        )
-        session.open()
-        stack.callback(session.close)
+    with bench_servers(progress, brokers=brokers) as (sandbox, session):
         yield FetchField(sandbox, session, directory)
 
 

@@ -12,6 +12,7 @@ from typing import Final
 
 from zkconsumer.bench.contest import Contest
 from zkconsumer.bench.members import JVM, JvmMembers, Members, OurMembers
+from zkconsumer.bench.servers import bench_servers
 from zkconsumer.bench.zktrace import Settling, ZooKeeperTrace, settling
 from zkconsumer.core.assignors import range_assignor
 from zkconsumer.errors import SandboxError
@@ -111,13 +112,7 @@ class GroupField:
 @contextmanager
 def group_field(sizes: GroupSizes, progress: Progress) -> Iterator[GroupField]:
     """Start the servers and create the topics."""
-    with ExitStack() as stack:
-        sandbox = stack.enter_context(Sandbox(progress=progress))
-        session = ZkSession(
-            sandbox.zookeeper_connect, session_timeout_ms=_TIMEOUT_MS, connection_timeout_ms=_TIMEOUT_MS
-        )
-        session.open()
-        stack.callback(session.close)
+    with bench_servers(progress) as (sandbox, session):
         with progress.step(f"creating topics of {', '.join(map(str, sizes.partitions))} partitions"):
             field = GroupField(sandbox, session, sizes)
         yield field

@@ -5,12 +5,13 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from zkconsumer.bench.contest import OURS
+from zkconsumer.bench.servers import bench_servers
 from zkconsumer.bench.sparksession import CORES, spark_session
 from zkconsumer.errors import SandboxError
 from zkconsumer.kafka.admin import create_topics
@@ -172,14 +173,7 @@ class SparkField:
 @contextmanager
 def spark_field(directory: Path, progress: Progress) -> Iterator[SparkField]:
     """Start the servers and Spark."""
-    with ExitStack() as stack:
-        sandbox = stack.enter_context(Sandbox(progress=progress))
-        session = ZkSession(
-            sandbox.zookeeper_connect, session_timeout_ms=_TIMEOUT_MS, connection_timeout_ms=_TIMEOUT_MS
-        )
-        session.open()
-        stack.callback(session.close)
-        spark = stack.enter_context(spark_session(directory, progress))
+    with bench_servers(progress) as (sandbox, session), spark_session(directory, progress) as spark:
         yield SparkField(sandbox, session, spark, directory)
 
 

@@ -1,0 +1,31 @@
+"""The servers that a benchmark runs on, with a ZooKeeper session to look at them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from zkconsumer.sandbox import Sandbox
+from zkconsumer.sandbox.progress import Progress
+from zkconsumer.zookeeper.session import ZkSession
+
+_SESSION_MS: Final = 60_000
+
+
+@contextmanager
+def bench_servers(progress: Progress, *, brokers: int = 1) -> Iterator[tuple[Sandbox, ZkSession]]:
+    """A running sandbox and an open session to its ZooKeeper.
+
+    Raises:
+        SandboxError: a server did not start.
+    """
+    with Sandbox(brokers=brokers, progress=progress) as sandbox:
+        session = ZkSession(
+            sandbox.zookeeper_connect, session_timeout_ms=_SESSION_MS, connection_timeout_ms=_SESSION_MS
+        )
+        session.open()
+        try:
+            yield sandbox, session
+        finally:
+            session.close()
