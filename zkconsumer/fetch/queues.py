@@ -48,8 +48,9 @@ class ChunkQueue:
     """A bounded queue from fetchers to one stream. One lock inside; nothing that waits is done under it.
 
     The bound is kept by the fetchers, which leave a partition out of their requests while :meth:`is_full`; ``put``
-    never waits (DESIGN 4.11). They ask for what :meth:`allowance` says, so that what is on its way to a queue that has
-    room exceeds the bound at most by a fetch of one partition per fetcher; and what is paused is not counted.
+    never waits (DESIGN 4.11). They ask for what :meth:`allowance` says, but at least for a fetch of one partition. So
+    the bound can be exceeded by two such fetches per fetcher: one on its way, and one that was received and is still
+    being decoded when another fetcher looks. What is paused is not counted.
 
     Args:
         max_bytes: for all chunks together. A larger chunk is admitted when the queue is empty.
