@@ -19,7 +19,7 @@ def serve(connect):
     """Make consumers of one group that serve metrics."""
 
     def connector(**values):
-        return connect(metrics_port=0, **values)
+        return connect(**{"metrics_port": 0, **values})
 
     connector.group = connect.group
     return connector
