@@ -17,7 +17,7 @@ from typing import Final
 from zkconsumer.bench.contest import OURS, Contest
 from zkconsumer.bench.load import Load, fill
 from zkconsumer.bench.machine import peak_memory_mib
-from zkconsumer.bench.members import JVM
+from zkconsumer.bench.members import JVM, JVM_OPTIONS
 from zkconsumer.bench.peers import BATCHES, PEERS, RECORDS, SLOW, SOCKET, Run, Task
 from zkconsumer.bench.servers import bench_servers
 from zkconsumer.errors import SandboxError
@@ -40,7 +40,6 @@ VARIANTS: Final = (
 )
 """Each differs from the first in one thing."""
 
-_JVM_OPTIONS: Final = ("-Xmx1g", "-XX:+UseParallelGC", "-XX:-UsePerfData")
 _UNKNOWN_TO_JVM: Final = ("zstd",)
 """Codecs younger than the JVM consumer, to which brokers answer with an error instead of records."""
 _TIMEOUT_S: Final = 60.0
@@ -97,7 +96,7 @@ class FetchField:
         return self._run_jvm(task) if name == JVM else finish(name, start(name, task))
 
     def _run_jvm(self, task: Task) -> Run:
-        jvm = ConsumerJvm(self._directory, name="JVM reader", jvm_options=_JVM_OPTIONS)
+        jvm = ConsumerJvm(self._directory, name="JVM reader", jvm_options=JVM_OPTIONS)
         jvm.start()
         try:
             consumer = jvm.consumer(

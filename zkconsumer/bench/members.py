@@ -31,7 +31,7 @@ from zkconsumer.sandbox.progress import Progress
 
 JVM: Final = "JVM consumer 1.1.1"
 
-_JVM_OPTIONS: Final = ("-Xmx1g", "-XX:+UseParallelGC", "-XX:-UsePerfData")
+JVM_OPTIONS: Final = ("-Xmx1g", "-XX:+UseParallelGC", "-XX:-UsePerfData")
 """Room enough, and the compiler unrestrained: the JVM at its best."""
 
 
@@ -72,7 +72,7 @@ class JvmMembers:
     name = JVM
 
     def __init__(self, directory: Path, progress: Progress) -> None:
-        self._jvm = ConsumerJvm(directory, name="JVM members", jvm_options=_JVM_OPTIONS, progress=progress)
+        self._jvm = ConsumerJvm(directory, name="JVM members", jvm_options=JVM_OPTIONS, progress=progress)
         self._jvm.start()
         self._consumers: dict[str, JvmConsumer] = {}
 
