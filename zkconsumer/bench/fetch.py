@@ -179,13 +179,12 @@ def run_fetch_contests(sizes: FetchSizes, directory: Path, progress: Progress) -
 def _read_all(field: FetchField, load: Load, sizes: FetchSizes, progress: Progress) -> Contest:
     """All contestants read a topic, in turn, round by round."""
     names = [name for name in contestants() if name != JVM or load.codec not in _UNKNOWN_TO_JVM]
-    reference = JVM if JVM in names and load.value_bytes == _BASE.value_bytes else SOCKET
-    small = load.value_bytes == _BASE.value_bytes
-    targets = (
-        {BATCHES: "at least 8", RECORDS: "at least 1"}
-        if reference == JVM
-        else {BATCHES: "" if small else "at least 0.7"}
-    )
+    if load.value_bytes != _BASE.value_bytes:
+        reference, targets = SOCKET, {BATCHES: "at least 0.7"}
+    elif JVM in names:
+        reference, targets = JVM, {BATCHES: "at least 8", RECORDS: "at least 1"}
+    else:
+        reference, targets = SOCKET, {}
     contest = Contest(f"Reading {load}", "records/s", reference, targets=targets)
     with progress.step(contest.title, sizes.rounds * len(names)) as advance:
         for number in range(sizes.rounds):
