@@ -139,13 +139,13 @@ def run_group_contests(sizes: GroupSizes, directory: Path, progress: Progress) -
                     with closing(make()) as kind:
                         fresh.measure(kind)
         kinds = [stack.enter_context(closing(make())) for make in makers]
-        contests = [*_join(field, kinds, progress), _commit(field, kinds, progress), *fresh.contests]
-        contests += _settle_again(field, kinds, progress)
-        contests += _grow(field, kinds, progress)
-        for contest in contests:
+        single = [*_join(field, kinds, progress), _commit(field, kinds, progress)]
+        settled = [*fresh.contests, *_settle_again(field, kinds, progress)]
+        grown = _grow(field, kinds, progress)
+        for contest in (*single, *grown):
             for kind in kinds:
                 contest.note_memory(kind.name, kind.peak_memory_mib())
-        return contests
+        return [*single, *settled, *grown]
 
 
 def _join(field: GroupField, kinds: Sequence[Members], progress: Progress) -> Iterator[Contest]:
@@ -206,9 +206,10 @@ class _Settling:
         ]
 
     def measure(self, kind: Members) -> None:
-        """Let them join, let one leave, and note time and packets of both."""
+        """Let them join, let one leave, and note time and packets of both, and the memory of these processes."""
         for contest, figure in zip(self.contests, _settle_once(self._field, kind), strict=True):
             contest.add(kind.name, figure)
+            contest.note_memory(kind.name, kind.peak_memory_mib())
 
 
 def _settle_again(field: GroupField, kinds: Sequence[Members], progress: Progress) -> list[Contest]:
