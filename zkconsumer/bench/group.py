@@ -18,7 +18,7 @@ from zkconsumer.core.assignors import range_assignor
 from zkconsumer.errors import SandboxError
 from zkconsumer.kafka.admin import create_topics
 from zkconsumer.kafka.client import BrokerClient
-from zkconsumer.kafka.producer import Record, produce
+from zkconsumer.kafka.producer import Record, append_batches, encode_batches
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.sandbox import Sandbox
 from zkconsumer.sandbox.progress import Progress
@@ -91,8 +91,8 @@ class GroupField:
     def produce_one_to_each(self, partitions: int) -> None:
         """Append one record to every partition of a topic."""
         topic = self.topic(partitions)
-        record = Record(b"x" * 100, None, time.time_ns() // 1_000_000)
-        produce(self.live_brokers, {TopicPartition(topic, number): [record] for number in range(partitions)})
+        batches = list(encode_batches([Record(b"x" * 100, None, time.time_ns() // 1_000_000)]))
+        append_batches(self.live_brokers, {TopicPartition(topic, number): batches for number in range(partitions)})
 
     def expect_settled(self, group: str, members: int, partitions: int) -> None:
         """Raise SandboxError unless every partition is owned by the thread that the range assignor names."""
