@@ -13,6 +13,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
@@ -75,12 +76,14 @@ class Clock:
         return self._left <= 0 or self.elapsed >= self._limit
 
 
-def read_batches(task: Task) -> Clock:
-    """Our consumer as a member of a group, batch by batch."""
+def read_batches(task: Task, pause_s: float = 0.0) -> Clock:
+    """Our consumer as a member of a group, batch by batch; a slow reader pauses for each."""
     clock = Clock(task)
     connector, stream = _our_stream(task)
     with connector:
         for batch in stream.batches():
+            if pause_s:
+                time.sleep(pause_s)
             if clock.note(batch.num_rows):
                 break
     return clock
@@ -100,18 +103,6 @@ def read_records(task: Task) -> Clock:
                 pass
             left -= count
             if clock.note(count):
-                break
-    return clock
-
-
-def read_slowly(task: Task) -> Clock:
-    """Our consumer, whose reader needs a while for each batch."""
-    clock = Clock(task)
-    connector, stream = _our_stream(task)
-    with connector:
-        for batch in stream.batches():
-            time.sleep(_PAUSE_S)
-            if clock.note(batch.num_rows):
                 break
     return clock
 
@@ -235,7 +226,7 @@ PEERS: Final[dict[str, tuple[str, Callable[[Task], Clock]]]] = {
     AIOKAFKA: ("aiokafka", read_aiokafka),
     CONFLUENT: ("confluent_kafka", read_confluent),
     KAFKA_PYTHON: ("kafka", read_kafka_python),
-    SLOW: ("zkconsumer", read_slowly),
+    SLOW: ("zkconsumer", partial(read_batches, pause_s=_PAUSE_S)),
 }
 """Contestant to the package that it needs, and what reads."""
 
