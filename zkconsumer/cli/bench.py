@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 if TYPE_CHECKING:
     from zkconsumer.bench.contest import Contest
     from zkconsumer.bench.machine import Machine
+    from zkconsumer.sandbox.progress import Progress
 
 _WIDTH_ELSEWHERE = 160
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 @click.group(invoke_without_command=True)
@@ -35,6 +40,17 @@ _markdown = click.option("--markdown", "as_markdown", is_flag=True, help="Print 
 _json = click.option("--json", "as_json", is_flag=True, help="Print everything that was measured as JSON.")
 
 
+def _partitions(what_for: str) -> Callable[[F], F]:
+    return click.option(
+        "--partitions",
+        type=click.IntRange(1, 20_000),
+        multiple=True,
+        default=(1000, 5000),
+        show_default=True,
+        help=f"Partitions of a topic {what_for}; may be repeated.",
+    )
+
+
 @bench.command()
 @_rounds
 @click.option(
@@ -46,39 +62,23 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print everything t
 def fetch(rounds: int, seconds: float, quick: bool, as_markdown: bool, as_json: bool) -> None:
     """Reading topics, beside the JVM consumer, the clients that are installed, and a socket: records and memory."""
     from zkconsumer.bench.fetch import VARIANTS, FetchSizes, run_fetch_contests
-    from zkconsumer.bench.machine import Machine
-    from zkconsumer.sandbox.progress import Progress
 
-    machine = Machine.this()
     sizes = FetchSizes(rounds, seconds, VARIANTS[:1] if quick else VARIANTS)
-    with tempfile.TemporaryDirectory(prefix="zkconsumer-bench-") as directory:
-        contests = run_fetch_contests(sizes, Path(directory), Progress())
-    _print(contests, machine, as_markdown=as_markdown, as_json=as_json)
+    _run(partial(run_fetch_contests, sizes), as_markdown=as_markdown, as_json=as_json)
 
 
 @bench.command()
 @_rounds
-@click.option(
-    "--partitions",
-    type=click.IntRange(1, 20_000),
-    multiple=True,
-    default=(1000, 5000),
-    show_default=True,
-    help="Partitions of a topic to join; may be repeated.",
-)
+@_partitions("to join")
 @click.option("--members", type=click.IntRange(2, 200), default=50, show_default=True, help="Members that settle.")
 @_markdown
 @_json
 def group(rounds: int, partitions: tuple[int, ...], members: int, as_markdown: bool, as_json: bool) -> None:
     """Joining, settling and committing, beside the JVM consumer: time and ZooKeeper requests."""
     from zkconsumer.bench.group import GroupSizes, run_group_contests
-    from zkconsumer.bench.machine import Machine
-    from zkconsumer.sandbox.progress import Progress
 
-    machine = Machine.this()
-    with tempfile.TemporaryDirectory(prefix="zkconsumer-bench-") as directory:
-        contests = run_group_contests(GroupSizes(rounds, partitions, members), Path(directory), Progress())
-    _print(contests, machine, as_markdown=as_markdown, as_json=as_json)
+    sizes = GroupSizes(rounds, partitions, members)
+    _run(partial(run_group_contests, sizes), as_markdown=as_markdown, as_json=as_json)
 
 
 @bench.command()
@@ -90,14 +90,7 @@ def group(rounds: int, partitions: tuple[int, ...], members: int, as_markdown: b
     show_default=True,
     help="Records of 100 bytes to read; of 1 KiB a sixth of it.",
 )
-@click.option(
-    "--partitions",
-    type=click.IntRange(1, 20_000),
-    multiple=True,
-    default=(1000, 5000),
-    show_default=True,
-    help="Partitions of a topic whose batches are planned; may be repeated.",
-)
+@_partitions("whose batches are planned")
 @click.option("--long", "long_stream", is_flag=True, help="Also stream ten times the records, on a few GB of disk.")
 @_markdown
 @_json
@@ -105,15 +98,21 @@ def spark(
     rounds: int, records: int, partitions: tuple[int, ...], long_stream: bool, as_markdown: bool, as_json: bool
 ) -> None:
     """The Spark source, beside Spark's own Kafka source and a source that has nothing to do."""
-    from zkconsumer.bench.machine import Machine
     from zkconsumer.bench.spark import SparkSizes, run_spark_contests
+
+    sizes = SparkSizes(rounds, records, partitions, long_stream)
+    _run(partial(run_spark_contests, sizes), as_markdown=as_markdown, as_json=as_json)
+
+
+def _run(contests: Callable[[Path, Progress], list[Contest]], *, as_markdown: bool, as_json: bool) -> None:
+    """Run contests, which are given a temporary directory, and print them."""
+    from zkconsumer.bench.machine import Machine
     from zkconsumer.sandbox.progress import Progress
 
-    machine = Machine.this()
-    sizes = SparkSizes(rounds, records, partitions, long_stream)
+    machine = Machine.this()  # first: it tells the load before the run
     with tempfile.TemporaryDirectory(prefix="zkconsumer-bench-") as directory:
-        contests = run_spark_contests(sizes, Path(directory), Progress())
-    _print(contests, machine, as_markdown=as_markdown, as_json=as_json)
+        done = contests(Path(directory), Progress())
+    _print(done, machine, as_markdown=as_markdown, as_json=as_json)
 
 
 def _print(contests: list[Contest], machine: Machine, *, as_markdown: bool, as_json: bool) -> None:
