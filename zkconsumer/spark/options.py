@@ -102,10 +102,6 @@ class SourceOptions:
     include_headers: bool = False
     num_streams: int | None = None
 
-    def wants(self, topic: str) -> bool:
-        """True if the query subscribes to the topic."""
-        return topic in self.topics if self.pattern is None else Whitelist(self.pattern).allows(topic)
-
     def select(self, all_topics: frozenset[str]) -> list[str]:
         """Topics to read, sorted: the names given, or what the pattern matches among ``all_topics``."""
         if self.pattern is None:
