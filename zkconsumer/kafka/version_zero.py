@@ -7,13 +7,15 @@ with the broker as the go-between. Brokers from 0.8.1 on know them, up to 3.9, t
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import Final
 
-from zkconsumer.kafka.client import by_topic
 from zkconsumer.kafka.connection import BrokerConnection
-from zkconsumer.kafka.coordinator import CommitOutcome
 from zkconsumer.kafka.errorcodes import ErrorCode
+from zkconsumer.kafka.group_offsets import CommitOutcome, commit_offsets, fetch_offsets
 from zkconsumer.kafka.library import load_kafka_python
 from zkconsumer.model import TopicPartition
+
+_VERSIONS: Final = (0, 0)
 
 
 def segment_offsets(
@@ -34,7 +36,7 @@ def segment_offsets(
     load_kafka_python()
     from kafka.protocol.consumer import ListOffsetsRequest
 
-    version = connection.version(ListOffsetsRequest.API_KEY, ListOffsetsRequest.name, 0, 0)
+    version = connection.version(ListOffsetsRequest.API_KEY, ListOffsetsRequest.name, *_VERSIONS)
     make_topic = ListOffsetsRequest.ListOffsetsTopic
     wanted = make_topic.ListOffsetsPartition(
         partition_index=partition.partition, timestamp=timestamp, max_num_offsets=max_offsets
@@ -51,28 +53,7 @@ def commit_through_broker(
 
     Raises: as :func:`segment_offsets`.
     """
-    load_kafka_python()
-    from kafka.protocol.consumer import OffsetCommitRequest
-
-    version = connection.version(OffsetCommitRequest.API_KEY, OffsetCommitRequest.name, 0, 0)
-    make_topic = OffsetCommitRequest.OffsetCommitRequestTopic
-    make_partition = make_topic.OffsetCommitRequestPartition
-    topics = [
-        make_topic(
-            name=topic,
-            partitions=[
-                make_partition(partition_index=p.partition, committed_offset=offsets[p], committed_metadata="")
-                for p in partitions
-            ],
-        )
-        for topic, partitions in by_topic(offsets).items()
-    ]
-    answer = connection.call(OffsetCommitRequest(version=version, group_id=group, topics=topics))
-    codes = {TopicPartition(t.name, p.partition_index): p.error_code for t in answer.topics for p in t.partitions}
-    return CommitOutcome(
-        {partition for partition, code in codes.items() if not code},
-        {partition: code for partition, code in codes.items() if code},
-    )
+    return commit_offsets(connection, group, offsets, _VERSIONS)
 
 
 def fetch_through_broker(
@@ -82,24 +63,7 @@ def fetch_through_broker(
 
     Raises: as :func:`segment_offsets`.
     """
-    load_kafka_python()
-    from kafka.protocol.consumer import OffsetFetchRequest
-
-    version = connection.version(OffsetFetchRequest.API_KEY, OffsetFetchRequest.name, 0, 0)
-    make_topic = OffsetFetchRequest.OffsetFetchRequestTopic
-    topics = [
-        make_topic(name=topic, partition_indexes=[p.partition for p in theirs])
-        for topic, theirs in by_topic(partitions).items()
-    ]
-    answer = connection.call(OffsetFetchRequest(version=version, group_id=group, topics=topics))
-    found: dict[TopicPartition, int | None] = {}
-    errors: dict[TopicPartition, int] = {}
-    for topic in answer.topics:
-        for one in topic.partitions:
-            key = TopicPartition(topic.name, one.partition_index)
-            # A partition without a znode is "unknown" to old brokers.
-            if one.error_code not in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
-                errors[key] = one.error_code
-            else:
-                found[key] = one.committed_offset if one.committed_offset >= 0 else None
-    return found, errors
+    stored = fetch_offsets(connection, group, partitions, _VERSIONS)
+    # A partition without a znode is "unknown" to old brokers.
+    errors = {key: code for key, code in stored.errors.items() if code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    return {key: offset for key, offset in stored.found.items() if key not in errors}, errors

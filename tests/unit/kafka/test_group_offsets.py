@@ -1,0 +1,97 @@
+"""What callers make of a broker's answers about a group's offsets, with storage in ZooKeeper and in Kafka."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from zkconsumer.errors import CoordinatorMoved, ProtocolError
+from zkconsumer.kafka.coordinator import OffsetCoordinator
+from zkconsumer.kafka.errorcodes import ErrorCode
+from zkconsumer.kafka.version_zero import commit_through_broker, fetch_through_broker
+from zkconsumer.model import TopicPartition
+
+A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
+TOO_LARGE = 12  # an error that is about one partition and has no meaning of its own
+
+
+class ScriptedBroker:
+    """Both a connection and a client of it; gives one partition after the other the code and offset of a script."""
+
+    def __init__(self, script, *, error=None):
+        self._script = script
+        self._error = error
+        self.versions = []
+        self.sent = []
+
+    def version(self, key, name, oldest, newest):
+        self.versions.append((name, oldest, newest))
+        return newest
+
+    def call(self, request):
+        self.sent.append(bytes(request.encode()))
+        if hasattr(request, "key"):
+            return SimpleNamespace(error_code=0, node_id=1, host="broker", port=9092)
+        topics = []
+        for (name, partition), (code, offset) in self._script.items():
+            one = SimpleNamespace(partition_index=partition, error_code=code, committed_offset=offset)
+            topics.append(SimpleNamespace(name=name, partitions=[one]))
+        return SimpleNamespace(topics=topics, **({} if self._error is None else {"error_code": self._error}))
+
+    def ask(self, _, question):
+        return question(self)
+
+    def ask_any(self, question):
+        return question(self)
+
+
+def test_offsets_in_zookeeper_are_committed_by_version_zero():
+    broker = ScriptedBroker({A0: (0, -1), A1: (TOO_LARGE, -1), B0: (0, -1)})
+    outcome = commit_through_broker(broker, "g", {A0: 5, B0: 7, A1: 6})
+    assert outcome == ({A0, B0}, {A1: TOO_LARGE})
+    assert broker.versions == [("OffsetCommitRequest", 0, 0)]
+    each = [number.to_bytes(4) + offset.to_bytes(8) + bytes(2) for number, offset in ((0, 5), (1, 6), (0, 7))]
+    topics = [b"\0\1a" + (2).to_bytes(4) + each[0] + each[1], b"\0\1b" + (1).to_bytes(4) + each[2]]
+    assert broker.sent == [b"\0\1g" + (2).to_bytes(4) + b"".join(topics)]  # by hand: no generation, no retention
+
+
+def test_a_partition_that_old_brokers_do_not_know_has_no_offset_in_zookeeper():
+    script = {A0: (0, 5), A1: (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1), B0: (TOO_LARGE, -1)}
+    broker = ScriptedBroker(script)
+    assert fetch_through_broker(broker, "g", list(script)) == ({A0: 5, A1: None}, {B0: TOO_LARGE})
+    assert broker.versions == [("OffsetFetchRequest", 0, 0)]
+    topics = b"\0\1a" + (2).to_bytes(4) + (0).to_bytes(4) + (1).to_bytes(4) + b"\0\1b" + (1).to_bytes(4) + bytes(4)
+    assert broker.sent == [b"\0\1g" + (2).to_bytes(4) + topics]
+
+
+def test_the_coordinator_stores_some_and_refuses_others():
+    broker = ScriptedBroker({A0: (0, -1), A1: (TOO_LARGE, -1)})
+    assert OffsetCoordinator(broker, "g").commit({A0: 5, A1: 6}) == ({A0}, {A1: TOO_LARGE})
+    assert broker.versions[1:] == [("OffsetCommitRequest", 1, 7)]
+
+
+def test_a_commit_that_meets_a_coordinator_that_moved_is_an_error_whatever_else_it_says():
+    broker = ScriptedBroker({A0: (TOO_LARGE, -1), A1: (0, -1), B0: (ErrorCode.NOT_COORDINATOR, -1)})
+    with pytest.raises(CoordinatorMoved, match=r"commit of group g: NOT_COORDINATOR \(16\)"):
+        OffsetCoordinator(broker, "g").commit({A0: 5, A1: 6, B0: 7})
+
+
+def test_offsets_in_kafka_are_those_of_all_partitions_asked_for():
+    broker = ScriptedBroker({A0: (0, 5), A1: (0, -1)}, error=0)
+    assert OffsetCoordinator(broker, "g").fetch([A0, A1, B0]) == {A0: 5, A1: None, B0: None}
+    assert broker.versions[1:] == [("OffsetFetchRequest", 1, 5)]
+
+
+@pytest.mark.parametrize(
+    ("code", "error", "raised"),
+    [
+        (ErrorCode.NOT_COORDINATOR, None, CoordinatorMoved),
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0, ProtocolError),
+        (0, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, CoordinatorMoved),
+        (0, 30, ProtocolError),
+        (TOO_LARGE, ErrorCode.NOT_COORDINATOR, ProtocolError),  # the first code counts
+    ],
+)
+def test_offsets_in_kafka_are_all_there_or_an_error(code, error, raised):
+    broker = ScriptedBroker({A0: (0, 5), A1: (code, -1)}, error=error)
+    with pytest.raises(raised, match="offsets of group g"):
+        OffsetCoordinator(broker, "g").fetch([A0, A1])
