@@ -7,9 +7,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.fix_batches import CODECS, HEADER, build, compress, seal
+from tests.fix_decoding import decode
 from zkconsumer.errors import CorruptRecord, ProtocolError
 from zkconsumer.fetch.decode import Decoder
-from zkconsumer.fetch.messages import records
 from zkconsumer.kafka.producer import Record
 
 DECODER = Decoder(headers=True, max_decompressed_bytes=1 << 22)
@@ -34,18 +34,9 @@ def encode(chunk, gaps):
     for (content, codec), gap in zip(chunk, gaps, strict=False):
         offset += gap
         data += build(content, offset=offset, codec=codec)
-        rows += [(offset + i, r.timestamp, r.key, r.value, tuple(r.headers)) for i, r in enumerate(content)]
+        rows += [(offset + i, r.timestamp, 0, r.key, r.value, tuple(r.headers)) for i, r in enumerate(content)]
         offset += len(content)
     return data, rows, offset
-
-
-def decode(decoder, requested, data):
-    chunk = decoder.decode("t", 1, requested, memoryview(data))
-    if chunk.batch is None:
-        return [], chunk.next_offset
-    chunk.batch.validate(full=True)
-    rows = [(m.offset, m.timestamp, m.key, m.value, m.headers) for m in records(chunk.batch)]
-    return rows, chunk.next_offset
 
 
 @given(batches, st.lists(st.integers(0, 3), min_size=5, max_size=5), st.data())

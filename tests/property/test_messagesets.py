@@ -7,10 +7,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.fix_batches import build
+from tests.fix_decoding import decode
 from tests.fix_messagesets import LOG_APPEND_TIME, OLD_CODECS, compressed_set, message_set, reseal, wrap
 from zkconsumer.errors import CorruptRecord
 from zkconsumer.fetch.decode import Decoder
-from zkconsumer.fetch.messages import records
 from zkconsumer.kafka.producer import Record
 
 DECODER = Decoder(headers=True, max_decompressed_bytes=1 << 22)
@@ -58,16 +58,10 @@ def encode(log):
             outer = {"timestamp": APPEND_MS, "attributes": attributes}
             data += compressed_set(content, magic, offsets, codec, base=base, **outer)
         kinds = [(at, int(append)) if magic else (None, None) for at in times]
-        rows += [(o, *kind, r.key, r.value) for o, kind, r in zip(offsets, kinds, content, strict=True)]
+        headers = [tuple(r.headers) if magic == 2 else () for r in content]
+        parts = zip(offsets, kinds, content, headers, strict=True)
+        rows += [(o, *kind, r.key, r.value, theirs) for o, kind, r, theirs in parts]
     return data, rows, following
-
-
-def decode(decoder, requested, data):
-    chunk = decoder.decode("t", 1, requested, memoryview(data))
-    if chunk.batch is None:
-        return [], chunk.next_offset
-    chunk.batch.validate(full=True)
-    return [(m.offset, m.timestamp, m.timestamp_type, m.key, m.value) for m in records(chunk.batch)], chunk.next_offset
 
 
 @slow

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from tests.fix_batches import ABORT, COMMIT, HEADER, build, compress, control, empty, seal
+from tests.fix_decoding import rows
 from tests.fix_messagesets import message, reseal, wrap
 from zkconsumer.errors import CorruptRecord
 from zkconsumer.fetch.decode import Decoder
@@ -29,14 +30,6 @@ SAMPLE = [
 @pytest.fixture
 def decoder():
     return Decoder(headers=True)
-
-
-def rows(chunk):
-    """(offset, timestamp in ms, type, key, value, headers) of each record."""
-    if chunk.batch is None:
-        return []
-    chunk.batch.validate(full=True)
-    return [(m.offset, m.timestamp, m.timestamp_type, m.key, m.value, m.headers) for m in records(chunk.batch)]
 
 
 def expected(batch, offset=0, timestamp_type=0):

@@ -2,9 +2,9 @@
 
 import pytest
 
+from tests.fix_decoding import rows
 from tests.golden.captures import captures
 from zkconsumer.fetch.decode import Decoder
-from zkconsumer.fetch.messages import records
 from zkconsumer.kafka.errorcodes import ErrorCode
 
 CAPTURES = list(captures())
@@ -29,8 +29,7 @@ def test_records_are_what_librdkafka_read(capture, start):
     assert fetched.error == ErrorCode.NONE
     requested = 0 if start == "beginning" else capture.rows[1][0]
     chunk = Decoder(headers=True).decode("t", 0, requested, fetched.records, fetched.aborted)
-    chunk.batch.validate(full=True)
-    read = [(m.offset, m.timestamp, m.timestamp_type, m.key, m.value, m.headers) for m in records(chunk.batch)]
+    read = rows(chunk)
     expected = in_format([row for row in capture.rows if row[0] >= requested], fetched.records[16])
     if converted_on_the_way(capture):
         expected = expected[: len(read)]

@@ -5,6 +5,7 @@ import struct
 import pytest
 
 from tests.fix_batches import build, compress
+from tests.fix_decoding import rows
 from tests.fix_messagesets import (
     LOG_APPEND_TIME,
     OLD_CODECS,
@@ -36,17 +37,9 @@ def decoder():
     return Decoder(headers=True)
 
 
-def rows(chunk):
-    """(offset, timestamp in ms, type, key, value) of each record."""
-    if chunk.batch is None:
-        return []
-    chunk.batch.validate(full=True)
-    return [(m.offset, m.timestamp, m.timestamp_type, m.key, m.value) for m in records(chunk.batch)]
-
-
 def expected(batch, magic, offsets):
     return [
-        (at, r.timestamp if magic else None, 0 if magic else None, r.key, r.value)
+        (at, r.timestamp if magic else None, 0 if magic else None, r.key, r.value, ())
         for at, r in zip(offsets, batch, strict=True)
     ]
 
