@@ -28,7 +28,6 @@ from zkconsumer.errors import ChrootMissing, ConsumerIdInUse, UsageError
 from zkconsumer.sandbox import Sandbox
 from zkconsumer.sandbox.progress import Progress
 from zkconsumer.zookeeper.membership import Membership
-from zkconsumer.zookeeper.session import ZkSession
 from zkconsumer.zookeeper.watches import RebalanceSignal
 
 pytestmark = pytest.mark.integration
@@ -78,18 +77,16 @@ def spread_topic(two_brokers, unique_name):
 
 
 @pytest.fixture
-def owners(two_brokers, unique_name):
+def owners(two_brokers, open_session, unique_name):
     """Read the owner of each partition of a topic: ``owners(topic)``."""
-    session = ZkSession(two_brokers.zookeeper_connect, session_timeout_ms=5000, connection_timeout_ms=10_000)
-    session.open()
+    session = open_session(two_brokers.zookeeper_connect, session_timeout_ms=5000, connection_timeout_ms=10_000)
 
     def read(topic):
         path = f"/consumers/{unique_name}/owners/{topic}"
         nodes = {name: session.get(f"{path}/{name}") for name in session.children(path) or ()}
         return {int(name): node.data.decode() for name, node in nodes.items() if node is not None}
 
-    yield read
-    session.close()
+    return read
 
 
 def send(sandbox, topic, count, partitions=2, **settings):
@@ -314,18 +311,10 @@ def test_consumer_iterator_decoding_failure(sandbox, topic_factory, produce, con
 
 
 @pytest.fixture
-def sessions(sandbox):
-    """Open ZooKeeper sessions; all are closed at the end."""
-    made = []
-
-    def opened(path=""):
-        made.append(ZkSession(sandbox.zookeeper_connect + path, session_timeout_ms=6000, connection_timeout_ms=10_000))
-        made[-1].open()
-        return made[-1]
-
-    yield opened
-    for one in made:
-        one.close()
+def sessions(sandbox, open_session):
+    """Open sessions of the sandbox's ZooKeeper, or of a path there."""
+    timeouts = {"session_timeout_ms": 6000, "connection_timeout_ms": 10_000}
+    return lambda path="": open_session(sandbox.zookeeper_connect + path, **timeouts)
 
 
 def test_ephemeral_node_cleanup(sessions, zookeeper, unique_name):

@@ -54,15 +54,12 @@ class NoFetch:
 
 
 @pytest.fixture
-def server(tmp_path):
-    started = SaslServer(
-        tmp_path,
+def server(start_zookeeper):
+    return start_zookeeper(
+        SaslServer,
         properties={"authProvider.1": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"},
         jars=zookeeper_jars(tls=True),  # with one provider named, the server loads them all, that of TLS too
     )
-    started.start()
-    yield started
-    started.stop()
 
 
 @pytest.fixture
@@ -103,10 +100,9 @@ def test_a_wrong_password_is_told(config, server):
         wrong.open()
 
 
-def test_a_member_whose_login_is_refused_meanwhile_says_so_and_comes_back(config, server, caplog):
+def test_a_member_whose_login_is_refused_meanwhile_says_so_and_comes_back(config, server, open_session, caplog):
     """kazoo ends its connection loop for good then; nothing would ever happen in this member again."""
-    operator = ZkSession(server.address, session_timeout_ms=2000, connection_timeout_ms=4000)
-    operator.open()
+    operator = open_session(server.address)
     operator.ensure_path("/brokers/ids/0", b'{"host":"127.0.0.1","port":1}')
     operator.ensure_path("/brokers/topics/t", b'{"version":1,"partitions":{"0":[0]}}')
     operator.close()

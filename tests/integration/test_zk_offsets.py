@@ -7,7 +7,6 @@ from tests.fix_waiting import eventually
 from zkconsumer import ConsumerConfig, ConsumerConnector
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.zookeeper import ZooKeeperOffsetStore
-from zkconsumer.zookeeper.session import ZkSession
 
 pytestmark = pytest.mark.integration
 
@@ -15,11 +14,8 @@ PARTITIONS = [TopicPartition("t", number) for number in range(3)]
 
 
 @pytest.fixture
-def session(sandbox):
-    opened = ZkSession(sandbox.zookeeper_connect, session_timeout_ms=4000, connection_timeout_ms=4000)
-    opened.open()
-    yield opened
-    opened.close()
+def session(sandbox, open_session):
+    return open_session(sandbox.zookeeper_connect)
 
 
 @pytest.fixture

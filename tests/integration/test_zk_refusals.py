@@ -9,45 +9,13 @@ from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.zookeeper import ZooKeeperOffsetStore
 from zkconsumer.sandbox import ZooKeeperServer
 from zkconsumer.sandbox.ports import free_port
-from zkconsumer.zookeeper.session import ZkSession
 from zkconsumer.zookeeper.transaction import Operation
 
 pytestmark = pytest.mark.integration
 
 
-@pytest.fixture
-def start(tmp_path):
-    """Start a ZooKeeper server of one's own with further properties."""
-    started = []
-
-    def run(cls=ZooKeeperServer, **arguments):
-        server = cls(tmp_path, **arguments)
-        started.append(server)
-        server.start()
-        return server
-
-    yield run
-    for server in started:
-        server.stop()
-
-
-@pytest.fixture
-def open_session():
-    opened = []
-
-    def run(address, **arguments):
-        session = ZkSession(address, **{"session_timeout_ms": 4000, "connection_timeout_ms": 4000, **arguments})
-        opened.append(session)
-        session.open()
-        return session
-
-    yield run
-    for session in opened:
-        session.close()
-
-
-def test_a_quota_that_is_used_up_is_named(start, open_session, caplog):
-    server = start(properties={"enforceQuota": "true"})
+def test_a_quota_that_is_used_up_is_named(start_zookeeper, open_session, caplog):
+    server = start_zookeeper(properties={"enforceQuota": "true"})
     session = open_session(server.address)
     store = ZooKeeperOffsetStore(session, "g")
     first, second = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -69,8 +37,8 @@ def test_a_quota_that_is_used_up_is_named(start, open_session, caplog):
         session.ensure_path("/consumers/g/owners/t", None)
 
 
-def test_a_request_that_is_too_long_names_its_size(start, open_session):
-    session = open_session(start().address)
+def test_a_request_that_is_too_long_names_its_size(start_zookeeper, open_session):
+    session = open_session(start_zookeeper().address)
     with pytest.raises(ZooKeeperUnavailable, match=r"set /zookeeper.* 1100011 bytes .* jute.maxbuffer"):
         session.transact("/", [Operation("set", "/zookeeper", b"x" * 1_100_000)])
     eventually(lambda: session.connected)
@@ -91,8 +59,8 @@ class OneOfTwo(ZooKeeperServer):
         return [command[0], "-Dreadonlymode.enabled=true", *command[1:]]
 
 
-def test_a_server_without_a_quorum_is_not_used(start, open_session):
+def test_a_server_without_a_quorum_is_not_used(start_zookeeper, open_session):
     peers = {f"server.{number}": f"127.0.0.1:{free_port()}:{free_port()}" for number in (1, 2)}
-    server = start(OneOfTwo, properties={"initLimit": "10", "syncLimit": "10", **peers})
+    server = start_zookeeper(OneOfTwo, properties={"initLimit": "10", "syncLimit": "10", **peers})
     with pytest.raises(ZooKeeperUnavailable, match="have a quorum"):
         open_session(server.address, connection_timeout_ms=1500)

@@ -76,14 +76,12 @@ def certificates(tmp_path):
     return certificate, both
 
 
-def test_tls(tmp_path, certificates):
-    from zkconsumer.sandbox import ZooKeeperServer
+def test_tls(start_zookeeper, certificates):
     from zkconsumer.sandbox.ports import free_port
 
     certificate, both = certificates
     port = free_port()
-    server = ZooKeeperServer(
-        tmp_path,
+    start_zookeeper(
         properties={
             "secureClientPort": str(port),
             "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
@@ -92,34 +90,30 @@ def test_tls(tmp_path, certificates):
             "ssl.clientAuth": "none",
         },
     )
-    server.start()
-    try:
-        common = {"zookeeper_connect": f"127.0.0.1:{port}", "group_id": "g", "zookeeper_ssl_client_enable": True}
-        trusting = ConsumerConfig(**common, zookeeper_ssl_ca_location=str(certificate))
-        session = ZkSession.from_config(trusting)
-        session.open()
-        assert session.children("/") is not None
-        session.close()
-        # Another process, since kazoo leaves sockets open whose handshake failed.
-        doubting = ("-p", "zookeeper.ssl.client.enable=true", "-p", "zookeeper.connection.timeout.ms=1500")
-        ended = subprocess.run(
-            [
-                sys.executable,
-                "-m",
-                "zkconsumer",
-                "groups",
-                "describe",
-                "--group",
-                "g",
-                "--zookeeper",
-                f"127.0.0.1:{port}",
-                *doubting,
-            ],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        assert (ended.returncode, "no ZooKeeper server" in ended.stderr) == (1, True), ended.stderr
-    finally:
-        server.stop()
+    common = {"zookeeper_connect": f"127.0.0.1:{port}", "group_id": "g", "zookeeper_ssl_client_enable": True}
+    trusting = ConsumerConfig(**common, zookeeper_ssl_ca_location=str(certificate))
+    session = ZkSession.from_config(trusting)
+    session.open()
+    assert session.children("/") is not None
+    session.close()
+    # Another process, since kazoo leaves sockets open whose handshake failed.
+    doubting = ("-p", "zookeeper.ssl.client.enable=true", "-p", "zookeeper.connection.timeout.ms=1500")
+    ended = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "zkconsumer",
+            "groups",
+            "describe",
+            "--group",
+            "g",
+            "--zookeeper",
+            f"127.0.0.1:{port}",
+            *doubting,
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (ended.returncode, "no ZooKeeper server" in ended.stderr) == (1, True), ended.stderr

@@ -4,22 +4,16 @@ import pytest
 
 from tests.fix_waiting import eventually
 from zkconsumer.errors import SessionExpired
-from zkconsumer.zookeeper.session import ZkSession
 from zkconsumer.zookeeper.transaction import Operation
 
 pytestmark = pytest.mark.integration
 
 
 @pytest.fixture
-def session(sandbox, zookeeper, unique_name):
+def session(sandbox, zookeeper, open_session, unique_name):
     """A session with a chroot of its own."""
     zookeeper.ensure_path(f"/{unique_name}")
-    opened = ZkSession(
-        f"{sandbox.zookeeper_connect}/{unique_name}", session_timeout_ms=4000, connection_timeout_ms=4000
-    )
-    opened.open()
-    yield opened
-    opened.close()
+    return open_session(f"{sandbox.zookeeper_connect}/{unique_name}")
 
 
 @pytest.fixture
@@ -92,8 +86,6 @@ def test_parents_get_the_data_that_the_jvm_gives_them(session):
     assert session.get("/d").data == b""
 
 
-def test_the_server_tells_the_granted_timeout(sandbox):
-    opened = ZkSession(sandbox.zookeeper_connect, session_timeout_ms=3_600_000, connection_timeout_ms=4000)
-    opened.open()
+def test_the_server_tells_the_granted_timeout(sandbox, open_session):
+    opened = open_session(sandbox.zookeeper_connect, session_timeout_ms=3_600_000)
     assert opened.negotiated_timeout == 10.0  # 20 ticks of 500 ms
-    opened.close()
