@@ -361,8 +361,13 @@ def test_partitions_of_two_brokers_one_of_which_dies(private_sandbox, reader):
     box = private_sandbox(brokers=2)
     topic = Topics(box.bootstrap_servers).create("t", 4)
     client = BrokerClient(lambda: fix_fetch.brokers_of(box.bootstrap_servers), client_id="test", timeout_ms=10_000)
-    while len(leaders := client.metadata([topic]).leaders) < 4:  # one broker may hear of a topic after the other
-        time.sleep(0.05)
+    leaders = {}
+
+    def all_led():  # one broker may hear of a topic after the other
+        leaders.update(client.metadata([topic]).leaders)
+        return len(leaders) == 4
+
+    eventually(all_led)
     client.close()
     lasting = {tp.partition for tp, leader in leaders.items() if leader.id == 0}
     assert len(lasting) == 2
