@@ -6,8 +6,8 @@ import logging
 import random
 import threading
 import time
-from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final
 
@@ -20,7 +20,6 @@ from zkconsumer.fetch.queues import ChunkQueue
 from zkconsumer.kafka.client import EARLIEST, LATEST, list_offsets
 from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.kafka.errorcodes import LEADER_MOVED, ErrorCode, error_name
-from zkconsumer.kafka.fetch_protocol import FetchedPartition
 from zkconsumer.model import Broker, TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -119,18 +118,17 @@ class FetcherThread(threading.Thread):
             self._reset()
             if self._stop_requested.is_set():
                 return
-            if not self._ask([]):
+            if not self._ask():
                 self._wake.wait()
                 return
         assert self._pipeline is not None
-        answers = self._pipeline.receive()
-        self.requests += 1
-        out_of_range = [answer.info for answer in answers if answer.fetched.error == ErrorCode.OFFSET_OUT_OF_RANGE]
-        self._unplaced += [info for info in out_of_range if self._has(info)]
-        if not self._unplaced:  # to look up an offset nothing may be in flight
-            self._ask(answers)
-        for answer in answers:
+        for answer in self._pipeline.receive():
+            if answer.fetched.error == ErrorCode.OFFSET_OUT_OF_RANGE and self._has(answer.info):
+                self._unplaced.append(answer.info)
+            if answer.fetched.is_last and not self._unplaced:  # to look up an offset nothing may be in flight
+                self._ask(answer)
             self._accept(answer)
+        self.requests += 1
 
     def _adopt(self) -> None:
         """Take over what is in the inbox."""
@@ -141,16 +139,17 @@ class FetcherThread(threading.Thread):
             info.queue.add_listener(self._wake.set)
         self._unplaced += [info for info in arrived if info.fetched is None]
 
-    def _ask(self, answers: Sequence[Answer]) -> bool:
-        """Send a request, while ``answers`` are not decoded yet; False if there is nothing to ask for now."""
-        coming = Counter[ChunkQueue]()
-        for info, fetched, _ in answers:
-            coming[info.queue] += len(fetched.records)
-        wanted = self._wanted({answer.info: answer.fetched for answer in answers}, coming)
+    def _ask(self, coming: Answer | None = None) -> bool:
+        """Send a request; False if there is nothing to ask for now.
+
+        Args:
+            coming: what was received, but is not decoded yet.
+        """
+        wanted = self._wanted(coming)
         if not wanted:
             return False
         config = self._config
-        room = sum(queue.allowance(coming[queue]) for queue in {info.queue for info in wanted})
+        room = sum(queue.allowance(_bytes_for(queue, coming)) for queue in {info.queue for info in wanted})
         largest = max(config.fetch_message_max_bytes, *(info.fetch_bytes for info in wanted))
         self._connected()
         assert self._pipeline is not None
@@ -159,30 +158,28 @@ class FetcherThread(threading.Thread):
         )
         return True
 
-    def _wanted(
-        self, coming: Mapping[PartitionInfo, FetchedPartition], coming_bytes: Mapping[ChunkQueue, int]
-    ) -> dict[PartitionInfo, int]:
+    def _wanted(self, coming: Answer | None) -> dict[PartitionInfo, int]:
         """Partitions whose queue has room, and from where: those first that had none or got nothing lately."""
-        idle: dict[PartitionInfo, int] = {}
-        busy: dict[PartitionInfo, int] = {}
+        wanted: dict[PartitionInfo, int] = {}
+        last: dict[PartitionInfo, int] = {}
         left_out = set()
         for info in self._table.values():
-            fetched = coming.get(info)
+            fetched = coming.fetched if coming is not None and coming.info is info else None
             chunks = 1 if fetched is not None and fetched.records else 0
-            if info.queue.is_full(info, coming_bytes=coming_bytes.get(info.queue, 0), coming_chunks=chunks):
+            if info.queue.is_full(info, coming_bytes=_bytes_for(info.queue, coming), coming_chunks=chunks):
                 left_out.add(info.partition)
             elif info.fetched is None or (fetched is not None and fetched.error):
                 continue  # it will be looked up, or given back
             elif fetched is None or not fetched.records:
-                idle[info] = info.fetched
+                wanted[info] = info.fetched
             else:
                 foreseen = self._decoder.next_offset(info.fetched, fetched.records)
                 if info.fetched < foreseen <= fetched.high_watermark:  # else decoding decides what to do
-                    busy[info] = foreseen
+                    last[info] = foreseen
         if left_out != self._left_out:
             self._left_out = frozenset(left_out)
             self._left_out_since = time.monotonic()
-        return idle | busy
+        return wanted | last
 
     def _max_wait_ms(self) -> int:
         """``fetch.wait.max.ms``, less while some partition was left out for its full queue.
@@ -363,3 +360,8 @@ class FetcherThread(threading.Thread):
     def _return(self, info: PartitionInfo) -> None:
         self._table.pop(info.partition, None)
         self._give_back([info])
+
+
+def _bytes_for(queue: ChunkQueue, coming: Answer | None) -> int:
+    """How much of what was received, but is not decoded yet, is for this queue."""
+    return len(coming.fetched.records) if coming is not None and coming.info.queue is queue else 0

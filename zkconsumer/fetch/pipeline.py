@@ -1,14 +1,15 @@
-"""FetchPipeline: the fetch requests on one connection, of which the next leaves before the last answer is decoded.
+"""FetchPipeline: the fetch requests on one connection, whose answers are used while they arrive.
 
-While this process decodes, the broker reads. The next request therefore asks for what *should* follow: the offset
-behind the last whole batch, which costs a look at the batches' headers. Decoding may find otherwise (a batch that is
-corrupt), and a rebalance may come in between. So an answer counts only where the partition still is where it was asked
-for; the others are dropped, and the next request asks from where the partition really is.
+While this process decodes one partition, the broker sends the next, and so that it need not wait at the end either, the
+next request leaves when the last partition was received but is not decoded. For that one it asks for what *should*
+follow: the offset behind the last whole batch, which costs a look at the batches' headers. Decoding may find otherwise
+(a batch that is corrupt), and a rebalance may come in between. So an answer counts only where the partition still is
+where it was asked for; the others are dropped, and the next request asks from where the partition really is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from zkconsumer.config import ConsumerConfig
@@ -16,7 +17,7 @@ from zkconsumer.errors import ProtocolError
 from zkconsumer.fetch.partition_info import PartitionInfo
 from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.kafka.errorcodes import ErrorCode, error_name
-from zkconsumer.kafka.fetch_protocol import FetchedPartition, fetch_version, receive_response, send_fetch
+from zkconsumer.kafka.fetch_protocol import FetchedPartition, fetch_version, open_response, send_fetch
 from zkconsumer.kafka.fetch_session import (
     FIRST_VERSION,
     SESSION_ERRORS,
@@ -56,7 +57,7 @@ class FetchPipeline:
 
     @property
     def in_flight(self) -> bool:
-        """True while an answer is outstanding: nothing else may be asked on the connection."""
+        """True while an answer is outstanding, of which nothing has come: nothing may be asked on the connection."""
         return self._correlation_id is not None
 
     def send(self, wanted: Mapping[PartitionInfo, int], *, max_wait_ms: int, max_bytes: int) -> None:
@@ -76,29 +77,28 @@ class FetchPipeline:
             isolation=self._config.isolation_level,
         )
 
-    def receive(self) -> list[Answer]:
-        """Wait for the answer; its bytes are valid until the next one is received.
+    def receive(self) -> Iterator[Answer]:
+        """Wait for the answer, partition by partition; the bytes of each are valid until the next one is asked for.
 
-        Partitions that are not where they were asked for any more are left out.
+        Partitions that are not where they were asked for any more are left out. From the last one on, while it is in
+        the caller's hands, the next request may be sent. The answer must be iterated to its end.
 
         Raises:
             BrokerUnavailable: the connection broke, timed out or was closed.
             ProtocolError: the response is malformed or reports an error as a whole.
         """
         assert self._correlation_id is not None
-        response = receive_response(self._connection, self._correlation_id)
-        self._correlation_id = None
+        response = open_response(self._connection, self._correlation_id)
+        self._correlation_id, asked = None, self._asked
         if self._session is not None and response.error in SESSION_ERRORS:
             self._session.refused(response.error)
-            return []
-        if response.error != ErrorCode.NONE:
+        elif response.error != ErrorCode.NONE:
             raise ProtocolError(f"{self._connection} refuses the fetch: {error_name(response.error)}")
-        if self._session is not None:
+        elif self._session is not None:
             self._session.answered(response.session_id)
-        first = next((part for part in response.partitions if part.records), None)
-        answers = []
+        is_first = True
         for part in response.partitions:
-            info, offset = self._asked.get(TopicPartition(part.topic, part.partition), (None, -1))
+            info, offset = asked.get(TopicPartition(part.topic, part.partition), (None, -1))
             if info is not None and info.fetched == offset:
-                answers.append(Answer(info, part, part is first))
-        return answers
+                yield Answer(info, part, is_first and len(part.records) > 0)
+            is_first = is_first and not part.records

@@ -1,6 +1,6 @@
 """BrokerConnection: one connection to one broker: versions, login, and the framing of requests and responses.
 
-The socket is ``transport.py``'s. A response is received straight into a buffer that is kept from one to the next.
+The socket is ``transport.py``'s, the memory into which responses are received ``response.py``'s.
 
 Threads: one thread owns a connection and alone calls its methods, except :meth:`BrokerConnection.close`, which any
 thread may call at any time. A connection is used once: after ``close`` or an error a new one must be made.
@@ -14,6 +14,7 @@ from typing import Any, Final, Self
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable, ProtocolError
 from zkconsumer.kafka.library import load_kafka_python
+from zkconsumer.kafka.response import ResponseStream
 from zkconsumer.kafka.sasl import log_in
 from zkconsumer.kafka.security import PLAINTEXT, BrokerSecurity
 from zkconsumer.kafka.transport import Transport
@@ -31,11 +32,10 @@ from zkconsumer.model import Broker
 MAX_RESPONSE_BYTES: Final = 1 << 30
 """Longest response accepted unless told otherwise. A fetch asks for far less; a longer one is no Kafka response."""
 
-_INITIAL_BUFFER: Final = 1 << 16
-_TRUSTED_BYTES: Final = 1 << 26
-"""Memory that a mere announcement is worth; for more, bytes have to come. Above ``fetch.max.bytes`` of default."""
+_LONGEST_BARE: Final = 1 << 16
 _REQUEST_HEADER: Final = struct.Struct(">ihhih")  # frame length, api key, api version, correlation id, client id length
 _RESPONSE_HEADER: Final = struct.Struct(">ii")  # frame length, correlation id
+_CORRELATION_BYTES: Final = 4  # they count as part of the frame
 _TLS_ALERT: Final = b"\x15\x03"
 _HTTP: Final = b"HTTP"
 
@@ -76,7 +76,8 @@ class BrokerConnection:
         self._security = security
         self._max_response_bytes = max_response_bytes
         self._correlation_id = 0
-        self._buffer = bytearray(_INITIAL_BUFFER)
+        self._head = memoryview(bytearray(_RESPONSE_HEADER.size))
+        self._response = ResponseStream(self._transport)
         self._ranges: ApiRanges = {}
 
     @classmethod
@@ -218,7 +219,7 @@ class BrokerConnection:
         return correlation_id
 
     def receive(self, correlation_id: int, *, flexible: bool = False) -> memoryview:
-        """Wait for the next response.
+        """Wait for the next response and receive all of it.
 
         Args:
             correlation_id: of the request that it must answer; responses come in the order of requests.
@@ -232,7 +233,16 @@ class BrokerConnection:
             BrokerUnavailable: the connection broke, timed out or was closed.
             ProtocolError: the length is absurd, or another request is answered.
         """
-        head = memoryview(self._buffer)[: _RESPONSE_HEADER.size]
+        response = self.open_response(correlation_id)
+        body = response.take(response.left)
+        return body[_skip_tags(body) :] if flexible else body
+
+    def open_response(self, correlation_id: int, *, flexible: bool = False) -> ResponseStream:
+        """Wait for the next response, whose bytes can then be taken as they arrive; all, before anything else comes.
+
+        See :meth:`receive` for the arguments and errors.
+        """
+        head = self._head
         self._transport.fill(head)
         length, answered = _RESPONSE_HEADER.unpack(head)
         if not 4 <= length <= self._max_response_bytes:
@@ -241,21 +251,10 @@ class BrokerConnection:
         if answered != correlation_id:
             self.close()
             raise ProtocolError(f"{self} answers request {answered} instead of {correlation_id}")
-        body = self._receive_body(length - 4)
-        return body[_skip_tags(body) :] if flexible else body
-
-    def _receive_body(self, length: int) -> memoryview:
-        filled = 0
-        while True:
-            end = min(length, len(self._buffer))
-            self._transport.fill(memoryview(self._buffer)[filled:end])
-            if end == length:
-                return memoryview(self._buffer)[:length]
-            # A new one, never resized in place: views of the old one may still be alive. And no larger than what has
-            # come lets expect: a length that lies must not cost its memory.
-            larger = bytearray(max(min(length, _TRUSTED_BYTES), min(length, 2 * len(self._buffer))))
-            larger[:end] = self._buffer[:end]
-            self._buffer, filled = larger, end
+        self._response.begin(length - _CORRELATION_BYTES)
+        if flexible:
+            _skip_tags(self._response.take(min(1, self._response.left)))
+        return self._response
 
     def exchange_bare(self, token: bytes) -> bytes:
         """Send bytes behind nothing but their length, and return what comes back in the same way.
@@ -267,14 +266,14 @@ class BrokerConnection:
             ProtocolError: the length of the answer is absurd.
         """
         self._transport.send(struct.pack(">i", len(token)) + token)
-        head = memoryview(self._buffer)[:4]
+        head = self._head[:4]
         self._transport.fill(head)
         (length,) = struct.unpack(">i", head)
-        if not 0 <= length <= len(self._buffer):
+        if not 0 <= length <= _LONGEST_BARE:
             self.close()
             raise ProtocolError(f"{self} announces {length} bytes during the login; is this the port of a broker?")
-        body = memoryview(self._buffer)[:length]
-        self._transport.fill(body)
+        body = bytearray(length)
+        self._transport.fill(memoryview(body))
         return bytes(body)
 
     def call(self, request: Any) -> Any:

@@ -1,7 +1,7 @@
 """Fetch requests and responses by hand: the one API on the hot path, in versions 0 to 12.
 
-The response is taken apart without copying: the records of each partition stay a view of the receive buffer. What a
-request names is decided by a session (``fetch_session.py``), or by the caller where there is none. Layouts are those of
+The response is taken apart while it arrives and without copying: the records of a partition are a view of the memory
+into which they were received. What a request names is decided by a session (``fetch_session.py``), or by the caller where there is none. Layouts are those of
 Kafka's ``FetchRequest`` and ``FetchResponse`` message definitions; versions from 13 on name topics by id and would need
 a metadata lookup.
 """
@@ -9,7 +9,8 @@ a metadata lookup.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from zkconsumer.errors import ProtocolError
@@ -17,6 +18,7 @@ from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.kafka.errorcodes import ErrorCode, error_name
 from zkconsumer.kafka.fetch_session import FIRST_VERSION, PartitionFetch, SessionStep
 from zkconsumer.kafka.isolation import ISOLATION_LEVELS, READ_COMMITTED, READ_UNCOMMITTED
+from zkconsumer.kafka.response import ResponseBytes, WholeResponse
 
 FETCH: Final = 1
 OLDEST_VERSION: Final = 0
@@ -30,8 +32,8 @@ _UNKNOWN: Final = -1  # leader epoch, last fetched epoch, follower's log start
 class FetchedPartition(NamedTuple):
     """One partition's share of a response.
 
-    ``records`` is a view of the receive buffer: record batches, the last of which may be cut off. Offsets that the
-    version does not tell are -1. ``aborted`` holds pairs (producer id, first offset) of aborted transactions whose
+    ``records`` is a view of the memory that they were received into: record batches, the last of which may be cut off.
+    ``is_last``: no other partition follows in the response. Offsets that the version does not tell are -1. ``aborted`` holds pairs (producer id, first offset) of aborted transactions whose
     records are among these; brokers tell them under read_committed only.
     """
 
@@ -43,6 +45,7 @@ class FetchedPartition(NamedTuple):
     log_start_offset: int
     aborted: Sequence[tuple[int, int]]
     records: memoryview
+    is_last: bool
 
     def readable_end(self, isolation: str) -> int:
         """Offset up to which there is something to read under a value of ``isolation.level``; -1 if not told."""
@@ -56,6 +59,14 @@ class FetchResponse(NamedTuple):
     error: int
     session_id: int
     partitions: list[FetchedPartition]
+
+
+class FetchStream(NamedTuple):
+    """The same while it arrives: the records of each partition are valid until the next one is asked for."""
+
+    error: int
+    session_id: int
+    partitions: Iterator[FetchedPartition]
 
 
 def fetch_version(connection: BrokerConnection) -> int:
@@ -99,8 +110,41 @@ def send_fetch(
     return connection.send(FETCH, version, body, flexible=version >= _FLEXIBLE)
 
 
+def open_response(connection: BrokerConnection, correlation_id: int) -> FetchStream:
+    """Wait for the beginning of the response to :func:`send_fetch`.
+
+    Its partitions must be iterated to the end before anything else is received on the connection. While they are, other
+    errors may come up: BrokerUnavailable, and ProtocolError for a malformed response; the connection is closed then.
+
+    Raises:
+        BrokerUnavailable: the connection broke, timed out or was closed.
+        ProtocolError: the response is malformed.
+    """
+    version = fetch_version(connection)
+    flexible = version >= _FLEXIBLE
+    source = connection.open_response(correlation_id, flexible=flexible)
+    reader = _Reader(source, flexible)
+
+    @contextmanager
+    def closing() -> Iterator[None]:
+        try:
+            with _told_malformed(version):
+                yield
+        except ProtocolError as error:
+            connection.close()  # what the next bytes on it mean cannot be known
+            raise ProtocolError(f"{connection} sent a {error}") from error
+
+    def partitions() -> Iterator[FetchedPartition]:
+        with closing():
+            yield from _partitions(version, reader)
+
+    with closing():
+        error, session_id = _beginning(version, reader)
+    return FetchStream(error, session_id, partitions())
+
+
 def receive_response(connection: BrokerConnection, correlation_id: int) -> FetchResponse:
-    """Wait for the response to :func:`send_fetch`; its views are valid until the next receive.
+    """Wait for the whole response to :func:`send_fetch`; its views are valid until the next receive.
 
     Raises:
         BrokerUnavailable: the connection broke, timed out or was closed.
@@ -199,33 +243,47 @@ def _length(count: int, flexible: bool) -> bytes:
 
 
 def decode_fetch(version: int, body: memoryview) -> FetchResponse:
-    """Take a response apart.
+    """Take a whole response apart.
 
     Raises:
         ProtocolError: the response is malformed.
     """
+    with _told_malformed(version):
+        reader = _Reader(WholeResponse(body), version >= _FLEXIBLE)
+        return FetchResponse(*_beginning(version, reader), list(_partitions(version, reader)))
+
+
+@contextmanager
+def _told_malformed(version: int) -> Iterator[None]:
     try:
-        return _decode(version, _Reader(body, version >= _FLEXIBLE))
-    except (struct.error, IndexError, UnicodeDecodeError) as error:
+        yield
+    except (struct.error, UnicodeDecodeError, ProtocolError) as error:
         raise ProtocolError(f"malformed Fetch response (version {version}): {error}") from error
 
 
-def _decode(version: int, reader: _Reader) -> FetchResponse:
-    error = session_id = 0
+def _beginning(version: int, reader: _Reader) -> tuple[int, int]:
+    """The error of the whole response, and the session's id."""
     if version >= 1:
         reader.take(">i")  # throttle time: the broker has waited already, or will not read before it is over
-    if version >= FIRST_VERSION:
-        error, session_id = reader.take(">hi")
-    fetched: list[FetchedPartition] = []
-    for _ in range(reader.length(4)):
+    if version < FIRST_VERSION:
+        return ErrorCode.NONE, 0
+    error, session_id = reader.take(">hi")
+    return error, session_id
+
+
+def _partitions(version: int, reader: _Reader) -> Iterator[FetchedPartition]:
+    """What follows the beginning; of each partition the records are taken last, when it is asked for."""
+    for topics_left in reversed(range(reader.length(4))):
         topic = reader.text()
-        fetched += [_decode_partition(version, topic, reader) for _ in range(reader.length(4))]
+        for left in reversed(range(reader.length(4))):
+            yield _decode_partition(version, topic, reader, is_last=not left and not topics_left)
+            reader.tags()
         reader.tags()
     reader.tags()
-    return FetchResponse(error, session_id, fetched)
+    reader.end()
 
 
-def _decode_partition(version: int, topic: str, reader: _Reader) -> FetchedPartition:
+def _decode_partition(version: int, topic: str, reader: _Reader, *, is_last: bool) -> FetchedPartition:
     partition, error, high_watermark = reader.take(">ihq")
     last_stable_offset = log_start_offset = -1
     aborted: list[tuple[int, int]] = []
@@ -241,47 +299,41 @@ def _decode_partition(version: int, topic: str, reader: _Reader) -> FetchedParti
     if version >= 11:
         reader.take(">i")  # preferred read replica: only told to clients that name their rack
     records = reader.view(reader.length(4))
-    reader.tags()
     return FetchedPartition(
-        topic, partition, error, high_watermark, last_stable_offset, log_start_offset, aborted, records
+        topic, partition, error, high_watermark, last_stable_offset, log_start_offset, aborted, records, is_last
     )
 
 
 class _Reader:
-    """A position in a response. Reading past the end raises ``struct.error`` or ``IndexError``."""
+    """What the fields of a response are read with. Reading past the end raises ProtocolError."""
 
-    def __init__(self, body: memoryview, flexible: bool) -> None:
-        self._body = body
+    def __init__(self, source: ResponseBytes, flexible: bool) -> None:
+        self._source = source
         self._flexible = flexible
-        self._at = 0
 
     def take(self, layout: str) -> tuple[int, ...]:
-        values = struct.unpack_from(layout, self._body, self._at)
-        self._at += struct.calcsize(layout)
-        return values
+        return struct.unpack(layout, self._source.take(struct.calcsize(layout)))
 
     def varint(self) -> int:
         value = shift = 0
         while True:
-            byte = self._body[self._at]
-            self._at += 1
+            byte = self._source.take(1)[0]
             value |= (byte & 0x7F) << shift
             if byte < 0x80:
                 return value
             shift += 7
             if shift > 28:
-                raise ProtocolError("a varint in a Fetch response is longer than five bytes")
+                raise ProtocolError("a varint is longer than five bytes")
 
     def length(self, size: int) -> int:
         """Length of an array, string or byte field, at most what is left of the response; null counts as 0."""
         count = self.varint() - 1 if self._flexible else self.take({2: ">h", 4: ">i"}[size])[0]
-        if count > len(self._body) - self._at:
-            raise ProtocolError(f"a Fetch response announces {count} items beyond its end")
+        if count > self._source.left:
+            raise ProtocolError(f"{count} items are announced, {self._source.left} bytes are left")
         return max(count, 0)
 
     def view(self, count: int) -> memoryview:
-        self._at += count
-        return self._body[self._at - count : self._at]
+        return self._source.take(count)
 
     def text(self) -> str:
         return bytes(self.view(self.length(2))).decode()
@@ -292,3 +344,8 @@ class _Reader:
             for _ in range(self.varint()):
                 self.varint()
                 self.view(self.varint())
+
+    def end(self) -> None:
+        """Nothing may follow: it would belong to something that this version has not."""
+        if self._source.left:
+            raise ProtocolError(f"{self._source.left} bytes follow its end")

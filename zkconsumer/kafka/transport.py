@@ -152,13 +152,32 @@ class Transport:
         Raises:
             BrokerUnavailable: the connection broke, timed out or was closed.
         """
+        self._receive(view, len(view), self._receive_flags)
+
+    def receive(self, view: memoryview, *, at_least: int) -> int:
+        """Receive into the view what is there, and wait until that is enough.
+
+        Args:
+            view: where to.
+            at_least: number of bytes, at most the view's.
+
+        Returns:
+            How many bytes came.
+
+        Raises:
+            BrokerUnavailable: the connection broke, timed out or was closed.
+        """
+        return self._receive(view, at_least, 0)
+
+    def _receive(self, view: memoryview, enough: int, flags: int) -> int:
         filled = 0
         with self._use("receiving") as sock:
-            while filled < len(view):
-                count = sock.recv_into(view[filled:], 0, self._receive_flags)
+            while filled < enough:
+                count = sock.recv_into(view[filled:], 0, flags)
                 if count == 0:
                     raise ConnectionResetError("the broker closed the connection")
                 filled += count
+        return filled
 
     @contextlib.contextmanager
     def _use(self, doing: str) -> Iterator[socket.socket]:

@@ -100,7 +100,7 @@ def test_only_what_changed_is_asked_for_and_only_what_came_is_answered(pipeline)
     first, second = info(0), info(1)
     pipe.send({first: 0, second: 0}, **LIMITS)
     assert pipe.in_flight
-    answers = pipe.receive()
+    answers = list(pipe.receive())
     assert not pipe.in_flight
     assert [(one.info, bytes(one.fetched.records), one.is_first) for one in answers] == [
         (first, b"", False),
@@ -110,7 +110,7 @@ def test_only_what_changed_is_asked_for_and_only_what_came_is_answered(pipeline)
     second.fetched = 5  # decoded meanwhile
     assert [(one.info, bytes(one.fetched.records)) for one in pipe.receive()] == [(second, b"more")]
     pipe.send({second: 5}, **LIMITS)
-    assert pipe.receive() == []
+    assert list(pipe.receive()) == []
     assert pipeline.seen == [(0, 0, [(0, 0), (1, 0)], []), (7, 1, [(1, 5)], []), (7, 2, [], [0])]
 
 
@@ -119,7 +119,7 @@ def test_an_answer_to_what_was_foreseen_wrongly_does_not_count(pipeline):
     partition = info(0)
     pipe.send({partition: 5}, **LIMITS)
     partition.fetched = 3  # decoding came less far than the headers promised
-    assert pipe.receive() == []
+    assert list(pipe.receive()) == []
     pipe.send({partition: 3}, **LIMITS)
     assert [bytes(one.fetched.records) for one in pipe.receive()] == [b"right"]
     assert [asked for _, _, asked, _ in pipeline.seen] == [[(0, 5)], [(0, 3)]]
@@ -130,7 +130,7 @@ def test_a_session_that_the_broker_forgot_is_begun_anew(pipeline):
     partition = info(0)
     for expected in (0, 0, 1):
         pipe.send({partition: 0}, **LIMITS)
-        assert len(pipe.receive()) == expected
+        assert len(list(pipe.receive())) == expected
     assert pipeline.seen == [(0, 0, [(0, 0)], []), (7, 1, [], []), (0, 0, [(0, 0)], [])]
 
 
@@ -138,13 +138,13 @@ def test_another_error_of_the_whole_response_names_broker_and_error(pipeline):
     pipe = pipeline(response(0, error=STORAGE_ERROR))
     pipe.send({info(0): 0}, **LIMITS)
     with pytest.raises(ProtocolError, match=r"broker 127\.0\.0\.1:\d+ refuses the fetch: KAFKA_STORAGE_ERROR"):
-        pipe.receive()
+        list(pipe.receive())
 
 
 def test_a_malformed_response_ends_the_connection(pipeline):
     pipe = pipeline(response(7, [(0, b"bytes")])[:-3])
     pipe.send({info(0): 0}, **LIMITS)
     with pytest.raises(ProtocolError, match=r"broker 127\.0\.0\.1:\d+ sent a malformed Fetch response|announces"):
-        pipe.receive()
+        list(pipe.receive())
     with pytest.raises(Exception, match="the connection is closed"):
         pipe.send({info(0): 0}, **LIMITS)
