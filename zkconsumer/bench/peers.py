@@ -121,7 +121,7 @@ def read_socket(task: Task) -> Clock:
     """The limit: the same bytes through the same protocol, thrown away; of the batches only the headers are read."""
     from zkconsumer.fetch.decode import Decoder
     from zkconsumer.kafka.connection import BrokerConnection
-    from zkconsumer.kafka.fetch_protocol import receive_response, send_fetch
+    from zkconsumer.kafka.fetch_protocol import open_response, send_fetch
     from zkconsumer.kafka.fetch_session import PartitionFetch, without_session
 
     clock, decoder = Clock(task), Decoder()
@@ -141,7 +141,7 @@ def read_socket(task: Task) -> Clock:
         asked = ask()
         while True:
             got = 0
-            for part in receive_response(connection, asked).partitions:
+            for part in open_response(connection, asked, decoder.memory.take).partitions:
                 after = decoder.next_offset(offsets[part.partition], part.records)
                 got += after - offsets[part.partition]
                 offsets[part.partition] = after

@@ -1,4 +1,4 @@
-"""Assembler: from the index of a chunk's records to a ``pyarrow.RecordBatch`` whose buffers are written once."""
+"""Assembler: from the index of a chunk's records to a ``pyarrow.RecordBatch`` without copying the values again."""
 
 from __future__ import annotations
 
@@ -10,29 +10,65 @@ import pyarrow as pa
 
 from zkconsumer.fetch import batchtable as b
 from zkconsumer.fetch.columns import ConstantColumns
+from zkconsumer.fetch.memory import ChunkMemory
 from zkconsumer.fetch.schema import HEADERS, SCHEMA, SCHEMA_WITH_HEADERS, TIMESTAMP
 
 
 class Columns(NamedTuple):
-    """The arrays that :func:`zkconsumer.fetch.kernel.index` writes, in its order; they may be longer than needed."""
+    """Columns that the batch keeps, written by an index function; they may be longer than needed."""
 
-    key_end: Any
-    value_end: Any
-    header_end: Any
-    key_at: Any
-    value_at: Any
-    header_at: Any
     offset: Any
     timestamp: Any
+    value_end: Any
+
+    @classmethod
+    def allocate(cls, memory: ChunkMemory, capacity: int) -> Columns:
+        """Room for ``capacity`` records."""
+        wide = 8 * capacity
+        block = memory.take(2 * wide + 4 * (capacity + 1))
+        value_end = np.frombuffer(block[2 * wide :], np.int32)
+        value_end[0] = 0
+        return cls(np.frombuffer(block[:wide], np.int64), np.frombuffer(block[wide : 2 * wide], np.int64), value_end)
+
+
+class Notes:
+    """What an index function writes down for the assembler: of use until the next chunk is indexed.
+
+    Args:
+        capacity: most records of a chunk.
+        body_bytes: most bytes of all their bodies together.
+
+    Attributes:
+        keys: bytes of the keys; see ``kernel.index`` for this and the rest.
+        headers: bytes of the headers.
+    """
+
+    def __init__(self, capacity: int, body_bytes: int) -> None:
+        self.keys = np.empty(body_bytes, np.uint8)
+        self.headers = np.empty(body_bytes, np.uint8)
+        self.key_end = np.zeros(capacity + 1, np.int32)
+        self.header_end = np.zeros(capacity + 1, np.int32)
+        self.key_valid = np.empty(capacity, np.uint8)
+        self.value_valid = np.empty(capacity, np.uint8)
+        self.header_at = np.empty(capacity, np.int64)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory for all of them."""
+        return sum(array.nbytes for array in vars(self).values())
+
+    def are_too_small(self, capacity: int, body_bytes: int) -> bool:
+        """True if there is not room for so much."""
+        return len(self.key_valid) < capacity or len(self.keys) < body_bytes
 
 
 class Indexed(NamedTuple):
-    """What ``index`` read: the bytes, the batches in them, the columns that it wrote, and its totals."""
+    """What an index function read: the batches, where their values are now, columns, notes, and totals."""
 
-    raw: Any
-    scratch: Any
     table: Any
+    values: Any
     columns: Columns
+    notes: Notes
     totals: list[int]
 
 
@@ -51,30 +87,35 @@ class Assembler:
 
     def batch(self, topic: str, partition: int, indexed: Indexed) -> tuple[Any, int]:
         """The batch, and the bytes of memory that it alone holds."""
-        k, totals, columns = self._k, indexed.totals, indexed.columns
+        totals, columns, notes = indexed.totals, indexed.columns, indexed.notes
         count = totals[b.RECORDS]
-        source = (indexed.raw, indexed.scratch, indexed.table)
-        key_data = np.empty(totals[b.KEY_BYTES], np.uint8)
-        value_data = np.empty(totals[b.VALUE_BYTES], np.uint8)
-        k.gather(*source, columns.key_end, columns.value_end, columns.key_at, columns.value_at, key_data, value_data)
-        keys_valid = columns.key_at[:count] >= 0 if totals[b.HAS_NULL_KEY] else None
-        values_valid = columns.value_at[:count] >= 0 if totals[b.HAS_NULL_VALUE] else None
+        values, held = _without_slack(indexed.values, totals[b.VALUE_BYTES])
+        values_valid = notes.value_valid[:count] if totals[b.HAS_NULL_VALUE] else None
+        keys, nbytes = self._keys(indexed, count)
         arrays = [
-            _variable(pa.binary(), count, columns.key_end, key_data, keys_valid),
-            _variable(pa.binary(), count, columns.value_end, value_data, values_valid),
+            keys,
+            _variable(pa.binary(), count, columns.value_end, values, values_valid),
             self._constants.topic(topic, count),
             self._constants.integer(partition, count),
             pa.Array.from_buffers(pa.int64(), count, [None, pa.py_buffer(columns.offset)]),
             pa.Array.from_buffers(TIMESTAMP, count, [None, pa.py_buffer(columns.timestamp)]),
             self._timestamp_types(indexed.table, count),
         ]
-        written = (key_data, value_data, columns.key_end, columns.value_end, columns.offset, columns.timestamp)
-        nbytes = sum(array.nbytes for array in written)
+        nbytes += held + sum(array.nbytes for array in columns)
         if not self._headers:
             return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA), nbytes
         headers = self._header_lists(indexed, count)
         nbytes += headers.nbytes if totals[b.HEADER_COUNT] else 0
         return pa.RecordBatch.from_arrays([*arrays, headers], schema=SCHEMA_WITH_HEADERS), nbytes
+
+    def _keys(self, indexed: Indexed, count: int) -> tuple[Any, int]:
+        """The column, and its size."""
+        totals, notes = indexed.totals, indexed.notes
+        valid = notes.key_valid[:count] if totals[b.HAS_NULL_KEY] else None
+        if valid is not None and not valid.any():
+            return self._constants.no_keys(count), 0
+        ends, data = notes.key_end[: count + 1].copy(), notes.keys[: totals[b.KEY_BYTES]].copy()
+        return _variable(pa.binary(), count, ends, data, valid), ends.nbytes + data.nbytes
 
     def _timestamp_types(self, table: Any, count: int) -> Any:
         """0 for create time, 1 for log-append time, -1 for none.
@@ -90,23 +131,28 @@ class Assembler:
         return pa.array(np.repeat(types, kept[kept > 0]))
 
     def _header_lists(self, indexed: Indexed, count: int) -> Any:
-        k, columns = self._k, indexed.columns
+        notes = indexed.notes
         total = indexed.totals[b.HEADER_COUNT]
         if total == 0:
             return self._constants.no_headers(count)
-        source = (indexed.raw, indexed.scratch, indexed.table)
+        header_end = notes.header_end[: count + 1].copy()
         name_end = np.zeros(total + 1, np.int32)
         content_end = np.zeros(total + 1, np.int32)
         valid = np.empty(total, np.uint8)
         name_data = np.empty(indexed.totals[b.HEADER_KEY_BYTES], np.uint8)
         content_data = np.empty(indexed.totals[b.HEADER_VALUE_BYTES], np.uint8)
         out = (name_end, content_end, valid, name_data, content_data)
-        k.gather_headers(*source, columns.header_end, columns.header_at, *out)
+        self._k.gather_headers(notes.headers, header_end, notes.header_at, *out)
         names = _text(_variable(pa.string(), total, name_end, name_data))
         contents = _variable(pa.binary(), total, content_end, content_data, valid)
         pairs = pa.StructArray.from_arrays([names, contents], fields=list(HEADERS.value_type))
-        present = _bitmap(np.diff(columns.header_end[: count + 1]) > 0)
-        return pa.Array.from_buffers(HEADERS, count, [present, pa.py_buffer(columns.header_end)], children=[pairs])
+        present = _bitmap(np.diff(header_end) > 0)
+        return pa.Array.from_buffers(HEADERS, count, [present, pa.py_buffer(header_end)], children=[pairs])
+
+
+def _without_slack(values: Any, used: int) -> tuple[Any, int]:
+    """The values' bytes, copied where they would hold more than twice the memory that they need; and what they hold."""
+    return (values[:used], len(values)) if 2 * used >= len(values) else (values[:used].copy(), used)
 
 
 def _variable(kind: Any, count: int, ends: Any, data: Any, valid: Any = None) -> Any:

@@ -46,9 +46,10 @@ VALUE_BYTES: Final = 3
 HEADER_COUNT: Final = 4
 HEADER_KEY_BYTES: Final = 5
 HEADER_VALUE_BYTES: Final = 6
-HAS_NULL_KEY: Final = 7
-HAS_NULL_VALUE: Final = 8
-TOTALS: Final = 9
+HEADER_BYTES: Final = 7  # of the headers as they are in the records
+HAS_NULL_KEY: Final = 8
+HAS_NULL_VALUE: Final = 9
+TOTALS: Final = 10
 
 # Bits of the attributes; those of formats 0 and 1 are the first two.
 CODEC_MASK: Final = 0x07

@@ -31,6 +31,10 @@ class ConstantColumns:
         """``length`` times ``value``, as int32 array: partition or timestamp type."""
         return self._constant(("integer", value), pa.int32(), length)
 
+    def no_keys(self, length: int) -> Any:
+        """``length`` nulls, as binary array."""
+        return self._constant(("keys", None), pa.binary(), length)
+
     def no_headers(self, length: int) -> Any:
         """``length`` nulls of the headers type."""
         return self._constant(("headers", None), HEADERS, length)

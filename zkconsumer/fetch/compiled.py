@@ -38,6 +38,11 @@ OUT_BYTES: Final = types.uint8[::1]
 INT32S: Final = types.int32[::1]
 INT64S: Final = types.int64[::1]
 TABLE: Final = types.int64[:, ::1]
+INDEX: Final = types.void(
+    BYTES, BYTES, TABLE, types.int64, OUT_BYTES, OUT_BYTES, OUT_BYTES,
+    INT32S, INT32S, INT32S, OUT_BYTES, OUT_BYTES, INT64S, INT64S, INT64S, INT64S,
+)  # fmt: skip
+"""Signature of ``kernel.index``, and of its like for older formats."""
 
 _SOURCES: Final = ("batchtable.py", "compiled.py", "kernel.py", "messageset.py")
 _OPTIONS: Final = {"nogil": True, "error_model": "numpy", "boundscheck": False}
@@ -116,18 +121,24 @@ def cache_directory(function: Any) -> str | None:
     return None if path is None else str(path)
 
 
-def _memcpy(_context: Any, _target: Any, _source: Any, _count: Any) -> Any:
-    """``memcpy(target, source, count)`` between addresses: several times faster than assigning array slices."""
+def _memory_intrinsic(emit: Any) -> Any:
+    """``f(target, source, count)`` between addresses: several times faster than assigning array slices."""
 
-    def generate(_codegen: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        target, source, count = arguments
-        pointers = [builder.inttoptr(address, cgutils.voidptr_t) for address in (target, source)]
-        cgutils.raw_memcpy(builder, pointers[0], pointers[1], count, 1)
+    def describe(_context: Any, _target: Any, _source: Any, _count: Any) -> Any:
+        def generate(_codegen: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            target, source, count = arguments
+            pointers = [builder.inttoptr(address, cgutils.voidptr_t) for address in (target, source)]
+            emit(builder, pointers[0], pointers[1], count, 1)
 
-    return types.void(types.intp, types.intp, types.intp), generate
+        return types.void(types.intp, types.intp, types.intp), generate
+
+    return intrinsic(describe)
 
 
-copy: Any = intrinsic(_memcpy)
+copy: Any = _memory_intrinsic(cgutils.raw_memcpy)
+"""The two must not overlap."""
+move: Any = _memory_intrinsic(cgutils.raw_memmove)
+"""The two may overlap."""
 
 
 @njit(nogil=True)  # type: ignore[untyped-decorator]
@@ -144,6 +155,8 @@ def big_endian(data: Any, at: Any, width: Any) -> Any:
 @njit(nogil=True)  # type: ignore[untyped-decorator]
 def varint(data: Any, at: Any, end: Any) -> Any:
     """Zigzag varint at ``at``: its value and the position after it, or -1 where it is cut off or too long."""
+    if at < end and data[at] < 0x80:  # most are of one byte
+        return np.int64(data[at] >> 1) ^ -np.int64(data[at] & 1), at + 1
     value = np.uint64(0)
     shift = np.uint64(0)
     while at < end and shift < 70:

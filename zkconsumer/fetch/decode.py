@@ -13,7 +13,8 @@ import numpy as np
 
 from zkconsumer.errors import CorruptRecord
 from zkconsumer.fetch import batchtable as b
-from zkconsumer.fetch.assemble import Assembler, Columns, Indexed
+from zkconsumer.fetch.assemble import Assembler, Columns, Indexed, Notes
+from zkconsumer.fetch.memory import ChunkMemory
 from zkconsumer.fetch.prepare import Fault, Preparer
 from zkconsumer.fetch.transactions import AbortedTransaction, exclude_aborted
 
@@ -34,7 +35,6 @@ _MAX_FORMAT_CHANGES: Final = 64
 Real chunks have fewer; bytes made to harm could otherwise cost a hundred times their own size of memory, or time."""
 
 _FIRST_ROWS: Final = 64
-_FIRST_RECORDS: Final = 1 << 14
 _NOTHING: Final = memoryview(b"")
 
 
@@ -91,12 +91,14 @@ class Decoder:
         self, *, check_crcs: bool = True, headers: bool = False, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
     ) -> None:
         self._k, self._m = _kernel()
+        self.memory: Final = ChunkMemory()
+        """Where to receive into what will be decoded."""
         self._preparer = Preparer(
-            self._k, self._m, check_crcs=check_crcs, max_decompressed_bytes=max_decompressed_bytes
+            self._k, self._m, self.memory, check_crcs=check_crcs, max_decompressed_bytes=max_decompressed_bytes
         )
         self._assembler = Assembler(self._k, headers=headers)
         self._table = np.empty((_FIRST_ROWS, b.COLUMNS), np.int64)
-        self._positions = np.empty((3, _FIRST_RECORDS), np.int64)
+        self._notes = Notes(0, 0)
 
     def decode(
         self,
@@ -115,13 +117,16 @@ class Decoder:
             topic: of the partition.
             partition: its number.
             requested: the offset that was fetched; records before it are dropped (a broker sends whole batches).
-            records: the bytes; may be reused as soon as this returns.
+            records: the bytes. They are given away, since the batch may keep their memory and change what is in it; if
+                they are read-only they are copied first.
             aborted: transactions whose records are left out, as the response lists them under read_committed.
 
         Raises:
             CorruptRecord: the first batch fails its checksum or contradicts itself.
         """
         records = records[:_MAX_BYTES]
+        if records.readonly:
+            records = memoryview(bytearray(records))
         raw = np.frombuffer(records, np.uint8)
         # Each step may cut the table at a fault, which then lies in front of all faults found before it.
         table, fault = self._scan(raw, requested)
@@ -166,7 +171,7 @@ class Decoder:
         what = "the length of a batch is impossible" if why == b.BAD_LENGTH else "a batch header contradicts itself"
         framed = why == b.BAD_HEADER
         end = at + b.LENGTH_END + int.from_bytes(raw[at + b.LENGTH_AT : at + b.LENGTH_END].tobytes(), "big")
-        where = (at, end) if framed else (-1, -1)
+        where = (_claimed_last(raw, at), end) if framed else (-1, -1)
         return self._table[:rows], Fault(max(requested, last + 1), f"{what} (byte {at} of {len(raw)})", *where)
 
     def _index(self, raw: Any, table: Any, requested: int) -> tuple[Indexed, Fault | None]:
@@ -174,19 +179,21 @@ class Decoder:
         capacity = int(table[table[:, b.SOURCE] != b.NOTHING, b.COUNT].sum())
         if capacity > _MAX_RECORDS:
             table, capacity = _within_limits(table)
-        if capacity > self._positions.shape[1]:
-            self._positions = np.empty((3, max(capacity, 2 * self._positions.shape[1])), np.int64)
-        ends = [np.empty(capacity + 1, np.int32) for _ in range(3)]
-        for column in ends:
-            column[0] = 0
-        offset, timestamp = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
-        columns = Columns._make([*ends, *self._positions, offset, timestamp])
+        scratch = self._preparer.scratch.data[: self._preparer.scratch.used]
+        values, body_bytes = self._values(raw, scratch, table)
+        if self._notes.are_too_small(capacity, body_bytes):
+            self._notes = Notes(capacity, body_bytes)
+        columns = Columns.allocate(self.memory, capacity)
         totals = np.zeros(b.TOTALS, np.int64)
-        scratch = self._preparer.scratch.data
         good = 0
         for rows, old in _by_format(table):
             index = self._m.index if old else self._k.index
-            index(raw, scratch, rows, requested, *columns, totals)
+            notes = self._notes
+            index(
+                raw, scratch, rows, requested, values, notes.keys, notes.headers,
+                notes.key_end, columns.value_end, notes.header_end, notes.key_valid, notes.value_valid,
+                notes.header_at, columns.offset, columns.timestamp, totals,
+            )  # fmt: skip
             good += int(totals[b.ROWS])
             if totals[b.ROWS] < len(rows):
                 break
@@ -194,12 +201,23 @@ class Decoder:
         if good < len(table):
             bad = table[good].tolist()
             reason = f"a record in a batch of {bad[b.COUNT]} contradicts the lengths around it"
-            fault = Fault(bad[b.BASE_OFFSET], reason, bad[b.START], bad[b.END])
-        return Indexed(raw, scratch, table[:good], columns, totals.tolist()), fault
+            fault = Fault(bad[b.BASE_OFFSET], reason, bad[b.BASE_OFFSET] + bad[b.LAST_DELTA], bad[b.END])
+        return Indexed(table[:good], values, columns, self._notes, totals.tolist()), fault
+
+    def _values(self, raw: Any, scratch: Any, table: Any) -> tuple[Any, int]:
+        """Where the values go: to where all of them come from, if that is one place; and the length of all bodies."""
+        sources = table[:, b.SOURCE]
+        lengths = table[:, b.BODY_END] - table[:, b.BODY]
+        body_bytes = int(lengths[sources != b.NOTHING].sum())
+        if not (sources == b.SCRATCH).any():
+            return raw, body_bytes
+        if not (sources == b.RAW).any():
+            return scratch, body_bytes
+        return np.frombuffer(self.memory.take(body_bytes), np.uint8), body_bytes
 
 
 def _error(partition: str, raw: Any, requested: int, fault: Fault) -> CorruptRecord:
-    resume_at = None if fault.start < 0 else _behind(raw, requested, fault)
+    resume_at = None if fault.end < 0 else _behind(raw, requested, fault)
     cure = "" if resume_at is None else f"; on.corrupt=skip goes on at {resume_at}"
     return CorruptRecord(
         f"{partition} at offset {fault.offset} (fetched from {requested}): {fault.reason}{cure}", resume_at
@@ -212,17 +230,20 @@ def _behind(raw: Any, requested: int, fault: Fault) -> int | None:
     Either may be damaged. What is too small is fetched again and ends behind the same batch, what is too large would
     skip what is sound.
     """
-
-    def integer(at: int, width: int) -> int:
-        return int.from_bytes(raw[at : at + width].tobytes(), "big", signed=True)
-
-    last = integer(fault.start, 8)
-    if raw[fault.start + b.MAGIC_AT] == 2:
-        last += integer(fault.start + b.LAST_DELTA_AT, 4)
-    claims = [last + 1]
-    if fault.end + 8 <= len(raw):
-        claims.append(integer(fault.end, 8))
+    claims = [fault.last + 1]
+    if fault.end + 8 <= len(raw):  # nothing was moved to there: that ends with the batch at fault
+        claims.append(_integer(raw, fault.end, 8))
     return min((claim for claim in claims if requested < claim <= b.MAX_BASE_OFFSET), default=None)
+
+
+def _claimed_last(raw: Any, at: int) -> int:
+    """The last offset of the batch at ``at``, as its header says."""
+    base = _integer(raw, at, 8)
+    return base + _integer(raw, at + b.LAST_DELTA_AT, 4) if raw[at + b.MAGIC_AT] == 2 else base  # noqa: PLR2004
+
+
+def _integer(raw: Any, at: int, width: int) -> int:
+    return int.from_bytes(raw[at : at + width].tobytes(), "big", signed=True)
 
 
 def _within_limits(table: Any) -> tuple[Any, int]:

@@ -8,6 +8,8 @@ import cramjam
 import numpy as np
 import xxhash
 
+from zkconsumer.fetch.memory import ChunkMemory
+
 GZIP: Final = 1
 SNAPPY: Final = 2
 LZ4: Final = 3
@@ -29,19 +31,25 @@ class DecompressError(Exception):
 
 
 class Scratch:
-    """A buffer that grows as needed, up to a limit given for each batch. One thread uses it."""
+    """A buffer that grows as needed, up to a limit given for each batch. One thread uses it.
 
-    def __init__(self) -> None:
+    Args:
+        memory: where the buffer comes from.
+    """
+
+    def __init__(self, memory: ChunkMemory) -> None:
+        self._memory = memory
+        self._expected = 0
         self.data: Any = np.empty(0, np.uint8)
         """The buffer, uint8."""
         self.used = 0
         """Bytes in use."""
 
     def reset(self) -> None:
-        """Forget the contents; give the memory back where a rare chunk had made it large."""
+        """Let go of the buffer, which somebody may go on using; the next one begins as long as this has become."""
+        self._expected = min(len(self.data), _KEPT_BYTES)
+        self.data = np.empty(0, np.uint8)
         self.used = 0
-        if len(self.data) > _KEPT_BYTES:
-            self.data = np.empty(0, np.uint8)
 
     def add(self, codec: int, compressed: memoryview, limit: int, *, before_format_2: bool = False) -> None:
         """Decompress one batch behind what is there.
@@ -104,7 +112,9 @@ class Scratch:
 
     def _reserve(self, count: int) -> None:
         if self.used + count > len(self.data):
-            larger = np.empty(max(self.used + count, 2 * len(self.data)), np.uint8)
+            larger = np.frombuffer(
+                self._memory.take(max(self.used + count, 2 * len(self.data), self._expected)), np.uint8
+            )
             larger[: self.used] = self.data[: self.used]
             self.data = larger
 

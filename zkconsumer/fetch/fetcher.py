@@ -329,7 +329,7 @@ class FetcherThread(threading.Thread):
             if self._stop_requested.is_set():  # see close()
                 raise BrokerUnavailable(f"{connection}: this fetcher is stopping")
             connection.connect()
-            self._pipeline = FetchPipeline(connection, self._config)
+            self._pipeline = FetchPipeline(connection, self._config, self._decoder.memory.take)
         return self._connection
 
     def _disconnect(self) -> None:

@@ -1,9 +1,14 @@
 """The decode kernel: numba functions, free of the interpreter lock, that turn record batches into Arrow buffers.
 
 A chunk is decoded by one call of each function: :func:`scan` finds the batches, :func:`index` reads every record once
-and writes all columns of fixed width and the ends of the variable ones, :func:`gather` copies keys and values into
-buffers that are now known to the byte; :func:`gather_headers` is called only where there are headers. Between ``scan``
-and ``index`` the caller verifies checksums and decompresses. The layout of record batches is Kafka's message format 2
+and writes all columns; :func:`gather_headers` is called only where there are headers. Between ``scan`` and ``index`` the
+caller verifies checksums and decompresses.
+
+Values are most of the bytes, so they stay where they are: each is only moved down to the end of the one before it, over
+what was between them. What was received thereby becomes the buffer of an Arrow column. A record's place is overwritten
+by none before it, since values are shorter than the records that hold them.
+
+The layout of record batches is Kafka's message format 2
 (KIP-98; "Record Batch" in the protocol documentation); what differs for the older formats is in ``messageset.py``.
 
 Bytes come from the network, so every length is checked against what encloses it before it is used.
@@ -20,7 +25,20 @@ from typing import Final
 import numpy as np
 
 from zkconsumer.fetch import batchtable as b
-from zkconsumer.fetch.compiled import BYTES, INT32S, INT64S, OUT_BYTES, TABLE, big_endian, compiled, copy, types, varint
+from zkconsumer.fetch.compiled import (
+    BYTES,
+    INDEX,
+    INT32S,
+    INT64S,
+    OUT_BYTES,
+    TABLE,
+    big_endian,
+    compiled,
+    copy,
+    move,
+    types,
+    varint,
+)
 
 HEADER_BYTES: Final = 61
 """Length of a batch header; the records follow."""
@@ -87,16 +105,10 @@ def scan(raw, table, at, rows, last, requested):  # type: ignore[no-untyped-def]
     return rows, at, last, b.COMPLETE
 
 
-@compiled(
-    types.void(
-        BYTES, BYTES, TABLE, types.int64, INT32S, INT32S, INT32S, INT64S, INT64S, INT64S, INT64S, INT64S,
-        INT64S,
-    )
-)  # fmt: skip
+@compiled(INDEX)
 def index(  # type: ignore[no-untyped-def]
-    raw, scratch, table, requested,
-    key_end, value_end, header_end, key_at, value_at, header_at, offset, timestamp,
-    totals,
+    raw, scratch, table, requested, values, keys, headers,
+    key_end, value_end, header_end, key_valid, value_valid, header_at, offset, timestamp, totals,
 ):  # fmt: skip
     """Read every record of the batches in ``table``, all of format 2, up to the first fault.
 
@@ -105,36 +117,45 @@ def index(  # type: ignore[no-untyped-def]
         scratch: decompressed batches.
         table: rows from :func:`scan`, with source and body as they are now; column KEPT is written.
         requested: records before this offset are left out.
+        values: gets the values one after the other. It may be ``raw`` or ``scratch``, if it is the source of all rows.
+        keys: gets the keys; as long as all bodies in the table together, like the next.
+        headers: gets the headers of each record as they are.
         key_end: Arrow offsets of the keys; like the next two, of length records + 1 and beginning with a 0.
         value_end: Arrow offsets of the values.
         header_end: Arrow offsets of the lists of headers.
-        key_at: position of each key in its source, -1 for null.
-        value_at: position of each value in its source, -1 for null.
-        header_at: position of the first header of each record.
+        key_valid: per record, 0 where the key is null, else 1.
+        value_valid: the same of the values.
+        header_at: position of each record's headers in ``headers``.
         offset: column.
         timestamp: column, in microseconds; what does not fit becomes the nearest that does.
         totals: int64, length TOTALS: what was read before, for earlier rows of the chunk. Afterwards everything before
             row ``totals[ROWS]`` of this table is sound; that row, where there is one, is at fault, and the other totals
             are those of the rows before it.
     """
+    value_data = np.intp(values.ctypes.data)
+    key_data = np.intp(keys.ctypes.data)
+    header_data = np.intp(headers.ctypes.data)
     records = totals[b.RECORDS]
     key_bytes = totals[b.KEY_BYTES]
     value_bytes = totals[b.VALUE_BYTES]
-    headers = totals[b.HEADER_COUNT]
+    header_count = totals[b.HEADER_COUNT]
     header_key_bytes = totals[b.HEADER_KEY_BYTES]
     header_value_bytes = totals[b.HEADER_VALUE_BYTES]
+    header_bytes = totals[b.HEADER_BYTES]
     for current in range(len(table)):
         totals[b.ROWS] = current
         totals[b.RECORDS] = records
         totals[b.KEY_BYTES] = key_bytes
         totals[b.VALUE_BYTES] = value_bytes
-        totals[b.HEADER_COUNT] = headers
+        totals[b.HEADER_COUNT] = header_count
         totals[b.HEADER_KEY_BYTES] = header_key_bytes
         totals[b.HEADER_VALUE_BYTES] = header_value_bytes
+        totals[b.HEADER_BYTES] = header_bytes
         row = table[current]
         if row[b.SOURCE] == b.NOTHING:
             continue
         data = raw if row[b.SOURCE] == b.RAW else scratch
+        source = np.intp(data.ctypes.data)
         at = row[b.BODY]
         end = row[b.BODY_END]
         previous = np.int64(-1)
@@ -188,24 +209,27 @@ def index(  # type: ignore[no-untyped-def]
             offset[records] = row[b.BASE_OFFSET] + delta
             millis = row[b.MAX_TIMESTAMP] if row[b.ATTRIBUTES] & b.LOG_APPEND_TIME else row[b.BASE_TIMESTAMP] + delta_ms
             timestamp[records] = min(max(millis, -b.MAX_MILLIS), b.MAX_MILLIS) * b.MICROS
-            if key_length < 0:
-                key = -1
-                key_length = 0
-                totals[b.HAS_NULL_KEY] = 1
-            if value_length < 0:
-                value = -1
-                value_length = 0
-                totals[b.HAS_NULL_VALUE] = 1
-            key_bytes += key_length
-            value_bytes += value_length
-            headers += count
-            key_at[records] = key
-            value_at[records] = value
-            header_at[records] = header
             records += 1
+            if key_length < 0:
+                totals[b.HAS_NULL_KEY] = 1
+            elif key_length > 0:
+                copy(key_data + key_bytes, source + key, key_length)
+                key_bytes += key_length
+            if value_length < 0:
+                totals[b.HAS_NULL_VALUE] = 1
+            elif value_length > 0:
+                move(value_data + value_bytes, source + value, value_length)
+                value_bytes += value_length
+            if count > 0:
+                copy(header_data + header_bytes, source + header, stop - header)
+                header_at[records - 1] = header_bytes
+                header_bytes += stop - header
+                header_count += count
+            key_valid[records - 1] = key_length >= 0
+            value_valid[records - 1] = value_length >= 0
             key_end[records] = key_bytes
             value_end[records] = value_bytes
-            header_end[records] = headers
+            header_end[records] = header_count
         if at != end:
             return
         row[b.KEPT] = records - before
@@ -213,64 +237,37 @@ def index(  # type: ignore[no-untyped-def]
     totals[b.RECORDS] = records
     totals[b.KEY_BYTES] = key_bytes
     totals[b.VALUE_BYTES] = value_bytes
-    totals[b.HEADER_COUNT] = headers
+    totals[b.HEADER_COUNT] = header_count
     totals[b.HEADER_KEY_BYTES] = header_key_bytes
     totals[b.HEADER_VALUE_BYTES] = header_value_bytes
+    totals[b.HEADER_BYTES] = header_bytes
 
 
-@compiled(types.void(BYTES, BYTES, TABLE, INT32S, INT32S, INT64S, INT64S, OUT_BYTES, OUT_BYTES))
-def gather(  # type: ignore[no-untyped-def]
-    raw, scratch, table, key_end, value_end, key_at, value_at, key_data, value_data
-):
-    """Copy keys and values, found by :func:`index`, into one buffer each."""
-    keys = np.intp(key_data.ctypes.data)
-    values = np.intp(value_data.ctypes.data)
-    record = np.int64(0)
-    for current in range(len(table)):
-        row = table[current]
-        source = np.intp(raw.ctypes.data) if row[b.SOURCE] == b.RAW else np.intp(scratch.ctypes.data)
-        for _ in range(row[b.KEPT]):
-            start = np.int64(key_end[record])
-            count = key_end[record + 1] - start
-            if count > 0:
-                copy(keys + start, source + key_at[record], count)
-            start = np.int64(value_end[record])
-            count = value_end[record + 1] - start
-            if count > 0:
-                copy(values + start, source + value_at[record], count)
-            record += 1
-
-
-@compiled(types.void(BYTES, BYTES, TABLE, INT32S, INT64S, INT32S, INT32S, OUT_BYTES, OUT_BYTES, OUT_BYTES))
+@compiled(types.void(BYTES, INT32S, INT64S, INT32S, INT32S, OUT_BYTES, OUT_BYTES, OUT_BYTES))
 def gather_headers(  # type: ignore[no-untyped-def]
-    raw, scratch, table, header_end, header_at, name_end, content_end, content_valid, name_data, content_data
+    headers, header_end, header_at, name_end, content_end, content_valid, name_data, content_data
 ):
-    """Copy the headers of all records, whose lengths :func:`index` has checked.
+    """Copy the headers of all records, whose lengths :func:`index` has checked, into columns.
 
-    ``name_end`` and ``content_end`` are Arrow offsets of length headers + 1, beginning with a 0; ``content_valid`` gets
-    one byte per header, 0 for a null value.
+    ``header_end`` has one entry more than there are records. ``name_end`` and ``content_end`` are Arrow offsets of length
+    headers + 1, beginning with a 0; ``content_valid`` gets one byte per header, 0 for a null value.
     """
+    source = np.intp(headers.ctypes.data)
     names = np.intp(name_data.ctypes.data)
     contents = np.intp(content_data.ctypes.data)
-    record = np.int64(0)
+    end = np.int64(len(headers))
     header = np.int64(0)
-    for current in range(len(table)):
-        row = table[current]
-        data = raw if row[b.SOURCE] == b.RAW else scratch
-        source = np.intp(data.ctypes.data)
-        end = row[b.BODY_END]
-        for _ in range(row[b.KEPT]):
-            at = header_at[record]
-            for _ in range(header_end[record + 1] - header_end[record]):
-                length, at = varint(data, at, end)
-                copy(names + np.int64(name_end[header]), source + at, length)
-                name_end[header + 1] = name_end[header] + length
-                at += length
-                length, at = varint(data, at, end)
-                content_valid[header] = length >= 0
-                length = max(length, 0)
-                copy(contents + np.int64(content_end[header]), source + at, length)
-                content_end[header + 1] = content_end[header] + length
-                at += length
-                header += 1
-            record += 1
+    for record in range(len(header_end) - 1):
+        at = header_at[record]
+        for _ in range(header_end[record + 1] - header_end[record]):
+            length, at = varint(headers, at, end)
+            copy(names + np.int64(name_end[header]), source + at, length)
+            name_end[header + 1] = name_end[header] + length
+            at += length
+            length, at = varint(headers, at, end)
+            content_valid[header] = length >= 0
+            length = max(length, 0)
+            copy(contents + np.int64(content_end[header]), source + at, length)
+            content_end[header + 1] = content_end[header] + length
+            at += length
+            header += 1

@@ -7,7 +7,7 @@ counts for all. Compression inside compression was never allowed. The layouts ar
 documentation.
 
 :func:`scan` finds rows of the batch table, :func:`verify` checks one row and, after decompression, what was inside,
-:func:`index` reads the records of verified rows; ``kernel.gather`` copies keys and values.
+:func:`index` reads the records of verified rows and moves their values together, as ``kernel.index`` does.
 """
 
 # ruff: noqa: PLR0913, PLR0917, C901 - as in kernel.py
@@ -19,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 
 from zkconsumer.fetch import batchtable as b
-from zkconsumer.fetch.compiled import BYTES, INT32S, INT64S, TABLE, big_endian, compiled, njit, types
+from zkconsumer.fetch.compiled import BYTES, INDEX, TABLE, big_endian, compiled, copy, move, njit, types
 
 # What verify finds.
 SOUND: Final = 0
@@ -220,15 +220,14 @@ def verify(data, at, end, magic, shift, floor, compressed, requested, check):  #
     return count, at, floor - 1, SOUND
 
 
-@compiled(
-    types.void(BYTES, BYTES, TABLE, types.int64, INT32S, INT32S, INT32S, INT64S, INT64S, INT64S, INT64S, INT64S, INT64S)
-)
+@compiled(INDEX)
 def index(  # type: ignore[no-untyped-def]
-    raw, scratch, table, requested,
-    key_end, value_end, header_end, key_at, value_at, header_at, offset, timestamp,
-    totals,
+    raw, scratch, table, requested, values, keys, headers,
+    key_end, value_end, header_end, key_valid, value_valid, header_at, offset, timestamp, totals,
 ):  # fmt: skip
     """Read every record of rows of formats 0 and 1 that were verified; arguments as of ``kernel.index``."""
+    value_data = np.intp(values.ctypes.data)
+    key_data = np.intp(keys.ctypes.data)
     records = totals[b.RECORDS]
     key_bytes = totals[b.KEY_BYTES]
     value_bytes = totals[b.VALUE_BYTES]
@@ -237,6 +236,7 @@ def index(  # type: ignore[no-untyped-def]
         if row[b.SOURCE] == b.NOTHING:
             continue
         data = raw if row[b.SOURCE] == b.RAW else scratch
+        source = np.intp(data.ctypes.data)
         own_time = row[b.SOURCE] != b.SCRATCH or row[b.ATTRIBUTES] & b.LOG_APPEND_TIME == 0
         before = records
         at = row[b.BODY]
@@ -248,20 +248,21 @@ def index(  # type: ignore[no-untyped-def]
                 millis: Any = np.int64(b.NO_TIMESTAMP)
                 if row[b.FORMAT] == 1:
                     millis = big_endian(data, at + _TIMESTAMP_AT, 8) if own_time else row[b.MAX_TIMESTAMP]
-                if key_length < 0:
-                    key = np.int64(-1)
-                    totals[b.HAS_NULL_KEY] = 1
-                if value_length < 0:
-                    value = np.int64(-1)
-                    totals[b.HAS_NULL_VALUE] = 1
-                key_bytes += max(key_length, 0)
-                value_bytes += max(value_length, 0)
                 offset[records] = place
                 timestamp[records] = min(max(millis, -b.MAX_MILLIS), b.MAX_MILLIS) * b.MICROS
-                key_at[records] = key
-                value_at[records] = value
-                header_at[records] = 0
+                key_valid[records] = key_length >= 0
+                value_valid[records] = value_length >= 0
                 records += 1
+                if key_length < 0:
+                    totals[b.HAS_NULL_KEY] = 1
+                elif key_length > 0:
+                    copy(key_data + key_bytes, source + key, key_length)
+                    key_bytes += key_length
+                if value_length < 0:
+                    totals[b.HAS_NULL_VALUE] = 1
+                elif value_length > 0:
+                    move(value_data + value_bytes, source + value, value_length)
+                    value_bytes += value_length
                 key_end[records] = key_bytes
                 value_end[records] = value_bytes
                 header_end[records] = totals[b.HEADER_COUNT]

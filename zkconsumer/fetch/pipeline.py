@@ -25,6 +25,7 @@ from zkconsumer.kafka.fetch_session import (
     PartitionFetch,
     without_session,
 )
+from zkconsumer.kafka.response import Memory
 from zkconsumer.model import TopicPartition
 
 
@@ -46,9 +47,11 @@ class FetchPipeline:
     Args:
         connection: to the broker; connected.
         config: limits of requests.
+        memory: where records are received into.
     """
 
-    def __init__(self, connection: BrokerConnection, config: ConsumerConfig) -> None:
+    def __init__(self, connection: BrokerConnection, config: ConsumerConfig, memory: Memory) -> None:
+        self._memory = memory
         self._connection = connection
         self._config = config
         self._session = FetchSession() if fetch_version(connection) >= FIRST_VERSION else None
@@ -78,7 +81,7 @@ class FetchPipeline:
         )
 
     def receive(self) -> Iterator[Answer]:
-        """Wait for the answer, partition by partition; the bytes of each are valid until the next one is asked for.
+        """Wait for the answer, partition by partition.
 
         Partitions that are not where they were asked for any more are left out. From the last one on, while it is in
         the caller's hands, the next request may be sent. The answer must be iterated to its end.
@@ -88,7 +91,7 @@ class FetchPipeline:
             ProtocolError: the response is malformed or reports an error as a whole.
         """
         assert self._correlation_id is not None
-        response = open_response(self._connection, self._correlation_id)
+        response = open_response(self._connection, self._correlation_id, self._memory)
         self._correlation_id, asked = None, self._asked
         if self._session is not None and response.error in SESSION_ERRORS:
             self._session.refused(response.error)

@@ -9,14 +9,22 @@ from crc32c import crc32c
 
 from zkconsumer.fetch import batchtable as b
 from zkconsumer.fetch.decompress import DecompressError, Scratch
+from zkconsumer.fetch.memory import ChunkMemory
 
 
 class Fault(NamedTuple):
-    """What is wrong with a batch: the offset at which it begins, why, and where its bytes are (-1: unknown)."""
+    """What is wrong with a batch.
+
+    Attributes:
+        offset: at which it begins.
+        reason: what is wrong.
+        last: its last offset, if its header can be believed.
+        end: position after its bytes; -1 where that is unknown.
+    """
 
     offset: int
     reason: str
-    start: int
+    last: int
     end: int
 
 
@@ -26,12 +34,19 @@ class Preparer:
     Args:
         kernel: the module :mod:`zkconsumer.fetch.kernel`.
         messageset: the module :mod:`zkconsumer.fetch.messageset`.
+        memory: for what is decompressed.
         check_crcs: verify checksums.
         max_decompressed_bytes: limit for all batches of a chunk together, and so for each.
     """
 
     def __init__(
-        self, kernel: ModuleType, messageset: ModuleType, *, check_crcs: bool, max_decompressed_bytes: int
+        self,
+        kernel: ModuleType,
+        messageset: ModuleType,
+        memory: ChunkMemory,
+        *,
+        check_crcs: bool,
+        max_decompressed_bytes: int,
     ) -> None:
         self._k = kernel
         self._m = messageset
@@ -44,7 +59,7 @@ class Preparer:
         }
         self._check_crcs = check_crcs
         self._max_decompressed_bytes = max_decompressed_bytes
-        self.scratch = Scratch()
+        self.scratch = Scratch(memory)
 
     def prepare(self, records: memoryview, raw: Any, table: Any, requested: int) -> tuple[Any, Fault | None]:
         """Verify, decompress into the scratch buffer and enter the new places into the table.
@@ -80,7 +95,7 @@ class Preparer:
             found = crc32c(records[row[b.START] + self._k.CRC_START : row[b.END]])
             if found != row[b.CRC]:
                 reason = f"checksum {found:#010x} of a batch of {row[b.COUNT]} should be {row[b.CRC]:#010x}"
-                return Fault(row[b.BASE_OFFSET], reason, row[b.START], row[b.END])
+                return Fault(row[b.BASE_OFFSET], reason, row[b.BASE_OFFSET] + row[b.LAST_DELTA], row[b.END])
         codec = row[b.ATTRIBUTES] & b.CODEC_MASK
         if codec == 0 or row[b.SOURCE] == b.NOTHING:
             return None
@@ -89,7 +104,7 @@ class Preparer:
             if row[b.COUNT] * self._k.SMALLEST_RECORD > self.scratch.used - start:
                 raise DecompressError(f"a batch of {row[b.COUNT]} holds {self.scratch.used - start} bytes")
         except DecompressError as error:
-            return Fault(row[b.BASE_OFFSET], str(error), row[b.START], row[b.END])
+            return Fault(row[b.BASE_OFFSET], str(error), row[b.BASE_OFFSET] + row[b.LAST_DELTA], row[b.END])
         return None
 
     def _set(
@@ -104,14 +119,14 @@ class Preparer:
             target[b.LAST_DELTA] = last - row[b.BASE_OFFSET]
             offset = int.from_bytes(records[stop : stop + 8], "big", signed=True)
             length = int.from_bytes(records[stop + b.LENGTH_AT : stop + b.LENGTH_END], "big")
-            return Fault(offset, self._reasons[why], stop, stop + b.LENGTH_END + length)
+            return Fault(offset, self._reasons[why], offset, stop + b.LENGTH_END + length)
         if codec == 0:
             return None
         try:
             self._open(codec, records, row, target, floor, requested)
         except DecompressError as error:
             target[b.END] = row[b.START]
-            return Fault(row[b.BASE_OFFSET], str(error), row[b.START], row[b.END])
+            return Fault(row[b.BASE_OFFSET], str(error), row[b.BASE_OFFSET] + row[b.LAST_DELTA], row[b.END])
         return None
 
     def _open(self, codec: int, records: memoryview, row: list[int], target: Any, floor: int, requested: int) -> None:

@@ -150,7 +150,6 @@ class SimpleConsumer:
             (answer,) = receive_fetch(connection, send_fetch(connection, wanted, isolation=isolation, **limits))
             if answer.error:
                 return answer.error, 0, 0, None
-            # Decoded before anything else is asked on this connection: the bytes are in its buffer.
             chunk = self._decode(partition, offset, answer)
             return answer.error, answer.readable_end(isolation), len(answer.records), chunk
 

@@ -14,7 +14,7 @@ from typing import Any, Final, Self
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable, ProtocolError
 from zkconsumer.kafka.library import load_kafka_python
-from zkconsumer.kafka.response import ResponseStream
+from zkconsumer.kafka.response import Memory, ResponseStream, new_memory
 from zkconsumer.kafka.sasl import log_in
 from zkconsumer.kafka.security import PLAINTEXT, BrokerSecurity
 from zkconsumer.kafka.transport import Transport
@@ -237,10 +237,15 @@ class BrokerConnection:
         body = response.take(response.left)
         return body[_skip_tags(body) :] if flexible else body
 
-    def open_response(self, correlation_id: int, *, flexible: bool = False) -> ResponseStream:
+    def open_response(
+        self, correlation_id: int, *, flexible: bool = False, memory: Memory = new_memory
+    ) -> ResponseStream:
         """Wait for the next response, whose bytes can then be taken as they arrive; all, before anything else comes.
 
-        See :meth:`receive` for the arguments and errors.
+        Args:
+            correlation_id: see :meth:`receive`, also for the errors.
+            flexible: see there.
+            memory: where what is taken to keep goes.
         """
         head = self._head
         self._transport.fill(head)
@@ -251,7 +256,7 @@ class BrokerConnection:
         if answered != correlation_id:
             self.close()
             raise ProtocolError(f"{self} answers request {answered} instead of {correlation_id}")
-        self._response.begin(length - _CORRELATION_BYTES)
+        self._response.begin(length - _CORRELATION_BYTES, memory)
         if flexible:
             _skip_tags(self._response.take(min(1, self._response.left)))
         return self._response

@@ -18,7 +18,7 @@ from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.kafka.errorcodes import ErrorCode, error_name
 from zkconsumer.kafka.fetch_session import FIRST_VERSION, PartitionFetch, SessionStep
 from zkconsumer.kafka.isolation import ISOLATION_LEVELS, READ_COMMITTED, READ_UNCOMMITTED
-from zkconsumer.kafka.response import ResponseBytes, WholeResponse
+from zkconsumer.kafka.response import Memory, ResponseBytes, WholeResponse, new_memory
 
 FETCH: Final = 1
 OLDEST_VERSION: Final = 0
@@ -32,7 +32,7 @@ _UNKNOWN: Final = -1  # leader epoch, last fetched epoch, follower's log start
 class FetchedPartition(NamedTuple):
     """One partition's share of a response.
 
-    ``records`` is a view of the memory that they were received into: record batches, the last of which may be cut off.
+    ``records`` is memory of their own: record batches, the last of which may be cut off.
     ``is_last``: no other partition follows in the response. Offsets that the version does not tell are -1. ``aborted`` holds pairs (producer id, first offset) of aborted transactions whose
     records are among these; brokers tell them under read_committed only.
     """
@@ -62,7 +62,7 @@ class FetchResponse(NamedTuple):
 
 
 class FetchStream(NamedTuple):
-    """The same while it arrives: the records of each partition are valid until the next one is asked for."""
+    """The same while it arrives."""
 
     error: int
     session_id: int
@@ -110,8 +110,8 @@ def send_fetch(
     return connection.send(FETCH, version, body, flexible=version >= _FLEXIBLE)
 
 
-def open_response(connection: BrokerConnection, correlation_id: int) -> FetchStream:
-    """Wait for the beginning of the response to :func:`send_fetch`.
+def open_response(connection: BrokerConnection, correlation_id: int, memory: Memory = new_memory) -> FetchStream:
+    """Wait for the beginning of the response to :func:`send_fetch`; the records go into ``memory``.
 
     Its partitions must be iterated to the end before anything else is received on the connection. While they are, other
     errors may come up: BrokerUnavailable, and ProtocolError for a malformed response; the connection is closed then.
@@ -122,7 +122,7 @@ def open_response(connection: BrokerConnection, correlation_id: int) -> FetchStr
     """
     version = fetch_version(connection)
     flexible = version >= _FLEXIBLE
-    source = connection.open_response(correlation_id, flexible=flexible)
+    source = connection.open_response(correlation_id, flexible=flexible, memory=memory)
     reader = _Reader(source, flexible)
 
     @contextmanager
@@ -143,33 +143,19 @@ def open_response(connection: BrokerConnection, correlation_id: int) -> FetchStr
     return FetchStream(error, session_id, partitions())
 
 
-def receive_response(connection: BrokerConnection, correlation_id: int) -> FetchResponse:
-    """Wait for the whole response to :func:`send_fetch`; its views are valid until the next receive.
-
-    Raises:
-        BrokerUnavailable: the connection broke, timed out or was closed.
-        ProtocolError: the response is malformed; the connection is closed then.
-    """
-    version = fetch_version(connection)
-    body = connection.receive(correlation_id, flexible=version >= _FLEXIBLE)
-    try:
-        return decode_fetch(version, body)
-    except ProtocolError as error:
-        connection.close()  # what the next bytes on it mean cannot be known
-        raise ProtocolError(f"{connection} sent a {error}") from error
-
-
-def receive_fetch(connection: BrokerConnection, correlation_id: int) -> list[FetchedPartition]:
-    """The partitions of the response to a request without session; see :func:`receive_response`.
+def receive_fetch(
+    connection: BrokerConnection, correlation_id: int, memory: Memory = new_memory
+) -> list[FetchedPartition]:
+    """The whole response to a request without session.
 
     Raises:
         BrokerUnavailable: the connection broke, timed out or was closed.
         ProtocolError: the response is malformed or reports an error as a whole.
     """
-    response = receive_response(connection, correlation_id)
+    response = open_response(connection, correlation_id, memory)
     if response.error != ErrorCode.NONE:
         raise ProtocolError(f"{connection} refuses the fetch: {error_name(response.error)}")
-    return response.partitions
+    return list(response.partitions)
 
 
 def encode_fetch(
@@ -298,7 +284,7 @@ def _decode_partition(version: int, topic: str, reader: _Reader, *, is_last: boo
             reader.tags()
     if version >= 11:
         reader.take(">i")  # preferred read replica: only told to clients that name their rack
-    records = reader.view(reader.length(4))
+    records = reader.to_keep(reader.length(4))
     return FetchedPartition(
         topic, partition, error, high_watermark, last_stable_offset, log_start_offset, aborted, records, is_last
     )
@@ -334,6 +320,9 @@ class _Reader:
 
     def view(self, count: int) -> memoryview:
         return self._source.take(count)
+
+    def to_keep(self, count: int) -> memoryview:
+        return self._source.take_to_keep(count)
 
     def text(self) -> str:
         return bytes(self.view(self.length(2))).decode()

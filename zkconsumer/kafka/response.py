@@ -6,6 +6,8 @@ was received last is still in the processor's cache when it is decoded, and the 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from mmap import mmap
 from typing import Final, Protocol
 
 from zkconsumer.errors import ProtocolError
@@ -14,9 +16,16 @@ from zkconsumer.kafka.transport import Transport
 WINDOW_BYTES: Final = 1 << 15
 """What is received ahead, so that many short parts cost few system calls. Longer parts are received where they stay."""
 
-_TRUSTED_BYTES: Final = 1 << 26
-"""Memory that a mere announcement is worth; for more, bytes have to come. Above ``fetch.max.bytes`` of default."""
-_EMPTY: Final = memoryview(b"")
+Memory = Callable[[int], memoryview]
+"""Gives writable memory for so many bytes. What is not written must not cost any, since announced lengths may lie."""
+
+_SMALL: Final = 1 << 16
+
+
+def new_memory(count: int) -> memoryview:
+    """Memory that is used once."""
+    # An anonymous mapping costs address space until it is written to; a bytearray would be filled with zeros now.
+    return memoryview(bytearray(count) if count <= _SMALL else mmap(-1, count))
 
 
 class ResponseBytes(Protocol):
@@ -29,11 +38,15 @@ class ResponseBytes(Protocol):
     left: int
 
     def take(self, count: int) -> memoryview:
-        """The next ``count`` bytes.
+        """The next ``count`` bytes, which may be valid until the next call only.
 
         Raises:
             ProtocolError: the response ends before.
         """
+        ...
+
+    def take_to_keep(self, count: int) -> memoryview:
+        """The same in memory that is not used again while somebody refers to it."""
         ...
 
 
@@ -51,9 +64,11 @@ class WholeResponse:
         self.left -= count
         return self._body[start : start + count]
 
+    take_to_keep = take
+
 
 class ResponseStream:
-    """Responses of one connection while they arrive, one after the other. One thread uses it; the memory is reused.
+    """Responses of one connection while they arrive, one after the other. One thread uses it.
 
     Args:
         transport: where they come from; connected before the first response begins.
@@ -61,13 +76,18 @@ class ResponseStream:
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
+        self._memory: Memory = new_memory
         self._window = memoryview(bytearray(WINDOW_BYTES))
         self._start = self._end = 0  # of what was received ahead, in the window
-        self._long = bytearray()
+        self._long = new_memory(0)
         self.left = 0
 
-    def begin(self, length: int) -> None:
-        """A response of ``length`` bytes comes next on the transport.
+    def begin(self, length: int, memory: Memory = new_memory) -> None:
+        """A response comes next on the transport.
+
+        Args:
+            length: its bytes.
+            memory: where what is taken to keep goes.
 
         Raises:
             ProtocolError: the one before was not taken to its end.
@@ -75,6 +95,7 @@ class ResponseStream:
         if self.left:
             raise ProtocolError(f"the response before has {self.left} bytes more than it announces")
         self.left = length
+        self._memory = memory
 
     def take(self, count: int) -> memoryview:
         """The next bytes of the response, in a writable view that is valid until the next call.
@@ -84,16 +105,31 @@ class ResponseStream:
             ProtocolError: the response ends before.
         """
         _check(count, self.left)
-        ahead = self._end - self._start
         if count > WINDOW_BYTES:
-            taken = self._receive_long(count, ahead)
-        else:
-            if count > ahead:
-                self._receive_ahead(count, ahead)
-            taken = self._window[self._start : self._start + count]
-            self._start += count
+            if len(self._long) < count:
+                self._long = new_memory(count)
+            return self._receive(self._long[:count])
+        ahead = self._end - self._start
+        if count > ahead:
+            self._receive_ahead(count, ahead)
+        taken = self._window[self._start : self._start + count]
+        self._start += count
         self.left -= count
         return taken
+
+    def take_to_keep(self, count: int) -> memoryview:
+        """The next bytes of the response, in memory of their own; for errors see :meth:`take`."""
+        _check(count, self.left)
+        return self._receive(self._memory(count))
+
+    def _receive(self, target: memoryview) -> memoryview:
+        ahead = min(len(target), self._end - self._start)
+        target[:ahead] = self._window[self._start : self._start + ahead]
+        self._start += ahead
+        if ahead < len(target):
+            self._transport.fill(target[ahead:])
+        self.left -= len(target)
+        return target
 
     def _receive_ahead(self, count: int, ahead: int) -> None:
         self._window[:ahead] = self._window[self._start : self._end]
@@ -101,31 +137,7 @@ class ResponseStream:
         room = self._window[ahead : min(WINDOW_BYTES, self.left)]
         self._end = ahead + self._transport.receive(room, at_least=count - ahead)
 
-    def _receive_long(self, count: int, ahead: int) -> memoryview:
-        filled, received = 0, self._window[self._start : self._end]
-        self._start = self._end = 0
-        while True:
-            if len(self._long) < count:
-                # A new one, never resized in place: views of the old one may still be alive. And no larger than what
-                # has come lets expect: a length that lies must not cost its memory.
-                size = min(_power_of_two(count), max(_TRUSTED_BYTES, 2 * len(self._long)))
-                larger = bytearray(size)
-                larger[:filled] = memoryview(self._long)[:filled]
-                self._long = larger
-            view = memoryview(self._long)[: min(count, len(self._long))]
-            if received:
-                view[:ahead] = received
-                filled, received = ahead, _EMPTY
-            self._transport.fill(view[filled:])
-            if len(view) == count:
-                return view
-            filled = len(view)
-
 
 def _check(count: int, left: int) -> None:
     if count > left:
         raise ProtocolError(f"{count - left} bytes are missing at its end")
-
-
-def _power_of_two(count: int) -> int:
-    return 1 << (count - 1).bit_length()

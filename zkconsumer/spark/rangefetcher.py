@@ -153,7 +153,7 @@ class RangeFetcher(threading.Thread):
         )
         before = dict(self._left)
         out_of_range = []
-        for fetched in receive_fetch(self.lane.connection, correlation_id):
+        for fetched in receive_fetch(self.lane.connection, correlation_id, self.lane.decoder.memory.take):
             partition = TopicPartition(fetched.topic, fetched.partition)
             if fetched.error == ErrorCode.OFFSET_OUT_OF_RANGE:
                 out_of_range.append(partition)

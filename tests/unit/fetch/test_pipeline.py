@@ -13,6 +13,7 @@ from zkconsumer.fetch.partition_info import PartitionInfo
 from zkconsumer.fetch.pipeline import FetchPipeline
 from zkconsumer.fetch.queues import ChunkQueue
 from zkconsumer.kafka.connection import BrokerConnection
+from zkconsumer.kafka.response import new_memory
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 
 VERSION = 11
@@ -81,7 +82,7 @@ def pipeline():
         connection = BrokerConnection("127.0.0.1", listener.getsockname()[1], client_id="me", timeout_ms=5000)
         connections.append(connection)
         connection.connect()
-        return FetchPipeline(connection, CONFIG)
+        return FetchPipeline(connection, CONFIG, new_memory)
 
     make.seen = seen
     yield make
