@@ -239,7 +239,7 @@ def _behind(raw: Any, requested: int, fault: Fault) -> int | None:
 def _claimed_last(raw: Any, at: int) -> int:
     """The last offset of the batch at ``at``, as its header says."""
     base = _integer(raw, at, 8)
-    return base + _integer(raw, at + b.LAST_DELTA_AT, 4) if raw[at + b.MAGIC_AT] == 2 else base  # noqa: PLR2004
+    return base + _integer(raw, at + b.LAST_DELTA_AT, 4) if raw[at + b.MAGIC_AT] == 2 else base
 
 
 def _integer(raw: Any, at: int, width: int) -> int:

@@ -1,15 +1,15 @@
 """The decode kernel: numba functions, free of the interpreter lock, that turn record batches into Arrow buffers.
 
 A chunk is decoded by one call of each function: :func:`scan` finds the batches, :func:`index` reads every record once
-and writes all columns; :func:`gather_headers` is called only where there are headers. Between ``scan`` and ``index`` the
-caller verifies checksums and decompresses.
+and writes all columns; :func:`gather_headers` is called only where there are headers. Between ``scan`` and ``index``
+the caller verifies checksums and decompresses.
 
 Values are most of the bytes, so they stay where they are: each is only moved down to the end of the one before it, over
-what was between them. What was received thereby becomes the buffer of an Arrow column. A record's place is overwritten
-by none before it, since values are shorter than the records that hold them.
+what was between them. What was received thereby becomes the buffer of an Arrow column. Nothing is overwritten before it
+was read, since values are shorter than the records that hold them.
 
-The layout of record batches is Kafka's message format 2
-(KIP-98; "Record Batch" in the protocol documentation); what differs for the older formats is in ``messageset.py``.
+The layout of record batches is Kafka's message format 2 (KIP-98; "Record Batch" in the protocol documentation); what
+differs for the older formats is in ``messageset.py``.
 
 Bytes come from the network, so every length is checked against what encloses it before it is used.
 """
@@ -249,8 +249,8 @@ def gather_headers(  # type: ignore[no-untyped-def]
 ):
     """Copy the headers of all records, whose lengths :func:`index` has checked, into columns.
 
-    ``header_end`` has one entry more than there are records. ``name_end`` and ``content_end`` are Arrow offsets of length
-    headers + 1, beginning with a 0; ``content_valid`` gets one byte per header, 0 for a null value.
+    ``header_end`` has one entry more than there are records. ``name_end`` and ``content_end`` are Arrow offsets of
+    length headers + 1, beginning with a 0; ``content_valid`` gets one byte per header, 0 for a null value.
     """
     source = np.intp(headers.ctypes.data)
     names = np.intp(name_data.ctypes.data)

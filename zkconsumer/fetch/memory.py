@@ -1,7 +1,7 @@
-"""ChunkMemory: the memory that chunks are received into and that their batches keep, used again when they let go of it.
+"""ChunkMemory: memory that chunks are received into and that their batches keep, used again when these let go of it.
 
-Memory that a process touches for the first time costs several times as much as copying into it. So a consumer that keeps
-up goes round in a few blocks, which stay in the processor's cache.
+Memory that a process touches for the first time costs several times as much as copying into it. So a consumer that
+keeps up goes round in a few blocks, which stay in the processor's cache.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _SPARE_BYTES: Final = 1 << 24
 class ChunkMemory:
     """Blocks of memory. One thread takes them; they are free again when nobody refers to them any more.
 
-    Whoever holds an Arrow buffer, a memoryview or an array on a block refers to it, so a block that is in nobody's hands
-    is known by its count of references. Other threads can only lower that count: to get at a block that is free they
-    would need a reference first.
+    Whoever holds an Arrow buffer, a memoryview or an array on a block refers to it, so a block that is in nobody's
+    hands is known by its count of references. Other threads can only lower that count: to get at a block that is free
+    they would need a reference first.
     """
 
     def __init__(self) -> None:

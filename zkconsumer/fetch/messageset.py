@@ -10,7 +10,7 @@ documentation.
 :func:`index` reads the records of verified rows and moves their values together, as ``kernel.index`` does.
 """
 
-# ruff: noqa: PLR0913, PLR0917, C901 - as in kernel.py
+# ruff: noqa: ARG001, PLR0913, PLR0917, C901 - as in kernel.py
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Fetch requests and responses by hand: the one API on the hot path, in versions 0 to 12.
 
-The response is taken apart while it arrives and without copying: the records of a partition are a view of the memory
-into which they were received. What a request names is decided by a session (``fetch_session.py``), or by the caller where there is none. Layouts are those of
+The response is taken apart while it arrives, and the records of a partition are received to where they stay. What a
+request names is decided by a session (``fetch_session.py``), or by the caller where there is none. Layouts are those of
 Kafka's ``FetchRequest`` and ``FetchResponse`` message definitions; versions from 13 on name topics by id and would need
 a metadata lookup.
 """
@@ -32,9 +32,9 @@ _UNKNOWN: Final = -1  # leader epoch, last fetched epoch, follower's log start
 class FetchedPartition(NamedTuple):
     """One partition's share of a response.
 
-    ``records`` is memory of their own: record batches, the last of which may be cut off.
-    ``is_last``: no other partition follows in the response. Offsets that the version does not tell are -1. ``aborted`` holds pairs (producer id, first offset) of aborted transactions whose
-    records are among these; brokers tell them under read_committed only.
+    ``records`` is memory of their own: record batches, the last of which may be cut off. Offsets that the version does
+    not tell are -1. ``aborted`` holds pairs (producer id, first offset) of aborted transactions whose records are among
+    these; brokers tell them under read_committed only. ``is_last``: no other partition follows in the response.
     """
 
     topic: str

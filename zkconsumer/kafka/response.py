@@ -93,7 +93,7 @@ class ResponseStream:
             ProtocolError: the one before was not taken to its end.
         """
         if self.left:
-            raise ProtocolError(f"the response before has {self.left} bytes more than it announces")
+            raise ProtocolError(f"{self.left} bytes of the response before were not taken")
         self.left = length
         self._memory = memory
 

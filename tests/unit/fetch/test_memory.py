@@ -1,0 +1,66 @@
+"""ChunkMemory: blocks come again when nobody refers to them, and not before."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from zkconsumer.fetch.memory import ChunkMemory
+
+SIZE = 1 << 20
+
+
+def address(view):
+    return np.frombuffer(view, np.uint8).ctypes.data
+
+
+def an_array_on(view):
+    return np.frombuffer(view, np.uint8)[10:]
+
+
+def a_column_on(view):
+    return pa.Array.from_buffers(pa.int64(), 4, [None, pa.py_buffer(view)]).slice(1)
+
+
+def a_batch_on(view):
+    return pa.record_batch([a_column_on(view)], names=["n"])
+
+
+@pytest.mark.parametrize("hold", [memoryview, an_array_on, pa.py_buffer, a_column_on, a_batch_on])
+def test_a_block_is_used_again_once_the_last_reference_is_gone(hold):
+    memory = ChunkMemory()
+    view = memory.take(SIZE)
+    first = address(view)
+    holder = hold(view)
+    del view
+    assert address(memory.take(SIZE)) != first
+    del holder
+    assert address(memory.take(SIZE)) == first
+
+
+def test_what_was_written_stays_while_others_take_and_let_go():
+    memory = ChunkMemory()
+    kept = []
+    for number in range(50):
+        view = memory.take(40_000 + 1000 * number)
+        view[:] = bytes([number]) * len(view)
+        if number % 3 == 0:
+            kept.append((number, pa.py_buffer(view)))
+        del view
+    assert all(buffer.to_pybytes() == bytes([number]) * len(buffer) for number, buffer in kept)
+
+
+@pytest.mark.parametrize("count", [0, 1, 1 << 15, (1 << 15) + 1, SIZE, SIZE + 1, (1 << 24) + 1])
+def test_a_view_has_the_length_that_was_asked_for_and_can_be_written(count):
+    view = ChunkMemory().take(count)
+    assert len(view) == count
+    assert not view.readonly
+
+
+def test_spare_memory_is_bounded():
+    memory = ChunkMemory()
+    views = [memory.take(SIZE) for _ in range(100)]
+    del views
+    for _ in range(100):
+        memory.take(SIZE)
+    memory.take(2 * SIZE)
+    assert sum(block.nbytes for blocks in memory._blocks.values() for block in blocks) <= 18 * SIZE
