@@ -21,10 +21,20 @@ def make_info(queue, partition=0, generation=1, start=0, topic="t"):
     return PartitionInfo(TopicPartition(topic, partition), THREAD, generation, queue, start, 1 << 20)
 
 
-def make_chunk(info, start, count, gap=0, size=10):
-    """Records ``start`` to ``start + count - 1``; the offsets of ``gap`` more were removed by compaction."""
+def make_fetched_chunk(info, start, count, gap=0, size=10, **changes):
+    """Records ``start`` to ``start + count - 1``, as a fetcher puts them; ``gap`` more were removed by compaction."""
     records = [Record(b"%d" % (start + i) + b"." * size, b"k", 1000 + i, [("h", b"x")]) for i in range(count)]
-    data = build(records, offset=start, last_delta=count + gap - 1)
-    decoder = Decoder(headers=True)
-    batch, next_offset, nbytes = decoder.decode(*info.partition, start, memoryview(data))
+    return fetched(info, start, build(records, offset=start, last_delta=count + gap - 1, **changes))
+
+
+def fetched(info, start, data):
+    """What a fetcher makes of ``data``."""
+    verified = Decoder().verify(*info.partition, start, memoryview(data))
+    return Chunk(info, None, verified.next_offset, len(data), len(data), verified)
+
+
+def make_chunk(info, start, count, gap=0, size=10):
+    """The same as a reader decodes it."""
+    verified = make_fetched_chunk(info, start, count, gap, size).verified
+    batch, next_offset, nbytes, _ = Decoder(headers=True).finish(verified)
     return Chunk(info, batch, next_offset, nbytes)

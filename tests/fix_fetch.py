@@ -6,6 +6,7 @@ from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector.stream import MessageStream
 from zkconsumer.core.fetchcontrol import FetchAssignment
 from zkconsumer.errors import ConsumerTimeout
+from zkconsumer.fetch.chunkreader import ChunkReader
 from zkconsumer.fetch.control import LocalFetchControl
 from zkconsumer.fetch.decode import warm
 from zkconsumer.fetch.queues import ChunkQueue
@@ -34,7 +35,11 @@ class Reader:
         )
         self.streams = [
             MessageStream(
-                self.queues[thread], name=str(thread), kind=Message, timeout_ms=self.config.consumer_timeout_ms
+                self.queues[thread],
+                name=str(thread),
+                kind=Message,
+                timeout_ms=self.config.consumer_timeout_ms,
+                reader=ChunkReader.from_config(self.queues[thread], self.config),
             )
             for thread in self.threads
         ]

@@ -69,7 +69,7 @@ def read(decoder, requested, data, aborted=()):
         chunk = decoder.decode("t", 0, requested, memoryview(data), aborted)
     except CorruptRecord as error:
         fault = error
-    held = decoder._table.nbytes + decoder._notes.nbytes + decoder._preparer.scratch.data.nbytes
+    held = decoder._table.nbytes + decoder._notes.nbytes + decoder._unpacker.scratch.data.nbytes
     assert held <= _LEAST_HELD + _LONGEST_ROW * (CAP + len(data)), "memory beyond all limits"
     if chunk is None:
         assert fault.resume_at is None or fault.resume_at > requested

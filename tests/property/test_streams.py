@@ -4,7 +4,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from tests.fix_chunks import make_chunk, make_info, make_queue
+from tests.fix_chunks import make_fetched_chunk, make_info, make_queue
 from zkconsumer.connector.stream import MessageStream
 from zkconsumer.errors import ConsumerTimeout
 from zkconsumer.fetch.chunks import Chunk
@@ -30,7 +30,7 @@ class StreamMachine(RuleBasedStateMachine):
     @rule(number=PARTITIONS, count=st.integers(1, 4), gap=st.integers(0, 2))
     def fetch(self, number, count, gap):
         start = self.next_offsets[number]
-        self.queue.put(make_chunk(self.infos[number], start, count, gap))
+        self.queue.put(make_fetched_chunk(self.infos[number], start, count, gap))
         self.expected[number] += range(start, start + count)
         self.next_offsets[number] = start + count + gap
 

@@ -118,16 +118,17 @@ def _our_stream(task: Task) -> tuple[Any, Any]:
 
 
 def read_socket(task: Task) -> Clock:
-    """The limit: the same bytes through the same protocol, thrown away; of the batches only the headers are read."""
+    """The limit: the same bytes through the same protocol into one buffer; of the batches only the headers are read."""
     from zkconsumer.fetch.decode import Decoder
     from zkconsumer.kafka.connection import BrokerConnection
-    from zkconsumer.kafka.fetch_protocol import open_response, send_fetch
+    from zkconsumer.kafka.fetch_protocol import FLEXIBLE, decode_fetch, fetch_version, send_fetch
     from zkconsumer.kafka.fetch_session import PartitionFetch, without_session
 
     clock, decoder = Clock(task), Decoder()
     host, _, port = task.bootstrap.split(",")[0].rpartition(":")
     connection = BrokerConnection(host, int(port), client_id="bench", timeout_ms=_TIMEOUT_MS)
     connection.connect()
+    version = fetch_version(connection)
     each = task.records // task.partitions
     offsets = dict.fromkeys(range(task.partitions), 0)
 
@@ -141,7 +142,8 @@ def read_socket(task: Task) -> Clock:
         asked = ask()
         while True:
             got = 0
-            for part in open_response(connection, asked, decoder.memory.take).partitions:
+            body = connection.receive(asked, flexible=version >= FLEXIBLE)
+            for part in decode_fetch(version, body).partitions:
                 after = decoder.next_offset(offsets[part.partition], part.records)
                 got += after - offsets[part.partition]
                 offsets[part.partition] = after

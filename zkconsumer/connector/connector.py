@@ -20,6 +20,7 @@ from zkconsumer.connector.stream import MessageStream
 from zkconsumer.core.idle import seconds_between_looks
 from zkconsumer.core.subscription import Subscription, TopicFilter
 from zkconsumer.errors import StreamIdle
+from zkconsumer.fetch.chunkreader import ChunkReader
 from zkconsumer.fetch.control import LocalFetchControl
 from zkconsumer.fetch.queues import ChunkQueue
 from zkconsumer.model import Broker, ConsumerThreadId, Message, TopicPartition
@@ -286,6 +287,7 @@ class ConsumerConnector:
                 name=str(ConsumerThreadId(self._consumer_id, number)),
                 kind=kind,
                 timeout_ms=self._config.consumer_timeout_ms,
+                reader=ChunkReader.from_config(queue, self._config),
             )
             for number, queue in enumerate(self._queues[topic])
         ]

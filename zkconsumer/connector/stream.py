@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Generic, Literal, TypeVar
 
 from zkconsumer.errors import ConsumerTimeout, UsageError
+from zkconsumer.fetch.chunkreader import ChunkReader
 from zkconsumer.fetch.chunks import Chunk, HandOver
 from zkconsumer.fetch.queues import ChunkQueue, Ended
 from zkconsumer.model import Message
@@ -34,10 +35,14 @@ class MessageStream(Generic[M]):
         name: of the consumer thread, for messages.
         kind: class of the messages.
         timeout_ms: ``consumer.timeout.ms``; negative waits for ever.
+        reader: of the queue; one with the default settings where none is given.
     """
 
-    def __init__(self, queue: ChunkQueue, *, name: str, kind: type[M], timeout_ms: int = -1) -> None:
+    def __init__(
+        self, queue: ChunkQueue, *, name: str, kind: type[M], timeout_ms: int = -1, reader: ChunkReader | None = None
+    ) -> None:
         self.queue = queue
+        self._reader = reader or ChunkReader(queue)
         self.name = name
         self._timeout_s = None if timeout_ms < 0 else timeout_ms / 1000
         self._kind = kind
@@ -76,7 +81,7 @@ class MessageStream(Generic[M]):
 
         self._check_thread()
         if self._handover is None or self._handover.is_drained():
-            chunk = self._arrived(self.queue.look(self._timeout_s))
+            chunk = self._arrived(self._reader.look(self._timeout_s))
             return next(records_as(self._kind, chunk.batch.slice(0, 1)))
         if self._peeked is None:
             self._peeked, self._build = self._build(), self._build_peeked
@@ -132,6 +137,8 @@ class MessageStream(Generic[M]):
 
     def _first_rows(self, chunk: Chunk, max_rows: int | None, max_bytes: int | None) -> Chunk:
         """Cut a chunk that is too long; the rest goes back to the front of the queue."""
+        if max_rows is None and max_bytes is None:
+            return chunk
         from zkconsumer.fetch.limits import rows_within
 
         rows: int = chunk.batch.num_rows if max_rows is None else min(max_rows, chunk.batch.num_rows)
@@ -173,7 +180,7 @@ class MessageStream(Generic[M]):
                 return
 
     def _next_chunk(self) -> Chunk:
-        return self._arrived(self.queue.take(self._timeout_s))
+        return self._arrived(self._reader.take(self._timeout_s))
 
     def _arrived(self, chunk: Chunk | Literal[Ended.END] | None) -> Chunk:
         if chunk is None:

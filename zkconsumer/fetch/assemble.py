@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +12,8 @@ from zkconsumer.fetch import batchtable as b
 from zkconsumer.fetch.columns import ConstantColumns
 from zkconsumer.fetch.memory import ChunkMemory
 from zkconsumer.fetch.schema import HEADERS, SCHEMA, SCHEMA_WITH_HEADERS, TIMESTAMP
+
+_TIMESTAMP_TYPES: Final = {b.TIME_CREATED: 0, b.TIME_APPENDED: 1, b.TIME_NONE: b.NO_TIMESTAMP}
 
 
 class Columns(NamedTuple):
@@ -63,9 +65,10 @@ class Notes:
 
 
 class Indexed(NamedTuple):
-    """What an index function read: the batches, where their values are now, columns, notes, and totals."""
+    """What an index function read: the batches, types of their timestamps, where their values are now, and the rest."""
 
     table: Any
+    times: int
     values: Any
     columns: Columns
     notes: Notes
@@ -99,7 +102,7 @@ class Assembler:
             self._constants.integer(partition, count),
             pa.Array.from_buffers(pa.int64(), count, [None, pa.py_buffer(columns.offset)]),
             pa.Array.from_buffers(TIMESTAMP, count, [None, pa.py_buffer(columns.timestamp)]),
-            self._timestamp_types(indexed.table, count),
+            self._timestamp_types(indexed, count),
         ]
         nbytes += held + sum(array.nbytes for array in columns)
         if not self._headers:
@@ -117,18 +120,17 @@ class Assembler:
         ends, data = notes.key_end[: count + 1].copy(), notes.keys[: totals[b.KEY_BYTES]].copy()
         return _variable(pa.binary(), count, ends, data, valid), ends.nbytes + data.nbytes
 
-    def _timestamp_types(self, table: Any, count: int) -> Any:
+    def _timestamp_types(self, indexed: Indexed, count: int) -> Any:
         """0 for create time, 1 for log-append time, -1 for none.
 
         It differs inside a chunk only where the topic was reconfigured.
         """
-        kept = table[:, b.KEPT]
+        if indexed.times in _TIMESTAMP_TYPES:
+            return self._constants.integer(_TIMESTAMP_TYPES[indexed.times], count)
+        table = indexed.table
         types = (table[:, b.ATTRIBUTES] & b.LOG_APPEND_TIME != 0).astype(np.int32)
         types[table[:, b.FORMAT] == 0] = b.NO_TIMESTAMP
-        types = types[kept > 0]
-        if (types == types[0]).all():
-            return self._constants.integer(int(types[0]), count)
-        return pa.array(np.repeat(types, kept[kept > 0]))
+        return pa.array(np.repeat(types, table[:, b.KEPT]))
 
     def _header_lists(self, indexed: Indexed, count: int) -> Any:
         notes = indexed.notes

@@ -31,6 +31,16 @@ RAW: Final = 0
 SCRATCH: Final = 1
 NOTHING: Final = -1
 
+# Bits of what a survey finds.
+IN_RAW: Final = 1
+IN_COMPRESSED: Final = 2  # in the raw bytes, not decompressed yet
+IN_SCRATCH: Final = 4
+IN_FORMAT_2: Final = 8
+IN_OLD_FORMAT: Final = 16
+TIME_CREATED: Final = 1
+TIME_APPENDED: Final = 2
+TIME_NONE: Final = 4
+
 # Why a scan stopped.
 COMPLETE: Final = 0  # end of the bytes, or a batch that is cut off
 TABLE_FULL: Final = 1

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
+    from zkconsumer.fetch.decode import VerifiedChunk
     from zkconsumer.fetch.partition_info import PartitionInfo
 
 
@@ -21,10 +22,11 @@ class Chunk(NamedTuple):
 
     Attributes:
         info: the partition, in one generation.
-        batch: a ``pyarrow.RecordBatch``, or None for a chunk that only moves the position.
+        batch: a ``pyarrow.RecordBatch``, or None for a chunk that is not decoded or only moves the position.
         next_offset: the position once all records are consumed.
-        nbytes: memory that the batch holds.
+        nbytes: memory that the records hold.
         fetched_bytes: what the broker sent for it, compressed as it may be.
+        verified: the records while they are not decoded.
     """
 
     info: PartitionInfo
@@ -32,6 +34,12 @@ class Chunk(NamedTuple):
     next_offset: int
     nbytes: int
     fetched_bytes: int = 0
+    verified: VerifiedChunk | None = None
+
+    @property
+    def has_records(self) -> bool:
+        """False for a chunk that only moves the position; one that is not decoded may turn out to be such."""
+        return self.batch is not None or self.verified is not None
 
 
 class HandOver:

@@ -15,8 +15,9 @@ from zkconsumer.errors import CorruptRecord
 from zkconsumer.fetch import batchtable as b
 from zkconsumer.fetch.assemble import Assembler, Columns, Indexed, Notes
 from zkconsumer.fetch.memory import ChunkMemory
-from zkconsumer.fetch.prepare import Fault, Preparer
 from zkconsumer.fetch.transactions import AbortedTransaction, exclude_aborted
+from zkconsumer.fetch.unpack import Unpacker
+from zkconsumer.fetch.verify import Fault, Verifier, fault_in
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -38,6 +39,47 @@ _FIRST_ROWS: Final = 64
 _NOTHING: Final = memoryview(b"")
 
 
+class VerifiedChunk(NamedTuple):
+    """One partition's bytes, of which the checksums were verified.
+
+    Attributes:
+        topic: of the partition.
+        partition: its number.
+        requested: the offset that was fetched; records before it do not count.
+        records: the bytes.
+        table: the batches that were found in them and are sound, see ``fetch/batchtable.py``.
+        done: rows of the table that were decoded already.
+        next_offset: where to fetch next.
+    """
+
+    topic: str
+    partition: int
+    requested: int
+    records: memoryview
+    table: Any
+    done: int
+    next_offset: int
+
+    def has_records(self) -> bool:
+        """False if all that is left are markers of transactions and the like; True says that there may be some."""
+        return bool((self.table[self.done :, b.SOURCE] != b.NOTHING).any())
+
+    def behind(self, offset: int) -> VerifiedChunk | None:
+        """The batches from ``offset`` on; None if there are none."""
+        lasts = self.table[:, b.BASE_OFFSET] + self.table[:, b.LAST_DELTA]
+        done = max(self.done, int((lasts < offset).sum()))
+        return None if done == len(self.table) else self._replace(requested=offset, done=done)
+
+
+class Survey(NamedTuple):
+    """What ``kernel.survey`` finds in a table."""
+
+    records: int
+    body_bytes: int
+    sources: int
+    times: int
+
+
 class DecodedChunk(NamedTuple):
     """What came of one partition's bytes.
 
@@ -46,11 +88,13 @@ class DecodedChunk(NamedTuple):
         next_offset: where to fetch next; also past control batches, aborted ones and what compaction removed. The
             requested offset where not even one batch was complete.
         nbytes: memory that the batch owns.
+        rest: what comes next and is not decoded yet; None where that is nothing.
     """
 
     batch: Any
     next_offset: int
     nbytes: int
+    rest: VerifiedChunk | None = None
 
 
 def warm() -> str | None:
@@ -93,7 +137,8 @@ class Decoder:
         self._k, self._m = _kernel()
         self.memory: Final = ChunkMemory()
         """Where to receive into what will be decoded."""
-        self._preparer = Preparer(
+        self._verifier = Verifier(self._k, self._m, check_crcs=check_crcs)
+        self._unpacker = Unpacker(
             self._k, self._m, self.memory, check_crcs=check_crcs, max_decompressed_bytes=max_decompressed_bytes
         )
         self._assembler = Assembler(self._k, headers=headers)
@@ -108,10 +153,27 @@ class Decoder:
         records: memoryview = _NOTHING,
         aborted: Sequence[AbortedTransaction] = (),
     ) -> DecodedChunk:
-        """Decode what was fetched of one partition.
+        """Verify and decode what was fetched of one partition.
+
+        See :meth:`verify` for the arguments, and :meth:`finish`.
+
+        Raises:
+            CorruptRecord: the first batch fails its checksum or contradicts itself.
+        """
+        return self.finish(self.verify(topic, partition, requested, records, aborted))
+
+    def verify(
+        self,
+        topic: str,
+        partition: int,
+        requested: int,
+        records: memoryview = _NOTHING,
+        aborted: Sequence[AbortedTransaction] = (),
+    ) -> VerifiedChunk:
+        """Find the batches in what was fetched of one partition, and verify their checksums.
 
         A fault ends the chunk before the batch that has it; only where that is the first batch an error is raised, so
-        that everything in front of it reaches the user.
+        that everything in front of it reaches the user. The same holds for :meth:`finish`.
 
         Args:
             topic: of the partition.
@@ -132,18 +194,39 @@ class Decoder:
         table, fault = self._scan(raw, requested)
         if aborted:
             exclude_aborted(raw, table, aborted)
-        table, earlier = self._preparer.prepare(records, raw, table, requested)
+        table, earlier = self._verifier.verify(records, raw, table, requested)
         fault = earlier or fault
-        indexed, earlier = self._index(raw, table, requested)
-        fault = earlier or fault
-        table = indexed.table
         next_offset = _after(table, requested)
         if fault is not None and next_offset == requested:
             raise _error(f"{topic}-{partition}", raw, requested, fault)
+        return VerifiedChunk(topic, partition, requested, records, table.copy(), 0, next_offset)
+
+    def finish(self, chunk: VerifiedChunk) -> DecodedChunk:
+        """Decompress and decode; once for each chunk, whose bytes are changed.
+
+        Raises:
+            CorruptRecord: the first batch contradicts itself.
+        """
+        raw = np.frombuffer(chunk.records, np.uint8)
+        table = unpacked = chunk.table[chunk.done :]
+        found, fault = Survey(*self._k.survey(table)), None
+        if found.sources & b.IN_COMPRESSED:
+            floor = _after(chunk.table[: chunk.done], 0)
+            unpacked, fault = self._unpacker.unpack(chunk.records, table, floor, chunk.requested)
+            found = Survey(*self._k.survey(unpacked))
+        indexed, earlier = self._index(raw, unpacked, found, chunk.requested)
+        fault = earlier or fault
+        done = len(indexed.table)
+        next_offset, rest = chunk.next_offset, None
+        if done < len(table):
+            next_offset = _after(indexed.table, chunk.requested)
+            rest = chunk._replace(requested=next_offset, done=chunk.done + done)
+        if fault is not None and next_offset == chunk.requested:
+            raise _error(f"{chunk.topic}-{chunk.partition}", raw, chunk.requested, fault)
         if indexed.totals[b.RECORDS] == 0:
-            return DecodedChunk(None, next_offset, 0)
-        batch, nbytes = self._assembler.batch(topic, partition, indexed)
-        return DecodedChunk(batch, next_offset, nbytes)
+            return DecodedChunk(None, next_offset, 0, rest)
+        batch, nbytes = self._assembler.batch(chunk.topic, chunk.partition, indexed)
+        return DecodedChunk(batch, next_offset, nbytes, rest)
 
     def next_offset(self, requested: int, records: memoryview) -> int:
         """What ``next_offset`` will be if all whole batches decode well; it looks at their headers only."""
@@ -174,21 +257,20 @@ class Decoder:
         where = (_claimed_last(raw, at), end) if framed else (-1, -1)
         return self._table[:rows], Fault(max(requested, last + 1), f"{what} (byte {at} of {len(raw)})", *where)
 
-    def _index(self, raw: Any, table: Any, requested: int) -> tuple[Indexed, Fault | None]:
+    def _index(self, raw: Any, table: Any, found: Survey, requested: int) -> tuple[Indexed, Fault | None]:
         """Read all records once."""
-        capacity = int(table[table[:, b.SOURCE] != b.NOTHING, b.COUNT].sum())
-        if capacity > _MAX_RECORDS:
-            table, capacity = _within_limits(table)
-        scratch = self._preparer.scratch.data[: self._preparer.scratch.used]
-        values, body_bytes = self._values(raw, scratch, table)
-        if self._notes.are_too_small(capacity, body_bytes):
-            self._notes = Notes(capacity, body_bytes)
-        columns = Columns.allocate(self.memory, capacity)
+        if found.records > _MAX_RECORDS:
+            table = _within_limits(table)
+            found = Survey(*self._k.survey(table))
+        scratch = self._unpacker.scratch.data[: self._unpacker.scratch.used]
+        values = self._values(raw, scratch, table, found)
+        if self._notes.are_too_small(found.records, found.body_bytes):
+            self._notes = Notes(found.records, found.body_bytes)
+        notes, columns = self._notes, Columns.allocate(self.memory, found.records)
         totals = np.zeros(b.TOTALS, np.int64)
         good = 0
-        for rows, old in _by_format(table):
+        for rows, old in _by_format(table, found):
             index = self._m.index if old else self._k.index
-            notes = self._notes
             index(
                 raw, scratch, rows, requested, values, notes.keys, notes.headers,
                 notes.key_end, columns.value_end, notes.header_end, notes.key_valid, notes.value_valid,
@@ -200,20 +282,17 @@ class Decoder:
         fault = None
         if good < len(table):
             bad = table[good].tolist()
-            reason = f"a record in a batch of {bad[b.COUNT]} contradicts the lengths around it"
-            fault = Fault(bad[b.BASE_OFFSET], reason, bad[b.BASE_OFFSET] + bad[b.LAST_DELTA], bad[b.END])
-        return Indexed(table[:good], values, columns, self._notes, totals.tolist()), fault
+            fault = fault_in(bad, f"a record in a batch of {bad[b.COUNT]} contradicts the lengths around it")
+        return Indexed(table[:good], found.times, values, columns, notes, totals.tolist()), fault
 
-    def _values(self, raw: Any, scratch: Any, table: Any) -> tuple[Any, int]:
-        """Where the values go: to where all of them come from, if that is one place; and the length of all bodies."""
-        sources = table[:, b.SOURCE]
-        lengths = table[:, b.BODY_END] - table[:, b.BODY]
-        body_bytes = int(lengths[sources != b.NOTHING].sum())
-        if not (sources == b.SCRATCH).any():
-            return raw, body_bytes
-        if not (sources == b.RAW).any():
-            return scratch, body_bytes
-        return np.frombuffer(self.memory.take(body_bytes), np.uint8), body_bytes
+    def _values(self, raw: Any, scratch: Any, table: Any, found: Survey) -> Any:
+        """Where the values go: to where all of them come from, if that is one place."""
+        if not found.sources & b.IN_SCRATCH:
+            # Not before these batches: what was there belongs to others by now.
+            return raw[table[0, b.START] : table[-1, b.END]] if len(table) else raw
+        if not found.sources & b.IN_RAW:
+            return scratch
+        return np.frombuffer(self.memory.take(found.body_bytes), np.uint8)
 
 
 def _error(partition: str, raw: Any, requested: int, fault: Fault) -> CorruptRecord:
@@ -246,18 +325,18 @@ def _integer(raw: Any, at: int, width: int) -> int:
     return int.from_bytes(raw[at : at + width].tobytes(), "big", signed=True)
 
 
-def _within_limits(table: Any) -> tuple[Any, int]:
-    """The rows to read in one go, at least one that has records, and how many records they announce."""
+def _within_limits(table: Any) -> Any:
+    """The rows to read in one go, at least one that has records."""
     counts = np.where(table[:, b.SOURCE] == b.NOTHING, 0, table[:, b.COUNT])
     total = np.cumsum(counts)
     kept = max(int(np.flatnonzero(counts)[0]) + 1, int(np.searchsorted(total, _MAX_RECORDS, side="right")))
-    return table[:kept], int(total[kept - 1])
+    return table[:kept]
 
 
-def _by_format(table: Any) -> list[tuple[Any, bool]]:
+def _by_format(table: Any, found: Survey) -> list[tuple[Any, bool]]:
     """The table in pieces of one kind: of formats 0 and 1 (True), or of format 2."""
-    old = table[:, b.FORMAT] < 2
-    if not old.any():
+    if not found.sources & b.IN_OLD_FORMAT:
         return [(table, False)] if len(table) else []
+    old = table[:, b.FORMAT] < 2
     cuts = np.flatnonzero(np.diff(old)) + 1
     return [(piece, bool(piece[0, b.FORMAT] < 2)) for piece in np.split(table, cuts) if len(piece)]

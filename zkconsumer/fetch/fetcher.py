@@ -1,4 +1,4 @@
-"""FetcherThread: fetches its partitions from one broker, decodes, and fills the queues (SPEC 6.2, DESIGN 4.11)."""
+"""FetcherThread: fetches its partitions from one broker, verifies, and fills the queues (SPEC 6.2, DESIGN 4.11)."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class FetcherThread(threading.Thread):
         from zkconsumer.fetch.decode import Decoder
 
         try:
-            self._decoder = Decoder(check_crcs=self._config.check_crcs, headers=True)
+            self._decoder = Decoder(check_crcs=self._config.check_crcs)
             while not self._stop_requested.is_set():
                 try:
                     self._round()
@@ -143,7 +143,7 @@ class FetcherThread(threading.Thread):
         """Send a request; False if there is nothing to ask for now.
 
         Args:
-            coming: what was received, but is not decoded yet.
+            coming: what was received, but is not queued yet.
         """
         wanted = self._wanted(coming)
         if not wanted:
@@ -174,7 +174,7 @@ class FetcherThread(threading.Thread):
                 wanted[info] = info.fetched
             else:
                 foreseen = self._decoder.next_offset(info.fetched, fetched.records)
-                if info.fetched < foreseen <= fetched.high_watermark:  # else decoding decides what to do
+                if info.fetched < foreseen <= fetched.high_watermark:  # else verifying decides what to do
                     last[info] = foreseen
         if left_out != self._left_out:
             self._left_out = frozenset(left_out)
@@ -197,7 +197,7 @@ class FetcherThread(threading.Thread):
     # -- one partition's answer ---------------------------------------------------------------------------------
 
     def _accept(self, answer: Answer) -> None:
-        """Decode and enqueue."""
+        """Verify and enqueue."""
         info, fetched, is_first = answer
         if not self._has(info) or info.fetched is None:
             return
@@ -212,15 +212,15 @@ class FetcherThread(threading.Thread):
         if not fetched.records:
             return
         try:
-            batch, next_offset, nbytes = self._decoder.decode(
-                *info.partition, info.fetched, fetched.records, fetched.aborted
-            )
+            verified = self._decoder.verify(*info.partition, info.fetched, fetched.records, fetched.aborted)
         except Exception as error:  # noqa: BLE001 - one partition's bytes must not take the broker's others with them
             self._blame(info, error)
             return
-        if next_offset > info.fetched:
+        size = len(fetched.records)
+        if verified.next_offset > info.fetched:
             info.faults = 0
-            self._enqueue(Chunk(info, batch, next_offset, nbytes, len(fetched.records)))
+            undecoded = verified if verified.has_records() else None
+            self._enqueue(Chunk(info, None, verified.next_offset, size if undecoded else 0, size, undecoded))
         elif len(fetched.records) >= info.fetch_bytes:
             self._grow(info)
         elif is_first:
@@ -363,5 +363,5 @@ class FetcherThread(threading.Thread):
 
 
 def _bytes_for(queue: ChunkQueue, coming: Answer | None) -> int:
-    """How much of what was received, but is not decoded yet, is for this queue."""
+    """How much of what was received, but is not queued yet, is for this queue."""
     return len(coming.fetched.records) if coming is not None and coming.info.queue is queue else 0

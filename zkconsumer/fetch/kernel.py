@@ -105,6 +105,38 @@ def scan(raw, table, at, rows, last, requested):  # type: ignore[no-untyped-def]
     return rows, at, last, b.COMPLETE
 
 
+@compiled(types.UniTuple(types.int64, 4)(TABLE))
+def survey(table):  # type: ignore[no-untyped-def]
+    """What there is to read in the batches of a table; those without a source do not count.
+
+    Returns:
+        How many records they announce, the length of all bodies together, the sum of the ``b.IN_...`` of their sources
+        and states, and the sum of the ``b.TIME_...`` of their timestamps' types.
+    """
+    records = np.int64(0)
+    body_bytes = np.int64(0)
+    sources = np.int64(0)
+    times = np.int64(0)
+    for current in range(len(table)):
+        row = table[current]
+        if row[b.SOURCE] == b.NOTHING:
+            continue
+        records += row[b.COUNT]
+        body_bytes += row[b.BODY_END] - row[b.BODY]
+        if row[b.SOURCE] == b.SCRATCH:
+            sources |= b.IN_SCRATCH
+        elif row[b.ATTRIBUTES] & b.CODEC_MASK:
+            sources |= b.IN_COMPRESSED
+        else:
+            sources |= b.IN_RAW
+        sources |= b.IN_FORMAT_2 if row[b.FORMAT] == _MAGIC else b.IN_OLD_FORMAT
+        if row[b.FORMAT] == 0:
+            times |= b.TIME_NONE
+        else:
+            times |= b.TIME_APPENDED if row[b.ATTRIBUTES] & b.LOG_APPEND_TIME else b.TIME_CREATED
+    return records, body_bytes, sources, times
+
+
 @compiled(INDEX)
 def index(  # type: ignore[no-untyped-def]
     raw, scratch, table, requested, values, keys, headers,

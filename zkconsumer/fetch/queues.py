@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from zkconsumer.model import TopicPartition
 
 _LEASE_POLL_S: Final = 0.05
-_ASSUMED_EXPANSION: Final = 4
-"""How many times longer data become by decoding, until there is experience."""
 
 
 class Ended(Enum):
@@ -50,7 +48,8 @@ class ChunkQueue:
     The bound is kept by the fetchers, which leave a partition out of their requests while :meth:`is_full`; ``put``
     never waits (DESIGN 4.11). They ask for what :meth:`allowance` says, but at least for a fetch of one partition. So
     the bound can be exceeded by two such fetches per fetcher: one on its way, and one that was received and is still
-    being decoded when another fetcher looks. What is paused is not counted.
+    being verified when another fetcher looks. What is paused is not counted. Chunks count as long as they came, and as
+    decoded once :class:`~zkconsumer.fetch.chunkreader.ChunkReader` has decoded them, at the front.
 
     Args:
         max_bytes: for all chunks together. A larger chunk is admitted when the queue is empty.
@@ -69,7 +68,6 @@ class ChunkQueue:
         self._chunks: deque[Chunk] = deque()
         self._paused: dict[TopicPartition, deque[Chunk]] = {}
         self._bytes = 0
-        self._encoded_bytes, self._decoded_bytes = 1, _ASSUMED_EXPANSION  # of what was put so far
         self._counts: Counter[TopicPartition] = Counter()
         self._current: HandOver | None = None
         self._moves = 0
@@ -78,6 +76,7 @@ class ChunkQueue:
         self._closed = False
         self._cause: BaseException | None = None
         self._error: BaseException | None = None
+        self._refused: set[PartitionInfo] = set()
         self._listeners: tuple[Callable[[], None], ...] = ()
 
     def __len__(self) -> int:
@@ -86,14 +85,15 @@ class ChunkQueue:
     # -- fetchers -----------------------------------------------------------------------------------------------
 
     def put(self, chunk: Chunk) -> bool:
-        """Append a chunk; False, and nothing is done, if its generation is not the queue's or the queue is closed."""
+        """Append a chunk; False, and nothing is done, if nobody wants it.
+
+        That is the case where its generation is not the queue's, the queue is closed, or its partition is refused.
+        """
         with self._changed:
-            if chunk.info.generation != self._generation or self._closed:
+            if chunk.info.generation != self._generation or self._closed or chunk.info in self._refused:
                 return False
             self._add(chunk)
             self._fetched_bytes[chunk.info.partition.topic] += chunk.fetched_bytes
-            self._encoded_bytes += chunk.fetched_bytes
-            self._decoded_bytes += chunk.nbytes
             self._changed.notify()
             return True
 
@@ -116,16 +116,15 @@ class ChunkQueue:
         return max(0, self._max_bytes - self._bytes)
 
     def allowance(self, coming: int = 0) -> int:
-        """Bytes that one fetcher should ask for at most: its share of the room, as long as they are before decoding.
+        """Bytes that one fetcher should ask for at most: its share of the room.
 
-        Else ten fetchers would ask for ten times the room at once, and compressed data would fill it several times.
+        Else ten fetchers would ask for ten times the room at once.
 
         Args:
-            coming: bytes that the fetcher has received already, but not decoded.
+            coming: bytes that the fetcher has received already, but not put.
         """
         with self._changed:
-            room = self.room() // max(1, len(self._listeners))
-            return max(0, room * min(self._encoded_bytes, self._decoded_bytes) // self._decoded_bytes - coming)
+            return max(0, self.room() // max(1, len(self._listeners)) - coming)
 
     def add_listener(self, listener: Callable[[], None]) -> None:
         """Call ``listener`` whenever there may be room that was not there, on the thread that made it.
@@ -141,7 +140,8 @@ class ChunkQueue:
     def take(self, timeout: float | None) -> Chunk | Literal[Ended.END] | None:
         """The next chunk that has records; chunks that only move the position are passed on the way.
 
-        What was handed out before counts as released from now on: asking for more means being done with it.
+        One that is not decoded stays where it is: after :meth:`replace` it can be taken. What was handed out before
+        counts as released from now on: asking for more means being done with it.
 
         Args:
             timeout: seconds to wait, None for ever.
@@ -156,7 +156,7 @@ class ChunkQueue:
             self._finish()
             chunk = self._wait_for(self._pop, timeout)
             listeners = self._listeners
-        if isinstance(chunk, Chunk):
+        if isinstance(chunk, Chunk) and chunk.verified is None:
             for listener in listeners:
                 listener()
         return chunk
@@ -199,6 +199,7 @@ class ChunkQueue:
             self._bytes = 0
             self._listeners = ()
             self._error = None
+            self._refused.clear()
 
     def withhold(self) -> None:
         """Take the rest of what is being handed out back into the queue, in front."""
@@ -246,6 +247,44 @@ class ChunkQueue:
             if rest.info.generation == self._generation:
                 self._add(rest, in_front=True)
 
+    def replace(self, chunk: Chunk, parts: Sequence[Chunk]) -> None:
+        """Put what came of decoding a chunk in its place; nothing is done where it is not here any more."""
+        with self._changed:
+            chunks = self._holding(chunk)
+            if chunks is None:
+                return
+            bytes_before, count_before = self._bytes, self._counts[chunk.info.partition]
+            if chunks is self._chunks:
+                self._count(chunk, -1)
+                for part in parts:
+                    self._count(part, 1)
+            at = next(at for at, one in enumerate(chunks) if one is chunk)
+            del chunks[at]
+            for part in reversed(parts):
+                chunks.insert(at, part)
+            shrunk = self._bytes < bytes_before or self._counts[chunk.info.partition] < count_before
+            listeners = self._listeners if shrunk else ()
+        for listener in listeners:
+            listener()
+
+    def refuse(self, chunk: Chunk, error: BaseException) -> None:
+        """A chunk cannot be decoded: drop all of its partition, admit no more, and fail; until :meth:`clear`.
+
+        So the position stays in front of it. Nothing is done where the chunk is not here any more.
+        """
+        with self._changed:
+            if self._holding(chunk) is None:
+                return
+            self._refused.add(chunk.info)
+            for one in self._chunks:
+                if one.info is chunk.info:
+                    self._count(one, -1)
+            self._chunks = deque(one for one in self._chunks if one.info is not chunk.info)
+            if chunk.info.partition in self._paused:
+                self._paused[chunk.info.partition].clear()
+            self._error = self._error or error
+            self._changed.notify_all()
+
     def is_held(self, info: PartitionInfo) -> bool:
         """True while the user holds something of this partition that is not released, also after a rebalance."""
         with self._changed:
@@ -271,7 +310,7 @@ class ChunkQueue:
         """How far the reader is, and what could be handed out to it now."""
         with self._changed:
             current = self._current
-            unread = {chunk.info.partition for chunk in self._chunks if chunk.batch is not None}
+            unread = {chunk.info.partition for chunk in self._chunks if chunk.has_records}
             if current is not None and not current.is_drained():
                 unread.add(current.chunk.info.partition)
             if unread and not self._may_deliver():
@@ -333,20 +372,33 @@ class ChunkQueue:
         else:
             chunks.append(chunk)
         if paused is None:
-            self._bytes += chunk.nbytes
-            self._counts[partition] += chunk.batch is not None
+            self._count(chunk, 1)
+
+    def _count(self, chunk: Chunk, sign: int) -> None:
+        """Enter a chunk that is queued, and not paused, into the sums; or take it out."""
+        self._bytes += sign * chunk.nbytes
+        self._counts[chunk.info.partition] += sign * chunk.has_records
+
+    def _holding(self, chunk: Chunk) -> deque[Chunk] | None:
+        """Where a chunk is: in the queue, or among what is paused; None if it was dropped."""
+        if self._chunks and self._chunks[0] is chunk:
+            return self._chunks
+        places = (self._chunks, self._paused.get(chunk.info.partition, deque[Chunk]()))
+        return next((chunks for chunks in places if any(one is chunk for one in chunks)), None)
 
     def _first(self) -> Chunk | None:
         """The first chunk that has records."""
-        return next((chunk for chunk in self._chunks if chunk.batch is not None), None)
+        return next((chunk for chunk in self._chunks if chunk.has_records), None)
 
     def _pop(self) -> Chunk | None:
-        """Take out the first chunk that has records, and those before it, which only move positions."""
+        """Take out the first chunk with records, if it is decoded, and those before it, which only move positions."""
         while self._chunks:
-            chunk = self._chunks.popleft()
-            self._bytes -= chunk.nbytes
+            chunk = self._chunks[0]
+            if chunk.verified is not None:
+                return chunk
+            self._chunks.popleft()
+            self._count(chunk, -1)
             if chunk.batch is not None:
-                self._counts[chunk.info.partition] -= 1
                 return chunk
             chunk.info.consumed = chunk.next_offset
         return None

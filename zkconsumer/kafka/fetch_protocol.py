@@ -23,7 +23,8 @@ from zkconsumer.kafka.response import Memory, ResponseBytes, WholeResponse, new_
 FETCH: Final = 1
 OLDEST_VERSION: Final = 0
 NEWEST_VERSION: Final = 12
-_FLEXIBLE: Final = 12
+FLEXIBLE: Final = 12
+"""The first version with compact lengths and tagged fields (KIP-482)."""
 
 _CONSUMER: Final = -1  # replica id of everything that is not a follower
 _UNKNOWN: Final = -1  # leader epoch, last fetched epoch, follower's log start
@@ -107,7 +108,7 @@ def send_fetch(
     body = encode_fetch(
         version, step, max_wait_ms=max_wait_ms, min_bytes=min_bytes, max_bytes=max_bytes, isolation=isolation
     )
-    return connection.send(FETCH, version, body, flexible=version >= _FLEXIBLE)
+    return connection.send(FETCH, version, body, flexible=version >= FLEXIBLE)
 
 
 def open_response(connection: BrokerConnection, correlation_id: int, memory: Memory = new_memory) -> FetchStream:
@@ -121,7 +122,7 @@ def open_response(connection: BrokerConnection, correlation_id: int, memory: Mem
         ProtocolError: the response is malformed.
     """
     version = fetch_version(connection)
-    flexible = version >= _FLEXIBLE
+    flexible = version >= FLEXIBLE
     source = connection.open_response(correlation_id, flexible=flexible, memory=memory)
     reader = _Reader(source, flexible)
 
@@ -168,7 +169,7 @@ def encode_fetch(
     isolation: str = READ_UNCOMMITTED,
 ) -> bytes:
     """Body of a fetch request in one version; see :func:`send_fetch` for the arguments."""
-    flexible = version >= _FLEXIBLE
+    flexible = version >= FLEXIBLE
     tags = b"\x00" if flexible else b""
     parts = [struct.pack(">iii", _CONSUMER, max_wait_ms, min_bytes)]
     if version >= 3:
@@ -235,7 +236,7 @@ def decode_fetch(version: int, body: memoryview) -> FetchResponse:
         ProtocolError: the response is malformed.
     """
     with _told_malformed(version):
-        reader = _Reader(WholeResponse(body), version >= _FLEXIBLE)
+        reader = _Reader(WholeResponse(body), version >= FLEXIBLE)
         return FetchResponse(*_beginning(version, reader), list(_partitions(version, reader)))
 
 

@@ -16,6 +16,9 @@ from zkconsumer.kafka.transport import Transport
 WINDOW_BYTES: Final = 1 << 15
 """What is received ahead, so that many short parts cost few system calls. Longer parts are received where they stay."""
 
+_HEADER_BYTES: Final = 256
+"""Enough for what stands between the records of two partitions."""
+
 Memory = Callable[[int], memoryview]
 """Gives writable memory for so many bytes. What is not written must not cost any, since announced lengths may lie."""
 
@@ -126,9 +129,10 @@ class ResponseStream:
         ahead = min(len(target), self._end - self._start)
         target[:ahead] = self._window[self._start : self._start + ahead]
         self._start += ahead
-        if ahead < len(target):
-            self._transport.fill(target[ahead:])
         self.left -= len(target)
+        if ahead < len(target):  # and with it the beginning of what follows, which saves a system call
+            self._start, self._end = 0, min(_HEADER_BYTES, self.left)
+            self._transport.fill(target[ahead:], self._window[: self._end])
         return target
 
     def _receive_ahead(self, count: int, ahead: int) -> None:

@@ -33,8 +33,6 @@ class Transport:
         self._timeout_ms = timeout_ms
         self._receive_buffer_bytes = receive_buffer_bytes
         self._security = security
-        # TLS decrypts piece by piece, so "wait for all" is nothing that its sockets know.
-        self._receive_flags = 0 if security.encrypted else socket.MSG_WAITALL
         # Guards the three attributes below; nothing that waits is done under it. What it prevents: the owner is about
         # to call recv on descriptor 7; another thread closes the connection, and with it 7; a third opens a file and
         # gets 7; the owner reads from that file. So while the owner is inside an operation close() only shuts the
@@ -146,13 +144,23 @@ class Transport:
         with self._use("sending") as sock:
             sock.sendall(data)
 
-    def fill(self, view: memoryview) -> None:
-        """Receive until the view is full.
+    def fill(self, *views: memoryview) -> None:
+        """Receive until the views are full, one after the other.
 
         Raises:
             BrokerUnavailable: the connection broke, timed out or was closed.
         """
-        self._receive(view, len(view), self._receive_flags)
+        if self._security.encrypted:  # TLS decrypts into one place at a time
+            for view in views:
+                self._receive(view, len(view))
+            return
+        views = _unfilled(views, 0)
+        with self._use("receiving") as sock:
+            while views:
+                count = sock.recvmsg_into(views, 0, socket.MSG_WAITALL)[0]
+                if count == 0:
+                    raise ConnectionResetError("the broker closed the connection")
+                views = _unfilled(views, count)
 
     def receive(self, view: memoryview, *, at_least: int) -> int:
         """Receive into the view what is there, and wait until that is enough.
@@ -167,13 +175,13 @@ class Transport:
         Raises:
             BrokerUnavailable: the connection broke, timed out or was closed.
         """
-        return self._receive(view, at_least, 0)
+        return self._receive(view, at_least)
 
-    def _receive(self, view: memoryview, enough: int, flags: int) -> int:
+    def _receive(self, view: memoryview, enough: int) -> int:
         filled = 0
         with self._use("receiving") as sock:
             while filled < enough:
-                count = sock.recv_into(view[filled:], 0, flags)
+                count = sock.recv_into(view[filled:])
                 if count == 0:
                     raise ConnectionResetError("the broker closed the connection")
                 filled += count
@@ -207,6 +215,15 @@ class Transport:
 
     def _unavailable(self, reason: str) -> BrokerUnavailable:
         return BrokerUnavailable(f"{self}: {reason}")
+
+
+def _unfilled(views: tuple[memoryview, ...], count: int) -> tuple[memoryview, ...]:
+    """What is left of the views after so many bytes."""
+    for number, view in enumerate(views):
+        if count < len(view):
+            return (view[count:], *views[number + 1 :])
+        count -= len(view)
+    return ()
 
 
 def _reason(error: OSError) -> str:

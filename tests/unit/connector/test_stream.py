@@ -4,7 +4,7 @@ from io import UnsupportedOperation
 
 import pytest
 
-from tests.fix_chunks import make_chunk, make_info, make_queue
+from tests.fix_chunks import make_fetched_chunk, make_info, make_queue
 from zkconsumer.connector.decoder import decoded_message
 from zkconsumer.connector.stream import MessageStream
 from zkconsumer.errors import ConsumerTimeout, RebalanceFailed, UsageError
@@ -35,14 +35,14 @@ def offsets(stream, count):
 
 
 def test_records_come_with_all_their_fields(stream, queue, info):
-    queue.put(make_chunk(info, 5, 2, size=0))
+    queue.put(make_fetched_chunk(info, 5, 2, size=0))
     assert next(stream) == Message("t", 0, 5, 1000, 0, b"k", b"5", (("h", b"x"),))
     assert next(stream).value == b"6"
 
 
 def test_a_for_loop_goes_through_all_chunks_and_ends_at_shutdown(stream, queue, info):
     for start in (0, 10, 20):
-        queue.put(make_chunk(info, start, 10))
+        queue.put(make_fetched_chunk(info, start, 10))
     threading.Timer(0.02, stream.close).start()
     assert [m.offset for m in stream] == list(range(30))
     assert list(stream) == []
@@ -55,18 +55,18 @@ def test_a_timeout_leaves_the_same_iterator_usable(stream, queue, info):
     for start in (0, 1, 2):
         with pytest.raises(ConsumerTimeout, match="g_c-0"):
             next(iterator)
-        queue.put(make_chunk(info, start, 1))
+        queue.put(make_fetched_chunk(info, start, 1))
         assert next(iterator).offset == start
 
 
 def test_without_a_timeout_the_stream_waits(queue, info):
     stream = MessageStream(queue, name="g_c-0", kind=Message)
-    threading.Timer(0.1, queue.put, [make_chunk(info, 0, 1)]).start()
+    threading.Timer(0.1, queue.put, [make_fetched_chunk(info, 0, 1)]).start()
     assert next(stream).offset == 0
 
 
 def test_the_cause_is_raised_when_the_connector_failed(stream, queue, info):
-    queue.put(make_chunk(info, 0, 1))
+    queue.put(make_fetched_chunk(info, 0, 1))
     queue.fail(RebalanceFailed("g", "g_c", ["no"]))
     assert next(stream).offset == 0
     for _ in range(2):
@@ -75,8 +75,8 @@ def test_the_cause_is_raised_when_the_connector_failed(stream, queue, info):
 
 
 def test_positions_of_records(stream, queue, info):
-    queue.put(make_chunk(info, 0, 2, gap=3))
-    queue.put(make_chunk(info, 5, 2))
+    queue.put(make_fetched_chunk(info, 0, 2, gap=3))
+    queue.put(make_fetched_chunk(info, 5, 2))
 
     def both():
         return info.position(handed_out=True), info.position(handed_out=False)
@@ -92,8 +92,8 @@ def test_positions_of_records(stream, queue, info):
 
 
 def test_positions_of_batches(stream, queue, info):
-    queue.put(make_chunk(info, 0, 2, gap=3))
-    queue.put(make_chunk(info, 5, 2))
+    queue.put(make_fetched_chunk(info, 0, 2, gap=3))
+    queue.put(make_fetched_chunk(info, 5, 2))
     batches = stream.batches()
     assert next(batches).num_rows == 2
     assert (info.position(handed_out=True), info.position(handed_out=False)) == (5, 0)
@@ -105,15 +105,15 @@ def test_positions_of_batches(stream, queue, info):
 
 
 def test_batches_have_spark_s_columns_and_headers_if_asked_for(stream, queue, info):
-    queue.put(make_chunk(info, 0, 2))
-    queue.put(make_chunk(info, 2, 2))
+    queue.put(make_fetched_chunk(info, 0, 2))
+    queue.put(make_fetched_chunk(info, 2, 2))
     assert next(stream.batches()).schema.equals(SCHEMA)
     assert next(stream.batches(headers=True)).schema.equals(SCHEMA_WITH_HEADERS)
 
 
 def test_records_and_batches_can_be_mixed(stream, queue, info):
-    queue.put(make_chunk(info, 0, 5))
-    queue.put(make_chunk(info, 5, 5))
+    queue.put(make_fetched_chunk(info, 0, 5))
+    queue.put(make_fetched_chunk(info, 5, 5))
     assert offsets(stream, 2) == [0, 1]
     batches = stream.batches()
     assert next(batches).column("offset").to_pylist() == [2, 3, 4]
@@ -127,12 +127,12 @@ def test_records_and_batches_can_be_mixed(stream, queue, info):
 
 
 def test_after_a_rebalance_nothing_of_the_old_chunk_is_delivered(stream, queue, info):
-    queue.put(make_chunk(info, 0, 5))
+    queue.put(make_fetched_chunk(info, 0, 5))
     assert offsets(stream, 2) == [0, 1]
     queue.clear(2)
     assert info.position(handed_out=True) == 2
     newer = make_info(queue, generation=2, start=1)
-    queue.put(make_chunk(newer, 1, 2))
+    queue.put(make_fetched_chunk(newer, 1, 2))
     assert offsets(stream, 2) == [1, 2]
     assert newer.position(handed_out=True) == 3
     assert info.position(handed_out=True) == 2
@@ -144,7 +144,7 @@ def test_what_is_withheld_is_delivered_once_the_lease_is_back():
     queue = make_queue(may_deliver=lease.is_set)
     info = make_info(queue)
     stream = MessageStream(queue, name="g_c-0", kind=Message, timeout_ms=QUICK_MS)
-    queue.put(make_chunk(info, 0, 5))
+    queue.put(make_fetched_chunk(info, 0, 5))
     assert offsets(stream, 2) == [0, 1]
     lease.clear()
     queue.withhold()
@@ -164,7 +164,7 @@ def test_chunks_without_records_move_the_position_while_the_user_waits(stream, q
 
 
 def test_a_second_thread_is_told_so(stream, queue, info):
-    queue.put(make_chunk(info, 0, 1))
+    queue.put(make_fetched_chunk(info, 0, 1))
     next(stream)
     caught = []
 
@@ -184,7 +184,7 @@ def test_a_second_thread_is_told_so(stream, queue, info):
 
 
 def test_a_stream_passes_to_another_thread_when_the_first_has_ended(stream, queue, info):
-    queue.put(make_chunk(info, 0, 2))
+    queue.put(make_fetched_chunk(info, 0, 2))
     first = threading.Thread(target=next, args=(stream,))
     first.start()
     first.join()
@@ -210,13 +210,13 @@ def sizes(batches):
 
 
 def test_batches_are_cut_to_rows_and_bytes_and_nothing_is_lost(stream, queue, info):
-    queue.put(make_chunk(info, 0, 5, size=19))  # each with key, value and header 1 + 20 + 2 bytes long
+    queue.put(make_fetched_chunk(info, 0, 5, size=19))  # each with key, value and header 1 + 20 + 2 bytes long
     assert sizes(stream.batches(max_bytes=2 * 23)) == [2, 2, 1]
-    queue.put(make_chunk(info, 5, 5, size=19))
+    queue.put(make_fetched_chunk(info, 5, 5, size=19))
     assert sizes(stream.batches(max_bytes=2 * 23, max_rows=1)) == [1] * 5
-    queue.put(make_chunk(info, 10, 5, size=18))
+    queue.put(make_fetched_chunk(info, 10, 5, size=18))
     assert sizes(stream.batches(max_bytes=3 * 23 - 1, max_rows=4)) == [2, 2, 1]
-    queue.put(make_chunk(info, 15, 2, gap=3))
+    queue.put(make_fetched_chunk(info, 15, 2, gap=3))
     assert sizes(stream.batches(max_bytes=1)) == [1, 1]
     assert info.position(handed_out=False) == 20
 
@@ -228,8 +228,8 @@ def test_limits_that_no_batch_can_keep_are_refused(stream, limits):
 
 
 def test_peek_shows_what_comes_next_and_moves_nothing(stream, queue, info):
-    queue.put(make_chunk(info, 0, 3, gap=2))
-    queue.put(make_chunk(info, 5, 2))
+    queue.put(make_fetched_chunk(info, 0, 3, gap=2))
+    queue.put(make_fetched_chunk(info, 5, 2))
 
     def both():
         return info.position(handed_out=True), info.position(handed_out=False)
@@ -251,12 +251,12 @@ def test_peek_shows_what_comes_next_and_moves_nothing(stream, queue, info):
 
 
 def test_peek_passes_over_what_only_moves_the_position_and_leaves_it_there(stream, queue, info):
-    queue.put(make_chunk(info, 0, 1))
+    queue.put(make_fetched_chunk(info, 0, 1))
     next(stream)
     queue.put(Chunk(info, None, 9, 0))
     with pytest.raises(ConsumerTimeout):
         stream.peek()
-    queue.put(make_chunk(info, 9, 1))
+    queue.put(make_fetched_chunk(info, 9, 1))
     assert stream.peek().offset == 9
     assert (info.position(handed_out=True), info.position(handed_out=False)) == (1, 0)
     assert next(stream).offset == 9
@@ -274,7 +274,7 @@ def test_peek_ends_and_fails_as_next_does(stream, queue, info):
 
 
 def test_a_batch_begins_with_what_was_peeked(stream, queue, info):
-    queue.put(make_chunk(info, 0, 3))
+    queue.put(make_fetched_chunk(info, 0, 3))
     assert next(stream).offset == 0
     assert stream.peek().offset == 1
     assert next(stream.batches()).column("offset").to_pylist() == [1, 2]
@@ -282,12 +282,12 @@ def test_a_batch_begins_with_what_was_peeked(stream, queue, info):
 
 @pytest.mark.parametrize("begun", [0, 1])
 def test_a_peeked_record_that_a_rebalance_took_back_does_not_come(stream, queue, info, begun):
-    queue.put(make_chunk(info, 0, 5))
+    queue.put(make_fetched_chunk(info, 0, 5))
     offsets(stream, begun)
     assert stream.peek().offset == begun
     queue.clear(2)
     newer = make_info(queue, generation=2, start=40, partition=7)
-    queue.put(make_chunk(newer, 40, 2))
+    queue.put(make_fetched_chunk(newer, 40, 2))
     assert stream.peek().offset == 40
     assert offsets(stream, 2) == [40, 41]
     assert info.position(handed_out=True) == begun
@@ -295,7 +295,7 @@ def test_a_peeked_record_that_a_rebalance_took_back_does_not_come(stream, queue,
 
 def test_peek_waits_for_the_next_record(queue, info):
     stream = MessageStream(queue, name="g_c-0", kind=Message)
-    threading.Timer(0.05, queue.put, [make_chunk(info, 3, 1)]).start()
+    threading.Timer(0.05, queue.put, [make_fetched_chunk(info, 3, 1)]).start()
     assert stream.peek().offset == 3
 
 
@@ -305,13 +305,13 @@ def both_partitions(queue):
 
 def test_a_paused_partition_is_not_handed_out_and_goes_on_where_it_was(stream, queue):
     info, other = both_partitions(queue)
-    queue.put(make_chunk(info, 0, 4))
-    queue.put(make_chunk(other, 0, 2))
-    queue.put(make_chunk(info, 4, 2))
+    queue.put(make_fetched_chunk(info, 0, 4))
+    queue.put(make_fetched_chunk(other, 0, 2))
+    queue.put(make_fetched_chunk(info, 4, 2))
     assert offsets(stream, 2) == [0, 1]
     assert stream.peek().offset == 2
     queue.pause(info.partition)
-    queue.put(make_chunk(info, 6, 1))  # was on its way
+    queue.put(make_fetched_chunk(info, 6, 1))  # was on its way
     assert stream.peek().partition == 1
     assert {next(stream).partition for _ in range(2)} == {1}
     with pytest.raises(ConsumerTimeout):
@@ -324,7 +324,7 @@ def test_a_paused_partition_is_not_handed_out_and_goes_on_where_it_was(stream, q
 
 def test_pausing_between_taking_and_handing_out_a_batch(queue, info, monkeypatch):
     stream = MessageStream(queue, name="g_c-0", kind=Message, timeout_ms=QUICK_MS)
-    queue.put(make_chunk(info, 0, 4))
+    queue.put(make_fetched_chunk(info, 0, 4))
     put_back = queue.put_back
 
     def pause_and_put_back(rest):
@@ -348,7 +348,7 @@ def test_a_stream_with_decoders_decodes_when_asked(queue, info):
         return int(data.rstrip(b"."))
 
     stream = MessageStream(queue, name="g_c-0", kind=decoded_message(bytes.decode, decode), timeout_ms=QUICK_MS)
-    queue.put(make_chunk(info, 5, 2))
+    queue.put(make_fetched_chunk(info, 5, 2))
     message = next(stream)
     assert (message.key, message.topic, message.offset, message.headers) == ("k", "t", 5, (("h", b"x"),))
     assert not asked
@@ -364,7 +364,7 @@ def test_a_decoder_that_fails_does_the_stream_no_harm(queue, info):
         raise UnsupportedOperation(data)
 
     stream = MessageStream(queue, name="g_c-0", kind=decoded_message(fail, None), timeout_ms=QUICK_MS)
-    queue.put(make_chunk(info, 0, 5))
+    queue.put(make_fetched_chunk(info, 0, 5))
     for expected in range(5):
         message = next(stream)
         with pytest.raises(UnsupportedOperation):

@@ -115,7 +115,7 @@ def test_a_partial_batch_at_the_end_is_left_for_the_next_fetch(decoder):
 
 
 def test_nothing_at_all(decoder):
-    assert decoder.decode("t", 0, 7, memoryview(b"")) == (None, 7, 0)
+    assert decoder.decode("t", 0, 7, memoryview(b"")) == (None, 7, 0, None)
 
 
 def test_control_batches_are_skipped_and_passed(decoder):
@@ -166,7 +166,7 @@ def test_only_transactional_batches_of_that_producer_are_left_out(decoder):
 
 def test_a_chunk_of_aborted_records_alone_is_passed(decoder):
     data = transactional(b"a", 3, 7) + transactional(b"b", 4, 7)
-    assert decoder.decode("t", 0, 3, memoryview(data), [(7, 1)]) == (None, 5, 0)
+    assert decoder.decode("t", 0, 3, memoryview(data), [(7, 1)]) == (None, 5, 0, None)
 
 
 def test_a_transaction_that_ended_before_the_requested_offset_is_over(decoder):
@@ -176,7 +176,7 @@ def test_a_transaction_that_ended_before_the_requested_offset_is_over(decoder):
 
 def test_a_marker_that_cannot_be_read_ends_no_transaction(decoder):
     data = transactional(b"a", 0, 7) + empty(1, 0, attributes=0x30, producer=7) + transactional(b"b", 2, 7)
-    assert decoder.decode("t", 0, 0, memoryview(data), [(7, 0)]) == (None, 3, 0)
+    assert decoder.decode("t", 0, 0, memoryview(data), [(7, 0)]) == (None, 3, 0, None)
 
 
 def test_what_compaction_removed_is_passed(decoder):
@@ -286,7 +286,7 @@ def test_a_bomb_is_refused_without_allocating_what_it_claims(codec):
     bomb = build([Record(bytes(50 << 20))], codec=codec)
     with pytest.raises(CorruptRecord, match="more than 1048576 bytes"):
         decoder.decode("t", 0, 0, memoryview(bomb))
-    assert len(decoder._preparer.scratch.data) <= 2 << 20
+    assert len(decoder._unpacker.scratch.data) <= 2 << 20
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])

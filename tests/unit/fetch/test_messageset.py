@@ -248,7 +248,7 @@ def test_a_bomb_is_refused_without_allocating_what_it_claims(magic, codec):
     bomb = compressed_set([Record(bytes(50 << 20))], magic, [0], codec)
     with pytest.raises(CorruptRecord, match="more than 1048576 bytes"):
         small.decode("t", 0, 0, memoryview(bomb))
-    assert len(small._preparer.scratch.data) <= 2 << 20
+    assert len(small._unpacker.scratch.data) <= 2 << 20
 
 
 @FORMATS

@@ -438,24 +438,12 @@ def test_looking_takes_nothing_and_releases_nothing(queue, info):
     assert queue.look(0) is END
 
 
-def test_fetchers_share_the_room_and_reckon_with_compression():
+def test_fetchers_share_the_room():
     queue = make_queue(max_bytes=40_000)
-    info = make_info(queue)
-    assert queue.allowance() == 10_000  # nothing is known yet: a quarter
+    assert queue.allowance() == 40_000
     for name in ("one", "two"):
         queue.add_listener(name.upper)
-    assert queue.allowance() == 5000
-    assert (queue.allowance(coming=2000), queue.allowance(coming=6000)) == (3000, 0)
-    chunk = make_chunk(info, 0, 100)
-    assert chunk.nbytes > 3000
-    queue.put(chunk._replace(fetched_bytes=chunk.nbytes // 10))
-    assert queue.allowance() == pytest.approx(queue.room() / 2 / 10, rel=0.02)
-    queue.put(make_chunk(info, 100, 2000))
-    assert queue.allowance() == 0
-
-
-def test_data_that_decoding_makes_shorter_count_with_their_room():
-    queue = make_queue(max_bytes=40_000)
-    chunk = make_chunk(make_info(queue), 0, 100)
-    queue.put(chunk._replace(fetched_bytes=3 * chunk.nbytes))
-    assert queue.allowance() == queue.room()
+    assert queue.allowance() == 20_000
+    assert (queue.allowance(coming=2000), queue.allowance(coming=30_000)) == (18_000, 0)
+    queue.put(make_chunk(make_info(queue), 0, 100))
+    assert queue.allowance() == queue.room() // 2 < 20_000

@@ -1,0 +1,151 @@
+"""ChunkReader: chunks are decoded in their place, whatever happens to the queue meanwhile."""
+
+import pytest
+
+from tests.fix_batches import build
+from tests.fix_chunks import fetched, make_chunk, make_fetched_chunk, make_info, make_queue
+from zkconsumer.errors import CorruptRecord
+from zkconsumer.fetch import decode
+from zkconsumer.fetch.chunkreader import ChunkReader
+from zkconsumer.fetch.queues import END
+from zkconsumer.kafka.producer import Record
+from zkconsumer.model import TopicPartition
+
+BROKEN = {"attributes": 3}
+"""Says that it is compressed by lz4, under a right checksum: no fetch makes it better."""
+
+
+@pytest.fixture
+def queue():
+    return make_queue(max_chunks=10)
+
+
+@pytest.fixture
+def info(queue):
+    return make_info(queue)
+
+
+@pytest.fixture
+def reader(queue):
+    return ChunkReader(queue)
+
+
+def offsets(chunk):
+    return chunk.batch.column("offset").to_pylist()
+
+
+def test_what_is_taken_is_decoded(queue, info, reader):
+    queue.put(make_fetched_chunk(info, 5, 3, gap=2))
+    chunk = reader.take(0)
+    assert offsets(chunk) == [5, 6, 7]
+    assert (chunk.next_offset, chunk.verified) == (10, None)
+    assert reader.take(0) is None
+
+
+def test_looking_takes_nothing(queue, info, reader):
+    queue.put(make_fetched_chunk(info, 0, 2))
+    assert offsets(reader.look(0)) == offsets(reader.look(0)) == [0, 1]
+    assert len(queue) == 1
+    assert offsets(reader.take(0)) == [0, 1]
+    queue.close()
+    assert reader.take(0) is END
+
+
+def test_a_chunk_counts_as_long_as_it_is_now(queue, info, reader):
+    chunk = make_fetched_chunk(info, 0, 1000)
+    queue.put(chunk)
+    before = queue.room()
+    assert before == (1 << 20) - len(chunk.verified.records)
+    nbytes = reader.look(0).nbytes
+    assert queue.room() == (1 << 20) - nbytes
+    reader.take(0)
+    assert queue.room() == 1 << 20
+
+
+def test_a_chunk_that_turns_out_to_have_no_records_moves_the_position(queue, info, reader):
+    """All that is left of the batch lies before what was asked for: compaction removed the rest."""
+    data = build([Record(b"v")], offset=0, last_delta=9)
+    heard = []
+    queue.add_listener(lambda: heard.append(queue.is_full(info)))
+    queue.put(fetched(info, 5, data))
+    assert reader.take(0) is None
+    assert info.position(handed_out=False) == 10
+    assert heard, "a fetcher may wait for the room"
+
+
+def test_a_chunk_that_is_too_long_for_one_batch_comes_in_several(queue, info, reader, monkeypatch):
+    monkeypatch.setattr(decode, "_MAX_RECORDS", 3)
+    data = b"".join(build([Record(b"v")] * 2, offset=start) for start in (0, 2, 4))
+    queue.put(fetched(info, 0, data))
+    taken = [reader.take(0) for _ in range(3)]
+    assert [(offsets(chunk), chunk.next_offset) for chunk in taken] == [([0, 1], 2), ([2, 3], 4), ([4, 5], 6)]
+    assert [chunk.batch.column("value").to_pylist() for chunk in taken] == [[b"v", b"v"]] * 3
+    assert sum(chunk.fetched_bytes for chunk in taken) == len(data)
+
+
+def test_what_cannot_be_decoded_fails_behind_what_can(queue, info, reader):
+    other = make_info(queue, 1)
+    good, broken = build([Record(b"v")]), build([Record(b"v" * 50)], offset=1, **BROKEN)
+    queue.put(fetched(info, 0, good + broken))
+    queue.put(make_fetched_chunk(other, 0, 1))
+    assert offsets(reader.take(0)) == [0]
+    assert reader.take(0).info is other, "the other partition goes on"
+    for _ in range(2):
+        with pytest.raises(CorruptRecord, match=r"t-0 at offset 1 "):
+            reader.take(0)
+    assert not queue.put(make_fetched_chunk(info, 2, 1)), "what follows would leave it out"
+    assert queue.put(make_fetched_chunk(other, 1, 1))
+    assert offsets(reader.take(0)) == [1]
+    assert info.position(handed_out=True) in (None, 0)
+    queue.clear(2)
+    newer = make_info(queue, generation=2, start=1)
+    assert queue.put(make_chunk(newer, 1, 1)), "the next generation tries again"
+
+
+def test_what_cannot_be_decoded_is_passed_where_that_is_wanted(queue, info, caplog):
+    reader = ChunkReader(queue, skip_corrupt=True)
+    parts = [
+        build([Record(b"first")]),
+        build([Record(b"v" * 50)] * 3, offset=1, **BROKEN),
+        build([Record(b"behind")], offset=4),
+    ]
+    queue.put(fetched(info, 0, b"".join(parts)))
+    taken = [reader.take(0), reader.take(0)]
+    assert [chunk.batch.column("value").to_pylist() for chunk in taken] == [[b"first"], [b"behind"]]
+    assert "offsets 1 to 3 of t-0 are left out" in caplog.text
+    queue.put(fetched(info, 5, build([Record(b"v" * 50)] * 2, offset=5, **BROKEN)))
+    assert reader.take(0) is None
+    assert info.consumed == 7
+
+
+def test_a_rebalance_while_a_chunk_is_decoded_drops_it(queue, info, reader, monkeypatch):
+    queue.put(make_fetched_chunk(info, 0, 2))
+    during(monkeypatch, lambda: queue.clear(2))
+    assert reader.take(0) is None
+    assert queue.room() == 1 << 20
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_a_pause_while_a_chunk_is_decoded_keeps_it(queue, info, reader, monkeypatch, broken):
+    queue.put(fetched(info, 0, build([Record(b"v" * 50)], **(BROKEN if broken else {}))))
+    during(monkeypatch, lambda: queue.pause(TopicPartition("t", 0)))
+    if broken:
+        with pytest.raises(CorruptRecord):
+            reader.take(0)
+        return
+    assert reader.take(0) is None
+    assert queue.room() == 1 << 20, "what is paused is not counted"
+    queue.resume(TopicPartition("t", 0))
+    assert offsets(reader.take(0)) == [0]
+
+
+def during(monkeypatch, act):
+    """Let something happen while a chunk is being decoded."""
+    finish = decode.Decoder.finish
+
+    def acting(self, chunk):
+        monkeypatch.setattr(decode.Decoder, "finish", finish)
+        act()
+        return finish(self, chunk)
+
+    monkeypatch.setattr(decode.Decoder, "finish", acting)
