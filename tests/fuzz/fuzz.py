@@ -104,8 +104,9 @@ def mutate_inside(codec: int, body: bytes, max_size: int, draw: random.Random) -
 
 def decompress(codec: int, body: bytes) -> bytes:
     from zkconsumer.fetch.decompress import DecompressError, Scratch
+    from zkconsumer.fetch.memory import ChunkMemory
 
-    scratch = Scratch()
+    scratch = Scratch(ChunkMemory())
     try:
         scratch.add(codec, memoryview(body), 1 << 20, before_format_2=True)
     except DecompressError as error:
