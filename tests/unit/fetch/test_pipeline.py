@@ -76,7 +76,15 @@ def pipeline():
                     answer(sock, request, one)
 
         def answer(sock, request, body):
-            sock.sendall(struct.pack(">i", len(body) + 4) + request[4:8] + body)
+            """A body may be several pieces; before each but the first the broker waits for an event."""
+            pieces = [body] if isinstance(body, bytes) else body
+            length = sum(len(piece) for piece in pieces if isinstance(piece, bytes))
+            sock.sendall(struct.pack(">i", length + 4) + request[4:8])
+            for piece in pieces:
+                if isinstance(piece, bytes):
+                    sock.sendall(piece)
+                else:
+                    assert piece.wait(10)
 
         threading.Thread(target=serve, daemon=True).start()
         connection = BrokerConnection("127.0.0.1", listener.getsockname()[1], client_id="me", timeout_ms=5000)
@@ -113,6 +121,26 @@ def test_only_what_changed_is_asked_for_and_only_what_came_is_answered(pipeline)
     pipe.send({second: 5}, **LIMITS)
     assert list(pipe.receive()) == []
     assert pipeline.seen == [(0, 0, [(0, 0), (1, 0)], []), (7, 1, [(1, 5)], []), (7, 2, [], [0])]
+
+
+def test_a_partition_is_there_before_the_next_has_arrived_and_from_the_last_on_the_next_request_may_leave(pipeline):
+    whole = response(7, [(0, b"first"), (1, b"second")])
+    cut = whole.index(b"second")
+    go_on = threading.Event()
+    pipe = pipeline([whole[:cut], go_on, whole[cut:]], response(7, [(0, b"third")]))
+    first, second = info(0), info(1)
+    pipe.send({first: 0, second: 0}, **LIMITS)
+    answers = pipe.receive()
+    answer = next(answers)
+    assert (answer.info, bytes(answer.fetched.records), answer.fetched.is_last) == (first, b"first", False)
+    first.fetched = 5
+    go_on.set()
+    answer = next(answers)
+    assert (answer.info, bytes(answer.fetched.records), answer.fetched.is_last) == (second, b"second", True)
+    pipe.send({first: 5, second: 0}, **LIMITS)
+    assert list(answers) == []
+    assert pipe.in_flight, "the new request is not taken for the one that was just answered"
+    assert [bytes(one.fetched.records) for one in pipe.receive()] == [b"third"]
 
 
 def test_an_answer_to_what_was_foreseen_wrongly_does_not_count(pipeline):
