@@ -8,15 +8,9 @@ import time
 from pathlib import Path
 
 import pytest
-import trustme
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    load_pem_private_key,
-)
 from kazoo.client import KazooClient
 
+from tests.fix_certificates import Authority
 from tests.fix_sandbox import Topics, produce_records
 from zkconsumer import ConsumerConfig, ConsumerConnector
 from zkconsumer.errors import AuthenticationFailed, BrokerUnavailable, ConfigError, ProtocolError
@@ -75,22 +69,14 @@ class Secured:
 
     def __init__(self, directory: Path) -> None:
         self.ports = {protocol: free_port() for protocol in PROTOCOLS}
-        authority = trustme.CA()
-        self.ca = str(directory / "ca.pem")
-        self.other_ca = str(directory / "other-ca.pem")
-        authority.cert_pem.write_to_path(self.ca)
-        trustme.CA().cert_pem.write_to_path(self.other_ca)
-        certificate = authority.issue_cert(HOST)
-        key = load_pem_private_key(certificate.private_key_pem.bytes(), None)
-        pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-        keystore = directory / "broker.pem"
-        keystore.write_bytes(pem + b"".join(blob.bytes() for blob in certificate.cert_chain_pems))
+        authority = Authority(directory, "ca")
+        self.ca = authority.location
+        self.other_ca = Authority(directory, "other-ca").location
         listeners = ",".join(f"{protocol}://{HOST}:{port}" for protocol, port in self.ports.items())
         self.properties = {
             "listeners": listeners,
             "advertised.listeners": listeners,
-            "ssl.keystore.type": "PEM",
-            "ssl.keystore.location": str(keystore),
+            **authority.broker_properties(HOST),
             "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
         }
         for listener in ("sasl_plaintext", "sasl_ssl"):
