@@ -12,7 +12,7 @@ import struct
 from typing import Any, Final, Self
 
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.errors import BrokerUnavailable, ProtocolError
+from zkconsumer.errors import AuthenticationFailed, BrokerUnavailable, ProtocolError
 from zkconsumer.kafka.library import load_kafka_python
 from zkconsumer.kafka.response import Memory, ResponseStream, new_memory
 from zkconsumer.kafka.sasl import log_in
@@ -131,9 +131,12 @@ class BrokerConnection:
                 raise
             try:
                 self._ranges = self._recognise_old()
+            except AuthenticationFailed:
+                raise
             except BrokerUnavailable as again:
+                others = "that asks for a certificate or a login" if self._security.encrypted else "with TLS or SASL"
                 raise BrokerUnavailable(
-                    f"{again} (right after connecting: a listener with TLS or SASL, or a broker that is just starting "
+                    f"{again} (right after connecting: a listener {others}, or a broker that is just starting "
                     "or stopping, hangs up like this; is security.protocol right for this port?)"
                 ) from again
 

@@ -16,10 +16,25 @@ import ssl
 import struct
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from zkconsumer.errors import AuthenticationFailed, BrokerUnavailable
 from zkconsumer.kafka.security import BrokerSecurity
+
+_ALERT: Final = "_ALERT_"
+_CERTIFICATE_ALERTS: Final = frozenset(
+    {
+        "BAD_CERTIFICATE",
+        "UNSUPPORTED_CERTIFICATE",
+        "CERTIFICATE_REVOKED",
+        "CERTIFICATE_EXPIRED",
+        "CERTIFICATE_UNKNOWN",
+        "CERTIFICATE_REQUIRED",
+        "UNKNOWN_CA",
+        "ACCESS_DENIED",
+    }
+)
+"""What a broker says when it dislikes a client's certificate, or its absence (RFC 8446, 6.2), as OpenSSL names it."""
 
 
 class Transport:
@@ -55,7 +70,8 @@ class Transport:
 
         Raises:
             BrokerUnavailable: refused, timed out, unknown host, or closed by another thread.
-            AuthenticationFailed: the certificate is not trusted.
+            AuthenticationFailed: a certificate is not trusted, the broker's here or the client's there. By TLS 1.3 the
+                latter comes to light when something is received.
             ConfigError: a file that the settings name cannot be used.
         """
         try:
@@ -105,11 +121,9 @@ class Transport:
                 with self._lock:
                     self._socket = sock  # nothing is left in the plain one
                 sock.do_handshake()
+        except AuthenticationFailed:
+            raise
         except BrokerUnavailable as error:
-            if isinstance(error.__cause__, ssl.SSLCertVerificationError):
-                reason = f"its certificate is not trusted: {error.__cause__.verify_message}"
-                hint = "check ssl.ca.location, and that the certificate is for this host name"
-                raise AuthenticationFailed(f"{self}: {reason}; {hint}") from error
             raise BrokerUnavailable(
                 f"{error}; check that this is a listener for {self._security.protocol}, and whether it asks for a "
                 "client's certificate (ssl.certificate.location)"
@@ -200,8 +214,7 @@ class Transport:
             yield sock
             broken = False
         except OSError as error:
-            reason = "closed by this process" if self._closed else _reason(error)
-            raise self._unavailable(f"{doing} failed: {reason}") from error
+            raise self._failure(doing, error) from error
         finally:
             with self._lock:
                 self._in_use = False
@@ -212,6 +225,25 @@ class Transport:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
+
+    def _failure(self, doing: str, error: OSError) -> BrokerUnavailable:
+        if self._closed:
+            return self._unavailable(f"{doing} failed: closed by this process")
+        if isinstance(error, ssl.SSLCertVerificationError):
+            reason = f"its certificate is not trusted: {error.verify_message}"
+            hint = "check ssl.ca.location, and that the certificate is for this host name"
+            return AuthenticationFailed(f"{self}: {reason}; {hint}")
+        alert = _certificate_alert(error)
+        if alert is None:
+            return self._unavailable(f"{doing} failed: {_reason(error)}")
+        ours = self._security.certificate_location
+        if ours is None:
+            reason = f"it asks for a client's certificate ({alert})"
+            hint = "set ssl.certificate.location and ssl.key.location"
+        else:
+            reason = f"it does not accept the certificate of ssl.certificate.location {ours} ({alert})"
+            hint = "check that the broker trusts the authority that signed it, and that it has not expired"
+        return AuthenticationFailed(f"{self}: {reason}; {hint}")
 
     def _unavailable(self, reason: str) -> BrokerUnavailable:
         return BrokerUnavailable(f"{self}: {reason}")
@@ -229,3 +261,11 @@ def _unfilled(views: tuple[memoryview, ...], count: int) -> tuple[memoryview, ..
 def _reason(error: OSError) -> str:
     # The kernel's time limit ends as "would block", Python's, for TLS, as a timeout.
     return "no answer in time" if isinstance(error, BlockingIOError | TimeoutError) else str(error)
+
+
+def _certificate_alert(error: OSError) -> str | None:
+    """What the broker says about the client's certificate; None if the error is another one."""
+    if not isinstance(error, ssl.SSLError):
+        return None
+    alert = (error.reason or "").partition(_ALERT)[2]
+    return alert.replace("_", " ").lower() if alert in _CERTIFICATE_ALERTS else None

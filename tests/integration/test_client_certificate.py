@@ -1,0 +1,137 @@
+"""A real broker that asks for a client's certificate: who gets in, who does not, and what those are told."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from tests.fix_certificates import Authority
+from tests.fix_sandbox import Topics, produce_records
+from zkconsumer import ConsumerConfig, ConsumerConnector, SimpleConsumer, TopicPartition
+from zkconsumer.errors import AuthenticationFailed, ConfigError
+from zkconsumer.sandbox import Sandbox
+from zkconsumer.sandbox.ports import HOST, free_port
+from zkconsumer.tools.groups import describe_group
+from zkconsumer.zookeeper.session import ZkSession
+
+pytestmark = pytest.mark.integration
+
+PROTOCOLS = {"PLAINTEXT": "PLAINTEXT", "SSL": "SSL", "OLD": "SSL"}
+"""Listeners. OLD speaks TLS 1.2 only, by which a refusal is part of the handshake; by 1.3 it comes after it."""
+
+
+class Asking:
+    """A broker whose listeners with TLS ask for a certificate, and the authorities that it trusts and does not."""
+
+    def __init__(self, directory) -> None:
+        self.ports = {listener: free_port() for listener in PROTOCOLS}
+        self.authority = Authority(directory, "ca")
+        self.stranger = Authority(directory, "other-ca")
+        listeners = ",".join(f"{listener}://{HOST}:{port}" for listener, port in self.ports.items())
+        self.properties = {
+            "listeners": listeners,
+            "advertised.listeners": listeners,
+            "listener.security.protocol.map": ",".join(map(":".join, PROTOCOLS.items())),
+            "inter.broker.listener.name": "PLAINTEXT",
+            "listener.name.old.ssl.protocol": "TLSv1.2",
+            "listener.name.old.ssl.enabled.protocols": "TLSv1.2",
+            "ssl.client.auth": "required",
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": self.authority.location,
+            **self.authority.broker_properties(HOST),
+        }
+
+    def config(self, **settings):
+        return ConsumerConfig(
+            **{
+                "group_id": "g",
+                "zookeeper_connect": self.sandbox.zookeeper_connect,
+                "security_protocol": "SSL",
+                "ssl_ca_location": self.authority.location,
+                "socket_timeout_ms": 10_000,
+                **settings,
+            }
+        )
+
+    def read(self, topic, listener="SSL", **settings):
+        """The values of a partition as a consumer without a group reads them."""
+        with SimpleConsumer(HOST, self.ports[listener], config=self.config(**settings)) as consumer:
+            return [message.value for message in consumer.fetch(TopicPartition(topic, 0), 0)]
+
+
+@pytest.fixture(scope="module")
+def asking(tmp_path_factory):
+    made = Asking(tmp_path_factory.mktemp("certificates"))
+    with Sandbox(brokers=0, kafka_properties=made.properties) as box:
+        box.add_brokers(port=made.ports["PLAINTEXT"])
+        made.sandbox = box
+        yield made
+
+
+@pytest.fixture(scope="module")
+def topic(asking):
+    """With one partition and three records."""
+    name = Topics(asking.sandbox.bootstrap_servers).create("certified")
+    produce_records(asking.sandbox.bootstrap_servers, name, VALUES)
+    return name
+
+
+VALUES = [b"one", b"two", b"three"]
+LISTENERS = pytest.mark.parametrize("listener", ["SSL", "OLD"])
+
+
+@LISTENERS
+@pytest.mark.parametrize("password", [None, "the key's secret"])
+def test_with_a_certificate(asking, topic, listener, password):
+    assert asking.read(topic, listener, **asking.authority.client_settings("client", password)) == VALUES
+
+
+def test_a_group_reads_with_a_certificate(asking, topic, unique_name):
+    config = asking.config(
+        group_id=unique_name,
+        auto_offset_reset="smallest",
+        consumer_timeout_ms=20_000,
+        **asking.authority.client_settings("client", "the key's secret"),
+    )
+    with ConsumerConnector(config) as connector:
+        (stream,) = connector.create_message_streams({topic: 1})[topic]
+        assert [next(stream).value for _ in VALUES] == VALUES
+        session = ZkSession.from_config(config)
+        session.open()
+        described = describe_group(session, config, unique_name)
+        session.close()
+    assert [partition.log_end for partition in described.partitions] == [len(VALUES)]
+    assert not described.problems
+
+
+@LISTENERS
+def test_without_a_certificate(asking, topic, listener):
+    with pytest.raises(
+        AuthenticationFailed, match=r"asks for a client's certificate .*; set ssl\.certificate\.location"
+    ):
+        asking.read(topic, listener)
+
+
+@LISTENERS
+def test_with_a_certificate_of_somebody_else(asking, topic, listener):
+    settings = asking.stranger.client_settings("client")
+    with pytest.raises(
+        AuthenticationFailed,
+        match=r"does not accept .* ssl\.certificate\.location .*other-ca-client\.pem .*; check that",
+    ):
+        asking.read(topic, listener, **settings)
+
+
+@LISTENERS
+def test_with_a_certificate_that_has_expired(asking, topic, listener):
+    settings = asking.authority.client_settings("late", not_after=datetime(2020, 1, 1, tzinfo=UTC))
+    with pytest.raises(AuthenticationFailed, match=r"does not accept .*late\.pem .*; check .* has not expired"):
+        asking.read(topic, listener, **settings)
+
+
+@pytest.mark.parametrize("password", ["", "a guess"])
+def test_with_a_wrong_password_of_the_key(asking, topic, password):
+    settings = {**asking.authority.client_settings("client", "the key's secret"), "ssl_key_password": password or None}
+    with pytest.raises(ConfigError, match=r"ssl\.key\.password") as raised:
+        asking.read(topic, **settings)
+    assert "secret" not in str(raised.value)
+    assert "a guess" not in str(raised.value)
