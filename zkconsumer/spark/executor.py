@@ -16,12 +16,15 @@ from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.spark.options import SourceOptions
 from zkconsumer.spark.planning import RangePartition, Span
 from zkconsumer.spark.rangefetcher import Ended, HandOver, RangeFetcher
-from zkconsumer.spark.worker import Worker, acknowledge_quickly, this_worker
+from zkconsumer.spark.worker import Worker, acknowledge_quickly, collect_less, this_worker
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _log = logging.getLogger(__name__)
+
+_AHEAD_BYTES = 8 << 20
+"""What may be fetched ahead of Spark. More would wait in memory that has left the processor's cache."""
 
 
 def read_ranges(options: SourceOptions, task: RangePartition) -> Iterator[pa.RecordBatch]:
@@ -42,6 +45,7 @@ def read_ranges(options: SourceOptions, task: RangePartition) -> Iterator[pa.Rec
     finally:
         reading.close()
         acknowledge_quickly()
+        collect_less()
 
 
 class _TaskReading:
@@ -53,7 +57,7 @@ class _TaskReading:
         self._brokers = task.brokers
         self._waiting = {piece.topic_partition: Span(piece.start, piece.until) for piece in task.ranges}
         self._fetchers: set[RangeFetcher] = set()
-        self._hand_over = HandOver(options.config.queued_max_bytes)
+        self._hand_over = HandOver(min(options.config.queued_max_bytes, _AHEAD_BYTES))
         self._backoff_s = options.config.refresh_leader_backoff_ms / 1000
         self._patience_s = options.config.socket_timeout_ms / 1000
         self._try_at = 0.0
@@ -118,7 +122,7 @@ class _TaskReading:
     def _ended(self, ended: Ended) -> None:
         fetcher = ended.fetcher
         self._fetchers.discard(fetcher)
-        if ended.error is None or ended.lane_is_good:
+        if ended.lane_is_good:
             self._worker.keep_lane(fetcher.broker, fetcher.lane)
         else:
             fetcher.lane.connection.close()

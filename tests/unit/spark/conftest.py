@@ -42,6 +42,7 @@ class StubBroker:
         offset_errors: error codes of answers to ListOffsets.
         fetch_errors: error codes of answers to Fetch.
         times: by timestamp, the offset of the first record of each partition that is not older; -1 where left out.
+        fetches: offset and most bytes of each partition, of each Fetch request.
         asked: called with the partitions of each ListOffsets request before it is answered.
     """
 
@@ -50,6 +51,7 @@ class StubBroker:
     offset_errors: dict[TopicPartition, int] = field(default_factory=dict)
     fetch_errors: dict[TopicPartition, int] = field(default_factory=dict)
     times: dict[int, dict[TopicPartition, int]] = field(default_factory=dict)
+    fetches: list[dict[TopicPartition, tuple[int, int]]] = field(default_factory=list)
     asked: Callable[[set[TopicPartition]], None] = lambda _: None
     port: int = 0
 
@@ -123,10 +125,12 @@ class StubBroker:
     def _fetch(self, request: FetchRequest) -> FetchResponse:
         make = FetchResponse.FetchableTopicResponse
         topics = []
+        self.fetches.append({})
         for topic in request.topics:
             partitions = []
             for wanted in topic.partitions:
                 tp = TopicPartition(topic.topic, wanted.partition)
+                self.fetches[-1][tp] = wanted.fetch_offset, wanted.partition_max_bytes
                 log = self.logs[tp]
                 code = self.fetch_errors.get(tp, 0)
                 if not code and not log.begin <= wanted.fetch_offset <= log.end:
@@ -134,6 +138,7 @@ class StubBroker:
                 # From the batch that holds the offset on, which may begin before it, as brokers do.
                 first = max((base for base in log.batches if base <= wanted.fetch_offset), default=0)
                 held = [data for base, data in sorted(log.batches.items()) if base >= first]
+                records = b"".join(held)[: wanted.partition_max_bytes]
                 partitions.append(
                     make.PartitionData(
                         partition_index=tp.partition,
@@ -143,7 +148,7 @@ class StubBroker:
                         log_start_offset=log.begin,
                         aborted_transactions=[],
                         preferred_read_replica=-1,
-                        records=b"" if code or wanted.fetch_offset >= log.end else b"".join(held),
+                        records=b"" if code or wanted.fetch_offset >= log.end else records,
                     )
                 )
             topics.append(make(topic=topic.topic, partitions=partitions))

@@ -11,25 +11,26 @@ from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.kafka.errorcodes import ErrorCode
 from zkconsumer.kafka.producer import Record
 from zkconsumer.model import TopicPartition
+from zkconsumer.spark import rangefetcher
 from zkconsumer.spark.planning import Span
 from zkconsumer.spark.rangefetcher import Ended, HandOver, RangeFetcher
 from zkconsumer.spark.worker import Lane
 
 LONG_S = 30.0
-T0 = TopicPartition("t", 0)
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 @pytest.fixture
 def read(stub_broker):
     """Read ranges of the stub broker with one fetcher; returns the offsets that came, and how it ended."""
 
-    def read_ranges(ranges, *, fail_on_data_loss=False, **config):
+    def read_ranges(ranges, *, fail_on_data_loss=False, bytes_per_offset=None, **config):
         broker = stub_broker.broker
         connection = BrokerConnection(broker.host, broker.port, client_id="test", timeout_ms=10_000)
         connection.connect()
         settings = ConsumerConfig(zookeeper_connect="unused:1", group_id="g", **config)
         hand_over = HandOver(1 << 30)
-        lane = Lane(connection, Decoder(headers=False))
+        lane = Lane(connection, Decoder(headers=False), bytes_per_offset or {})
         fetcher = RangeFetcher(lane, broker, ranges, hand_over, settings, fail_on_data_loss=fail_on_data_loss)
         fetcher.start()
         offsets: list[int] = []
@@ -151,3 +152,79 @@ def test_a_range_of_compacted_batches_ends_by_the_offsets_that_they_cover(stub_b
     assert (ended.error, ended.left) == (None, {})
     offsets, ended = read({T0: Span(200, 210)}, fail_on_data_loss=True, **IMPATIENT)
     assert (offsets, ended.error) == ([], None)
+
+
+def log_of(batches, *damaged):
+    """Batches of ten records; of the damaged ones a byte has changed since their checksums were made."""
+    held = {10 * number: ten_records(10 * number) for number in range(batches)}
+    return {base: data[:-1] + bytes([data[-1] ^ 1]) if base in damaged else data for base, data in held.items()}
+
+
+TWO_BATCHES = {
+    "fetch_message_max_bytes": 2 * len(ten_records(0)),
+    "fetch_max_bytes": 2 * len(ten_records(0)),
+    **IMPATIENT,
+}
+
+
+def test_what_was_received_is_not_asked_for_again(stub_broker, read):
+    for partition in (T0, T1):
+        stub_broker.log(partition).end, stub_broker.log(partition).batches = 60, log_of(6)
+    offsets, ended = read({T0: Span(0, 55), T1: Span(5, 20)}, fail_on_data_loss=True, **TWO_BATCHES)
+    assert sorted(offsets) == sorted([*range(55), *range(5, 20)])
+    assert (ended.error, ended.left, ended.lane_is_good) == (None, {}, True)
+    asked = [{partition: offset for partition, (offset, _) in fetch.items()} for fetch in stub_broker.fetches]
+    assert asked == [{T0: 0, T1: 5}, {T0: 20}, {T0: 40}]
+
+
+def test_the_next_request_leaves_before_the_last_partition_is_decoded(stub_broker, read, monkeypatch):
+    log = stub_broker.log(T0)
+    log.end, log.batches = 40, log_of(4)
+    arrived = threading.Semaphore(0)
+    decode = Decoder.decode
+
+    class Fetches(list):
+        def append(self, fetch):
+            super().append(fetch)
+            arrived.release()
+
+    def decode_later(self, topic, partition, requested, *rest):
+        assert requested == 20 or all(arrived.acquire(timeout=LONG_S) for _ in range(2)), "no second request has come"
+        return decode(self, topic, partition, requested, *rest)
+
+    stub_broker.fetches = Fetches()
+    monkeypatch.setattr(Decoder, "decode", decode_later)
+    offsets, ended = read({T0: Span(0, 40)}, **TWO_BATCHES)
+    assert (offsets, ended.error) == (list(range(40)), None)
+
+
+def test_an_answer_to_what_was_foreseen_wrongly_does_not_count(stub_broker, read):
+    log = stub_broker.log(T0)
+    log.end, log.batches = 60, log_of(6, 10)
+    offsets, ended = read({T0: Span(0, 60)}, on_corrupt="skip", **TWO_BATCHES)
+    assert offsets == [*range(10), *range(20, 60)]
+    assert (ended.error, ended.left, ended.lane_is_good) == (None, {}, True)
+    assert [fetch[T0][0] for fetch in stub_broker.fetches] == [0, 20, 10, 30, 20, 40]
+
+
+def test_little_more_than_the_rest_of_a_range_is_asked_for(stub_broker, read, monkeypatch):
+    monkeypatch.setattr(rangefetcher, "_RESPONSE_BYTES", 0)
+    records = build([Record(b"v" * 1000)] * 500)
+    log = stub_broker.log(T0)
+    log.end, log.batches = 1500, {0: records, 500: build([Record(b"v" * 1000)] * 1000, offset=500)}
+    offsets, ended = read({T0: Span(0, 510)}, fetch_message_max_bytes=len(records))
+    assert (offsets, ended.error) == (list(range(510)), None)
+    first, *others = [fetch[T0] for fetch in stub_broker.fetches]
+    assert first == (0, len(records))
+    assert {offset for offset, _ in others} == {500}
+    assert 10 * 1000 < others[0][1] < len(records)
+    assert others[-1][1] > 1000 * 1000, "a batch that is longer than foreseen comes in the end"
+
+
+def test_a_lane_remembers_how_long_records_are(stub_broker, read):
+    log = stub_broker.log(T0)
+    log.end, log.batches = 10, log_of(1)
+    read({T0: Span(0, 10)}, bytes_per_offset={T0: 1e3})
+    read({T0: Span(0, 10)}, bytes_per_offset={T0: 1e5})
+    few, many = [fetch[T0][1] for fetch in stub_broker.fetches]
+    assert 10e3 < few < many < 2e6
