@@ -62,7 +62,8 @@ class Endpoints(NamedTuple):
 def source_options(name: str, reading: Reading, endpoints: Endpoints, group: str) -> dict[str, str]:
     """The options of one contestant for reading all of a topic."""
     if name == CEILING:
-        return {"records": str(reading.records), "valueBytes": str(reading.value_bytes), "tasks": str(CORES)}
+        rows = {"topic": reading.topic, "records": str(reading.records), "valueBytes": str(reading.value_bytes)}
+        return {**rows, "tasks": str(CORES)}
     if name == OURS:
         where = {"zookeeper.connect": endpoints.zookeeper, "group.id": group}
     else:

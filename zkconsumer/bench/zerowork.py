@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-_BATCH_BYTES: Final = 4 << 20
+_BATCH_BYTES: Final = 2 << 20
 _RECORD_OVERHEAD: Final = 12
 _TIMESTAMP_US: Final = 1_700_000_000_000_000
 
 
 class ZeroWorkDataSource(DataSource):
-    """``format("zerowork")``, with options ``records``, ``valueBytes``, ``tasks`` and ``maxOffsetsPerTrigger``."""
+    """``format("zerowork")``; options: ``topic``, ``records``, ``valueBytes``, ``tasks``, ``maxOffsetsPerTrigger``."""
 
     @classmethod
     def name(cls) -> str:
@@ -50,6 +50,7 @@ class _Rows:
     """What both readers do."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
+        self._topic = options["topic"]
         self._records = int(options["records"])
         self._value_bytes = int(options["valueBytes"])
         self._tasks = int(options["tasks"])
@@ -62,7 +63,8 @@ class _Rows:
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Hand out the same rows until there are enough."""
         acknowledge_quickly()
-        yield from repeat(prebuilt(self._value_bytes), partition.value or 0)  # None: Spark's stand-in for no partition
+        rows = partition.value or 0  # None: Spark's stand-in for no partition
+        yield from repeat(prebuilt(self._topic, self._value_bytes), rows)
         acknowledge_quickly()
 
 
@@ -116,7 +118,7 @@ def repeat(batch: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:
 
 
 @functools.cache
-def prebuilt(value_bytes: int) -> pa.RecordBatch:
+def prebuilt(topic: str, value_bytes: int) -> pa.RecordBatch:
     """A batch of as many rows as the real source makes of one partition's part of a response; once in a process."""
     import pyarrow as pa
 
@@ -126,7 +128,7 @@ def prebuilt(value_bytes: int) -> pa.RecordBatch:
     columns = (
         [None] * rows,
         [b"v" * value_bytes] * rows,
-        ["topic"] * rows,
+        [topic] * rows,
         [0] * rows,
         range(rows),
         [_TIMESTAMP_US] * rows,
