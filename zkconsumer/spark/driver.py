@@ -51,7 +51,9 @@ from zkconsumer.spark.share import SparkFetchControl, drain_timeout_ms
 _log = logging.getLogger(__name__)
 
 _IDLE_POLL_S = 0.05
-"""Least time between two questions to the brokers when there is nothing new: Spark asks every 10 ms."""
+_IDLE_FACTOR = 4
+"""When there is nothing new Spark asks every 10 ms. Before the brokers are asked again it has to wait so many times as
+long as their last answer took, but not longer than the first of these; new records wait with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,8 +258,10 @@ class QueryDriver:
     ) -> dict[TopicPartition, Span] | None:
         """From position to log end or target; None if positions had to be moved because a log became shorter."""
         threading.Event().wait(max(0.0, self._idle_until - time.monotonic()))
-        self._idle_until = time.monotonic() + _IDLE_POLL_S
+        began = time.monotonic()
         ends = self._ends.latest(positions)
+        answered = time.monotonic()
+        self._idle_until = answered + min(_IDLE_POLL_S, _IDLE_FACTOR * (answered - began))
         if any(ends[partition] < positions[partition] for partition in ends):
             self._control.adopt(assignment.generation, {**positions, **self._located(positions)})
             return None

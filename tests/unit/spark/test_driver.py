@@ -2,6 +2,8 @@
 
 import json
 import logging
+import threading
+import time
 
 import pytest
 
@@ -199,6 +201,26 @@ def test_available_now_does_not_end_while_a_leader_is_away(stub_broker, log, que
     stub_broker.leaderless = {B}
     assert ours.trigger() is None, "B is at its target"
     assert ours.member.commits[-1] == {A: 10, B: 20}
+
+
+@pytest.mark.parametrize(("answer_s", "least_s", "most_s"), [(0.002, 0.008, 0.05), (0.05, 0.05, 0.15)])
+def test_idle_brokers_are_asked_as_often_as_they_answer_quickly(stub_broker, log, query, answer_s, least_s, most_s):
+    log(A, 0, 10)
+    ours = query({A: 10})
+    begins, ends = [], []
+
+    def take_time(_):
+        begins.append(time.monotonic())
+        threading.Event().wait(answer_s)
+        ends.append(time.monotonic())
+
+    assert ours.trigger() is None  # looks up more than the end of the log
+    stub_broker.asked = take_time
+    for _ in range(10):
+        assert ours.trigger() is None
+    pauses = [begin - end for begin, end in zip(begins[1:], ends, strict=False)]
+    assert min(pauses) >= least_s
+    assert min(pauses) < most_s
 
 
 def test_few_offsets_wait_for_more_or_for_the_delay(stub_broker, log, query):
