@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final, Self, TypeVar
 
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.errors import BrokerUnavailable, ProtocolError
+from zkconsumer.errors import AuthenticationFailed, BrokerUnavailable, ConfigError, ProtocolError
 from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.kafka.errorcodes import ErrorCode
 from zkconsumer.kafka.isolation import ISOLATION_LEVELS, READ_UNCOMMITTED
@@ -215,7 +215,7 @@ class BrokerClient:
         """Ask the brokers, in random order, until one answers (SPEC 6.1).
 
         Raises:
-            BrokerUnavailable: none did; the message tells the last reason.
+            BrokerUnavailable, ConfigError: see :meth:`ask_any`.
         """
         return self.ask_any(partial(fetch_metadata, topics=topics))
 
@@ -224,6 +224,8 @@ class BrokerClient:
 
         Raises:
             BrokerUnavailable: none did; the message tells the last reason.
+            AuthenticationFailed: none did, and one refused; the message tells why.
+            ConfigError: a file that the settings name cannot be used.
         """
         brokers = list(self._live_brokers())
         random.shuffle(brokers)
@@ -232,7 +234,10 @@ class BrokerClient:
             try:
                 return self.ask(broker, question)
             except (BrokerUnavailable, ProtocolError) as error:
-                failure = error
+                if not isinstance(failure, AuthenticationFailed):  # that one somebody must mend
+                    failure = error
+        if isinstance(failure, AuthenticationFailed):
+            raise AuthenticationFailed(f"none of {len(brokers)} brokers answers; one refuses: {failure}") from failure
         raise BrokerUnavailable(f"none of {len(brokers)} brokers answers; last: {failure}") from failure
 
     def list_offsets(self, wanted: Mapping[TopicPartition, int]) -> Offsets:
@@ -275,6 +280,8 @@ class BrokerClient:
 
         Raises:
             BrokerUnavailable: the broker cannot be reached, or this client is closed.
+            AuthenticationFailed: the broker refuses us, or we do not trust it.
+            ConfigError: a file that the settings name cannot be used.
             ProtocolError: the broker's answer makes no sense.
         """
         connection = self._connections.get(broker)
@@ -291,7 +298,7 @@ class BrokerClient:
         try:
             connection.connect()
             return question(connection)
-        except (BrokerUnavailable, ProtocolError):
+        except (BrokerUnavailable, ConfigError, ProtocolError):
             connection.close()
             self._connections.pop(broker, None)
             raise
