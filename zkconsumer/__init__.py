@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from zkconsumer.core.partitioner import DefaultPartitioner
     from zkconsumer.core.subscription import Blacklist, Whitelist
     from zkconsumer.errors import (
+        AuthenticationFailed,
         BrokerUnavailable,
         ChrootMissing,
         CommitRefused,
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from zkconsumer.model import ConsumerThreadId, Message, TopicPartition
 
 _HOMES = {
+    "AuthenticationFailed": "zkconsumer.errors",
     "Blacklist": "zkconsumer.core.subscription",
     "BrokerUnavailable": "zkconsumer.errors",
     "ChrootMissing": "zkconsumer.errors",
@@ -90,6 +92,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "AuthenticationFailed",
     "Blacklist",
     "BrokerUnavailable",
     "ChrootMissing",

@@ -104,7 +104,8 @@ class BrokerUnavailable(RetriableError):
 class AuthenticationFailed(BrokerUnavailable):
     """A broker and this consumer do not trust each other: certificate, password or token.
 
-    It is tried again like a broker that is away, since passwords and certificates are changed on one side first.
+    It is tried again like a broker that is away, since passwords and certificates are changed on one side first. A
+    stream raises it when that has failed a few times, and at each later failure; whoever wants to wait iterates again.
     """
 
 

@@ -1,6 +1,7 @@
 """TLS and SASL towards a real broker: who gets in, who does not, and what those are told."""
 
 import base64
+import contextlib
 import hashlib
 import hmac
 import json
@@ -11,6 +12,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from tests.fix_certificates import Authority
+from tests.fix_fetch import Reader
 from tests.fix_sandbox import Topics, produce_records
 from zkconsumer import ConsumerConfig, ConsumerConnector
 from zkconsumer.errors import AuthenticationFailed, BrokerUnavailable, ConfigError, ProtocolError
@@ -164,6 +166,16 @@ def test_a_wrong_secret_is_refused_and_never_shown(secured, login):
     shown = f"{raised.value!r} {raised.value.__cause__!r} {secured.config('SASL_PLAINTEXT', **wrong)!r}"
     assert "not alice" not in shown
     assert wrong.get("sasl_oauthbearer_token", "not alice") not in shown
+
+
+def test_a_stream_tells_that_a_login_is_refused(secured):
+    server = f"{HOST}:{secured.ports['SASL_PLAINTEXT']}"
+    wrong = {"security_protocol": "SASL_PLAINTEXT", **PLAIN, "sasl_password": "not alice"}
+    with contextlib.closing(Reader(server, consumer_timeout_ms=20_000, **wrong)) as reader:
+        reader.start({("any", 0): 0, ("any", 1): 0})
+        with pytest.raises(AuthenticationFailed, match=r"check sasl\.mechanism") as raised:
+            next(reader.streams[0])
+    assert "not alice" not in str(raised.value)
 
 
 def test_a_mechanism_that_is_not_offered(secured):

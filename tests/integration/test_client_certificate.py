@@ -1,10 +1,14 @@
 """A real broker that asks for a client's certificate: who gets in, who does not, and what those are told."""
 
+import contextlib
+import shutil
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
 from tests.fix_certificates import Authority
+from tests.fix_fetch import Reader
 from tests.fix_sandbox import Topics, produce_records
 from zkconsumer import ConsumerConfig, ConsumerConnector, SimpleConsumer, TopicPartition
 from zkconsumer.errors import AuthenticationFailed, ConfigError
@@ -103,6 +107,18 @@ def test_a_group_reads_with_a_certificate(asking, topic, unique_name):
     assert not described.problems
 
 
+def test_a_group_is_described_without_a_certificate(asking, topic, unique_name):
+    config = asking.config(group_id=unique_name, **asking.authority.client_settings("client"))
+    with ConsumerConnector(config) as connector:
+        connector.create_message_streams({topic: 1})
+        session = ZkSession.from_config(config)
+        session.open()
+        (problem,) = describe_group(session, asking.config(), unique_name).problems
+        session.close()
+    assert "offsets in Kafka are unknown" in problem
+    assert "set ssl.certificate.location and ssl.key.location" in problem
+
+
 @LISTENERS
 def test_without_a_certificate(asking, topic, listener):
     with pytest.raises(
@@ -131,7 +147,35 @@ def test_with_a_certificate_that_has_expired(asking, topic, listener):
 @pytest.mark.parametrize("password", ["", "a guess"])
 def test_with_a_wrong_password_of_the_key(asking, topic, password):
     settings = {**asking.authority.client_settings("client", "the key's secret"), "ssl_key_password": password or None}
-    with pytest.raises(ConfigError, match=r"ssl\.key\.password") as raised:
-        asking.read(topic, **settings)
-    assert "secret" not in str(raised.value)
-    assert "a guess" not in str(raised.value)
+    with SimpleConsumer(HOST, asking.ports["SSL"], config=asking.config(**settings)) as consumer:
+        for _ in range(2):
+            with pytest.raises(ConfigError, match=r"ssl\.key\.password") as raised:
+                consumer.metadata(topic)
+            assert "secret" not in str(raised.value)
+            assert "a guess" not in str(raised.value)
+
+
+@pytest.mark.parametrize("error", [AuthenticationFailed, ConfigError])
+def test_a_stream_tells_of_a_certificate_and_goes_on_with_a_better_one(asking, topic, error):
+    good = asking.authority.client_settings("renewed")
+    settings = {name: f"{location}.used" for name, location in good.items()}
+    stranger = asking.stranger.client_settings("client")
+    for name, location in settings.items():
+        if error is AuthenticationFailed:
+            shutil.copy(stranger[name], location)
+        else:
+            Path(location).unlink(missing_ok=True)
+    config = {"security_protocol": "SSL", "ssl_ca_location": asking.authority.location, **settings}
+    values = []
+    with contextlib.closing(Reader(f"{HOST}:{asking.ports['SSL']}", consumer_timeout_ms=20_000, **config)) as reader:
+        reader.start({(topic, 0): None})
+        for _ in range(2):
+            with pytest.raises(error, match=r"ssl\.certificate\.location .*ca-renewed\.pem\.used"):
+                next(reader.streams[0])
+        for name, location in settings.items():
+            shutil.copy(good[name], location)
+        while len(values) < len(VALUES):
+            # An attempt was under way, or saw the new certificate beside the old key.
+            with contextlib.suppress(AuthenticationFailed, ConfigError):
+                values.append(next(reader.streams[0]).value)
+    assert values == VALUES

@@ -25,8 +25,10 @@ class MessageStream(Generic[M]):
     """The records of one consumer thread, in order within each partition.
 
     Iterating ends when the connector is shut down. It raises ConsumerTimeout when nothing arrives within
-    ``consumer.timeout.ms``, and can go on afterwards; and the cause when the connector failed. Asking for the next
-    record or batch releases the one before: from then on automatic commits cover it (``commit.on``, DESIGN 3.1).
+    ``consumer.timeout.ms``, and can go on afterwards; likewise AuthenticationFailed where brokers go on refusing this
+    consumer, and ConfigError where a file that the settings name cannot be used, since both are tried again meanwhile.
+    It raises the cause when the connector failed. Asking for the next record or batch releases the one before: from
+    then on automatic commits cover it (``commit.on``, DESIGN 3.1).
 
     One thread uses a stream, the first that iterates; another may follow once that thread has ended.
 

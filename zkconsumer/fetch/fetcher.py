@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final
 
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.errors import BrokerUnavailable, CorruptRecord, ProtocolError, RecordTooLarge
+from zkconsumer.errors import BrokerUnavailable, ConfigError, CorruptRecord, ProtocolError, RecordTooLarge
 from zkconsumer.fetch.chunks import Chunk
 from zkconsumer.fetch.partition_info import PartitionInfo
 from zkconsumer.fetch.pipeline import Answer, FetchPipeline
@@ -97,7 +97,7 @@ class FetcherThread(threading.Thread):
             while not self._stop_requested.is_set():
                 try:
                     self._round()
-                except (BrokerUnavailable, ProtocolError) as error:
+                except (BrokerUnavailable, ConfigError, ProtocolError) as error:
                     self._lose_broker(error)
                 except Exception:  # noqa: BLE001  a dead fetcher would leave its partitions silent (SPEC 6.2)
                     _log.exception("%s: unexpected error; its partitions look for a leader again", self.name)
@@ -208,6 +208,7 @@ class FetcherThread(threading.Thread):
             _log.log(level, "%s: %s answers %s", self.name, info.partition, error_name(fetched.error))
             self._return(info)
             return
+        info.refusals = 0
         info.high_watermark = fetched.readable_end(self._config.isolation_level)
         if not fetched.records:
             return
@@ -345,6 +346,8 @@ class FetcherThread(threading.Thread):
             return
         if error is not None:
             _log.warning("%s: %s; its partitions look for a leader again", self.name, error)
+            for info in self._table.values():
+                info.blame_settings(error)
         spread = random.uniform(1 - _JITTER, 1 + _JITTER)
         self._stop_requested.wait(spread * self._config.refresh_leader_backoff_ms / 1000)
         with self._inbox_lock:

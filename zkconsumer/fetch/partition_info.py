@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from zkconsumer.errors import AuthenticationFailed, ConfigError
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 
 if TYPE_CHECKING:
     from zkconsumer.fetch.queues import ChunkQueue
+
+_PATIENCE: Final = 3
+"""At which refusal in a row the user is told: a broker that is stopping may hang up in the middle of a login."""
 
 
 class PartitionInfo:
@@ -31,6 +35,8 @@ class PartitionInfo:
         high_watermark: the broker's last word on the end of the partition, or None. Written by the fetcher.
         fetch_bytes: as above; grown for a record that does not fit, only brokers before 0.10.1. Written by the fetcher.
         faults: how often in a row its bytes could not be decoded. Written by the fetcher.
+        refusals: how often in a row nobody could be asked for it, for a reason that somebody must mend. Written by the
+            leader finder or the fetcher, whichever has it.
         consumed: the offset after all chunks that the user is done with, or None. Written by the user's thread.
     """
 
@@ -45,6 +51,7 @@ class PartitionInfo:
         "partition",
         "previous",
         "queue",
+        "refusals",
         "start",
         "thread",
     )
@@ -69,6 +76,7 @@ class PartitionInfo:
         self.high_watermark: int | None = None
         self.fetch_bytes = fetch_bytes
         self.faults = 0
+        self.refusals = 0
         self.consumed: int | None = None
         self.previous = previous
         self.origin = origin
@@ -80,6 +88,16 @@ class PartitionInfo:
         """The offset to fetch next, and where it comes from if it is the stored one."""
         stored = self.origin is not None and self.fetched == self.start
         return f"offset {self.fetched}" + (f", which {self.origin} holds," if stored else "")
+
+    def blame_settings(self, error: Exception) -> None:
+        """Tell the user of an error that no waiting mends, while this partition is tried again, for a login may change.
+
+        That is where brokers refuse us, or a file that the settings name cannot be used. Other errors are passed over.
+        """
+        if isinstance(error, AuthenticationFailed | ConfigError):
+            self.refusals += 1
+            if self.refusals >= _PATIENCE:
+                self.queue.complain(self, error)
 
     def is_held(self) -> bool:
         """True while the user holds something of this object's generation that is not released."""

@@ -76,6 +76,8 @@ class ChunkQueue:
         self._closed = False
         self._cause: BaseException | None = None
         self._error: BaseException | None = None
+        self._troubles: dict[PartitionInfo, Exception] = {}
+        self._told: Exception | None = None
         self._refused: set[PartitionInfo] = set()
         self._listeners: tuple[Callable[[], None], ...] = ()
 
@@ -93,6 +95,7 @@ class ChunkQueue:
             if chunk.info.generation != self._generation or self._closed or chunk.info in self._refused:
                 return False
             self._add(chunk)
+            self._troubles.pop(chunk.info, None)
             self._fetched_bytes[chunk.info.partition.topic] += chunk.fetched_bytes
             self._changed.notify()
             return True
@@ -150,7 +153,8 @@ class ChunkQueue:
             A chunk, END where the queue was closed, or None where nothing came in time.
 
         Raises:
-            BaseException: what :meth:`close` was given; what :meth:`fail` was, once the chunks before it are taken.
+            BaseException: what :meth:`close` was given; what :meth:`fail` or :meth:`complain` was, once the chunks
+                before it are taken.
         """
         with self._changed:
             self._finish()
@@ -199,6 +203,7 @@ class ChunkQueue:
             self._bytes = 0
             self._listeners = ()
             self._error = None
+            self._troubles.clear()
             self._refused.clear()
 
     def withhold(self) -> None:
@@ -340,6 +345,17 @@ class ChunkQueue:
             self._error = self._error or error
             self._changed.notify_all()
 
+    def complain(self, info: PartitionInfo, trouble: Exception) -> None:
+        """Let the stream raise ``trouble`` once, when there is nothing to hand out; it can go on afterwards.
+
+        Once also where several partitions have the same. Forgotten if a chunk of this partition comes first, and by
+        :meth:`clear`.
+        """
+        with self._changed:
+            if info.generation == self._generation and trouble is not self._told:
+                self._troubles[info] = trouble
+                self._changed.notify_all()
+
     # -- under the lock -----------------------------------------------------------------------------------------
 
     def _wait_for(self, first: Callable[[], Chunk | None], timeout: float | None) -> Chunk | Literal[Ended.END] | None:
@@ -356,6 +372,10 @@ class ChunkQueue:
                 if self._cause is not None:
                     raise self._cause
                 return END
+            if self._troubles and self._first() is None:
+                _, self._told = self._troubles.popitem()
+                self._troubles.clear()
+                raise self._told
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 return None

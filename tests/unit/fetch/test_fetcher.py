@@ -11,7 +11,7 @@ from tests.fix_batches import build
 from tests.fix_chunks import make_info, make_queue
 from tests.fix_waiting import eventually
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.errors import CorruptRecord
+from zkconsumer.errors import ConfigError, CorruptRecord
 from zkconsumer.fetch.fetcher import FetcherThread
 from zkconsumer.kafka.producer import Record
 from zkconsumer.model import Broker
@@ -68,6 +68,22 @@ def test_bytes_that_hold_no_complete_batch_end_in_an_error(fetched, policy):
     """Fewer than were asked for, and first in the response: no broker cuts those, so the length is damaged."""
     with pytest.raises(CorruptRecord, match=rf"t-0 at offset 5: {len(GOOD) - 1} bytes hold no complete batch"):
         fetched(GOOD[:-1], on_corrupt=policy).queue.take(10)
+
+
+def test_settings_that_cannot_be_used_are_told_to_the_user_and_tried_again(fetched, tmp_path, caplog):
+    settings = {"security_protocol": "SSL", "ssl_ca_location": str(tmp_path / "missing.pem")}
+    info = fetched(GOOD, **settings, refresh_leader_backoff_ms=1)
+    for _ in range(2):
+        with pytest.raises(ConfigError, match=r"ssl\.ca\.location .*missing\.pem cannot be used"):
+            info.queue.take(10)
+    assert info.refusals > 3
+    assert "unexpected" not in caplog.text
+
+
+def test_a_broker_that_cannot_be_understood_is_no_trouble_of_the_users(fetched, caplog):
+    info = fetched(GOOD, security_protocol="SSL", refresh_leader_backoff_ms=1, socket_timeout_ms=100)
+    eventually(lambda: caplog.text.count("look for a leader again") > 5)
+    assert info.queue.take(0) is None
 
 
 def test_a_wrong_checksum_is_an_error(fetched):

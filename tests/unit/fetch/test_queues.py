@@ -5,7 +5,7 @@ import time
 import pytest
 
 from tests.fix_chunks import make_chunk, make_info, make_queue
-from zkconsumer.errors import CorruptRecord
+from zkconsumer.errors import AuthenticationFailed, CorruptRecord
 from zkconsumer.fetch.chunks import Chunk, HandOver
 from zkconsumer.fetch.messages import positions
 from zkconsumer.fetch.queues import END
@@ -124,6 +124,53 @@ def test_a_failure_wakes_the_taker(queue):
     with pytest.raises(CorruptRecord):
         queue.take(10)
     timer.join()
+
+
+def test_a_complaint_is_raised_once_where_nothing_is_to_be_handed_out(queue, info):
+    chunk = make_chunk(info, 0, 1)
+    queue.put(chunk)
+    queue.complain(info, AuthenticationFailed("no"))
+    assert queue.take(0) is chunk
+    with pytest.raises(AuthenticationFailed, match="no"):
+        queue.take(0)
+    for take, error in ((queue.take, AuthenticationFailed("no")), (queue.look, AuthenticationFailed("no"))):
+        queue.complain(info, error)
+        queue.complain(make_info(queue, 1), error)
+        with pytest.raises(AuthenticationFailed, match="no"):
+            take(0)
+        queue.complain(make_info(queue, 2), error)
+        assert queue.take(0) is None
+
+
+def test_a_complaint_wakes_the_taker(queue, info):
+    timer = threading.Timer(0.05, queue.complain, [info, AuthenticationFailed("no")])
+    timer.start()
+    with pytest.raises(AuthenticationFailed):
+        queue.take(10)
+    timer.join()
+
+
+def test_a_complaint_is_forgotten_when_its_partition_arrives(queue, info):
+    other = make_info(queue, 1)
+    queue.complain(info, AuthenticationFailed("no"))
+    queue.put(make_chunk(info, 0, 1))
+    queue.complain(other, AuthenticationFailed("still"))
+    queue.put(make_chunk(info, 1, 1))
+    queue.take(0)
+    queue.take(0)
+    with pytest.raises(AuthenticationFailed, match="still"):
+        queue.take(0)
+    assert queue.take(0) is None
+
+
+def test_complaints_end_with_their_generation_and_with_the_stream(queue, info):
+    queue.complain(info, AuthenticationFailed("no"))
+    queue.clear(2)
+    queue.complain(info, AuthenticationFailed("no"))
+    assert queue.take(0) is None
+    queue.complain(make_info(queue, generation=2), AuthenticationFailed("no"))
+    queue.close()
+    assert queue.take(0) is END
 
 
 def test_chunks_without_records_only_move_the_position(queue, info):
