@@ -27,9 +27,9 @@ def initial_offset() -> dict[str, Any]:
 def encode_batch(spans: Mapping[TopicPartition, Span]) -> dict[str, Any]:
     """The end offset of a batch: what it read of each partition, ``{"v":1,"topics":{"t":{"0":[from,until]}}}``."""
     topics: dict[str, dict[str, list[int]]] = {}
-    for partition, span in sorted(spans.items(), key=lambda item: (item[0].topic, str(item[0].partition))):
-        topics.setdefault(partition.topic, {})[str(partition.partition)] = [span.start, span.until]
-    return {"v": VERSION, "topics": topics}
+    for (topic, partition), (start, until) in spans.items():
+        topics.setdefault(topic, {})[str(partition)] = [start, until]
+    return {"v": VERSION, "topics": {topic: dict(sorted(topics[topic].items())) for topic in sorted(topics)}}
 
 
 def decode_batch(offset: Mapping[str, Any]) -> dict[TopicPartition, Span]:
@@ -57,8 +57,10 @@ def decode_batch(offset: Mapping[str, Any]) -> dict[TopicPartition, Span]:
 
 
 def _two_integers(span: object) -> tuple[int, int]:
-    if isinstance(span, list) and len(span) == 2 and all(type(number) is int for number in span):
-        return span[0], span[1]
+    if isinstance(span, list) and len(span) == 2:
+        start, until = span
+        if type(start) is int and type(until) is int:
+            return start, until
     raise ValueError(f"not a pair of integers: {span!r}")
 
 

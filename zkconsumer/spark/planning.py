@@ -146,13 +146,15 @@ def group_by_thread(
     """
     ranges = [OffsetRange(*partition, *span) for partition, span in sorted(spans.items()) if span.size > 0]
     tasks: dict[int, list[OffsetRange]] = {}
+    homeless = []
     for piece in ranges:
         thread = threads.get(piece.topic_partition)
-        if thread is not None:
+        if thread is None:
+            homeless.append(piece)
+        else:
             tasks.setdefault(thread, []).append(piece)
     loads = [(sum(r.size for r in tasks.get(n, ())), n) for n in sorted({*range(streams), *tasks})]
     heapq.heapify(loads)
-    homeless = [piece for piece in ranges if piece.topic_partition not in threads]
     for piece in sorted(homeless, key=lambda r: (-r.size, r)):
         load, number = loads[0]
         tasks.setdefault(number, []).append(piece)
