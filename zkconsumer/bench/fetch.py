@@ -133,6 +133,9 @@ def finish(name: str, process: subprocess.Popen[str]) -> Run:
         process.kill()
         _, err = process.communicate()
         raise SandboxError(f"{name} was not done after {_TIMEOUT_S:g} s: {err[-2000:]}") from None
+    except BaseException:  # Ctrl-C; it would go on looking for its servers for ever
+        process.kill()
+        raise
     if process.returncode != 0:
         raise SandboxError(f"{name} failed: {err[-2000:]}")
     return Run(*json.loads(out.splitlines()[-1]))
