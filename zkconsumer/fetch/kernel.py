@@ -129,7 +129,8 @@ def survey(table):  # type: ignore[no-untyped-def]
             sources |= b.IN_COMPRESSED
         else:
             sources |= b.IN_RAW
-        sources |= b.IN_FORMAT_2 if row[b.FORMAT] == _MAGIC else b.IN_OLD_FORMAT
+        if row[b.FORMAT] < _MAGIC:
+            sources |= b.IN_OLD_FORMAT
         if row[b.FORMAT] == 0:
             times |= b.TIME_NONE
         else:

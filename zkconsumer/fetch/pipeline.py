@@ -13,10 +13,8 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.errors import ProtocolError
 from zkconsumer.fetch.partition_info import PartitionInfo
 from zkconsumer.kafka.connection import BrokerConnection
-from zkconsumer.kafka.errorcodes import ErrorCode, error_name
 from zkconsumer.kafka.fetch_protocol import FetchedPartition, fetch_version, open_response, send_fetch
 from zkconsumer.kafka.fetch_session import (
     FIRST_VERSION,
@@ -95,10 +93,10 @@ class FetchPipeline:
         self._correlation_id, asked = None, self._asked
         if self._session is not None and response.error in SESSION_ERRORS:
             self._session.refused(response.error)
-        elif response.error != ErrorCode.NONE:
-            raise ProtocolError(f"{self._connection} refuses the fetch: {error_name(response.error)}")
-        elif self._session is not None:
-            self._session.answered(response.session_id)
+        else:
+            response.require_success(self._connection)
+            if self._session is not None:
+                self._session.answered(response.session_id)
         is_first = True
         for part in response.partitions:
             info, offset = asked.get(TopicPartition(part.topic, part.partition), (None, -1))

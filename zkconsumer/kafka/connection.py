@@ -236,9 +236,8 @@ class BrokerConnection:
             BrokerUnavailable: the connection broke, timed out or was closed.
             ProtocolError: the length is absurd, or another request is answered.
         """
-        response = self.open_response(correlation_id)
-        body = response.take(response.left)
-        return body[_skip_tags(body) :] if flexible else body
+        response = self.open_response(correlation_id, flexible=flexible)
+        return response.take(response.left)
 
     def open_response(
         self, correlation_id: int, *, flexible: bool = False, memory: Memory = new_memory
@@ -261,7 +260,7 @@ class BrokerConnection:
             raise ProtocolError(f"{self} answers request {answered} instead of {correlation_id}")
         self._response.begin(length - _CORRELATION_BYTES, memory)
         if flexible:
-            _skip_tags(self._response.take(min(1, self._response.left)))
+            _require_no_tags(self._response.take(min(1, self._response.left)))
         return self._response
 
     def exchange_bare(self, token: bytes) -> bytes:
@@ -317,8 +316,7 @@ class BrokerConnection:
         return f"the limit is {self._max_response_bytes}: is this the port of a Kafka broker?"
 
 
-def _skip_tags(body: memoryview) -> int:
-    """Length of the tagged fields at the start of a flexible response header; brokers send none, so one byte."""
-    if len(body) and body[0] == 0:
-        return 1
-    raise ProtocolError("a response header carries tagged fields that this client does not know")
+def _require_no_tags(start: memoryview) -> None:
+    """The tagged fields in a flexible response header: brokers send none, which is one byte."""
+    if bytes(start) != b"\0":
+        raise ProtocolError("a response header carries tagged fields that this client does not know")

@@ -69,6 +69,11 @@ class FetchStream(NamedTuple):
     session_id: int
     partitions: Iterator[FetchedPartition]
 
+    def require_success(self, broker: object) -> None:
+        """Raise ProtocolError where the response reports an error as a whole; it names ``broker``."""
+        if self.error != ErrorCode.NONE:
+            raise ProtocolError(f"{broker} refuses the fetch: {error_name(self.error)}")
+
 
 def fetch_version(connection: BrokerConnection) -> int:
     """Newest Fetch version that both sides know.
@@ -154,8 +159,7 @@ def receive_fetch(
         ProtocolError: the response is malformed or reports an error as a whole.
     """
     response = open_response(connection, correlation_id, memory)
-    if response.error != ErrorCode.NONE:
-        raise ProtocolError(f"{connection} refuses the fetch: {error_name(response.error)}")
+    response.require_success(connection)
     return list(response.partitions)
 
 

@@ -181,8 +181,7 @@ class RangeFetcher(threading.Thread):
         assert self._correlation_id is not None
         response = open_response(self.lane.connection, self._correlation_id, self.lane.decoder.memory.take)
         self._correlation_id, asked = None, self._asked
-        if response.error != ErrorCode.NONE:
-            raise ProtocolError(f"{self.broker} refuses the fetch: {error_name(response.error)}")
+        response.require_success(self.broker)
         before = dict(self._left)
         out_of_range = []
         for fetched in response.partitions:
