@@ -47,6 +47,20 @@ def both(group, zookeeper):
     return run
 
 
+def commit_until(group, member, topic, offsets):
+    """Commit until the znodes of a topic's partitions hold these offsets.
+
+    Owning is not enough: until its fetcher has asked the broker where the log begins or ends, a member that owns a
+    partition has no position to commit, JVM or ours.
+    """
+
+    def committed():
+        member.commit()
+        return [group.node("offsets", topic, p)[0] for p in range(len(offsets))] == offsets
+
+    eventually(committed)
+
+
 def test_a_member_that_committed(both, group, topic_factory, produce):
     topic = topic_factory(partitions=3)
     produce(topic, spread(values(100), 2))
@@ -56,7 +70,7 @@ def test_a_member_that_committed(both, group, topic_factory, produce):
         group.settle()
         group.expect_all(values(100))
         eventually(lambda: len(member.received()) >= 100)
-        member.commit()
+        commit_until(group, member, topic, [b"50", b"50", b"0"])
 
     jvm, ours = both(scenario)
     assert jvm == ours
@@ -117,13 +131,7 @@ def test_a_fresh_group_commits_where_it_starts(both, group, topic_factory, produ
         produce(topic, spread(values(20), 1))
 
     def scenario(join):
-        member = join("c", {topic: 1}, auto_offset_reset=reset)
-
-        def committed():
-            member.commit()
-            return [group.node("offsets", topic, p)[0] for p in range(2)] == offsets
-
-        eventually(committed)
+        commit_until(group, join("c", {topic: 1}, auto_offset_reset=reset), topic, offsets)
 
     jvm, ours = both(scenario)
     assert jvm == ours
@@ -134,8 +142,7 @@ def test_after_leaving_only_persistent_nodes_stay(both, group, topic_factory, zo
 
     def scenario(join):
         member = join("c", {topic: 1})
-        group.settle()
-        member.commit()
+        commit_until(group, member, topic, [b"0"])
         group.leave(member)
 
     jvm, ours = both(scenario)
