@@ -263,16 +263,22 @@ class BrokerConnection:
             _require_no_tags(self._response.take(min(1, self._response.left)))
         return self._response
 
-    def exchange_bare(self, token: bytes) -> bytes:
+    def exchange_bare(self, token: bytes, *, answered: bool = True) -> bytes:
         """Send bytes behind nothing but their length, and return what comes back in the same way.
 
         Brokers before 1.0 are logged in to like this, see ``sasl.py``.
+
+        Args:
+            token: what to send.
+            answered: False where nothing comes back; nothing is waited for and returned then.
 
         Raises:
             BrokerUnavailable: the connection broke, timed out or was closed.
             ProtocolError: the length of the answer is absurd.
         """
         self._transport.send(struct.pack(">i", len(token)) + token)
+        if not answered:
+            return b""
         head = self._head[:4]
         self._transport.fill(head)
         (length,) = struct.unpack(">i", head)

@@ -2,6 +2,9 @@
 
 A broker since 1.0 takes the mechanism's bytes in SaslAuthenticate requests, and says why it refuses. A broker of 0.10
 or 0.11 wants them bare, each behind its length, and hangs up where it refuses. Brokers of 0.9 are not logged in to.
+
+Kerberos is the machine's: each connection takes its ticket from the cache anew, or has one by the client keytab. So one
+that was renewed is used; a connection that stands does not end with its ticket (docs/kerberos.md).
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 import logging
 import struct
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 from zkconsumer.errors import AuthenticationFailed, ProtocolError, ZkConsumerError
@@ -22,7 +26,13 @@ if TYPE_CHECKING:
 _HANDSHAKE: Final = 17
 _AUTHENTICATE: Final = 36
 _MAX_STEPS: Final = 10
+_KERBEROS: Final = "GSSAPI"
 _CHECK: Final = "check sasl.mechanism, and sasl.username and sasl.password (or the token)"
+_CHECK_KERBEROS: Final = (
+    "check by klist that there is a valid ticket (kinit and KRB5CCNAME, or a keytab in KRB5_CLIENT_KTNAME), "
+    "that the broker's principal is {service}/{host} (sasl.kerberos.service.name, and the host that it advertises), "
+    "and the realm and its KDC in krb5.conf (KRB5_CONFIG)"
+)
 
 
 def log_in(wire: BrokerConnection, security: BrokerSecurity) -> None:
@@ -52,7 +62,11 @@ def _log_in(wire: BrokerConnection, security: BrokerSecurity, mechanism: Any) ->
         raise AuthenticationFailed(
             f"{wire}: {error_name(code)}: sasl.mechanism {security.mechanism} is not offered; offered are: {offered}"
         )
-    exchange: Callable[[bytes], bytes] = (lambda token: _authenticate(wire, token)) if framed else wire.exchange_bare
+    check = _what_to_check(wire, security)
+
+    def exchange(token: bytes, last: bool) -> bytes:
+        return _authenticate(wire, token, check) if framed else wire.exchange_bare(token, answered=not last)
+
     try:
         _converse(mechanism, exchange)
     except struct.error:
@@ -60,28 +74,33 @@ def _log_in(wire: BrokerConnection, security: BrokerSecurity, mechanism: Any) ->
     except ZkConsumerError as error:
         if framed or not isinstance(error.__cause__, ConnectionError):
             raise
-        raise AuthenticationFailed(f"{wire}: hung up during the login; {_CHECK}") from error
-    except Exception as error:  # the mechanism: the broker's proof is wrong, or Kerberos has no ticket
-        raise AuthenticationFailed(f"{wire}: {security.mechanism}: {error}; {_CHECK}") from error
+        raise AuthenticationFailed(f"{wire}: hung up during the login; {check}") from error
+    except Exception as error:  # the mechanism: the broker's proof is wrong
+        raise AuthenticationFailed(f"{wire}: {security.mechanism}: {error}; {check}") from error
 
 
-def _converse(mechanism: Any, exchange: Callable[[bytes], bytes]) -> None:
+def _converse(mechanism: Any, exchange: Callable[[bytes, bool], bytes]) -> None:
+    """Let the mechanism and the broker talk.
+
+    One that is done before its token is sent has the last word (Kerberos: the choice of no security layer, RFC 4752,
+    3.1). Bare, a broker does not answer that; framed, every request has its response.
+    """
     for _ in range(_MAX_STEPS):
         token = mechanism.auth_bytes()
-        mechanism.receive(exchange(token))
+        mechanism.receive(exchange(token, mechanism.is_done()))
         if mechanism.is_done():
             break
     if not (mechanism.is_done() and mechanism.is_authenticated()):
         raise ValueError("the broker's answer is no proof that it accepted")
 
 
-def _authenticate(wire: BrokerConnection, token: bytes) -> bytes:
+def _authenticate(wire: BrokerConnection, token: bytes, check: str) -> bytes:
     body = struct.pack(">i", len(token)) + token
     answer = bytes(wire.receive(wire.send(_AUTHENTICATE, 0, body)))
     code, length = struct.unpack_from(">hh", answer)
     at = 4 + max(length, 0)
     if code:
-        raise AuthenticationFailed(f"{wire}: {answer[4:at].decode(errors='replace') or error_name(code)}; {_CHECK}")
+        raise AuthenticationFailed(f"{wire}: {answer[4:at].decode(errors='replace') or error_name(code)}; {check}")
     (size,) = struct.unpack_from(">i", answer, at)
     return answer[at + 4 : at + 4 + max(size, 0)]
 
@@ -107,7 +126,16 @@ def _mechanism(wire: BrokerConnection, security: BrokerSecurity) -> Any:
             sasl_kerberos_service_name=security.kerberos_service_name,
         )
     except Exception as error:  # no library for GSSAPI, no ticket
-        raise AuthenticationFailed(f"{wire}: {security.mechanism} cannot be used: {error}") from error
+        reason = f"{error}; {_what_to_check(wire, security)}"
+        if security.mechanism == _KERBEROS and find_spec("gssapi") is None:
+            reason = "the package gssapi is missing: pip install 'zkconsumer[gssapi]'"
+        raise AuthenticationFailed(f"{wire}: {security.mechanism} cannot be used: {reason}") from error
+
+
+def _what_to_check(wire: BrokerConnection, security: BrokerSecurity) -> str:
+    if security.mechanism != _KERBEROS:
+        return _CHECK
+    return _CHECK_KERBEROS.format(service=security.kerberos_service_name, host=wire.host)
 
 
 def _short_text(text: str) -> bytes:

@@ -4,6 +4,7 @@ import contextlib
 import random
 import socket
 import struct
+import sys
 import threading
 import time
 import tracemalloc
@@ -313,6 +314,56 @@ def test_a_broker_before_1_0_refuses_by_hanging_up(serve, connect):
 
     connection = connect(serve(script, sasl_versions(authenticate=False)), security=LOGIN)
     with pytest.raises(AuthenticationFailed, match=r"hung up during the login; check sasl\.mechanism"):
+        connection.connect()
+
+
+class LastWord:
+    """A mechanism that ends with a token of the client's, as Kerberos does."""
+
+    def __init__(self):
+        self.heard = []
+        self.said = 0
+
+    def auth_bytes(self):
+        self.said += 1
+        return b"%d" % self.said
+
+    def receive(self, token):
+        self.heard.append(token)
+
+    def is_done(self):
+        return self.said == 2
+
+    is_authenticated = is_done
+
+
+@pytest.mark.parametrize("framed", [False, True])
+def test_the_last_word_of_a_mechanism_is_answered_only_in_a_frame(serve, connect, monkeypatch, framed):
+    mechanism = LastWord()
+    monkeypatch.setattr("zkconsumer.kafka.sasl._mechanism", lambda wire, security: mechanism)
+
+    def script(sock):
+        answer(sock, read_request(sock)[2], struct.pack(">hi", 0, 0))
+        for reply in (b"challenge", b""):
+            if framed:
+                answer(sock, read_request(sock)[2], struct.pack(">hhi", 0, -1, len(reply)) + reply)
+            else:
+                read_exactly(sock, 5)
+                sock.sendall(struct.pack(">i", len(reply)) + reply if reply else b"")
+        answer(sock, read_request(sock)[2], b"in")
+
+    connection = connect(serve(script, sasl_versions(authenticate=framed)), security=LOGIN)
+    connection.connect()
+    assert bytes(connection.receive(connection.send(1, 0, b""))) == b"in"
+    assert mechanism.heard == [b"challenge", b""]
+
+
+def test_a_kerberos_without_its_package_says_how_to_get_it(serve, connect, monkeypatch):
+    monkeypatch.setitem(sys.modules, "gssapi", None)
+    monkeypatch.setattr("zkconsumer.kafka.sasl.find_spec", lambda name: None)
+    kerberos = BrokerSecurity(protocol="SASL_PLAINTEXT", mechanism="GSSAPI")
+    connection = connect(serve(lambda sock: None, sasl_versions(authenticate=True)), security=kerberos)
+    with pytest.raises(AuthenticationFailed, match=r"package gssapi is missing: pip install 'zkconsumer\[gssapi\]'"):
         connection.connect()
 
 
