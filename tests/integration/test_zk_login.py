@@ -1,5 +1,7 @@
 """SASL logins on a real ZooKeeper: accepted, refused, and refused to a member that was in already."""
 
+import dataclasses
+
 import pytest
 
 from tests.fix_waiting import eventually
@@ -7,7 +9,7 @@ from zkconsumer import ConsumerConfig
 from zkconsumer.connector.identity import new_consumer_id
 from zkconsumer.connector.member import GroupMember
 from zkconsumer.core.subscription import Subscription
-from zkconsumer.errors import ZooKeeperRefused
+from zkconsumer.errors import ConfigError, ZooKeeperRefused
 from zkconsumer.model import TopicPartition
 from zkconsumer.sandbox import ZooKeeperServer
 from zkconsumer.sandbox.pysparkjars import zookeeper_jars
@@ -84,6 +86,12 @@ def test_znodes_belong_to_who_logged_in(config):
     acls = session._client.get_acls("/mine")[0]
     session.close()
     assert ("sasl", "consumer") in {(acl.id.scheme, acl.id.id) for acl in acls}
+
+
+def test_a_package_that_is_missing_is_told(config, monkeypatch):
+    monkeypatch.setattr("zkconsumer.zookeeper.security.find_spec", lambda name: None if name == "kerberos" else name)
+    with pytest.raises(ConfigError, match=r"needs the package kerberos: pip install 'zkconsumer\[gssapi-zookeeper\]'"):
+        ZkSession.from_config(dataclasses.replace(config, zookeeper_sasl_mechanism="GSSAPI"))
 
 
 def test_a_wrong_password_is_told(config, server):

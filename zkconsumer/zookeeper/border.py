@@ -35,7 +35,7 @@ _ADVICE: Final[dict[type[KazooException], str]] = {
     NoAuthError: "no permission; check the node's ACL (getAcl) against zookeeper.digest, zookeeper.sasl.* and "
     "zookeeper.set.acl",
     InvalidACLError: "it does not know who we are; zookeeper.set.acl needs zookeeper.digest or zookeeper.sasl.*",
-    AuthFailedError: "the login failed; check zookeeper.digest and zookeeper.sasl.*",
+    AuthFailedError: "the login failed; check zookeeper.digest and zookeeper.sasl.*, and for GSSAPI the ticket (klist)",
     NotReadOnlyCallError: "the server is read-only, since it has lost its quorum; check the other servers",
     QuotaExceededError: "a quota above the node is used up; check it (listquota) and raise it (setquota)",
 }

@@ -15,7 +15,7 @@ def client_arguments(config: ConsumerConfig) -> dict[str, Any]:
     """Keyword arguments for kazoo's client: authentication and TLS.
 
     Raises:
-        ConfigError: SASL is asked for and the package that does it is missing.
+        ConfigError: SASL is asked for and a package that does it is missing.
     """
     arguments: dict[str, Any] = {}
     if config.zookeeper_digest is not None:
@@ -37,6 +37,10 @@ def client_arguments(config: ConsumerConfig) -> dict[str, Any]:
 def _sasl_options(config: ConsumerConfig) -> dict[str, Any]:
     if find_spec("puresasl") is None:  # kazoo would look for it when it connects, where nobody sees the error
         raise ConfigError("zookeeper.sasl.mechanism needs the package pure-sasl: pip install 'zkconsumer[sasl]'")
+    if config.zookeeper_sasl_mechanism == "GSSAPI" and find_spec("kerberos") is None:
+        raise ConfigError(
+            "zookeeper.sasl.mechanism GSSAPI needs the package kerberos: pip install 'zkconsumer[gssapi-zookeeper]'"
+        )
     options = {
         "mechanism": config.zookeeper_sasl_mechanism,
         "username": config.zookeeper_sasl_username,
