@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(firstword $(shell printf %s "$(CURDIR)" | cksum))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-all lint type fmt unit fuzz docs clean
+.PHONY: help demo test test-slow test-kerberos test-all lint type fmt unit fuzz docs clean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,9 +30,16 @@ test: $(STAMP) ## unit, property and integration tests
 	@$(BIN)/python -m zkconsumer.sandbox kafka-3.9.1
 	@$(BIN)/pytest tests/unit tests/property tests/integration
 
-test-slow: $(STAMP) ## what `make test` leaves out: old brokers, JVM interop, Spark, containers, the demo
+test-slow: $(STAMP) ## what `make test` leaves out: old brokers, JVM interop, Spark, Kerberos, containers, the demo
 	@$(BIN)/python -m zkconsumer.sandbox
-	@$(BIN)/pytest tests/brokers tests/interop tests/spark tests/containers tests/demo
+	@$(BIN)/pytest tests/brokers tests/interop tests/kerberos tests/spark tests/containers tests/demo
+
+# In test-slow these are skipped where something is missing; here that is a failure, which says what it is.
+test-kerberos: $(STAMP) ## those of them with a real KDC, after building gssapi; docs/kerberos.md says what that needs
+	@$(BIN)/python -c 'import gssapi, kerberos' 2>/dev/null || $(BIN)/python -m pip install \
+		--disable-pip-version-check --config-settings editable_mode=compat -e '.[gssapi,gssapi-zookeeper]'
+	@$(BIN)/python -m zkconsumer.sandbox kafka-3.9.1 kafka-0.10.2.2
+	@ZKCONSUMER_KERBEROS_REQUIRED=1 $(BIN)/pytest tests/kerberos
 
 test-all: test test-slow ## everything
 

@@ -1,0 +1,182 @@
+"""Logging in to real brokers by Kerberos: with a ticket, with a keytab, and all that can be wrong with either."""
+
+import contextlib
+
+import pytest
+
+from tests.fix_fetch import Reader
+from tests.fix_kerberos import NAME, KerberizedBroker
+from tests.fix_sandbox import Topics, produce_records
+from tests.fix_waiting import eventually
+from zkconsumer import ConsumerConfig, ConsumerConnector
+from zkconsumer.errors import AuthenticationFailed
+from zkconsumer.kafka.connection import BrokerConnection
+from zkconsumer.model import Broker
+from zkconsumer.sandbox import JarSource, ZooKeeperServer
+from zkconsumer.sandbox.lockfile import read_lock
+from zkconsumer.sandbox.ports import HOST, free_port
+from zkconsumer.sandbox.progress import Progress
+
+# Brokers before 2.0 ask a class for the realm that Java no longer shows to everybody.
+SHOW_REALM = "--add-exports=java.security.jgss/sun.security.krb5=ALL-UNNAMED"
+GSSAPI = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "GSSAPI"}
+FRAMED, BARE = "3.9.1", "0.10.2.2"  # how the tokens travel, see sasl.py
+
+pytestmark = pytest.mark.usefixtures("nobody")
+
+
+class Kerberized:
+    """A broker with a listener that wants Kerberos, and one that wants nothing."""
+
+    def __init__(self, realm, directory, version):
+        self.port = free_port()
+        self.zookeeper = ZooKeeperServer(directory)
+        plain = free_port()
+        listeners = f"PLAINTEXT://{HOST}:{plain},SASL_PLAINTEXT://{NAME}:{self.port}"
+        self.broker = KerberizedBroker(
+            directory,
+            self.zookeeper,
+            JarSource.from_environment().provide(read_lock(f"kafka-{version}"), Progress()),
+            kafka_version=version,
+            port=plain,
+            properties={
+                "listeners": listeners,
+                "advertised.listeners": listeners,
+                "sasl.enabled.mechanisms": "GSSAPI",
+                "sasl.kerberos.service.name": "kafka",
+                "zookeeper.set.acl": "false",
+            },
+        )
+        self.broker.jvm_options = [
+            *realm.server_options(directory, "KafkaServer", "kafka"),
+            "-Dzookeeper.sasl.client=false",
+            SHOW_REALM,
+        ]
+
+    def start(self):
+        self.zookeeper.start()
+        self.broker.start()
+
+    def stop(self):
+        self.broker.kill()
+        self.zookeeper.kill()
+
+    def config(self, **more):
+        return ConsumerConfig(
+            **{
+                "zookeeper_connect": self.zookeeper.address,
+                "group_id": "g",
+                "auto_offset_reset": "smallest",
+                "consumer_timeout_ms": 20_000,
+                "socket_timeout_ms": 10_000,
+                **GSSAPI,
+                **more,
+            }
+        )
+
+    def log_in(self, **more):
+        connection = BrokerConnection.from_config(Broker(0, NAME, self.port), self.config(**more))
+        try:
+            connection.connect()
+            connection.receive(connection.send(3, 0, b"\0\0\0\0"))  # Metadata
+        finally:
+            connection.close()
+
+
+@pytest.fixture(scope="module", params=[FRAMED, BARE])
+def kerberized(request, realm, tmp_path_factory):
+    made = Kerberized(realm, tmp_path_factory.mktemp("kerberized"), request.param)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.stop()
+
+
+def test_a_consumer_with_a_ticket_reads(kerberized, ticket, unique_name):
+    servers = kerberized.broker.address
+    topic = Topics(servers).create(unique_name, partitions=2)
+    values = [b"%d " % number * 500 for number in range(2000)]
+    produce_records(servers, topic, [{"value": value, "partition": int(value[:1]) % 2} for value in values])
+    with ConsumerConnector(kerberized.config(group_id=unique_name)) as connector:
+        (stream,) = connector.create_message_streams({topic: 1})[topic]
+        assert sorted(next(stream).value for _ in values) == sorted(values)
+
+
+def test_a_keytab_needs_no_kinit(kerberized, alice, monkeypatch):
+    monkeypatch.setenv("KRB5_CLIENT_KTNAME", str(alice))
+    kerberized.log_in()
+
+
+def test_a_keytab_outlives_its_tickets(kerberized, realm, alice, nobody, tmp_path, monkeypatch):
+    config = tmp_path / "krb5.conf"
+    config.write_text(realm.config.read_text().replace("[libdefaults]", "[libdefaults]\nticket_lifetime = 2s"))
+    monkeypatch.setenv("KRB5_CONFIG", str(config))
+    monkeypatch.setenv("KRB5_CLIENT_KTNAME", str(alice))
+    kerberized.log_in()
+    assert realm.is_valid(nobody)
+    eventually(lambda: not realm.is_valid(nobody))
+    kerberized.log_in()
+    assert realm.is_valid(nobody)
+
+
+def test_no_ticket(kerberized):
+    with pytest.raises(AuthenticationFailed, match=r"No Kerberos credentials.*check by klist.*kinit and KRB5CCNAME"):
+        kerberized.log_in()
+
+
+def test_a_stream_tells_that_there_is_no_ticket_and_goes_on_with_one(kerberized, realm, alice, nobody, unique_name):
+    servers = kerberized.broker.address
+    topic = Topics(servers).create(unique_name)
+    produce_records(servers, topic, [b"at last"])
+    with contextlib.closing(Reader(f"{NAME}:{kerberized.port}", **GSSAPI, consumer_timeout_ms=20_000)) as reader:
+        reader.start({(topic, 0): 0})
+        with pytest.raises(AuthenticationFailed, match="No Kerberos credentials"):
+            next(reader.streams[0])
+        realm.kinit("alice", alice, nobody)
+        read = []
+
+        def succeeds():
+            with contextlib.suppress(AuthenticationFailed):
+                read.append(next(reader.streams[0]).value)
+            return read
+
+        eventually(succeeds)
+    assert read == [b"at last"]
+
+
+def test_a_ticket_that_expired_and_is_had_anew(kerberized, realm, alice, nobody):
+    realm.kinit("alice", alice, nobody, lifetime_s=2)
+    kerberized.log_in()
+    refusals = []
+
+    def refused():
+        try:
+            kerberized.log_in()
+        except AuthenticationFailed as error:
+            refusals.append(str(error))
+        return refusals
+
+    eventually(refused)
+    assert "xpired" in refusals[0]
+    realm.kinit("alice", alice, nobody)
+    kerberized.log_in()
+
+
+def test_a_service_that_the_realm_does_not_know(kerberized, ticket):
+    with pytest.raises(AuthenticationFailed, match=r"not found.*nobody/localhost \(sasl\.kerberos\.service\.name"):
+        kerberized.log_in(sasl_kerberos_service_name="nobody")
+
+
+def test_a_service_that_is_not_the_brokers(kerberized, realm, ticket):
+    realm.keytab(f"other/{NAME}")
+    with pytest.raises(AuthenticationFailed, match=r"other/localhost \(sasl\.kerberos\.service\.name"):
+        kerberized.log_in(sasl_kerberos_service_name="other")
+
+
+def test_a_realm_whose_kdc_does_not_answer(kerberized, realm, ticket, tmp_path, monkeypatch):
+    config = tmp_path / "krb5.conf"
+    config.write_text(realm.config.read_text().replace(str(realm.port), str(free_port())))
+    monkeypatch.setenv("KRB5_CONFIG", str(config))
+    with pytest.raises(AuthenticationFailed, match=r"Cannot contact any KDC.*krb5\.conf \(KRB5_CONFIG"):
+        kerberized.log_in()

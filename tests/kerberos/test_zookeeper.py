@@ -1,0 +1,61 @@
+"""Logging in to a real ZooKeeper by Kerberos."""
+
+import pytest
+
+from tests.fix_kerberos import NAME, REALM, KerberizedZooKeeper
+from zkconsumer import ConsumerConfig
+from zkconsumer.errors import ZooKeeperRefused
+from zkconsumer.sandbox.pysparkjars import zookeeper_jars
+from zkconsumer.zookeeper.session import ZkSession
+
+pytestmark = pytest.mark.usefixtures("nobody")
+
+
+@pytest.fixture(scope="module")
+def server(realm, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("zookeeper")
+    made = KerberizedZooKeeper(
+        directory,
+        properties={"authProvider.1": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"},
+        jars=zookeeper_jars(tls=True),  # with one provider named, the server loads them all, that of TLS too
+    )
+    made.jvm_options = realm.server_options(directory, "Server", "zookeeper")
+    made.start()
+    yield made
+    made.kill()
+
+
+@pytest.fixture
+def session(server):
+    config = ConsumerConfig(
+        zookeeper_connect=f"{NAME}:{server.port}",
+        group_id="g",
+        zookeeper_session_timeout_ms=2000,
+        zookeeper_sasl_mechanism="GSSAPI",
+        zookeeper_set_acl=True,
+    )
+    made = ZkSession.from_config(config)
+    yield made
+    made.close()
+
+
+def owners(session, path):
+    session.ensure_path(path, b"")
+    return {(acl.id.scheme, acl.id.id) for acl in session._client.get_acls(path)[0]}
+
+
+@pytest.mark.usefixtures("ticket")
+def test_znodes_belong_to_who_has_the_ticket(session):
+    session.open()
+    assert ("sasl", f"alice@{REALM}") in owners(session, "/by-ticket")
+
+
+def test_a_keytab_needs_no_kinit(session, alice, monkeypatch):
+    monkeypatch.setenv("KRB5_CLIENT_KTNAME", str(alice))
+    session.open()
+    assert ("sasl", f"alice@{REALM}") in owners(session, "/by-keytab")
+
+
+def test_no_ticket(session):
+    with pytest.raises(ZooKeeperRefused, match=r"the login failed; check.*for GSSAPI the ticket"):
+        session.open()
