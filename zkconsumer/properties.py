@@ -159,7 +159,7 @@ class ConsumerProperties:
         None,
         "zookeeper.sasl.mechanism",
         ("DIGEST-MD5", "GSSAPI"),
-        "Authenticate to ZooKeeper by SASL; needs the package pure-sasl.",
+        "Authenticate to ZooKeeper by SASL; needs the package pure-sasl, for GSSAPI see docs/kerberos.md.",
         ours=True,
         default_text="none",
     )
@@ -284,7 +284,7 @@ class ConsumerProperties:
         None,
         "sasl.mechanism",
         ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI"),
-        "How to log in to brokers; GSSAPI needs the package gssapi and a ticket.",
+        "How to log in to brokers; GSSAPI needs the package gssapi and a ticket (docs/kerberos.md).",
         ours=True,
         default_text="none",
     )
