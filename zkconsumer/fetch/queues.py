@@ -2,22 +2,20 @@
 
 The queue is also the gate between the user's thread and the rest: while a chunk is being handed out the queue knows it,
 so that a rebalance can take back what the user has not got yet, and a commit can tell how far the user got.
-
-A paused partition keeps its chunks, but outside the queue's bounds: otherwise what waits for a paused partition could
-fill the queue and stop the others, which nobody paused.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from zkconsumer.core.idle import Reading
 from zkconsumer.fetch.chunks import Chunk, HandOver
+from zkconsumer.fetch.waiting import WaitingChunks
 
 if TYPE_CHECKING:
     from zkconsumer.fetch.partition_info import PartitionInfo
@@ -65,10 +63,7 @@ class ChunkQueue:
         self._may_deliver = may_deliver
         self._changed = threading.Condition(threading.Lock())
         self._generation: int | None = None
-        self._chunks: deque[Chunk] = deque()
-        self._paused: dict[TopicPartition, deque[Chunk]] = {}
-        self._bytes = 0
-        self._counts: Counter[TopicPartition] = Counter()
+        self._waiting = WaitingChunks()
         self._current: HandOver | None = None
         self._moves = 0
         self._messages: Counter[str] = Counter()
@@ -82,7 +77,7 @@ class ChunkQueue:
         self._listeners: tuple[Callable[[], None], ...] = ()
 
     def __len__(self) -> int:
-        return len(self._chunks)
+        return len(self._waiting)
 
     # -- fetchers -----------------------------------------------------------------------------------------------
 
@@ -94,7 +89,7 @@ class ChunkQueue:
         with self._changed:
             if chunk.info.generation != self._generation or self._closed or chunk.info in self._refused:
                 return False
-            self._add(chunk)
+            self._waiting.add(chunk)
             self._troubles.pop(chunk.info, None)
             self._fetched_bytes[chunk.info.partition.topic] += chunk.fetched_bytes
             self._changed.notify()
@@ -109,14 +104,16 @@ class ChunkQueue:
             coming_chunks: of that, the number of chunks of this partition.
         """
         with self._changed:
-            if info.partition in self._paused:
-                return True
-            chunks = self._counts[info.partition] + coming_chunks
-            return self._bytes + coming_bytes >= self._max_bytes or chunks >= self._max_chunks
+            waiting, partition = self._waiting, info.partition
+            return (
+                waiting.is_paused(partition)
+                or waiting.nbytes + coming_bytes >= self._max_bytes
+                or waiting.count(partition) + coming_chunks >= self._max_chunks
+            )
 
     def room(self) -> int:
         """Bytes below the bound."""
-        return max(0, self._max_bytes - self._bytes)
+        return max(0, self._max_bytes - self._waiting.nbytes)
 
     def allowance(self, coming: int = 0) -> int:
         """Bytes that one fetcher should ask for at most: its share of the room.
@@ -168,7 +165,7 @@ class ChunkQueue:
     def look(self, timeout: float | None) -> Chunk | Literal[Ended.END] | None:
         """What :meth:`take` would give next. Nothing is taken and nothing released; see there for the rest."""
         with self._changed:
-            return self._wait_for(self._first, timeout)
+            return self._wait_for(self._waiting.first, timeout)
 
     def begin(self, handover: HandOver) -> bool:
         """Start handing out; False if a rebalance came first or delivery is suspended, then nothing may be handed out.
@@ -178,8 +175,8 @@ class ChunkQueue:
         with self._changed:
             if handover.chunk.info.generation != self._generation or self._closed:
                 return False
-            if not self._may_deliver() or handover.chunk.info.partition in self._paused:
-                self._add(handover.chunk, in_front=True)
+            if not self._may_deliver() or self._waiting.is_paused(handover.chunk.info.partition):
+                self._waiting.add(handover.chunk, in_front=True)
                 return False
             self._current = handover
             self._moves += 1
@@ -197,10 +194,7 @@ class ChunkQueue:
             if self._current is not None:
                 self._current.take_back()
             self._generation = generation
-            self._chunks.clear()
-            self._paused.clear()
-            self._counts.clear()
-            self._bytes = 0
+            self._waiting.clear()
             self._listeners = ()
             self._error = None
             self._troubles.clear()
@@ -225,22 +219,14 @@ class ChunkQueue:
         with self._changed:
             if self._current is not None and self._current.chunk.info.partition == partition:
                 self._take_back_current()
-            if partition in self._paused:
-                return
-            theirs = deque(chunk for chunk in self._chunks if chunk.info.partition == partition)
-            self._chunks = deque(chunk for chunk in self._chunks if chunk.info.partition != partition)
-            self._bytes -= sum(chunk.nbytes for chunk in theirs)
-            del self._counts[partition]
-            self._paused[partition] = theirs
-            listeners = self._listeners
+            listeners = self._listeners if self._waiting.pause(partition) else ()
         for listener in listeners:
             listener()
 
     def resume(self, partition: TopicPartition) -> None:
         """Undo :meth:`pause`: what waited comes after what is queued of other partitions. Harmless if repeated."""
         with self._changed:
-            for chunk in self._paused.pop(partition, ()):
-                self._add(chunk)
+            self._waiting.resume(partition)
             self._changed.notify()
             listeners = self._listeners
         for listener in listeners:
@@ -250,24 +236,16 @@ class ChunkQueue:
         """Take back, in front, the end of a chunk that the user did not want in one piece."""
         with self._changed:
             if rest.info.generation == self._generation:
-                self._add(rest, in_front=True)
+                self._waiting.add(rest, in_front=True)
 
     def replace(self, chunk: Chunk, parts: Sequence[Chunk]) -> None:
         """Put what came of decoding a chunk in its place; nothing is done where it is not here any more."""
         with self._changed:
-            chunks = self._holding(chunk)
-            if chunks is None:
+            waiting, partition = self._waiting, chunk.info.partition
+            before = waiting.nbytes, waiting.count(partition)
+            if not waiting.replace(chunk, parts):
                 return
-            bytes_before, count_before = self._bytes, self._counts[chunk.info.partition]
-            if chunks is self._chunks:
-                self._count(chunk, -1)
-                for part in parts:
-                    self._count(part, 1)
-            at = next(at for at, one in enumerate(chunks) if one is chunk)
-            del chunks[at]
-            for part in reversed(parts):
-                chunks.insert(at, part)
-            shrunk = self._bytes < bytes_before or self._counts[chunk.info.partition] < count_before
+            shrunk = waiting.nbytes < before[0] or waiting.count(partition) < before[1]
             listeners = self._listeners if shrunk else ()
         for listener in listeners:
             listener()
@@ -278,15 +256,9 @@ class ChunkQueue:
         So the position stays in front of it. Nothing is done where the chunk is not here any more.
         """
         with self._changed:
-            if self._holding(chunk) is None:
+            if not self._waiting.drop_from(chunk):
                 return
             self._refused.add(chunk.info)
-            for one in self._chunks:
-                if one.info is chunk.info:
-                    self._count(one, -1)
-            self._chunks = deque(one for one in self._chunks if one.info is not chunk.info)
-            if chunk.info.partition in self._paused:
-                self._paused[chunk.info.partition].clear()
             self._error = self._error or error
             self._changed.notify_all()
 
@@ -315,7 +287,7 @@ class ChunkQueue:
         """How far the reader is, and what could be handed out to it now."""
         with self._changed:
             current = self._current
-            unread = {chunk.info.partition for chunk in self._chunks if chunk.has_records}
+            unread = {chunk.info.partition for chunk in self._waiting if chunk.has_records}
             if current is not None and not current.is_drained():
                 unread.add(current.chunk.info.partition)
             if unread and not self._may_deliver():
@@ -362,63 +334,31 @@ class ChunkQueue:
         """Wait until ``first`` finds something among the chunks; see :meth:`take`."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
-            if not self._closed and self._chunks and self._may_deliver():
+            if not self._closed and len(self._waiting) and self._may_deliver():
                 chunk = first()
                 if chunk is not None:
                     return chunk
-            if self._error is not None and (self._closed or self._first() is None):
+            if self._error is not None and (self._closed or self._waiting.first() is None):
                 raise self._error
             if self._closed:
                 if self._cause is not None:
                     raise self._cause
                 return END
-            if self._troubles and self._first() is None:
+            if self._troubles and self._waiting.first() is None:
                 _, self._told = self._troubles.popitem()
                 self._troubles.clear()
                 raise self._told
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 return None
-            if self._chunks:  # nobody tells us when a lease is renewed
+            if len(self._waiting):  # nobody tells us when a lease is renewed
                 left = _LEASE_POLL_S if left is None else min(left, _LEASE_POLL_S)
             self._changed.wait(left)
 
-    def _add(self, chunk: Chunk, *, in_front: bool = False) -> None:
-        partition = chunk.info.partition
-        paused = self._paused.get(partition)
-        chunks = self._chunks if paused is None else paused
-        if in_front:
-            chunks.appendleft(chunk)
-        else:
-            chunks.append(chunk)
-        if paused is None:
-            self._count(chunk, 1)
-
-    def _count(self, chunk: Chunk, sign: int) -> None:
-        """Enter a chunk that is queued, and not paused, into the sums; or take it out."""
-        self._bytes += sign * chunk.nbytes
-        self._counts[chunk.info.partition] += sign * chunk.has_records
-
-    def _holding(self, chunk: Chunk) -> deque[Chunk] | None:
-        """Where a chunk is: in the queue, or among what is paused; None if it was dropped."""
-        if self._chunks and self._chunks[0] is chunk:
-            return self._chunks
-        places = (self._chunks, self._paused.get(chunk.info.partition, deque[Chunk]()))
-        return next((chunks for chunks in places if any(one is chunk for one in chunks)), None)
-
-    def _first(self) -> Chunk | None:
-        """The first chunk that has records."""
-        return next((chunk for chunk in self._chunks if chunk.has_records), None)
-
     def _pop(self) -> Chunk | None:
         """Take out the first chunk with records, if it is decoded, and those before it, which only move positions."""
-        while self._chunks:
-            chunk = self._chunks[0]
-            if chunk.verified is not None:
-                return chunk
-            self._chunks.popleft()
-            self._count(chunk, -1)
-            if chunk.batch is not None:
+        while (chunk := self._waiting.pop()) is not None:
+            if chunk.has_records:
                 return chunk
             chunk.info.consumed = chunk.next_offset
         return None
@@ -426,7 +366,7 @@ class ChunkQueue:
     def _take_back_current(self) -> None:
         rest = self._current.take_back() if self._current is not None else None
         if rest is not None and rest.info.generation == self._generation:
-            self._add(rest, in_front=True)
+            self._waiting.add(rest, in_front=True)
 
     def _finish(self) -> None:
         if self._current is not None:
