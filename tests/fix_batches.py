@@ -34,6 +34,11 @@ def seal(batch: bytearray) -> bytes:
     return bytes(batch)
 
 
+def spoil(batch: bytes) -> bytes:
+    """The same with one bit of its last byte turned over."""
+    return batch[:-1] + bytes([batch[-1] ^ 1])
+
+
 def build(records: list[Record], *, offset: int = 0, codec: str = "none", **changes: Any) -> bytes:
     """One batch; ``changes`` sets header fields: attributes (not the codec), last_delta, count, ..."""
     builder = MemoryRecordsBuilder(magic=2, compression_type=0, batch_size=1 << 30)

@@ -29,12 +29,12 @@ def make_fetched_chunk(info, start, count, gap=0, size=10, **changes):
 
 def fetched(info, start, data):
     """What a fetcher makes of ``data``."""
-    verified = Decoder().verify(*info.partition, start, memoryview(data))
-    return Chunk(info, None, verified.next_offset, len(data), len(data), verified)
+    scanned = Decoder().scan(*info.partition, start, memoryview(data))
+    return Chunk(info, None, scanned.next_offset, len(data), len(data), scanned)
 
 
 def make_chunk(info, start, count, gap=0, size=10):
     """The same as a reader decodes it."""
-    verified = make_fetched_chunk(info, start, count, gap, size).verified
-    batch, next_offset, nbytes, _ = Decoder(headers=True).finish(verified)
+    scanned = make_fetched_chunk(info, start, count, gap, size).scanned
+    batch, next_offset, nbytes, _ = Decoder(headers=True).finish(scanned)
     return Chunk(info, batch, next_offset, nbytes)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from zkconsumer.fetch.decode import VerifiedChunk
+    from zkconsumer.fetch.decode import ScannedChunk
     from zkconsumer.fetch.partition_info import PartitionInfo
 
 
@@ -26,7 +26,7 @@ class Chunk(NamedTuple):
         next_offset: the position once all records are consumed.
         nbytes: memory that the records hold.
         fetched_bytes: what the broker sent for it, compressed as it may be.
-        verified: the records while they are not decoded.
+        scanned: the records while they are neither verified nor decoded.
     """
 
     info: PartitionInfo
@@ -34,12 +34,12 @@ class Chunk(NamedTuple):
     next_offset: int
     nbytes: int
     fetched_bytes: int = 0
-    verified: VerifiedChunk | None = None
+    scanned: ScannedChunk | None = None
 
     @property
     def has_records(self) -> bool:
         """False for a chunk that only moves the position; one that is not decoded may turn out to be such."""
-        return self.batch is not None or self.verified is not None
+        return self.batch is not None or self.scanned is not None
 
 
 class HandOver:

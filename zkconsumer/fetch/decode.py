@@ -39,17 +39,18 @@ _FIRST_ROWS: Final = 64
 _NOTHING: Final = memoryview(b"")
 
 
-class VerifiedChunk(NamedTuple):
-    """One partition's bytes, of which the checksums were verified.
+class ScannedChunk(NamedTuple):
+    """One partition's bytes, of which only the headers of the batches were looked at.
 
     Attributes:
         topic: of the partition.
         partition: its number.
         requested: the offset that was fetched; records before it do not count.
         records: the bytes.
-        table: the batches that were found in them and are sound, see ``fetch/batchtable.py``.
+        table: the batches that were found in them, see ``fetch/batchtable.py``.
         done: rows of the table that were decoded already.
-        next_offset: where to fetch next.
+        next_offset: where to fetch next, if the headers are true.
+        fault: what is known to be wrong with the batch behind the last one of the table.
     """
 
     topic: str
@@ -59,16 +60,16 @@ class VerifiedChunk(NamedTuple):
     table: Any
     done: int
     next_offset: int
+    fault: Fault | None = None
 
     def has_records(self) -> bool:
         """False if all that is left are markers of transactions and the like; True says that there may be some."""
         return bool((self.table[self.done :, b.SOURCE] != b.NOTHING).any())
 
-    def behind(self, offset: int) -> VerifiedChunk | None:
-        """The batches from ``offset`` on; None if there are none."""
-        lasts = self.table[:, b.BASE_OFFSET] + self.table[:, b.LAST_DELTA]
-        done = max(self.done, int((lasts < offset).sum()))
-        return None if done == len(self.table) else self._replace(requested=offset, done=done)
+    def ends_before(self, fault: Fault, rows: int) -> ScannedChunk:
+        """The same without the batches from a fault on, where so many rows that are not done are sound."""
+        table = self.table[: self.done + rows]
+        return self._replace(table=table, next_offset=_after(table[self.done :], self.requested), fault=fault)
 
 
 class Survey(NamedTuple):
@@ -94,7 +95,7 @@ class DecodedChunk(NamedTuple):
     batch: Any
     next_offset: int
     nbytes: int
-    rest: VerifiedChunk | None = None
+    rest: ScannedChunk | None = None
 
 
 def warm() -> str | None:
@@ -155,25 +156,25 @@ class Decoder:
     ) -> DecodedChunk:
         """Verify and decode what was fetched of one partition.
 
-        See :meth:`verify` for the arguments, and :meth:`finish`.
+        See :meth:`scan` for the arguments, and :meth:`finish`.
 
         Raises:
             CorruptRecord: the first batch fails its checksum or contradicts itself.
         """
-        return self.finish(self.verify(topic, partition, requested, records, aborted))
+        return self.finish(self.scan(topic, partition, requested, records, aborted))
 
-    def verify(
+    def scan(
         self,
         topic: str,
         partition: int,
         requested: int,
         records: memoryview = _NOTHING,
         aborted: Sequence[AbortedTransaction] = (),
-    ) -> VerifiedChunk:
-        """Find the batches in what was fetched of one partition, and verify their checksums.
+    ) -> ScannedChunk:
+        """Find the batches in what was fetched of one partition.
 
         A fault ends the chunk before the batch that has it; only where that is the first batch an error is raised, so
-        that everything in front of it reaches the user. The same holds for :meth:`finish`.
+        that everything in front of it reaches the user. The same holds for :meth:`verify` and :meth:`finish`.
 
         Args:
             topic: of the partition.
@@ -184,29 +185,44 @@ class Decoder:
             aborted: transactions whose records are left out, as the response lists them under read_committed.
 
         Raises:
-            CorruptRecord: the first batch fails its checksum or contradicts itself.
+            CorruptRecord: the first batch has an impossible header.
         """
         records = records[:_MAX_BYTES]
         if records.readonly:
             records = memoryview(bytearray(records))
         raw = np.frombuffer(records, np.uint8)
-        # Each step may cut the table at a fault, which then lies in front of all faults found before it.
         table, fault = self._scan(raw, requested)
         if aborted:
             exclude_aborted(raw, table, aborted)
-        table, earlier = self._verifier.verify(records, raw, table, requested)
-        fault = earlier or fault
-        next_offset = _after(table, requested)
-        if fault is not None and next_offset == requested:
-            raise _error(f"{topic}-{partition}", raw, requested, fault)
-        return VerifiedChunk(topic, partition, requested, records, table.copy(), 0, next_offset)
+        chunk = ScannedChunk(topic, partition, requested, records, table.copy(), 0, _after(table, requested))
+        if fault is not None and chunk.next_offset == requested:
+            raise _error(chunk, raw, fault)
+        return chunk
 
-    def finish(self, chunk: VerifiedChunk) -> DecodedChunk:
-        """Decompress and decode; once for each chunk, whose bytes are changed.
+    def verify(self, chunk: ScannedChunk) -> ScannedChunk:
+        """Verify checksums, and the structure of messages that no compression hides.
+
+        Returns:
+            The chunk, without the batches from the first fault on.
 
         Raises:
-            CorruptRecord: the first batch contradicts itself.
+            CorruptRecord: the first batch has a fault.
         """
+        raw, floor = np.frombuffer(chunk.records, np.uint8), _after(chunk.table[: chunk.done], 0)
+        table, fault = self._verifier.verify(chunk.records, raw, chunk.table[chunk.done :], floor, chunk.requested)
+        if fault is not None:
+            chunk = chunk.ends_before(fault, len(table))
+        if chunk.fault is not None and chunk.next_offset == chunk.requested:
+            raise _error(chunk, raw, chunk.fault)
+        return chunk
+
+    def finish(self, chunk: ScannedChunk) -> DecodedChunk:
+        """Verify, decompress and decode; once for each chunk, whose bytes are changed.
+
+        Raises:
+            CorruptRecord: the first batch fails its checksum or contradicts itself.
+        """
+        chunk = self.verify(chunk)
         raw = np.frombuffer(chunk.records, np.uint8)
         table = unpacked = chunk.table[chunk.done :]
         found, fault = Survey(*self._k.survey(table)), None
@@ -214,15 +230,18 @@ class Decoder:
             floor = _after(chunk.table[: chunk.done], 0)
             unpacked, fault = self._unpacker.unpack(chunk.records, table, floor, chunk.requested)
             found = Survey(*self._k.survey(unpacked))
-        indexed, earlier = self._index(raw, unpacked, found, chunk.requested)
-        fault = earlier or fault
-        done = len(indexed.table)
+        indexed, contradiction = self._index(raw, unpacked, found, chunk.requested)
+        if contradiction is not None:  # some bytes of that batch were moved, so it can't be looked at again
+            fault = contradiction
+            chunk = chunk.ends_before(fault, len(indexed.table))
+        done = chunk.done + len(indexed.table)
         next_offset, rest = chunk.next_offset, None
-        if done < len(table):
+        if done < len(chunk.table):
             next_offset = _after(indexed.table, chunk.requested)
-            rest = chunk._replace(requested=next_offset, done=chunk.done + done)
         if fault is not None and next_offset == chunk.requested:
-            raise _error(f"{chunk.topic}-{chunk.partition}", raw, chunk.requested, fault)
+            raise _error(chunk, raw, fault)
+        if done < len(chunk.table) or chunk.fault is not None:
+            rest = chunk._replace(requested=next_offset, done=done)
         if indexed.totals[b.RECORDS] == 0:
             return DecodedChunk(None, next_offset, 0, rest)
         batch, nbytes = self._assembler.batch(chunk.topic, chunk.partition, indexed)
@@ -295,12 +314,11 @@ class Decoder:
         return np.frombuffer(self.memory.take(found.body_bytes), np.uint8)
 
 
-def _error(partition: str, raw: Any, requested: int, fault: Fault) -> CorruptRecord:
-    resume_at = None if fault.end < 0 else _behind(raw, requested, fault)
+def _error(chunk: ScannedChunk, raw: Any, fault: Fault) -> CorruptRecord:
+    resume_at = None if fault.end < 0 else _behind(raw, chunk.requested, fault)
     cure = "" if resume_at is None else f"; on.corrupt=skip goes on at {resume_at}"
-    return CorruptRecord(
-        f"{partition} at offset {fault.offset} (fetched from {requested}): {fault.reason}{cure}", resume_at
-    )
+    where = f"{chunk.topic}-{chunk.partition} at offset {fault.offset} (fetched from {chunk.requested})"
+    return CorruptRecord(f"{where}: {fault.reason}{cure}", resume_at)
 
 
 def _behind(raw: Any, requested: int, fault: Fault) -> int | None:

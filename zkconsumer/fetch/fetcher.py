@@ -1,4 +1,4 @@
-"""FetcherThread: fetches its partitions from one broker, verifies, and fills the queues (SPEC 6.2, DESIGN 4.11)."""
+"""FetcherThread: fetches its partitions from one broker and fills the queues (SPEC 6.2, DESIGN 4.11)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from zkconsumer.errors import BrokerUnavailable, ConfigError, CorruptRecord, Pro
 from zkconsumer.fetch.chunks import Chunk
 from zkconsumer.fetch.partition_info import PartitionInfo
 from zkconsumer.fetch.pipeline import Answer, FetchPipeline
-from zkconsumer.fetch.queues import ChunkQueue
+from zkconsumer.fetch.queues import ChunkQueue, Damage
 from zkconsumer.kafka.client import EARLIEST, LATEST, list_offsets
 from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.kafka.errorcodes import LEADER_MOVED, ErrorCode, error_name
@@ -25,7 +25,7 @@ from zkconsumer.model import Broker, TopicPartition
 _log = logging.getLogger(__name__)
 
 _MAX_FAULTS: Final = 3
-"""How often bytes that cannot be decoded are fetched again, in case they were damaged on their way."""
+"""How often bytes that cannot be decoded are fetched, in case they were damaged on their way."""
 _JITTER: Final = 0.5
 
 GiveBack = Callable[[Iterable[PartitionInfo]], None]
@@ -114,6 +114,7 @@ class FetcherThread(threading.Thread):
         # Cleared before looking, so that room made while we look wakes us afterwards.
         self._wake.clear()
         self._adopt()
+        self._mend()
         if self._pipeline is None or not self._pipeline.in_flight:
             self._reset()
             if self._stop_requested.is_set():
@@ -138,6 +139,13 @@ class FetcherThread(threading.Thread):
         for info in arrived:
             info.queue.add_listener(self._wake.set)
         self._unplaced += [info for info in arrived if info.fetched is None]
+
+    def _mend(self) -> None:
+        """Fetch again what readers found to be damaged."""
+        for info in list(self._table.values()):
+            damage = info.queue.take_damage(info)
+            if damage is not None:
+                self._go_back(info, damage)
 
     def _ask(self, coming: Answer | None = None) -> bool:
         """Send a request; False if there is nothing to ask for now.
@@ -174,7 +182,7 @@ class FetcherThread(threading.Thread):
                 wanted[info] = info.fetched
             else:
                 foreseen = self._decoder.next_offset(info.fetched, fetched.records)
-                if info.fetched < foreseen <= fetched.high_watermark:  # else verifying decides what to do
+                if info.fetched < foreseen <= fetched.high_watermark:  # else _accept() decides what to do
                     last[info] = foreseen
         if left_out != self._left_out:
             self._left_out = frozenset(left_out)
@@ -197,7 +205,7 @@ class FetcherThread(threading.Thread):
     # -- one partition's answer ---------------------------------------------------------------------------------
 
     def _accept(self, answer: Answer) -> None:
-        """Verify and enqueue."""
+        """Find the batches and enqueue."""
         info, fetched, is_first = answer
         if not self._has(info) or info.fetched is None:
             return
@@ -213,15 +221,18 @@ class FetcherThread(threading.Thread):
         if not fetched.records:
             return
         try:
-            verified = self._decoder.verify(*info.partition, info.fetched, fetched.records, fetched.aborted)
+            scanned = self._decoder.scan(*info.partition, info.fetched, fetched.records, fetched.aborted)
+            if scanned.next_offset > fetched.high_watermark or not scanned.has_records():
+                # What no log has, to ask for it would look like data lost; and what moves the position, no reader
+                # looks at. What is wrong behind sound batches comes first in the next answer.
+                scanned = self._decoder.verify(scanned)._replace(fault=None)
         except Exception as error:  # noqa: BLE001 - one partition's bytes must not take the broker's others with them
             self._blame(info, error)
             return
-        size = len(fetched.records)
-        if verified.next_offset > info.fetched:
-            info.faults = 0
-            undecoded = verified if verified.has_records() else None
-            self._enqueue(Chunk(info, None, verified.next_offset, size if undecoded else 0, size, undecoded))
+        if scanned.next_offset > info.fetched:
+            size = len(fetched.records)
+            unread = scanned if scanned.has_records() else None
+            self._enqueue(Chunk(info, None, scanned.next_offset, size if unread else 0, size, unread))
         elif len(fetched.records) >= info.fetch_bytes:
             self._grow(info)
         elif is_first:
@@ -235,6 +246,10 @@ class FetcherThread(threading.Thread):
         if info.queue.put(chunk):
             info.fetched = chunk.next_offset
             self._table.move_to_end(info.partition)  # the others come first in the next request
+            return
+        damage = info.queue.take_damage(info)
+        if damage is not None:
+            self._go_back(info, damage)
         else:  # a rebalance has come: nobody wants this partition from us any more
             del self._table[info.partition]
 
@@ -252,8 +267,17 @@ class FetcherThread(threading.Thread):
         info.fetch_bytes = min(2 * info.fetch_bytes, self._config.fetch_max_bytes)
         _log.warning("%s: asking for %d bytes of %s at a time", self.name, info.fetch_bytes, info.partition)
 
+    def _go_back(self, info: PartitionInfo, damage: Damage) -> None:
+        """To where a reader found that bytes are damaged; what was fetched from behind there is not in the queue."""
+        info.fetched = damage.offset
+        self._unplaced = [one for one in self._unplaced if one is not info]  # there it was in its place
+        self._blame(info, damage.error)
+
     def _blame(self, info: PartitionInfo, error: Exception) -> None:
-        info.faults += 1
+        """What is at the offset to fetch next cannot be read: try again, in the end fail or go on behind it."""
+        assert info.fetched is not None
+        info.faults = info.faults + 1 if info.faulty == info.fetched else 1
+        info.faulty = info.fetched
         if info.faults >= _MAX_FAULTS:
             if self._config.on_corrupt == "skip" and isinstance(error, CorruptRecord) and error.resume_at is not None:
                 self._skip(info, error, error.resume_at)
@@ -271,7 +295,6 @@ class FetcherThread(threading.Thread):
         _log.error(
             "%s: offsets %d to %d of %s are left out: %s", self.name, info.fetched, resume_at - 1, info.partition, error
         )
-        info.faults = 0
         self._enqueue(Chunk(info, None, resume_at, 0))
 
     def _fail(self, info: PartitionInfo, error: Exception) -> None:

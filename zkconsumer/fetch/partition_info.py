@@ -34,7 +34,8 @@ class PartitionInfo:
         fetched: the offset to fetch next; None while a reset is pending. Written by the fetcher.
         high_watermark: the broker's last word on the end of the partition, or None. Written by the fetcher.
         fetch_bytes: as above; grown for a record that does not fit, only brokers before 0.10.1. Written by the fetcher.
-        faults: how often in a row its bytes could not be decoded. Written by the fetcher.
+        faulty: the offset from which its bytes could not be decoded the last time, or None. Written by the fetcher.
+        faults: how often in a row they could not be decoded from that offset. Written by the fetcher.
         refusals: how often in a row nobody could be asked for it, for a reason that somebody must mend. Written by the
             leader finder or the fetcher, whichever has it.
         consumed: the offset after all chunks that the user is done with, or None. Written by the user's thread.
@@ -43,6 +44,7 @@ class PartitionInfo:
     __slots__ = (
         "consumed",
         "faults",
+        "faulty",
         "fetch_bytes",
         "fetched",
         "generation",
@@ -75,6 +77,7 @@ class PartitionInfo:
         self.fetched = start
         self.high_watermark: int | None = None
         self.fetch_bytes = fetch_bytes
+        self.faulty: int | None = None
         self.faults = 0
         self.refusals = 0
         self.consumed: int | None = None

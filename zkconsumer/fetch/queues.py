@@ -40,6 +40,18 @@ class Totals(NamedTuple):
     fetched_bytes: dict[str, int]
 
 
+class Damage(NamedTuple):
+    """What a reader found wrong with a partition's bytes.
+
+    Attributes:
+        offset: where to fetch from again.
+        error: what is wrong, a CorruptRecord.
+    """
+
+    offset: int
+    error: Exception
+
+
 class ChunkQueue:
     """A bounded queue from fetchers to one stream. One lock inside; nothing that waits is done under it.
 
@@ -73,7 +85,7 @@ class ChunkQueue:
         self._error: BaseException | None = None
         self._troubles: dict[PartitionInfo, Exception] = {}
         self._told: Exception | None = None
-        self._refused: set[PartitionInfo] = set()
+        self._damages: dict[PartitionInfo, Damage] = {}
         self._listeners: tuple[Callable[[], None], ...] = ()
 
     def __len__(self) -> int:
@@ -84,16 +96,24 @@ class ChunkQueue:
     def put(self, chunk: Chunk) -> bool:
         """Append a chunk; False, and nothing is done, if nobody wants it.
 
-        That is the case where its generation is not the queue's, the queue is closed, or its partition is refused.
+        That is the case where its generation is not the queue's, the queue is closed, or a chunk of its partition was
+        sent back, see :meth:`take_damage`.
         """
         with self._changed:
-            if chunk.info.generation != self._generation or self._closed or chunk.info in self._refused:
+            if chunk.info.generation != self._generation or self._closed or chunk.info in self._damages:
                 return False
             self._waiting.add(chunk)
             self._troubles.pop(chunk.info, None)
             self._fetched_bytes[chunk.info.partition.topic] += chunk.fetched_bytes
             self._changed.notify()
             return True
+
+    def take_damage(self, info: PartitionInfo) -> Damage | None:
+        """Where a partition must be fetched again from, because of what :meth:`send_back` was told; once."""
+        if info not in self._damages:  # without the lock: listeners are called once it is there
+            return None
+        with self._changed:
+            return self._damages.pop(info, None)
 
     def is_full(self, info: PartitionInfo, *, coming_bytes: int = 0, coming_chunks: int = 0) -> bool:
         """True if this partition should not be fetched now: there is no room, or it is paused.
@@ -157,7 +177,7 @@ class ChunkQueue:
             self._finish()
             chunk = self._wait_for(self._pop, timeout)
             listeners = self._listeners
-        if isinstance(chunk, Chunk) and chunk.verified is None:
+        if isinstance(chunk, Chunk) and chunk.scanned is None:
             for listener in listeners:
                 listener()
         return chunk
@@ -198,7 +218,7 @@ class ChunkQueue:
             self._listeners = ()
             self._error = None
             self._troubles.clear()
-            self._refused.clear()
+            self._damages.clear()
 
     def withhold(self) -> None:
         """Take the rest of what is being handed out back into the queue, in front."""
@@ -250,17 +270,20 @@ class ChunkQueue:
         for listener in listeners:
             listener()
 
-    def refuse(self, chunk: Chunk, error: BaseException) -> None:
-        """A chunk cannot be decoded: drop all of its partition, admit no more, and fail; until :meth:`clear`.
+    def send_back(self, chunk: Chunk, error: Exception) -> None:
+        """The first batch of a chunk that is not decoded is damaged: drop what is here of its partition from it on.
 
-        So the position stays in front of it. Nothing is done where the chunk is not here any more.
+        Nothing of the partition is admitted until a fetcher takes the damage and goes on from there. Nothing is done
+        where the chunk is not here any more.
         """
         with self._changed:
             if not self._waiting.drop_from(chunk):
                 return
-            self._refused.add(chunk.info)
-            self._error = self._error or error
-            self._changed.notify_all()
+            assert chunk.scanned is not None
+            self._damages[chunk.info] = Damage(chunk.scanned.requested, error)
+            listeners = self._listeners
+        for listener in listeners:
+            listener()
 
     def is_held(self, info: PartitionInfo) -> bool:
         """True while the user holds something of this partition that is not released, also after a rebalance."""

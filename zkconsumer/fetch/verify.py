@@ -57,19 +57,19 @@ class Verifier:
         self._reasons = reasons(messageset)
         self._check_crcs = check_crcs
 
-    def verify(self, records: memoryview, raw: Any, table: Any, requested: int) -> tuple[Any, Fault | None]:
+    def verify(self, records: memoryview, raw: Any, table: Any, floor: int, requested: int) -> tuple[Any, Fault | None]:
         """Verify the batches of a table, up to the first fault.
 
         Args:
             records: the bytes that were scanned.
             raw: the same as array.
             table: the rows found in them; the last one is changed in place where only a part of it is sound.
+            floor: the smallest offset that the first message may have.
             requested: batches before this offset are left alone.
 
         Returns:
             The table up to the fault, and the fault if there is one.
         """
-        floor = 0
         for number, row in enumerate(table.tolist()):
             last = row[b.BASE_OFFSET] + row[b.LAST_DELTA]
             if last >= requested:

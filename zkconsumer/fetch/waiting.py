@@ -1,4 +1,4 @@
-"""WaitingChunks: the chunks of a queue in their order, those that are paused beside them, and the sums for its bounds."""
+"""WaitingChunks: the chunks of a queue in their order, those that are paused, and the sums for its bounds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from zkconsumer.fetch.chunks import Chunk
 
 if TYPE_CHECKING:
-    from zkconsumer.fetch.partition_info import PartitionInfo
     from zkconsumer.model import TopicPartition
 
 
@@ -63,7 +62,7 @@ class WaitingChunks:
         if not self._chunks:
             return None
         chunk = self._chunks[0]
-        if chunk.verified is None:
+        if chunk.scanned is None:
             self._chunks.popleft()
             self._enter(chunk, -1)
         return chunk

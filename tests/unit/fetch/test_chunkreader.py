@@ -2,11 +2,11 @@
 
 import pytest
 
-from tests.fix_batches import build
+from tests.fix_batches import build, spoil
 from tests.fix_chunks import fetched, make_chunk, make_fetched_chunk, make_info, make_queue
-from zkconsumer.errors import CorruptRecord
 from zkconsumer.fetch import decode
 from zkconsumer.fetch.chunkreader import ChunkReader
+from zkconsumer.fetch.chunks import HandOver
 from zkconsumer.fetch.queues import END
 from zkconsumer.kafka.producer import Record
 from zkconsumer.model import TopicPartition
@@ -38,7 +38,7 @@ def test_what_is_taken_is_decoded(queue, info, reader):
     queue.put(make_fetched_chunk(info, 5, 3, gap=2))
     chunk = reader.take(0)
     assert offsets(chunk) == [5, 6, 7]
-    assert (chunk.next_offset, chunk.verified) == (10, None)
+    assert (chunk.next_offset, chunk.scanned) == (10, None)
     assert reader.take(0) is None
 
 
@@ -55,7 +55,7 @@ def test_a_chunk_counts_as_long_as_it_is_now(queue, info, reader):
     chunk = make_fetched_chunk(info, 0, 1000)
     queue.put(chunk)
     before = queue.room()
-    assert before == (1 << 20) - len(chunk.verified.records)
+    assert before == (1 << 20) - len(chunk.scanned.records)
     nbytes = reader.look(0).nbytes
     assert queue.room() == (1 << 20) - nbytes
     reader.take(0)
@@ -83,39 +83,52 @@ def test_a_chunk_that_is_too_long_for_one_batch_comes_in_several(queue, info, re
     assert sum(chunk.fetched_bytes for chunk in taken) == len(data)
 
 
-def test_what_cannot_be_decoded_fails_behind_what_can(queue, info, reader):
-    other = make_info(queue, 1)
-    good, broken = build([Record(b"v")]), build([Record(b"v" * 50)], offset=1, **BROKEN)
-    queue.put(fetched(info, 0, good + broken))
+@pytest.mark.parametrize(
+    "bad", [build([Record(b"v" * 50)], offset=1, **BROKEN), spoil(build([Record(b"v")], offset=1))]
+)
+def test_what_is_damaged_goes_back_and_nothing_behind_it_is_handed_out(queue, info, reader, bad):
+    other, good = make_info(queue, 1), build([Record(b"v")])
+    heard = []
+    queue.add_listener(lambda: heard.append(queue.take_damage(info)))
+    queue.put(fetched(info, 0, good + bad))
+    queue.put(make_fetched_chunk(info, 2, 1))
     queue.put(make_fetched_chunk(other, 0, 1))
     assert offsets(reader.take(0)) == [0]
+    assert not any(heard)
     assert reader.take(0).info is other, "the other partition goes on"
-    for _ in range(2):
-        with pytest.raises(CorruptRecord, match=r"t-0 at offset 1 "):
-            reader.take(0)
-    assert not queue.put(make_fetched_chunk(info, 2, 1)), "what follows would leave it out"
-    assert queue.put(make_fetched_chunk(other, 1, 1))
-    assert offsets(reader.take(0)) == [1]
-    assert info.position(handed_out=True) in (None, 0)
-    queue.clear(2)
-    newer = make_info(queue, generation=2, start=1)
-    assert queue.put(make_chunk(newer, 1, 1)), "the next generation tries again"
-
-
-def test_what_cannot_be_decoded_is_passed_where_that_is_wanted(queue, info, caplog):
-    reader = ChunkReader(queue, skip_corrupt=True)
-    parts = [
-        build([Record(b"first")]),
-        build([Record(b"v" * 50)] * 3, offset=1, **BROKEN),
-        build([Record(b"behind")], offset=4),
-    ]
-    queue.put(fetched(info, 0, b"".join(parts)))
-    taken = [reader.take(0), reader.take(0)]
-    assert [chunk.batch.column("value").to_pylist() for chunk in taken] == [[b"first"], [b"behind"]]
-    assert "offsets 1 to 3 of t-0 are left out" in caplog.text
-    queue.put(fetched(info, 5, build([Record(b"v" * 50)] * 2, offset=5, **BROKEN)))
+    (told,) = filter(None, heard)
+    assert told.offset == 1
+    assert "t-0 at offset 1 " in str(told.error)
+    assert queue.take_damage(info) is None
     assert reader.take(0) is None
-    assert info.consumed == 7
+    queue.put(make_fetched_chunk(info, 1, 1))
+    assert offsets(reader.take(0)) == [1]
+
+
+def test_until_a_fetcher_takes_the_damage_nothing_of_the_partition_is_admitted(queue, info, reader):
+    other = make_info(queue, 1)
+    queue.put(fetched(info, 0, spoil(build([Record(b"v")]))))
+    assert reader.take(0) is None
+    assert not queue.put(make_fetched_chunk(info, 1, 1)), "what follows would leave it out"
+    assert queue.put(make_fetched_chunk(other, 0, 1))
+    assert info.position(handed_out=True) == 0
+    queue.clear(2)
+    assert queue.take_damage(info) is None
+    assert queue.put(make_chunk(make_info(queue, generation=2), 0, 1)), "the next generation tries again"
+
+
+def test_what_is_being_handed_out_stays_when_what_follows_is_damaged(queue, info, reader):
+    """The rest of a batch is put back while the reader looks at what comes next: it is in front of the damage."""
+    queue.put(make_fetched_chunk(info, 0, 3))
+    queue.put(fetched(info, 3, spoil(build([Record(b"v")], offset=3))))
+    first = reader.take(0)
+    handed = HandOver(first, [1, 2, 3])
+    assert queue.begin(handed)
+    handed.claim()
+    assert reader.look(0) is None
+    queue.withhold()
+    assert offsets(reader.take(0)) == [1, 2]
+    assert queue.take_damage(info).offset == 3
 
 
 def test_a_rebalance_while_a_chunk_is_decoded_drops_it(queue, info, reader, monkeypatch):
@@ -130,8 +143,10 @@ def test_a_pause_while_a_chunk_is_decoded_keeps_it(queue, info, reader, monkeypa
     queue.put(fetched(info, 0, build([Record(b"v" * 50)], **(BROKEN if broken else {}))))
     during(monkeypatch, lambda: queue.pause(TopicPartition("t", 0)))
     if broken:
-        with pytest.raises(CorruptRecord):
-            reader.take(0)
+        assert reader.take(0) is None
+        assert queue.take_damage(info).offset == 0
+        queue.resume(TopicPartition("t", 0))
+        assert reader.take(0) is None
         return
     assert reader.take(0) is None
     assert queue.room() == 1 << 20, "what is paused is not counted"

@@ -1,4 +1,4 @@
-"""FetcherThread against a small server that answers every fetch with the same bytes."""
+"""FetcherThread against a small server that answers with the bytes it is told to."""
 
 import contextlib
 import socket
@@ -7,18 +7,19 @@ import threading
 
 import pytest
 
-from tests.fix_batches import build
+from tests.fix_batches import build, spoil
 from tests.fix_chunks import make_info, make_queue
 from tests.fix_waiting import eventually
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import ConfigError, CorruptRecord
+from zkconsumer.fetch.chunkreader import ChunkReader
 from zkconsumer.fetch.fetcher import FetcherThread
 from zkconsumer.kafka.producer import Record
 from zkconsumer.model import Broker
 
 API_VERSIONS = struct.pack(">hi", 0, 2) + struct.pack(">hhh", 18, 0, 0) + struct.pack(">hhh", 1, 4, 4)
 GOOD = build([Record(b"v")], offset=5)
-BAD = GOOD[:-1] + bytes([GOOD[-1] ^ 1])
+BAD = spoil(GOOD)
 
 
 def fetch_response(records, high_watermark):
@@ -26,28 +27,38 @@ def fetch_response(records, high_watermark):
     return struct.pack(">iih", 0, 1, 1) + b"t" + struct.pack(">i", 1) + partition
 
 
-def serve(sock, records, high_watermark):
+def serve(sock, log, high_watermark):
     with sock, contextlib.suppress(OSError), sock.makefile("rb") as incoming:
         while header := incoming.read(4):
             frame = incoming.read(struct.unpack(">i", header)[0])
             key, _, correlation_id = struct.unpack_from(">hhi", frame)
-            wanted = struct.pack(">iq", 0, 5) in frame
-            body = API_VERSIONS if key == 18 else fetch_response(records if wanted else b"", high_watermark)
+            answers = [b""]
+            for offset in log:
+                if struct.pack(">iq", 0, offset) in frame:
+                    answers = log[offset]
+            body = API_VERSIONS if key == 18 else fetch_response(answers[0], high_watermark)
+            if len(answers) > 1:
+                del answers[0]
             sock.sendall(struct.pack(">ii", len(body) + 4, correlation_id) + body)
 
 
 @pytest.fixture
 def fetched():
-    """A partition that is fetched from offset 5, where its broker has ``records``, and nothing behind them."""
+    """A partition that is fetched from offset 5.
+
+    Its broker answers there with ``records``. Or they are a dictionary: what it answers one time after the other, the
+    last one for ever, by the offset that it is asked for.
+    """
     with contextlib.ExitStack() as cleaning:
 
         def fetch(records, *, high_watermark=100, **settings):
+            log = records if isinstance(records, dict) else {5: [records]}
             listener = cleaning.enter_context(socket.create_server(("127.0.0.1", 0)))
 
             def accept():
                 with contextlib.suppress(OSError):
                     while True:
-                        serve(listener.accept()[0], records, high_watermark)
+                        serve(listener.accept()[0], log, high_watermark)
 
             threading.Thread(target=accept, daemon=True).start()
             config = ConsumerConfig(group_id="g", zookeeper_connect="unused:1", **settings)
@@ -88,13 +99,42 @@ def test_a_broker_that_cannot_be_understood_is_no_trouble_of_the_users(fetched, 
 
 def test_a_wrong_checksum_is_an_error(fetched):
     with pytest.raises(CorruptRecord, match=r"t-0 at offset 5 .*checksum"):
-        fetched(BAD).queue.take(10)
+        ChunkReader(fetched(BAD, refresh_leader_backoff_ms=1).queue).take(10)
 
 
 def test_a_wrong_checksum_is_passed_where_that_is_wanted(fetched, caplog):
-    info = fetched(BAD, on_corrupt="skip")
-    eventually(lambda: info.fetched == 6)
+    info = fetched({5: [BAD], 6: [build([Record(b"behind")], offset=6)]}, on_corrupt="skip")
+    assert ChunkReader(info.queue).take(10).batch.column("value").to_pylist() == [b"behind"]
+    assert info.consumed == 6
     assert "offsets 5 to 5 of t-0 are left out: t-0 at offset 5 (fetched from 5): checksum" in caplog.text
+
+
+def test_damage_on_the_way_is_mended_by_fetching_again_however_often_it_happens(fetched):
+    batches = {offset: build([Record(b"%d" % offset)], offset=offset) for offset in range(5, 15)}
+    info = fetched({offset: [spoil(batch), spoil(batch), batch] for offset, batch in batches.items()})
+    reader = ChunkReader(info.queue)
+    values = [reader.take(10).batch.column("value").to_pylist() for _ in batches]
+    assert values == [[b"%d" % offset] for offset in batches]
+
+
+def test_markers_of_transactions_are_verified_though_no_reader_looks_at_them(fetched):
+    """Else a bit turned over could make markers of records, and nobody would miss them."""
+    marker = bytearray(GOOD)
+    marker[22] |= 0x20
+    info = fetched({5: [bytes(marker), GOOD]})
+    assert ChunkReader(info.queue).take(10).batch.column("value").to_pylist() == [b"v"]
+
+
+def test_what_damage_led_to_is_forgotten_with_it(fetched, caplog):
+    """The header says that the batch ends later than it does, so the next request asks behind records."""
+    longer = bytearray(GOOD)
+    struct.pack_into(">i", longer, 23, 4)
+    batches = {offset: [build([Record(b"%d" % offset)], offset=offset)] for offset in range(6, 12)}
+    info = fetched({5: [bytes(longer), GOOD], **batches})
+    eventually(lambda: len(info.queue) > 1)
+    reader = ChunkReader(info.queue)
+    offsets = [reader.take(10).batch.column("offset").to_pylist() for _ in range(7)]
+    assert offsets == [[offset] for offset in range(5, 12)]
 
 
 def test_what_is_left_out_ends_with_the_log(fetched):
