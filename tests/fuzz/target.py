@@ -63,20 +63,40 @@ def decode(data: bytes) -> None:
 
 
 def read(decoder, requested, data, aborted=()):
-    """The rows and the next offset, or None for bytes that cannot be read."""
+    """The rows and the next offset, or None for bytes of which nothing can be read."""
+    chunk = part(decoder, requested, data, lambda: decoder.decode("t", 0, requested, memoryview(data), aborted))
+    if chunk is None:
+        return None
+    rows = rows_of(chunk, requested, data)
+    while chunk.rest is not None:
+        begin, rest = chunk.next_offset, chunk.rest
+        following = part(decoder, begin, data, lambda: decoder.finish(rest))  # noqa: B023 - called at once
+        if following is None:
+            break
+        chunk = following
+        assert chunk.next_offset > begin, "no progress"
+        rows += rows_of(chunk, begin, data)
+    return rows, chunk.next_offset
+
+
+def part(decoder, requested, data, decode):
+    """What ``decode`` gives, or None for a fault; either within the limits of memory."""
     chunk = fault = None
     try:
-        chunk = decoder.decode("t", 0, requested, memoryview(data), aborted)
+        chunk = decode()
     except CorruptRecord as error:
         fault = error
     held = decoder._table.nbytes + decoder._notes.nbytes + decoder._unpacker.scratch.data.nbytes
     assert held <= _LEAST_HELD + _LONGEST_ROW * (CAP + len(data)), "memory beyond all limits"
-    if chunk is None:
-        assert fault.resume_at is None or fault.resume_at > requested
-        return None
+    assert fault is None or fault.resume_at is None or fault.resume_at > requested
+    return chunk
+
+
+def rows_of(chunk, requested, data):
+    """The rows of a chunk that was fetched from an offset."""
     assert chunk.next_offset >= requested
     if chunk.batch is None:
-        return (), chunk.next_offset
+        return ()
     chunk.batch.validate(full=True)
     rows = tuple(tuple(message) for message in records(chunk.batch))
     offsets = [row[2] for row in rows]
@@ -84,7 +104,7 @@ def read(decoder, requested, data, aborted=()):
     assert requested <= offsets[0]
     assert offsets[-1] < chunk.next_offset
     assert chunk.nbytes <= _LONGEST_ROW * (CAP + len(data))
-    return rows, chunk.next_offset
+    return rows
 
 
 def seal(data: bytes) -> bytes:

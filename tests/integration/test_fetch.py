@@ -286,7 +286,7 @@ def test_a_queue_stays_near_its_bound(topic_factory, produce, reader, fetchers):
     eventually(lambda: queue.room() == 0)
     # Of each fetcher one answer may be on its way and another be decoded while the others ask; and an answer is longer
     # than what was asked for by one batch, and by the columns beside the values.
-    assert queue._bytes < 500_000 + 2 * fetchers * 120_000
+    assert queue._waiting.nbytes < 500_000 + 2 * fetchers * 120_000
     messages = one.read(20_000)
     assert len({place_of(m) for m in messages}) == 20_000
 

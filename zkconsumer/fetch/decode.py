@@ -228,7 +228,8 @@ class Decoder:
         found, fault = Survey(*self._k.survey(table)), None
         if found.sources & b.IN_COMPRESSED:
             floor = _after(chunk.table[: chunk.done], 0)
-            unpacked, fault = self._unpacker.unpack(chunk.records, table, floor, chunk.requested)
+            # In a copy, since what does not fit this time is unpacked again.
+            unpacked, fault = self._unpacker.unpack(chunk.records, table.copy(), floor, chunk.requested)
             found = Survey(*self._k.survey(unpacked))
         indexed, contradiction = self._index(raw, unpacked, found, chunk.requested)
         if contradiction is not None:  # some bytes of that batch were moved, so it can't be looked at again

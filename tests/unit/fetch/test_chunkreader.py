@@ -73,13 +73,14 @@ def test_a_chunk_that_turns_out_to_have_no_records_moves_the_position(queue, inf
     assert heard, "a fetcher may wait for the room"
 
 
-def test_a_chunk_that_is_too_long_for_one_batch_comes_in_several(queue, info, reader, monkeypatch):
+@pytest.mark.parametrize("codec", ["none", "lz4"])
+def test_a_chunk_that_is_too_long_for_one_batch_comes_in_several(queue, info, reader, monkeypatch, codec):
     monkeypatch.setattr(decode, "_MAX_RECORDS", 3)
-    data = b"".join(build([Record(b"v")] * 2, offset=start) for start in (0, 2, 4))
+    data = b"".join(build([Record(b"%d" % start)] * 2, offset=start, codec=codec) for start in (0, 2, 4))
     queue.put(fetched(info, 0, data))
     taken = [reader.take(0) for _ in range(3)]
     assert [(offsets(chunk), chunk.next_offset) for chunk in taken] == [([0, 1], 2), ([2, 3], 4), ([4, 5], 6)]
-    assert [chunk.batch.column("value").to_pylist() for chunk in taken] == [[b"v", b"v"]] * 3
+    assert [chunk.batch.column("value").to_pylist() for chunk in taken] == [[b"0"] * 2, [b"2"] * 2, [b"4"] * 2]
     assert sum(chunk.fetched_bytes for chunk in taken) == len(data)
 
 

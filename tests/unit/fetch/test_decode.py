@@ -402,3 +402,17 @@ def test_of_a_very_large_response_only_so_much_is_read_at_a_time(decoder, monkey
     monkeypatch.setattr("zkconsumer.fetch.decode._MAX_BYTES", 3 * len(build(SAMPLE)) - 1)
     chunk = decoder.decode("t", 0, 0, memoryview(b"".join(build(SAMPLE, offset=4 * n) for n in range(9))))
     assert chunk.next_offset == 8
+
+
+def test_the_rest_of_a_chunk_is_as_it_was_whatever_is_decoded_in_between(monkeypatch):
+    monkeypatch.setattr("zkconsumer.fetch.decode._MAX_RECORDS", 3)
+    decoder = Decoder()
+    mine, others = (
+        b"".join(build([Record(name * 9)] * 2, offset=offset, codec="lz4") for offset in (0, 2))
+        for name in (b"a", b"b")
+    )
+    first = decoder.decode("t", 0, 0, memoryview(mine))
+    decoder.decode("t", 1, 0, memoryview(others))
+    rest = decoder.finish(first.rest)
+    assert values(first) + values(rest) == [b"a" * 9] * 4
+    assert (rest.next_offset, rest.rest) == (4, None)
