@@ -57,8 +57,8 @@ class ChunkQueue:
 
     The bound is kept by the fetchers, which leave a partition out of their requests while :meth:`is_full`; ``put``
     never waits (DESIGN 4.11). They ask for what :meth:`allowance` says, but at least for a fetch of one partition. So
-    the bound can be exceeded by two such fetches per fetcher: one on its way, and one that was received and is still
-    being verified when another fetcher looks. What is paused is not counted. Chunks count as long as they came, and as
+    the bound can be exceeded by two such fetches per fetcher: one on its way, and one that was received and is not put
+    yet when another fetcher looks. What is paused is not counted. Chunks count as long as they came, and as
     decoded once :class:`~zkconsumer.fetch.chunkreader.ChunkReader` has decoded them, at the front.
 
     Args:
