@@ -5,8 +5,13 @@ from zkconsumer.kafka.library import load_kafka_python
 load_kafka_python()
 
 from kafka.protocol.admin import DeleteRecordsRequest  # noqa: E402
-from kafka.protocol.consumer import FetchRequest, FetchResponse  # noqa: E402
-from kafka.protocol.metadata import MetadataRequest  # noqa: E402
+from kafka.protocol.consumer import (  # noqa: E402
+    FetchRequest,
+    FetchResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+)
+from kafka.protocol.metadata import MetadataRequest, MetadataResponse  # noqa: E402
 from kafka.record import MemoryRecordsBuilder  # noqa: E402
 from kafka.record.legacy_records import LegacyRecordBatchBuilder  # noqa: E402
 from kafka.record.util import calc_crc32c  # noqa: E402
@@ -16,7 +21,10 @@ __all__ = [
     "FetchRequest",
     "FetchResponse",
     "LegacyRecordBatchBuilder",
+    "ListOffsetsRequest",
+    "ListOffsetsResponse",
     "MemoryRecordsBuilder",
     "MetadataRequest",
+    "MetadataResponse",
     "calc_crc32c",
 ]

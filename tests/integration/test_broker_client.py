@@ -2,6 +2,7 @@ import pytest
 
 from tests import fix_fetch
 from tests.fix_fetch import brokers_of
+from tests.fix_waiting import eventually
 from zkconsumer.errors import BrokerUnavailable, ProtocolError
 from zkconsumer.kafka.admin import create_topics
 from zkconsumer.kafka.client import EARLIEST, LATEST, BrokerClient
@@ -72,6 +73,36 @@ def test_offsets_of_many_partitions_with_errors_among_them(client, unique_name):
     assert answer.found == {(unique_name, number): 0 for number in range(50)}
     assert sorted(answer.errors) == [(unique_name, 50), (unique_name + "-no", 0)]
     assert {error_name(code) for code in answer.errors.values()} == {"UNKNOWN_TOPIC_OR_PARTITION (3)"}
+
+
+@pytest.mark.timeout(240)
+def test_leaders_that_die_and_a_topic_that_comes_anew(private_sandbox):
+    from tests.fix_sandbox import Topics, produce_records
+
+    box = private_sandbox(brokers=2)
+    topics = Topics(box.bootstrap_servers)
+    topics.create("t", 4, replication=2)
+    produce_records(box.bootstrap_servers, "t", [{"value": b"v", "partition": number % 4} for number in range(8)])
+    client = BrokerClient(lambda: brokers_of(box.bootstrap_servers), client_id="test", timeout_ms=10_000)
+
+    def ends():
+        answer = client.list_offsets({TopicPartition("t", number): LATEST for number in range(4)})
+        return answer.found or {partition: answer.reason(partition) for partition in answer.errors}
+
+    partitions = [TopicPartition("t", number) for number in range(4)]
+    assert ends() == dict.fromkeys(partitions, 2)
+    assert len(set(client.metadata(["t"]).leaders.values())) == 2
+    box.brokers[1].kill()
+    answer = client.list_offsets(dict.fromkeys(partitions, LATEST))
+    assert all("refused; check that the broker runs" in answer.reason(partition) for partition in answer.errors)
+    eventually(lambda: ends() == dict.fromkeys(partitions, 2))
+    box.brokers[1].start()
+    eventually(lambda: ends() == dict.fromkeys(partitions, 2))
+    topics.delete("t")
+    assert ends() == dict.fromkeys(partitions, "UNKNOWN_TOPIC_OR_PARTITION (3)")
+    topics.create("t", 4)
+    eventually(lambda: ends() == dict.fromkeys(partitions, 0))
+    client.close()
 
 
 def test_dead_brokers_are_passed_over(live_brokers, unique_name):

@@ -113,10 +113,11 @@ def test_a_group_is_described_without_a_certificate(asking, topic, unique_name):
         connector.create_message_streams({topic: 1})
         session = ZkSession.from_config(config)
         session.open()
-        (problem,) = describe_group(session, asking.config(), unique_name).problems
+        offsets, ends = describe_group(session, asking.config(), unique_name).problems
         session.close()
-    assert "offsets in Kafka are unknown" in problem
-    assert "set ssl.certificate.location and ssl.key.location" in problem
+    assert "offsets in Kafka are unknown" in offsets
+    assert "log ends are unknown" in ends
+    assert all("set ssl.certificate.location and ssl.key.location" in problem for problem in (offsets, ends))
 
 
 @LISTENERS

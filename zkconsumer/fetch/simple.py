@@ -17,12 +17,13 @@ from zkconsumer.errors import (
     RecordTooLarge,
     RetriableError,
 )
-from zkconsumer.kafka.client import EARLIEST, LATEST, BrokerClient, Metadata, fetch_metadata, list_offsets
+from zkconsumer.kafka.client import EARLIEST, LATEST, BrokerClient, fetch_metadata, list_offsets
 from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.kafka.coordinator import OffsetCoordinator
 from zkconsumer.kafka.errorcodes import LEADER_MOVED, ErrorCode, error_name
 from zkconsumer.kafka.fetch_protocol import FetchedPartition, receive_fetch, send_fetch
 from zkconsumer.kafka.fetch_session import PartitionFetch, without_session
+from zkconsumer.kafka.metadata_protocol import Metadata
 from zkconsumer.kafka.version_zero import commit_through_broker, fetch_through_broker, segment_offsets
 from zkconsumer.model import Broker, Message, TopicPartition
 

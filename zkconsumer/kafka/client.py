@@ -1,24 +1,37 @@
 """BrokerClient: the requests of low rate: who leads which partition, which offsets exist.
 
-The messages are encoded by kafka-python; this module chooses versions, picks brokers and translates errors.
+How the messages look is in ``metadata_protocol.py`` and ``listoffsets_protocol.py``. This module picks the brokers that
+get them, and remembers leaders.
 """
 
 from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Final, Self, TypeVar
 
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import AuthenticationFailed, BrokerUnavailable, ConfigError, ProtocolError
 from zkconsumer.kafka.connection import BrokerConnection
-from zkconsumer.kafka.errorcodes import ErrorCode
-from zkconsumer.kafka.isolation import ISOLATION_LEVELS, READ_UNCOMMITTED
-from zkconsumer.kafka.library import load_kafka_python
+from zkconsumer.kafka.errorcodes import LEADER_MOVED, ErrorCode
+from zkconsumer.kafka.isolation import READ_UNCOMMITTED
+from zkconsumer.kafka.listoffsets_protocol import (
+    LIST_OFFSETS_VERSIONS,
+    Offsets,
+    decode_list_offsets,
+    encode_list_offsets,
+)
+from zkconsumer.kafka.metadata_protocol import (
+    METADATA,
+    METADATA_VERSIONS,
+    Metadata,
+    decode_metadata,
+    encode_metadata,
+)
 from zkconsumer.kafka.security import PLAINTEXT, BrokerSecurity
+from zkconsumer.kafka.versions import LIST_OFFSETS
 from zkconsumer.model import Broker, TopicPartition
 
 LATEST: Final = -1
@@ -26,42 +39,7 @@ LATEST: Final = -1
 EARLIEST: Final = -2
 """Timestamp that stands for the log start offset in :func:`list_offsets`."""
 
-_METADATA_VERSIONS: Final = (0, 12)
-_LIST_OFFSETS_VERSIONS: Final = (0, 7)
-
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Metadata:
-    """What one broker knows about some topics.
-
-    Attributes:
-        brokers: live brokers by id, with the address for the listener that was asked.
-        controller: id of the controller, or None where the broker does not tell.
-        leaders: the leader of each partition that has one.
-        leaderless: partitions without a usable leader, with the protocol's error code.
-        failed_topics: topics that the broker cannot describe (unknown, not allowed), with the error code.
-    """
-
-    brokers: Mapping[int, Broker]
-    controller: int | None
-    leaders: Mapping[TopicPartition, Broker]
-    leaderless: Mapping[TopicPartition, int]
-    failed_topics: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Offsets:
-    """Answer to a look-up of offsets.
-
-    Attributes:
-        found: the offset of each partition; None where no record has the wanted timestamp or a later one.
-        errors: error code of each partition that could not be answered.
-    """
-
-    found: dict[TopicPartition, int | None] = field(default_factory=dict)
-    errors: dict[TopicPartition, int] = field(default_factory=dict)
 
 
 def fetch_metadata(connection: BrokerConnection, topics: Collection[str]) -> Metadata:
@@ -73,33 +51,8 @@ def fetch_metadata(connection: BrokerConnection, topics: Collection[str]) -> Met
         BrokerUnavailable: the connection broke or timed out.
         ProtocolError: malformed answer or no common version.
     """
-    load_kafka_python()
-    from kafka.protocol.metadata import MetadataRequest
-
-    version = connection.version(MetadataRequest.API_KEY, MetadataRequest.name, *_METADATA_VERSIONS)
-    request = MetadataRequest(
-        version=version,
-        topics=[MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics],
-        allow_auto_topic_creation=False,
-    )
-    response = connection.call(request)
-    brokers = {broker.node_id: Broker(broker.node_id, broker.host, broker.port) for broker in response.brokers}
-    leaders: dict[TopicPartition, Broker] = {}
-    leaderless: dict[TopicPartition, int] = {}
-    failed: dict[str, int] = {}
-    for topic in response.topics:
-        if topic.error_code:
-            failed[topic.name] = topic.error_code
-        for partition in topic.partitions:
-            key = TopicPartition(topic.name, partition.partition_index)
-            leader = brokers.get(partition.leader_id)
-            # REPLICA_NOT_AVAILABLE tells about followers: the leader in the same answer is good (as clients agree).
-            if leader is not None and partition.error_code in (ErrorCode.NONE, ErrorCode.REPLICA_NOT_AVAILABLE):
-                leaders[key] = leader
-            else:
-                leaderless[key] = partition.error_code or ErrorCode.LEADER_NOT_AVAILABLE
-    controller = response.controller_id if version >= 1 and response.controller_id >= 0 else None
-    return Metadata(brokers, controller, leaders, leaderless, failed)
+    version = connection.version(METADATA, "Metadata", *METADATA_VERSIONS)
+    return connection.exchange(METADATA, version, encode_metadata(version, topics), partial(decode_metadata, version))
 
 
 def list_offsets(
@@ -118,43 +71,12 @@ def list_offsets(
         BrokerUnavailable: the connection broke or timed out.
         ProtocolError: malformed answer or no common version.
     """
-    load_kafka_python()
-    from kafka.protocol.consumer import ListOffsetsRequest
-
-    version = connection.version(ListOffsetsRequest.API_KEY, ListOffsetsRequest.name, *_LIST_OFFSETS_VERSIONS)
-    make_topic = ListOffsetsRequest.ListOffsetsTopic
-    make_partition = make_topic.ListOffsetsPartition
-    topics = [
-        make_topic(
-            name=topic,
-            partitions=[make_partition(partition_index=tp.partition, timestamp=wanted[tp]) for tp in partitions],
-        )
-        for topic, partitions in by_topic(wanted).items()
-    ]
-    response = connection.call(
-        ListOffsetsRequest(version=version, isolation_level=ISOLATION_LEVELS[isolation], topics=topics)
-    )
-    offsets = Offsets()
-    for topic in response.topics:
-        for partition in topic.partitions:
-            key = TopicPartition(topic.name, partition.partition_index)
-            if partition.error_code:
-                offsets.errors[key] = partition.error_code
-            elif version == 0:
-                offsets.found[key] = next(iter(partition.old_style_offsets), None)
-            else:
-                offsets.found[key] = partition.offset if partition.offset >= 0 else None
+    version = connection.version(LIST_OFFSETS, "ListOffsets", *LIST_OFFSETS_VERSIONS)
+    body = encode_list_offsets(version, wanted, isolation=isolation)
+    offsets = connection.exchange(LIST_OFFSETS, version, body, partial(decode_list_offsets, version))
     if missing := wanted.keys() - offsets.found.keys() - offsets.errors.keys():
         raise ProtocolError(f"{connection} left {len(missing)} partitions out of its ListOffsets response")
     return offsets
-
-
-def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
-    """Topic to its partitions, in the order given: the shape of most requests."""
-    grouped: dict[str, list[TopicPartition]] = defaultdict(list)
-    for partition in partitions:
-        grouped[partition.topic].append(partition)
-    return grouped
 
 
 class BrokerClient:
@@ -163,7 +85,7 @@ class BrokerClient:
     One thread uses a client; :meth:`close` may come from any other.
 
     Args:
-        live_brokers: brokers to begin with, asked for again at each use; may do I/O and raise.
+        live_brokers: brokers to begin with, asked for whenever any broker will do; may do I/O and raise.
         client_id: sent with every request.
         timeout_ms: limit for connecting and for each answer.
         version_fallback: see :class:`BrokerConnection`.
@@ -191,6 +113,7 @@ class BrokerClient:
         )
         self._isolation = isolation
         self._connections: dict[Broker, BrokerConnection] = {}
+        self._leaders: dict[TopicPartition, Broker] = {}
         self._closed = False
 
     @classmethod
@@ -243,31 +166,87 @@ class BrokerClient:
     def list_offsets(self, wanted: Mapping[TopicPartition, int]) -> Offsets:
         """Offsets of many partitions, one request per leader; see :func:`list_offsets` for the arguments.
 
-        Partitions that have no leader, or whose leader cannot be reached, appear among the errors.
+        Leaders are remembered from call to call. Where one is not known, does not answer or leads no more, the brokers
+        are asked who does, and the question is put once more. Partitions that have no leader, or whose leader cannot be
+        reached, appear among the errors.
 
         Raises:
             BrokerUnavailable: no broker tells who the leaders are.
+            ProtocolError: a leader's answer makes no sense.
+        """
+        first = self._ask_remembered(wanted)
+        unasked = ErrorCode.LEADER_NOT_AVAILABLE
+        left = {
+            partition: timestamp
+            for partition, timestamp in wanted.items()
+            if partition not in first.found and first.errors.get(partition, unasked) in LEADER_MOVED
+        }
+        if not left:
+            return first
+        leaderless = self._learn_leaders(left)
+        again = self._ask_leaders(left)
+        refused = {partition: code for partition, code in first.errors.items() if partition not in left}
+        return Offsets(first.found | again.found, refused | leaderless | again.errors, again.causes)
+
+    def _ask_remembered(self, wanted: Mapping[TopicPartition, int]) -> Offsets:
+        """Ask the leaders that are known and connected; partitions of others are missing in the answer.
+
+        A connection that broke is not replaced here: its broker may have moved, and another may have its address.
         """
         answer = Offsets()
-        if not wanted:
-            return answer
-        metadata = self.metadata({tp.topic for tp in wanted})
-        by_leader: dict[Broker, dict[TopicPartition, int]] = defaultdict(dict)
-        for tp, timestamp in wanted.items():
-            if tp in metadata.leaders:
-                by_leader[metadata.leaders[tp]][tp] = timestamp
-            else:
-                unknown = metadata.failed_topics.get(tp.topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-                answer.errors[tp] = metadata.leaderless.get(tp, unknown)
-        for leader, theirs in by_leader.items():
+        for leader, theirs in self._by_leader(wanted).items():
+            connection = self._connections.get(leader)
+            if connection is None:
+                continue
             try:
-                part = self.ask(leader, partial(list_offsets, wanted=theirs, isolation=self._isolation))
-            except BrokerUnavailable:
-                answer.errors.update(dict.fromkeys(theirs, ErrorCode.LEADER_NOT_AVAILABLE))
+                part = list_offsets(connection, theirs, isolation=self._isolation)
+            except (BrokerUnavailable, ProtocolError):
+                connection.close()
+                del self._connections[leader]
             else:
                 answer.found.update(part.found)
                 answer.errors.update(part.errors)
         return answer
+
+    def _ask_leaders(self, wanted: Mapping[TopicPartition, int]) -> Offsets:
+        """Ask the leaders that are known, and say which of them cannot be asked, and why."""
+        answer = Offsets()
+        for leader, theirs in self._by_leader(wanted).items():
+            try:
+                part = self.ask(leader, partial(list_offsets, wanted=theirs, isolation=self._isolation))
+            except BrokerUnavailable as error:
+                answer.errors.update(dict.fromkeys(theirs, ErrorCode.LEADER_NOT_AVAILABLE))
+                answer.causes.update(dict.fromkeys(theirs, str(error)))
+            else:
+                answer.found.update(part.found)
+                answer.errors.update(part.errors)
+        return answer
+
+    def _by_leader(self, wanted: Mapping[TopicPartition, int]) -> dict[Broker, dict[TopicPartition, int]]:
+        """Known leaders, and what each is to be asked."""
+        questions: dict[Broker, dict[TopicPartition, int]] = defaultdict(dict)
+        for partition, timestamp in wanted.items():
+            leader = self._leaders.get(partition)
+            if leader is not None:
+                questions[leader][partition] = timestamp
+        return questions
+
+    def _learn_leaders(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Ask who leads the partitions, and forget what was known of their topics.
+
+        Returns:
+            Error codes of those that have no leader.
+        """
+        topics = {partition.topic for partition in partitions}
+        metadata = self.metadata(topics)
+        others = {partition: leader for partition, leader in self._leaders.items() if partition.topic not in topics}
+        self._leaders = {**others, **metadata.leaders}
+        failed = metadata.failed_topics
+        return {
+            p: metadata.leaderless.get(p, failed.get(p.topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            for p in partitions
+            if p not in self._leaders
+        }
 
     def close(self) -> None:
         """Close all connections; a call that is under way ends with BrokerUnavailable. Harmless when repeated."""

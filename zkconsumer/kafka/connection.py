@@ -9,7 +9,8 @@ thread may call at any time. A connection is used once: after ``close`` or an er
 from __future__ import annotations
 
 import struct
-from typing import Any, Final, Self
+from collections.abc import Callable
+from typing import Any, Final, Self, TypeVar
 
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import AuthenticationFailed, BrokerUnavailable, ProtocolError
@@ -38,6 +39,8 @@ _RESPONSE_HEADER: Final = struct.Struct(">ii")  # frame length, correlation id
 _CORRELATION_BYTES: Final = 4  # they count as part of the frame
 _TLS_ALERT: Final = b"\x15\x03"
 _HTTP: Final = b"HTTP"
+
+T = TypeVar("T")
 
 
 class BrokerConnection:
@@ -147,11 +150,7 @@ class BrokerConnection:
     # -- versions -----------------------------------------------------------------------------------------------
 
     def _ask_versions(self) -> ApiRanges:
-        body = self.receive(self.send(API_VERSIONS, 0, b""))
-        try:
-            return parse_api_versions(body)
-        except ProtocolError as error:
-            raise ProtocolError(f"{self} {error}") from error
+        return self.exchange(API_VERSIONS, 0, b"", parse_api_versions)
 
     def _recognise_old(self) -> ApiRanges:
         """Connect again and return what the release speaks that hangs up on ApiVersions.
@@ -262,6 +261,19 @@ class BrokerConnection:
         if flexible:
             _require_no_tags(self._response.take(min(1, self._response.left)))
         return self._response
+
+    def exchange(self, api_key: int, api_version: int, body: bytes, decode: Callable[[memoryview], T]) -> T:
+        """Send a request without tagged fields, and return what ``decode`` makes of the body of the response.
+
+        Raises:
+            BrokerUnavailable: the connection broke, timed out or was closed.
+            ProtocolError: as :meth:`receive`, or ``decode`` raised it; this broker's name is put in front.
+        """
+        response = self.receive(self.send(api_key, api_version, body))
+        try:
+            return decode(response)
+        except ProtocolError as error:
+            raise ProtocolError(f"{self} {error}") from error
 
     def exchange_bare(self, token: bytes, *, answered: bool = True) -> bytes:
         """Send bytes behind nothing but their length, and return what comes back in the same way.

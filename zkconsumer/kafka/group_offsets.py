@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
-from zkconsumer.kafka.client import by_topic
 from zkconsumer.kafka.connection import BrokerConnection
+from zkconsumer.kafka.fields import by_topic
 from zkconsumer.kafka.library import load_kafka_python
 from zkconsumer.model import TopicPartition
 

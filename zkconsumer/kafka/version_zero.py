@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final
 
+from zkconsumer.errors import ProtocolError
 from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.kafka.errorcodes import ErrorCode
 from zkconsumer.kafka.group_offsets import CommitOutcome, commit_offsets, fetch_offsets
-from zkconsumer.kafka.library import load_kafka_python
+from zkconsumer.kafka.listoffsets_protocol import decode_segment_offsets, encode_list_offsets
+from zkconsumer.kafka.versions import LIST_OFFSETS
 from zkconsumer.model import TopicPartition
 
 _VERSIONS: Final = (0, 0)
@@ -31,19 +33,14 @@ def segment_offsets(
 
     Raises:
         BrokerUnavailable: the connection broke or timed out.
-        ProtocolError: the broker does not know the version any more.
+        ProtocolError: malformed answer, or the broker does not know the version any more.
     """
-    load_kafka_python()
-    from kafka.protocol.consumer import ListOffsetsRequest
-
-    version = connection.version(ListOffsetsRequest.API_KEY, ListOffsetsRequest.name, *_VERSIONS)
-    make_topic = ListOffsetsRequest.ListOffsetsTopic
-    wanted = make_topic.ListOffsetsPartition(
-        partition_index=partition.partition, timestamp=timestamp, max_num_offsets=max_offsets
-    )
-    topics = [make_topic(name=partition.topic, partitions=[wanted])]
-    answer = connection.call(ListOffsetsRequest(version=version, topics=topics)).topics[0].partitions[0]
-    return answer.error_code, list(answer.old_style_offsets)
+    version = connection.version(LIST_OFFSETS, "ListOffsets", *_VERSIONS)
+    body = encode_list_offsets(version, {partition: timestamp}, max_offsets=max_offsets)
+    answer = connection.exchange(LIST_OFFSETS, version, body, decode_segment_offsets)
+    if partition not in answer:
+        raise ProtocolError(f"{connection} left {partition} out of its ListOffsets response")
+    return answer[partition]
 
 
 def commit_through_broker(

@@ -8,7 +8,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import OffsetOutOfRange
 from zkconsumer.kafka.client import EARLIEST, LATEST, BrokerClient
-from zkconsumer.kafka.errorcodes import error_name
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.spark.positions import AtTime, Wanted
 
@@ -25,7 +24,7 @@ class LogEnds:
 
     def __init__(self, config: ConsumerConfig, live_brokers: Callable[[], Sequence[Broker]]) -> None:
         self._client = BrokerClient.from_config(live_brokers, config)
-        self._unanswered: dict[TopicPartition, int] = {}
+        self._unanswered: set[TopicPartition] = set()
 
     def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Offset of the first record that is still there; see :meth:`latest`."""
@@ -64,12 +63,9 @@ class LogEnds:
 
     def _ask(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         answer = self._client.list_offsets(wanted)
-        news = {partition: code for partition, code in answer.errors.items() if partition not in self._unanswered}
-        for partition, code in sorted(news.items()):
-            _log.warning("%s is left out until its leader answers: %s", partition, error_name(code))
-        for partition in wanted:
-            self._unanswered.pop(partition, None)
-        self._unanswered.update(answer.errors)
+        for partition in sorted(answer.errors.keys() - self._unanswered):
+            _log.warning("%s is left out until its leader answers: %s", partition, answer.reason(partition))
+        self._unanswered = self._unanswered.difference(wanted).union(answer.errors)
         return answer.found
 
 

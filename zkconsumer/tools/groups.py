@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -19,6 +20,8 @@ from zkconsumer.offsets.zookeeper import ZooKeeperOffsetStore
 from zkconsumer.zookeeper.registry import Registry
 from zkconsumer.zookeeper.session import ZkSession
 
+_NAMED: Final = 5
+"""Partitions that a sentence about many of them names."""
 _LOG_END_TIMEOUT_MS: Final = 6000
 _COORDINATOR_TIMEOUT_MS: Final = 2000
 _COORDINATOR_ATTEMPTS: Final = 5
@@ -60,7 +63,7 @@ class GroupDescription:
         group: its name.
         members: in the order of their ids.
         partitions: of every topic that a member subscribes to, or that the group ever owned or committed.
-        problems: registrations and offsets that cannot be read, one sentence each.
+        problems: what cannot be read (registrations, offsets, log ends), one sentence each, with the reason.
     """
 
     group: str
@@ -103,11 +106,12 @@ def describe_group(session: ZkSession, config: ConsumerConfig, group: str) -> Gr
     return GroupDescription(
         group,
         tuple(_member(view, consumer_id, view.members[consumer_id]) for consumer_id in sorted(view.members)),
-        tuple(_partition(p, owners[p], view, committed.get(p), ends.get(p)) for p in partitions),
+        tuple(_partition(p, owners[p], view, committed.get(p), ends.offsets.get(p)) for p in partitions),
         (
             *view.unreadable.values(),
             *(f"znode {paths.offset(p)} does not hold an offset" for p in partitions if p not in in_zookeeper),
             *in_kafka.problems,
+            *ends.problems,
         ),
     )
 
@@ -162,20 +166,39 @@ def _is_live(owner: str, view: GroupView) -> bool:
     return consumer_id in view.members or consumer_id in view.unreadable
 
 
-def log_ends(
-    config: ConsumerConfig, brokers: Collection[Broker], partitions: Collection[TopicPartition]
-) -> dict[TopicPartition, int]:
-    """Log end offset of each partition that a broker answered for; silence of the brokers is not an error here."""
-    if not brokers or not partitions:
-        return {}
+class LogEnds(NamedTuple):
+    """Log ends that the brokers told, and why they did not tell others."""
+
+    offsets: dict[TopicPartition, int]
+    problems: tuple[str, ...] = ()
+
+
+def log_ends(config: ConsumerConfig, brokers: Collection[Broker], partitions: Collection[TopicPartition]) -> LogEnds:
+    """Ask the leaders of partitions where their logs end; silence of the brokers is not an error here."""
+    if not partitions:
+        return LogEnds({})
+    if not brokers:
+        return LogEnds({}, ("log ends are unknown: no broker is registered in ZooKeeper; check that brokers run",))
     client = BrokerClient.from_config(lambda: tuple(brokers), config, timeout_ms=_LOG_END_TIMEOUT_MS)
     try:
-        offsets = client.list_offsets(dict.fromkeys(partitions, LATEST))
-    except ZkConsumerError:
-        return {}
+        answer = client.list_offsets(dict.fromkeys(partitions, LATEST))
+    except ZkConsumerError as error:
+        return LogEnds({}, (f"log ends are unknown: {error}",))
     finally:
         client.close()
-    return {partition: end for partition, end in offsets.found.items() if end is not None}
+    by_reason: dict[str, list[TopicPartition]] = defaultdict(list)
+    for partition in sorted(answer.errors):
+        by_reason[answer.reason(partition)].append(partition)
+    return LogEnds(
+        {partition: end for partition, end in answer.found.items() if end is not None},
+        tuple(f"log ends of {_some(theirs)} are unknown: {reason}" for reason, theirs in by_reason.items()),
+    )
+
+
+def _some(partitions: Sequence[TopicPartition]) -> str:
+    """The first few of many partitions, and how many there are besides."""
+    more = f" and {len(partitions) - _NAMED} more" if len(partitions) > _NAMED else ""
+    return ", ".join(map(str, partitions[:_NAMED])) + more
 
 
 class OffsetsInKafka(NamedTuple):

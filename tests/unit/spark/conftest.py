@@ -9,15 +9,16 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from tests.fix_kafka import FetchRequest, FetchResponse
+from tests.fix_kafka import (
+    FetchRequest,
+    FetchResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
 from zkconsumer.kafka.errorcodes import ErrorCode
-from zkconsumer.kafka.library import load_kafka_python
 from zkconsumer.model import Broker, TopicPartition
-
-load_kafka_python()
-
-from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse  # noqa: E402
-from kafka.protocol.metadata import MetadataRequest, MetadataResponse  # noqa: E402
 
 VERSIONS = {FetchRequest.API_KEY: 4, ListOffsetsRequest.API_KEY: 1, MetadataRequest.API_KEY: 1}
 API_VERSIONS = 18
@@ -38,7 +39,7 @@ class StubBroker:
 
     Attributes:
         logs: partitions that exist.
-        leaderless: those for which no leader is known.
+        leaderless: those for which no leader is known, this broker included.
         offset_errors: error codes of answers to ListOffsets.
         fetch_errors: error codes of answers to Fetch.
         times: by timestamp, the offset of the first record of each partition that is not older; -1 where left out.
@@ -110,7 +111,8 @@ class StubBroker:
             partitions = []
             for wanted in topic.partitions:
                 tp = TopicPartition(topic.name, wanted.partition_index)
-                code = self.offset_errors.get(tp, 0)
+                gone = ErrorCode.NOT_LEADER_OR_FOLLOWER if tp in self.leaderless else 0
+                code = self.offset_errors.get(tp, gone)
                 places = {-1: self.logs[tp].end, -2: self.logs[tp].begin}
                 by_time = self.times.get(wanted.timestamp, {}).get(tp, -1)
                 offset = -1 if code else places.get(wanted.timestamp, by_time)

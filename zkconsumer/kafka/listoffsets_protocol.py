@@ -1,0 +1,119 @@
+"""ListOffsets requests and responses by hand: Spark's driver asks for the ends of thousands of logs at each trigger.
+
+Layouts are those of Kafka's ``ListOffsetsRequest`` and ``ListOffsetsResponse`` message definitions. Version 5 is the
+newest that tells anything used here (OFFSET_NOT_AVAILABLE); every broker that speaks a later one speaks this one, too.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from zkconsumer.kafka.errorcodes import error_name
+from zkconsumer.kafka.fields import Fields, by_topic, encode_topics, told_malformed
+from zkconsumer.kafka.isolation import ISOLATION_LEVELS, READ_UNCOMMITTED
+from zkconsumer.model import TopicPartition
+
+LIST_OFFSETS_VERSIONS: Final = (0, 5)
+
+_CONSUMER: Final = -1  # replica id of everything that is not a follower
+_UNKNOWN: Final = -1  # leader epoch
+
+_INT32: Final = struct.Struct(">i")
+_INT64: Final = struct.Struct(">q")
+_SEGMENTS_ANSWER: Final = struct.Struct(">ih")  # partition, error
+_ANSWER: Final = struct.Struct(">ih8xq")  # partition, error, (timestamp,) offset
+_ANSWER_WITH_EPOCH: Final = struct.Struct(">ih8xq4x")  # the same, (leader epoch)
+
+
+@dataclass(frozen=True, slots=True)
+class Offsets:
+    """Answer to a look-up of offsets.
+
+    Attributes:
+        found: the offset of each partition; None where no record has the wanted timestamp or a later one.
+        errors: error code of each partition that could not be answered.
+        causes: in words, where there is more to say than the code does: the leader did not get the question.
+    """
+
+    found: dict[TopicPartition, int | None] = field(default_factory=dict)
+    errors: dict[TopicPartition, int] = field(default_factory=dict)
+    causes: dict[TopicPartition, str] = field(default_factory=dict)
+
+    def reason(self, partition: TopicPartition) -> str:
+        """Why one of the partitions in ``errors`` was not answered, for messages to humans."""
+        return self.causes.get(partition) or error_name(self.errors[partition])
+
+
+def encode_list_offsets(
+    version: int, wanted: Mapping[TopicPartition, int], *, isolation: str = READ_UNCOMMITTED, max_offsets: int = 1
+) -> bytes:
+    """Body of a request.
+
+    Args:
+        version: of the request.
+        wanted: per partition a timestamp in ms since the epoch, or one of the two that stand for begin and end.
+        isolation: a value of ``isolation.level``; unknown before version 2.
+        max_offsets: begins of segments that are wanted of each partition; later versions than 0 give one offset.
+    """
+    if version == 0:
+        of_one = struct.Struct(">iqi")
+        encoded = {tp: of_one.pack(tp.partition, timestamp, max_offsets) for tp, timestamp in wanted.items()}
+    elif version < 4:
+        of_one = struct.Struct(">iq")
+        encoded = {tp: of_one.pack(tp.partition, timestamp) for tp, timestamp in wanted.items()}
+    else:
+        of_one = struct.Struct(">iiq")
+        encoded = {tp: of_one.pack(tp.partition, _UNKNOWN, timestamp) for tp, timestamp in wanted.items()}
+    level = struct.pack(">b", ISOLATION_LEVELS[isolation]) if version >= 2 else b""
+    topics = {topic: [encoded[tp] for tp in theirs] for topic, theirs in by_topic(wanted).items()}
+    return _INT32.pack(_CONSUMER) + level + encode_topics(topics)
+
+
+def decode_list_offsets(version: int, body: memoryview) -> Offsets:
+    """Take a response apart. Of the begins of segments that version 0 gives the first one, the newest, is the answer.
+
+    Raises:
+        ProtocolError: it is malformed.
+    """
+    offsets = Offsets()
+    if version == 0:
+        for key, (error, segments) in decode_segment_offsets(body).items():
+            if error:
+                offsets.errors[key] = error
+            else:
+                offsets.found[key] = segments[0] if segments else None
+        return offsets
+    with told_malformed("ListOffsets", version):
+        fields = Fields(body)
+        if version >= 2:
+            fields.take(_INT32)  # throttle time: the broker has waited already, or will not read before it is over
+        for _ in range(fields.count()):
+            topic = fields.text()
+            for partition, error, offset in fields.rows(_ANSWER if version < 4 else _ANSWER_WITH_EPOCH):
+                if error:
+                    offsets.errors[TopicPartition(topic, partition)] = error
+                else:
+                    offsets.found[TopicPartition(topic, partition)] = offset if offset >= 0 else None
+        fields.end()
+    return offsets
+
+
+def decode_segment_offsets(body: memoryview) -> dict[TopicPartition, tuple[int, list[int]]]:
+    """Take a response of version 0 apart: of each partition the error code, and begins of segments, newest first.
+
+    Raises:
+        ProtocolError: it is malformed.
+    """
+    found: dict[TopicPartition, tuple[int, list[int]]] = {}
+    with told_malformed("ListOffsets", 0):
+        fields = Fields(body)
+        for _ in range(fields.count()):
+            topic = fields.text()
+            for _ in range(fields.count()):
+                partition, error = fields.take(_SEGMENTS_ANSWER)
+                found[TopicPartition(topic, partition)] = error, [offset for (offset,) in fields.rows(_INT64)]
+        fields.end()
+    return found
