@@ -100,7 +100,7 @@ def cap_offsets(available: Mapping[TopicPartition, Span], limit: int | None) -> 
         available: from the position to the end of each partition.
         limit: ``maxOffsetsPerTrigger``, None for no limit.
     """
-    spans = {partition: span for partition, span in sorted(available.items()) if span.size > 0}
+    spans = {partition: available[partition] for partition in sorted(available) if available[partition].size > 0}
     total = sum(span.size for span in spans.values())
     if limit is None or total <= limit:
         return spans
@@ -144,11 +144,14 @@ def group_by_thread(
             partitions that are not in it.
         streams: number of tasks over which partitions without a thread are spread, at least 1.
     """
-    ranges = [OffsetRange(*partition, *span) for partition, span in sorted(spans.items()) if span.size > 0]
     tasks: dict[int, list[OffsetRange]] = {}
     homeless = []
-    for piece in ranges:
-        thread = threads.get(piece.topic_partition)
+    for partition in sorted(spans):
+        span = spans[partition]
+        if span.size <= 0:
+            continue
+        piece = OffsetRange(*partition, *span)
+        thread = threads.get(partition)
         if thread is None:
             homeless.append(piece)
         else:
