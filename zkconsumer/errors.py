@@ -36,9 +36,16 @@
 Whether a failed operation is worth repeating is a question of type: ``isinstance(error, RetriableError)``.
 """
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Collection, Mapping, Sequence
 
 from zkconsumer.model import Broker, TopicPartition
+
+
+def name_some(things: Collection[object], limit: int = 5) -> str:
+    """The first few of many things, as a sentence names them, and how many there are besides."""
+    more = f" and {len(things) - limit} more" if len(things) > limit else ""
+    return ", ".join(str(thing) for thing in itertools.islice(things, limit)) + more
 
 
 class ZkConsumerError(Exception):
@@ -76,9 +83,8 @@ class OwnershipConflict(RetriableError):
 
     def __init__(self, holders: Mapping[TopicPartition, str]) -> None:
         self.holders = dict(holders)
-        held = ", ".join(f"{partition} by {owner}" for partition, owner in sorted(holders.items())[:5])
-        more = f" and {len(holders) - 5} more" if len(holders) > 5 else ""
-        super().__init__(f"still owned by others: {held}{more}")
+        held = [f"{partition} by {owner}" for partition, owner in sorted(holders.items())]
+        super().__init__(f"still owned by others: {name_some(held)}")
 
 
 class StrategyConflict(RetriableError):

@@ -87,14 +87,14 @@ def test_leaders_that_die_and_a_topic_that_comes_anew(private_sandbox):
 
     def ends():
         answer = client.list_offsets({TopicPartition("t", number): LATEST for number in range(4)})
-        return answer.found or {partition: answer.reason(partition) for partition in answer.errors}
+        return answer.found or answer.reasons()
 
     partitions = [TopicPartition("t", number) for number in range(4)]
     assert ends() == dict.fromkeys(partitions, 2)
     assert len(set(client.metadata(["t"]).leaders.values())) == 2
     box.brokers[1].kill()
     answer = client.list_offsets(dict.fromkeys(partitions, LATEST))
-    assert all("refused; check that the broker runs" in answer.reason(partition) for partition in answer.errors)
+    assert all("refused; check that the broker runs" in reason for reason in answer.reasons())
     eventually(lambda: ends() == dict.fromkeys(partitions, 2))
     box.brokers[1].start()
     eventually(lambda: ends() == dict.fromkeys(partitions, 2))

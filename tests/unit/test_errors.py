@@ -3,6 +3,8 @@
 import inspect
 import re
 
+import pytest
+
 import zkconsumer
 from zkconsumer import errors
 
@@ -31,3 +33,8 @@ def test_errors_that_public_calls_announce_are_exported():
             announced |= {word for word in re.findall(r"\w+", doc) if word in CLASSES}
     assert {"NotOwner", "OffsetOutOfRange"} <= announced
     assert announced - set(zkconsumer.__all__) == set()
+
+
+@pytest.mark.parametrize(("count", "text"), [(0, ""), (1, "0"), (5, "0, 1, 2, 3, 4"), (6, "0, 1, 2, 3, 4 and 1 more")])
+def test_many_things_are_named_in_part(count, text):
+    assert errors.name_some(range(count)) == text

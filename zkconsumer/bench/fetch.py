@@ -43,6 +43,8 @@ VARIANTS: Final = (
 _UNKNOWN_TO_JVM: Final = ("zstd",)
 """Codecs younger than the JVM consumer, to which brokers answer with an error instead of records."""
 _TIMEOUT_S: Final = 60.0
+_WARMING: Final = 5
+"""Readings that do not count: a broker that has just started compiles its code meanwhile, which costs whoever reads."""
 _SLOW_LIMIT_MIB: Final = 381
 """400 MB."""
 
@@ -165,18 +167,25 @@ def run_fetch_contests(sizes: FetchSizes, directory: Path, progress: Progress) -
     Raises:
         SandboxError: a server or a contestant failed.
     """
+    base = sizes.variants[0]
     with fetch_field(directory, progress) as field:
         contests = []
         for load in sizes.variants:
             with progress.step(f"filling a topic: {load}"):
                 fill(field.live_brokers, load)
+            if load == base:
+                _warm_brokers(field, load, sizes)
             contests.append(_read_all(field, load, sizes, progress))
-        base = sizes.variants[0]
         contests.append(_share(field, base, sizes, progress))
         contests.append(_read_slowly(field, sizes, progress))
     contests.append(_two_brokers(contests[0], base, sizes, directory, progress))
     contests.append(_starting(sizes, progress))
     return contests
+
+
+def _warm_brokers(field: FetchField, load: Load, sizes: FetchSizes) -> None:
+    for _ in range(_WARMING):
+        field.run(BATCHES, field.task(load, sizes.seconds))
 
 
 def _read_all(field: FetchField, load: Load, sizes: FetchSizes, progress: Progress) -> Contest:
@@ -234,6 +243,7 @@ def _two_brokers(one_broker: Contest, load: Load, sizes: FetchSizes, directory: 
     contest.measured[one] = one_broker.measured[BATCHES]
     with fetch_field(directory, progress, brokers=2) as field:
         fill(field.live_brokers, load)
+        _warm_brokers(field, load, sizes)
         with progress.step(contest.title, sizes.rounds):
             for _ in range(sizes.rounds):
                 _note(contest, two, field.run(BATCHES, field.task(load, sizes.seconds)))

@@ -7,6 +7,7 @@ newest that tells anything used here (OFFSET_NOT_AVAILABLE); every broker that s
 from __future__ import annotations
 
 import struct
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -42,9 +43,12 @@ class Offsets:
     errors: dict[TopicPartition, int] = field(default_factory=dict)
     causes: dict[TopicPartition, str] = field(default_factory=dict)
 
-    def reason(self, partition: TopicPartition) -> str:
-        """Why one of the partitions in ``errors`` was not answered, for messages to humans."""
-        return self.causes.get(partition) or error_name(self.errors[partition])
+    def reasons(self) -> dict[str, list[TopicPartition]]:
+        """Why partitions were not answered, for messages to humans: each reason, and the partitions that have it."""
+        by_reason: dict[str, list[TopicPartition]] = defaultdict(list)
+        for partition in sorted(self.errors):
+            by_reason[self.causes.get(partition) or error_name(self.errors[partition])].append(partition)
+        return by_reason
 
 
 def encode_list_offsets(

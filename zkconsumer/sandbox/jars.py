@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from zkconsumer.errors import SandboxError
+from zkconsumer.errors import SandboxError, name_some
 from zkconsumer.sandbox.cache import cache_directory, exclusive
 from zkconsumer.sandbox.lockfile import LockedJar, LockFile, verify_all
 from zkconsumer.sandbox.maven import fetch
@@ -106,7 +106,6 @@ def _from_directory(jars: Sequence[LockedJar], directory: Path) -> list[Path]:
         else:
             paths.append(found)
     if missing:
-        names = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
-        raise SandboxError(f"{directory} lacks {names}; check --jars-dir and {JARS_DIR_VARIABLE}")
+        raise SandboxError(f"{directory} lacks {name_some(missing)}; check --jars-dir and {JARS_DIR_VARIABLE}")
     verify_all(jars, paths, f"check --jars-dir and {JARS_DIR_VARIABLE}, and where that file came from")
     return paths

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.errors import OffsetOutOfRange
+from zkconsumer.errors import OffsetOutOfRange, name_some
 from zkconsumer.kafka.client import EARLIEST, LATEST, BrokerClient
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.spark.positions import AtTime, Wanted
@@ -63,8 +63,10 @@ class LogEnds:
 
     def _ask(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         answer = self._client.list_offsets(wanted)
-        for partition in sorted(answer.errors.keys() - self._unanswered):
-            _log.warning("%s is left out until its leader answers: %s", partition, answer.reason(partition))
+        for reason, theirs in answer.reasons().items():
+            news = [partition for partition in theirs if partition not in self._unanswered]
+            if news:
+                _log.warning("left out until their leader answers: %s: %s", name_some(news), reason)
         self._unanswered = self._unanswered.difference(wanted).union(answer.errors)
         return answer.found
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -12,7 +11,7 @@ from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.groupview import GroupView
 from zkconsumer.core.subscription import Blacklist, Subscription
 from zkconsumer.core.znodes import BLACK_LIST, STATIC, WHITE_LIST, GroupPaths
-from zkconsumer.errors import CoordinatorMoved, ZkConsumerError
+from zkconsumer.errors import CoordinatorMoved, ZkConsumerError, name_some
 from zkconsumer.kafka.client import LATEST, BrokerClient
 from zkconsumer.kafka.coordinator import OffsetCoordinator
 from zkconsumer.model import Broker, ConsumerThreadId, TopicPartition
@@ -20,8 +19,6 @@ from zkconsumer.offsets.zookeeper import ZooKeeperOffsetStore
 from zkconsumer.zookeeper.registry import Registry
 from zkconsumer.zookeeper.session import ZkSession
 
-_NAMED: Final = 5
-"""Partitions that a sentence about many of them names."""
 _LOG_END_TIMEOUT_MS: Final = 6000
 _COORDINATOR_TIMEOUT_MS: Final = 2000
 _COORDINATOR_ATTEMPTS: Final = 5
@@ -186,19 +183,10 @@ def log_ends(config: ConsumerConfig, brokers: Collection[Broker], partitions: Co
         return LogEnds({}, (f"log ends are unknown: {error}",))
     finally:
         client.close()
-    by_reason: dict[str, list[TopicPartition]] = defaultdict(list)
-    for partition in sorted(answer.errors):
-        by_reason[answer.reason(partition)].append(partition)
     return LogEnds(
         {partition: end for partition, end in answer.found.items() if end is not None},
-        tuple(f"log ends of {_some(theirs)} are unknown: {reason}" for reason, theirs in by_reason.items()),
+        tuple(f"log ends of {name_some(theirs)} are unknown: {why}" for why, theirs in answer.reasons().items()),
     )
-
-
-def _some(partitions: Sequence[TopicPartition]) -> str:
-    """The first few of many partitions, and how many there are besides."""
-    more = f" and {len(partitions) - _NAMED} more" if len(partitions) > _NAMED else ""
-    return ", ".join(map(str, partitions[:_NAMED])) + more
 
 
 class OffsetsInKafka(NamedTuple):

@@ -217,7 +217,7 @@ def test_a_leader_that_died_is_named_and_tried_once_for_each_question(cluster, a
     answer = ask(A0, A1, B0)
     assert answer.found == {A1: 201}
     assert answer.errors == dict.fromkeys((A0, B0), ErrorCode.LEADER_NOT_AVAILABLE)
-    assert answer.reason(A0) == answer.reason(B0) == "broker host:1: connection refused; check that it runs"
+    assert answer.reasons() == {"broker host:1: connection refused; check that it runs": [A0, B0]}
     assert cluster.connected.count(1) == 1
     cluster.leads |= {A0: 2, B0: 3}
     assert ask(A0, A1, B0) == Offsets({A0: 200, A1: 201, B0: 300}), "its partitions got other leaders"
@@ -234,7 +234,7 @@ def test_a_leader_that_refuses_us_is_told_as_such(cluster, ask):
     cluster.down[2] = AuthenticationFailed("broker host:2: it asks for a client's certificate")
     answer = ask(A0, A1)
     assert answer.found == {A0: 100}
-    assert answer.reason(A1) == "broker host:2: it asks for a client's certificate"
+    assert answer.reasons() == {"broker host:2: it asks for a client's certificate": [A1]}
 
 
 def test_nobody_answers(cluster, ask):

@@ -98,7 +98,7 @@ def test_what_a_response_tells(version):
     offsets = decode_list_offsets(version, memoryview(response(version, topics)))
     assert offsets.found == {T1: 2**40, U7: None}
     assert offsets.errors == {T0: 6}
-    assert offsets.reason(T0) == "NOT_LEADER_OR_FOLLOWER (6)"
+    assert offsets.reasons() == {"NOT_LEADER_OR_FOLLOWER (6)": [T0]}
 
 
 class Connection:

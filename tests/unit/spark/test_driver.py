@@ -113,6 +113,18 @@ def test_starting_offsets_hold_for_a_partition_that_gets_its_leader_later(stub_b
     assert ours.trigger() == {B: Span(0, 20)}
 
 
+def test_partitions_that_have_no_leader_are_told_in_one_line_and_once(stub_broker, log, query, caplog):
+    partitions = [TopicPartition("t", number) for number in range(8)]
+    for partition in partitions:
+        log(partition, 0, 10)
+    stub_broker.leaderless = set(partitions[1:])
+    ours = query(dict.fromkeys(partitions), startingOffsets="earliest")
+    ours.trigger()
+    ours.trigger()
+    (line,) = [record.getMessage() for record in caplog.records if "leader" in record.getMessage()]
+    assert "left out until their leader answers: t-1, t-2, t-3, t-4, t-5 and 2 more: LEADER_NOT_AVAILABLE" in line
+
+
 def test_starting_offsets_of_a_leaderless_partition_outlast_a_rebalance(stub_broker, log, query):
     log(A, 0, 10)
     log(B, 0, 20)
