@@ -62,6 +62,11 @@ class ScannedChunk(NamedTuple):
     next_offset: int
     fault: Fault | None = None
 
+    @property
+    def nbytes(self) -> int:
+        """Memory that the bytes take."""
+        return len(self.records)
+
     def has_records(self) -> bool:
         """False if all that is left are markers of transactions and the like; True says that there may be some."""
         return bool((self.table[self.done :, b.SOURCE] != b.NOTHING).any())

@@ -1,7 +1,7 @@
 """The executor side: one task reads its ranges from the brokers and hands Arrow batches to Spark.
 
 A task joins no group and knows no ZooKeeper. Fetcher threads, one per leader, fill a bounded queue that the task's own
-thread drains into Spark, so that fetching and handing over overlap.
+thread empties, verifying and decoding, into Spark; so fetching and handing over overlap.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class _TaskReading:
             if isinstance(item, Ended):
                 self._ended(item)
             elif item is not None:
-                yield item
+                yield from item.batches(self._worker.decoder)
                 give_up_at = time.monotonic() + self._patience_s
             if self._waiting and time.monotonic() > give_up_at:
                 raise BrokerUnavailable(

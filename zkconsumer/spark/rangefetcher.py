@@ -1,7 +1,8 @@
 """RangeFetcher: a thread of one task that reads ranges from one leader, and HandOver, where it puts what it read.
 
 Unlike a consumer's fetcher it knows where to end: it asks for nothing beyond the ranges, so its connection is free for
-the next task when it ends, and a small micro-batch costs one round trip.
+the next task when it ends, and a small micro-batch costs one round trip. Like a consumer's it receives, and leaves
+verifying and decoding to the other thread: what is decoded there is in that core's cache when it goes to Spark.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable, CorruptRecord, LeaderUnknown, OffsetOutOfRange, ProtocolError
-from zkconsumer.fetch.decode import DecodedChunk
+from zkconsumer.fetch.decode import DecodedChunk, Decoder, ScannedChunk
 from zkconsumer.kafka.client import EARLIEST, LATEST, list_offsets
 from zkconsumer.kafka.errorcodes import LEADER_MOVED, ErrorCode, error_name
 from zkconsumer.kafka.fetch_protocol import FetchedPartition, open_response, send_fetch
@@ -38,6 +39,33 @@ _MORE_BYTES = 1 << 18
 batch that the range ends in: a broker sends no half batch, or one that is of no use."""
 
 
+class Fetched(NamedTuple):
+    """What came of one range in one answer.
+
+    Attributes:
+        chunk: the bytes; decoded already where what is damaged is left out, since the fetcher has to go on behind it.
+        until: the end of the range: what lies behind is not wanted.
+    """
+
+    chunk: ScannedChunk | DecodedChunk
+    until: int
+
+    def batches(self, decoder: Decoder) -> Iterator[Any]:
+        """The records as Arrow batches.
+
+        Raises:
+            CorruptRecord: they cannot be decoded; batches before may have come.
+        """
+        decoded = self.chunk if isinstance(self.chunk, DecodedChunk) else decoder.finish(self.chunk)
+        while True:
+            batch = _before(decoded.batch, self.until)
+            if batch is not None:
+                yield batch
+            if decoded.rest is None or decoded.next_offset >= self.until:
+                break
+            decoded = decoder.finish(decoded.rest)
+
+
 @dataclass(frozen=True, slots=True)
 class Ended:
     """A fetcher has ended.
@@ -56,10 +84,10 @@ class Ended:
 
 
 class HandOver:
-    """From fetcher threads to the task's thread: Arrow batches, bounded by bytes, and how fetchers ended.
+    """From fetcher threads to the task's thread: what was fetched, bounded by bytes, and how fetchers ended.
 
     Args:
-        max_bytes: bound; a batch that is larger is admitted when nothing else waits.
+        max_bytes: bound; what is larger is admitted when nothing else waits.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -96,7 +124,7 @@ class HandOver:
 
 
 class RangeFetcher(threading.Thread):
-    """Reads its ranges to their ends and puts batches, then :class:`Ended`, into the hand-over.
+    """Reads its ranges to their ends and puts :class:`Fetched`, then :class:`Ended`, into the hand-over.
 
     Args:
         lane: used by this thread alone until it has ended.
@@ -135,15 +163,15 @@ class RangeFetcher(threading.Thread):
         error: Exception | None = None
         good = False
         try:
-            good = all(self._hand_over.put(batch, nbytes) for batch, nbytes in self._batches())
+            good = all(self._hand_over.put(fetched, nbytes) for fetched, nbytes in self._fetch())
             if self._moved:
                 error = LeaderUnknown(f"{self.broker} does not lead {', '.join(map(str, self._moved))} any more")
         except Exception as caught:  # noqa: BLE001  the task's thread raises it
             error = caught
         self._hand_over.put(Ended(self, {**self._left, **self._moved}, error, good), 0)
 
-    def _batches(self) -> Iterator[tuple[Any, int]]:
-        """Fetch what is left: Arrow batches and their sizes in bytes. Until it ends an answer may be outstanding."""
+    def _fetch(self) -> Iterator[tuple[Fetched, int]]:
+        """Fetch what is left, with sizes in bytes. Until it ends an answer may be outstanding."""
         while self._left or self._correlation_id is not None:
             if self._correlation_id is None:
                 self._send({partition: span.start for partition, span in self._left.items()})
@@ -172,11 +200,11 @@ class RangeFetcher(threading.Thread):
             return most
         return min(most, _MORE_BYTES + int(_MORE * per_offset * (self._left[partition].until - offset)))
 
-    def _receive(self) -> Iterator[tuple[Any, int]]:
-        """Take one answer, and send the next request before its last partition is decoded.
+    def _receive(self) -> Iterator[tuple[Fetched, int]]:
+        """Take one answer, and send the next request when its last partition was received.
 
-        That request asks for what should follow the last partition. Decoding may find otherwise; so an answer counts
-        only where the partition still is where it was asked for, as in :mod:`zkconsumer.fetch.pipeline`.
+        That request asks for what should follow the last partition. There may be less; so an answer counts only where
+        the partition still is where it was asked for, as in :mod:`zkconsumer.fetch.pipeline`.
         """
         assert self._correlation_id is not None
         response = open_response(self.lane.connection, self._correlation_id, self.lane.decoder.memory.take)
@@ -203,7 +231,7 @@ class RangeFetcher(threading.Thread):
         """Ask for what is wanted after this answer, if it brings anything: else the log's end may have to be looked up.
 
         Args:
-            last: what was received, but is not decoded yet; None if it does not count.
+            last: what was received, but is not accepted yet; None if it does not count.
             before: what was left before this answer.
         """
         wanted = {partition: span.start for partition, span in self._left.items()}
@@ -220,8 +248,8 @@ class RangeFetcher(threading.Thread):
         if wanted and moves:
             self._send(wanted)
 
-    def _accept(self, partition: TopicPartition, fetched: FetchedPartition, size: int) -> tuple[Any, int] | None:
-        """Decode; returns the Arrow batch of what belongs to the range and its size in bytes, None if there is none."""
+    def _accept(self, partition: TopicPartition, fetched: FetchedPartition, size: int) -> tuple[Fetched, int] | None:
+        """Move on; returns what came, with its size in bytes, None if that is nothing."""
         if fetched.error == ErrorCode.OFFSET_OUT_OF_RANGE:
             return None  # looked up before the next request
         if fetched.error in LEADER_MOVED:
@@ -230,14 +258,7 @@ class RangeFetcher(threading.Thread):
         if fetched.error:
             raise ProtocolError(f"{self.broker} cannot serve {partition}: {error_name(fetched.error)}")
         position, until = self._left[partition]
-        try:
-            chunk = self.lane.decoder.decode(*partition, position, fetched.records, fetched.aborted)
-        except CorruptRecord as error:
-            if self._config.on_corrupt == "fail" or error.resume_at is None:
-                raise
-            resumed = min(error.resume_at, until)
-            _log.error("offsets %d to %d of %s are left out: %s", position, resumed - 1, partition, error)
-            chunk = DecodedChunk(None, resumed, 0)
+        chunk = self._find(partition, fetched)
         if chunk.next_offset == position:
             self._grow(partition, position, size, len(fetched.records))
             return None
@@ -246,8 +267,26 @@ class RangeFetcher(threading.Thread):
         del self._left[partition]
         if chunk.next_offset < until:
             self._left[partition] = Span(chunk.next_offset, until)
-        batch = _before(chunk.batch, until)
-        return None if batch is None else (batch, chunk.nbytes)
+        return Fetched(chunk, until), chunk.nbytes
+
+    def _find(self, partition: TopicPartition, fetched: FetchedPartition) -> ScannedChunk | DecodedChunk:
+        """Find the batches; under ``on.corrupt=skip`` decode them, and go on behind those that cannot be.
+
+        Raises:
+            CorruptRecord: that is not wanted, or nobody knows where to go on.
+        """
+        position, until = self._left[partition]
+        decoder, what = self.lane.decoder, (*partition, position, fetched.records, fetched.aborted)
+        if self._config.on_corrupt == "fail":
+            return decoder.scan(*what)
+        try:
+            return decoder.decode(*what)._replace(rest=None)  # which is fetched again
+        except CorruptRecord as error:
+            if error.resume_at is None:
+                raise
+            resumed = min(error.resume_at, until)
+            _log.error("offsets %d to %d of %s are left out: %s", position, resumed - 1, partition, error)
+            return DecodedChunk(None, resumed, 0)
 
     def _grow(self, partition: TopicPartition, position: int, asked: int, received: int) -> None:
         """Ask for more where not even one batch fits; only brokers before 0.10.1 cut off the first (KIP-74).

@@ -1,4 +1,4 @@
-"""What a Spark Python worker keeps from task to task: connections with their decoders.
+"""What a Spark Python worker keeps from task to task: connections and decoders.
 
 Spark reuses worker processes (``spark.python.worker.reuse``), one task at a time in each, so this module's state
 survives between micro-batches. A task takes lanes out and brings back those that are still in order.
@@ -13,6 +13,7 @@ import stat
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from zkconsumer.config import ConsumerConfig
@@ -27,7 +28,7 @@ _IDLE_LIMIT_S = 60.0
 
 @dataclass
 class Lane:
-    """A connection to one broker and the decoder for what it sends; one thread uses a lane at a time.
+    """A connection to one broker, and a decoder for what comes on it; one thread uses a lane at a time.
 
     Attributes:
         connection: connected.
@@ -45,7 +46,7 @@ class Lane:
 
 @dataclass
 class Worker:
-    """Lanes, leaders and the metadata client for one set of options. Used by the thread that runs the tasks.
+    """Lanes, leaders, a decoder and the metadata client for one set of options, for the thread that runs the tasks.
 
     Args:
         config: the consumer's properties.
@@ -58,6 +59,11 @@ class Worker:
     _lanes: dict[Broker, list[Lane]] = field(default_factory=dict)
     _brokers: Sequence[Broker] = ()
     _client: BrokerClient | None = None
+
+    @cached_property
+    def decoder(self) -> Decoder:
+        """For the thread that runs the tasks."""
+        return self._new_decoder()
 
     def find_leaders(
         self, partitions: Sequence[TopicPartition], brokers: Sequence[Broker]
@@ -90,7 +96,10 @@ class Worker:
             lane.connection.close()
         connection = BrokerConnection.from_config(broker, self.config)
         connection.connect()
-        return Lane(connection, Decoder(check_crcs=self.config.check_crcs, headers=self.headers))
+        return Lane(connection, self._new_decoder())
+
+    def _new_decoder(self) -> Decoder:
+        return Decoder(check_crcs=self.config.check_crcs, headers=self.headers)
 
     def keep_lane(self, broker: Broker, lane: Lane) -> None:
         """Bring back a lane on which no answer is outstanding."""

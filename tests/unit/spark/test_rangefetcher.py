@@ -3,9 +3,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.fix_batches import build, empty
+from tests.fix_batches import build, empty, spoil
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.errors import BrokerUnavailable, LeaderUnknown, OffsetOutOfRange
+from zkconsumer.errors import BrokerUnavailable, CorruptRecord, LeaderUnknown, OffsetOutOfRange
 from zkconsumer.fetch.decode import Decoder
 from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.kafka.errorcodes import ErrorCode
@@ -13,7 +13,7 @@ from zkconsumer.kafka.producer import Record
 from zkconsumer.model import TopicPartition
 from zkconsumer.spark import rangefetcher
 from zkconsumer.spark.planning import Span
-from zkconsumer.spark.rangefetcher import Ended, HandOver, RangeFetcher
+from zkconsumer.spark.rangefetcher import Ended, Fetched, HandOver, RangeFetcher
 from zkconsumer.spark.worker import Lane
 
 LONG_S = 30.0
@@ -21,7 +21,12 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 @pytest.fixture
-def read(stub_broker):
+def decoder():
+    return Decoder()
+
+
+@pytest.fixture
+def read(stub_broker, decoder):
     """Read ranges of the stub broker with one fetcher; returns the offsets that came, and how it ended."""
 
     def read_ranges(ranges, *, fail_on_data_loss=False, bytes_per_offset=None, **config):
@@ -30,14 +35,14 @@ def read(stub_broker):
         connection.connect()
         settings = ConsumerConfig(zookeeper_connect="unused:1", group_id="g", **config)
         hand_over = HandOver(1 << 30)
-        lane = Lane(connection, Decoder(headers=False), bytes_per_offset or {})
+        lane = Lane(connection, Decoder(), bytes_per_offset or {})
         fetcher = RangeFetcher(lane, broker, ranges, hand_over, settings, fail_on_data_loss=fail_on_data_loss)
         fetcher.start()
         offsets: list[int] = []
         try:
             while not isinstance(item := hand_over.get(LONG_S), Ended):
                 assert item is not None, "the fetcher neither hands over nor ends"
-                offsets += item["offset"].to_pylist()
+                offsets += [offset for batch in item.batches(decoder) for offset in batch["offset"].to_pylist()]
         finally:
             hand_over.close()
             fetcher.join(LONG_S)
@@ -177,25 +182,46 @@ def test_what_was_received_is_not_asked_for_again(stub_broker, read):
     assert asked == [{T0: 0, T1: 5}, {T0: 20}, {T0: 40}]
 
 
-def test_the_next_request_leaves_before_the_last_partition_is_decoded(stub_broker, read, monkeypatch):
+def test_the_next_request_leaves_before_the_last_partition_is_handed_over(stub_broker, read, monkeypatch):
     log = stub_broker.log(T0)
     log.end, log.batches = 40, log_of(4)
     arrived = threading.Semaphore(0)
-    decode = Decoder.decode
+    scan = Decoder.scan
 
     class Fetches(list):
         def append(self, fetch):
             super().append(fetch)
             arrived.release()
 
-    def decode_later(self, topic, partition, requested, *rest):
+    def scan_later(self, topic, partition, requested, *rest):
         assert requested == 20 or all(arrived.acquire(timeout=LONG_S) for _ in range(2)), "no second request has come"
-        return decode(self, topic, partition, requested, *rest)
+        return scan(self, topic, partition, requested, *rest)
 
     stub_broker.fetches = Fetches()
-    monkeypatch.setattr(Decoder, "decode", decode_later)
+    monkeypatch.setattr(Decoder, "scan", scan_later)
     offsets, ended = read({T0: Span(0, 40)}, **TWO_BATCHES)
     assert (offsets, ended.error) == (list(range(40)), None)
+
+
+def test_damage_is_an_error_after_what_is_sound_and_none_behind_the_range(decoder):
+    batches = [build([Record(b"v")] * 10, offset=start) for start in (0, 10, 20)]
+
+    def fetched(until):
+        data = batches[0] + spoil(batches[1]) + batches[2]
+        return Fetched(decoder.scan("t", 0, 0, memoryview(data)), until)
+
+    came = fetched(30).batches(decoder)
+    assert next(came)["offset"].to_pylist() == list(range(10))
+    with pytest.raises(CorruptRecord, match=r"t-0 at offset 10 .*checksum"):
+        next(came)
+    assert [batch.num_rows for batch in fetched(10).batches(decoder)] == [10]
+
+
+def test_what_is_too_long_for_one_arrow_batch_comes_in_several_and_none_behind_the_range(decoder, monkeypatch):
+    monkeypatch.setattr("zkconsumer.fetch.decode._MAX_RECORDS", 3)
+    data = b"".join(build([Record(b"v")] * 2, offset=start) for start in range(0, 10, 2))
+    batches = Fetched(decoder.scan("t", 0, 0, memoryview(data)), 5).batches(decoder)
+    assert [batch["offset"].to_pylist() for batch in batches] == [[0, 1], [2, 3], [4]]
 
 
 def test_an_answer_to_what_was_foreseen_wrongly_does_not_count(stub_broker, read):
