@@ -176,7 +176,7 @@ def run_fetch_contests(sizes: FetchSizes, directory: Path, progress: Progress) -
             if load == base:
                 _warm_brokers(field, load, sizes)
             contests.append(_read_all(field, load, sizes, progress))
-        contests.append(_share(field, base, sizes, progress))
+        contests += [_share(field, reader, base, sizes, progress) for reader in (BATCHES, RECORDS)]
         contests.append(_read_slowly(field, sizes, progress))
     contests.append(_two_brokers(contests[0], base, sizes, directory, progress))
     contests.append(_starting(sizes, progress))
@@ -211,15 +211,15 @@ def _read_all(field: FetchField, load: Load, sizes: FetchSizes, progress: Progre
     return contest
 
 
-def _share(field: FetchField, load: Load, sizes: FetchSizes, progress: Progress) -> Contest:
+def _share(field: FetchField, reader: str, load: Load, sizes: FetchSizes, progress: Progress) -> Contest:
     """One process, then two that read everything at the same time: they share nothing but the machine."""
-    contest = Contest(f"Processes that read {load}, together", "records/s", f"{OURS}, 1 process")
+    contest = Contest(f"Processes that read {load}, together", "records/s", f"{reader}, 1 process")
     with progress.step(contest.title, sizes.rounds):
         for _ in range(sizes.rounds):
             for processes in (1, 2):
-                name = f"{OURS}, {processes} process{'es' * (processes > 1)}"
-                running = [start(BATCHES, field.task(load, sizes.seconds)) for _ in range(processes)]
-                runs = [finish(BATCHES, process) for process in running]
+                name = f"{reader}, {processes} process{'es' * (processes > 1)}"
+                running = [start(reader, field.task(load, sizes.seconds)) for _ in range(processes)]
+                runs = [finish(reader, process) for process in running]
                 contest.add(name, sum(run.records / run.seconds for run in runs))
                 contest.note_memory(name, max(run.peak_mib for run in runs))
     return contest
