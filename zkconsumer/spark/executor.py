@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from zkconsumer.errors import BrokerUnavailable, RetriableError
@@ -16,10 +17,12 @@ from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.spark.options import SourceOptions
 from zkconsumer.spark.planning import RangePartition, Span
 from zkconsumer.spark.rangefetcher import Ended, HandOver, RangeFetcher
-from zkconsumer.spark.worker import Worker, acknowledge_quickly, collect_less, this_worker
+from zkconsumer.spark.worker import Worker, acknowledge_quickly, borrowed_decoder, collect_less, this_worker
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from zkconsumer.fetch.decode import Decoder
 
 _log = logging.getLogger(__name__)
 
@@ -39,7 +42,7 @@ def read_ranges(options: SourceOptions, task: RangePartition) -> Iterator[pa.Rec
         CorruptRecord, ProtocolError: a broker sent what cannot be decoded.
     """
     acknowledge_quickly()
-    reading = _TaskReading(options, task, this_worker(options.config, options.include_headers))
+    reading = _TaskReading(options, task, this_worker(options.config))
     try:
         yield from reading.batches()
     finally:
@@ -54,6 +57,8 @@ class _TaskReading:
     def __init__(self, options: SourceOptions, task: RangePartition, worker: Worker) -> None:
         self._options = options
         self._worker = worker
+        self._borrowed = ExitStack()
+        self._decoder = self._borrow_decoder()
         self._brokers = task.brokers
         self._waiting = {piece.topic_partition: Span(piece.start, piece.until) for piece in task.ranges}
         self._fetchers: set[RangeFetcher] = set()
@@ -73,7 +78,7 @@ class _TaskReading:
             if isinstance(item, Ended):
                 self._ended(item)
             elif item is not None:
-                yield from item.batches(self._worker.decoder)
+                yield from item.batches(self._decoder)
                 give_up_at = time.monotonic() + self._patience_s
             if self._waiting and time.monotonic() > give_up_at:
                 raise BrokerUnavailable(
@@ -88,6 +93,7 @@ class _TaskReading:
             fetcher.lane.connection.close()
         for fetcher in self._fetchers:
             fetcher.join()
+        self._borrowed.close()
 
     def _start_fetchers(self) -> None:
         """Start a fetcher per leader of what waits; what has no leader, or one out of reach, goes on waiting."""
@@ -108,6 +114,7 @@ class _TaskReading:
     def _start_fetcher(self, leader: Broker, ranges: dict[TopicPartition, Span]) -> None:
         fetcher = RangeFetcher(
             self._worker.take_lane(leader),
+            self._borrow_decoder(),
             leader,
             ranges,
             self._hand_over,
@@ -118,6 +125,12 @@ class _TaskReading:
         fetcher.start()
         for partition in ranges:
             del self._waiting[partition]
+
+    def _borrow_decoder(self) -> Decoder:
+        options = self._options
+        return self._borrowed.enter_context(
+            borrowed_decoder(check_crcs=options.config.check_crcs, headers=options.include_headers)
+        )
 
     def _ended(self, ended: Ended) -> None:
         fetcher = ended.fetcher

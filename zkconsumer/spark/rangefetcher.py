@@ -128,6 +128,7 @@ class RangeFetcher(threading.Thread):
 
     Args:
         lane: used by this thread alone until it has ended.
+        decoder: likewise; its memory is what records are received into.
         broker: at the other end of the lane.
         ranges: what to read; this thread alone changes its copy.
         hand_over: where to put it.
@@ -138,6 +139,7 @@ class RangeFetcher(threading.Thread):
     def __init__(
         self,
         lane: Lane,
+        decoder: Decoder,
         broker: Broker,
         ranges: dict[TopicPartition, Span],
         hand_over: HandOver,
@@ -147,6 +149,7 @@ class RangeFetcher(threading.Thread):
     ) -> None:
         super().__init__(name=f"range-fetcher-{broker.id}", daemon=True)
         self.lane = lane
+        self._decoder = decoder
         self.broker = broker
         self._left = dict(ranges)
         self._moved: dict[TopicPartition, Span] = {}
@@ -207,7 +210,7 @@ class RangeFetcher(threading.Thread):
         the partition still is where it was asked for, as in :mod:`zkconsumer.fetch.pipeline`.
         """
         assert self._correlation_id is not None
-        response = open_response(self.lane.connection, self._correlation_id, self.lane.decoder.memory.take)
+        response = open_response(self.lane.connection, self._correlation_id, self._decoder.memory.take)
         self._correlation_id, asked = None, self._asked
         response.require_success(self.broker)
         before = dict(self._left)
@@ -239,7 +242,7 @@ class RangeFetcher(threading.Thread):
         if last is not None:
             partition = TopicPartition(last.topic, last.partition)
             position = wanted.pop(partition)  # and to the end, see _accept()
-            foreseen = self.lane.decoder.next_offset(position, last.records)
+            foreseen = self._decoder.next_offset(position, last.records)
             if foreseen > position:
                 moves = True
                 self.lane.bytes_per_offset[partition] = len(last.records) / (foreseen - position)
@@ -276,11 +279,11 @@ class RangeFetcher(threading.Thread):
             CorruptRecord: that is not wanted, or nobody knows where to go on.
         """
         position, until = self._left[partition]
-        decoder, what = self.lane.decoder, (*partition, position, fetched.records, fetched.aborted)
+        what = (*partition, position, fetched.records, fetched.aborted)
         if self._config.on_corrupt == "fail":
-            return decoder.scan(*what)
+            return self._decoder.scan(*what)
         try:
-            return decoder.decode(*what)._replace(rest=None)  # which is fetched again
+            return self._decoder.decode(*what)._replace(rest=None)  # which is fetched again
         except CorruptRecord as error:
             if error.resume_at is None:
                 raise

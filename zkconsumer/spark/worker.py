@@ -1,7 +1,10 @@
 """What a Spark Python worker keeps from task to task: connections and decoders.
 
 Spark reuses worker processes (``spark.python.worker.reuse``), one task at a time in each, so this module's state
-survives between micro-batches. A task takes lanes out and brings back those that are still in order.
+survives between micro-batches. A task takes lanes and decoders out and brings back those that are still in order.
+
+A lane belongs to one set of options, for it was opened and logged in by them. A decoder serves any query: what makes it
+worth keeping is its memory, which costs more to touch for the first time than to fill.
 """
 
 from __future__ import annotations
@@ -11,9 +14,9 @@ import os
 import socket
 import stat
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 
 from zkconsumer.config import ConsumerConfig
@@ -28,17 +31,15 @@ _IDLE_LIMIT_S = 60.0
 
 @dataclass
 class Lane:
-    """A connection to one broker, and a decoder for what comes on it; one thread uses a lane at a time.
+    """A connection to one broker; one thread uses a lane at a time.
 
     Attributes:
         connection: connected.
-        decoder: for this connection's chunks.
         bytes_per_offset: what the newest answer of each partition held; between batches it tells how much to ask for.
         reused: True if an earlier task has used the connection; then it may have died meanwhile.
     """
 
     connection: BrokerConnection
-    decoder: Decoder
     bytes_per_offset: dict[TopicPartition, float] = field(default_factory=dict)
     reused: bool = False
     _idle_since: float = 0.0
@@ -46,24 +47,21 @@ class Lane:
 
 @dataclass
 class Worker:
-    """Lanes, leaders, a decoder and the metadata client for one set of options, for the thread that runs the tasks.
+    """Lanes, leaders and the metadata client for one set of options. Used by the thread that runs the tasks.
 
     Args:
         config: the consumer's properties.
-        headers: whether decoders add the column ``headers``.
+
+    Attributes:
+        used_at: when a task began that uses this, by the monotonic clock.
     """
 
     config: ConsumerConfig
-    headers: bool
+    used_at: float = 0.0
     leaders: dict[TopicPartition, Broker] = field(default_factory=dict)
     _lanes: dict[Broker, list[Lane]] = field(default_factory=dict)
     _brokers: Sequence[Broker] = ()
     _client: BrokerClient | None = None
-
-    @cached_property
-    def decoder(self) -> Decoder:
-        """For the thread that runs the tasks."""
-        return self._new_decoder()
 
     def find_leaders(
         self, partitions: Sequence[TopicPartition], brokers: Sequence[Broker]
@@ -96,10 +94,7 @@ class Worker:
             lane.connection.close()
         connection = BrokerConnection.from_config(broker, self.config)
         connection.connect()
-        return Lane(connection, self._new_decoder())
-
-    def _new_decoder(self) -> Decoder:
-        return Decoder(check_crcs=self.config.check_crcs, headers=self.headers)
+        return Lane(connection)
 
     def keep_lane(self, broker: Broker, lane: Lane) -> None:
         """Bring back a lane on which no answer is outstanding."""
@@ -118,14 +113,38 @@ class Worker:
             self._client = None
 
 
-_workers: dict[tuple[ConsumerConfig, bool], Worker] = {}
+_workers: dict[ConsumerConfig, Worker] = {}
+_spare_decoders: dict[tuple[bool, bool], list[Decoder]] = {}
 _jvm_sockets: list[socket.socket] | None = None
 _collects_less = False
 
 
-def this_worker(config: ConsumerConfig, headers: bool) -> Worker:
-    """The state of this process for these options."""
-    return _workers.setdefault((config, headers), Worker(config, headers))
+def this_worker(config: ConsumerConfig) -> Worker:
+    """The state of this process for these options; what other queries left here long ago is closed."""
+    now = time.monotonic()
+    for other, worker in list(_workers.items()):
+        if other != config and now - worker.used_at >= _IDLE_LIMIT_S:
+            worker.close()
+            del _workers[other]
+    worker = _workers.setdefault(config, Worker(config))
+    worker.used_at = now
+    return worker
+
+
+@contextmanager
+def borrowed_decoder(*, check_crcs: bool, headers: bool) -> Iterator[Decoder]:
+    """A decoder that nobody else uses meanwhile.
+
+    Args:
+        check_crcs: whether it verifies checksums.
+        headers: whether it adds the column ``headers``.
+    """
+    spare = _spare_decoders.setdefault((check_crcs, headers), [])
+    decoder = spare.pop() if spare else Decoder(check_crcs=check_crcs, headers=headers)
+    try:
+        yield decoder
+    finally:
+        spare.append(decoder)
 
 
 def close_lanes() -> None:

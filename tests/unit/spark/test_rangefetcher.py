@@ -35,8 +35,10 @@ def read(stub_broker, decoder):
         connection.connect()
         settings = ConsumerConfig(zookeeper_connect="unused:1", group_id="g", **config)
         hand_over = HandOver(1 << 30)
-        lane = Lane(connection, Decoder(), bytes_per_offset or {})
-        fetcher = RangeFetcher(lane, broker, ranges, hand_over, settings, fail_on_data_loss=fail_on_data_loss)
+        lane = Lane(connection, bytes_per_offset or {})
+        fetcher = RangeFetcher(
+            lane, Decoder(), broker, ranges, hand_over, settings, fail_on_data_loss=fail_on_data_loss
+        )
         fetcher.start()
         offsets: list[int] = []
         try:

@@ -2,6 +2,9 @@ import gc
 
 import pytest
 
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.kafka.connection import BrokerConnection
+from zkconsumer.model import Broker
 from zkconsumer.spark import worker
 
 
@@ -23,3 +26,28 @@ def test_a_worker_collects_less_from_its_first_task_on_and_other_processes_are_l
     more = [[] for _ in range(10)]
     worker.collect_less()
     assert gc.get_freeze_count() == frozen, f"only the first call counts, not {len(more)} objects more"
+
+
+def test_a_decoder_is_lent_to_one_at_a_time_and_used_again_for_the_same_columns():
+    def borrow(**changes):
+        return worker.borrowed_decoder(**{"check_crcs": True, "headers": False, **changes})
+
+    with borrow() as first, borrow() as second:
+        assert first is not second
+    with borrow() as again, borrow(headers=True) as other:
+        assert again in (first, second)
+        assert other not in (first, second)
+
+
+def test_what_other_queries_left_long_ago_is_closed(monkeypatch):
+    def config(group):
+        return ConsumerConfig(zookeeper_connect="unused:1", group_id=group)
+
+    monkeypatch.setattr(worker, "_workers", {})
+    old, busy = worker.this_worker(config("old")), worker.this_worker(config("busy"))
+    connection = BrokerConnection("127.0.0.1", 1, client_id="test", timeout_ms=1000)
+    old.keep_lane(Broker(0, "127.0.0.1", 1), worker.Lane(connection))
+    old.used_at -= 60
+    assert worker.this_worker(config("busy")) is busy
+    assert connection._transport.closed
+    assert worker.this_worker(config("old")) is not old
