@@ -1,3 +1,5 @@
+from contextlib import closing
+
 import pytest
 
 from tests import fix_fetch
@@ -83,26 +85,29 @@ def test_leaders_that_die_and_a_topic_that_comes_anew(private_sandbox):
     topics = Topics(box.bootstrap_servers)
     topics.create("t", 4, replication=2)
     produce_records(box.bootstrap_servers, "t", [{"value": b"v", "partition": number % 4} for number in range(8)])
-    client = BrokerClient(lambda: brokers_of(box.bootstrap_servers), client_id="test", timeout_ms=10_000)
-
-    def ends():
-        answer = client.list_offsets({TopicPartition("t", number): LATEST for number in range(4)})
-        return answer.found or answer.reasons()
-
     partitions = [TopicPartition("t", number) for number in range(4)]
-    assert ends() == dict.fromkeys(partitions, 2)
-    assert len(set(client.metadata(["t"]).leaders.values())) == 2
-    box.brokers[1].kill()
-    answer = client.list_offsets(dict.fromkeys(partitions, LATEST))
-    assert all("refused; check that the broker runs" in reason for reason in answer.reasons())
-    eventually(lambda: ends() == dict.fromkeys(partitions, 2))
-    box.brokers[1].start()
-    eventually(lambda: ends() == dict.fromkeys(partitions, 2))
-    topics.delete("t")
-    assert ends() == dict.fromkeys(partitions, "UNKNOWN_TOPIC_OR_PARTITION (3)")
-    topics.create("t", 4)
-    eventually(lambda: ends() == dict.fromkeys(partitions, 0))
-    client.close()
+    with closing(
+        BrokerClient(lambda: brokers_of(box.bootstrap_servers), client_id="test", timeout_ms=10_000)
+    ) as client:
+
+        def ends():
+            answer = client.list_offsets(dict.fromkeys(partitions, LATEST))
+            return answer.found or answer.reasons()
+
+        assert ends() == dict.fromkeys(partitions, 2)
+        metadata = client.metadata(["t"])
+        assert len(set(metadata.leaders.values())) == 2
+        victim = box.brokers[1 - metadata.controller]  # the admin client does not see it when the controller moves
+        victim.kill()
+        answer = client.list_offsets(dict.fromkeys(partitions, LATEST))
+        assert all("refused; check that the broker runs" in reason for reason in answer.reasons())
+        eventually(lambda: ends() == dict.fromkeys(partitions, 2))
+        victim.start()
+        eventually(lambda: ends() == dict.fromkeys(partitions, 2))
+        topics.delete("t")
+        assert ends() == {"UNKNOWN_TOPIC_OR_PARTITION (3)": partitions}
+        topics.create("t", 4)
+        eventually(lambda: ends() == dict.fromkeys(partitions, 0))
 
 
 def test_dead_brokers_are_passed_over(live_brokers, unique_name):

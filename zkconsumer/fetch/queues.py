@@ -45,7 +45,7 @@ class Damage(NamedTuple):
 
     Attributes:
         offset: where to fetch from again.
-        error: what is wrong, a CorruptRecord.
+        error: what is wrong: a CorruptRecord, unless our own code failed.
     """
 
     offset: int
