@@ -222,17 +222,19 @@ class FetcherThread(threading.Thread):
             return
         try:
             scanned = self._decoder.scan(*info.partition, info.fetched, fetched.records, fetched.aborted)
-            if scanned.next_offset > fetched.high_watermark or not scanned.has_records():
+            unread = scanned.has_records()
+            if scanned.next_offset > fetched.high_watermark or not unread:
                 # What no log has, to ask for it would look like data lost; and what moves the position, no reader
                 # looks at. What is wrong behind sound batches comes first in the next answer.
                 scanned = self._decoder.verify(scanned)._replace(fault=None)
+                unread = scanned.has_records()
         except Exception as error:  # noqa: BLE001 - one partition's bytes must not take the broker's others with them
             self._blame(info, error)
             return
         if scanned.next_offset > info.fetched:
             size = len(fetched.records)
-            unread = scanned if scanned.has_records() else None
-            self._enqueue(Chunk(info, None, scanned.next_offset, size if unread else 0, size, unread))
+            nbytes, kept = (size, scanned) if unread else (0, None)
+            self._enqueue(Chunk(info, None, scanned.next_offset, nbytes, size, kept))
         elif len(fetched.records) >= info.fetch_bytes:
             self._grow(info)
         elif is_first:

@@ -23,15 +23,9 @@ from zkconsumer.kafka.listoffsets_protocol import (
     decode_list_offsets,
     encode_list_offsets,
 )
-from zkconsumer.kafka.metadata_protocol import (
-    METADATA,
-    METADATA_VERSIONS,
-    Metadata,
-    decode_metadata,
-    encode_metadata,
-)
+from zkconsumer.kafka.metadata_protocol import METADATA_VERSIONS, Metadata, decode_metadata, encode_metadata
 from zkconsumer.kafka.security import PLAINTEXT, BrokerSecurity
-from zkconsumer.kafka.versions import LIST_OFFSETS
+from zkconsumer.kafka.versions import LIST_OFFSETS, METADATA
 from zkconsumer.model import Broker, TopicPartition
 
 LATEST: Final = -1

@@ -17,6 +17,7 @@ from zkconsumer.errors import ProtocolError
 from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.kafka.errorcodes import ErrorCode, error_name
 from zkconsumer.kafka.fetch_session import FIRST_VERSION, PartitionFetch, SessionStep
+from zkconsumer.kafka.fields import told_malformed
 from zkconsumer.kafka.isolation import ISOLATION_LEVELS, READ_COMMITTED, READ_UNCOMMITTED
 from zkconsumer.kafka.response import Memory, ResponseBytes, WholeResponse, new_memory
 
@@ -134,11 +135,11 @@ def open_response(connection: BrokerConnection, correlation_id: int, memory: Mem
     @contextmanager
     def closing() -> Iterator[None]:
         try:
-            with _told_malformed(version):
+            with told_malformed("Fetch", version):
                 yield
         except ProtocolError as error:
             connection.close()  # what the next bytes on it mean cannot be known
-            raise ProtocolError(f"{connection} sent a {error}") from error
+            raise ProtocolError(f"{connection} {error}") from error
 
     def partitions() -> Iterator[FetchedPartition]:
         with closing():
@@ -239,17 +240,9 @@ def decode_fetch(version: int, body: memoryview) -> FetchResponse:
     Raises:
         ProtocolError: the response is malformed.
     """
-    with _told_malformed(version):
+    with told_malformed("Fetch", version):
         reader = _Reader(WholeResponse(body), version >= FLEXIBLE)
         return FetchResponse(*_beginning(version, reader), list(_partitions(version, reader)))
-
-
-@contextmanager
-def _told_malformed(version: int) -> Iterator[None]:
-    try:
-        yield
-    except (struct.error, UnicodeDecodeError, ProtocolError) as error:
-        raise ProtocolError(f"malformed Fetch response (version {version}): {error}") from error
 
 
 def _beginning(version: int, reader: _Reader) -> tuple[int, int]:

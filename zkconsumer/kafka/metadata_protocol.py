@@ -16,7 +16,6 @@ from zkconsumer.kafka.errorcodes import ErrorCode
 from zkconsumer.kafka.fields import Fields, encode_array, encode_string, told_malformed
 from zkconsumer.model import Broker, TopicPartition
 
-METADATA: Final = 3
 METADATA_VERSIONS: Final = (0, 6)
 
 _INT16: Final = struct.Struct(">h")

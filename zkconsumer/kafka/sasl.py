@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from zkconsumer.errors import AuthenticationFailed, ProtocolError, ZkConsumerError
 from zkconsumer.kafka.errorcodes import ErrorCode, error_name
+from zkconsumer.kafka.fields import encode_string
 from zkconsumer.kafka.library import load_kafka_python
 from zkconsumer.kafka.security import BrokerSecurity
 
@@ -53,7 +54,7 @@ def log_in(wire: BrokerConnection, security: BrokerSecurity) -> None:
 def _log_in(wire: BrokerConnection, security: BrokerSecurity, mechanism: Any) -> None:
     framed = wire.knows(_AUTHENTICATE)
     version = wire.version(_HANDSHAKE, "SaslHandshake", 0, 1 if framed else 0)
-    answer = wire.receive(wire.send(_HANDSHAKE, version, _short_text(str(security.mechanism))))
+    answer = wire.receive(wire.send(_HANDSHAKE, version, encode_string(str(security.mechanism))))
     (code,) = struct.unpack_from(">h", answer)
     if code == ErrorCode.ILLEGAL_SASL_STATE:
         raise AuthenticationFailed(f"{wire}: this listener asks for no login; check security.protocol and the port")
@@ -136,10 +137,6 @@ def _what_to_check(wire: BrokerConnection, security: BrokerSecurity) -> str:
     if security.mechanism != _KERBEROS:
         return _CHECK
     return _CHECK_KERBEROS.format(service=security.kerberos_service_name, host=wire.host)
-
-
-def _short_text(text: str) -> bytes:
-    return struct.pack(">h", len(text)) + text.encode()
 
 
 def _texts(data: memoryview) -> list[str]:

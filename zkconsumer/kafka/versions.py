@@ -15,19 +15,20 @@ ApiRanges = Mapping[int, tuple[int, int]]
 
 API_VERSIONS: Final = 18
 LIST_OFFSETS: Final = 2
+METADATA: Final = 3
 NO_OFFSETS_WANTED: Final = struct.pack(">ii", -1, 0)
 """Body of a ListOffsets request, version 0, for no partition: every release answers it, and it changes nothing."""
 
 _RANGE: Final = struct.Struct(">hhh")  # api key, oldest version, newest version
 
-_PRODUCE, _FETCH, _METADATA, _OFFSET_COMMIT, _OFFSET_FETCH, _FIND_COORDINATOR = 0, 1, 3, 8, 9, 10
+_PRODUCE, _FETCH, _OFFSET_COMMIT, _OFFSET_FETCH, _FIND_COORDINATOR = 0, 1, 8, 9, 10
 OLD_RELEASES: Final[Mapping[str, ApiRanges]] = MappingProxyType(
     {
         "0.8.2": {
             _PRODUCE: (0, 0),
             _FETCH: (0, 0),
             LIST_OFFSETS: (0, 0),
-            _METADATA: (0, 0),
+            METADATA: (0, 0),
             _OFFSET_COMMIT: (0, 1),
             _OFFSET_FETCH: (0, 1),
             _FIND_COORDINATOR: (0, 0),
@@ -36,7 +37,7 @@ OLD_RELEASES: Final[Mapping[str, ApiRanges]] = MappingProxyType(
             _PRODUCE: (0, 1),
             _FETCH: (0, 1),
             LIST_OFFSETS: (0, 0),
-            _METADATA: (0, 0),
+            METADATA: (0, 0),
             _OFFSET_COMMIT: (0, 2),
             _OFFSET_FETCH: (0, 1),
             _FIND_COORDINATOR: (0, 0),

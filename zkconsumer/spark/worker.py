@@ -148,10 +148,11 @@ def borrowed_decoder(*, check_crcs: bool, headers: bool) -> Iterator[Decoder]:
 
 
 def close_lanes() -> None:
-    """Close all connections, for a process that goes on after its last task; the next task opens new ones."""
+    """Close all connections and drop the decoders, for a process that goes on after its last task."""
     for worker in _workers.values():
         worker.close()
     _workers.clear()
+    _spare_decoders.clear()
 
 
 def acknowledge_quickly() -> None:

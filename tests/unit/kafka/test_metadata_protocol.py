@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from tests.fix_kafka import MetadataRequest, MetadataResponse
 from zkconsumer.errors import ProtocolError
 from zkconsumer.kafka.errorcodes import ErrorCode
-from zkconsumer.kafka.metadata_protocol import METADATA, METADATA_VERSIONS, decode_metadata, encode_metadata
+from zkconsumer.kafka.metadata_protocol import METADATA_VERSIONS, decode_metadata, encode_metadata
+from zkconsumer.kafka.versions import METADATA
 from zkconsumer.model import Broker, TopicPartition
 
 VERSIONS = range(METADATA_VERSIONS[0], METADATA_VERSIONS[1] + 1)
