@@ -55,8 +55,8 @@ _LOGIN_MODULE = """\
 """
 
 
-class KerberizedBroker(KafkaBroker):
-    """A broker that is started with ``jvm_options``, see `Realm.server_options`."""
+class _WithJvmOptions:
+    """A server of the sandbox that is started with ``jvm_options``, see `Realm.server_options`."""
 
     jvm_options: Sequence[str] = ()
 
@@ -65,14 +65,12 @@ class KerberizedBroker(KafkaBroker):
         return [java, *self.jvm_options, *rest]
 
 
-class KerberizedZooKeeper(ZooKeeperServer):
-    """A ZooKeeper that is started with ``jvm_options``, see `Realm.server_options`."""
+class KerberizedBroker(_WithJvmOptions, KafkaBroker):
+    """A broker."""
 
-    jvm_options: Sequence[str] = ()
 
-    def _command(self) -> list[str]:
-        java, *rest = super()._command()
-        return [java, *self.jvm_options, *rest]
+class KerberizedZooKeeper(_WithJvmOptions, ZooKeeperServer):
+    """A ZooKeeper."""
 
 
 class Realm:
