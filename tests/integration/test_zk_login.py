@@ -13,6 +13,7 @@ from zkconsumer.errors import ConfigError, ZooKeeperRefused
 from zkconsumer.model import TopicPartition
 from zkconsumer.sandbox import ZooKeeperServer
 from zkconsumer.sandbox.pysparkjars import zookeeper_jars
+from zkconsumer.zookeeper.border import connection_loop_ended
 from zkconsumer.zookeeper.session import ZkSession
 
 pytestmark = pytest.mark.integration
@@ -94,16 +95,24 @@ def test_a_package_that_is_missing_is_told(config, monkeypatch):
         ZkSession.from_config(dataclasses.replace(config, zookeeper_sasl_mechanism="GSSAPI"))
 
 
-def test_a_wrong_password_is_told(config, server):
-    wrong = ZkSession.from_config(
-        ConsumerConfig(
-            zookeeper_connect=server.address,
-            group_id="g",
-            zookeeper_sasl_mechanism="DIGEST-MD5",
-            zookeeper_sasl_username="consumer",
-            zookeeper_sasl_password="wrong",
-        )
-    )
+@pytest.fixture
+def wrong(config):
+    return ZkSession.from_config(dataclasses.replace(config, zookeeper_sasl_password="wrong"))
+
+
+def test_a_wrong_password_is_told(wrong):
+    with pytest.raises(ZooKeeperRefused, match="the login failed; check zookeeper"):
+        wrong.open()
+
+
+def test_a_wrong_password_is_told_by_a_connection_that_has_closed(wrong, monkeypatch):
+    """The first request comes after kazoo has failed what was waiting: it is told of the closed connection alone."""
+
+    def late(path):
+        eventually(lambda: connection_loop_ended(wrong._client))
+        return ZkSession.exists(wrong, path)
+
+    monkeypatch.setattr(wrong, "exists", late)
     with pytest.raises(ZooKeeperRefused, match="the login failed; check zookeeper"):
         wrong.open()
 

@@ -31,11 +31,14 @@ from zkconsumer.errors import SessionExpired, ZooKeeperRefused, ZooKeeperUnavail
 Watch = Callable[[], None]
 """Called without arguments, on kazoo's thread, once after the next change: it may set a flag and nothing else."""
 
+LOGIN_FAILED: Final = "the login failed; check zookeeper.digest and zookeeper.sasl.*, and for GSSAPI the ticket (klist)"
+"""What to say of a refused login."""
+
 _ADVICE: Final[dict[type[KazooException], str]] = {
     NoAuthError: "no permission; check the node's ACL (getAcl) against zookeeper.digest, zookeeper.sasl.* and "
     "zookeeper.set.acl",
     InvalidACLError: "it does not know who we are; zookeeper.set.acl needs zookeeper.digest or zookeeper.sasl.*",
-    AuthFailedError: "the login failed; check zookeeper.digest and zookeeper.sasl.*, and for GSSAPI the ticket (klist)",
+    AuthFailedError: LOGIN_FAILED,
     NotReadOnlyCallError: "the server is read-only, since it has lost its quorum; check the other servers",
     QuotaExceededError: "a quota above the node is used up; check it (listquota) and raise it (setquota)",
 }

@@ -18,8 +18,9 @@ from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError, Unimp
 from kazoo.protocol.states import KazooState, KeeperState
 
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.errors import ChrootMissing, ZooKeeperUnavailable
+from zkconsumer.errors import ChrootMissing, ZooKeeperRefused, ZooKeeperUnavailable
 from zkconsumer.zookeeper.border import (
+    LOGIN_FAILED,
     NegotiationLog,
     PollingHandler,
     Watch,
@@ -125,22 +126,28 @@ class ZkSession:
 
         Raises:
             ZooKeeperUnavailable: no server answered within the connection timeout.
-            ChrootMissing: the chroot does not exist; the connection is closed again.
+            ZooKeeperRefused: the servers refused the login.
+            ChrootMissing: the chroot does not exist.
+                After each of them the connection is closed again.
         """
-        established = self._client.start_async()
-        if not established.wait(self._connection_timeout):
+        try:
+            self._check_chroot(self._client.start_async())
+        except BaseException as error:
             self.close()
+            if isinstance(error, ZooKeeperUnavailable) and self._login_refused:
+                raise ZooKeeperRefused(f"ZooKeeper at {self._connect} refused us: {LOGIN_FAILED}") from error
+            raise
+
+    def _check_chroot(self, established: Any) -> None:
+        if not established.wait(self._connection_timeout):
             raise ZooKeeperUnavailable(
                 f"no ZooKeeper server of {self._connect} answered within {self._connection_timeout:g} s; "
                 "check zookeeper.connect, that the servers run and that they have a quorum"
             )
-        try:
-            root = self.exists("/")  # also without a chroot: a refused login shows only at the first request
-        except BaseException:
-            self.close()
-            raise
-        if root is None:
-            self.close()
+        # Also without a chroot, since kazoo tells a refused login by the first request only. Not even by that, always:
+        # 1. the connection is there, and we are woken; 2. the server refuses the login, and kazoo's thread fails what
+        # waits with that news; 3. it closes the connection; 4. we ask, and hear of the closed connection alone.
+        if self.exists("/") is None:
             raise ChrootMissing(
                 f"chroot {self._client.chroot} of {self._connect} does not exist; check what follows the slash of "
                 "zookeeper.connect"
