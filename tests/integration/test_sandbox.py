@@ -18,8 +18,13 @@ from typing import Any
 
 import pytest
 
+from tests.fix_fetch import brokers_of
 from tests.fix_sandbox import Topics, produce_records
 from zkconsumer.errors import SandboxError
+from zkconsumer.kafka.admin import create_topics
+from zkconsumer.kafka.client import BrokerClient
+from zkconsumer.kafka.producer import Record, produce
+from zkconsumer.model import TopicPartition
 from zkconsumer.sandbox import JarSource, Sandbox, ZooKeeperServer
 from zkconsumer.sandbox.lockfile import LockFile, parse_lock
 from zkconsumer.sandbox.ports import HOST, free_port, is_free
@@ -141,6 +146,17 @@ def test_brokers_replicate_and_more_can_join(private_sandbox: Callable[..., Sand
     box.add_brokers()
     assert box.brokers[0].known_brokers() == {0, 1, 2}
     assert len(box.bootstrap_servers.split(",")) == 3
+
+
+def test_leaders_take_records_as_soon_as_their_topic_is_created(private_sandbox: Callable[..., Sandbox]) -> None:
+    """Each broker hears by itself that it leads, and the others may hear of it before."""
+    box = private_sandbox(brokers=2)
+    live = partial(brokers_of, box.bootstrap_servers)
+    with contextlib.closing(BrokerClient(live, client_id="test", timeout_ms=10_000)) as client:
+        for number in range(20):
+            partitions = [TopicPartition(f"t{number}", partition) for partition in range(4)]
+            create_topics(client, {f"t{number}": len(partitions)})
+            assert produce(live, {tp: [Record(b"v")] for tp in partitions}) == dict.fromkeys(partitions, 0)
 
 
 def test_failed_start_names_the_cause_and_keeps_the_log() -> None:
