@@ -149,7 +149,7 @@ def test_brokers_replicate_and_more_can_join(private_sandbox: Callable[..., Sand
 
 
 def test_leaders_take_records_as_soon_as_their_topic_is_created(private_sandbox: Callable[..., Sandbox]) -> None:
-    """Each broker hears by itself that it leads, and the others may hear of it before."""
+    """Each broker is told by itself who leads, be it itself or another."""
     box = private_sandbox(brokers=2)
     live = partial(brokers_of, box.bootstrap_servers)
     with contextlib.closing(BrokerClient(live, client_id="test", timeout_ms=10_000)) as client:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from functools import partial
 from typing import Any, Final
 
 from zkconsumer.errors import BrokerUnavailable, ProtocolError
-from zkconsumer.kafka.client import LATEST, BrokerClient
+from zkconsumer.kafka.client import LATEST, BrokerClient, fetch_metadata
 from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.kafka.errorcodes import ErrorCode, error_name
 from zkconsumer.kafka.library import load_kafka_python
@@ -28,7 +29,9 @@ def create_topics(
     replication_factor: int = 1,
     timeout_s: float = 30.0,
 ) -> None:
-    """Create topics and wait until every partition's leader serves it. A topic that exists is left as it is.
+    """Create topics and wait until every partition's leader serves it, and all brokers know who that is.
+
+    A topic that exists is left as it is.
 
     Args:
         client: for the cluster.
@@ -73,13 +76,21 @@ def _request(
 
 def _wait_for_leaders(client: BrokerClient, partitions: Mapping[str, int], deadline: float) -> None:
     while True:
-        metadata = client.metadata(partitions)
-        waiting = {name for name in partitions if TopicPartition(name, 0) not in metadata.leaders}
-        waiting |= {tp.topic for tp in metadata.leaderless}
-        # A broker may tell of a leader which has not heard yet that it leads, and would refuse records.
-        waiting |= {tp.topic for tp in client.list_offsets(dict.fromkeys(metadata.leaders, LATEST)).errors}
+        waiting = _not_served(client, partitions)
         if not waiting:
             return
         if time.monotonic() > deadline:
             raise BrokerUnavailable(f"topics {sorted(waiting)} were created but have no leaders yet")
         time.sleep(_POLL_S)  # a broker only answers questions: there is nothing to wait on
+
+
+def _not_served(client: BrokerClient, topics: Collection[str]) -> set[str]:
+    """Topics of which some broker knows no leader, or whose leader has not heard yet that it is one."""
+    waiting: set[str] = set()
+    leaders: set[TopicPartition] = set()
+    for broker in client.metadata(topics).brokers.values():
+        metadata = client.ask(broker, partial(fetch_metadata, topics=topics))
+        waiting |= {name for name in topics if TopicPartition(name, 0) not in metadata.leaders}
+        waiting |= {tp.topic for tp in metadata.leaderless}
+        leaders |= metadata.leaders.keys()
+    return waiting | {tp.topic for tp in client.list_offsets(dict.fromkeys(leaders, LATEST)).errors}
