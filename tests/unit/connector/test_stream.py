@@ -1,5 +1,4 @@
 import threading
-import time
 from io import UnsupportedOperation
 
 import pytest
@@ -40,11 +39,16 @@ def test_records_come_with_all_their_fields(stream, queue, info):
     assert next(stream).value == b"6"
 
 
-def test_a_for_loop_goes_through_all_chunks_and_ends_at_shutdown(stream, queue, info):
+def test_a_for_loop_goes_through_all_chunks_and_ends_at_shutdown(queue, info):
+    stream = MessageStream(queue, name="g_c-0", kind=Message)
     for start in (0, 10, 20):
         queue.put(make_fetched_chunk(info, start, 10))
-    threading.Timer(0.02, stream.close).start()
-    assert [m.offset for m in stream] == list(range(30))
+    seen = []
+    for message in stream:
+        seen.append(message.offset)
+        if len(seen) == 30:
+            threading.Timer(0, stream.close).start()
+    assert seen == list(range(30))
     assert list(stream) == []
     with pytest.raises(StopIteration):
         next(stream)
@@ -194,9 +198,7 @@ def test_a_stream_passes_to_another_thread_when_the_first_has_ended(stream, queu
 def test_a_waiting_stream_is_woken_by_shutdown(queue):
     stream = MessageStream(queue, name="g_c-0", kind=Message)
     threading.Timer(0.05, stream.close).start()
-    began = time.monotonic()
     assert list(stream) == []
-    assert time.monotonic() - began < 2
 
 
 def sizes(batches):
