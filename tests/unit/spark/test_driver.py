@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from tests.fix_waiting import eventually
 from zkconsumer.core.fetchcontrol import FetchAssignment
 from zkconsumer.errors import LeaderUnknown, OffsetOutOfRange, ZooKeeperUnavailable
 from zkconsumer.model import ConsumerThreadId, TopicPartition
@@ -181,7 +182,7 @@ def test_available_now_waits_for_the_leaders_of_all_that_it_will_read(stub_broke
     log(B, 0, 20)
     stub_broker.leaderless = {B}
     stub_broker.asked = lambda _: stub_broker.leaderless.clear()
-    ours = query({A: 0, B: 0})
+    ours = query({A: 0, B: 0}, **{"rebalance.backoff.ms": "10000"})
     ours.driver.prepare_available_now()
     assert ours.trigger() == {A: Span(0, 10), B: Span(0, 20)}
     log(B, 0, 30)
@@ -228,11 +229,14 @@ def test_idle_brokers_are_asked_as_often_as_they_answer_quickly(stub_broker, log
 
     assert ours.trigger() is None  # looks up more than the end of the log
     stub_broker.asked = take_time
-    for _ in range(10):
-        assert ours.trigger() is None
-    pauses = [begin - end for begin, end in zip(begins[1:], ends, strict=False)]
-    assert min(pauses) >= least_s
-    assert min(pauses) < most_s
+
+    def shortest_pause():
+        for _ in range(10):
+            assert ours.trigger() is None
+        return min(begin - end for begin, end in zip(begins[1:], ends, strict=False))
+
+    eventually(lambda: shortest_pause() < most_s)  # a slow machine prolongs answers, and pauses with them
+    assert shortest_pause() >= least_s
 
 
 def test_few_offsets_wait_for_more_or_for_the_delay(stub_broker, log, query):
