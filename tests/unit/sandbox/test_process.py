@@ -49,12 +49,11 @@ def ended(pid: int) -> bool:
         return True
 
 
-def await_end(pid: int, timeout_s: float) -> float:
+def await_end(pid: int, timeout_s: float) -> None:
     start = time.monotonic()
     while not ended(pid):
         assert time.monotonic() - start < timeout_s, f"process {pid} lives on"
         time.sleep(0.01)
-    return time.monotonic() - start
 
 
 def test_end_before_ready_quotes_the_telling_line_and_the_log(shell: Callable[[str], JvmProcess]) -> None:
@@ -70,6 +69,7 @@ def test_end_before_ready_quotes_the_telling_line_and_the_log(shell: Callable[[s
 def test_never_ready_is_given_up_and_says_so(shell: Callable[[str], JvmProcess]) -> None:
     process = shell("echo hello; exec sleep 60")
     process.start()
+    process.wait_until(lambda: "hello" in process.log.read_text(), "hello", 20)
     with pytest.raises(SandboxError, match=r"script was not ready \(it served\) within 0\.3 s; it said: hello"):
         process.wait_until(lambda: False, "it served", 0.3)
     assert process.running
@@ -120,8 +120,8 @@ def test_stop_of_a_paused_program(shell: Callable[[str], JvmProcess]) -> None:
     process.start()
     process.signal(signal.SIGSTOP)
     start = time.monotonic()
-    process.stop(timeout_s=10)
-    assert time.monotonic() - start < 5
+    process.stop(timeout_s=60)
+    assert time.monotonic() - start < 30
 
 
 def test_stalled_work_is_given_up(shell: Callable[[str], JvmProcess]) -> None:
@@ -145,7 +145,7 @@ def test_child_does_not_outlive_a_parent_killed_by_sigkill(tmp_path: Path) -> No
         child = int(parent.stdout.readline())
         assert not ended(child)
         parent.kill()
-    assert await_end(child, 5) < 2
+    await_end(child, 30)
 
 
 def test_child_does_not_outlive_its_guard(shell: Callable[[str], JvmProcess]) -> None:
@@ -155,7 +155,7 @@ def test_child_does_not_outlive_its_guard(shell: Callable[[str], JvmProcess]) ->
     guard = int(Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[1])
     assert guard != os.getpid()
     os.kill(guard, signal.SIGKILL)
-    await_end(child, 5)
+    await_end(child, 30)
 
 
 def test_child_outlives_the_thread_that_started_it(shell: Callable[[str], JvmProcess]) -> None:
