@@ -108,9 +108,9 @@ def test_a_wrong_password_is_told(wrong):
 def test_a_wrong_password_is_told_by_a_connection_that_has_closed(wrong, monkeypatch):
     """The first request comes after kazoo has failed what was waiting: it is told of the closed connection alone."""
 
-    def late(path):
+    def late(path, **arguments):
         eventually(lambda: connection_loop_ended(wrong._client))
-        return ZkSession.exists(wrong, path)
+        return ZkSession.exists(wrong, path, **arguments)
 
     monkeypatch.setattr(wrong, "exists", late)
     with pytest.raises(ZooKeeperRefused, match="the login failed; check zookeeper"):

@@ -1,9 +1,13 @@
 """ZkSession on a real ZooKeeper: bulk reads, fenced transactions, watches."""
 
+import threading
+import time
+
 import pytest
 
 from tests.fix_waiting import eventually
 from zkconsumer.errors import SessionExpired
+from zkconsumer.zookeeper.session import ZkSession
 from zkconsumer.zookeeper.transaction import Operation
 
 pytestmark = pytest.mark.integration
@@ -89,3 +93,22 @@ def test_parents_get_the_data_that_the_jvm_gives_them(session):
 def test_the_server_tells_the_granted_timeout(sandbox, open_session):
     opened = open_session(sandbox.zookeeper_connect, session_timeout_ms=3_600_000)
     assert opened.negotiated_timeout == 10.0  # 20 ticks of 500 ms
+
+
+def test_the_first_answer_may_take_as_long_as_the_connection(sandbox, monkeypatch):
+    """A login may come before it, and a server may have just started."""
+    session = ZkSession(sandbox.zookeeper_connect, session_timeout_ms=1000, connection_timeout_ms=20_000)
+    ask, asked = session._client.exists_async, time.monotonic()
+
+    def ask_late(path, watch=None):
+        answer = session._client.handler.async_result()
+        timer = threading.Timer(1.5, lambda: answer.set(ask(path, watch).get()))
+        timer.start()
+        return answer
+
+    monkeypatch.setattr(session._client, "exists_async", ask_late)
+    try:
+        session.open()
+        assert time.monotonic() - asked >= 1.5
+    finally:
+        session.close()

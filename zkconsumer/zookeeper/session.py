@@ -66,7 +66,8 @@ class ZkSession:
     Args:
         connect: ``host:port,host:port/chroot``.
         session_timeout_ms: requested session timeout; also how long a single operation may take.
-        connection_timeout_ms: how long :meth:`open` waits for a server.
+        connection_timeout_ms: how long :meth:`open` waits for a server, and as long again for the answer to its first
+            request, if the session timeout is not longer.
         on_connection: called on kazoo's thread when the connection came back or the session was lost; sets a flag.
         authentication: further arguments of kazoo's client, see :func:`zkconsumer.zookeeper.security.client_arguments`.
         acl: access to what is created in :meth:`transact` and :meth:`ensure_path`; None opens it to everybody.
@@ -125,7 +126,7 @@ class ZkSession:
         """Connect and check the chroot.
 
         Raises:
-            ZooKeeperUnavailable: no server answered within the connection timeout.
+            ZooKeeperUnavailable: no server answered in time.
             ZooKeeperRefused: the servers refused the login.
             ChrootMissing: the chroot does not exist.
                 After each of them the connection is closed again.
@@ -147,7 +148,8 @@ class ZkSession:
         # Also without a chroot, since kazoo tells a refused login by the first request only. Not even by that, always:
         # 1. the connection is there, and we are woken; 2. the server refuses the login, and kazoo's thread fails what
         # waits with that news; 3. it closes the connection; 4. we ask, and hear of the closed connection alone.
-        if self.exists("/") is None:
+        # The answer has more time than later ones: the login may be still under way, and the server have just started.
+        if self.exists("/", timeout=max(self._timeout, self._connection_timeout)) is None:
             raise ChrootMissing(
                 f"chroot {self._client.chroot} of {self._connect} does not exist; check what follows the slash of "
                 "zookeeper.connect"
@@ -234,10 +236,14 @@ class ZkSession:
 
     # -- reads ----------------------------------------------------------------------------------------------------
 
-    def exists(self, path: str, watch: Watch | None = None) -> Znode | None:
-        """The node's facts without its data, or None; a watch on a missing node fires when it is created."""
+    def exists(self, path: str, watch: Watch | None = None, *, timeout: float | None = None) -> Znode | None:
+        """The node's facts without its data, or None; a watch on a missing node fires when it is created.
+
+        ``timeout``, in seconds, is for the first request of all; later ones may take as long as any other operation.
+        """
         with translated_errors(f"exists {path}"):
-            stat = self._client.exists_async(path, watch=as_kazoo_watch(watch)).get(timeout=self._timeout)
+            answer = self._client.exists_async(path, watch=as_kazoo_watch(watch))
+            stat = answer.get(timeout=self._timeout if timeout is None else timeout)
         return None if stat is None else _znode(None, stat)
 
     def get(self, path: str) -> Znode | None:
