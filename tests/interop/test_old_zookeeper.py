@@ -45,8 +45,8 @@ def connections():
 def session(old_zookeeper, connections):
     opened = ZkSession(
         old_zookeeper.address,
-        session_timeout_ms=4000,
-        connection_timeout_ms=4000,
+        session_timeout_ms=10_000,
+        connection_timeout_ms=20_000,
         on_connection=lambda: connections.append(opened.session_id),
     )
     opened.open()
@@ -63,7 +63,8 @@ def test_members_share_commit_and_inherit(old_zookeeper, broker, unique_name):
         group_id=unique_name,
         auto_offset_reset="smallest",
         auto_commit_interval_ms=100,
-        consumer_timeout_ms=5000,
+        consumer_timeout_ms=60_000,
+        zookeeper_connection_timeout_ms=20_000,
     )
     with ConsumerConnector(config) as first, ConsumerConnector(config) as second:
         streams = [member.create_message_streams({topic: 1})[topic][0] for member in (first, second)]
