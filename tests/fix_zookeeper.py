@@ -1,11 +1,13 @@
 """Sessions and servers of ZooKeeper, a plain client to look behind the product's back, and real session expiry."""
 
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
 
+from tests.fix_waiting import eventually
 from zkconsumer.connector.member import GroupMember
 from zkconsumer.sandbox import ZooKeeperServer
 from zkconsumer.zookeeper.session import ZkSession
@@ -43,7 +45,8 @@ def open_session() -> Iterator[Callable[..., ZkSession]]:
     opened = []
 
     def open_one(address, **arguments):
-        session = ZkSession(address, **{"session_timeout_ms": 4000, "connection_timeout_ms": 4000, **arguments})
+        timeouts = {"session_timeout_ms": 10_000, "connection_timeout_ms": 20_000}
+        session = ZkSession(address, **{**timeouts, **arguments})
         opened.append(session)
         session.open()
         return session
@@ -54,9 +57,31 @@ def open_session() -> Iterator[Callable[..., ZkSession]]:
 
 
 def expire(member: GroupMember) -> None:
-    """End a member's session for real: connect with its identity elsewhere and close there."""
+    """End a member's session for real: connect with its identity elsewhere and close there.
+
+    Again until the member has another session: it connects anew as soon as the thief has taken its connection, and if
+    that comes before the thief's close the server drops the thief.
+    """
     victim = member._session._client
-    thief = KazooClient(",".join(f"{host}:{port}" for host, port in victim.hosts), client_id=victim.client_id)
-    thief.start()
-    thief.stop()
-    thief.close()
+    eventually(lambda: victim.client_id is not None)  # there is none while the connection is down
+    identity = victim.client_id
+
+    def expired() -> bool:
+        thief = KazooClient(",".join(f"{host}:{port}" for host, port in victim.hosts), client_id=identity)
+        thief.start_async().wait(15)  # start() fails where the connection is lost again at once
+        thief.stop()
+        thief.close()
+        eventually(lambda: victim.client_id is not None)
+        return victim.client_id not in (None, identity)
+
+    eventually(expired)
+
+
+def cut_off(*members: GroupMember) -> None:
+    """Break the connections of members whose server is paused, and return when they have noticed.
+
+    By itself kazoo notices after up to two thirds of the session, and little would be left of that.
+    """
+    for member in members:
+        member._session._client._connection._socket.shutdown(socket.SHUT_RDWR)
+    eventually(lambda: not any(member._session.connected for member in members))
