@@ -15,9 +15,11 @@ def connect(sandbox, unique_name):
             "zookeeper_connect": sandbox.zookeeper_connect,
             "group_id": unique_name,
             "auto_offset_reset": "smallest",
-            "zookeeper_session_timeout_ms": 2000,
+            "zookeeper_session_timeout_ms": 10_000,
+            "zookeeper_connection_timeout_ms": 20_000,
             "rebalance_backoff_ms": 600,
-            "consumer_timeout_ms": 10_000,
+            "rebalance_max_retries": 20,
+            "consumer_timeout_ms": 60_000,
         }
         made.append(ConsumerConnector(ConsumerConfig(**{**config, **values})))
         return made[-1]

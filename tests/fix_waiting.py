@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 
 
-def eventually(condition: Callable[[], object], seconds: float = 20.0) -> None:
+def eventually(condition: Callable[[], object], seconds: float = 60.0) -> None:
     """Return when the condition holds; fail after ``seconds``."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -22,7 +22,7 @@ def test_the_partitions_of_a_stuck_reader_go_to_another(
     topic = topic_factory(partitions=1)
     for values in ([b"0", b"1", b"2", b"3", b"4"], [b"5", b"6", b"7", b"8", b"9"]):
         produce(topic, values)
-    stuck = connect(max_stream_idle_ms=400, fetch_message_max_bytes=fetch_bytes)
+    stuck = connect(max_stream_idle_ms=3000, fetch_message_max_bytes=fetch_bytes)
     streams = stuck.create_message_streams({topic: 2})[topic]
     with caplog.at_level(logging.WARNING):
         taken = [next(streams[0]).value for _ in range(count)]
@@ -54,7 +54,7 @@ def test_a_live_member_takes_over_while_the_other_is_stuck(connect, topic_factor
 
 def test_a_reader_without_data_is_never_idle(connect, topic_factory, produce, zookeeper):
     topic = topic_factory()
-    connector = connect(max_stream_idle_ms=100, consumer_timeout_ms=500)
+    connector = connect(max_stream_idle_ms=2500, consumer_timeout_ms=5000)
     (stream,) = connector.create_message_streams({topic: 1})[topic]
     produce(topic, [b"only"])
     assert next(stream).value == b"only"

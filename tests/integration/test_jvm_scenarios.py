@@ -53,7 +53,9 @@ def consumers(two_brokers, unique_name):
             "group.id": unique_name,
             "consumer.id": name,
             "zookeeper.session.timeout.ms": "6000",
+            "zookeeper.connection.timeout.ms": "20000",
             "zookeeper.sync.time.ms": "200",
+            "rebalance.backoff.ms": "5000",
             "auto.commit.interval.ms": "1000",
             "rebalance.max.retries": "4",
             "auto.offset.reset": "smallest",
@@ -79,7 +81,7 @@ def spread_topic(two_brokers, unique_name):
 @pytest.fixture
 def owners(two_brokers, open_session, unique_name):
     """Read the owner of each partition of a topic: ``owners(topic)``."""
-    session = open_session(two_brokers.zookeeper_connect, session_timeout_ms=5000, connection_timeout_ms=10_000)
+    session = open_session(two_brokers.zookeeper_connect, session_timeout_ms=10_000)
 
     def read(topic):
         path = f"/consumers/{unique_name}/owners/{topic}"
@@ -115,14 +117,14 @@ def test_basic_and_test_compression(consumers, spread_topic, two_brokers, owners
             with pytest.raises(ConsumerTimeout):
                 next(stream)
     sent = send(two_brokers, topic, 10, **settings)
-    one = consumers("consumer1", consumer_timeout_ms=15_000)
+    one = consumers("consumer1", consumer_timeout_ms=60_000)
     (first,) = one.create_message_streams({topic: 1})[topic]
     c1, c2 = f"{consumers.group}_consumer1-0", f"{consumers.group}_consumer2-0"
     assert owners(topic) == {0: c1, 1: c1}
     assert receive(20, first) == sent
     one.commit_offsets()
 
-    two = consumers("consumer2", consumer_timeout_ms=15_000)
+    two = consumers("consumer2", consumer_timeout_ms=60_000)
     (second,) = two.create_message_streams({topic: 1})[topic]
     eventually(lambda: owners(topic) == {0: c1, 1: c2})
     sent = send(two_brokers, topic, 20, **settings)
@@ -141,7 +143,7 @@ def test_basic_and_test_compression(consumers, spread_topic, two_brokers, owners
 def test_compression_set_consumption(consumers, spread_topic, two_brokers, owners):
     """ZookeeperConsumerConnectorTest.testCompressionSetConsumption."""
     sent = send(two_brokers, spread_topic, 200, compression_type="gzip")
-    connector = consumers("consumer0", consumer_timeout_ms=15_000)
+    connector = consumers("consumer0", consumer_timeout_ms=60_000)
     (stream,) = connector.create_message_streams({spread_topic: 1})[spread_topic]
     assert receive(400, stream) == sent
     assert owners(spread_topic) == dict.fromkeys((0, 1), f"{consumers.group}_consumer0-0")
@@ -151,7 +153,7 @@ def test_leader_selection_for_partition(consumers, two_brokers, unique_name, own
     """ZookeeperConsumerConnectorTest.testLeaderSelectionForPartition."""
     topic = Topics(two_brokers.bootstrap_servers).create(unique_name, 1)
     sent = send(two_brokers, topic, 10, partitions=1)
-    connector = consumers("consumer1", consumer_timeout_ms=15_000)
+    connector = consumers("consumer1", consumer_timeout_ms=60_000)
     (stream,) = connector.create_message_streams({topic: 1})[topic]
     assert [(state.topic, state.partition) for state in connector.partition_states()] == [(topic, 0)]
     assert owners(topic) == {0: f"{consumers.group}_consumer1-0"}
@@ -203,7 +205,7 @@ def test_java_api_basic(two_brokers, spread_topic, tmp_path, unique_name):
     properties = tmp_path / "consumer.properties"
     properties.write_text(
         f"zookeeper.connect = {two_brokers.zookeeper_connect}\ngroup.id: {unique_name}\nconsumer.id=consumer0\n"
-        "zookeeper.session.timeout.ms=6000\nauto.offset.reset=smallest\nconsumer.timeout.ms=15000\n",
+        "zookeeper.session.timeout.ms=6000\nauto.offset.reset=smallest\nconsumer.timeout.ms=60000\n",
         encoding="latin-1",
     )
     with ConsumerConnector(ConsumerConfig.from_properties(properties)) as connector:
@@ -220,7 +222,7 @@ def test_auto_offset_reset(sandbox, topic_factory, produce, zookeeper, consumers
     topic = topic_factory()
     produce(topic, [b"%d" % number for number in range(10)])
     zookeeper.create(f"/consumers/{consumers.group}/offsets/{topic}/0", b"%d" % stored, makepath=True)
-    connector = consumers("consumer", sandbox, auto_offset_reset=reset, consumer_timeout_ms=10_000)
+    connector = consumers("consumer", sandbox, auto_offset_reset=reset, consumer_timeout_ms=60_000)
     (stream,) = connector.create_message_streams({topic: 1})[topic]
     eventually(lambda: [state.high_watermark for state in connector.partition_states()] == [10])
     produce(topic, [b"end"])
@@ -274,7 +276,7 @@ def test_consumer_iterator_deduplication(sandbox, topic_factory, produce, zookee
     topic = topic_factory()
     produce(topic, [b"%d" % n for n in range(10)], compression_type=compression, linger_ms=1000, batch_num_messages=10)
     zookeeper.create(f"/consumers/{consumers.group}/offsets/{topic}/0", b"5", makepath=True)
-    connector = consumers("consumer", sandbox, consumer_timeout_ms=10_000)
+    connector = consumers("consumer", sandbox, consumer_timeout_ms=60_000)
     (stream,) = connector.create_message_streams({topic: 1})[topic]
     assert [next(stream).offset for _ in range(5)] == [5, 6, 7, 8, 9]
     assert connector.partition_states()[0].consumed == 10
@@ -285,7 +287,7 @@ def test_consumer_iterator_deduplication(sandbox, topic_factory, produce, zookee
 def test_consumer_decoder(consumers, spread_topic, two_brokers):
     """ZookeeperConsumerConnectorTest.testConsumerDecoder: string decoders, two streams."""
     sent = send(two_brokers, spread_topic, 25)
-    connector = consumers("consumer0", consumer_timeout_ms=15_000)
+    connector = consumers("consumer0", consumer_timeout_ms=60_000)
     streams = connector.create_message_streams({spread_topic: 2}, bytes.decode, bytes.decode)[spread_topic]
     received = [next(stream) for stream in streams for _ in range(25)]
     assert sorted(message.value for message in received) == [value.decode() for value in sent]
@@ -301,7 +303,7 @@ def test_consumer_iterator_decoding_failure(sandbox, topic_factory, produce, con
 
     topic = topic_factory()
     produce(topic, [b"%d" % number for number in range(10)])
-    connector = consumers("consumer", sandbox, consumer_timeout_ms=10_000)
+    connector = consumers("consumer", sandbox, consumer_timeout_ms=60_000)
     (stream,) = connector.create_message_streams({topic: 1}, value_decoder=fail)[topic]
     for expected in range(10):
         message = next(stream)
@@ -313,8 +315,7 @@ def test_consumer_iterator_decoding_failure(sandbox, topic_factory, produce, con
 @pytest.fixture
 def sessions(sandbox, open_session):
     """Open sessions of the sandbox's ZooKeeper, or of a path there."""
-    timeouts = {"session_timeout_ms": 6000, "connection_timeout_ms": 10_000}
-    return lambda path="": open_session(sandbox.zookeeper_connect + path, **timeouts)
+    return lambda path="": open_session(sandbox.zookeeper_connect + path)
 
 
 def test_ephemeral_node_cleanup(sessions, zookeeper, unique_name):
@@ -361,7 +362,7 @@ def test_metrics_leak(consumers, spread_topic, two_brokers):
 
     def consume_once():
         sent = send(two_brokers, spread_topic, 5)
-        with consumers("consumer", consumer_timeout_ms=15_000) as connector:
+        with consumers("consumer", consumer_timeout_ms=60_000) as connector:
             (stream,) = connector.create_message_streams({spread_topic: 1})[spread_topic]
             assert len(receive(len(sent), stream)) == len(sent)
             connector.commit_offsets()

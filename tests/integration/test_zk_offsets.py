@@ -96,7 +96,8 @@ def test_an_offset_beyond_the_log_is_reported_with_its_path(
         zookeeper_connect=sandbox.zookeeper_connect,
         group_id=unique_name,
         auto_offset_reset=reset,
-        consumer_timeout_ms=10_000,
+        consumer_timeout_ms=60_000,
+        zookeeper_connection_timeout_ms=20_000,
     )
     report = (
         f"offset 900, which {path} holds, of {topic}-0 is out of range: its log has 0 to 3. It goes on at the {reset} "
