@@ -38,10 +38,11 @@ def test_a_quota_that_is_used_up_is_named(start_zookeeper, open_session, caplog)
 
 
 def test_a_request_that_is_too_long_names_its_size(start_zookeeper, open_session):
-    session = open_session(start_zookeeper().address)
+    connections = []
+    session = open_session(start_zookeeper().address, on_connection=lambda: connections.append(True))
     with pytest.raises(ZooKeeperUnavailable, match=r"set /zookeeper.* 1100011 bytes .* jute.maxbuffer"):
         session.transact("/", [Operation("set", "/zookeeper", b"x" * 1_100_000)])
-    eventually(lambda: session.connected)
+    eventually(lambda: len(connections) > 1)  # the request fails before the session hears of the broken connection
     assert session.exists("/") is not None
 
 
