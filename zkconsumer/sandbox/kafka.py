@@ -87,7 +87,7 @@ class KafkaBroker(LocalServer):
     def is_serving(self) -> bool:
         """True when the broker answers and the cluster's controller has told it that it is alive itself."""
         if self._version < _TELLS_BROKERS_SINCE:
-            return self.broker_id in self.known_brokers() and "/controller" in self.zookeeper.ephemerals()
+            return self.broker_id in self.known_brokers() and "/controller" in (self.zookeeper.ephemerals() or ())
         return known_brokers(self.port).get(self.broker_id) == (HOST, self.port)
 
     def known_brokers(self) -> set[int]:
@@ -97,7 +97,7 @@ class KafkaBroker(LocalServer):
         last step of its start.
         """
         if self._version < _TELLS_BROKERS_SINCE:
-            ephemerals = self.zookeeper.ephemerals()
+            ephemerals = self.zookeeper.ephemerals() or ()
             return {int(path.removeprefix(_IDS)) for path in ephemerals if path.startswith(_IDS)}
         return set(known_brokers(self.port))
 
@@ -105,11 +105,14 @@ class KafkaBroker(LocalServer):
         znode = f"{_IDS}{self.broker_id}"
         limit_s = self.zookeeper.max_session_timeout_ms / 1000 + 10
         deadline = time.monotonic() + limit_s
-        while znode in self.zookeeper.ephemerals():
+        while (ephemerals := self.zookeeper.ephemerals()) is None or znode in ephemerals:
             if time.monotonic() > deadline:
-                raise SandboxError(
-                    f"{self.name}: {znode} is still there after {limit_s:g} s; check for another broker with this id"
+                found = (
+                    f"ZooKeeper does not tell whether {znode} is still there; see {self.zookeeper.log}"
+                    if ephemerals is None
+                    else f"{znode} is still there after {limit_s:g} s; check for another broker with this id"
                 )
+                raise SandboxError(f"{self.name}: {found}")
             time.sleep(_POLL_S)
 
     def _command(self) -> list[str]:

@@ -10,6 +10,7 @@ from zkconsumer.sandbox.process import java_command
 from zkconsumer.sandbox.pysparkjars import zookeeper_jars
 from zkconsumer.sandbox.server import LocalServer
 
+_EPHEMERALS = "ephemeral nodes dump:"
 _MAIN_CLASS = "org.apache.zookeeper.server.ZooKeeperServerMain"
 _JVM_OPTIONS = (
     "-Xmx256m",
@@ -70,9 +71,12 @@ class ZooKeeperServer(LocalServer):
         """Return the answer to a four-letter word such as ``mntr``, "" when there is none within two seconds."""
         return four_letter_word(self.port, word)
 
-    def ephemerals(self) -> set[str]:
-        """Return the paths of all ephemeral nodes (the command ``dump``); empty when the server does not answer."""
-        return {line.strip() for line in self.ask("dump").splitlines() if line.startswith("\t/")}
+    def ephemerals(self) -> set[str] | None:
+        """Return the paths of all ephemeral nodes (the command ``dump``); None when the server does not tell them."""
+        dump = self.ask("dump")
+        if _EPHEMERALS not in dump:  # no answer, or that of a server that has not loaded its data yet
+            return None
+        return {line.strip() for line in dump.splitlines() if line.startswith("\t/")}
 
     def _command(self) -> list[str]:
         config = self.directory / "zookeeper.properties"
