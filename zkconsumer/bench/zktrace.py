@@ -6,7 +6,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Sequence
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
@@ -95,9 +95,14 @@ class ZooKeeperTrace:
             return list(self._samples)
 
     def _quiet_for(self) -> float:
+        """For how long nothing was written for certain.
+
+        A sample's ``at`` is before the question: what the first one with the newest number tells may have been written
+        after its ``at``, but not after that of the second.
+        """
         newest = self._samples[-1]
-        since = next((sample.at for sample in reversed(self._samples) if sample.zxid != newest.zxid), None)
-        return newest.at - (self._samples[0].at if since is None else since)
+        same = list(takewhile(lambda sample: sample.zxid == newest.zxid, reversed(self._samples)))
+        return newest.at - same[-2].at if len(same) > 1 else 0.0
 
     def _run(self) -> None:
         asked = 0

@@ -44,6 +44,18 @@ def test_sampling_does_not_count_its_own_questions():
     assert [sample.zxid for sample in samples][:6] == [0x4FFFFC, 0x4FFFFD, 0x4FFFFE, 0x4FFFFF, 0x500000, 0x500000]
 
 
+def test_a_gap_between_two_samples_is_not_quiet():
+    trace = ZooKeeperTrace(Server(writes=0).answer)
+    for sample, quiet in [
+        (Sample(at=1.0, packets=1, zxid=6), 0.0),
+        (Sample(at=4.0, packets=1, zxid=7), 0.0),  # written at any time in these three seconds
+        (Sample(at=8.0, packets=1, zxid=7), 0.0),  # or in the next four: the answer may have been late
+        (Sample(at=8.5, packets=1, zxid=7), 0.5),
+    ]:
+        trace._samples.append(sample)
+        assert trace._quiet_for() == quiet
+
+
 def test_a_server_that_is_never_quiet_is_an_error():
     with ZooKeeperTrace(Server(writes=10_000).answer) as trace, pytest.raises(SandboxError, match="does not settle"):
         trace.wait_until_quiet(30, 0.2)
