@@ -13,6 +13,7 @@ from kazoo.client import KazooClient
 
 from tests.fix_certificates import Authority
 from tests.fix_fetch import Reader
+from tests.fix_groups import describe_until
 from tests.fix_sandbox import Topics, produce_records
 from zkconsumer import ConsumerConfig, ConsumerConnector
 from zkconsumer.errors import AuthenticationFailed, BrokerUnavailable, ConfigError, ProtocolError
@@ -20,8 +21,6 @@ from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.model import Broker
 from zkconsumer.sandbox import Sandbox
 from zkconsumer.sandbox.ports import HOST, free_port
-from zkconsumer.tools.groups import describe_group
-from zkconsumer.zookeeper.session import ZkSession
 
 pytestmark = pytest.mark.integration
 
@@ -117,7 +116,7 @@ LOGINS = [
     {"sasl_mechanism": "PLAIN", "sasl_username": "alice", "sasl_password": SECRET},
     {"sasl_mechanism": "SCRAM-SHA-256", "sasl_username": "alice", "sasl_password": SECRET},
     {"sasl_mechanism": "SCRAM-SHA-512", "sasl_username": "alice", "sasl_password": SECRET},
-    {"sasl_mechanism": "OAUTHBEARER", "sasl_oauthbearer_token": unsecured_token()},
+    {"sasl_mechanism": "OAUTHBEARER", "sasl_oauthbearer_token": unsecured_token(86_400)},  # until the last test
     {"sasl_mechanism": "OAUTHBEARER", "sasl_oauthbearer_token_provider": f"{__name__}:unsecured_token"},
 ]
 PLAIN = LOGINS[0]
@@ -147,12 +146,8 @@ def test_a_consumer_reads_through_each_listener(secured, unique_name):
         with ConsumerConnector(config) as connector:
             (stream,) = connector.create_message_streams({topic: 1})[topic]
             assert sorted(next(stream).value for _ in values) == sorted(values)
-            session = ZkSession.from_config(config)
-            session.open()
-            described = describe_group(session, config, config.group_id)
-            session.close()
+            described = describe_until(lambda group: not group.problems, config)
         assert sum(partition.log_end for partition in described.partitions) == len(values)
-        assert not described.problems
 
 
 @pytest.mark.parametrize("login", LOGINS[:4], ids=lambda login: login["sasl_mechanism"])

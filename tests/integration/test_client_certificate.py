@@ -9,13 +9,12 @@ import pytest
 
 from tests.fix_certificates import Authority
 from tests.fix_fetch import Reader
+from tests.fix_groups import describe_until
 from tests.fix_sandbox import Topics, produce_records
 from zkconsumer import ConsumerConfig, ConsumerConnector, SimpleConsumer, TopicPartition
 from zkconsumer.errors import AuthenticationFailed, ConfigError
 from zkconsumer.sandbox import Sandbox
 from zkconsumer.sandbox.ports import HOST, free_port
-from zkconsumer.tools.groups import describe_group
-from zkconsumer.zookeeper.session import ZkSession
 
 pytestmark = pytest.mark.integration
 
@@ -99,25 +98,21 @@ def test_a_group_reads_with_a_certificate(asking, topic, unique_name):
     with ConsumerConnector(config) as connector:
         (stream,) = connector.create_message_streams({topic: 1})[topic]
         assert [next(stream).value for _ in VALUES] == VALUES
-        session = ZkSession.from_config(config)
-        session.open()
-        described = describe_group(session, config, unique_name)
-        session.close()
+        described = describe_until(lambda group: not group.problems, config)
     assert [partition.log_end for partition in described.partitions] == [len(VALUES)]
-    assert not described.problems
 
 
 def test_a_group_is_described_without_a_certificate(asking, topic, unique_name):
     config = asking.config(group_id=unique_name, **asking.authority.client_settings("client"))
     with ConsumerConnector(config) as connector:
         connector.create_message_streams({topic: 1})
-        session = ZkSession.from_config(config)
-        session.open()
-        offsets, ends = describe_group(session, asking.config(), unique_name).problems
-        session.close()
+        advice = "set ssl.certificate.location and ssl.key.location"
+        described = describe_until(
+            lambda group: all(advice in problem for problem in group.problems), config, asked_with=asking.config()
+        )
+    offsets, ends = described.problems
     assert "offsets in Kafka are unknown" in offsets
     assert "log ends are unknown" in ends
-    assert all("set ssl.certificate.location and ssl.key.location" in problem for problem in (offsets, ends))
 
 
 @LISTENERS
