@@ -3,6 +3,8 @@
 import random
 import threading
 import time
+from contextlib import closing
+from functools import partial
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer
@@ -12,11 +14,13 @@ from tests import fix_fetch
 from tests.fix_kafka import DeleteRecordsRequest
 from tests.fix_waiting import eventually
 from zkconsumer.errors import ConsumerTimeout, CorruptRecord
-from zkconsumer.kafka.client import BrokerClient
+from zkconsumer.kafka.client import LATEST, BrokerClient
 from zkconsumer.model import Message, TopicPartition
 
 pytestmark = pytest.mark.integration
 reader = fix_fetch.reader
+
+ISOLATION_LEVELS = ["read_committed", "read_uncommitted"]
 
 
 def confluent_reads(bootstrap_servers, topic, partitions, isolation="read_uncommitted"):
@@ -33,7 +37,7 @@ def confluent_reads(bootstrap_servers, topic, partitions, isolation="read_uncomm
     consumer.assign([ConfluentPartition(topic, number, OFFSET_BEGINNING) for number in range(partitions)])
     messages, open_partitions = [], set(range(partitions))
     while open_partitions:
-        message = consumer.poll(10)
+        message = consumer.poll(30)
         assert message is not None
         if message.error():
             assert message.error().code() == KafkaError._PARTITION_EOF
@@ -49,6 +53,24 @@ def confluent_reads(bootstrap_servers, topic, partitions, isolation="read_uncomm
 
 def place_of(message):
     return message.topic, message.partition, message.offset
+
+
+def end_of(bootstrap_servers, topic, isolation):
+    """Where the only partition ends for who reads with this isolation level."""
+    brokers = partial(fix_fetch.brokers_of, bootstrap_servers)
+    with closing(BrokerClient(brokers, client_id="test", timeout_ms=10_000, isolation=isolation)) as client:
+        return client.list_offsets({TopicPartition(topic, 0): LATEST}).found[topic, 0]
+
+
+def read_to(one, end):
+    """All of the only partition up to ``end``, where nothing is left. Silence alone may come from a slow machine."""
+    messages = []
+    eventually(
+        lambda: messages.extend(one.read_all()) or list(one.control.positions(handed_out=False).values()) == [end]
+    )
+    (state,) = one.control.states()
+    assert state.high_watermark == end
+    return messages
 
 
 def some_records(count, seed=0):
@@ -114,10 +136,9 @@ def test_transactions_are_read_like_the_jvm_does_and_their_markers_are_passed(sa
         end()
     one = reader(consumer_timeout_ms=500)
     one.start({(topic, 0): 0})
-    messages = one.read_all()
+    messages = read_to(one, 8)
     assert [m.value for m in messages] == [b"0", b"1", b"2", b"3"]
     assert messages == confluent_reads(sandbox.bootstrap_servers, topic, 1)
-    assert one.control.positions(handed_out=False) == {(topic, 0): 8}
 
 
 @pytest.fixture
@@ -148,24 +169,22 @@ def transactions(sandbox, topic_factory):
     for producer, unfinished in zip(producers, is_open, strict=True):
         if unfinished:
             producer.abort_transaction()
+
+    def all_ended():  # the end of a transaction is acknowledged before its marker is in the log
+        ends = {end_of(sandbox.bootstrap_servers, topic, isolation) for isolation in ISOLATION_LEVELS}
+        return len(ends) == 1
+
+    eventually(all_ended)
     return topic, producers[0]
 
 
-def read_to_the_end(one):
-    """All there is; then nothing is left: the position is the end of what the isolation level shows."""
-    messages = one.read_all()
-    (state,) = one.control.states()
-    assert state.fetched == state.high_watermark
-    return messages, state.high_watermark
-
-
-@pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
+@pytest.mark.parametrize("isolation", ISOLATION_LEVELS)
 @pytest.mark.parametrize("fetch_bytes", [300, 1 << 20])
 def test_transactions_are_read_like_by_confluent_kafka(sandbox, transactions, reader, isolation, fetch_bytes):
     topic, _ = transactions
     one = reader(isolation_level=isolation, fetch_message_max_bytes=fetch_bytes, consumer_timeout_ms=1000)
     one.start({(topic, 0): 0})
-    messages, _ = read_to_the_end(one)
+    messages = read_to(one, end_of(sandbox.bootstrap_servers, topic, isolation))
     assert messages == confluent_reads(sandbox.bootstrap_servers, topic, 1, isolation)
     assert len(messages) > 50
 
@@ -178,9 +197,8 @@ def test_an_open_transaction_holds_back_what_is_behind_it(sandbox, transactions,
     ((_, behind),) = produce(topic, [b"behind"])
     one = reader(isolation_level="read_committed", consumer_timeout_ms=1000)
     one.start({(topic, 0): 0})
-    messages, end = read_to_the_end(one)
+    messages = read_to(one, behind - 1)
     assert messages == confluent_reads(sandbox.bootstrap_servers, topic, 1, "read_committed")
-    assert end == behind - 1
     producer.commit_transaction()
     assert [m.value for m in one.read(2)] == [b"open", b"behind"]
 
@@ -247,7 +265,9 @@ def test_a_topic_that_appears_later(topics, unique_name, produce, reader):
         next(one.streams[0])
     topics.create(unique_name, 1)
     produce(unique_name, [b"here"])
-    assert [m.value for m in one.read_all()] == [b"here"]
+    messages = []
+    eventually(lambda: messages.extend(one.read_all()) or messages)
+    assert [m.value for m in messages] == [b"here"]
 
 
 def test_a_slow_stream_stops_only_itself(topic_factory, produce, reader):
@@ -255,9 +275,7 @@ def test_a_slow_stream_stops_only_itself(topic_factory, produce, reader):
     produce(topic, [{"value": b"x" * 1000, "partition": number % 2} for number in range(4000)], batch_size=20_000)
     one = reader(streams=2, fetch_message_max_bytes=50_000)
     one.start({(topic, 0): 0, (topic, 1): 0})
-    began = time.monotonic()
     assert len(one.read(2000, stream=1)) == 2000  # nobody reads the other stream
-    assert time.monotonic() - began < 5
     stuck = one.queues[one.threads[0]]
     assert 1 <= len(stuck) <= one.config.queued_max_message_chunks
     assert len(one.read(2000, stream=0)) == 2000
@@ -299,7 +317,7 @@ def test_stopping_is_quick_even_in_a_long_poll_and_positions_stay(topic_factory,
     assert len(one.read(30)) == 30
     began = time.monotonic()
     one.control.stop()
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 4.5  # a thread that hangs would cost 5 s
     assert one.control.positions(handed_out=True) == {(topic, number): 10 for number in range(3)}
     one.control.stop()
     assert not [thread for thread in threading.enumerate() if "g_c" in thread.name]
@@ -309,30 +327,30 @@ def test_no_record_is_lost_or_repeated_over_many_rebalances(topic_factory, produ
     """Each generation starts where the positions of the one before say: everything handed out."""
     topic = topic_factory(partitions=4)
     produce(topic, [{"value": b"%d" % number, "partition": number % 4} for number in range(40_000)], batch_size=4000)
-    one = reader(fetch_message_max_bytes=5000, consumer_timeout_ms=2000)
+    one = reader(fetch_message_max_bytes=5000, consumer_timeout_ms=20_000)
     seen, done = [], threading.Event()
-    rebalances = 0
+    rebalances = seen_before = 0
 
     def use():
-        while len(seen) < 40_000:
-            try:
-                for message in one.streams[0]:
-                    seen.append((message.partition, message.offset))
-                    if len(seen) % 8_000 == 0:  # a fast reader would be done before a rebalance came
-                        eventually(lambda: rebalances >= len(seen) // 8_000)
-                    if len(seen) == 40_000:
-                        break
-            except ConsumerTimeout:
-                break
-        done.set()
+        try:
+            for message in one.streams[0]:
+                seen.append((message.partition, message.offset))
+                if len(seen) % 8_000 == 0:  # a fast reader would be done before a rebalance came
+                    eventually(lambda: rebalances >= len(seen) // 8_000)
+                if len(seen) == 40_000:
+                    break
+        finally:
+            done.set()
 
     one.start({(topic, number): 0 for number in range(4)})
     user = threading.Thread(target=use)
     user.start()
     while not done.wait(0.02):
-        one.control.stop()
-        one.start(one.control.positions(handed_out=True))
-        rebalances += 1
+        if len(seen) > seen_before:  # else generations could be too short for a first record, for ever
+            seen_before = len(seen)
+            one.control.stop()
+            one.start(one.control.positions(handed_out=True))
+            rebalances += 1
     user.join()
     assert len(seen) == len(set(seen)) == 40_000
     assert rebalances >= 5
@@ -361,13 +379,7 @@ def test_partitions_of_two_brokers_one_of_which_dies(private_sandbox, reader):
     box = private_sandbox(brokers=2)
     topic = Topics(box.bootstrap_servers).create("t", 4)
     client = BrokerClient(lambda: fix_fetch.brokers_of(box.bootstrap_servers), client_id="test", timeout_ms=10_000)
-    leaders = {}
-
-    def all_led():  # one broker may hear of a topic after the other
-        leaders.update(client.metadata([topic]).leaders)
-        return len(leaders) == 4
-
-    eventually(all_led)
+    leaders = client.metadata([topic]).leaders
     client.close()
     lasting = {tp.partition for tp, leader in leaders.items() if leader.id == 0}
     assert len(lasting) == 2
