@@ -24,7 +24,7 @@ class Reader:
 
     def __init__(self, bootstrap_servers, streams=1, **config):
         defaults = {"group_id": "g", "zookeeper_connect": "unused:1", "auto_offset_reset": "smallest"}
-        self.config = ConsumerConfig(**{**defaults, "consumer_timeout_ms": 5000, **config})
+        self.config = ConsumerConfig(**{**defaults, "consumer_timeout_ms": 30_000, **config})
         self.threads = [ConsumerThreadId("g_c", number) for number in range(streams)]
         self.queues = {
             thread: ChunkQueue(max_bytes=self.config.queued_max_bytes, max_chunks=self.config.queued_max_message_chunks)
