@@ -5,6 +5,8 @@ import shutil
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
+from functools import partial
 from typing import Any
 
 import pytest
@@ -19,11 +21,12 @@ _DEADLINE_S = 30.0
 
 
 class Topics:
-    """Creates, grows and deletes topics of one cluster, each call returning when the brokers show the result."""
+    """Creates, grows and deletes topics of one cluster, each call returning when all brokers show the result."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         from confluent_kafka.admin import AdminClient
 
+        self._bootstrap_servers = bootstrap_servers
         self._admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 3})
 
     def create(
@@ -60,15 +63,29 @@ class Topics:
         return True
 
     def _await_leaders(self, name: str, partitions: int) -> None:
-        def all_led() -> bool:
-            found = self._admin.list_topics(timeout=_DEADLINE_S).topics.get(name)
-            return (
-                found is not None
-                and len(found.partitions) == partitions
-                and all(partition.leader >= 0 for partition in found.partitions.values())
-            )
+        from tests.fix_fetch import brokers_of
+        from zkconsumer.errors import BrokerUnavailable
+        from zkconsumer.kafka.client import LATEST, BrokerClient, fetch_metadata
+        from zkconsumer.model import TopicPartition
 
-        _await(all_led, f"{name} has not {partitions} partitions with leaders")
+        wanted = {TopicPartition(name, number) for number in range(partitions)}
+        ask = partial(fetch_metadata, topics=[name])
+
+        def all_serve() -> bool:
+            """True when each broker knows the leaders, for each is told by itself; and these know it, too."""
+            try:
+                brokers = client.metadata([name]).brokers.values()
+                known = [client.ask(broker, ask).leaders.keys() for broker in brokers]
+                return (
+                    all(each == wanted for each in known)
+                    and not client.list_offsets(dict.fromkeys(wanted, LATEST)).errors
+                )
+            except BrokerUnavailable:
+                return False
+
+        servers = partial(brokers_of, self._bootstrap_servers)
+        with closing(BrokerClient(servers, client_id="topics", timeout_ms=10_000)) as client:
+            _await(all_serve, f"{name} has not {partitions} partitions whose leaders all brokers know")
 
 
 def produce_records(
@@ -180,6 +197,7 @@ def _await(condition: Callable[[], bool], otherwise: str) -> None:
     deadline = time.monotonic() + _DEADLINE_S
     while not condition():
         assert time.monotonic() < deadline, f"{otherwise} after {_DEADLINE_S} s"
+        time.sleep(0.01)  # a broker only answers questions: there is nothing to wait on
 
 
 def keep_logs(box: Sandbox, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> None:
