@@ -285,11 +285,11 @@ def test_an_idle_partition_does_not_slow_down_a_busy_one(topic_factory, produce,
     """Both on one fetcher: the long poll for the idle one must not delay the busy one by fetch.wait.max.ms a round."""
     topic = topic_factory(partitions=2)
     produce(topic, [{"value": b"x" * 1000, "partition": 0}] * 4000, batch_size=20_000)
-    one = reader(fetch_message_max_bytes=50_000, fetch_wait_max_ms=1000)
+    one = reader(fetch_message_max_bytes=50_000, fetch_wait_max_ms=30_000)
     one.start({(topic, 0): 0, (topic, 1): 0})
     began = time.monotonic()
     assert len(one.read(4000)) == 4000  # 80 chunks
-    assert time.monotonic() - began < 8
+    assert time.monotonic() - began < 25  # not even one whole poll
 
 
 @pytest.mark.parametrize("fetchers", [1, 4])
