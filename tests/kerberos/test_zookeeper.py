@@ -30,7 +30,8 @@ def session(server):
     config = ConsumerConfig(
         zookeeper_connect=f"{NAME}:{server.port}",
         group_id="g",
-        zookeeper_session_timeout_ms=2000,
+        zookeeper_session_timeout_ms=10_000,
+        zookeeper_connection_timeout_ms=20_000,
         zookeeper_sasl_mechanism="GSSAPI",
         zookeeper_set_acl=True,
     )
