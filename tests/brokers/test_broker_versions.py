@@ -3,6 +3,7 @@
 import pytest
 
 from tests.fix_brokers import VersionedBroker
+from tests.fix_waiting import eventually
 from zkconsumer.sandbox import Sandbox
 
 _MAGIC_AT = 16  # in a log segment, after offset, size and, by format, checksum or leader epoch
@@ -32,4 +33,4 @@ def test_each_release_stores_its_own_message_format(broker: VersionedBroker, uni
 @pytest.mark.parametrize("version", ["0.8.2.2"])
 def test_two_brokers_of_the_oldest_release_agree(version: str) -> None:
     with Sandbox(kafka_version=version, brokers=2) as box:
-        assert box.brokers[0].known_brokers() == box.brokers[1].known_brokers() == {0, 1}
+        eventually(lambda: box.brokers[0].known_brokers() == box.brokers[1].known_brokers() == {0, 1})
