@@ -20,6 +20,7 @@ import pytest
 
 from tests.fix_fetch import brokers_of
 from tests.fix_sandbox import Topics, produce_records
+from tests.fix_waiting import eventually
 from zkconsumer.errors import SandboxError
 from zkconsumer.kafka.admin import create_topics
 from zkconsumer.kafka.client import BrokerClient
@@ -69,7 +70,7 @@ def java_processes(directory: str) -> list[int]:
     return found
 
 
-def await_none(directory: str, timeout_s: float = 10) -> None:
+def await_none(directory: str, timeout_s: float = 30) -> None:
     deadline = time.monotonic() + timeout_s
     while left := java_processes(directory):
         assert time.monotonic() < deadline, f"processes {left} stayed behind"
@@ -105,16 +106,16 @@ def test_topics_grow_and_vanish(sandbox: Sandbox, topics: Topics, unique_name: s
 
 
 def test_zookeeper_grants_short_sessions_and_knows_the_broker(sandbox: Sandbox) -> None:
-    config = dict(line.split("=", 1) for line in sandbox.zookeeper.ask("conf").splitlines() if "=" in line)
-    assert (config["tickTime"], config["minSessionTimeout"], config["maxSessionTimeout"]) == ("500", "1000", "10000")
-    assert "/brokers/ids/0" in sandbox.zookeeper.ephemerals()
+    granted = {"tickTime=500", "minSessionTimeout=1000", "maxSessionTimeout=10000"}
+    eventually(lambda: granted <= set(sandbox.zookeeper.ask("conf").splitlines()))
+    eventually(lambda: "/brokers/ids/0" in (sandbox.zookeeper.ephemerals() or ()))
 
 
 # Servers that are harmed
 
 
 def test_killed_broker_comes_back_with_its_data(private_sandbox: Callable[..., Sandbox], unique_name: str) -> None:
-    box = private_sandbox(kafka_properties={"zookeeper.session.timeout.ms": "2000"})
+    box = private_sandbox()
     Topics(box.bootstrap_servers).create(unique_name)
     produce_records(box.bootstrap_servers, unique_name, [b"kept"])
     broker, address = box.brokers[0], box.bootstrap_servers
@@ -132,19 +133,19 @@ def test_zookeeper_freezes_thaws_and_restarts(private_sandbox: Callable[..., San
     assert zookeeper.running
     assert four_letter_word(zookeeper.port, "srvr", timeout_s=0.5) == ""
     zookeeper.resume()
-    assert zookeeper.is_serving()
+    eventually(zookeeper.is_serving)
     address, first = zookeeper.address, zookeeper.pid
     zookeeper.restart()
-    assert zookeeper.is_serving()
+    eventually(zookeeper.is_serving)
     assert (zookeeper.address == address, zookeeper.pid == first) == (True, False)
 
 
 def test_brokers_replicate_and_more_can_join(private_sandbox: Callable[..., Sandbox], unique_name: str) -> None:
     box = private_sandbox(brokers=2)
-    assert box.brokers[0].known_brokers() == box.brokers[1].known_brokers() == {0, 1}
+    eventually(lambda: box.brokers[0].known_brokers() == box.brokers[1].known_brokers() == {0, 1})
     Topics(box.bootstrap_servers).create(unique_name, partitions=2, replication=2)
     box.add_brokers()
-    assert box.brokers[0].known_brokers() == {0, 1, 2}
+    eventually(lambda: box.brokers[0].known_brokers() == {0, 1, 2})
     assert len(box.bootstrap_servers.split(",")) == 3
 
 
@@ -179,15 +180,16 @@ def test_server_that_ends_by_itself_is_noticed(private_sandbox: Callable[..., Sa
         box.wait()
 
 
-def test_port_lost_to_another_program_is_replaced(tmp_path: Path) -> None:
+def test_port_lost_to_another_program_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The port is taken after the server has looked at it. So that Java cannot have it first, we take it before.
+    monkeypatch.setattr("zkconsumer.sandbox.server.require_free", lambda port, server: None)
     server = ZooKeeperServer(tmp_path)
-    server.launch()
     lost = server.port
     try:
-        with socket_on(lost):  # long before a Java machine is up
-            server.wait_until_serving()
+        with socket_on(lost):
+            server.start()
             assert server.port != lost
-            assert server.is_serving()
+            eventually(server.is_serving)
     finally:
         server.kill()
 
@@ -208,8 +210,8 @@ def test_json_line_then_sigterm_leaves_nothing() -> None:
         assert list(places) == ["zookeeper", "kafka", "directory"]
         zookeeper, kafka = (int(places[name].rpartition(":")[2]) for name in ("zookeeper", "kafka"))
         assert places["zookeeper"].startswith("127.0.0.1:")
-        assert "Mode: standalone" in four_letter_word(zookeeper, "srvr")
-        assert known_brokers(kafka) == {0: ("127.0.0.1", kafka)}
+        eventually(lambda: "Mode: standalone" in four_letter_word(zookeeper, "srvr"))
+        eventually(lambda: known_brokers(kafka) == {0: ("127.0.0.1", kafka)})
         assert len(java_processes(places["directory"])) == 2
         process.send_signal(signal.SIGTERM)
         rest, _ = process.communicate(timeout=20)
@@ -259,7 +261,7 @@ def test_kafka_runs_from_a_directory_of_jars_and_a_flipped_bit_is_refused(tmp_pa
     directory = tmp_path / "jars"
     shutil.copytree((source.jars_dir or (source.cache or tmp_path) / "jars" / "kafka-3.9.1"), directory)
     with Sandbox(jars=JarSource(jars_dir=directory)) as box:
-        assert box.brokers[0].is_serving()
+        eventually(box.brokers[0].is_serving)
     victim = directory / "kafka_2.13-3.9.1.jar"
     content = bytearray(victim.read_bytes())
     content[len(content) // 2] ^= 1

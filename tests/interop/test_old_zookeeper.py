@@ -55,7 +55,7 @@ def session(old_zookeeper, connections):
 
 
 def test_members_share_commit_and_inherit(old_zookeeper, broker, unique_name):
-    assert "version: 3.4.14" in old_zookeeper.ask("srvr")
+    eventually(lambda: "version: 3.4.14" in old_zookeeper.ask("srvr"))
     topic = Topics(broker.address).create(unique_name, PARTITIONS)
     produce_records(broker.address, topic, [{"value": b"%d" % n, "partition": n} for n in range(PARTITIONS)])
     config = ConsumerConfig(
