@@ -135,6 +135,7 @@ class _TaskReading:
     def _ended(self, ended: Ended) -> None:
         fetcher = ended.fetcher
         self._fetchers.discard(fetcher)
+        fetcher.join()  # it has nothing left to do but to return
         if ended.lane_is_good:
             self._worker.keep_lane(fetcher.broker, fetcher.lane)
         else:
