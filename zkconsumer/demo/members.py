@@ -13,6 +13,8 @@ _SESSION_TIMEOUT_S = 3.0
 
 _PROPERTIES = {
     "zookeeper.session.timeout.ms": f"{_SESSION_TIMEOUT_S * 1000:.0f}",
+    # By default as long as the session: then a busy machine would keep members from starting.
+    "zookeeper.connection.timeout.ms": "30000",
     # A member may have to wait until the session of one that was killed expires: ten seconds in all.
     "rebalance.backoff.ms": "1000",
     "rebalance.max.retries": "10",
