@@ -24,6 +24,7 @@ GROUP = "flights-spark"
 
 _RECORDS_PER_BATCH = 60_000
 _STALL_S = 90.0
+_LEAVING_S = 60.0
 
 
 class Querying:
@@ -95,6 +96,9 @@ class Querying:
                     os.killpg(process_group, signal.SIGKILL)
                 process.kill()
                 raise
+            if exit_code == 0:
+                # Spark has told the query's source process to leave, and does not wait for it.
+                watch.wait_for(lambda sample: sample.deserted, "the query leaves its group", _LEAVING_S)
         if exit_code != 0:
             raise ZkConsumerError(f"the Spark query ended with exit code {exit_code}; {process.log_summary()}")
         return exit_code, stage.timeline.samples[GROUP]
