@@ -23,6 +23,8 @@ _WORK = 10_000
 """Records that the victim has to consume as one of three before it is killed; a good second of work at that pace."""
 # Shares of the data up to which the feed goes before the next thing has happened.
 _BEFORE_START, _BEFORE_JOIN, _BEFORE_TAKEOVER = 0.3, 0.6, 0.9
+_STEP = 0.03
+"""Share released for each commit of the victim: half a second of work at that pace, which is how often it commits."""
 
 
 class Sharing:
@@ -64,8 +66,8 @@ class Sharing:
             )
             self._load()
             self._two_share([first, victim])
-            self._third_joins(third)
-            self._kill(victim, [first, third])
+            shared = self._third_joins(third)
+            self._kill(victim, [first, third], shared)
             self._finish([first, third])
         return self._compare()
 
@@ -102,21 +104,22 @@ class Sharing:
                 _PATIENCE_S,
             )
 
-    def _third_joins(self, third: Member) -> None:
+    def _third_joins(self, third: Member) -> Sample:
         third.start()
         self._stage.mark("a third starts")
         sample = self._await_shared("a third consumer joins", self._members)
-        self._feed.release(_BEFORE_TAKEOVER, _PACE)
         self._checks.append(checks.shared("a third joins", sample, _names(self._members)))
         self._story.tell(f"A third joins: {self._shares(sample)}")
+        return sample
 
-    def _kill(self, victim: Member, survivors: list[Member]) -> None:
-        before = self._await_work(victim)
+    def _kill(self, victim: Member, survivors: list[Member], shared: Sample) -> None:
+        before = self._await_work(victim, shared)
         owned = before.owned_by(victim.consumer_id)
         produced = self._feed.done / len(self._stage.records)
         killed_at = self._stage.clock()
         self._stage.mark(f"SIGKILL {victim.name}", victim.consumer_id)
         exit_code = victim.kill()
+        self._feed.release(_BEFORE_TAKEOVER, _PACE)
         self._story.tell(f"SIGKILL for {victim.name}, with {produced:.0%} of the records produced")
         self._story.add(f"owners before: {self._shares(before)}")
         after = self._await_shared(f"the session of {victim.name} expires, the others take over", survivors)
@@ -131,13 +134,28 @@ class Sharing:
             f"(session timeout {victim.session_timeout_s:g} s)"
         )
 
-    def _await_work(self, victim: Member) -> Sample:
+    def _await_work(self, victim: Member, shared: Sample) -> Sample:
+        """Wait until the victim is in the middle of its work, of which more is released for each commit that is seen.
+
+        Released at once, it would be done by the time that a machine which stalls for some seconds looks again.
+        """
         judge = MidWork(victim.consumer_id, _WORK)
+        share, committed = _BEFORE_JOIN, -1
+
+        def feed_on(sample: Sample) -> None:
+            nonlocal share, committed
+            now_committed = sample.committed_of(sample.owned_by(victim.consumer_id))
+            if now_committed != committed:
+                share, committed = min(share + _STEP, _BEFORE_TAKEOVER), now_committed
+                self._feed.release(share, _PACE)
+
+        feed_on(shared)
         with self._story.waiting(f"waiting until {victim.name} is in the middle of its work"):
             return self._watch.wait_for(
                 lambda sample: judge(sample, victim.output_bytes()),
                 f"{victim.name} consumes as one of three",
                 _PATIENCE_S,
+                feed_on,
             )
 
     def _finish(self, survivors: list[Member]) -> None:
