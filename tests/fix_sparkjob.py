@@ -20,6 +20,7 @@ PATIENCE_S = 200.0
 """For a Spark application to start, and more than once, on a machine that has other work."""
 TASK_WORKERS = "pyspark.daemon pyspark.worker"
 EXECUTORS = "CoarseGrainedExecutorBackend"
+SOURCES = "python_streaming_source_runner"
 
 
 class DeliveryJob:
@@ -69,7 +70,9 @@ class DeliveryJob:
     def kill_driver(self) -> None:
         """SIGKILL for the driver's JVM; returns when the application has ended."""
         assert self._process is not None
-        os.kill(json.loads((self.output / "pids").read_text(encoding="utf-8"))["jvm"], signal.SIGKILL)
+        pids = self.output / "pids"
+        await_until(pids.exists, "the application tells its processes", PATIENCE_S)
+        os.kill(json.loads(pids.read_text(encoding="utf-8"))["jvm"], signal.SIGKILL)
         self._process.kill()
         self._process.wait(PATIENCE_S)
 

@@ -42,7 +42,9 @@ def main(settings: dict) -> None:
     writer = frame.writeStream.foreachBatch(deliver).option("checkpointLocation", settings["checkpoint"])
     query = writer.trigger(**settings["trigger"]).start()
     jvm = spark._jvm.java.lang.ProcessHandle.current().pid()
-    Path(settings["output"], "pids").write_text(json.dumps({"application": os.getpid(), "jvm": jvm}), encoding="utf-8")
+    partial = output / "pids.partial"
+    partial.write_text(json.dumps({"application": os.getpid(), "jvm": jvm}), encoding="utf-8")
+    partial.rename(output / "pids")
     query.awaitTermination()
     spark.stop()
 
