@@ -10,7 +10,9 @@ __all__ = ["group", "jvm", "make_job", "make_jvm", "private_jvm", "spark", "star
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Everything below this directory needs Spark."""
+    """Everything below this directory needs Spark, and time for it to start."""
     for item in items:
         if "tests/spark/" in item.path.as_posix():
             item.add_marker(pytest.mark.spark)
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(300))

@@ -122,6 +122,10 @@ def test_executors_of_two_workers_read_with_the_environment_that_was_sent_to_the
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.executor.memory": "512m",
+        # Tasks wait for both executors: the first to come could do them all.
+        "spark.cores.max": "2",
+        "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+        "spark.scheduler.maxRegisteredResourcesWaitingTime": "120s",
     }
     submit = " ".join(f"--conf {name}={value}" for name, value in confs.items())
     options = {
