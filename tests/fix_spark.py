@@ -17,6 +17,8 @@ import pytest
 from zkconsumer.sandbox import Sandbox, java_home_for_spark
 
 DEADLINE_S = 30.0
+LONGEST_DRAIN_S = 4.0
+"""How long a query lets a rebalance wait for its batch in flight, with ``rebalance.max.retries=10``."""
 
 
 @pytest.fixture(scope="session")
@@ -51,14 +53,6 @@ def await_until(condition: Callable[[], Any], what: str, timeout_s: float = DEAD
     return result
 
 
-def fair(seconds: float) -> float:
-    """``seconds`` of a machine that has nothing else to do: longer where this process gets a share of a CPU only."""
-    wall, cpu = time.monotonic(), time.process_time()
-    while time.process_time() - cpu < 0.05:
-        pass
-    return seconds * max(1.0, (time.monotonic() - wall) / 0.05)
-
-
 class GroupNodes:
     """Reads the znodes of one group, as another member or a monitor would see them."""
 
@@ -79,6 +73,14 @@ class GroupNodes:
 
     def ids(self) -> list[str]:
         return self._children("/ids")
+
+    def sessions(self) -> set[int]:
+        """ZooKeeper sessions of the members."""
+        return {stat.ephemeralOwner for stat in self._registrations()}
+
+    def _registrations(self) -> list[Any]:
+        stats = [self._client.exists(f"/consumers/{self.group}/ids/{member}") for member in self.ids()]
+        return [stat for stat in stats if stat is not None]
 
     def owners(self, topic: str) -> dict[int, str]:
         """Consumer id by partition."""
@@ -105,6 +107,22 @@ class GroupNodes:
 
     def is_deserted(self, topic: str) -> bool:
         return not self.ids() and not self.owners(topic)
+
+    def await_drained(self, topic: str, offsets: Mapping[int, int]) -> bool:
+        """Wait until the batch that was in flight when the newest member registered is committed, up to ``offsets``.
+
+        Returns:
+            False if it took so long that the rebalance may not have waited for it.
+        """
+        await_until(lambda: self.offsets(topic) == offsets, "the batch in flight is committed")
+        registered = max(stat.ctime for stat in self._registrations()) / 1000  # ZooKeeper's clock is this machine's
+        return time.time() - registered < LONGEST_DRAIN_S
+
+    def await_leaving(self, topic: str, session: int, sandbox: Sandbox) -> None:
+        """Wait until the member with this session is gone, because it left: not because the session expired."""
+        await_until(lambda: self.is_deserted(topic), "ids and owners are gone")
+        log = sandbox.zookeeper.log.read_text(encoding="utf-8", errors="replace")
+        assert f"Expiring session {session & 0xFFFF_FFFF_FFFF_FFFF:#x}," not in log
 
 
 @pytest.fixture
@@ -150,7 +168,11 @@ Start = Callable[..., Any]
 
 @pytest.fixture
 def start_query(spark: Any, sandbox: Sandbox, group: GroupNodes, tmp_path: Any) -> Iterator[Start]:
-    """Start a query of the test's group: ``start_query(topic, sink, checkpoint="c", options={...}, trigger={...})``."""
+    """Start a query of the test's group: ``start_query(topic, sink, checkpoint="c", options={...}, trigger={...})``.
+
+    A query that follows others begins when these have left. Spark does not wait for the process that it tells to leave:
+    the next query would share the partitions with it, and an AvailableNow query would only read its share.
+    """
     started: list[Any] = []
 
     def start(
@@ -161,6 +183,8 @@ def start_query(spark: Any, sandbox: Sandbox, group: GroupNodes, tmp_path: Any) 
         options: Mapping[str, str] | None = None,
         trigger: Mapping[str, Any] | None = None,
     ) -> Any:
+        if not any(query.isActive for query in started):
+            await_until(lambda: not group.ids(), "the queries before this one have left")
         frame = (
             spark.readStream.format("zkconsumer")
             .option("zookeeper.connect", sandbox.zookeeper_connect)

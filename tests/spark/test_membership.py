@@ -80,28 +80,44 @@ def test_two_applications_share_a_group_and_one_takes_over_when_the_other_is_kil
 def test_a_jvm_consumer_joins_waits_for_the_batch_in_flight_and_leaves_again(
     sandbox, start_query, group, topic_factory, produce, jvm
 ):
-    topic = topic_factory(partitions=PARTITIONS)
-    produced = produce(topic, numbered(100))
-    sink = Sink(hold=threading.Event())
-    start_query(topic, sink, options={"rebalance.max.retries": "10", "rebalance.backoff.ms": "1000"})
-    assert sink.entered.wait(60)
-    properties = {**SETTINGS, "zookeeper.connect": sandbox.zookeeper_connect, "group.id": group.group}
-    member = JvmMember(jvm, {**properties, "rebalance.backoff.ms": "1000", "consumer.id": "jvm"})
-    joining = threading.Thread(target=member.subscribe, args=({topic: 1}, None, 1))
-    joining.start()
-    try:
-        await_until(lambda: len(group.ids()) == 2, "the JVM consumer has registered")
-        assert len(set(group.owners(topic).values())) == 1, "the batch in flight holds the partitions"
-        sink.hold.set()
-        await_until(lambda: sorted(Counter(group.owners(topic).values()).values()) == [2, 2], "they share")
-        joining.join()
-        produced += produce(topic, numbered(100, first=100))
-        await_until(lambda: len(sink.rows()) + len(member.received()) >= 200, "all is read")
-        ours = sink.positions()
-        assert ours + Counter((p, o) for _, p, o, _ in member.received()) == Counter(produced), "and nothing twice"
-        member.leave()
-    finally:
-        joining.join()
+    properties = {
+        **SETTINGS,
+        "zookeeper.connect": sandbox.zookeeper_connect,
+        "zookeeper.session.timeout.ms": "10000",  # no session is to expire here, however slow the machine
+        "group.id": group.group,
+        "rebalance.backoff.ms": "1000",
+        "auto.commit.interval.ms": "500",
+    }
+    for attempt in range(3):
+        topic = topic_factory(partitions=PARTITIONS)
+        produced = produce(topic, numbered(100))
+        sink = Sink(hold=threading.Event())
+        options = {"rebalance.max.retries": "10", "rebalance.backoff.ms": "1000"}
+        query = start_query(topic, sink, checkpoint=f"c{attempt}", options=options)
+        assert sink.entered.wait(60)
+        member = JvmMember(jvm, {**properties, "consumer.id": f"jvm-{attempt}"})
+        joining = threading.Thread(target=member.subscribe, args=({topic: 1}, None, 1))
+        joining.start()
+        try:
+            await_until(lambda: len(group.ids()) == 2, "the JVM consumer has registered")
+            owners_meanwhile = set(group.owners(topic).values())
+            sink.hold.set()
+            in_time = group.await_drained(topic, dict.fromkeys(range(PARTITIONS), 25))
+        finally:
+            joining.join()
+        if in_time:
+            break
+        member.leave()  # the machine was too slow for it to say anything
+        query.stop()
+    else:
+        pytest.fail("the batch in flight always took longer than the drain timeout")
+    assert len(owners_meanwhile) == 1, "the batch in flight holds the partitions"
+    await_until(lambda: sorted(Counter(group.owners(topic).values()).values()) == [2, 2], "they share")
+    produced += produce(topic, numbered(100, first=100))
+    await_until(lambda: len(sink.rows()) + len(member.received()) >= 200, "all is read")
+    ours = sink.positions()
+    assert ours + Counter((p, o) for _, p, o, _ in member.received()) == Counter(produced), "and nothing twice"
+    member.leave()
     await_until(lambda: len(set(group.owners(topic).values())) == 1, "the query takes over")
     produced += produce(topic, numbered(100, first=200))
     await_until(lambda: group.offsets(topic) == dict.fromkeys(range(PARTITIONS), 75), "and reads on")
