@@ -16,7 +16,7 @@ import pytest
 
 from zkconsumer.sandbox import Sandbox, java_home_for_spark
 
-DEADLINE_S = 30.0
+DEADLINE_S = 90.0
 LONGEST_DRAIN_S = 4.0
 """How long a query lets a rebalance wait for its batch in flight, with ``rebalance.max.retries=10``."""
 

@@ -160,7 +160,7 @@ def test_a_stream_has_no_ending_offsets(spark, sandbox, tmp_path):
     with pytest.raises(Exception, match=r"only apply to spark\.read"):
         frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).trigger(
             availableNow=True
-        ).start().awaitTermination(60)
+        ).start().awaitTermination(90)
 
 
 def test_times_become_the_offsets_of_the_first_records_that_are_not_older(

@@ -4,12 +4,12 @@ from collections import Counter
 
 import pytest
 
-from tests.fix_spark import Sink
+from tests.fix_spark import DEADLINE_S, Sink
 
 
 def run(start_query, topic, sink, **options):
     query = start_query(topic, sink, trigger={"availableNow": True}, options=options)
-    query.awaitTermination(60)
+    assert query.awaitTermination(DEADLINE_S)
 
 
 def delete_before(sandbox, topic: str, offset: int) -> None:

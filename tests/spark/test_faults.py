@@ -86,10 +86,10 @@ def test_an_expired_session_repeats_nothing_that_was_finished(sandbox, group, to
     (source,) = job.pids(SOURCES)
     os.kill(source, signal.SIGSTOP)
     try:
-        await_until(lambda: not group.ids(), "the session has expired", 60)
+        await_until(lambda: not group.ids(), "the session has expired")
     finally:
         os.kill(source, signal.SIGCONT)
-    await_until(lambda: group.ids() == [member], "the query is registered again", 60)
+    await_until(lambda: group.ids() == [member], "the query is registered again")
     job.await_all(produced, group)
     assert job.kept() == Counter(produced)
 

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from tests.fix_jvm import SETTINGS, JvmMember
-from tests.fix_spark import Sink, await_until, start_application
+from tests.fix_spark import DEADLINE_S, Sink, await_until, start_application
 
 PARTITIONS = 4
 
@@ -25,9 +25,9 @@ def test_a_batch_past_the_drain_timeout_is_read_again_by_whoever_gets_the_partit
     slow, other = Sink(hold=threading.Event()), Sink()
     options = {"rebalance.backoff.ms": "500", "rebalance.max.retries": "5"}  # drained for 1 s
     start_query(topic, slow, checkpoint="slow", options=options)
-    assert slow.entered.wait(60)
+    assert slow.entered.wait(DEADLINE_S)
     start_query(topic, other, checkpoint="other", options={"rebalance.max.retries": "10"})
-    await_until(lambda: len(other.rows()) == 50, "the second query reads its share, which was never committed", 60)
+    await_until(lambda: len(other.rows()) == 50, "the second query reads its share, which was never committed")
     taken = {partition for partition, _ in other.positions()}
     slow.hold.set()
     produced += produce(topic, numbered(100, first=100))
@@ -61,18 +61,18 @@ def test_two_applications_share_a_group_and_one_takes_over_when_the_other_is_kil
     topic = topic_factory(partitions=PARTITIONS)
     sink = Sink()
     start_query(topic, sink)
-    await_until(lambda: len(group.owners(topic)) == PARTITIONS, "the query owns all partitions", 60)
+    await_until(lambda: len(group.owners(topic)) == PARTITIONS, "the query owns all partitions")
     with start_application(sandbox, group, topic, tmp_path) as (_, jvm_pid):
         await_until(
             lambda: sorted(Counter(group.owners(topic).values()).values()) == [2, 2], "the applications share", 60
         )
         produced = produce(topic, numbered(100))
-        await_until(lambda: group.offsets(topic) == dict.fromkeys(range(PARTITIONS), 25), "both have committed", 60)
+        await_until(lambda: group.offsets(topic) == dict.fromkeys(range(PARTITIONS), 25), "both have committed")
         assert len(sink.rows()) == 50
         os.kill(jvm_pid, signal.SIGKILL)
-        await_until(lambda: len(set(group.owners(topic).values())) == 1, "the query takes over", 60)
+        await_until(lambda: len(set(group.owners(topic).values())) == 1, "the query takes over")
         produced += produce(topic, numbered(100, first=100))
-        await_until(lambda: group.offsets(topic) == dict.fromkeys(range(PARTITIONS), 50), "and reads on", 60)
+        await_until(lambda: group.offsets(topic) == dict.fromkeys(range(PARTITIONS), 50), "and reads on")
     assert len(sink.rows()) == 150, "what the other application had committed is not read again"
 
 
@@ -94,7 +94,7 @@ def test_a_jvm_consumer_joins_waits_for_the_batch_in_flight_and_leaves_again(
         sink = Sink(hold=threading.Event())
         options = {"rebalance.max.retries": "10", "rebalance.backoff.ms": "1000"}
         query = start_query(topic, sink, checkpoint=f"c{attempt}", options=options)
-        assert sink.entered.wait(60)
+        assert sink.entered.wait(DEADLINE_S)
         member = JvmMember(jvm, {**properties, "consumer.id": f"jvm-{attempt}"})
         joining = threading.Thread(target=member.subscribe, args=({topic: 1}, None, 1))
         joining.start()

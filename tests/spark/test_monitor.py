@@ -23,9 +23,7 @@ def test_the_monitor_shows_lag_rows_and_owned_partitions_and_forgets_ended_queri
         return next((each for each in monitor.snapshot() if each.group == group.group), None)
 
     # 60 and 40: both batches count.
-    await_until(
-        lambda: state() and state().rows == 100 and sum(state().lag.values()) == 0, "both batches are shown", 60
-    )
+    await_until(lambda: state() and state().rows == 100 and sum(state().lag.values()) == 0, "both batches are shown")
     assert state().owned == {TopicPartition(topic, 0), TopicPartition(topic, 1)}
     labels = {"query": str(query.id), "group": group.group}
     assert REGISTRY.get_sample_value("zkconsumer_spark_owned_partitions", labels) == PARTITIONS

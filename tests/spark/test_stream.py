@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from tests.fix_spark import Sink, await_until
+from tests.fix_spark import DEADLINE_S, Sink, await_until
 
 AVAILABLE_NOW = {"availableNow": True}
 PARTITIONS = 4
@@ -18,7 +18,7 @@ def numbered(count: int, first: int = 0) -> list[dict]:
 
 def run_available_now(start_query, topic, sink, **more):
     query = start_query(topic, sink, trigger=AVAILABLE_NOW, **more)
-    assert query.awaitTermination(60)
+    assert query.awaitTermination(DEADLINE_S)
     return query
 
 
@@ -95,7 +95,7 @@ def test_a_rebalance_waits_for_the_batch_in_flight(start_query, group, topic_fac
         slow, other = Sink(hold=threading.Event()), Sink()
         options = {"rebalance.max.retries": "10"}
         queries = [start_query(topic, slow, checkpoint=f"slow-{attempt}", options=options)]
-        assert slow.entered.wait(60)
+        assert slow.entered.wait(DEADLINE_S)
         queries.append(start_query(topic, other, checkpoint=f"other-{attempt}", options=options))
         await_until(lambda: len(group.ids()) == 2, "the second query has registered")
         owners_meanwhile = set(group.owners(topic).values())
@@ -119,7 +119,7 @@ def test_a_failed_batch_is_replayed_as_it_was_and_counts(start_query, group, top
     failing = Sink(failure=RuntimeError("the sink is broken"))
     query = start_query(topic, failing)
     with pytest.raises(Exception, match="the sink is broken"):
-        query.awaitTermination(60)
+        query.awaitTermination(DEADLINE_S)
     assert set(group.offsets(topic).values()) == {0}, "a batch that failed was committed"
 
     later = produce(topic, numbered(100, first=100))
@@ -193,7 +193,7 @@ def test_a_pattern_reads_all_topics_that_match(spark, sandbox, group, topic_fact
         .trigger(availableNow=True)
         .start()
     )
-    assert query.awaitTermination(60)
+    assert query.awaitTermination(DEADLINE_S)
     assert seen == dict.fromkeys(topics, 10)
 
 

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from tests.fix_spark import Sink, await_until
+from tests.fix_spark import DEADLINE_S, Sink, await_until
 
 PARTITIONS = 2
 
@@ -24,7 +24,8 @@ def test_processing_time_commits_a_batch_at_the_next_trigger(start_query, group,
             produced.extend(produce(topic, numbered(20, first=20)))
 
     start_query(topic, look, trigger={"processingTime": "3 seconds"})
-    await_until(lambda: group.offsets(topic) == dict.fromkeys(range(PARTITIONS), 20), "the trigger after the last", 60)
+    await_until(lambda: sink.batches, "the first batch")
+    await_until(lambda: group.offsets(topic) == dict.fromkeys(range(PARTITIONS), 20), "the trigger after the last")
     # While a batch runs, what is committed is what the batch before it ended with.
     assert committed == [dict.fromkeys(range(PARTITIONS), 10 * number) for number in range(2)]
     assert sink.positions() == Counter(produced)
@@ -37,10 +38,10 @@ def test_what_a_query_finished_and_did_not_commit_is_committed_by_its_next_start
     produced = produce(topic, numbered(20))
     sink = Sink()
     query = start_query(topic, sink, trigger={"once": True})
-    assert query.awaitTermination(60)
+    assert query.awaitTermination(DEADLINE_S)
     assert group.offsets(topic) == dict.fromkeys(range(PARTITIONS), 0), "trigger once asks for no offset afterwards"
     query = start_query(topic, sink, trigger={"availableNow": True})
-    assert query.awaitTermination(60)
+    assert query.awaitTermination(DEADLINE_S)
     assert group.offsets(topic) == dict.fromkeys(range(PARTITIONS), 10)
     assert sink.positions() == Counter(produced), "nothing is read twice"
 
@@ -52,7 +53,7 @@ def test_trigger_once_heeds_no_limit(start_query, topic_factory, produce):
         sink = Sink()
         start = {"startingOffsets": "earliest", **options}
         query = start_query(topic, sink, checkpoint=min(options), options=start, trigger={"once": True})
-        assert query.awaitTermination(60)
+        assert query.awaitTermination(DEADLINE_S)
         assert [len(batch) for batch in sink.batches] == [100]
 
 
@@ -61,7 +62,7 @@ def test_few_records_wait_for_more(start_query, topic_factory, produce):
     produce(topic, numbered(10))
     sink = Sink()
     start_query(topic, sink, options={"minOffsetsPerTrigger": "10", "maxTriggerDelay": "1h"})
-    await_until(lambda: len(sink.rows()) == 10, "the first batch", 60)
+    await_until(lambda: len(sink.rows()) == 10, "the first batch")
     for first in range(10, 20, 2):
         produce(topic, numbered(2, first=first))
     await_until(lambda: len(sink.rows()) == 20, "the second batch")
@@ -79,9 +80,9 @@ def test_available_now_ends_at_the_ends_that_it_found(start_query, group, topic_
         later.extend(produce(topic, numbered(10, first=100 + 10 * number)))
 
     query = start_query(topic, produce_more, options={"maxOffsetsPerTrigger": "40"}, trigger={"availableNow": True})
-    assert query.awaitTermination(60)
+    assert query.awaitTermination(DEADLINE_S)
     assert sink.positions() == Counter(produced)
     assert later
     query = start_query(topic, sink, trigger={"availableNow": True})
-    assert query.awaitTermination(60)
+    assert query.awaitTermination(DEADLINE_S)
     assert sink.positions() == Counter(produced + later), "the next run reads what came meanwhile"
