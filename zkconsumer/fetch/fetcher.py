@@ -6,7 +6,7 @@ import logging
 import random
 import threading
 import time
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final
@@ -167,27 +167,37 @@ class FetcherThread(threading.Thread):
         return True
 
     def _wanted(self, coming: Answer | None) -> dict[PartitionInfo, int]:
-        """Partitions whose queue has room, and from where: those first that had none or got nothing lately."""
+        """Partitions whose queue wants them, and from where: those first that had none or got nothing lately."""
         wanted: dict[PartitionInfo, int] = {}
         last: dict[PartitionInfo, int] = {}
-        left_out = set()
+        welcome = self._welcome(coming)
         for info in self._table.values():
             fetched = coming.fetched if coming is not None and coming.info is info else None
-            chunks = 1 if fetched is not None and fetched.records else 0
-            if info.queue.is_full(info, coming_bytes=_bytes_for(info.queue, coming), coming_chunks=chunks):
-                left_out.add(info.partition)
-            elif info.fetched is None or (fetched is not None and fetched.error):
-                continue  # it will be looked up, or given back
-            elif fetched is None or not fetched.records:
+            if info not in welcome or info.fetched is None or (fetched is not None and fetched.error):
+                continue  # no room, or it will be looked up, or given back
+            if fetched is None or not fetched.records:
                 wanted[info] = info.fetched
             else:
                 foreseen = self._decoder.next_offset(info.fetched, fetched.records)
                 if info.fetched < foreseen <= fetched.high_watermark:  # else _accept() decides what to do
                     last[info] = foreseen
-        if left_out != self._left_out:
-            self._left_out = frozenset(left_out)
-            self._left_out_since = time.monotonic()
         return wanted | last
+
+    def _welcome(self, coming: Answer | None) -> set[PartitionInfo]:
+        """Partitions whose queue wants them."""
+        theirs: dict[ChunkQueue, list[PartitionInfo]] = defaultdict(list)
+        for info in self._table.values():
+            theirs[info.queue].append(info)
+        chunk_of = coming.info if coming is not None and coming.fetched.records else None
+        welcome = {
+            info
+            for queue, infos in theirs.items()
+            for info in queue.to_fetch(infos, coming=chunk_of, coming_bytes=_bytes_for(queue, coming))
+        }
+        left_out = frozenset(info.partition for info in self._table.values() if info not in welcome)
+        if left_out != self._left_out:
+            self._left_out, self._left_out_since = left_out, time.monotonic()
+        return welcome
 
     def _max_wait_ms(self) -> int:
         """``fetch.wait.max.ms``, less while some partition was left out for its full queue.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
@@ -55,7 +55,7 @@ class Damage(NamedTuple):
 class ChunkQueue:
     """A bounded queue from fetchers to one stream. One lock inside; nothing that waits is done under it.
 
-    The bound is kept by the fetchers, which leave a partition out of their requests while :meth:`is_full`; ``put``
+    The bound is kept by the fetchers, which leave partitions out of their requests, see :meth:`to_fetch`; ``put``
     never waits (DESIGN 4.11). They ask for what :meth:`allowance` says, but at least for a fetch of one partition. So
     the bound can be exceeded by two such fetches per fetcher: one on its way, and one that was received and is not put
     yet when another fetcher looks. What is paused is not counted. Chunks count as long as they came, and as
@@ -115,21 +115,23 @@ class ChunkQueue:
         with self._changed:
             return self._damages.pop(info, None)
 
-    def is_full(self, info: PartitionInfo, *, coming_bytes: int = 0, coming_chunks: int = 0) -> bool:
-        """True if this partition should not be fetched now: there is no room, or it is paused.
+    def to_fetch(
+        self, infos: Collection[PartitionInfo], *, coming: PartitionInfo | None = None, coming_bytes: int = 0
+    ) -> list[PartitionInfo]:
+        """Which partitions a fetcher should fetch now, in their order.
+
+        None while more than half of what may wait is waiting: to fill every gap that a slow reader makes would cost a
+        request for each chunk. Otherwise those that have room and are not paused.
 
         Args:
-            info: the partition.
+            infos: all partitions of this queue that the fetcher has.
+            coming: the one of which a chunk was received and will be put, if any.
             coming_bytes: what was received for this queue and will be put.
-            coming_chunks: of that, the number of chunks of this partition.
         """
         with self._changed:
-            waiting, partition = self._waiting, info.partition
-            return (
-                waiting.is_paused(partition)
-                or waiting.nbytes + coming_bytes >= self._max_bytes
-                or waiting.count(partition) + coming_chunks >= self._max_chunks
-            )
+            if 2 * (self._waiting.nbytes + coming_bytes) > self._max_bytes:
+                return []
+            return self._waiting.lacking(infos, self._max_chunks, coming)
 
     def room(self) -> int:
         """Bytes below the bound."""

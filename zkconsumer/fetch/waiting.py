@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from zkconsumer.fetch.chunks import Chunk
 
 if TYPE_CHECKING:
+    from zkconsumer.fetch.partition_info import PartitionInfo
     from zkconsumer.model import TopicPartition
 
 
@@ -37,6 +38,23 @@ class WaitingChunks:
     def count(self, partition: TopicPartition) -> int:
         """How many chunks of a partition have records and are not paused."""
         return self._counts[partition]
+
+    def lacking(self, infos: Collection[PartitionInfo], most: int, coming: PartitionInfo | None) -> list[PartitionInfo]:
+        """Partitions with fewer than ``most`` chunks; none while all that are not paused have more than half of that.
+
+        Args:
+            infos: the partitions.
+            most: chunks of each that may wait.
+            coming: the one of which a chunk more is on its way.
+        """
+        counts = {
+            info: self._counts[info.partition] + (info is coming)
+            for info in infos
+            if info.partition not in self._paused
+        }
+        if 2 * sum(counts.values()) > most * len(counts):
+            return []
+        return [info for info, count in counts.items() if count < most]
 
     def is_paused(self, partition: TopicPartition) -> bool:
         """True between :meth:`pause` and :meth:`resume`."""

@@ -66,7 +66,7 @@ def test_a_chunk_that_turns_out_to_have_no_records_moves_the_position(queue, inf
     """All that is left of the batch lies before what was asked for: compaction removed the rest."""
     data = build([Record(b"v")], offset=0, last_delta=9)
     heard = []
-    queue.add_listener(lambda: heard.append(queue.is_full(info)))
+    queue.add_listener(lambda: heard.append(queue.to_fetch([info])))
     queue.put(fetched(info, 5, data))
     assert reader.take(0) is None
     assert info.position(handed_out=False) == 10

@@ -27,6 +27,10 @@ def hand_over(queue, chunk):
     return handover
 
 
+def is_full(queue, info):
+    return queue.to_fetch([info]) == []
+
+
 def test_chunks_come_in_the_order_in_which_they_went_in(queue, info):
     other = make_info(queue, 1)
     chunks = [make_chunk(info, 0, 3), make_chunk(other, 0, 1), make_chunk(info, 3, 2)]
@@ -39,12 +43,52 @@ def test_chunks_come_in_the_order_in_which_they_went_in(queue, info):
 def test_a_partition_is_full_at_its_number_of_chunks_and_others_are_not(queue, info):
     other = make_info(queue, 1)
     queue.put(make_chunk(info, 0, 1))
-    assert not queue.is_full(info)
+    assert not is_full(queue, info)
     queue.put(make_chunk(info, 1, 1))
-    assert queue.is_full(info)
-    assert not queue.is_full(other)
+    assert is_full(queue, info)
+    assert not is_full(queue, other)
     queue.take(0)
-    assert not queue.is_full(info)
+    assert not is_full(queue, info)
+
+
+def test_nothing_is_fetched_until_half_of_what_may_wait_is_taken(queue):
+    infos = [make_info(queue, number) for number in range(3)]
+    for offset in range(2):
+        for info in infos:
+            queue.put(make_chunk(info, offset, 1))
+    wanted = []
+    while queue.take(0) is not None:
+        wanted.append(queue.to_fetch(infos))
+    assert wanted == [[], [], infos, infos, infos, infos]
+
+
+def test_a_busy_partition_does_not_keep_those_that_are_quiet_from_being_fetched(queue):
+    busy, *quiet = (make_info(queue, number) for number in range(3))
+    queue.put(make_chunk(busy, 0, 1))
+    queue.put(make_chunk(busy, 1, 1))
+    assert queue.to_fetch([busy, *quiet]) == quiet
+
+
+def test_nothing_is_fetched_until_half_of_the_bytes_are_taken():
+    one = make_chunk(make_info(make_queue()), 0, 1).nbytes
+    queue = make_queue(max_bytes=4 * one)
+    infos = [make_info(queue, number) for number in range(4)]
+    for info in infos[:3]:
+        assert queue.to_fetch(infos) == infos
+        queue.put(make_chunk(info, 0, 1))
+    assert queue.to_fetch(infos) == []
+    queue.take(0)
+    assert queue.to_fetch(infos) == infos
+
+
+def test_what_is_coming_counts(queue):
+    one, two = infos = [make_info(queue, number) for number in range(2)]
+    queue.put(make_chunk(one, 0, 1))
+    assert queue.to_fetch(infos, coming=two, coming_bytes=10) == infos
+    assert queue.to_fetch(infos, coming=one, coming_bytes=10) == [two]
+    assert queue.to_fetch(infos, coming=two, coming_bytes=1 << 20) == []
+    queue.put(make_chunk(one, 1, 1))
+    assert queue.to_fetch(infos, coming=two, coming_bytes=10) == []
 
 
 def test_all_are_full_at_the_number_of_bytes_and_a_large_chunk_fits_into_an_empty_queue():
@@ -53,11 +97,11 @@ def test_all_are_full_at_the_number_of_bytes_and_a_large_chunk_fits_into_an_empt
     assert queue.room() == 1000
     assert queue.put(make_chunk(info, 0, 100))
     assert queue.room() == 0
-    assert queue.is_full(info)
-    assert queue.is_full(other)
+    assert is_full(queue, info)
+    assert is_full(queue, other)
     queue.take(0)
     assert queue.room() == 1000
-    assert not queue.is_full(info)
+    assert not is_full(queue, info)
 
 
 def test_chunks_of_another_generation_are_refused(queue):
@@ -180,14 +224,14 @@ def test_chunks_without_records_only_move_the_position(queue, info):
     assert info.position(handed_out=True) == 0
     assert queue.take(0) is chunk
     assert info.position(handed_out=True) == info.position(handed_out=False) == 7
-    assert not queue.is_full(info)
+    assert not is_full(queue, info)
 
 
 def test_chunks_without_records_never_fill_a_queue(queue, info):
     """Else the fetcher would wait for room that only a chunk with records makes, and never fetch one."""
     for offset in range(1, 20):
         queue.put(Chunk(info, None, offset, 0))
-    assert not queue.is_full(info)
+    assert not is_full(queue, info)
     assert queue.take(0) is None
     assert info.position(handed_out=True) == 19
 
@@ -396,19 +440,19 @@ def test_a_paused_partition_is_not_to_be_fetched_and_takes_no_room():
     queue = make_queue(max_bytes=1000)
     info, other = make_info(queue), make_info(queue, 1)
     queue.put(make_chunk(info, 0, 100))
-    assert queue.is_full(other)
+    assert is_full(queue, other)
     queue.pause(info.partition)
     queue.pause(info.partition)
-    assert queue.is_full(info)
-    assert not queue.is_full(other)
+    assert is_full(queue, info)
+    assert not is_full(queue, other)
     assert (queue.room(), len(queue)) == (1000, 0)
     assert queue.put(make_chunk(info, 100, 100))
-    assert not queue.is_full(other)
+    assert not is_full(queue, other)
     queue.resume(info.partition)
     queue.resume(info.partition)
     assert (queue.room(), len(queue)) == (0, 2)
     assert [queue.take(0).next_offset for _ in range(2)] == [100, 200]
-    assert not queue.is_full(info)
+    assert not is_full(queue, info)
 
 
 def test_what_is_resumed_comes_behind_the_others_in_its_own_order(queue, info):
@@ -465,7 +509,7 @@ def test_clearing_forgets_pauses(queue, info):
     queue.put(make_chunk(info, 0, 1))
     queue.clear(2)
     newer = make_info(queue, generation=2)
-    assert not queue.is_full(newer)
+    assert not is_full(queue, newer)
     queue.resume(info.partition)
     assert len(queue) == 0
 

@@ -135,6 +135,13 @@ class Machine(RuleBasedStateMachine):
             assert self.waiting.count(info.partition) == counts[info.partition]
             assert self.waiting.is_paused(info.partition) is (info.partition in self.paused)
         assert self.waiting.first() is next((chunk for chunk in self.here if chunk.has_records), None)
+        active = [info for info in INFOS if info.partition not in self.paused]
+        lacking = self.waiting.lacking(INFOS, 2, None)
+        if counts.total() > len(active):
+            assert lacking == []
+        else:
+            assert lacking == [info for info in active if counts[info.partition] < 2]
+        assert lacking or counts.total() or not active, "nothing would ever be fetched again"
 
 
 TestMachine = Machine.TestCase
