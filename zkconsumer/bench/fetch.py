@@ -45,6 +45,8 @@ _UNKNOWN_TO_JVM: Final = ("zstd",)
 _TIMEOUT_S: Final = 60.0
 _WARMING: Final = 5
 """Readings that do not count: a broker that has just started compiles its code meanwhile, which costs whoever reads."""
+_LONGER: Final = 4
+"""So much more is read where several read at the same time, which do not begin at the same moment."""
 _SLOW_LIMIT_MIB: Final = 381
 """400 MB."""
 
@@ -79,9 +81,12 @@ class FetchField:
 
     def task(self, load: Load, seconds: float) -> Task:
         """Reading all of a load, in a group of its own."""
+        leaders = [
+            f"{broker.host}:{broker.port}" for broker in self.live_brokers() if load.only_on in (None, broker.id)
+        ]
         return Task(
             self._sandbox.zookeeper_connect,
-            self._sandbox.bootstrap_servers,
+            ",".join(leaders),
             f"bench-{next(self._groups)}",
             load.topic,
             load.partitions,
@@ -168,6 +173,7 @@ def run_fetch_contests(sizes: FetchSizes, directory: Path, progress: Progress) -
         SandboxError: a server or a contestant failed.
     """
     base = sizes.variants[0]
+    long = base._replace(total_bytes=_LONGER * base.total_bytes)
     with fetch_field(directory, progress) as field:
         contests = []
         for load in sizes.variants:
@@ -176,9 +182,10 @@ def run_fetch_contests(sizes: FetchSizes, directory: Path, progress: Progress) -
             if load == base:
                 _warm_brokers(field, load, sizes)
             contests.append(_read_all(field, load, sizes, progress))
-        contests += [_share(field, reader, base, sizes, progress) for reader in (BATCHES, RECORDS)]
+        fill(field.live_brokers, long)
+        contests += [_share(field, reader, long, sizes, progress) for reader in (SOCKET, BATCHES, RECORDS)]
         contests.append(_read_slowly(field, sizes, progress))
-    contests.append(_two_brokers(contests[0], base, sizes, directory, progress))
+    contests.append(_two_brokers(long, sizes, directory, progress))
     contests.append(_starting(sizes, progress))
     return contests
 
@@ -218,11 +225,15 @@ def _share(field: FetchField, reader: str, load: Load, sizes: FetchSizes, progre
         for _ in range(sizes.rounds):
             for processes in (1, 2):
                 name = f"{reader}, {processes} process{'es' * (processes > 1)}"
-                running = [start(reader, field.task(load, sizes.seconds)) for _ in range(processes)]
-                runs = [finish(reader, process) for process in running]
-                contest.add(name, sum(run.records / run.seconds for run in runs))
-                contest.note_memory(name, max(run.peak_mib for run in runs))
+                tasks = [field.task(load, sizes.seconds) for _ in range(processes)]
+                _note(contest, name, *_together(reader, tasks))
     return contest
+
+
+def _together(name: str, tasks: Sequence[Task]) -> list[Run]:
+    """Let a contestant do several tasks at the same time, a process each."""
+    running = [start(name, task) for task in tasks]
+    return [finish(name, process) for process in running]
 
 
 def _read_slowly(field: FetchField, sizes: FetchSizes, progress: Progress) -> Contest:
@@ -236,16 +247,20 @@ def _read_slowly(field: FetchField, sizes: FetchSizes, progress: Progress) -> Co
     return contest
 
 
-def _two_brokers(one_broker: Contest, load: Load, sizes: FetchSizes, directory: Path, progress: Progress) -> Contest:
-    """One process reads from two brokers, with a fetcher for each."""
+def _two_brokers(load: Load, sizes: FetchSizes, directory: Path, progress: Progress) -> Contest:
+    """One process reads from one broker or, with a fetcher for each, from two; and what their sockets give."""
     one, two = f"{OURS}, 1 broker", f"{OURS}, 2 brokers"
-    contest = Contest(f"One process that reads {load} from more brokers", "records/s", one)
-    contest.measured[one] = one_broker.measured[BATCHES]
+    contest = Contest(f"Reading {load} from more brokers", "records/s", one)
     with fetch_field(directory, progress, brokers=2) as field:
-        fill(field.live_brokers, load)
-        _warm_brokers(field, load, sizes)
+        alone = [load._replace(only_on=broker.id) for broker in field.live_brokers()]
+        for each in (load, *alone):
+            fill(field.live_brokers, each)
+            _warm_brokers(field, each, sizes)
         with progress.step(contest.title, sizes.rounds):
             for _ in range(sizes.rounds):
+                for name, drained in ((f"{SOCKET}, 1 broker", alone[:1]), (f"{SOCKET}, 2 brokers", alone)):
+                    _note(contest, name, *_together(SOCKET, [field.task(each, sizes.seconds) for each in drained]))
+                _note(contest, one, field.run(BATCHES, field.task(alone[0], sizes.seconds)))
                 _note(contest, two, field.run(BATCHES, field.task(load, sizes.seconds)))
     return contest
 
@@ -269,6 +284,8 @@ def _starting(sizes: FetchSizes, progress: Progress) -> Contest:
     return contest
 
 
-def _note(contest: Contest, name: str, run: Run) -> None:
-    contest.add(name, run.records / run.seconds)
-    contest.note_memory(name, run.peak_mib)
+def _note(contest: Contest, name: str, *runs: Run) -> None:
+    """Note runs that took place at the same time: what they read between the first beginning and the last end."""
+    began, ended = min(run.began for run in runs), max(run.began + run.seconds for run in runs)
+    contest.add(name, sum(run.records for run in runs) / (ended - began))
+    contest.note_memory(name, max(run.peak_mib for run in runs))

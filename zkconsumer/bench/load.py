@@ -27,17 +27,20 @@ class Load(NamedTuple):
         codec: compression, a name that :func:`~zkconsumer.kafka.producer.produce` knows.
         partitions: of the topic, all with as many records.
         total_bytes: of all values together, about.
+        only_on: id of the broker that leads all partitions; None spreads them.
     """
 
     value_bytes: int = 100
     codec: str = "none"
     partitions: int = 8
     total_bytes: int = 300_000_000
+    only_on: int | None = None
 
     @property
     def topic(self) -> str:
         """Name of the topic with this load."""
-        return f"load-{self.value_bytes}-{self.codec}-{self.partitions}"
+        place = "" if self.only_on is None else f"-on-{self.only_on}"
+        return f"load-{self.value_bytes}-{self.codec}-{self.partitions}-{self.total_bytes}{place}"
 
     @property
     def records(self) -> int:
@@ -68,7 +71,7 @@ def fill(live_brokers: Callable[[], Sequence[Broker]], load: Load) -> None:
     """
     client = BrokerClient(live_brokers, client_id="zkconsumer-bench", timeout_ms=_TIMEOUT_MS)
     try:
-        create_topics(client, {load.topic: load.partitions}, timeout_s=_TIMEOUT_MS / 1000)
+        create_topics(client, {load.topic: load.partitions}, only_on=load.only_on, timeout_s=_TIMEOUT_MS / 1000)
     finally:
         client.close()
     (batch,) = encode_batches(_records(load), codec=load.codec, batch_bytes=2 * _BATCH_BYTES)

@@ -47,11 +47,19 @@ class Task(NamedTuple):
 
 
 class Run(NamedTuple):
-    """How it went: records read from the first ones on, seconds that it took, and the process's peak memory."""
+    """How it went.
+
+    Attributes:
+        records: read from the first ones on.
+        seconds: that it took.
+        peak_mib: the process's peak memory.
+        began: when the first ones were there, on the clock that all processes of the machine share.
+    """
 
     records: int
     seconds: float
     peak_mib: float
+    began: float = 0.0
 
 
 class Clock:
@@ -60,7 +68,7 @@ class Clock:
     def __init__(self, task: Task) -> None:
         self._left = task.records
         self._limit = task.seconds
-        self._began: float | None = None
+        self.began = 0.0
         self.counted = 0
         self.elapsed = 0.0
 
@@ -68,11 +76,11 @@ class Clock:
         """Note records that were just handed out; True if this was enough."""
         now = time.monotonic()
         self._left -= records
-        if self._began is None:
-            self._began = now if records else None
+        if not self.began:
+            self.began = now if records else 0.0
             return self._left <= 0
         self.counted += records
-        self.elapsed = now - self._began
+        self.elapsed = now - self.began
         return self._left <= 0 or self.elapsed >= self._limit
 
 
@@ -238,7 +246,7 @@ def main() -> None:
     _, read = PEERS[sys.argv[1]]
     clock = read(Task(*json.loads(sys.argv[2])))
     peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(json.dumps(Run(clock.counted, clock.elapsed, peak_mib)))  # noqa: T201 - read by the parent
+    print(json.dumps(Run(clock.counted, clock.elapsed, peak_mib, clock.began)))  # noqa: T201 - read by the parent
 
 
 if __name__ == "__main__":

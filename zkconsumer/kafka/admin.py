@@ -16,6 +16,7 @@ from zkconsumer.model import TopicPartition
 
 _CREATE_TOPICS_VERSIONS: Final = (0, 7)
 _CONTROLLER_TIMEOUT_MS: Final = 10_000
+_AS_ASSIGNED: Final = -1
 _POLL_S: Final = 0.05
 _CREATED: Final = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT)
 """The last one says that brokers are slow to follow: the topic is there, and its leaders are waited for."""
@@ -27,6 +28,7 @@ def create_topics(
     *,
     config: Mapping[str, str] | None = None,
     replication_factor: int = 1,
+    only_on: int | None = None,
     timeout_s: float = 30.0,
 ) -> None:
     """Create topics and wait until every partition's leader serves it, and all brokers know who that is.
@@ -38,6 +40,7 @@ def create_topics(
         partitions: number of partitions of each topic.
         config: topic configuration, the same for all.
         replication_factor: replicas of each partition.
+        only_on: id of the broker that has the only replica of each; None lets the brokers spread them.
         timeout_s: how long to wait for leaders.
 
     Raises:
@@ -49,7 +52,7 @@ def create_topics(
         raise BrokerUnavailable("no controller is known; check that the brokers finished starting")
 
     def question(connection: BrokerConnection) -> Any:
-        return connection.call(_request(connection, partitions, config or {}, replication_factor))
+        return connection.call(_request(connection, partitions, config or {}, replication_factor, only_on))
 
     for topic in client.ask(metadata.brokers[metadata.controller], question).topics:
         if topic.error_code not in _CREATED:
@@ -59,7 +62,11 @@ def create_topics(
 
 
 def _request(
-    connection: BrokerConnection, partitions: Mapping[str, int], config: Mapping[str, str], replication_factor: int
+    connection: BrokerConnection,
+    partitions: Mapping[str, int],
+    config: Mapping[str, str],
+    replication_factor: int,
+    only_on: int | None,
 ) -> Any:
     load_kafka_python()
     from kafka.protocol.admin import CreateTopicsRequest
@@ -67,10 +74,20 @@ def _request(
     version = connection.version(CreateTopicsRequest.API_KEY, CreateTopicsRequest.name, *_CREATE_TOPICS_VERSIONS)
     make = CreateTopicsRequest.CreatableTopic
     configs = [make.CreatableTopicConfig(name=name, value=value) for name, value in config.items()]
-    topics = [
-        make(name=name, num_partitions=count, replication_factor=replication_factor, assignments=[], configs=configs)
-        for name, count in partitions.items()
-    ]
+
+    def topic(name: str, count: int) -> Any:
+        if only_on is None:
+            numbers = {"num_partitions": count, "replication_factor": replication_factor, "assignments": []}
+        else:
+            place = partial(make.CreatableReplicaAssignment, broker_ids=[only_on])
+            numbers = {
+                "num_partitions": _AS_ASSIGNED,
+                "replication_factor": _AS_ASSIGNED,
+                "assignments": [place(partition_index=number) for number in range(count)],
+            }
+        return make(name=name, configs=configs, **numbers)
+
+    topics = [topic(name, count) for name, count in partitions.items()]
     return CreateTopicsRequest(version=version, topics=topics, timeout_ms=_CONTROLLER_TIMEOUT_MS)
 
 
