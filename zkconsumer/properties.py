@@ -71,7 +71,8 @@ class ConsumerProperties:
         2,
         "queued.max.message.chunks",
         int,
-        "Chunks of one partition that may wait in a consumer thread's queue.",
+        "Chunks of one partition that may wait in a consumer thread's queue. Fetchers ask for more when its partitions "
+        "have at most half of that, taken together.",
         minimum=1,
     )
     auto_commit_enable: bool = declare(
@@ -334,5 +335,10 @@ class ConsumerProperties:
         ours=True,
     )
     queued_max_bytes: int = declare(
-        33_554_432, "queued.max.bytes", int, "Bytes that may wait in one consumer thread's queue.", minimum=1, ours=True
+        33_554_432,
+        "queued.max.bytes",
+        int,
+        "Bytes that may wait in one consumer thread's queue. Fetchers ask for more when at most half of that waits.",
+        minimum=1,
+        ours=True,
     )
