@@ -115,6 +115,16 @@ def test_sigterm_commits_everything_written_and_leaves(start, zookeeper, topic_f
     assert zookeeper.get_children(f"/consumers/{unique_name}/ids") == []
 
 
+def test_a_signal_that_comes_to_a_stopped_process_ends_it_when_it_goes_on(start, topic_factory, unique_name, zookeeper):
+    """The kernel may then give the signal to any thread, and the main thread must wake."""
+    process = start("--topic", topic_factory())
+    ids = f"/consumers/{unique_name}/ids"
+    eventually(lambda: zookeeper.exists(ids) and zookeeper.get_children(ids))
+    for number in (signal.SIGSTOP, signal.SIGTERM, signal.SIGCONT):
+        process.send_signal(number)
+    assert process.wait(60) == 0
+
+
 def test_kill_loses_nothing_and_completes_the_cut_line(start, topic_factory, produce, unique_name, tmp_path):
     topic = topic_factory(partitions=2)
     output = tmp_path / "out"

@@ -4,6 +4,7 @@ import threading
 import time
 
 import pytest
+from kazoo.exceptions import ConnectionLoss
 
 from tests.fix_waiting import eventually
 from zkconsumer.errors import SessionExpired
@@ -109,5 +110,25 @@ def test_the_first_answer_may_take_as_long_as_the_connection(sandbox, zookeeper,
     try:
         session.open()
         assert time.monotonic() - asked >= 1.5
+    finally:
+        session.close()
+
+
+def test_a_connection_that_breaks_before_its_first_answer_is_replaced(sandbox, monkeypatch):
+    session = ZkSession(sandbox.zookeeper_connect, session_timeout_ms=10_000, connection_timeout_ms=20_000)
+    real, asked = session._client.exists_async, []
+
+    def ask(path, watch=None):
+        asked.append(path)
+        answer = real(path, watch=watch)
+        if len(asked) == 1:
+            answer = session._client.handler.async_result()
+            answer.set_exception(ConnectionLoss())
+        return answer
+
+    monkeypatch.setattr(session._client, "exists_async", ask)
+    try:
+        session.open()
+        assert asked == ["/", "/"]
     finally:
         session.close()

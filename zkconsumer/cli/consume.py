@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import signal
+import socket
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -119,6 +122,48 @@ class _Quota:
         return self._left == 0
 
 
+class _Ending:
+    """Tells the main thread to end; by a signal, too.
+
+    An event would not do. 1. The process is stopped (SIGSTOP, a debugger, a frozen container); 2. SIGTERM comes; 3. it
+    goes on, and the kernel has some thread take the signal; 4. Python runs handlers on the main thread only, and that
+    sleeps on the event's lock, which nobody wakes. So it sleeps in a socket, to which Python writes on whatever thread.
+    """
+
+    def __init__(self) -> None:
+        self._asked = False
+        self._woken, self._wake = socket.socketpair()
+        self._wake.setblocking(False)
+
+    @contextlib.contextmanager
+    def by_signals(self) -> Iterator[None]:
+        """Within, SIGTERM and SIGINT ask for the end; to be entered by the main thread, once."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: self.ask())
+        former = signal.set_wakeup_fd(self._wake.fileno(), warn_on_full_buffer=False)
+        try:
+            yield
+        finally:
+            signal.set_wakeup_fd(former)
+            self._wake.close()
+            self._woken.close()
+
+    def ask(self) -> None:
+        """Let :meth:`wait` return, now and ever after."""
+        self._asked = True
+        with contextlib.suppress(OSError):  # full, so it will wake; or closed, since it is over
+            self._wake.send(b"\0")
+
+    def is_asked(self) -> bool:
+        """True after :meth:`ask`."""
+        return self._asked
+
+    def wait(self) -> None:
+        """Wait until the end is asked for."""
+        while not self._asked:
+            self._woken.recv(1)
+
+
 class _Consumption:
     """One run: a thread per stream writes to the sink; the main thread waits for the end."""
 
@@ -126,7 +171,7 @@ class _Consumption:
         self._config = config
         self._sink = sink
         self._quota = _Quota(max_messages)
-        self._ending = threading.Event()
+        self._ending = _Ending()
         self._failures: list[Exception] = []
         self._flush_failure: Exception | None = None
         self._last_record = time.monotonic()
@@ -140,10 +185,7 @@ class _Consumption:
         from zkconsumer.connector.connector import ConsumerConnector
         from zkconsumer.core.subscription import Whitelist
 
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: self._ending.set())
-        connector = ConsumerConnector(self._config, before_commit=self._flush)
-        with connector:
+        with self._ending.by_signals(), ConsumerConnector(self._config, before_commit=self._flush) as connector:
             if whitelist is not None:
                 streams = connector.create_message_streams_by_filter(Whitelist(whitelist), threads)
             else:
@@ -176,7 +218,7 @@ class _Consumption:
 
     def _read(self, stream: MessageStream[Message]) -> None:
         try:
-            while not self._ending.is_set() and not self._quota.is_spent():
+            while not self._ending.is_asked() and not self._quota.is_spent():
                 try:
                     self._write(stream, stream.next_batch(self._quota.limit()))
                 except ConsumerTimeout:
@@ -187,7 +229,7 @@ class _Consumption:
         except Exception as error:  # noqa: BLE001 - whatever it is ends the run and is told at its end
             self._failures.append(error)
         finally:
-            self._ending.set()
+            self._ending.ask()
 
     def _write(self, stream: MessageStream[Message], batch: Any) -> None:
         """Write a batch, or what the quota leaves of it; what is not written entirely is not released either."""
@@ -207,5 +249,5 @@ class _Consumption:
         except Exception as error:
             self._flush_failure = error
             self._failures.append(error)
-            self._ending.set()
+            self._ending.ask()
             raise

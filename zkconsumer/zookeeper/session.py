@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -140,16 +141,24 @@ class ZkSession:
             raise
 
     def _check_chroot(self, established: Any) -> None:
-        if not established.wait(self._connection_timeout):
-            raise ZooKeeperUnavailable(
-                f"no ZooKeeper server of {self._connect} answered within {self._connection_timeout:g} s; "
-                "check zookeeper.connect, that the servers run and that they have a quorum"
-            )
-        # Also without a chroot, since kazoo tells a refused login by the first request only. Not even by that, always:
-        # 1. the connection is there, and we are woken; 2. the server refuses the login, and kazoo's thread fails what
-        # waits with that news; 3. it closes the connection; 4. we ask, and hear of the closed connection alone.
-        # The answer has more time than later ones: the login may be still under way, and the server have just started.
-        if self.exists("/", timeout=max(self._timeout, self._connection_timeout)) is None:
+        deadline = time.monotonic() + self._connection_timeout
+        while True:
+            if not established.wait(max(0.0, deadline - time.monotonic())):
+                raise ZooKeeperUnavailable(
+                    f"no ZooKeeper server of {self._connect} answered within {self._connection_timeout:g} s; "
+                    "check zookeeper.connect, that the servers run and that they have a quorum"
+                )
+            # Also without a chroot, since kazoo tells a refused login by the first request only. Not even by that,
+            # always: 1. the connection is there, and we are woken; 2. the server refuses the login, and kazoo's thread
+            # fails what waits with that news; 3. it closes the connection; 4. we ask, and hear of that alone.
+            # The answer has more time than later ones: the login may be under way, and the server have just started.
+            try:
+                root = self.exists("/", timeout=max(self._timeout, self._connection_timeout))
+                break
+            except ZooKeeperUnavailable:
+                if self._login_refused or time.monotonic() >= deadline:
+                    raise  # else kazoo gave up a connection that was silent, and there may be another
+        if root is None:
             raise ChrootMissing(
                 f"chroot {self._client.chroot} of {self._connect} does not exist; check what follows the slash of "
                 "zookeeper.connect"
