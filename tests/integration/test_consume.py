@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -115,13 +116,17 @@ def test_sigterm_commits_everything_written_and_leaves(start, zookeeper, topic_f
     assert zookeeper.get_children(f"/consumers/{unique_name}/ids") == []
 
 
-def test_a_signal_that_comes_to_a_stopped_process_ends_it_when_it_goes_on(start, topic_factory, unique_name, zookeeper):
+def test_a_signal_that_comes_to_a_stopped_process_ends_it_when_it_goes_on(start, topic_factory, produce, tmp_path):
     """The kernel may then give the signal to any thread, and the main thread must wake."""
-    process = start("--topic", topic_factory())
-    ids = f"/consumers/{unique_name}/ids"
-    eventually(lambda: zookeeper.exists(ids) and zookeeper.get_children(ids))
-    for number in (signal.SIGSTOP, signal.SIGTERM, signal.SIGCONT):
-        process.send_signal(number)
+    topic = topic_factory()
+    produce(topic, records(1))
+    output = tmp_path / "out"
+    process = start("--topic", topic, "--from-beginning", "--output", output)
+    eventually(lambda: lines_of(output))
+    process.send_signal(signal.SIGSTOP)
+    eventually(lambda: Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T")
+    process.send_signal(signal.SIGTERM)
+    process.send_signal(signal.SIGCONT)
     assert process.wait(60) == 0
 
 
