@@ -65,21 +65,15 @@ class Topics:
     def _await_leaders(self, name: str, partitions: int) -> None:
         from tests.fix_fetch import brokers_of
         from zkconsumer.errors import BrokerUnavailable
-        from zkconsumer.kafka.client import LATEST, BrokerClient, fetch_metadata
+        from zkconsumer.kafka.admin import known_and_served
+        from zkconsumer.kafka.client import BrokerClient
         from zkconsumer.model import TopicPartition
 
         wanted = {TopicPartition(name, number) for number in range(partitions)}
-        ask = partial(fetch_metadata, topics=[name])
 
         def all_serve() -> bool:
-            """True when each broker knows the leaders, for each is told by itself; and these know it, too."""
             try:
-                brokers = client.metadata([name]).brokers.values()
-                known = [client.ask(broker, ask).leaders.keys() for broker in brokers]
-                return (
-                    all(each == wanted for each in known)
-                    and not client.list_offsets(dict.fromkeys(wanted, LATEST)).errors
-                )
+                return known_and_served(client, [name]) == (wanted, wanted)
             except BrokerUnavailable:
                 return False
 

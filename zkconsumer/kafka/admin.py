@@ -91,23 +91,31 @@ def _request(
     return CreateTopicsRequest(version=version, topics=topics, timeout_ms=_CONTROLLER_TIMEOUT_MS)
 
 
-def _wait_for_leaders(client: BrokerClient, partitions: Mapping[str, int], deadline: float) -> None:
+def known_and_served(client: BrokerClient, topics: Collection[str]) -> tuple[set[TopicPartition], set[TopicPartition]]:
+    """Partitions that any broker knows; and those of which all brokers know the leader, which knows it, too.
+
+    Each broker is told by itself who leads, be it itself or another.
+
+    Raises:
+        BrokerUnavailable: a broker cannot be reached.
+        ProtocolError: an answer makes no sense.
+    """
+    known: set[TopicPartition] = set()
+    led: list[set[TopicPartition]] = []
+    for broker in client.metadata(topics).brokers.values():
+        metadata = client.ask(broker, partial(fetch_metadata, topics=topics))
+        known |= metadata.leaders.keys() | metadata.leaderless.keys()
+        led.append(set(metadata.leaders))
+    everywhere = known.intersection(*led)
+    return known, everywhere - client.list_offsets(dict.fromkeys(everywhere, LATEST)).errors.keys()
+
+
+def _wait_for_leaders(client: BrokerClient, topics: Collection[str], deadline: float) -> None:
     while True:
-        waiting = _not_served(client, partitions)
+        known, served = known_and_served(client, topics)
+        waiting = set(topics) - {tp.topic for tp in known} | {tp.topic for tp in known - served}
         if not waiting:
             return
         if time.monotonic() > deadline:
             raise BrokerUnavailable(f"topics {sorted(waiting)} were created but have no leaders yet")
         time.sleep(_POLL_S)  # a broker only answers questions: there is nothing to wait on
-
-
-def _not_served(client: BrokerClient, topics: Collection[str]) -> set[str]:
-    """Topics of which some broker knows no leader, or whose leader has not heard yet that it is one."""
-    waiting: set[str] = set()
-    leaders: set[TopicPartition] = set()
-    for broker in client.metadata(topics).brokers.values():
-        metadata = client.ask(broker, partial(fetch_metadata, topics=topics))
-        waiting |= {name for name in topics if TopicPartition(name, 0) not in metadata.leaders}
-        waiting |= {tp.topic for tp in metadata.leaderless}
-        leaders |= metadata.leaders.keys()
-    return waiting | {tp.topic for tp in client.list_offsets(dict.fromkeys(leaders, LATEST)).errors}
