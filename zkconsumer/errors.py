@@ -21,6 +21,7 @@
     ├── RebalanceFailed             all attempts of a rebalance failed
     ├── NotLeader                   the broker that was asked does not lead the partition; another one does
     ├── NotOwner                    an explicit commit names a partition that this consumer does not own
+    ├── GenerationEnded             a commit carries positions of an assignment that a newer one has replaced
     ├── CommitRefused               the application could not make durable what a commit would cover
     ├── OffsetsNotStored            the store did not accept some of the offsets of a commit
     ├── MalformedZnode              a znode that others wrote does not hold what it should
@@ -154,6 +155,10 @@ class RebalanceFailed(ZkConsumerError):
 
 class NotOwner(ZkConsumerError):
     """An explicit commit names partitions that this consumer does not own; ``force=True`` overrides."""
+
+
+class GenerationEnded(ZkConsumerError):
+    """A commit carries positions that were read in an assignment which a newer one has replaced; nothing is stored."""
 
 
 class CommitRefused(ZkConsumerError):

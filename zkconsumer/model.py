@@ -41,6 +41,33 @@ class ConsumerThreadId(NamedTuple):
         return cls(consumer_id, int(number))
 
 
+class TopicIdentity(NamedTuple):
+    """Which topic of a name this is: a topic that is deleted and created again gets another identity.
+
+    Attributes:
+        topic_id: assigned by the controller since Kafka 2.8 (KIP-516); None before, and until a cluster is upgraded.
+        czxid: of the znode ``/brokers/topics/T``.
+    """
+
+    topic_id: str | None
+    czxid: int
+
+    @property
+    def recorded(self) -> str | int:
+        """What to remember a topic by: its topic id, or the czxid where it has none."""
+        return self.czxid if self.topic_id is None else self.topic_id
+
+    def is_recorded_as(self, recorded: str | int) -> bool:
+        """True if ``recorded`` was this topic's; a topic that got its id by an upgrade is still the same topic."""
+        return recorded in (self.topic_id, self.czxid)
+
+    def is_same_topic(self, other: TopicIdentity) -> bool:
+        """True if both are of one topic, also where only one of them has a topic id."""
+        if self.topic_id is None or other.topic_id is None:
+            return self.czxid == other.czxid
+        return self.topic_id == other.topic_id
+
+
 class Broker(NamedTuple):
     """A live broker and the endpoint that this consumer may use."""
 

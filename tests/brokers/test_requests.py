@@ -7,6 +7,7 @@ import pytest
 from tests.fix_brokers import VersionedBroker
 from tests.fix_fetch import brokers_of
 from tests.fix_waiting import eventually
+from zkconsumer.core.offsets import StoredOffset
 from zkconsumer.errors import CoordinatorMoved
 from zkconsumer.kafka.client import EARLIEST, LATEST, BrokerClient
 from zkconsumer.kafka.connection import BrokerConnection
@@ -88,15 +89,15 @@ def test_offsets_of_a_group_in_kafka(broker, client, unique_name):
 
     def commits():
         try:
-            return coordinator.commit({partition: 41}).accepted == {partition}
+            return coordinator.commit({partition: StoredOffset(41, "first")}).accepted == {partition}
         except CoordinatorMoved:  # the first to ask makes the broker create the topic that holds offsets
             return False
 
     eventually(commits)
-    assert OffsetCoordinator(client(), unique_name).fetch([partition]) == {partition: 41}
-    coordinator.commit({partition: 42})
-    assert coordinator.fetch([partition]) == {partition: 42}
-    assert OffsetCoordinator(client(), f"{unique_name}-2").fetch([partition]) == {partition: None}
+    assert OffsetCoordinator(client(), unique_name).fetch([partition]) == {partition: StoredOffset(41, "first")}
+    coordinator.commit({partition: StoredOffset(42, "second")})
+    assert coordinator.fetch([partition]) == {partition: StoredOffset(42, "second")}
+    assert OffsetCoordinator(client(), f"{unique_name}-2").fetch([partition]) == {partition: StoredOffset(None)}
     assert other not in coordinator.fetch([partition])
 
 

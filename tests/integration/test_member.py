@@ -18,6 +18,7 @@ from zkconsumer.core.subscription import Subscription, Whitelist
 from zkconsumer.errors import (
     ChrootMissing,
     ConsumerIdInUse,
+    GenerationEnded,
     NotOwner,
     OffsetsNotStored,
     RebalanceFailed,
@@ -37,7 +38,7 @@ class RecordingFetch:
         self.position: dict[TopicPartition, int] = {}
         self.released: dict[TopicPartition, int] | None = None
 
-    def stop(self) -> None:
+    def stop(self, *, drain: bool = True) -> None:
         self.calls.append("stop")
 
     def start(self, assignment: FetchAssignment) -> None:
@@ -237,6 +238,39 @@ class Story(ConsumerRebalanceListener):
     def before_starting_fetchers(self, consumer_id, assignment):
         self.calls.append(("start", dict(assignment)))
         return dict.fromkeys(assignment, 11)
+
+
+def test_a_commit_of_an_older_generation_is_refused(group, zookeeper, topic_factory):
+    topic = topic_factory(partitions=1)
+    first, fetch = group("a")
+    first.join(Subscription.static({topic: 1}))
+    read_in, partition = fetch.assignment.generation, TopicPartition(topic, 0)
+    zookeeper.delete(f"/consumers/{group.name}/ids/{first.consumer_id}")  # takes the partition away and back
+    eventually(lambda: fetch.assignment.generation > read_in and numbers(first) == [0])
+    with pytest.raises(GenerationEnded, match=f"generation {read_in}"):
+        first.commit({partition: 5}, generation=read_in)
+    with pytest.raises(GenerationEnded):
+        first.marks([partition], read_in)
+    assert zookeeper.exists(f"/consumers/{group.name}/offsets/{topic}/0") is None
+    first.commit({partition: 5}, generation=fetch.assignment.generation)
+    assert zookeeper.get(f"/consumers/{group.name}/offsets/{topic}/0")[0] == b"5"
+
+
+def test_a_topic_that_is_created_again_begins_a_generation(group, topics, topic_factory):
+    topic = topic_factory(partitions=2)
+    member, fetch = group("a")
+    member.join(Subscription.static({topic: 1}))
+    before = fetch.assignment
+    assert {name: described.partitions for name, described in before.topics.items()} == {topic: (0, 1)}
+    topics.delete(topic)
+    topics.create(topic, 2)
+    eventually(
+        lambda: (
+            topic in fetch.assignment.topics
+            and not fetch.assignment.topics[topic].identity.is_same_topic(before.topics[topic].identity)
+        )
+    )
+    assert numbers(member) == [0, 1]
 
 
 def test_listener_is_told_in_order_and_may_set_start_offsets(group, topic_factory):

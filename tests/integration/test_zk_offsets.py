@@ -84,6 +84,29 @@ def test_a_node_that_we_may_not_write_costs_its_partition_only(store, zookeeper,
     assert [zookeeper.get(f"{path}/{number}")[0] for number in range(3)] == [b"10", b"11", b"11"]
 
 
+def test_the_mark_of_an_offset_is_the_mzxid_of_its_znode(store, zookeeper, path):
+    def mzxids():
+        return {p: zookeeper.get(f"{path}/{p.partition}")[1].mzxid for p in PARTITIONS[:2]}
+
+    created = mzxids()
+    assert store.marks(PARTITIONS) == {**created, PARTITIONS[2]: None}, "creations are looked up"
+    store.commit({PARTITIONS[0]: 11, PARTITIONS[1]: 10})
+    assert store.marks(PARTITIONS[:2]) == mzxids()
+    assert store.marks(PARTITIONS[:2])[PARTITIONS[1]] == created[PARTITIONS[1]], "what is unchanged is not written"
+    zookeeper.set(f"{path}/0", b"3")
+    assert store.marks(PARTITIONS[:1]) != {PARTITIONS[0]: mzxids()[PARTITIONS[0]]}, "of our write, not of theirs"
+    store.fetch(PARTITIONS[:2])
+    assert store.marks(PARTITIONS[:2]) == mzxids()
+
+
+def test_a_created_offset_that_another_client_overwrote_has_no_mark(session, unique_name, zookeeper, path):
+    store = ZooKeeperOffsetStore(session, unique_name)
+    store.fetch(PARTITIONS[:1])
+    store.commit({PARTITIONS[0]: 10})
+    zookeeper.set(f"{path}/0", b"3")
+    assert store.marks(PARTITIONS[:1]) == {PARTITIONS[0]: None}
+
+
 @pytest.mark.parametrize(("reset", "offset"), [("smallest", 0), ("largest", 3)])
 def test_an_offset_beyond_the_log_is_reported_with_its_path(
     sandbox, zookeeper, unique_name, topic_factory, produce, caplog, reset, offset

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.fetchcontrol import FetchControl
+from zkconsumer.core.offsets import Mark, StoredOffset
 from zkconsumer.errors import CommitRefused, NotOwner, OffsetsNotStored, ZooKeeperUnavailable
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 from zkconsumer.offsets.store import OffsetStore
@@ -71,6 +72,16 @@ class OffsetCommitter:
     def fetch(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | None]:
         """Offsets stored for newly claimed partitions; unreadable ones are left out."""
         return self._store.fetch(partitions)
+
+    def fetch_marked(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
+        """As :meth:`fetch`, with the marks of the stored offsets."""
+        stored = self._store.fetch(partitions)
+        marks = self._store.marks(stored.keys())
+        return {partition: StoredOffset(offset, marks[partition]) for partition, offset in stored.items()}
+
+    def marks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Mark | None]:
+        """See :meth:`OffsetStore.marks <zkconsumer.offsets.store.OffsetStore.marks>`."""
+        return self._store.marks(partitions)
 
     def commits(self) -> dict[str, int]:
         """Offsets written so far, by storage; for any thread."""

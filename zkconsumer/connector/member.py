@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 
 from zkconsumer.config import ConsumerConfig
@@ -22,9 +22,10 @@ from zkconsumer.connector.rebalanceloop import RebalanceLoop
 from zkconsumer.connector.rebalancer import Rebalancer
 from zkconsumer.core.assignors import assignor_name
 from zkconsumer.core.fetchcontrol import FetchControl
+from zkconsumer.core.offsets import Mark
 from zkconsumer.core.rebalance import MemberState
 from zkconsumer.core.subscription import Subscription
-from zkconsumer.errors import SessionExpired, UsageError, ZkConsumerError
+from zkconsumer.errors import GenerationEnded, SessionExpired, UsageError, ZkConsumerError
 from zkconsumer.model import Broker, ConsumerThreadId, TopicPartition
 from zkconsumer.offsets.store import OffsetStore
 from zkconsumer.offsets.zookeeper import ZooKeeperOffsetStore
@@ -143,19 +144,64 @@ class GroupMember:
         """
         self._begin(partial(self._assign, partitions))
 
-    def commit(self, offsets: Mapping[TopicPartition, int] | None = None, *, force: bool = False) -> None:
+    def commit(
+        self,
+        offsets: Mapping[TopicPartition, int] | None = None,
+        *,
+        force: bool = False,
+        generation: int | None = None,
+    ) -> None:
         """Commit offsets now.
 
         Args:
             offsets: next offset to consume by partition; None commits everything that was handed out.
             force: also commit partitions that this member does not own.
+            generation: of the assignment in which ``offsets`` were read; None if they belong to no assignment.
 
         Raises:
             NotOwner: ``offsets`` names a partition that is not owned, without ``force``.
+            GenerationEnded: there is a newer assignment; nothing is committed.
             ZooKeeperUnavailable, SessionExpired: not committed.
             ConsumerClosed: the member has left, or has not joined.
         """
-        self._thread.do(partial(self._committer.commit, None if offsets is None else dict(offsets), force=force))
+        copy = None if offsets is None else dict(offsets)
+
+        def commit() -> None:
+            self._require_generation(generation)
+            self._committer.commit(copy, force=force)
+
+        self._thread.do(commit)
+
+    def marks(self, partitions: Collection[TopicPartition], generation: int) -> dict[TopicPartition, Mark | None]:
+        """Of each partition the mark of its stored offset, as this member last read or wrote it; None if unknown.
+
+        Raises:
+            GenerationEnded: there is a newer assignment than ``generation``.
+            RetriableError, SessionExpired: a mark has to be looked up, and the store does not answer.
+            ConsumerClosed: the member has left, or has not joined.
+        """
+        found: dict[TopicPartition, Mark | None] = {}
+
+        def look_up() -> None:
+            self._require_generation(generation)
+            found.update(self._committer.marks(partitions))
+
+        self._thread.do(look_up)
+        return found
+
+    def _require_generation(self, generation: int | None) -> None:
+        """On the rebalance thread: refuse what was read in an assignment that another one has replaced.
+
+        Without it: 1. positions are read in generation 5; 2. two rebalances take a partition away and bring it back,
+        and another member has committed it meanwhile; 3. the commit of step 1 finds the partition owned, and moves
+        its offset back.
+        """
+        current = self._rebalancer.assignment.generation
+        if generation is not None and generation != current:
+            raise GenerationEnded(
+                f"group {self._config.group_id}: offsets of generation {generation} are not committed, since the "
+                f"assignment is that of generation {current}; read the positions again"
+            )
 
     def leave(self) -> None:
         """Stop fetching, commit, and leave the group at once; harmless when called again."""

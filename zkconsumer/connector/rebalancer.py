@@ -14,7 +14,7 @@ from zkconsumer.connector.listener import ConsumerRebalanceListener
 from zkconsumer.core.assignors import ASSIGNORS, SHARED_WITH_JVM, Assignment, assignor_name
 from zkconsumer.core.fetchcontrol import FetchAssignment, FetchControl
 from zkconsumer.core.groupview import GroupView, tell_changes, tell_partitions
-from zkconsumer.core.offsets import start_offset
+from zkconsumer.core.offsets import StoredOffset, start_offset
 from zkconsumer.core.rebalance import (
     RebalanceCause,
     RebalanceStep,
@@ -147,7 +147,7 @@ class Rebalancer:
     def _stop_fetchers(self) -> None:
         """Nothing more is handed out; then commit what was released, so that a new owner goes on there."""
         self._enter(RebalanceStep.STOP_FETCHERS)
-        self._stop_handing_out()
+        self._stop_handing_out(drain=True)
         if self._config.auto_commit_enable:
             try:
                 self._committer.commit_automatically()
@@ -178,14 +178,15 @@ class Rebalancer:
         """Read offsets, which only now are the former owners' last word, and start to fetch."""
         self._enter(RebalanceStep.RESTART_FETCHERS)
         try:
-            stored = self._committer.fetch(share.keys())
+            marked = self._committer.fetch_marked(share.keys())
+            stored = {partition: one.offset for partition, one in marked.items()}
             offsets = self._start_offsets(stored, everyone)
         except Exception:
             self._ownership.release()
             raise
-        self._committer.learn(stored, offsets)
         threads = {partition: thread for partition, thread in share.items() if partition in offsets}
-        self.assignment = self._next_assignment(threads, offsets, stored)
+        self.assignment = self._next_assignment(threads, offsets, marked)
+        self._committer.learn(stored, offsets)
         self._fetch.start(self.assignment)
         self._fetching = True
         _log.info(
@@ -199,7 +200,8 @@ class Rebalancer:
     def start_without_group(self, partitions: Mapping[TopicPartition, int | None]) -> None:
         """Fetch partitions that nobody shares; for a member that never joins."""
         thread = ConsumerThreadId(self._consumer_id, 0)
-        stored = self._committer.fetch(partitions.keys())
+        marked = self._committer.fetch_marked(partitions.keys())
+        stored = {partition: one.offset for partition, one in marked.items()}
         for partition, offset in partitions.items():
             if offset is None and partition not in stored:
                 raise MalformedZnode(
@@ -208,7 +210,7 @@ class Rebalancer:
         offsets = {p: stored.get(p) if offset is None else offset for p, offset in partitions.items()}
         self._committer.learn(stored, offsets)
         threads = self._committer.without_group = dict.fromkeys(partitions, thread)
-        self.assignment = self._next_assignment(threads, offsets, stored)
+        self.assignment = self._next_assignment(threads, offsets, marked)
         self._fetch.start(self.assignment)
 
     # -- what the steps need ----------------------------------------------------------------------------------------
@@ -216,12 +218,12 @@ class Rebalancer:
     def session_lost(self) -> None:
         """The session is gone and everything that it owned: stop handing out, own nothing, keep positions."""
         self._registered_again = True
-        self._stop_handing_out()
+        self._stop_handing_out(drain=False)
         self._ownership.disown()
 
-    def _stop_handing_out(self) -> None:
+    def _stop_handing_out(self, *, drain: bool) -> None:
         self._fetching = False
-        self._fetch.stop()
+        self._fetch.stop(drain=drain)
 
     def _rejoin(self) -> None:
         """Somebody deleted a node of our registration: let go of all and register again.
@@ -233,7 +235,7 @@ class Rebalancer:
             SessionExpired: the same, without the session node.
         """
         self._registered_again = True
-        self._stop_handing_out()
+        self._stop_handing_out(drain=False)
         self._ownership.release()
         raise RegistrationLost(f"the registration of {self._consumer_id} was deleted; registering again")
 
@@ -314,6 +316,8 @@ class Rebalancer:
         _, share = self._assign(view)
         if share != self._ownership.held or not self._committer.verify_ownership():
             return False
+        if self._settled is not None and view.recreated_since(self._settled, {p.topic for p in share}):
+            return False
         unread = self.unread()
         return not (unread and self._committer.fetch(unread))  # an unreadable offset may have been mended
 
@@ -334,11 +338,13 @@ class Rebalancer:
         self,
         threads: Mapping[TopicPartition, ConsumerThreadId],
         offsets: Mapping[TopicPartition, int | None],
-        stored: Mapping[TopicPartition, int | None],
+        stored: Mapping[TopicPartition, StoredOffset],
     ) -> FetchAssignment:
-        as_stored = (p for p, offset in offsets.items() if offset is not None and stored.get(p) == offset)
+        as_stored = (p for p, n in offsets.items() if n is not None and p in stored and stored[p].offset == n)
         origins = {partition: self._committer.location(partition) for partition in as_stored}
-        return FetchAssignment(self.assignment.generation + 1, threads, offsets, origins)
+        view, internal = self._assigned_from, self._config.exclude_internal_topics
+        topics = {} if view is None else view.subscribed_topics(self._consumer_id, exclude_internal=internal)
+        return FetchAssignment(self.assignment.generation + 1, threads, offsets, origins, stored, topics)
 
     def _enter(self, step: RebalanceStep) -> None:
         self.step = step

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from zkconsumer.core.groupview import Topic
+from zkconsumer.core.offsets import StoredOffset
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 
 
@@ -23,22 +25,29 @@ class FetchAssignment:
         threads: each owned partition and the consumer thread whose queue it fills.
         offsets: where to start each partition; None means that no offset is stored: apply ``auto.offset.reset``.
         origins: for offsets that were read from a store, where there, as messages name it.
+        stored: what the store held of each partition when it was read, after claiming.
+        topics: the topics that this member subscribes to, owned partitions or not, as the assignment was computed.
     """
 
     generation: int
     threads: Mapping[TopicPartition, ConsumerThreadId]
     offsets: Mapping[TopicPartition, int | None]
     origins: Mapping[TopicPartition, str] = field(default_factory=dict)
+    stored: Mapping[TopicPartition, StoredOffset] = field(default_factory=dict)
+    topics: Mapping[str, Topic] = field(default_factory=dict)
 
 
 class FetchControl(Protocol):
     """Starts and stops the fetching of this member's partitions."""
 
-    def stop(self) -> None:
+    def stop(self, *, drain: bool = True) -> None:
         """Stop fetching and hand out nothing more of the running assignment; return when that is so.
 
-        After it :meth:`positions` still answers for the stopped assignment. Stopping twice is harmless. Must return
-        in bounded time; may wait for work that was handed out to finish.
+        After it :meth:`positions` still answers for the stopped assignment. Idempotent. Must return in bounded time.
+
+        Args:
+            drain: may wait for work that was handed out to finish, so that a commit can cover it. False where the
+                partitions are lost already, and no commit can follow.
         """
 
     def start(self, assignment: FetchAssignment) -> None:

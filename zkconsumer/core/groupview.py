@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
+from typing import NamedTuple
 
 from zkconsumer.core.javastring import java_order
 from zkconsumer.core.subscription import Subscription
-from zkconsumer.model import Broker, ConsumerThreadId, TopicPartition
+from zkconsumer.model import Broker, ConsumerThreadId, TopicIdentity, TopicPartition
+
+
+class Topic(NamedTuple):
+    """A topic as ZooKeeper describes it: its partition numbers, ascending, and which topic of the name it is."""
+
+    partitions: tuple[int, ...]
+    identity: TopicIdentity
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +28,7 @@ class GroupView:
         unreadable: consumer id to the reason why its registration cannot be used; such a member gets nothing.
         topics: all topics of the cluster; only filled when a member subscribes by filter.
         partitions: partition numbers, ascending, of every topic that a member subscribes to; absent: no such topic.
+        identities: of the same topics.
         brokers: live brokers that this consumer can talk to.
         our_clients: members of our kind, that is with a session node: consumer id to the assignor that they use.
         registered_ms: consumer id to the time of registration in ms since the epoch, where the member wrote one.
@@ -32,6 +41,25 @@ class GroupView:
     brokers: tuple[Broker, ...] = ()
     our_clients: Mapping[str, str] = field(default_factory=dict)
     registered_ms: Mapping[str, int] = field(default_factory=dict)
+    identities: Mapping[str, TopicIdentity] = field(default_factory=dict)
+
+    def subscribed_topics(self, consumer_id: str, *, exclude_internal: bool) -> dict[str, Topic]:
+        """The topics that one member subscribes to and that exist."""
+        subscription = self.members.get(consumer_id)
+        wanted = () if subscription is None else subscription.expand(self.topics, exclude_internal=exclude_internal)
+        return {
+            topic: Topic(self.partitions[topic], self.identities[topic]) for topic in wanted if topic in self.identities
+        }
+
+    def recreated_since(self, before: GroupView, topics: Iterable[str]) -> set[str]:
+        """Those of ``topics`` that were deleted and created again after ``before`` was read."""
+        return {
+            topic
+            for topic in topics
+            if topic in before.identities
+            and topic in self.identities
+            and not self.identities[topic].is_same_topic(before.identities[topic])
+        }
 
     def threads_by_topic(self, *, exclude_internal: bool) -> dict[str, list[ConsumerThreadId]]:
         """Topic to all consumer threads of the group that subscribe to it, in the JVM's order (SPEC 2)."""
@@ -97,6 +125,8 @@ def _changes(before: GroupView, after: GroupView) -> Iterator[str]:
         had, has = len(before.partitions.get(topic, ())), len(after.partitions.get(topic, ()))
         if had != has:
             yield f"topic {topic} has {has} partitions, it had {had}"
+    for topic in sorted(after.recreated_since(before, before.partitions)):
+        yield f"topic {topic} was deleted and created again"
 
 
 def tell_partitions(partitions: Iterable[TopicPartition]) -> str:

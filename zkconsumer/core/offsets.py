@@ -4,11 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from zkconsumer.model import TopicPartition
 
+Mark = int | str
+"""Identifies one write of a stored offset: the mzxid of its znode, or the metadata of its commit to Kafka."""
+
+OUR_METADATA = "zkconsumer:"
+"""How the metadata of a commit begins that this package sent to Kafka; what follows is unique."""
+
 NO_NODE = -1
 """The version of an offset node that does not exist: the version of the first one created is one more."""
+
+
+class StoredOffset(NamedTuple):
+    """What a store holds of one partition.
+
+    Attributes:
+        offset: the next offset to consume; None if there is none.
+        mark: of the write that stored it; None if there is none, or if it is unknown.
+    """
+
+    offset: int | None
+    mark: Mark | None = None
+
+
+def unmarked(offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, StoredOffset]:
+    """Offsets to store without a mark."""
+    return {partition: StoredOffset(offset) for partition, offset in offsets.items()}
+
+
+def is_unique(mark: Mark | None) -> bool:
+    """True if no two writes have this mark; other clients send the same metadata with every commit."""
+    return isinstance(mark, int) or (mark is not None and mark.startswith(OUR_METADATA))
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,10 +47,12 @@ class KnownOffset:
     Attributes:
         offset: None if there was no node.
         version: of the node, counted up by every write; :data:`NO_NODE`, or None if the answer to a write was lost.
+        mzxid: of the node; None if there was no node, or if it is unknown.
     """
 
     offset: int | None
     version: int | None
+    mzxid: int | None = None
 
 
 def written_by_others(known: KnownOffset, version: int) -> bool:

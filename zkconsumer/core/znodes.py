@@ -254,6 +254,16 @@ class TopicNode:
         except (TypeError, ValueError) as error:
             raise MalformedZnode(path, f"unreadable partitions ({error})") from None
 
+    @staticmethod
+    def topic_id(path: str, data: bytes | None) -> str | None:
+        """The id that the controller gave the topic; None before Kafka 2.8.
+
+        Raises:
+            MalformedZnode: unreadable.
+        """
+        topic_id = _json_object(path, _text(path, data)).get("topic_id")
+        return topic_id if isinstance(topic_id, str) and topic_id else None
+
 
 class SessionNode:
     """``/consumers/G/zkconsumer/members/C@SESSION``: ephemeral, ours; fences transactions and marks our members."""

@@ -118,7 +118,7 @@ class LocalFetchControl:
         holder = old if old.is_held() else old.previous
         return holder if holder is not None and holder.is_held() else None
 
-    def stop(self) -> None:
+    def stop(self, *, drain: bool = True) -> None:  # noqa: ARG002 - there is nothing to wait for
         """See :class:`~zkconsumer.core.fetchcontrol.FetchControl`; takes milliseconds unless a thread hangs."""
         finder, self._finder = self._finder, None
         if finder is not None:

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NoReturn, Self, TypeVar
 
 from zkconsumer.config import ConsumerConfig
+from zkconsumer.core.offsets import unmarked
 from zkconsumer.errors import (
     LeaderUnknown,
     NotLeader,
@@ -225,7 +226,7 @@ class SimpleConsumer:
         if storage == "zookeeper":
             outcome = self._ask(lambda connection: commit_through_broker(connection, group, offsets))
         else:
-            outcome = OffsetCoordinator(self._client, group).commit(offsets)
+            outcome = OffsetCoordinator(self._client, group).commit(unmarked(offsets))
         if outcome.refused:
             reasons = ", ".join(f"{partition}: {error_name(code)}" for partition, code in outcome.refused.items())
             raise OffsetsNotStored(f"offsets of group {group} were not stored in {storage}: {reasons}")
@@ -239,7 +240,8 @@ class SimpleConsumer:
             CoordinatorMoved: the group has no coordinator just now; try again.
         """
         if storage == "kafka":
-            return OffsetCoordinator(self._client, group).fetch(partitions)
+            stored = OffsetCoordinator(self._client, group).fetch(partitions)
+            return {partition: one.offset for partition, one in stored.items()}
         found, errors = self._ask(lambda connection: fetch_through_broker(connection, group, partitions))
         if errors:
             reasons = ", ".join(f"{partition}: {error_name(code)}" for partition, code in errors.items())

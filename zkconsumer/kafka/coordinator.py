@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, TypeVar
 
+from zkconsumer.core.offsets import StoredOffset
 from zkconsumer.errors import BrokerUnavailable, CoordinatorMoved, ProtocolError
 from zkconsumer.kafka.client import BrokerClient
 from zkconsumer.kafka.connection import BrokerConnection
@@ -37,8 +38,8 @@ class OffsetCoordinator:
         self._group = group
         self._coordinator: Broker | None = None
 
-    def commit(self, offsets: Mapping[TopicPartition, int]) -> CommitOutcome:
-        """Commit in one request.
+    def commit(self, offsets: Mapping[TopicPartition, StoredOffset]) -> CommitOutcome:
+        """Commit in one request; the marks become the metadata of the commits.
 
         Raises:
             CoordinatorMoved: another broker coordinates the group now, or will soon; try again.
@@ -47,8 +48,8 @@ class OffsetCoordinator:
         """
         return self._ask(lambda connection: _commit(connection, self._group, offsets))
 
-    def fetch(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | None]:
-        """Committed offsets; None where there is none.
+    def fetch(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
+        """Committed offsets, marked with the metadata of their commits.
 
         Raises:
             CoordinatorMoved, BrokerUnavailable: try again.
@@ -81,7 +82,7 @@ class OffsetCoordinator:
         return Broker(answer.node_id, answer.host, answer.port)
 
 
-def _commit(connection: BrokerConnection, group: str, offsets: Mapping[TopicPartition, int]) -> CommitOutcome:
+def _commit(connection: BrokerConnection, group: str, offsets: Mapping[TopicPartition, StoredOffset]) -> CommitOutcome:
     outcome = commit_offsets(connection, group, offsets, _COMMIT_VERSIONS)
     for code in outcome.refused.values():
         if code in _COORDINATOR_GONE:
@@ -91,10 +92,10 @@ def _commit(connection: BrokerConnection, group: str, offsets: Mapping[TopicPart
 
 def _fetch(
     connection: BrokerConnection, group: str, wanted: Collection[TopicPartition]
-) -> dict[TopicPartition, int | None]:
+) -> dict[TopicPartition, StoredOffset]:
     stored = fetch_offsets(connection, group, wanted, _FETCH_VERSIONS)
     for code in filter(None, (*stored.errors.values(), stored.error)):
         what = f"offsets of group {group}: {error_name(code)}"
         # The JVM takes other errors for "no offset" and then resets the position (SPEC 8.4): records would be skipped.
         raise CoordinatorMoved(what) if code in _COORDINATOR_GONE else ProtocolError(what)
-    return {partition: stored.found.get(partition) for partition in wanted}
+    return {partition: stored.found.get(partition, StoredOffset(None)) for partition in wanted}

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
+from zkconsumer.core.offsets import StoredOffset
 from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.kafka.fields import by_topic
 from zkconsumer.kafka.library import load_kafka_python
@@ -29,25 +30,25 @@ class StoredOffsets(NamedTuple):
     """What a broker says about a group's offsets.
 
     Attributes:
-        found: offset of each partition in the answer, None where there is none.
+        found: offset of each partition in the answer, with the metadata of its commit.
         errors: error code of each partition that has one, in the broker's order.
         error: error code of the answer as a whole; 0 if there is none, as in versions that cannot have one.
     """
 
-    found: dict[TopicPartition, int | None]
+    found: dict[TopicPartition, StoredOffset]
     errors: dict[TopicPartition, int]
     error: int
 
 
 def commit_offsets(
-    connection: BrokerConnection, group: str, offsets: Mapping[TopicPartition, int], versions: tuple[int, int]
+    connection: BrokerConnection, group: str, offsets: Mapping[TopicPartition, StoredOffset], versions: tuple[int, int]
 ) -> CommitOutcome:
     """Let a broker store offsets.
 
     Args:
         connection: to the broker.
         group: consumer group.
-        offsets: next offset to consume, by partition.
+        offsets: next offset to consume, by partition; a mark becomes the metadata of the commit.
         versions: oldest and newest version of the request to use; the newest that the broker knows is taken.
 
     Raises:
@@ -70,7 +71,11 @@ def commit_offsets(
             make_topic(
                 name=topic,
                 partitions=[
-                    make_partition(partition_index=p.partition, committed_offset=offsets[p], committed_metadata="")
+                    make_partition(
+                        partition_index=p.partition,
+                        committed_offset=offsets[p].offset,
+                        committed_metadata=str(offsets[p].mark or ""),
+                    )
                     for p in partitions
                 ],
             )
@@ -106,7 +111,8 @@ def fetch_offsets(
     for topic in answer.topics:
         for one in topic.partitions:
             partition = TopicPartition(topic.name, one.partition_index)
-            stored.found[partition] = one.committed_offset if one.committed_offset >= 0 else None
+            there = one.committed_offset >= 0
+            stored.found[partition] = StoredOffset(one.committed_offset, one.metadata) if there else StoredOffset(None)
             if one.error_code:
                 stored.errors[partition] = one.error_code
     return stored

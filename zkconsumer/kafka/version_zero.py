@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final
 
+from zkconsumer.core.offsets import unmarked
 from zkconsumer.errors import ProtocolError
 from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.kafka.errorcodes import ErrorCode
@@ -50,7 +51,7 @@ def commit_through_broker(
 
     Raises: as :func:`segment_offsets`.
     """
-    return commit_offsets(connection, group, offsets, _VERSIONS)
+    return commit_offsets(connection, group, unmarked(offsets), _VERSIONS)
 
 
 def fetch_through_broker(
@@ -63,4 +64,4 @@ def fetch_through_broker(
     stored = fetch_offsets(connection, group, partitions, _VERSIONS)
     # A partition without a znode is "unknown" to old brokers.
     errors = {key: code for key, code in stored.errors.items() if code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-    return {key: offset for key, offset in stored.found.items() if key not in errors}, errors
+    return {key: one.offset for key, one in stored.found.items() if key not in errors}, errors

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from zkconsumer.core.offsets import choose_stored
+from zkconsumer.core.offsets import Mark, choose_stored
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.store import OffsetStore
 
@@ -22,18 +22,27 @@ class DualOffsetStore:
         self._zookeeper = zookeeper
         self._kafka = kafka
         self._rule = rule
+        self._from_kafka: set[TopicPartition] = set()
 
     def fetch(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | None]:
         """See :meth:`OffsetStore.fetch <zkconsumer.offsets.store.OffsetStore.fetch>`."""
         in_zookeeper = self._zookeeper.fetch(partitions)
         in_kafka = self._kafka.fetch(partitions)
-        readable = in_zookeeper.keys() & in_kafka.keys()
-        return {p: choose_stored(in_zookeeper[p], in_kafka[p], self._rule) for p in partitions if p in readable}
+        readable = [p for p in partitions if p in in_zookeeper and p in in_kafka]
+        found = {p: choose_stored(in_zookeeper[p], in_kafka[p], self._rule) for p in readable}
+        self._from_kafka = {p for p in readable if found[p] != in_zookeeper[p]}
+        return found
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> set[TopicPartition]:
         """See :meth:`OffsetStore.commit <zkconsumer.offsets.store.OffsetStore.commit>`."""
         accepted = self._zookeeper.commit(offsets)
+        self._from_kafka -= accepted
         return self._kafka.commit({partition: offsets[partition] for partition in offsets if partition in accepted})
+
+    def marks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Mark | None]:
+        """See :meth:`OffsetStore.marks <zkconsumer.offsets.store.OffsetStore.marks>`: of the offset that counts."""
+        marks = self._zookeeper.marks(partitions)
+        return {**marks, **self._kafka.marks([p for p in partitions if p in self._from_kafka])}
 
     def commits(self) -> dict[str, int]:
         """See :meth:`OffsetStore.commits <zkconsumer.offsets.store.OffsetStore.commits>`."""

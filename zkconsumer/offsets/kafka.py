@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import uuid
 from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
+from zkconsumer.core.offsets import OUR_METADATA, Mark, StoredOffset, is_unique
 from zkconsumer.errors import ConsumerClosed, RetriableError
 from zkconsumer.kafka.coordinator import OffsetCoordinator
 from zkconsumer.kafka.errorcodes import error_name
@@ -20,8 +22,9 @@ class KafkaOffsetStore:
     """Offsets of one group at its coordinator; an :class:`~zkconsumer.offsets.store.OffsetStore`.
 
     Every commit names all partitions, also unchanged ones, as the JVM's does: brokers forget offsets that nobody
-    commits for ``offsets.retention.minutes`` (KAFKA-1510). It cannot be fenced (DESIGN 4.5): a commit that was sent in
-    time may arrive late.
+    commits for ``offsets.retention.minutes`` (KAFKA-1510). The metadata of a commit is unique to the offset that it
+    stores, so that a later reader can recognise this very commit; other clients ignore it. A commit cannot be fenced
+    (DESIGN 4.5): one that was sent in time may arrive late.
 
     Args:
         coordinator: of the group.
@@ -46,10 +49,15 @@ class KafkaOffsetStore:
         self._may_commit = may_commit
         self._on_close = on_close
         self._written = 0
+        self._stored: dict[TopicPartition, StoredOffset] = {}
 
     def fetch(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | None]:
         """See :meth:`OffsetStore.fetch <zkconsumer.offsets.store.OffsetStore.fetch>`."""
-        return self._attempt(lambda: self._coordinator.fetch(partitions)) if partitions else {}
+        if not partitions:
+            return {}
+        stored = self._attempt(lambda: self._coordinator.fetch(partitions))
+        self._stored.update(stored)
+        return {partition: one.offset for partition, one in stored.items()}
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> set[TopicPartition]:
         """See :meth:`OffsetStore.commit <zkconsumer.offsets.store.OffsetStore.commit>`."""
@@ -57,11 +65,24 @@ class KafkaOffsetStore:
             return set()
         if not self._may_commit():
             raise RetriableError("not committed to Kafka: another member may own the partitions by now")
-        outcome = self._attempt(lambda: self._coordinator.commit(offsets))
+        marked = {partition: self._marked(partition, offset) for partition, offset in offsets.items()}
+        outcome = self._attempt(lambda: self._coordinator.commit(marked))
         for partition, code in outcome.refused.items():
             _log.error("offset %d of %s was refused: %s", offsets[partition], partition, error_name(code))
         self._written += len(outcome.accepted)
+        self._stored.update((partition, marked[partition]) for partition in outcome.accepted)
         return outcome.accepted
+
+    def marks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Mark | None]:
+        """See :meth:`OffsetStore.marks <zkconsumer.offsets.store.OffsetStore.marks>`: the metadata of the commit."""
+        return {p: self._stored[p].mark if p in self._stored else None for p in partitions}
+
+    def _marked(self, partition: TopicPartition, offset: int) -> StoredOffset:
+        """The offset with metadata that no other commit has; an offset that stays keeps the metadata it has."""
+        known = self._stored.get(partition)
+        if known is not None and known.offset == offset and is_unique(known.mark):
+            return known
+        return StoredOffset(offset, f"{OUR_METADATA}{uuid.uuid4().hex}")
 
     def commits(self) -> dict[str, int]:
         """See :meth:`OffsetStore.commits <zkconsumer.offsets.store.OffsetStore.commits>`."""

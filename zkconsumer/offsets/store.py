@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Protocol
 
+from zkconsumer.core.offsets import Mark
 from zkconsumer.model import TopicPartition
 
 
@@ -25,6 +26,13 @@ class OffsetStore(Protocol):
 
         Raises:
             RetriableError, SessionExpired: which of them were stored is unknown; storing them again is harmless.
+        """
+
+    def marks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Mark | None]:
+        """Of each partition the mark of the stored offset that this store last read or wrote; None if unknown.
+
+        Raises:
+            RetriableError, SessionExpired: a mark has to be looked up, and the store does not answer.
         """
 
     def commits(self) -> dict[str, int]:

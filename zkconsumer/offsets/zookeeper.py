@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
-from zkconsumer.core.offsets import NO_NODE, KnownOffset, changed_offsets, written_by_others
+from zkconsumer.core.offsets import NO_NODE, KnownOffset, Mark, changed_offsets, written_by_others
 from zkconsumer.core.znodes import GroupPaths, OffsetNode
 from zkconsumer.errors import MalformedZnode
 from zkconsumer.model import TopicPartition
@@ -53,7 +53,7 @@ class ZooKeeperOffsetStore:
                 found[partition] = (
                     KnownOffset(None, NO_NODE)
                     if node is None
-                    else KnownOffset(OffsetNode.decode(path, node.data), node.version)
+                    else KnownOffset(OffsetNode.decode(path, node.data), node.version, node.mzxid)
                 )
             except MalformedZnode as error:
                 _log.error("group %s will not consume %s: %s", self._paths.group, partition, error)
@@ -84,6 +84,21 @@ class ZooKeeperOffsetStore:
                 break
         return done
 
+    def marks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Mark | None]:
+        """See :meth:`OffsetStore.marks <zkconsumer.offsets.store.OffsetStore.marks>`.
+
+        The answer to a creation lacks the mzxid, and an answer may have been lost: then the znode is read. What is read
+        counts only where it is what was written.
+        """
+        known = {p: self._known[p] for p in partitions if p in self._known}
+        unmarked = [p for p, one in known.items() if one.offset is not None and one.mzxid is None]
+        nodes = self._session.get_many(self._paths.offset(partition) for partition in unmarked)
+        for partition in unmarked:
+            node = nodes[self._paths.offset(partition)]
+            if node is not None and node.data == OffsetNode.encode(known[partition].offset or 0):
+                known[partition] = self._known[partition] = replace(known[partition], mzxid=node.mzxid)
+        return {p: known[p].mzxid if p in known else None for p in partitions}
+
     def commits(self) -> dict[str, int]:
         """See :meth:`OffsetStore.commits <zkconsumer.offsets.store.OffsetStore.commits>`."""
         return {"zookeeper": self._written}
@@ -102,13 +117,16 @@ class ZooKeeperOffsetStore:
             outcomes = self._session.try_transact(self._fence(), operations)
         except BaseException:
             # Some may have been written: the versions that they have now are our own doing, or not.
-            self._known.update((p, replace(self._known[p], version=None)) for p in offsets if p in self._known)
+            self._known.update(
+                (p, replace(self._known[p], version=None, mzxid=None)) for p in offsets if p in self._known
+            )
             raise
         for reason in outcomes.refused.values():
             _log.error("group %s: an offset is not stored: %s", self._paths.group, reason)
         for partition, offset in offsets.items():
             if partition in self._known and outcomes[paths[partition]] == "done":
-                self._note(partition, KnownOffset(offset, outcomes.versions[paths[partition]]))
+                path = paths[partition]
+                self._note(partition, KnownOffset(offset, outcomes.versions[path], outcomes.mzxids.get(path)))
         return {partition: outcomes[path] for partition, path in paths.items()}
 
     def _note(self, partition: TopicPartition, stored: KnownOffset) -> None:

@@ -69,14 +69,14 @@ class SparkFetchControl:
 
     # -- the rebalance thread ---------------------------------------------------------------------------------------
 
-    def stop(self) -> None:
+    def stop(self, *, drain: bool = True) -> None:
         """Plan nothing more, and wait for the batch in flight, at most the drain timeout.
 
         Past it the partitions go with the offset from before the batch, and whoever gets them reads it again.
         """
         with self._changed:
             self._stopped = True
-            drained = self._changed.wait_for(lambda: self._in_flight is None, self._drain_timeout_s)
+            drained = self._changed.wait_for(lambda: self._in_flight is None, self._drain_timeout_s if drain else 0)
             late = None if drained else self._in_flight
         if late is not None:
             _log.warning(

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.groupview import GroupView
+from zkconsumer.core.offsets import StoredOffset
 from zkconsumer.core.subscription import Blacklist, Subscription
 from zkconsumer.core.znodes import BLACK_LIST, STATIC, WHITE_LIST, GroupPaths
 from zkconsumer.errors import CoordinatorMoved, ZkConsumerError, name_some
@@ -210,12 +211,12 @@ def offsets_in_kafka(
         return OffsetsInKafka({}, (f"offsets in Kafka are unknown, those shown are ZooKeeper's: {error}",))
     finally:
         client.close()
-    return OffsetsInKafka({partition: offset for partition, offset in found.items() if offset is not None})
+    return OffsetsInKafka({partition: one.offset for partition, one in found.items() if one.offset is not None})
 
 
 def _persistently(
-    fetch: Callable[[], Mapping[TopicPartition, int | None]],
-) -> Mapping[TopicPartition, int | None]:
+    fetch: Callable[[], Mapping[TopicPartition, StoredOffset]],
+) -> Mapping[TopicPartition, StoredOffset]:
     """Repeat the question while the coordinator is being found or loads; not while a broker is silent."""
     for _ in range(_COORDINATOR_ATTEMPTS - 1):
         try:

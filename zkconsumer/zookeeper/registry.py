@@ -6,7 +6,7 @@ import logging
 from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 
-from zkconsumer.core.groupview import GroupView
+from zkconsumer.core.groupview import GroupView, Topic
 from zkconsumer.core.subscription import Subscription
 from zkconsumer.core.znodes import (
     BROKER_IDS,
@@ -19,7 +19,7 @@ from zkconsumer.core.znodes import (
     TopicNode,
 )
 from zkconsumer.errors import ConfigError, MalformedZnode
-from zkconsumer.model import Broker, TopicPartition
+from zkconsumer.model import Broker, TopicIdentity, TopicPartition
 from zkconsumer.zookeeper.border import Watch
 from zkconsumer.zookeeper.session import ZkSession, Znode
 
@@ -59,17 +59,22 @@ class Registry:
         """Names of all topics of the cluster, internal ones included."""
         return frozenset(self._session.children(BROKER_TOPICS, watch) or ())
 
-    def partitions(self, topics: Iterable[str], watch: Watch | None = None) -> dict[str, tuple[int, ...]]:
+    def partitions(self, topics: Iterable[str]) -> dict[str, tuple[int, ...]]:
         """Partition numbers, ascending, of those topics that exist."""
+        return {name: topic.partitions for name, topic in self.describe_topics(topics).items()}
+
+    def describe_topics(self, topics: Iterable[str], watch: Watch | None = None) -> dict[str, Topic]:
+        """Those of the topics that exist; one whose znode cannot be read is reported in the log and skipped."""
         found = {}
         nodes = self._session.get_many((TopicNode.path(topic) for topic in topics), watch)
         for path, node in nodes.items():
             if node is None:
                 continue
             try:
-                found[path.rpartition("/")[2]] = _topic(path, node.data)
+                partitions, topic_id = _topic(path, node.data)
+                found[path.rpartition("/")[2]] = Topic(partitions, TopicIdentity(topic_id, node.czxid))
             except MalformedZnode as error:
-                _log.error("topic left out: %s", error)
+                _log.error("topic skipped: %s", error)
         return found
 
     def groups(self) -> list[str]:
@@ -114,9 +119,11 @@ class Registry:
         wanted = {
             topic for subscription in members.values() for topic in subscription.expand(topics, exclude_internal=False)
         }
+        described = self.describe_topics(sorted(wanted), watch)
         return GroupView(
             members=members,
-            partitions=self.partitions(sorted(wanted), watch),
+            partitions={name: topic.partitions for name, topic in described.items()},
+            identities={name: topic.identity for name, topic in described.items()},
             topics=topics,
             unreadable=unreadable,
             brokers=self._brokers({path: nodes[path] for path in brokers}),
@@ -160,8 +167,8 @@ def _client(path: str, data: bytes | None) -> tuple[str, str]:
 
 
 @lru_cache(maxsize=1024)
-def _topic(path: str, data: bytes | None) -> tuple[int, ...]:
-    return TopicNode.decode(path, data)
+def _topic(path: str, data: bytes | None) -> tuple[tuple[int, ...], str | None]:
+    return TopicNode.decode(path, data), TopicNode.topic_id(path, data)
 
 
 def _our_clients(nodes: Mapping[str, Znode | None]) -> dict[str, str]:

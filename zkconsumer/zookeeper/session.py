@@ -52,13 +52,16 @@ class Znode:
 
     ``data`` is None for null data; ``owner_session`` is the id of the session that an ephemeral node lives with, 0 for
     a persistent one; ``modified_ms`` is the time of the last write in ms since the epoch; ``version`` counts the writes
-    since the node was created.
+    since the node was created; ``czxid`` and ``mzxid`` are the transactions of the ensemble that created the node and
+    that wrote its data last.
     """
 
     data: bytes | None
     owner_session: int
     modified_ms: int
     version: int
+    czxid: int
+    mzxid: int
 
 
 class ZkSession:
@@ -393,4 +396,5 @@ class ZkSession:
 
 
 def _znode(data: bytes | None, stat: Any) -> Znode:
-    return Znode(data, stat.ephemeralOwner & 0xFFFFFFFFFFFFFFFF, stat.mtime, stat.version)
+    owner_session = stat.ephemeralOwner & 0xFFFFFFFFFFFFFFFF
+    return Znode(data, owner_session, stat.mtime, stat.version, stat.czxid, stat.mzxid)

@@ -58,12 +58,14 @@ class Outcomes(dict[str, Outcome]):
 
     Attributes:
         versions: by path, the version that a node has after it was created or set.
+        mzxids: by path, the ensemble's transaction that wrote a node which was set; the answer to a creation lacks it.
         refused: by path, why the servers do not allow an operation.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.versions: dict[str, int] = {}
+        self.mzxids: dict[str, int] = {}
         self.refused: dict[str, ZooKeeperRefused] = {}
 
     def note_done(self, operations: Sequence[Operation], results: Sequence[Any]) -> None:
@@ -72,6 +74,7 @@ class Outcomes(dict[str, Outcome]):
             self[operation.path] = "done"
             if operation.kind == "set":
                 self.versions[operation.path] = result.version
+                self.mzxids[operation.path] = result.mzxid
             elif operation.kind != "delete":
                 self.versions[operation.path] = 0
 

@@ -1,8 +1,8 @@
 import pytest
 
-from zkconsumer.core.groupview import GroupView, tell_changes, tell_partitions
+from zkconsumer.core.groupview import GroupView, Topic, tell_changes, tell_partitions
 from zkconsumer.core.subscription import Subscription, Whitelist
-from zkconsumer.model import ConsumerThreadId, TopicPartition
+from zkconsumer.model import ConsumerThreadId, TopicIdentity, TopicPartition
 
 STATIC = Subscription.static({"t": 1})
 
@@ -63,3 +63,24 @@ def test_partitions_are_told_as_ranges(numbers, told):
 
 def test_partitions_are_told_by_topic():
     assert tell_partitions([TopicPartition("u", 0), TopicPartition("t", 1), TopicPartition("t", 0)]) == "t 0-1; u 0"
+
+
+def test_a_topic_with_another_identity_was_recreated():
+    def seen(**identities):
+        return GroupView(members={}, partitions=dict.fromkeys(identities, (0,)), identities=identities)
+
+    before = seen(t=TopicIdentity("A", 5), u=TopicIdentity("B", 6), v=TopicIdentity(None, 7), w=TopicIdentity(None, 8))
+    after = seen(t=TopicIdentity("A", 9), u=TopicIdentity("C", 9), v=TopicIdentity("D", 7), w=TopicIdentity(None, 9))
+    assert after.recreated_since(before, "tuvwx") == {"u", "w"}, "an id that an upgrade assigns is no other topic"
+    assert "topic u was deleted and created again" in tell_changes(before, after)
+
+
+def test_subscribed_topics_are_those_that_exist():
+    view = GroupView(
+        members={"g_a": Subscription.static({"t": 1, "missing": 1})},
+        partitions={"t": (0, 1), "u": (0,)},
+        identities={"t": TopicIdentity("A", 5), "u": TopicIdentity("B", 6)},
+    )
+    expected = {"t": Topic((0, 1), TopicIdentity("A", 5))}
+    assert view.subscribed_topics("g_a", exclude_internal=True) == expected
+    assert view.subscribed_topics("g_left", exclude_internal=True) == {}

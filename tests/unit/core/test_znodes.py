@@ -132,3 +132,9 @@ def test_partitions_are_sorted_as_numbers_and_new_fields_ignored():
     assert TopicNode.decode("/brokers/topics/t", data) == (0, 2, 10)
     with pytest.raises(MalformedZnode):
         TopicNode.decode("/brokers/topics/t", b'{"partitions":{"a":[0]}}')
+
+
+def test_a_topic_has_an_id_since_kafka_2_8():
+    path = TopicNode.path("t")
+    assert TopicNode.topic_id(path, b'{"version":3,"topic_id":"Mzx","partitions":{"0":[1]}}') == "Mzx"
+    assert TopicNode.topic_id(path, b'{"version":1,"partitions":{"0":[1]}}') is None

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from zkconsumer.core.offsets import StoredOffset, unmarked
 from zkconsumer.errors import CoordinatorMoved, ProtocolError
 from zkconsumer.kafka.coordinator import OffsetCoordinator
 from zkconsumer.kafka.errorcodes import ErrorCode
@@ -33,7 +34,9 @@ class ScriptedBroker:
             return SimpleNamespace(error_code=0, node_id=1, host="broker", port=9092)
         topics = []
         for (name, partition), (code, offset) in self._script.items():
-            one = SimpleNamespace(partition_index=partition, error_code=code, committed_offset=offset)
+            one = SimpleNamespace(
+                partition_index=partition, error_code=code, committed_offset=offset, metadata=f"written at {offset}"
+            )
             topics.append(SimpleNamespace(name=name, partitions=[one]))
         return SimpleNamespace(topics=topics, **({} if self._error is None else {"error_code": self._error}))
 
@@ -65,19 +68,25 @@ def test_a_partition_that_old_brokers_do_not_know_has_no_offset_in_zookeeper():
 
 def test_the_coordinator_stores_some_and_refuses_others():
     broker = ScriptedBroker({A0: (0, -1), A1: (TOO_LARGE, -1)})
-    assert OffsetCoordinator(broker, "g").commit({A0: 5, A1: 6}) == ({A0}, {A1: TOO_LARGE})
+    outcome = OffsetCoordinator(broker, "g").commit({A0: StoredOffset(5, "our mark"), A1: StoredOffset(6)})
+    assert outcome == ({A0}, {A1: TOO_LARGE})
     assert broker.versions[1:] == [("OffsetCommitRequest", 1, 7)]
+    assert b"our mark" in broker.sent[1], "the mark is the metadata of the commit"
 
 
 def test_a_commit_that_meets_a_coordinator_that_moved_is_an_error_whatever_else_it_says():
     broker = ScriptedBroker({A0: (TOO_LARGE, -1), A1: (0, -1), B0: (ErrorCode.NOT_COORDINATOR, -1)})
     with pytest.raises(CoordinatorMoved, match=r"commit of group g: NOT_COORDINATOR \(16\)"):
-        OffsetCoordinator(broker, "g").commit({A0: 5, A1: 6, B0: 7})
+        OffsetCoordinator(broker, "g").commit(unmarked({A0: 5, A1: 6, B0: 7}))
 
 
 def test_offsets_in_kafka_are_those_of_all_partitions_asked_for():
     broker = ScriptedBroker({A0: (0, 5), A1: (0, -1)}, error=0)
-    assert OffsetCoordinator(broker, "g").fetch([A0, A1, B0]) == {A0: 5, A1: None, B0: None}
+    assert OffsetCoordinator(broker, "g").fetch([A0, A1, B0]) == {
+        A0: StoredOffset(5, "written at 5"),
+        A1: StoredOffset(None),
+        B0: StoredOffset(None),
+    }
     assert broker.versions[1:] == [("OffsetFetchRequest", 1, 5)]
 
 
