@@ -1,20 +1,14 @@
 """Laws of a micro-batch's arithmetic, for any partitions, sizes and limits."""
 
-import json
-
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from zkconsumer.model import TopicPartition
-from zkconsumer.spark.offsets_json import decode_batch, encode_batch
 from zkconsumer.spark.planning import (
     OffsetRange,
     Span,
     cap_offsets,
-    distinct,
     group_by_thread,
-    resume,
     split_to,
 )
 
@@ -76,38 +70,3 @@ def test_min_partitions_is_reached_or_every_task_is_a_single_offset(batch, strea
 def test_one_consumer_thread_is_one_task(batch, number):
     tasks = group_by_thread(batch, dict.fromkeys(batch, number), 6)
     assert len(tasks) == (1 if whole(batch) else 0)
-
-
-@given(batches, st.randoms(use_true_random=False))
-def test_offset_json_comes_back_and_equal_offsets_have_one_text(batch, random):
-    shuffled = list(batch.items())
-    random.shuffle(shuffled)
-    text = json.dumps(encode_batch(dict(shuffled)))
-    assert text == json.dumps(encode_batch(batch))
-    assert decode_batch(json.loads(text)) == batch
-
-
-@given(batches)
-def test_a_batch_never_looks_like_the_one_before(batch):
-    news = {partition: span for partition, span in batch.items() if span.size}
-    changed = distinct(news, news)
-    assert not changed or changed != news
-    for partition, span in changed.items():
-        assert span.start == news[partition].start
-        assert 0 < span.size <= news[partition].size
-    if len(news) > 1 or any(span.size > 1 for span in news.values()):
-        assert changed, "only a single offset of a single partition has to wait"
-
-
-@given(spans, st.none() | st.integers(-1, 2**63))
-def test_a_finished_batch_counts_exactly_while_the_stored_offset_lies_in_it(span, stored):
-    resumed = resume(span, stored)
-    if stored is not None and span.start <= stored <= span.until:
-        assert resumed == (span.until, False)
-    else:
-        assert resumed == (stored, True)
-
-
-@pytest.mark.parametrize("stored", [None, 0, 7])
-def test_a_partition_outside_the_last_batch_starts_at_the_stored_offset(stored):
-    assert resume(None, stored) == (stored, False)

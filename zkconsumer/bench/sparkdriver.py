@@ -20,9 +20,10 @@ from zkconsumer.errors import SandboxError
 from zkconsumer.spark.cluster import read_cluster
 from zkconsumer.spark.driver import QueryDriver
 from zkconsumer.spark.logends import LogEnds
-from zkconsumer.spark.offsets_json import decode_batch, encode_batch, initial_offset
+from zkconsumer.spark.offsets_json import decode_offset, encode_offset, encode_report, initial_offset
 from zkconsumer.spark.options import SourceOptions, parse_options
-from zkconsumer.spark.planning import RangePartition, Span, cap_offsets, distinct, group_by_thread, split_tasks
+from zkconsumer.spark.planning import RangePartition, Span, cap_offsets, group_by_thread, split_tasks
+from zkconsumer.spark.sourceoffset import Plan, next_offset
 
 WARM_UP: Final = 3
 """Batches before the first that counts: one joins the group, the next creates the znodes of its offsets."""
@@ -70,7 +71,7 @@ def _member_ms(options: SourceOptions, partitions: int) -> Generator[float, None
     """Duration of each batch's calls to the driver of a query."""
     driver = QueryDriver(options)
     try:
-        finished = initial_offset()
+        finished = initial_offset(options.config.group_id)
         while True:
             began = time.perf_counter()
             planned = driver.latest_offset(finished, partitions)
@@ -89,17 +90,18 @@ def _planning_ms(options: SourceOptions, partitions: int) -> Generator[float, No
     threads = {partition: partition.partition % _STREAMS for partition in view.partitions}
     ends = LogEnds(options.config, lambda: view.brokers)
     try:
-        offset = initial_offset()
+        offset = initial_offset(options.config.group_id)
         while True:
             began = time.perf_counter()
-            finished = decode_batch(offset)
-            positions.update((partition, span.until) for partition, span in finished.items())
+            finished = decode_offset(offset)
+            positions.update((partition, span.until) for partition, span in finished.spans.items())
             available = {
                 partition: Span(positions[partition], end) for partition, end in ends.latest(positions).items()
             }
-            encode_batch(available)  # for the query's progress
-            offset = encode_batch(distinct(cap_offsets(available, partitions), finished))
-            tasks = split_tasks(group_by_thread(decode_batch(offset), threads, _STREAMS), None, None)
+            encode_report(options.config.group_id, available, None)  # for the query's progress
+            rows = cap_offsets(available, partitions)
+            offset = encode_offset(next_offset(finished, Plan(rows, positions, {}, {}), options.config.group_id))
+            tasks = split_tasks(group_by_thread(decode_offset(offset).spans, threads, _STREAMS), None, None)
             _ = [RangePartition(task, view.brokers) for task in tasks]
             yield (time.perf_counter() - began) * 1000
             _require_all(offset, partitions)
@@ -108,7 +110,7 @@ def _planning_ms(options: SourceOptions, partitions: int) -> Generator[float, No
 
 
 def _require_all(offset: dict[str, Any], partitions: int) -> dict[str, Any]:
-    planned = len(decode_batch(offset))
+    planned = sum(span.size > 0 for span in decode_offset(offset).spans.values())
     if planned != partitions:
         raise SandboxError(f"a batch was to have a record of each of {partitions} partitions, and has {planned}")
     return offset

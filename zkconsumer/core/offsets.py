@@ -30,7 +30,9 @@ class StoredOffset(NamedTuple):
     mark: Mark | None = None
 
 
-def unmarked(offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, StoredOffset]:
+def unmarked(
+    offsets: Mapping[TopicPartition, int] | Mapping[TopicPartition, int | None],
+) -> dict[TopicPartition, StoredOffset]:
     """Offsets to store without a mark."""
     return {partition: StoredOffset(offset) for partition, offset in offsets.items()}
 

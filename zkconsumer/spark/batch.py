@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Iterable, Mapping
 
+from zkconsumer.core.offsets import unmarked
 from zkconsumer.core.znodes import GroupPaths
 from zkconsumer.errors import LeaderUnknown, MalformedZnode, OffsetOutOfRange, UsageError
 from zkconsumer.model import TopicPartition
@@ -14,7 +15,8 @@ from zkconsumer.spark.logends import LogEnds
 from zkconsumer.spark.offsets_json import LATEST
 from zkconsumer.spark.options import SourceOptions, Timestamps
 from zkconsumer.spark.planning import RangePartition, Span, group_by_thread, split_tasks
-from zkconsumer.spark.positions import Wanted, locate, position_of, start_positions, tell_losses
+from zkconsumer.spark.positions import Wanted, choose_starts, describe_losses, locate, position_of
+from zkconsumer.spark.sourceoffset import SourceOffset
 
 _log = logging.getLogger(__name__)
 
@@ -92,8 +94,9 @@ def _given_ends(options: SourceOptions, partitions: Iterable[TopicPartition]) ->
 
 
 def _starts(options: SourceOptions, committed: Mapping[TopicPartition, int | None]) -> Mapping[TopicPartition, Wanted]:
-    reset = options.config.auto_offset_reset
-    return start_positions(committed, {}, starting=options.starting, seen_before=committed.keys(), reset=reset).offsets
+    new_query, reset = SourceOffset(known={}), options.config.auto_offset_reset
+    choices = choose_starts(unmarked(committed), {}, new_query, starting=options.starting, reset=reset)
+    return {partition: choice.place for partition, choice in choices.items()}
 
 
 def _located(
@@ -102,16 +105,14 @@ def _located(
     earliest: Mapping[TopicPartition, int],
     latest: Mapping[TopicPartition, int],
 ) -> Mapping[TopicPartition, int]:
-    located = locate(starts, earliest, latest, options.config.auto_offset_reset)
+    located = locate(starts, earliest, latest)
     if located.lost and options.fail_on_data_loss:
         raise OffsetOutOfRange(
-            f"offsets to read are not in the log ({tell_losses(located.lost)}). Check retention, or set "
-            "failOnDataLoss=false to start where auto.offset.reset says"
+            f"offsets to read are not in the log ({describe_losses(located.lost)}). Check retention, or set "
+            "failOnDataLoss=false to read the records that exist"
         )
     if located.lost:
-        _log.warning(
-            "starting at auto.offset.reset=%s: %s", options.config.auto_offset_reset, tell_losses(located.lost)
-        )
+        _log.warning("reading the records that exist: %s", describe_losses(located.lost))
     return dict(sorted(located.offsets.items()))
 
 

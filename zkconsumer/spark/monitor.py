@@ -16,8 +16,10 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from zkconsumer.errors import UsageError
 from zkconsumer.model import TopicPartition
+from zkconsumer.spark.acknowledge import acknowledge
 from zkconsumer.spark.metrics import SourceState, expose
-from zkconsumer.spark.offsets_json import decode_batch
+from zkconsumer.spark.offsets_json import decode_offset
+from zkconsumer.spark.sourceoffset import SourceOffset
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,6 +43,7 @@ class QueryMonitor(StreamingQueryListener):
 
     def __init__(self) -> None:
         self._states: Mapping[tuple[str, str], SourceState] = {}
+        self._unreachable: frozenset[str] = frozenset()
 
     def snapshot(self) -> list[SourceState]:
         """What is known now, by query and group; a list of one's own."""
@@ -57,6 +60,8 @@ class QueryMonitor(StreamingQueryListener):
             report = _our_report(source.latestOffset)
             if report is None:
                 continue
+            planned = planned_offset(source.endOffset)
+            self._acknowledge(report, planned)
             key = (query, report["group"])
             before = self._states.get(key)
             state = SourceState(
@@ -64,7 +69,7 @@ class QueryMonitor(StreamingQueryListener):
                 report["group"],
                 progress.batchId,
                 source.numInputRows + (before.rows if before else 0),
-                lag_after(report, source.endOffset),
+                lag_after(report, planned),
             )
             self._states = {**self._states, key: state}
             _log.info(
@@ -77,6 +82,17 @@ class QueryMonitor(StreamingQueryListener):
                 len(state.lag),
             )
 
+    def _acknowledge(self, report: Mapping[str, Any], planned: SourceOffset) -> None:
+        """Report to the source that its batch has finished, so that it is committed before the next trigger."""
+        path = report.get("acknowledge")
+        if path is None or path in self._unreachable:
+            return
+        try:
+            acknowledge(path, planned.number)
+        except OSError as error:
+            self._unreachable |= {path}
+            _log.info("group %s: finished batches are not acknowledged: %s: %s", report["group"], path, error)
+
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802  Spark's name
         """Nothing new."""
 
@@ -86,23 +102,27 @@ class QueryMonitor(StreamingQueryListener):
         self._states = {key: state for key, state in self._states.items() if key[0] != ended}
 
 
-def lag_after(report: Mapping[str, Any], end: str | None) -> dict[TopicPartition, int]:
-    """Lag of each owned partition once the batch that ends at ``end`` is done.
+def lag_after(report: Mapping[str, Any], planned: SourceOffset) -> dict[TopicPartition, int]:
+    """Lag of each owned partition once a batch is done.
 
     Args:
-        report: what the source said of positions and log ends when it planned.
-        end: the batch's end offset, as JSON; it is an older one where nothing new was planned.
+        report: positions and log ends as of the source's plan.
+        planned: the batch's end offset; it is an older one where nothing new was planned.
     """
-    try:
-        planned = {} if end is None else decode_batch(json.loads(end))
-    except (ValueError, UsageError, AttributeError):  # another source's offset need not even be an object
-        planned = {}
     lag = {}
-    for partition, (position, log_end) in decode_batch(report).items():
-        batch = planned.get(partition)
+    for partition, (position, log_end) in decode_offset(report).spans.items():
+        batch = planned.spans.get(partition)
         done = batch.until if batch is not None and batch.start == position else position
         lag[partition] = max(0, log_end - done)
     return lag
+
+
+def planned_offset(end: str | None) -> SourceOffset:
+    """The end offset of a batch; one without partitions where there is none, or it is another source's."""
+    try:
+        return SourceOffset() if end is None else decode_offset(json.loads(end))
+    except (ValueError, UsageError, AttributeError):  # another source's offset need not even be an object
+        return SourceOffset()
 
 
 def _our_report(text: str | None) -> Mapping[str, Any] | None:
@@ -111,7 +131,7 @@ def _our_report(text: str | None) -> Mapping[str, Any] | None:
         report = json.loads(text or "null")
     except ValueError:
         return None
-    is_ours = isinstance(report, dict) and report.keys() == {"v", "group", "topics"}
+    is_ours = isinstance(report, dict) and report.keys() - {"acknowledge"} == {"v", "group", "topics"}
     return report if is_ours else None
 
 

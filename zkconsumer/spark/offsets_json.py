@@ -1,4 +1,4 @@
-"""The JSON texts that hold offsets: a batch in Spark's checkpoint, and positions in an option (DESIGN 4.7).
+"""The JSON texts that hold offsets: of batches in Spark's checkpoint, and positions in an option (DESIGN 4).
 
 Spark compares two offsets by their text, so equal offsets must be written equally: every key is sorted as text.
 """
@@ -9,46 +9,53 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from zkconsumer.core.offsets import Mark
 from zkconsumer.errors import UsageError
 from zkconsumer.model import TopicPartition
 from zkconsumer.spark.planning import Span
+from zkconsumer.spark.sourceoffset import KnownTopic, SourceOffset
 
-VERSION = 1
+VERSION = 2
+_REPORT_VERSION = 1
 EARLIEST = -2
 LATEST = -1
 """The two names of a position that JSON can only spell as numbers, as in Spark's own Kafka source."""
 
 
-def initial_offset() -> dict[str, Any]:
-    """Where a query without a checkpoint begins: a constant, because Spark asks for it twice (FACTS C.2b)."""
-    return {"v": VERSION, "topics": {}}
+def initial_offset(group: str) -> dict[str, Any]:
+    """Where a query without a checkpoint begins: constant, because Spark asks for it twice (FACTS C.2b)."""
+    return encode_offset(SourceOffset(group=group, known={}))
 
 
-def encode_batch(spans: Mapping[TopicPartition, Span]) -> dict[str, Any]:
-    """The end offset of a batch: what it read of each partition, ``{"v":1,"topics":{"t":{"0":[from,until]}}}``."""
-    topics: dict[str, dict[str, list[int]]] = {}
-    for (topic, partition), (start, until) in spans.items():
-        topics.setdefault(topic, {})[str(partition)] = [start, until]
-    return {"v": VERSION, "topics": {topic: dict(sorted(topics[topic].items())) for topic in sorted(topics)}}
+def encode_offset(offset: SourceOffset) -> dict[str, Any]:
+    """The text of an offset, in version 2; its values are :class:`~zkconsumer.spark.sourceoffset.SourceOffset`'s.
+
+    ``{"group":"g","known":{"t":[4,"topic id"]},"n":17,"topics":{"t":{"0":[from,until,mark]}},"v":2}``
+    """
+    known = offset.known or {}
+    return {
+        "group": offset.group,
+        "known": {topic: list(known[topic]) for topic in sorted(known)},
+        "n": offset.number,
+        "topics": _by_topic({p: [*span, offset.marks.get(p)] for p, span in offset.spans.items()}),
+        "v": VERSION,
+    }
 
 
-def decode_batch(offset: Mapping[str, Any]) -> dict[TopicPartition, Span]:
-    """Read what :func:`encode_batch` wrote, perhaps a release ago.
+def decode_offset(offset: Mapping[str, Any]) -> SourceOffset:
+    """Read what :func:`encode_offset` wrote, or a release that wrote version 1, ``{"v":1,"topics":{"t":{"0":[0,9]}}}``.
 
     Raises:
         UsageError: the checkpoint was written by another source or by a newer release of this one.
     """
-    if offset.get("v") != VERSION:
+    version = offset.get("v")
+    if version not in (1, VERSION):
         raise UsageError(
-            f"the checkpoint holds an offset of version {offset.get('v')!r}, this release reads version {VERSION}: "
+            f"the checkpoint holds an offset of version {version!r}, this release reads versions 1 and {VERSION}: "
             "check that the checkpoint belongs to this query, or use the release that wrote it"
         )
     try:
-        return {
-            TopicPartition(topic, int(number)): Span(*_two_integers(span))
-            for topic, partitions in offset["topics"].items()
-            for number, span in partitions.items()
-        }
+        return _version_1(offset) if version == 1 else _version_2(offset)
     except (KeyError, AttributeError, TypeError, ValueError) as error:
         raise UsageError(
             f"the checkpoint holds {json.dumps(offset)[:200]}, which is no offset of this source ({error}): check that "
@@ -56,12 +63,67 @@ def decode_batch(offset: Mapping[str, Any]) -> dict[TopicPartition, Span]:
         ) from None
 
 
-def _two_integers(span: object) -> tuple[int, int]:
-    if isinstance(span, list) and len(span) == 2:
-        start, until = span
-        if type(start) is int and type(until) is int:
-            return start, until
-    raise ValueError(f"not a pair of integers: {span!r}")
+def encode_report(group: str, available: Mapping[TopicPartition, Span], acknowledge: str | None) -> dict[str, Any]:
+    """What a query's progress shows as ``latestOffset``: position and log end of each owned partition.
+
+    Args:
+        group: consumer group of the query.
+        available: from the position to the log end.
+        acknowledge: path of the socket that takes acknowledgements of finished batches; None if there is none.
+    """
+    topics = _by_topic({partition: list(span) for partition, span in available.items()})
+    socket = {} if acknowledge is None else {"acknowledge": acknowledge}
+    return {**socket, "group": group, "topics": topics, "v": _REPORT_VERSION}
+
+
+def _version_1(offset: Mapping[str, Any]) -> SourceOffset:
+    return SourceOffset(spans={p: Span(*_integers(span, 2)) for p, span in _partitions(offset["topics"])})
+
+
+def _version_2(offset: Mapping[str, Any]) -> SourceOffset:
+    spans: dict[TopicPartition, Span] = {}
+    marks: dict[TopicPartition, Mark | None] = {}
+    for partition, [start, until, mark] in _partitions(offset["topics"]):
+        spans[partition] = Span(*_integers([start, until], 2))
+        marks[partition] = _mark(mark)
+    known = {}
+    for topic, [partitions, identity] in offset["known"].items():
+        recorded = _mark(identity)
+        if recorded is None:
+            raise ValueError(f"topic {topic} has no identity")
+        known[topic] = KnownTopic(_integers([partitions], 1)[0], recorded)
+    (number,) = _integers([offset["n"]], 1)
+    group = offset["group"]
+    if not isinstance(group, str):
+        raise TypeError(f"not a group: {group!r}")
+    return SourceOffset(group, number, known, spans, marks)
+
+
+def _by_topic(values: Mapping[TopicPartition, list[Any]]) -> dict[str, dict[str, list[Any]]]:
+    topics: dict[str, dict[str, list[Any]]] = {}
+    for (topic, partition), value in values.items():
+        topics.setdefault(topic, {})[str(partition)] = value
+    return {topic: dict(sorted(topics[topic].items())) for topic in sorted(topics)}
+
+
+def _partitions(topics: Mapping[str, Any]) -> list[tuple[TopicPartition, Any]]:
+    return [
+        (TopicPartition(topic, int(number)), value)
+        for topic, partitions in topics.items()
+        for number, value in partitions.items()
+    ]
+
+
+def _integers(values: object, count: int) -> list[int]:
+    if isinstance(values, list) and len(values) == count and all(type(value) is int for value in values):
+        return values
+    raise ValueError(f"not {count} integers: {values!r}")
+
+
+def _mark(value: object) -> Mark | None:
+    if value is None or type(value) is int or isinstance(value, str):
+        return value
+    raise ValueError(f"neither a number nor a text: {value!r}")
 
 
 def decode_positions(text: str) -> dict[TopicPartition, int]:

@@ -56,6 +56,7 @@ OPTION_NAMES = (
     "failOnDataLoss",
     "includeHeaders",
     "numStreams",
+    "checkpointGroup",
 )
 """The source's own options, as the documentation spells them."""
 
@@ -86,6 +87,7 @@ class SourceOptions:
         fail_on_data_loss: fail when offsets to read are gone; otherwise skip them with a warning.
         include_headers: add the column ``headers``.
         num_streams: consumer threads to register, None to choose by CPUs and partitions.
+        checkpoint_group: another group, whose checkpoint this query may continue; None for no other.
     """
 
     config: ConsumerConfig
@@ -101,6 +103,7 @@ class SourceOptions:
     fail_on_data_loss: bool = True
     include_headers: bool = False
     num_streams: int | None = None
+    checkpoint_group: str | None = None
 
     def select(self, all_topics: frozenset[str]) -> list[str]:
         """Topics to read, sorted: the names given, or what the pattern matches among ``all_topics``."""
@@ -171,12 +174,13 @@ class _Reader:
         most, least, delay = self._trigger_limits()
         tasks = self._positive("minPartitions"), self._positive("maxRecordsPerPartition")
         flags = self._flag("failOnDataLoss", True), self._flag("includeHeaders", False)
-        streams = self._positive("numStreams")
+        streams, checkpoint_group = self._positive("numStreams"), self._values.get("checkpointGroup")
         config = self._config()
         if config is None:
             return None
+        limits = (most, least, delay, *tasks)
         return SourceOptions(
-            config, topics, pattern, starting or "group", ending, most, least, delay, *tasks, *flags, streams
+            config, topics, pattern, starting or "group", ending, *limits, *flags, streams, checkpoint_group
         )
 
     def _trigger_limits(self) -> tuple[int | None, int | None, int]:

@@ -60,36 +60,6 @@ class RangePartition:
     brokers: tuple[Broker, ...]
 
 
-class Resumption(NamedTuple):
-    """Where to go on with a partition that was just claimed.
-
-    Attributes:
-        offset: next offset to read; None if the group stored none.
-        foreign: True if somebody else consumed or reset the partition after our last batch.
-    """
-
-    offset: int | None
-    foreign: bool
-
-
-def resume(finished: Span | None, stored: int | None) -> Resumption:
-    """The restart rule: a finished batch counts unless the group's offset moved out of it.
-
-    The group's offset lags behind our own checkpoint where a crash came between the end of a batch and its commit, or
-    where a release did not wait for the batch; then it lies in ``[start, until]`` of that batch. Anything else was
-    written by another consumer or an operator and is law.
-
-    Args:
-        finished: span of the partition in the last finished batch, None if it was not part of it.
-        stored: offset in the group's store, read after claiming; None if there is none.
-    """
-    if finished is None:
-        return Resumption(stored, foreign=False)
-    if stored is not None and finished.start <= stored <= finished.until:
-        return Resumption(finished.until, foreign=False)
-    return Resumption(stored, foreign=True)
-
-
 def cap_offsets(available: Mapping[TopicPartition, Span], limit: int | None) -> dict[TopicPartition, Span]:
     """Cut what is available down to ``limit`` offsets in all, in proportion to what each partition has.
 
@@ -110,27 +80,6 @@ def cap_offsets(available: Mapping[TopicPartition, Span], limit: int | None) -> 
     for partition in by_remainder[:left]:
         shares[partition] += 1
     return {p: Span(span.start, span.start + shares[p]) for p, span in spans.items() if shares[p]}
-
-
-def distinct(
-    planned: Mapping[TopicPartition, Span], previous: Mapping[TopicPartition, Span]
-) -> dict[TopicPartition, Span]:
-    """The planned batch, made different from the previous one where it happens to be the same.
-
-    Spark compares offsets by their text: a batch with the spans of the last one looks like no news. It happens when
-    the group's offset is reset to where that batch began. Then one offset is left for the batch after, or one
-    partition; a single offset of a single partition has to wait until there is more.
-    """
-    result = dict(planned)
-    if result != dict(previous):
-        return result
-    for partition, span in planned.items():
-        if span.size > 1:
-            result[partition] = Span(span.start, span.until - 1)
-            return result
-    if result:
-        del result[next(iter(result))]
-    return result
 
 
 def group_by_thread(

@@ -1,14 +1,22 @@
-"""Where each partition of a new share starts: the rules of DESIGN 4.7 as values in, values out."""
+"""Where a query reads next in each partition of a new share: the rules of DESIGN 4 as values in, values out.
+
+:func:`choose_starts` decides by the group's stored offset and by the checkpoint, :func:`locate` fits the choice into
+the log. Between the two the brokers are asked for what only they know.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
 
+from zkconsumer.core.groupview import Topic
+from zkconsumer.core.offsets import StoredOffset, is_unique
 from zkconsumer.model import TopicPartition
 from zkconsumer.spark.offsets_json import EARLIEST, LATEST
 from zkconsumer.spark.options import Position, Timestamps
-from zkconsumer.spark.planning import Span, resume
+from zkconsumer.spark.sourceoffset import SourceOffset
 
 _NAMED = {"earliest": EARLIEST, "latest": LATEST, "smallest": EARLIEST, "largest": LATEST}
 
@@ -29,60 +37,110 @@ Wanted = int | AtTime
 """An offset, EARLIEST, LATEST, or a time."""
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
-    """Where partitions are to start.
+class Reason(Enum):
+    """Why a partition starts where it does; the value completes the sentence "starts there because ..."."""
 
-    Attributes:
-        offsets: an offset, or what only the broker can turn into one.
-        foreign: partitions whose stored offset somebody else moved since our last batch, with that batch.
-    """
+    OPTION = "a starting... option specifies it"
+    GROUP = "it is the group's offset"
+    RESET = "the group has no offset, and auto.offset.reset specifies it"
+    APPEARED = "the partition appeared after the query's first batch"
+    NOT_IN_VERSION_1 = "the group has no offset, and the checkpoint, of version 1, does not name the partition"
+    FINISHED = "the checkpoint and the group's offset agree"
+    UNCOMMITTED = "the query's own commit of its last batch did not arrive"
+    NOT_STORED = "the checkpoint names it, and the group has no offset: its znodes were deleted, or ZooKeeper is new"
+    MOVED = "another consumer or an operator moved the group's offset"
+    RECREATED = "the topic was deleted and created again"
 
-    offsets: Mapping[TopicPartition, Wanted]
-    foreign: Mapping[TopicPartition, Span]
+
+class Choice(NamedTuple):
+    """Where one partition is to start, and why."""
+
+    place: Wanted
+    reason: Reason
 
 
-def start_positions(
-    stored: Mapping[TopicPartition, int | None],
-    finished: Mapping[TopicPartition, Span],
+def choose_starts(
+    stored: Mapping[TopicPartition, StoredOffset],
+    topics: Mapping[str, Topic],
+    finished: SourceOffset,
     *,
     starting: Position,
-    seen_before: Set[TopicPartition],
     reset: str,
-) -> Start:
-    """Decide where to start newly claimed partitions.
+) -> dict[TopicPartition, Choice]:
+    """Decide where newly claimed partitions start, at a restart and whenever a share is gained.
 
     Args:
-        stored: the group's offset of each claimed partition, read after claiming; None if there is none.
-        finished: the last batch that Spark finished; empty in a new query.
-        starting: ``startingOffsets`` for the first batch of a query, ``group`` for partitions that come later.
-        seen_before: partitions that existed when the query joined. Others appeared by growth: their first record was
-            written while the query ran, so they are read from the beginning.
+        stored: what the group's store holds of each claimed partition, read after claiming.
+        topics: the subscribed topics, as the share was computed from them.
+        finished: the last batch that Spark finished.
+        starting: the ``starting...`` option. It applies to what a query owns at its first plan, and later to
+            partitions that existed then, were never owned by this query, and have no stored offset.
         reset: ``auto.offset.reset``.
     """
-    offsets: dict[TopicPartition, Wanted] = {}
-    foreign: dict[TopicPartition, Span] = {}
-    for partition, offset in stored.items():
-        chosen = position_of(partition, starting)
-        if chosen is not None:
-            offsets[partition] = chosen
-            continue
-        resumption = resume(finished.get(partition), offset)
-        if resumption.foreign:
-            foreign[partition] = finished[partition]
-        if resumption.offset is not None:
-            offsets[partition] = resumption.offset
+    recreated = finished.recreated(topics)
+    choices = {}
+    for partition, found in stored.items():
+        if found.offset is not None and found.offset < 0:
+            found = StoredOffset(None)  # noqa: PLW2901 - what the JVM consumer writes for "no offset" in places
+        if partition.topic in recreated:
+            choices[partition] = Choice(EARLIEST, Reason.RECREATED)
+        elif partition in finished.spans:
+            choices[partition] = _after_a_batch(found, partition, finished)
         else:
-            offsets[partition] = _NAMED[reset] if partition in seen_before else EARLIEST
-    return Start(offsets, foreign)
+            choices[partition] = _for_the_first_time(partition, found, finished, starting, reset)
+    return choices
+
+
+def _after_a_batch(stored: StoredOffset, partition: TopicPartition, finished: SourceOffset) -> Choice:
+    """The partition is in the checkpoint: that counts, unless another client wrote the group's offset since.
+
+    Its mark tells. A commit of ours that did not arrive has left the stored offset, and the mark, of the time when the
+    batch was planned. Version 1 recorded no marks: there the offset at which the batch began counts as such a commit.
+    """
+    span, mark = finished.spans[partition], finished.marks.get(partition)
+    if stored.offset is None:
+        return Choice(span.until, Reason.NOT_STORED)
+    if stored.offset == span.until:
+        return Choice(span.until, Reason.FINISHED)
+    if finished.known is None:
+        untouched = stored.offset == span.start
+    else:
+        same = mark is not None and stored.mark == mark
+        untouched = same and (is_unique(mark) or stored.offset == span.start)
+    return Choice(span.until, Reason.UNCOMMITTED) if untouched else Choice(stored.offset, Reason.MOVED)
+
+
+def _for_the_first_time(
+    partition: TopicPartition, stored: StoredOffset, finished: SourceOffset, starting: Position, reset: str
+) -> Choice:
+    """The partition is not in the checkpoint."""
+    option = position_of(partition, starting)
+    if finished.is_initial and option is not None:
+        return Choice(option, Reason.OPTION)
+    if stored.offset is not None:
+        return Choice(stored.offset, Reason.GROUP)
+    if finished.known is None:
+        return Choice(EARLIEST, Reason.NOT_IN_VERSION_1)
+    known = finished.known.get(partition.topic)
+    if not finished.is_initial and (known is None or partition.partition >= known.partitions):
+        return Choice(EARLIEST, Reason.APPEARED)
+    return Choice(_NAMED[reset], Reason.RESET) if option is None else Choice(option, Reason.OPTION)
 
 
 def position_of(partition: TopicPartition, position: Position) -> Wanted | None:
-    """What an option says of one partition; None if it leaves the partition to the default."""
+    """What an option specifies for one partition; None if it leaves the partition to the default."""
     if isinstance(position, Timestamps):
         moment = position.given.get(partition, position.everywhere)
         return None if moment is None else AtTime(moment, position.or_latest)
     return position.get(partition) if isinstance(position, Mapping) else _NAMED.get(position)
+
+
+class Loss(NamedTuple):
+    """A position that the log does not hold: the offset wanted, and where the log begins and ends."""
+
+    wanted: int
+    earliest: int
+    latest: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,44 +149,70 @@ class Located:
 
     Attributes:
         offsets: next offset to read of each partition.
-        lost: what had to be moved because the log does not hold it: partition to (wanted, earliest, latest).
+        lost: the partitions whose position had to be moved.
     """
 
     offsets: Mapping[TopicPartition, int]
-    lost: Mapping[TopicPartition, tuple[int, int, int]]
+    lost: Mapping[TopicPartition, Loss]
 
 
 def locate(
     wanted: Mapping[TopicPartition, int],
     earliest: Mapping[TopicPartition, int],
     latest: Mapping[TopicPartition, int],
-    reset: str,
 ) -> Located:
-    """Turn EARLIEST and LATEST into offsets, and move what lies outside of the log to where ``reset`` says.
+    """Turn EARLIEST and LATEST into offsets, and move what lies outside of the log to the nearest end of it.
 
-    Partitions whose ends are unknown, because they have no leader just now, are left out.
+    So nothing that still exists is skipped. Partitions whose ends are unknown, because they have no leader, are left
+    out of the answer.
     """
     ends = {EARLIEST: earliest, LATEST: latest}
     offsets: dict[TopicPartition, int] = {}
-    lost: dict[TopicPartition, tuple[int, int, int]] = {}
+    lost: dict[TopicPartition, Loss] = {}
     for partition, offset in wanted.items():
         if partition not in earliest or partition not in latest:
             continue
-        offsets[partition] = ends[offset][partition] if offset in ends else offset
-        if not earliest[partition] <= offsets[partition] <= latest[partition]:
-            lost[partition] = (offset, earliest[partition], latest[partition])
-            offsets[partition] = ends[_NAMED[reset]][partition]
+        first, end = earliest[partition], latest[partition]
+        at = ends[offset][partition] if offset in ends else offset
+        offsets[partition] = min(max(at, first), end)
+        if offsets[partition] != at:
+            lost[partition] = Loss(offset, first, end)
     return Located(offsets, lost)
 
 
-def tell_losses(lost: Mapping[TopicPartition, tuple[int, int, int]]) -> str:
+def describe_losses(lost: Mapping[TopicPartition, Loss]) -> str:
     """In words, for each partition: what was wanted, what is there, and how many offsets are gone.
 
     How many is known only where the log begins later than wanted. A log that ends before what was wanted was cut by an
-    unclean leader election, or belongs to another topic of that name.
+    unclean leader election.
     """
     return ", ".join(
-        f"{partition}: wanted {wanted}, the log has [{earliest}, {latest})"
-        + (f", {earliest - wanted} offsets are lost" if 0 <= wanted < earliest else "")
-        for partition, (wanted, earliest, latest) in sorted(lost.items())
+        f"{partition}: wanted {loss.wanted}, the log has [{loss.earliest}, {loss.latest})"
+        + (f", {loss.earliest - loss.wanted} offsets are lost" if 0 <= loss.wanted < loss.earliest else "")
+        for partition, loss in sorted(lost.items())
     )
+
+
+def group_by_reason(choices: Mapping[TopicPartition, Choice]) -> dict[Reason, list[TopicPartition]]:
+    """The partitions that start for each reason, sorted."""
+    reasons: dict[Reason, list[TopicPartition]] = {}
+    for partition in sorted(choices):
+        reasons.setdefault(choices[partition].reason, []).append(partition)
+    return reasons
+
+
+def not_remembered(
+    choices: Mapping[TopicPartition, Choice], finished: SourceOffset, owned: Collection[TopicPartition]
+) -> list[TopicPartition]:
+    """Owned partitions that would start elsewhere if the same choice were made again, at a later time.
+
+    The end of a log and the first record of a time move on while nothing is read, and a plan without rows leaves no
+    trace in the checkpoint. The group's store remembers such a start instead, so that a restart finds it there.
+    """
+    return [
+        partition
+        for partition in owned
+        if partition in choices
+        and partition not in finished.spans
+        and (choices[partition].place == LATEST or isinstance(choices[partition].place, AtTime))
+    ]

@@ -32,8 +32,8 @@ def drain_timeout_ms(config: ConsumerConfig) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class _Positions:
-    """Ends of finished batches under one generation of the assignment."""
+class _Finished:
+    """Ends of finished batches under one generation of the assignment: what may be committed."""
 
     generation: int = -1
     offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
@@ -41,18 +41,22 @@ class _Positions:
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """A batch that Spark was given and has not come back from."""
+    """A batch that Spark was given and has not come back from.
 
-    generation: int
-    spans: Mapping[TopicPartition, Span]
+    ``generation`` is None where an earlier run of the query planned it.
+    """
+
+    generation: int | None
+    number: int
+    ends: Mapping[TopicPartition, int]
 
 
 class SparkFetchControl:
     """A :class:`~zkconsumer.core.fetchcontrol.FetchControl` whose fetching is done by Spark's tasks.
 
-    The rebalance thread alone writes the assignment, Spark's thread alone the batch in flight and the positions. A
-    position is the end of a batch that Spark finished, or where the first one will start: so every commit by timer,
-    rebalance or leaving covers finished batches only.
+    The rebalance thread alone writes the assignment. The batch in flight is declared by Spark's thread, and ended by
+    Spark's thread or by an acknowledgement, whichever is first. What may be committed is the ends of finished batches:
+    so every commit by timer, rebalance or leaving follows the checkpoint.
 
     Args:
         drain_timeout_s: how long :meth:`stop` waits for a batch in flight, in seconds.
@@ -63,8 +67,9 @@ class SparkFetchControl:
         self._changed = threading.Condition()
         self._assignment: FetchAssignment | None = None
         self._stopped = True
-        self._positions = _Positions()
+        self._finished = _Finished()
         self._in_flight: _Batch | None = None
+        self._given_up: _Batch | None = None
         self._failure: BaseException | None = None
 
     # -- the rebalance thread ---------------------------------------------------------------------------------------
@@ -72,19 +77,25 @@ class SparkFetchControl:
     def stop(self, *, drain: bool = True) -> None:
         """Plan nothing more, and wait for the batch in flight, at most the drain timeout.
 
-        Past it the partitions go with the offset from before the batch, and whoever gets them reads it again.
+        After that the partitions are released with the offset from before the batch, and their next owner reads it
+        again. That is decided once for each batch: a later attempt of the same rebalance does not wait again.
         """
         with self._changed:
             self._stopped = True
-            drained = self._changed.wait_for(lambda: self._in_flight is None, self._drain_timeout_s if drain else 0)
-            late = None if drained else self._in_flight
-        if late is not None:
-            _log.warning(
-                "a batch of %d partitions did not finish within %.1f s; partitions that another member gets are "
-                "read again from where it began",
-                len(late.spans),
-                self._drain_timeout_s,
-            )
+            batch = self._in_flight
+            if not drain or batch is None or batch is self._given_up:
+                return
+            if self._changed.wait_for(lambda: self._in_flight is not batch, self._drain_timeout_s):
+                return
+            self._given_up = batch
+            timeout_s = self._drain_timeout_s
+        _log.warning(
+            "a batch of %d partitions did not finish within %.1f s; partitions that another member gets are read again "
+            "from where it began. Where batches are long, raise rebalance.max.retries and rebalance.backoff.ms in all "
+            "members",
+            len(batch.ends),
+            timeout_s,
+        )
 
     def start(self, assignment: FetchAssignment) -> None:
         """Let Spark's thread plan with a new assignment."""
@@ -103,10 +114,10 @@ class SparkFetchControl:
         """
         with self._changed:
             newest = -1 if self._assignment is None else self._assignment.generation
-            return dict(self._positions.offsets) if self._positions.generation == newest else {}
+            return dict(self._finished.offsets) if self._finished.generation == newest else {}
 
     def fail(self, error: BaseException) -> None:
-        """The rebalance thread has died; Spark's thread is told when it asks for the assignment."""
+        """The rebalance thread has died; Spark's thread raises that when it asks for the assignment."""
         with self._changed:
             self._failure = error
             self._changed.notify_all()
@@ -130,28 +141,29 @@ class SparkFetchControl:
         with self._changed:
             return self._assignment
 
-    def known(self, generation: int) -> Mapping[TopicPartition, int] | None:
-        """Positions under this generation, None before :meth:`adopt` was called for it."""
-        return self._positions.offsets if self._positions.generation == generation else None
-
-    def adopt(self, generation: int, offsets: Mapping[TopicPartition, int]) -> None:
-        """Set where the partitions of a new assignment go on."""
+    def may_commit(self, generation: int, offsets: Mapping[TopicPartition, int]) -> None:
+        """Set what may be committed under this generation: ends of finished batches."""
         with self._changed:
-            self._positions = _Positions(generation, dict(offsets))
+            self._finished = _Finished(generation, dict(offsets))
 
-    def take(self, generation: int, spans: Mapping[TopicPartition, Span]) -> bool:
+    def take(self, generation: int, number: int, rows: Mapping[TopicPartition, Span]) -> bool:
         """Declare a batch in flight; False if a rebalance has begun meanwhile, then nothing may be read of it.
 
         Without this check: the batch is planned, the rebalance stops fetching and sees nothing in flight, releases,
         another member claims and reads, and then Spark reads the same offsets.
+
+        Args:
+            generation: of the assignment that the batch was planned in.
+            number: of the plan.
+            rows: what the batch reads.
         """
         with self._changed:
             if self._stopped or self._assignment is None or self._assignment.generation != generation:
                 return False
-            self._in_flight = _Batch(generation, dict(spans))
+            self._in_flight = _Batch(generation, number, {p: span.until for p, span in rows.items()})
             return True
 
-    def replay(self, spans: Mapping[TopicPartition, Span]) -> None:
+    def replay(self, number: int, spans: Mapping[TopicPartition, Span]) -> None:
         """Declare that Spark reads a batch again which an earlier run of the query planned.
 
         Before the first assignment there is nothing to release that could wait for it. The batch is over when the
@@ -159,26 +171,41 @@ class SparkFetchControl:
         """
         with self._changed:
             if self._in_flight is None and self._assignment is not None:
-                self._in_flight = _Batch(-1, dict(spans))
+                self._in_flight = _Batch(None, number, {p: span.until for p, span in spans.items()})
 
-    def finish(self, spans: Mapping[TopicPartition, Span]) -> None:
-        """The batch in flight is over; its ends become positions if it is the one that Spark reports as done.
+    def finish(self, number: int) -> None:
+        """The batch in flight is over, since Spark asks for the next one; ``number`` is that of the last finished."""
+        with self._changed:
+            if self._in_flight is not None:
+                self._end_batch(is_finished=self._in_flight.number == number)
 
-        Positions come before the wake-up of :meth:`stop`, so the commit that follows it covers this batch.
+    # -- any thread -------------------------------------------------------------------------------------------------
 
-        Args:
-            spans: the last batch that Spark finished.
+    def acknowledge(self, number: int) -> tuple[int, dict[TopicPartition, int]] | None:
+        """Spark has finished the batch of this number, and has not asked for the next one.
+
+        Returns:
+            The generation, and what may be committed in it now; None if another batch, or none, is in flight.
         """
         with self._changed:
-            batch, self._in_flight = self._in_flight, None
-            if batch is not None and batch.generation == self._positions.generation and batch.spans == dict(spans):
-                ends = {partition: span.until for partition, span in spans.items()}
-                self._positions = _Positions(batch.generation, {**self._positions.offsets, **ends})
-            self._changed.notify_all()
+            batch = self._in_flight
+            if batch is None or batch.number != number:
+                return None
+            self._end_batch(is_finished=True)
+            if batch.generation != self._finished.generation:
+                return None
+            return batch.generation, dict(self._finished.offsets)
 
     def abandon(self) -> None:
-        """The query ends: nobody will report the batch in flight, so do not wait for it."""
+        """The query ends: no answer about the batch in flight will come, so do not wait for one."""
         with self._changed:
             self._drain_timeout_s = 0
             self._in_flight = None
             self._changed.notify_all()
+
+    def _end_batch(self, *, is_finished: bool) -> None:
+        """Under the lock. The ends become committable before :meth:`stop` wakes up: a release commits them."""
+        batch, self._in_flight = self._in_flight, None
+        if batch is not None and is_finished and batch.generation == self._finished.generation:
+            self._finished = _Finished(batch.generation, {**self._finished.offsets, **batch.ends})
+        self._changed.notify_all()

@@ -117,10 +117,10 @@ class ZkConsumerStreamReader(_RangeReader, DataSourceStreamReader, SupportsTrigg
         self._driver: QueryDriver | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  Spark's name
-        """A constant."""
+        """A constant of the group."""
         from zkconsumer.spark.offsets_json import initial_offset
 
-        return initial_offset()
+        return initial_offset(self._options.config.group_id)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  Spark's name
         """From ``maxOffsetsPerTrigger`` and ``minOffsetsPerTrigger``; Spark has no name for both together."""

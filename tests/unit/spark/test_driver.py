@@ -9,21 +9,26 @@ import pytest
 
 from tests.fix_waiting import eventually
 from zkconsumer.core.fetchcontrol import FetchAssignment
-from zkconsumer.errors import LeaderUnknown, OffsetOutOfRange, ZooKeeperUnavailable
-from zkconsumer.model import ConsumerThreadId, TopicPartition
+from zkconsumer.core.groupview import Topic
+from zkconsumer.core.offsets import StoredOffset
+from zkconsumer.errors import GenerationEnded, LeaderUnknown, OffsetOutOfRange, UsageError, ZooKeeperUnavailable
+from zkconsumer.model import ConsumerThreadId, TopicIdentity, TopicPartition
 from zkconsumer.spark.driver import QueryDriver
-from zkconsumer.spark.offsets_json import decode_batch, encode_batch, initial_offset
+from zkconsumer.spark.offsets_json import decode_offset, encode_offset, initial_offset
 from zkconsumer.spark.options import parse_options
 from zkconsumer.spark.planning import Span
+from zkconsumer.spark.sourceoffset import KnownTopic, SourceOffset
 
 A, B, C = (TopicPartition("t", n) for n in range(3))
 
 
 class Member:
-    """Owns what it is told to, and remembers what was committed."""
+    """Owns what it is told to, and remembers what was committed; each commit gets the next mark."""
 
     def __init__(self):
         self.commits = []
+        self.generation = 0
+        self.stored = {}
 
     def may_deliver(self):
         return True
@@ -31,11 +36,23 @@ class Member:
     def live_brokers(self):
         return ()
 
-    def commit(self, offsets):
+    def commit(self, offsets, *, generation):
+        self._require(generation)
         self.commits.append(dict(offsets))
+        for partition, offset in offsets.items():
+            if self.stored.get(partition, StoredOffset(None)).offset != offset:
+                self.stored[partition] = StoredOffset(offset, 1000 + len(self.commits))
+
+    def marks(self, partitions, generation):
+        self._require(generation)
+        return {partition: self.stored[partition].mark for partition in partitions}
 
     def leave(self):
         pass
+
+    def _require(self, generation):
+        if generation != self.generation:
+            raise GenerationEnded(f"not {self.generation}")
 
 
 class Query:
@@ -55,26 +72,41 @@ class Query:
             )
         )
         self.member = self.driver._member = Member()
+        self.driver._plan_for(self.member)
         self.driver._brokers = (stub.broker,)
-        self.driver._seen_before = frozenset({A, B})
-        self.offset = initial_offset()
-        self.generation = 0
+        self.offset = initial_offset("g")
         self.own(stored)
 
-    def own(self, stored):
-        """A rebalance ends with these."""
-        self.generation += 1
+    def own(self, stored, partitions=3, topic_id="id"):
+        """A rebalance ends with these; an offset comes with a mark of its own unless one is given."""
+        self.member.generation += 1
+        self.member.stored = {
+            p: one if isinstance(one, StoredOffset) else StoredOffset(one, None if one is None else 500 + one)
+            for p, one in stored.items()
+        }
+        topics = {"t": Topic(tuple(range(partitions)), TopicIdentity(topic_id, 40))}
+        threads = dict.fromkeys(stored, ConsumerThreadId("g_c", 0))
         self.driver._control.start(
-            FetchAssignment(self.generation, dict.fromkeys(stored, ConsumerThreadId("g_c", 0)), stored)
+            FetchAssignment(self.member.generation, threads, {}, stored=dict(self.member.stored), topics=topics)
         )
 
+    def rebalance(self, stored):
+        """As :meth:`own`; what is committed is taken from the store."""
+        self.driver._control.stop()
+        self.own({p: self.member.stored.get(p, one) if one is ... else one for p, one in stored.items()})
+
+    def after(self, spans, marks=None, known=3):
+        """Continue from a checkpoint whose last batch this was."""
+        self.offset = encode_offset(SourceOffset("g", 9, {"t": KnownTopic(known, "id")}, spans, marks or {}))
+        return self
+
     def trigger(self, least=None):
-        """One batch, as Spark does it: None if there is nothing new."""
+        """One batch, as Spark does it: what it reads of each partition; None if there is nothing new."""
         end = self.driver.latest_offset(self.offset, None, least)
         if end == self.offset:
             return None
         self.offset = end
-        return decode_batch(end)
+        return {p: span for p, span in decode_offset(end).spans.items() if span.size}
 
 
 @pytest.fixture
@@ -101,17 +133,63 @@ def log(stub_broker):
     return set_log
 
 
-@pytest.mark.parametrize("options", [{"startingOffsets": "earliest"}, {"startingOffsets": '{"t":{"0":0,"1":0}}'}])
-def test_starting_offsets_hold_for_a_partition_that_gets_its_leader_later(stub_broker, log, query, options):
+@pytest.mark.parametrize("starting", ["latest", "group"])
+def test_the_first_plan_names_where_every_owned_partition_starts(stub_broker, log, query, starting):
+    log(A, 0, 10)
+    log(B, 0, 20)
+    ours = query({A: None, B: None}, startingOffsets=starting)
+    assert ours.trigger() == {}, "a plan without rows"
+    planned = decode_offset(ours.offset)
+    assert planned.spans == {A: Span(10, 10), B: Span(20, 20)}
+    assert planned.known == {"t": KnownTopic(3, "id")}
+    log(A, 0, 11)
+    assert ours.trigger() == {A: Span(10, 11)}
+    assert ours.member.commits[-1] == {A: 10, B: 20}
+
+
+@pytest.mark.parametrize("starting", ["latest", "group"])
+def test_a_restart_continues_where_the_first_plan_started(stub_broker, log, query, starting):
+    log(A, 0, 10)
+    before = query({A: None}, startingOffsets=starting)
+    before.trigger()
+    log(A, 0, 15)
+    after = query({A: None}, startingOffsets=starting)
+    after.offset = before.offset
+    assert after.trigger() == {A: Span(10, 15)}
+
+
+def test_nothing_is_committed_before_the_checkpoint_has_it(stub_broker, log, query):
+    log(A, 0, 10)
+    ours = query({A: None}, startingOffsets="earliest")
+    assert ours.trigger() == {A: Span(0, 10)}
+    assert all(offsets == {} for offsets in ours.member.commits)
+    assert ours.trigger() is None
+    assert ours.member.commits[-1] == {A: 10}
+
+
+def test_a_query_begins_when_every_partition_has_a_leader(stub_broker, log, query, caplog):
     log(A, 0, 10)
     log(B, 0, 20)
     stub_broker.leaderless = {B}
-    ours = query({A: None, B: None}, **options)
+    stub_broker.times = {5000: {A: 3, B: 8}}
+    ours = query({A: 9, B: 9}, startingTimestamp="5000")
+    assert ours.trigger() is None
+    assert "no leader answers for t-1" in caplog.text
+    stub_broker.leaderless = set()
+    assert ours.trigger() == {A: Span(3, 10), B: Span(8, 20)}
+
+
+def test_after_the_first_plan_a_partition_without_leader_does_not_stop_the_others(stub_broker, log, query):
+    log(A, 0, 10)
+    log(B, 0, 20)
+    stub_broker.leaderless = {B}
+    ours = query({A: 0, B: 7}).after({A: Span(0, 0)})
     assert ours.trigger() == {A: Span(0, 10)}
+    ours.rebalance({A: ..., B: ...})
     assert ours.trigger() is None
     assert ours.member.commits[-1] == {A: 10}
     stub_broker.leaderless = set()
-    assert ours.trigger() == {B: Span(0, 20)}
+    assert ours.trigger() == {B: Span(7, 20)}
 
 
 def test_partitions_that_have_no_leader_are_told_in_one_line_and_once(stub_broker, log, query, caplog):
@@ -119,41 +197,18 @@ def test_partitions_that_have_no_leader_are_told_in_one_line_and_once(stub_broke
     for partition in partitions:
         log(partition, 0, 10)
     stub_broker.leaderless = set(partitions[1:])
-    ours = query(dict.fromkeys(partitions), startingOffsets="earliest")
+    ours = query(dict.fromkeys(partitions, 0)).after({A: Span(0, 0)})
     ours.trigger()
     ours.trigger()
     (line,) = [record.getMessage() for record in caplog.records if "leader" in record.getMessage()]
     assert "left out until their leader answers: t-1, t-2, t-3, t-4, t-5 and 2 more: LEADER_NOT_AVAILABLE" in line
 
 
-def test_starting_offsets_of_a_leaderless_partition_outlast_a_rebalance(stub_broker, log, query):
-    log(A, 0, 10)
-    log(B, 0, 20)
-    stub_broker.leaderless = {B}
-    ours = query({A: None, B: None}, startingOffsets="earliest")
-    assert ours.trigger() == {A: Span(0, 10)}
-    ours.own({A: 10, B: None})
-    assert ours.trigger() is None
-    stub_broker.leaderless = set()
-    assert ours.trigger() == {B: Span(0, 20)}
-
-
-def test_an_offset_that_somebody_stored_meanwhile_is_law(stub_broker, log, query):
-    log(A, 0, 10)
-    log(B, 0, 20)
-    stub_broker.leaderless = {B}
-    ours = query({A: None, B: None}, startingOffsets="earliest")
-    ours.trigger()
-    ours.own({A: 10, B: 15})
-    stub_broker.leaderless = set()
-    assert ours.trigger() == {B: Span(15, 20)}
-
-
 def test_known_positions_are_not_decided_anew_while_a_partition_has_no_leader(stub_broker, log, query, caplog):
     log(A, 0, 2000)
     log(B, 0, 20)
     stub_broker.leaderless = {B}
-    ours = query({A: 0, B: 0})
+    ours = query({A: 0, B: 0}).after({A: Span(0, 0)})
     assert ours.trigger() == {A: Span(0, 2000)}
     log(A, 1500, 2500)  # retention deletes what was read long ago
     caplog.clear()
@@ -171,10 +226,11 @@ def test_a_log_that_became_shorter_does_not_forget_the_partitions_without_leader
     stub_broker.leaderless = {B}
     log(A, 0, 50)
     assert ours.trigger() is None
-    assert ours.member.commits[-1] == {A: 50, B: 20}
+    assert ours.member.commits[-1] == {A: 50, B: 20}, "else a restart would skip what follows 50"
     stub_broker.leaderless = set()
     log(B, 0, 25)
     assert ours.trigger() == {B: Span(20, 25)}
+    assert decode_offset(ours.offset).spans[A] == Span(50, 50)
 
 
 def test_available_now_waits_for_the_leaders_of_all_that_it_will_read(stub_broker, log, query):
@@ -182,7 +238,7 @@ def test_available_now_waits_for_the_leaders_of_all_that_it_will_read(stub_broke
     log(B, 0, 20)
     stub_broker.leaderless = {B}
     stub_broker.asked = lambda _: stub_broker.leaderless.clear()
-    ours = query({A: 0, B: 0}, **{"rebalance.backoff.ms": "10000"})
+    ours = query({A: 0, B: 0}, **{"rebalance.backoff.ms": "10000"}).after({})
     ours.driver.prepare_available_now()
     assert ours.trigger() == {A: Span(0, 10), B: Span(0, 20)}
     log(B, 0, 30)
@@ -202,7 +258,7 @@ def test_available_now_does_not_begin_without_a_leader(stub_broker, log, query):
 def test_available_now_does_not_end_while_a_leader_is_away(stub_broker, log, query, stored):
     log(A, 0, 10)
     log(B, 0, 20)
-    ours = query(stored, **{"rebalance.backoff.ms": "10"})
+    ours = query(stored, **{"rebalance.backoff.ms": "10"}).after({})
     ours.driver.prepare_available_now()
     stub_broker.leaderless = {B}
     if stored[A] == 0:
@@ -213,13 +269,13 @@ def test_available_now_does_not_end_while_a_leader_is_away(stub_broker, log, que
     assert ours.trigger() == {B: Span(0, 20)}
     stub_broker.leaderless = {B}
     assert ours.trigger() is None, "B is at its target"
-    assert ours.member.commits[-1] == {A: 10, B: 20}
+    assert ours.member.commits[-1] == {A: 10, B: 20} if stored[A] == 0 else {B: 20}
 
 
 @pytest.mark.parametrize(("answer_s", "least_s", "most_s"), [(0.002, 0.008, 0.05), (0.05, 0.05, 0.15)])
 def test_idle_brokers_are_asked_as_often_as_they_answer_quickly(stub_broker, log, query, answer_s, least_s, most_s):
     log(A, 0, 10)
-    ours = query({A: 10})
+    ours = query({A: 10}).after({A: Span(5, 10)})
     begins, ends = [], []
 
     def take_time(_):
@@ -263,74 +319,152 @@ def test_available_now_waits_for_no_minimum(stub_broker, log, query):
     assert ours.trigger(50) is None
 
 
-def test_nothing_new_is_the_same_offset_to_the_letter(stub_broker, log, query):
+@pytest.mark.parametrize("start", [{"topics": {"t": {"0": [0, 10]}}, "v": 1}, None])
+def test_nothing_new_is_the_same_offset_to_the_letter(stub_broker, log, query, start):
     log(A, 0, 10)
-    ours = query({A: 0})
-    ours.trigger()
-    start = {"topics": {"t": {"0": [0, 10]}}, "v": 1}
+    ours = query({A: 10}).after({A: Span(0, 10)})
+    start = start or {**ours.offset, "n": 0x7F, "extra": "is kept"}
     assert json.dumps(ours.driver.latest_offset(start, None)) == json.dumps(start), "Spark compares texts"
 
 
-@pytest.mark.parametrize("stored", [0, 5, 10])
-def test_a_restart_goes_on_after_its_last_batch_while_the_groups_offset_lies_in_it(stub_broker, log, query, stored):
+def test_no_two_plans_have_the_same_text(stub_broker, log, query):
+    log(A, 0, 10)
+    ours = query({A: 0})
+    assert ours.trigger() == {A: Span(0, 10)}
+    first = ours.offset
+    ours.rebalance({A: StoredOffset(0, 9999)})  # an operator rewinds the group while another member owns the partition
+    assert ours.trigger() == {A: Span(0, 10)}
+    assert ours.offset != first
+
+
+@pytest.mark.parametrize("stored", [StoredOffset(0, 7), StoredOffset(10, 8), StoredOffset(None)])
+def test_a_restart_continues_after_its_last_batch_unless_the_offset_was_moved(stub_broker, log, query, stored):
     log(A, 0, 12)
-    ours = query({A: stored})
-    ours.offset = encode_batch({A: Span(0, 10)})
+    ours = query({A: stored}).after({A: Span(0, 10)}, {A: 7})
     assert ours.trigger() == {A: Span(10, 12)}
-    assert ours.member.commits[0] == {A: 10}, "the end of the last batch is published"
+    assert ours.member.commits[-1] == {A: 10}, "the end of the last batch is published"
 
 
-@pytest.mark.parametrize("stored", [2, 11])
-def test_a_restart_follows_the_group_where_somebody_moved_its_offset(stub_broker, log, query, stored, caplog):
+@pytest.mark.parametrize("stored", [2, 3, 5, 11])
+def test_a_restart_follows_the_group_where_its_offset_was_moved(stub_broker, log, query, stored, caplog):
     log(A, 0, 12)
-    ours = query({A: stored})
-    ours.offset = encode_batch({A: Span(3, 10)})
+    ours = query({A: stored}).after({A: Span(3, 10)}, {A: 7})
     with caplog.at_level(logging.WARNING):
         assert ours.trigger() == {A: Span(stored, 12)}
-    assert f"the group's offset is {stored} although this query's last batch was [3, 10)" in caplog.text
+    assert (
+        f"t-0 continues at the group's offset {stored}, although this query's last batch of it was [3, 10)"
+        in caplog.text
+    )
+    assert all(A not in offsets for offsets in ours.member.commits), "10 must not overwrite it"
+
+
+def test_the_checkpoint_of_another_group_is_refused_unless_it_is_named(stub_broker, log, query):
+    log(A, 0, 12)
+    start = encode_offset(SourceOffset("old", 9, {"t": KnownTopic(3, "id")}, {A: Span(0, 10)}, {A: 7}))
+    end = {**start, "n": 10}
+    with pytest.raises(UsageError, match="set checkpointGroup=old"):
+        query({A: None}).driver.latest_offset(start, None)
+    with pytest.raises(UsageError, match="set checkpointGroup=old"):
+        query({A: None}).driver.partitions(start, end)
+    ours = query({A: None}, checkpointGroup="old")
+    ours.offset = start
+    assert ours.trigger() == {A: Span(10, 12)}
+    assert decode_offset(ours.offset).group == "g"
+
+
+def test_a_topic_that_was_created_again_is_data_loss(stub_broker, log, query):
+    log(A, 0, 12)
+    strict = query({A: 10}).after({A: Span(0, 10)}, {A: 7})
+    strict.own({A: 10}, topic_id="another")
+    with pytest.raises(OffsetOutOfRange, match="t was deleted and created again"):
+        strict.trigger()
+    lenient = query({A: 10}, failOnDataLoss="false").after({A: Span(0, 10), B: Span(0, 5)}, {A: 7, B: 8})
+    lenient.own({A: 10}, topic_id="another")
+    assert lenient.trigger() == {A: Span(0, 12)}
+    assert decode_offset(lenient.offset).spans == {A: Span(0, 12)}, "what it was before is forgotten"
+    assert lenient.trigger() is None
 
 
 def test_what_is_not_owned_is_never_committed(stub_broker, log, query):
     log(A, 0, 12)
     log(B, 0, 20)
-    ours = query({A: 10})
-    ours.offset = encode_batch({A: Span(0, 10), B: Span(0, 20)})
+    ours = query({A: 10}).after({A: Span(0, 10), B: Span(0, 20)})
     ours.trigger()
     ours.trigger()
     ours.own({})
     ours.trigger()
     assert all(B not in offsets for offsets in ours.member.commits)
     assert ours.member.commits[-1] == {}
+    assert decode_offset(ours.offset).spans[B] == Span(20, 20)
 
 
-def test_available_now_drops_what_it_loses_and_leaves_what_it_gains_for_the_next_run(stub_broker, log, query):
+def test_a_commit_of_an_assignment_that_ended_meanwhile_is_not_made(stub_broker, log, query):
+    log(A, 0, 10)
+    ours = query({A: 0})
+    ours.trigger()
+    ours.member.generation += 1  # two rebalances have come and gone on the other thread
+    assert ours.driver.latest_offset(ours.offset, None) == ours.offset
+    assert all(offsets == {} for offsets in ours.member.commits)
+
+
+def test_available_now_drops_what_it_loses_and_reads_what_it_gains(stub_broker, log, query, caplog):
     log(A, 0, 10)
     log(B, 0, 20)
     log(C, 0, 30)
-    ours = query({A: 0, B: 0})
+    ours = query({A: 0, B: 0}).after({})
     ours.driver.prepare_available_now()
-    ours.own({A: 0, C: 0})
-    assert ours.trigger() == {A: Span(0, 10)}
+    ours.rebalance({A: 0, C: 0})
+    assert ours.trigger() == {A: Span(0, 10), C: Span(0, 30)}
+    log(C, 0, 31)
+    assert ours.trigger() is None, "the target is fixed when a partition is gained"
+    assert "other members own t 1" in caplog.text
+
+
+def test_available_now_of_a_new_query_fixes_its_starts(stub_broker, log, query):
+    log(A, 0, 10)
+    ours = query({A: None}, startingOffsets="latest")
+    ours.driver.prepare_available_now()
+    assert ours.trigger() == {}
+    assert ours.trigger() is None
+    log(A, 0, 12)
+    next_night = query({A: 10}, startingOffsets="latest")
+    next_night.offset = ours.offset
+    next_night.driver.prepare_available_now()
+    assert next_night.trigger() == {A: Span(10, 12)}
+
+
+def test_available_now_ends_where_a_log_was_cut_below_its_target(stub_broker, log, query):
+    log(A, 0, 10)
+    ours = query({A: 4}, failOnDataLoss="false").after({})
+    ours.driver.prepare_available_now()
+    log(A, 0, 6)
+    assert ours.trigger() == {A: Span(4, 6)}
     assert ours.trigger() is None
 
 
-def test_starting_offsets_are_for_the_first_batch_only(stub_broker, log, query):
+def test_starting_offsets_are_for_the_first_plan_only(stub_broker, log, query):
     log(A, 0, 10)
     log(B, 0, 20)
     log(C, 0, 30)
     ours = query({A: 4}, startingOffsets="latest")
-    assert ours.trigger() is None
+    assert ours.trigger() == {}
     log(A, 0, 11)
     assert ours.trigger() == {A: Span(10, 11)}
-    ours.own({A: 11, B: 7, C: None})
-    assert ours.trigger() == {B: Span(7, 20), C: Span(0, 30)}, "the group's offset; what grew is read from 0"
+    ours.rebalance({A: 11, B: 7})
+    assert ours.trigger() == {B: Span(7, 20)}, "the group's offset"
 
 
-def test_starting_offsets_do_not_apply_to_a_checkpoint(stub_broker, log, query):
+def test_growth_after_the_first_plan_is_read_from_the_beginning(stub_broker, log, query):
     log(A, 0, 10)
-    ours = query({A: 4}, startingOffsets="latest")
-    ours.offset = encode_batch({A: Span(0, 4)})
-    assert ours.trigger() == {A: Span(4, 10)}
+    log(B, 0, 20)
+    log(C, 0, 30)
+    ours = query({A: 10, B: None, C: None}, startingOffsets="latest").after({A: Span(0, 10)}, known=2)
+    assert ours.trigger() == {C: Span(0, 30)}, "t-1 existed at the first plan, t-2 did not"
+    assert ours.member.commits[-1] == {A: 10, B: 20}, "only the group's store remembers where t-1 starts"
+    log(B, 0, 25)
+    restarted = query({A: 10, B: 20, C: None}, startingOffsets="latest")
+    restarted.offset = ours.offset
+    assert restarted.trigger() == {B: Span(20, 25)}
 
 
 def test_nothing_is_planned_while_another_member_may_own(stub_broker, log, query):
@@ -352,25 +486,14 @@ def test_available_now_does_not_take_a_lapsed_lease_for_its_end(stub_broker, log
 
 
 @pytest.mark.parametrize("reset", ["smallest", "largest"])
-def test_lost_offsets_are_counted_and_then_skipped(stub_broker, log, query, reset, caplog):
+def test_lost_offsets_are_counted_and_what_is_left_is_read(stub_broker, log, query, reset, caplog):
     log(A, 40, 100)
     with pytest.raises(OffsetOutOfRange, match=r"t-0: wanted 10, the log has \[40, 100\), 30 offsets are lost"):
         query({A: 10}).trigger()
     lenient = query({A: 10}, failOnDataLoss="false", **{"auto.offset.reset": reset})
     with caplog.at_level(logging.WARNING):
-        assert lenient.trigger() == ({A: Span(40, 100)} if reset == "smallest" else None)
+        assert lenient.trigger() == {A: Span(40, 100)}
     assert "t-0: wanted 10, the log has [40, 100), 30 offsets are lost" in caplog.text
-
-
-def test_times_are_looked_up_once_their_leader_is_there(stub_broker, log, query):
-    log(A, 0, 10)
-    log(B, 0, 20)
-    stub_broker.leaderless = {B}
-    stub_broker.times = {5000: {A: 3, B: 8}}
-    ours = query({A: 9, B: 9}, startingTimestamp="5000")
-    assert ours.trigger() == {A: Span(3, 10)}
-    stub_broker.leaderless = set()
-    assert ours.trigger() == {B: Span(8, 20)}
 
 
 def test_a_time_without_a_record_fails_or_means_the_end(stub_broker, log, query):
@@ -378,5 +501,5 @@ def test_a_time_without_a_record_fails_or_means_the_end(stub_broker, log, query)
     with pytest.raises(OffsetOutOfRange, match="no record is as new as the time to start at: t-0 at 5000 ms"):
         query({A: 9}, startingTimestamp="5000").trigger()
     ours = query({A: 9}, startingTimestamp="5000", startingOffsetsByTimestampStrategy="latest")
-    assert ours.trigger() is None
-    assert ours.member.commits[-1] == {A: 10}
+    assert ours.trigger() == {}
+    assert decode_offset(ours.offset).spans == {A: Span(10, 10)}

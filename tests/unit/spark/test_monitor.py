@@ -3,12 +3,13 @@ import json
 import pytest
 
 from zkconsumer.model import TopicPartition
-from zkconsumer.spark.monitor import lag_after
-from zkconsumer.spark.offsets_json import encode_batch
+from zkconsumer.spark.monitor import lag_after, planned_offset
+from zkconsumer.spark.offsets_json import encode_offset, encode_report
 from zkconsumer.spark.planning import Span
+from zkconsumer.spark.sourceoffset import SourceOffset
 
 A, B = (TopicPartition("t", n) for n in range(2))
-REPORT = {"group": "g", **encode_batch({A: Span(60, 100), B: Span(5, 5)})}
+REPORT = encode_report("g", {A: Span(60, 100), B: Span(5, 5)}, None)
 
 
 @pytest.mark.parametrize(
@@ -20,9 +21,10 @@ REPORT = {"group": "g", **encode_batch({A: Span(60, 100), B: Span(5, 5)})}
     ],
 )
 def test_lag_counts_what_the_batch_leaves(planned, lag):
-    assert lag_after(REPORT, json.dumps(encode_batch(planned))) == lag
+    end = json.dumps(encode_offset(SourceOffset("g", 1, {}, planned)))
+    assert lag_after(REPORT, planned_offset(end)) == lag
 
 
 @pytest.mark.parametrize("end", [None, "12", '{"v":9,"topics":{}}'])
 def test_an_end_that_says_nothing_counts_from_the_positions(end):
-    assert lag_after(REPORT, end) == {A: 40, B: 0}
+    assert lag_after(REPORT, planned_offset(end)) == {A: 40, B: 0}

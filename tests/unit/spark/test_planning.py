@@ -1,5 +1,5 @@
 from zkconsumer.model import TopicPartition
-from zkconsumer.spark.planning import OffsetRange, Span, cap_offsets, distinct, group_by_thread, split_tasks, split_to
+from zkconsumer.spark.planning import OffsetRange, Span, cap_offsets, group_by_thread, split_tasks, split_to
 
 T0, T1, T2 = (TopicPartition("t", n) for n in range(3))
 
@@ -44,13 +44,6 @@ def test_a_task_of_many_ranges_is_cut_between_or_through_them():
         (OffsetRange("t", 0, 0, 4), OffsetRange("t", 1, 0, 1)),
         (OffsetRange("t", 1, 1, 6),),
     ]
-
-
-def test_a_repeated_batch_leaves_one_offset_or_one_partition_for_later():
-    assert distinct({T0: Span(0, 3)}, {T0: Span(0, 3)}) == {T0: Span(0, 2)}
-    assert distinct({T0: Span(0, 1), T1: Span(0, 1)}, {T0: Span(0, 1), T1: Span(0, 1)}) == {T1: Span(0, 1)}
-    assert distinct({T0: Span(0, 1)}, {T0: Span(0, 1)}) == {}
-    assert distinct({T0: Span(3, 5)}, {T0: Span(0, 3)}) == {T0: Span(3, 5)}
 
 
 def test_no_task_is_larger_than_the_limit_and_there_are_as_many_as_asked_for():

@@ -1,78 +1,190 @@
 import pytest
 
-from zkconsumer.model import TopicPartition
+from zkconsumer.core.groupview import Topic
+from zkconsumer.core.offsets import StoredOffset
+from zkconsumer.model import TopicIdentity, TopicPartition
 from zkconsumer.spark.offsets_json import EARLIEST, LATEST
 from zkconsumer.spark.options import Timestamps
 from zkconsumer.spark.planning import Span
-from zkconsumer.spark.positions import AtTime, locate, start_positions, tell_losses
+from zkconsumer.spark.positions import (
+    AtTime,
+    Choice,
+    Reason,
+    choose_starts,
+    describe_losses,
+    group_by_reason,
+    locate,
+    not_remembered,
+)
+from zkconsumer.spark.sourceoffset import KnownTopic, SourceOffset
 
 T0, T1, T2, T3 = (TopicPartition("t", n) for n in range(4))
-SEEN = frozenset({T0, T1, T2})
+IDENTITY = TopicIdentity("id", 40)
+TOPICS = {"t": Topic((0, 1, 2, 3), IDENTITY)}
+NEW_QUERY = SourceOffset("g", 0, {})
+OURS = "zkconsumer:1"
 
 
-def start(stored, finished=None, *, starting="group", reset="largest"):
-    return start_positions(stored, finished or {}, starting=starting, seen_before=SEEN, reset=reset)
+def choose(stored, finished=NEW_QUERY, *, starting="group", reset="largest", topics=TOPICS):
+    marked = {p: one if isinstance(one, StoredOffset) else StoredOffset(one, 1) for p, one in stored.items()}
+    return choose_starts(marked, topics, finished, starting=starting, reset=reset)
 
 
-def test_a_new_query_starts_at_the_groups_offset_then_where_the_reset_policy_says():
-    assert start({T0: 5, T1: None}).offsets == {T0: 5, T1: LATEST}
-    assert start({T0: 0, T1: None}, reset="smallest").offsets == {T0: 0, T1: EARLIEST}
+def places(choices):
+    return {partition: choice.place for partition, choice in choices.items()}
 
 
-def test_a_partition_that_appeared_by_growth_starts_at_the_beginning_whatever_the_policy():
-    assert start({T3: None}).offsets == {T3: EARLIEST}
-    assert start({T3: 7}).offsets == {T3: 7}
+def finished(spans, marks=None, known=3):
+    return SourceOffset("g", 9, {"t": KnownTopic(known, "id")}, spans, marks or dict.fromkeys(spans, 7))
+
+
+def test_a_new_query_starts_at_the_groups_offset_then_where_the_reset_policy_specifies():
+    assert choose({T0: 5, T1: None}) == {T0: Choice(5, Reason.GROUP), T1: Choice(LATEST, Reason.RESET)}
+    assert places(choose({T0: 0, T1: None}, reset="smallest")) == {T0: 0, T1: EARLIEST}
 
 
 @pytest.mark.parametrize(("word", "expected"), [("earliest", EARLIEST), ("latest", LATEST)])
-def test_starting_offsets_win_over_the_groups(word, expected):
-    assert start({T0: 5, T1: None}, starting=word).offsets == {T0: expected, T1: expected}
+def test_starting_offsets_of_a_new_query_win_over_the_groups(word, expected):
+    assert places(choose({T0: 5, T1: None}, starting=word)) == {T0: expected, T1: expected}
 
 
 def test_starting_offsets_as_json_leave_the_others_to_the_group():
-    assert start({T0: 5, T1: 6, T2: None}, starting={T0: 9, T2: EARLIEST}).offsets == {T0: 9, T1: 6, T2: EARLIEST}
-
-
-@pytest.mark.parametrize("stored", [10, 15, 20])
-def test_a_finished_batch_counts_while_the_stored_offset_lies_in_it(stored):
-    result = start({T0: stored}, {T0: Span(10, 20)})
-    assert result.offsets == {T0: 20}
-    assert not result.foreign
-
-
-@pytest.mark.parametrize("stored", [0, 9, 21])
-def test_a_stored_offset_outside_the_finished_batch_is_law_and_reported(stored):
-    result = start({T0: stored}, {T0: Span(10, 20)})
-    assert result.offsets == {T0: stored}
-    assert result.foreign == {T0: Span(10, 20)}
-
-
-def test_a_deleted_offset_is_reported_too():
-    result = start({T0: None}, {T0: Span(10, 20)})
-    assert result.offsets == {T0: LATEST}
-    assert result.foreign == {T0: Span(10, 20)}
-
-
-def test_names_become_offsets_and_unknown_partitions_are_left_out():
-    located = locate({T0: EARLIEST, T1: LATEST, T2: 7, T3: 0}, {T0: 3, T1: 0, T2: 0}, {T0: 9, T1: 8, T2: 7}, "largest")
-    assert located.offsets == {T0: 3, T1: 8, T2: 7}
-    assert not located.lost
-
-
-@pytest.mark.parametrize(("reset", "expected"), [("smallest", 5), ("largest", 9)])
-@pytest.mark.parametrize("wanted", [4, 10])
-def test_offsets_that_the_log_does_not_hold_are_moved_and_reported(wanted, reset, expected):
-    located = locate({T0: wanted}, {T0: 5}, {T0: 9}, reset)
-    assert located.offsets == {T0: expected}
-    assert located.lost == {T0: (wanted, 5, 9)}
+    chosen = choose({T0: 5, T1: 6, T2: None}, starting={T0: 9, T2: EARLIEST})
+    assert places(chosen) == {T0: 9, T1: 6, T2: EARLIEST}
 
 
 def test_times_hold_for_the_partitions_they_are_given_for():
     given = Timestamps(given={T1: 7}, or_latest=True)
-    assert start({T0: 5, T1: 6}, starting=given).offsets == {T0: 5, T1: AtTime(7, or_latest=True)}
-    assert start({T0: 5}, starting=Timestamps(everywhere=9)).offsets == {T0: AtTime(9, or_latest=False)}
+    assert places(choose({T0: 5, T1: 6}, starting=given)) == {T0: 5, T1: AtTime(7, or_latest=True)}
+    assert places(choose({T0: 5}, starting=Timestamps(everywhere=9))) == {T0: AtTime(9, or_latest=False)}
+
+
+@pytest.mark.parametrize("starting", ["group", "latest", "earliest", {T0: 3}, Timestamps(everywhere=9)])
+@pytest.mark.parametrize(
+    ("stored", "expected"),
+    [
+        (StoredOffset(20, 8), Choice(20, Reason.FINISHED)),
+        (StoredOffset(10, 7), Choice(20, Reason.UNCOMMITTED)),
+        (StoredOffset(10, 8), Choice(10, Reason.MOVED)),
+        (StoredOffset(15, 8), Choice(15, Reason.MOVED)),
+        (StoredOffset(0, 8), Choice(0, Reason.MOVED)),
+        (StoredOffset(21, 8), Choice(21, Reason.MOVED)),
+        (StoredOffset(None), Choice(20, Reason.NOT_STORED)),
+        (StoredOffset(-1, 8), Choice(20, Reason.NOT_STORED)),
+    ],
+)
+def test_after_a_batch_the_checkpoint_counts_unless_the_groups_offset_was_moved(starting, stored, expected):
+    assert choose({T0: stored}, finished({T0: Span(10, 20)}), starting=starting) == {T0: expected}
+
+
+def test_an_untouched_offset_counts_as_our_missing_commit_wherever_it_is():
+    """At the first plan of a query the group's offset may be far from where the query starts."""
+    assert choose({T0: StoredOffset(500, 7)}, finished({T0: Span(0, 20)})) == {T0: Choice(20, Reason.UNCOMMITTED)}
+
+
+@pytest.mark.parametrize(
+    ("mark", "stored", "expected"),
+    [
+        (OURS, StoredOffset(10, OURS), Reason.UNCOMMITTED),
+        (OURS, StoredOffset(10, ""), Reason.MOVED),
+        ("", StoredOffset(10, ""), Reason.UNCOMMITTED),
+        ("", StoredOffset(15, ""), Reason.MOVED),
+        (None, StoredOffset(10, None), Reason.MOVED),
+    ],
+)
+def test_the_metadata_of_other_clients_identifies_no_commit(mark, stored, expected):
+    assert choose({T0: stored}, finished({T0: Span(10, 20)}, {T0: mark}))[T0].reason is expected
+
+
+def test_a_partition_that_was_never_owned_starts_at_the_groups_offset():
+    assert choose({T1: 4}, finished({T0: Span(0, 5)}), starting="earliest") == {T1: Choice(4, Reason.GROUP)}
+
+
+@pytest.mark.parametrize(
+    ("starting", "expected"),
+    [
+        ("group", Choice(LATEST, Reason.RESET)),
+        ("earliest", Choice(EARLIEST, Reason.OPTION)),
+        ("latest", Choice(LATEST, Reason.OPTION)),
+        (Timestamps(everywhere=9), Choice(AtTime(9, or_latest=False), Reason.OPTION)),
+    ],
+)
+def test_starting_offsets_apply_to_what_existed_at_the_first_plan(starting, expected):
+    chosen = choose({T2: None, T3: None}, finished({T0: Span(0, 5)}), starting=starting)
+    assert chosen == {T2: expected, T3: Choice(EARLIEST, Reason.APPEARED)}
+
+
+def test_a_topic_that_appeared_after_the_first_plan_is_read_from_its_beginning():
+    after = SourceOffset("g", 1, {}, {})
+    assert choose({T0: None, T1: 3}, after, starting="latest") == {
+        T0: Choice(EARLIEST, Reason.APPEARED),
+        T1: Choice(3, Reason.GROUP),
+    }
+
+
+@pytest.mark.parametrize("stored", [StoredOffset(None), StoredOffset(20, 7), StoredOffset(3, 8)])
+def test_a_topic_that_was_created_again_starts_at_its_beginning(stored):
+    topics = {"t": Topic((0, 1), TopicIdentity("another", 90))}
+    chosen = choose({T0: stored, T1: stored}, finished({T0: Span(10, 20)}), topics=topics)
+    assert chosen == dict.fromkeys([T0, T1], Choice(EARLIEST, Reason.RECREATED))
+
+
+def test_a_topic_that_got_its_id_by_an_upgrade_is_the_same():
+    known = SourceOffset("g", 9, {"t": KnownTopic(3, 40)}, {T0: Span(10, 20)}, {T0: 7})
+    assert choose({T0: StoredOffset(20, 8)}, known)[T0].reason is Reason.FINISHED
+
+
+@pytest.mark.parametrize(
+    ("stored", "expected"),
+    [
+        (20, Choice(20, Reason.FINISHED)),
+        (10, Choice(20, Reason.UNCOMMITTED)),
+        (15, Choice(15, Reason.MOVED)),
+        (30, Choice(30, Reason.MOVED)),
+        (None, Choice(20, Reason.NOT_STORED)),
+    ],
+)
+def test_version_1_has_no_marks_so_the_beginning_of_the_batch_counts_as_ours(stored, expected):
+    assert choose({T0: stored}, SourceOffset(spans={T0: Span(10, 20)})) == {T0: expected}
+
+
+@pytest.mark.parametrize("starting", ["latest", "earliest", "group"])
+def test_after_version_1_a_partition_without_offset_starts_at_its_beginning(starting):
+    chosen = choose({T1: None, T2: 4}, SourceOffset(spans={T0: Span(10, 20)}), starting=starting)
+    assert chosen == {T1: Choice(EARLIEST, Reason.NOT_IN_VERSION_1), T2: Choice(4, Reason.GROUP)}
+
+
+def test_starts_that_time_would_move_have_to_be_remembered():
+    chosen = {
+        T0: Choice(LATEST, Reason.RESET),
+        T1: Choice(AtTime(5, or_latest=True), Reason.OPTION),
+        T2: Choice(EARLIEST, Reason.APPEARED),
+        T3: Choice(LATEST, Reason.RESET),
+    }
+    assert not_remembered(chosen, finished({T3: Span(0, 5)}), [T0, T1, T2, T3]) == [T0, T1]
+    assert not_remembered(chosen, finished({}), [T0]) == [T0], "others have no leader so far"
+
+
+def test_names_become_offsets_and_partitions_without_leader_are_skipped():
+    located = locate({T0: EARLIEST, T1: LATEST, T2: 7, T3: 0}, {T0: 3, T1: 0, T2: 0}, {T0: 9, T1: 8, T2: 7})
+    assert located.offsets == {T0: 3, T1: 8, T2: 7}
+    assert not located.lost
+
+
+@pytest.mark.parametrize(("wanted", "expected"), [(4, 5), (10, 9)])
+def test_offsets_that_the_log_does_not_hold_move_to_its_nearest_end(wanted, expected):
+    located = locate({T0: wanted}, {T0: 5}, {T0: 9})
+    assert located.offsets == {T0: expected}
+    assert located.lost == {T0: (wanted, 5, 9)}
 
 
 def test_losses_are_counted_where_the_number_is_known():
-    told = tell_losses({T1: (10, 40, 50), T0: (90, 0, 50)})
-    assert told == "t-0: wanted 90, the log has [0, 50), t-1: wanted 10, the log has [40, 50), 30 offsets are lost"
+    losses = locate({T1: 10, T0: 90}, {T0: 0, T1: 40}, {T0: 50, T1: 50}).lost
+    assert describe_losses(losses) == (
+        "t-0: wanted 90, the log has [0, 50), t-1: wanted 10, the log has [40, 50), 30 offsets are lost"
+    )
+
+
+def test_partitions_are_grouped_by_reason():
+    chosen = {T1: Choice(1, Reason.GROUP), T0: Choice(2, Reason.GROUP), T2: Choice(LATEST, Reason.RESET)}
+    assert group_by_reason(chosen) == {Reason.GROUP: [T0, T1], Reason.RESET: [T2]}

@@ -25,7 +25,7 @@ def assignment(generation: int, *partitions: TopicPartition) -> FetchAssignment:
 def running(*partitions: TopicPartition) -> SparkFetchControl:
     control = SparkFetchControl(LONG_S)
     control.start(assignment(1, *partitions))
-    control.adopt(1, dict.fromkeys(partitions, 5))
+    control.may_commit(1, dict.fromkeys(partitions, 5))
     return control
 
 
@@ -37,20 +37,20 @@ def rebalance_thread():
 
 def test_a_release_waits_for_the_batch_in_flight_and_then_commits_its_end(rebalance_thread):
     control = running(T0, T1)
-    assert control.take(1, {T0: Span(5, 9)})
+    assert control.take(1, 7, {T0: Span(5, 9)})
     committed = rebalance_thread.submit(lambda: (control.stop(), control.positions(handed_out=False))[1])
     while control.settled(0) is not None:  # until the rebalance has begun
         pass
     assert not committed.done()
-    control.finish({T0: Span(5, 9)})
+    control.finish(7)
     assert committed.result(LONG_S) == {T0: 9, T1: 5}
 
 
 def test_past_the_drain_timeout_the_old_offset_goes():
     control = SparkFetchControl(0.01)
     control.start(assignment(1, T0))
-    control.adopt(1, {T0: 5})
-    control.take(1, {T0: Span(5, 9)})
+    control.may_commit(1, {T0: 5})
+    control.take(1, 7, {T0: Span(5, 9)})
     control.stop()
     assert control.positions(handed_out=False) == {T0: 5}
 
@@ -58,15 +58,15 @@ def test_past_the_drain_timeout_the_old_offset_goes():
 def test_a_batch_planned_before_a_rebalance_is_refused_once_it_has_begun():
     control = running(T0)
     control.stop()
-    assert not control.take(1, {T0: Span(5, 9)})
+    assert not control.take(1, 7, {T0: Span(5, 9)})
     control.start(assignment(2, T0))
-    assert not control.take(1, {T0: Span(5, 9)})
-    assert control.take(2, {T0: Span(5, 9)})
+    assert not control.take(1, 7, {T0: Span(5, 9)})
+    assert control.take(2, 7, {T0: Span(5, 9)})
 
 
 def test_positions_never_cover_the_batch_in_flight():
     control = running(T0)
-    control.take(1, {T0: Span(5, 9)})
+    control.take(1, 7, {T0: Span(5, 9)})
     assert control.positions(handed_out=False) == control.positions(handed_out=True) == {T0: 5}
 
 
@@ -75,54 +75,97 @@ def test_positions_of_an_older_assignment_are_not_committed_under_a_newer():
     control.stop()
     control.start(assignment(2, T0))
     assert control.positions(handed_out=False) == {}
-    assert control.known(2) is None
-    control.adopt(2, {T0: 7})
-    assert control.known(2) == control.positions(handed_out=False) == {T0: 7}
+    control.may_commit(2, {T0: 7})
+    assert control.positions(handed_out=False) == {T0: 7}
 
 
 def test_a_batch_that_outlived_its_assignment_does_not_move_the_new_ones_positions():
     control = SparkFetchControl(0)
     control.start(assignment(1, T0))
-    control.adopt(1, {T0: 5})
-    control.take(1, {T0: Span(5, 9)})
+    control.may_commit(1, {T0: 5})
+    control.take(1, 7, {T0: Span(5, 9)})
     control.stop()
     control.start(assignment(2, T0))
-    control.adopt(2, {T0: 5})
-    control.finish({T0: Span(5, 9)})
+    control.may_commit(2, {T0: 5})
+    control.finish(7)
     assert control.positions(handed_out=False) == {T0: 5}
 
 
 def test_a_batch_that_spark_does_not_report_is_not_finished():
     control = running(T0)
-    control.take(1, {T0: Span(5, 9)})
-    control.finish({T0: Span(0, 5)})
+    control.take(1, 7, {T0: Span(5, 9)})
+    control.finish(6)
     assert control.positions(handed_out=False) == {T0: 5}
 
 
 def test_a_replayed_batch_is_waited_for_as_well(rebalance_thread):
     control = running(T0)
-    control.replay({T0: Span(1, 5)})
+    control.replay(3, {T0: Span(1, 5)})
     stopped = rebalance_thread.submit(control.stop)
     while control.settled(0) is not None:
         pass
     assert not stopped.done()
-    control.finish({T0: Span(1, 5)})
+    control.finish(3)
     stopped.result(LONG_S)
 
 
 def test_joining_after_a_replayed_batch_waits_for_nothing(rebalance_thread):
     control = SparkFetchControl(LONG_S)
-    control.replay({T0: Span(1, 5)})
+    control.replay(3, {T0: Span(1, 5)})
     rebalance_thread.submit(control.stop).result(LONG_S / 2)
     control.start(assignment(1, T0))
-    control.finish({T0: Span(1, 5)})
-    assert control.known(1) is None
+    control.finish(3)
     assert control.positions(handed_out=False) == {}
+
+
+def test_a_release_waits_once_for_a_batch_however_often_it_is_attempted(rebalance_thread):
+    control = SparkFetchControl(0.01)
+    control.start(assignment(1, T0))
+    control.take(1, 7, {T0: Span(5, 9)})
+    control.stop()
+    control._drain_timeout_s = LONG_S
+    rebalance_thread.submit(control.stop).result(LONG_S / 2)
+    control.start(assignment(2, T0))
+    rebalance_thread.submit(control.stop).result(LONG_S / 2)
+
+
+def test_nothing_is_waited_for_where_the_partitions_are_lost_already(rebalance_thread):
+    control = running(T0)
+    control.take(1, 7, {T0: Span(5, 9)})
+    rebalance_thread.submit(control.stop, drain=False).result(LONG_S / 2)
+    stopped = rebalance_thread.submit(control.stop)
+    control.finish(7)
+    stopped.result(LONG_S)
+    assert control.positions(handed_out=False) == {T0: 9}
+
+
+def test_an_acknowledged_batch_is_finished_before_spark_asks_for_the_next(rebalance_thread):
+    control = running(T0, T1)
+    control.take(1, 7, {T0: Span(5, 9)})
+    assert control.acknowledge(6) is None, "the batch before"
+    assert control.positions(handed_out=False) == {T0: 5, T1: 5}
+    assert control.acknowledge(7) == (1, {T0: 9, T1: 5})
+    assert control.acknowledge(7) is None, "once"
+    rebalance_thread.submit(control.stop).result(LONG_S / 2)
+    assert control.positions(handed_out=False) == {T0: 9, T1: 5}
+    control.finish(7)
+
+
+def test_an_acknowledged_batch_of_an_older_assignment_moves_nothing():
+    control = SparkFetchControl(0)
+    control.start(assignment(1, T0))
+    control.may_commit(1, {T0: 5})
+    control.take(1, 7, {T0: Span(5, 9)})
+    control.stop()
+    control.start(assignment(2, T0))
+    control.may_commit(2, {T0: 5})
+    assert control.acknowledge(7) is None
+    assert control.positions(handed_out=False) == {T0: 5}
 
 
 def test_nobody_waits_for_a_batch_of_a_query_that_ends(rebalance_thread):
     control = running(T0)
-    control.take(1, {T0: Span(5, 9)})
+    control.take(1, 7, {T0: Span(5, 9)})
     stopped = rebalance_thread.submit(control.stop)
     control.abandon()
     stopped.result(LONG_S)

@@ -1,0 +1,62 @@
+"""Acknowledgements over a real Unix socket."""
+
+import socket
+import stat
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from zkconsumer.spark.acknowledge import AcknowledgementServer, acknowledge, open_server
+
+
+@pytest.fixture
+def received():
+    return []
+
+
+@pytest.fixture
+def server(received):
+    made = AcknowledgementServer(received.append)
+    yield made
+    made.close()
+
+
+def test_a_number_arrives_before_the_sender_continues(server, received):
+    acknowledge(server.path, 17)
+    acknowledge(server.path, 18)
+    assert received == [17, 18]
+
+
+def test_only_this_user_may_send(server):
+    assert stat.S_IMODE(Path(server.path).stat().st_mode) == 0o600
+    assert stat.S_IMODE(Path(server.path).parent.stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize("nonsense", [b"\n", b"{}\n", b'{"n":"x"}\n', b"x" * 500, b""])
+def test_nonsense_is_ignored(server, received, nonsense):
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(server.path)
+        connection.sendall(nonsense)
+        connection.shutdown(socket.SHUT_WR)
+        connection.recv(1)
+    acknowledge(server.path, 19)
+    assert received == [19]
+
+
+def test_after_closing_nothing_is_left_and_senders_fail(received):
+    server = AcknowledgementServer(received.append)
+    server.close()
+    server.close()
+    assert not Path(server.path).parent.exists()
+    with pytest.raises(OSError, match="No such file"):
+        acknowledge(server.path, 1)
+
+
+def test_a_path_that_is_too_long_costs_only_the_acknowledgements(tmp_path, monkeypatch, caplog):
+    deep = tmp_path / ("d" * 120)
+    deep.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(deep))
+    assert open_server(lambda _: None) is None
+    assert "set TMPDIR to a short path" in caplog.text
+    assert list(deep.iterdir()) == []

@@ -1,0 +1,228 @@
+"""BatchPlanner: commits what Spark has finished and plans the next micro-batch of a query.
+
+Runs on Spark's thread. What to decide is in :mod:`zkconsumer.spark.planning`, :mod:`zkconsumer.spark.positions` and
+:mod:`zkconsumer.spark.sourceoffset`; here the group, the brokers and Spark's thread meet.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from collections.abc import Collection, Mapping
+from typing import Protocol
+
+from zkconsumer.core.fetchcontrol import FetchAssignment
+from zkconsumer.core.groupview import tell_partitions
+from zkconsumer.core.offsets import Mark
+from zkconsumer.errors import LeaderUnknown, ZooKeeperUnavailable, name_some
+from zkconsumer.model import TopicPartition
+from zkconsumer.spark.logends import LogEnds
+from zkconsumer.spark.options import SourceOptions
+from zkconsumer.spark.planning import Span, cap_offsets
+from zkconsumer.spark.querypositions import QueryPositions
+from zkconsumer.spark.share import SparkFetchControl
+from zkconsumer.spark.sourceoffset import Plan, SourceOffset, next_offset
+
+_log = logging.getLogger(__name__)
+
+_IDLE_POLL_S = 0.05
+_IDLE_FACTOR = 4
+"""When there is nothing new Spark asks every 10 ms. Before the brokers are asked again it has to wait so many times as
+long as their last answer took, but not longer than the first of these; new records wait with it."""
+
+
+class Member(Protocol):
+    """What the planner needs of a :class:`~zkconsumer.connector.member.GroupMember`."""
+
+    def may_deliver(self) -> bool:
+        """True while no other member can own our partitions."""
+
+    def commit(self, offsets: Mapping[TopicPartition, int], *, generation: int) -> None:
+        """Commit offsets that were read in a generation."""
+
+    def marks(self, partitions: Collection[TopicPartition], generation: int) -> dict[TopicPartition, Mark | None]:
+        """Marks of the stored offsets."""
+
+
+class BatchPlanner:
+    """Plans batch after batch.
+
+    Args:
+        options: of the query.
+        control: where the query's share arrives, and where a batch in flight is declared.
+        member: of the group.
+        ends: asks the brokers.
+        settle_s: how long to wait for a rebalance to end, in seconds.
+
+    Attributes:
+        available: position and log end of each owned partition as they were last looked at; None before that.
+    """
+
+    def __init__(
+        self,
+        options: SourceOptions,
+        control: SparkFetchControl,
+        member: Member,
+        ends: LogEnds,
+        *,
+        settle_s: float,
+    ) -> None:
+        self._options = options
+        self._group = options.config.group_id
+        self._control = control
+        self._member = member
+        self._ends = ends
+        self._settle_s = settle_s
+        self._positions = QueryPositions(options, ends)
+        self._committed: tuple[int, Mapping[TopicPartition, int]] = (0, {})
+        self._targets: dict[TopicPartition, int] | None = None
+        self._not_ours: list[TopicPartition] = []
+        self._idle_until = 0.0
+        self._planned_at = -math.inf
+        self.available: Mapping[TopicPartition, Span] | None = None
+
+    @property
+    def has_targets(self) -> bool:
+        """True under AvailableNow."""
+        return self._targets is not None
+
+    def fix_targets(self) -> None:
+        """AvailableNow: read what is owned now to the log ends of now.
+
+        Raises:
+            RetriableError: a rebalance is under way, or a partition has no leader.
+        """
+        assignment = self._settled()
+        ends = self._ends.latest(assignment.threads)
+        _require_leaders(assignment.threads.keys() - ends.keys())
+        self._targets = ends
+
+    def plan(self, finished: SourceOffset, limit: int | None, least: int | None) -> SourceOffset | None:
+        """Plan and declare the next batch; None if there is nothing to read.
+
+        Args:
+            finished: the last batch that Spark finished.
+            limit: most offsets to plan, None for all.
+            least: offsets to wait for; None for any.
+
+        Raises:
+            RetriableError, SessionExpired, NotOwner, GenerationEnded: a rebalance is under way, or the group or a
+                broker cannot be reached.
+            OffsetOutOfRange: offsets to read are gone and ``failOnDataLoss`` is true.
+        """
+        while True:
+            assignment = self._settled()
+            positions = self._positions.of(assignment, finished)
+            self._commit(assignment.generation, self._positions.committable(finished))
+            available = self._available(positions)
+            if available is None:
+                continue
+            if finished.is_initial:
+                _require_leaders(assignment.threads.keys() - available.keys())
+            waits = self._waits_for_more(available, least)
+            rows = {} if waits else cap_offsets(available, limit)
+            if not rows and not finished.is_initial:
+                if not waits:
+                    self._require_targets(assignment, positions)
+                return None
+            planned = self._declare(assignment, finished, rows, positions)
+            if planned is not None:
+                return planned
+
+    def _declare(
+        self,
+        assignment: FetchAssignment,
+        finished: SourceOffset,
+        rows: Mapping[TopicPartition, Span],
+        positions: Mapping[TopicPartition, int],
+    ) -> SourceOffset | None:
+        """Declare a batch in flight; None if a rebalance came first."""
+        self._idle_until = 0.0
+        generation = assignment.generation
+        marks = self._member.marks(positions.keys(), generation)
+        planned = next_offset(finished, Plan(rows, dict(positions), marks, assignment.topics), self._group)
+        if not self._member.may_deliver():
+            # Not "nothing new", which would end an AvailableNow query.
+            raise ZooKeeperUnavailable("other members may own this query's partitions by now (DESIGN 6)")
+        if not self._control.take(generation, planned.number, rows):
+            return None
+        self._positions.advance(rows)
+        self._planned_at = time.monotonic()
+        return planned
+
+    def _settled(self) -> FetchAssignment:
+        assignment = self._control.settled(self._settle_s)
+        if assignment is None:
+            raise LeaderUnknown(
+                f"group {self._group} did not settle within {self._settle_s:g} s; check that brokers are registered in "
+                "ZooKeeper and that no other member holds on to partitions"
+            )
+        return assignment
+
+    def _commit(self, generation: int, offsets: Mapping[TopicPartition, int]) -> None:
+        """Make the group's offsets follow the checkpoint.
+
+        A rebalance that comes between is no harm: the release has committed the same offsets, and GenerationEnded leads
+        to another round with the new assignment.
+        """
+        if (generation, offsets) == self._committed:
+            return
+        self._control.may_commit(generation, offsets)
+        self._member.commit(offsets, generation=generation)
+        self._committed = (generation, dict(offsets))
+
+    def _waits_for_more(self, available: Mapping[TopicPartition, Span], least: int | None) -> bool:
+        if least is None or self._targets is not None:
+            return False
+        waited_ms = (time.monotonic() - self._planned_at) * 1000
+        return sum(span.size for span in available.values()) < least and waited_ms < self._options.max_trigger_delay_ms
+
+    def _available(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, Span] | None:
+        """From position to log end or target; None if positions had to be moved because a log became shorter."""
+        threading.Event().wait(max(0.0, self._idle_until - time.monotonic()))
+        began = time.monotonic()
+        ends = self._ends.latest(positions)
+        answered = time.monotonic()
+        self._idle_until = answered + min(_IDLE_POLL_S, _IDLE_FACTOR * (answered - began))
+        if self._positions.follow_shorter_logs(ends):
+            return None
+        spans = {partition: Span(positions[partition], end) for partition, end in ends.items()}
+        self.available = spans
+        if self._targets is None:
+            return spans
+        targets = self._targets
+        for partition, end in ends.items():
+            # Without a target it was gained since the query began; an end below the target is a log that was cut.
+            targets[partition] = min(end, targets.get(partition, end))
+        return {p: Span(s.start, max(s.start, min(s.until, targets[p]))) for p, s in spans.items()}
+
+    def _require_targets(self, assignment: FetchAssignment, positions: Mapping[TopicPartition, int]) -> None:
+        """Nothing new is the end of AvailableNow: it must not come from leaders that do not answer.
+
+        Raises:
+            LeaderUnknown: an owned partition has not been read to its target.
+        """
+        if self._targets is None:
+            return
+        targets = self._targets
+        _require_leaders({p for p in assignment.threads if positions.get(p, -1) < targets.get(p, math.inf)})
+        self._log_what_others_own(assignment)
+
+    def _log_what_others_own(self, assignment: FetchAssignment) -> None:
+        subscribed = [TopicPartition(name, n) for name, topic in assignment.topics.items() for n in topic.partitions]
+        not_ours = [partition for partition in subscribed if partition not in assignment.threads]
+        if not_ours and not_ours != self._not_ours:
+            _log.warning(
+                "group %s: this run has read what it owns; other members own %s. A member that was killed holds its "
+                "share for its session timeout: run again to read what is left of it",
+                self._group,
+                tell_partitions(not_ours),
+            )
+        self._not_ours = not_ours
+
+
+def _require_leaders(leaderless: Collection[TopicPartition]) -> None:
+    if leaderless:
+        raise LeaderUnknown(f"no leader answers for {name_some(sorted(leaderless))}; check that all brokers run")

@@ -1,0 +1,113 @@
+"""SourceOffset: what a query has planned and finished so far, as Spark's checkpoint keeps it (DESIGN 4).
+
+An offset is cumulative: it holds every partition that the query has ever owned, so a restart knows where each of them
+ends, whatever happened to the group meanwhile. Pure values; their JSON is in :mod:`zkconsumer.spark.offsets_json`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from zkconsumer.core.groupview import Topic
+from zkconsumer.core.offsets import Mark
+from zkconsumer.model import TopicPartition
+from zkconsumer.spark.planning import Span
+
+
+class KnownTopic(NamedTuple):
+    """A subscribed topic as the first plan of a query saw it.
+
+    Attributes:
+        partitions: how many it had; 0 for a topic that appeared later, all of whose records are new to the query.
+        identity: see :attr:`~zkconsumer.model.TopicIdentity.recorded`.
+    """
+
+    partitions: int
+    identity: int | str
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOffset:
+    """The end of one micro-batch.
+
+    Attributes:
+        group: consumer group of the query; None in version 1.
+        number: of the plan, counted up, so that no two offsets are equal; 0 before the first plan.
+        known: subscribed topics; None in version 1.
+        spans: of each partition that the query has ever owned what the batch read, an empty span where that is nothing.
+        marks: of each of them the mark of the group's stored offset when the batch was planned.
+    """
+
+    group: str | None = None
+    number: int = 0
+    known: Mapping[str, KnownTopic] | None = None
+    spans: Mapping[TopicPartition, Span] = field(default_factory=dict)
+    marks: Mapping[TopicPartition, Mark | None] = field(default_factory=dict)
+
+    @property
+    def is_initial(self) -> bool:
+        """True before the first plan of a query."""
+        return self.known is not None and self.number == 0
+
+    def recreated(self, topics: Mapping[str, Topic]) -> set[str]:
+        """Those of ``topics`` that were deleted and created again since this query first saw them."""
+        known = self.known or {}
+        return {
+            name
+            for name, topic in topics.items()
+            if name in known and not topic.identity.is_recorded_as(known[name].identity)
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What the next batch is made of.
+
+    Attributes:
+        rows: what it reads, without empty spans.
+        starts: where the query reads next in each partition that it owns, before this batch.
+        marks: of each of these the mark of the stored offset now.
+        topics: the subscribed topics that exist.
+    """
+
+    rows: Mapping[TopicPartition, Span]
+    starts: Mapping[TopicPartition, int]
+    marks: Mapping[TopicPartition, Mark | None]
+    topics: Mapping[str, Topic]
+
+
+def next_offset(finished: SourceOffset, plan: Plan, group: str) -> SourceOffset:
+    """The offset of a plan that follows ``finished``.
+
+    Partitions that other members own by now keep their end, with the mark of the time when this query planned them.
+    Nothing is kept of a topic that was deleted and created again: its offsets were another topic's.
+    """
+    recreated = finished.recreated(plan.topics)
+    kept = {p: Span(s.until, s.until) for p, s in finished.spans.items() if p.topic not in recreated}
+    starts = {partition: Span(start, start) for partition, start in plan.starts.items()}
+    marks = {partition: finished.marks.get(partition) for partition in kept}
+    return SourceOffset(
+        group=group,
+        number=finished.number + 1,
+        known=_known(finished, plan.topics, recreated),
+        spans={**kept, **starts, **plan.rows},
+        marks={**marks, **{partition: plan.marks.get(partition) for partition in starts}},
+    )
+
+
+def _known(finished: SourceOffset, topics: Mapping[str, Topic], recreated: Set[str]) -> dict[str, KnownTopic]:
+    """Topics of the first plan keep their number of partitions; those that appear later have none.
+
+    After version 1, which did not know any, all count as new: a partition that the query never owned is then read from
+    its beginning, where the group has no offset, rather than from where ``startingOffsets`` specified long ago.
+    """
+    known = dict(finished.known or {})
+    for name, topic in topics.items():
+        if finished.is_initial:
+            partitions = len(topic.partitions)
+        else:
+            partitions = known[name].partitions if name in known and name not in recreated else 0
+        known[name] = KnownTopic(partitions, topic.identity.recorded)
+    return known
