@@ -170,13 +170,15 @@ Start = Callable[..., Any]
 def start_query(spark: Any, sandbox: Sandbox, group: GroupNodes, tmp_path: Any) -> Iterator[Start]:
     """Start a query of the test's group: ``start_query(topic, sink, checkpoint="c", options={...}, trigger={...})``.
 
+    Without a topic the options name what to read.
+
     A query that follows others begins when these have left. Spark does not wait for the process that it tells to leave:
     the next query would share the partitions with it, and an AvailableNow query would only read its share.
     """
     started: list[Any] = []
 
     def start(
-        topic: str,
+        topic: str | None,
         sink: Sink,
         *,
         checkpoint: str = "checkpoint",
@@ -189,9 +191,7 @@ def start_query(spark: Any, sandbox: Sandbox, group: GroupNodes, tmp_path: Any) 
             spark.readStream.format("zkconsumer")
             .option("zookeeper.connect", sandbox.zookeeper_connect)
             .option("group.id", group.group)
-            .option("subscribe", topic)
-            .option("auto.offset.reset", "smallest")
-            .options(**(options or {}))
+            .options(**{"auto.offset.reset": "smallest", **({"subscribe": topic} if topic else {}), **(options or {})})
             .load()
         )
         writer = frame.writeStream.foreachBatch(sink).option("checkpointLocation", str(tmp_path / checkpoint))

@@ -112,7 +112,7 @@ class DeliveryJob:
         ends: dict[int, int] = {}
         for commit in (self.checkpoint / "commits").glob("[0-9]*"):
             last_line = (self.checkpoint / "offsets" / commit.name).read_text(encoding="utf-8").splitlines()[-1]
-            for partition, (_, until) in json.loads(last_line)["topics"].get(self._topic, {}).items():
+            for partition, (_, until, _) in json.loads(last_line)["topics"].get(self._topic, {}).items():
                 ends[int(partition)] = max(until, ends.get(int(partition), 0))
         return ends
 

@@ -52,16 +52,29 @@ def test_a_batch_that_lost_its_records_before_it_is_repeated(start_query, sandbo
     assert group.offsets(topic) == {0: 50}
 
 
-def test_a_topic_that_was_created_anew(start_query, group, topics, topic_factory, produce):
+@pytest.mark.parametrize("new", [10, 80])
+def test_a_topic_that_was_created_again(start_query, group, topics, topic_factory, produce, new):
     topic = topic_factory()
     produce(topic, [b"old"] * 50)
     sink = Sink()
     run(start_query, topic, sink)
     topics.delete(topic)
     topics.create(topic, 1)
-    produce(topic, [b"new"] * 10)
-    with pytest.raises(Exception, match=rf"{topic}-0: wanted 50, the log has \[0, 10\)"):
+    produce(topic, [b"new"] * new)  # also past the offset that was read of the old one
+    with pytest.raises(Exception, match=f"{topic} was deleted and created again since this query read it"):
         run(start_query, topic, sink)
     run(start_query, topic, sink, failOnDataLoss="false")
-    assert [value for _, _, value in sink.rows()] == [b"old"] * 50 + [b"new"] * 10
-    assert group.offsets(topic) == {0: 10}
+    assert [value for _, _, value in sink.rows()] == [b"old"] * 50 + [b"new"] * new
+    assert group.offsets(topic) == {0: new}
+
+
+def test_what_retention_left_is_read_whatever_auto_offset_reset_specifies(
+    start_query, sandbox, group, topic_factory, produce
+):
+    topic = topic_factory()
+    produced = produce(topic, [b"v"] * 100)
+    group.set_offset(topic, 0, 10)
+    delete_before(sandbox, topic, 50)
+    sink = Sink()
+    run(start_query, topic, sink, failOnDataLoss="false", **{"auto.offset.reset": "largest"})
+    assert sink.positions() == Counter(produced[50:])

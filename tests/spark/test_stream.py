@@ -120,7 +120,7 @@ def test_a_failed_batch_is_replayed_as_it_was_and_counts(start_query, group, top
     query = start_query(topic, failing)
     with pytest.raises(Exception, match="the sink is broken"):
         query.awaitTermination(DEADLINE_S)
-    assert set(group.offsets(topic).values()) == {0}, "a batch that failed was committed"
+    assert group.offsets(topic) == {}, "a batch that failed was committed"
 
     later = produce(topic, numbered(100, first=100))
     sink = Sink()
@@ -142,6 +142,81 @@ def test_the_groups_offset_is_law_when_somebody_has_reset_it(start_query, group,
     end = ends(produced)[0] + 1
     assert second.positions() == Counter((0, offset) for offset in range(10, end))
     assert group.offsets(topic)[0] == end
+
+
+def test_a_reset_into_the_last_batch_is_law(start_query, group, topic_factory, produce):
+    topic = topic_factory()
+    produced = produce(topic, [b"v"] * 20)
+    first, second = Sink(), Sink()
+    run_available_now(start_query, topic, first)
+    for offset in (5, 0):  # within the last batch, then to where it began
+        group.set_offset(topic, 0, offset)
+        second.batches.clear()
+        run_available_now(start_query, topic, second)
+        assert second.positions() == Counter(produced[offset:])
+
+
+def test_a_deleted_group_does_not_beat_the_checkpoint(start_query, group, zookeeper, topic_factory, produce):
+    topic = topic_factory(partitions=PARTITIONS)
+    produced = produce(topic, numbered(40))
+    sink = Sink()
+    largest = {"startingOffsets": "earliest", "auto.offset.reset": "largest"}
+    run_available_now(start_query, topic, sink, options=largest)
+    await_until(lambda: not group.ids(), "the query has left")
+    zookeeper.delete(f"/consumers/{group.group}", recursive=True)
+    produced += produce(topic, numbered(30, first=40))
+    run_available_now(start_query, topic, sink, options=largest)
+    assert sink.positions() == Counter(produced)
+    assert group.offsets(topic) == ends(produced)
+
+
+def test_a_nightly_run_with_latest_reads_what_came_since_the_last(start_query, group, topic_factory, produce):
+    topic = topic_factory(partitions=PARTITIONS)
+    produce(topic, numbered(40))
+    sink = Sink()
+    latest = {"startingOffsets": "latest"}
+    run_available_now(start_query, topic, sink, options=latest)
+    assert sink.rows() == []
+    for night in (1, 2):
+        produced = produce(topic, numbered(20, first=40 + 20 * night))
+        sink.batches.clear()
+        run_available_now(start_query, topic, sink, options=latest)
+        assert sink.positions() == Counter(produced)
+
+
+def test_partitions_and_topics_that_appear_while_the_query_is_stopped_are_read(
+    start_query, group, topics, topic_factory, produce
+):
+    topic = topic_factory(partitions=2)
+    produce(topic, [{"value": b"v", "partition": n % 2} for n in range(40)])
+    sink = Sink()
+    pattern = {"subscribePattern": f"{topic}.*", "startingOffsets": "group", "auto.offset.reset": "largest"}
+    run_available_now(start_query, None, sink, options=pattern)
+    topics.grow(topic, 4)
+    produce(topic, [{"value": b"v", "partition": 2 + n % 2} for n in range(40)])
+    new = topics.create(f"{topic}-new", 1)
+    produce(new, [b"new"] * 20)
+    run_available_now(start_query, None, sink, options=pattern)
+    values = Counter(value for _, _, value in sink.rows())
+    assert values == {b"v": 40, b"new": 20}
+    added = topic_factory()
+    produce(added, [b"added"] * 20)
+    by_name = {"subscribe": f"{topic},{new},{added}", "auto.offset.reset": "largest"}
+    run_available_now(start_query, None, sink, options=by_name)
+    assert Counter(value for _, _, value in sink.rows())[b"added"] == 20
+
+
+def test_the_checkpoint_of_a_renamed_group_is_continued_when_it_is_named(start_query, group, topic_factory, produce):
+    topic = topic_factory()
+    produced = produce(topic, [b"v"] * 20)
+    sink = Sink()
+    run_available_now(start_query, topic, sink)
+    produced += produce(topic, [b"v"] * 5)
+    renamed = {"group.id": f"{group.group}-renamed", "auto.offset.reset": "largest"}
+    with pytest.raises(Exception, match=f"set checkpointGroup={group.group} to continue from this one"):
+        run_available_now(start_query, topic, sink, options=renamed)
+    run_available_now(start_query, topic, sink, options={**renamed, "checkpointGroup": group.group})
+    assert sink.positions() == Counter(produced)
 
 
 def test_max_offsets_per_trigger_caps_every_batch(start_query, group, topic_factory, produce):
@@ -238,5 +313,9 @@ def test_progress_shows_the_end_of_the_log_so_lag_can_be_computed(start_query, g
     query = run_available_now(start_query, topic, sink, options={"maxOffsetsPerTrigger": "60"})
     first = next(progress for progress in query.recentProgress if progress["numInputRows"])
     (source,) = first["sources"]
-    assert json.loads(source["endOffset"]) == {"v": 1, "topics": {topic: {"0": [0, 60]}}}
-    assert json.loads(source["latestOffset"]) == {"v": 1, "group": group.group, "topics": {topic: {"0": [0, 100]}}}
+    planned = json.loads(source["endOffset"])
+    assert (planned["v"], planned["n"], planned["group"]) == (2, 1, group.group)
+    assert planned["topics"] == {topic: {"0": [0, 60, None]}}, "there was no offset to mark"
+    report = json.loads(source["latestOffset"])
+    assert report.pop("acknowledge").endswith("/acknowledge")
+    assert report == {"v": 1, "group": group.group, "topics": {topic: {"0": [0, 100]}}}

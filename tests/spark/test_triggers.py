@@ -27,8 +27,24 @@ def test_processing_time_commits_a_batch_at_the_next_trigger(start_query, group,
     await_until(lambda: sink.batches, "the first batch")
     await_until(lambda: group.offsets(topic) == dict.fromkeys(range(PARTITIONS), 20), "the trigger after the last")
     # While a batch runs, what is committed is what the batch before it ended with.
-    assert committed == [dict.fromkeys(range(PARTITIONS), 10 * number) for number in range(2)]
+    assert committed == [{}, dict.fromkeys(range(PARTITIONS), 10)]
     assert sink.positions() == Counter(produced)
+
+
+def test_a_registered_session_commits_a_batch_before_the_next_trigger(
+    start_query, spark, group, topic_factory, produce
+):
+    from zkconsumer.spark import register
+
+    register(spark)
+    topic = topic_factory(partitions=PARTITIONS)
+    produce(topic, numbered(20))
+    sink = Sink()
+    query = start_query(topic, sink, trigger={"processingTime": "1 hour"})
+    await_until(lambda: group.offsets(topic) == dict.fromkeys(range(PARTITIONS), 10), "the batch is acknowledged")
+    query.stop()
+    assert group.offsets(topic) == dict.fromkeys(range(PARTITIONS), 10)
+    assert len(sink.batches) == 1
 
 
 def test_what_a_query_finished_and_did_not_commit_is_committed_by_its_next_start(
@@ -39,7 +55,7 @@ def test_what_a_query_finished_and_did_not_commit_is_committed_by_its_next_start
     sink = Sink()
     query = start_query(topic, sink, trigger={"once": True})
     assert query.awaitTermination(DEADLINE_S)
-    assert group.offsets(topic) == dict.fromkeys(range(PARTITIONS), 0), "trigger once asks for no offset afterwards"
+    assert group.offsets(topic) == {}, "trigger once asks for no offset afterwards"
     query = start_query(topic, sink, trigger={"availableNow": True})
     assert query.awaitTermination(DEADLINE_S)
     assert group.offsets(topic) == dict.fromkeys(range(PARTITIONS), 10)

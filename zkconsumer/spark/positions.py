@@ -50,6 +50,7 @@ class Reason(Enum):
     NOT_STORED = "the checkpoint names it, and the group has no offset: its znodes were deleted, or ZooKeeper is new"
     MOVED = "another consumer or an operator moved the group's offset"
     RECREATED = "the topic was deleted and created again"
+    OLDER_THAN_TOPIC = "the group's offset was stored before the topic was created, so it belongs to an earlier one"
 
 
 class Choice(NamedTuple):
@@ -88,7 +89,22 @@ def choose_starts(
             choices[partition] = _after_a_batch(found, partition, finished)
         else:
             choices[partition] = _for_the_first_time(partition, found, finished, starting, reset)
+            if choices[partition].reason is Reason.GROUP and _is_older_than_topic(partition, found, topics, finished):
+                choices[partition] = Choice(EARLIEST, Reason.OLDER_THAN_TOPIC)
     return choices
+
+
+def _is_older_than_topic(
+    partition: TopicPartition, stored: StoredOffset, topics: Mapping[str, Topic], finished: SourceOffset
+) -> bool:
+    """True if the znode of the offset was written before the znode of the topic was created.
+
+    Asked only of topics that appeared, or were created again, while the query existed: elsewhere a ZooKeeper that was
+    restored in pieces may have the two in any order. Kafka deletes the offsets of a topic together with the topic.
+    """
+    known, topic = (finished.known or {}).get(partition.topic), topics.get(partition.topic)
+    appeared_later = known is not None and known.partitions == 0
+    return appeared_later and topic is not None and isinstance(stored.mark, int) and stored.mark < topic.identity.czxid
 
 
 def _after_a_batch(stored: StoredOffset, partition: TopicPartition, finished: SourceOffset) -> Choice:

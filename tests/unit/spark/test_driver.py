@@ -7,11 +7,12 @@ import time
 
 import pytest
 
+from tests.fix_querydriver import Member
 from tests.fix_waiting import eventually
 from zkconsumer.core.fetchcontrol import FetchAssignment
 from zkconsumer.core.groupview import Topic
 from zkconsumer.core.offsets import StoredOffset
-from zkconsumer.errors import GenerationEnded, LeaderUnknown, OffsetOutOfRange, UsageError, ZooKeeperUnavailable
+from zkconsumer.errors import LeaderUnknown, OffsetOutOfRange, UsageError, ZooKeeperUnavailable
 from zkconsumer.model import ConsumerThreadId, TopicIdentity, TopicPartition
 from zkconsumer.spark.driver import QueryDriver
 from zkconsumer.spark.offsets_json import decode_offset, encode_offset, initial_offset
@@ -20,39 +21,6 @@ from zkconsumer.spark.planning import Span
 from zkconsumer.spark.sourceoffset import KnownTopic, SourceOffset
 
 A, B, C = (TopicPartition("t", n) for n in range(3))
-
-
-class Member:
-    """Owns what it is told to, and remembers what was committed; each commit gets the next mark."""
-
-    def __init__(self):
-        self.commits = []
-        self.generation = 0
-        self.stored = {}
-
-    def may_deliver(self):
-        return True
-
-    def live_brokers(self):
-        return ()
-
-    def commit(self, offsets, *, generation):
-        self._require(generation)
-        self.commits.append(dict(offsets))
-        for partition, offset in offsets.items():
-            if self.stored.get(partition, StoredOffset(None)).offset != offset:
-                self.stored[partition] = StoredOffset(offset, 1000 + len(self.commits))
-
-    def marks(self, partitions, generation):
-        self._require(generation)
-        return {partition: self.stored[partition].mark for partition in partitions}
-
-    def leave(self):
-        pass
-
-    def _require(self, generation):
-        if generation != self.generation:
-            raise GenerationEnded(f"not {self.generation}")
 
 
 class Query:

@@ -129,6 +129,17 @@ def test_a_topic_that_was_created_again_starts_at_its_beginning(stored):
     assert chosen == dict.fromkeys([T0, T1], Choice(EARLIEST, Reason.RECREATED))
 
 
+def test_an_offset_that_is_older_than_a_topic_created_again_is_another_topics():
+    again = SourceOffset("g", 9, {"t": KnownTopic(0, "id")}, {T0: Span(0, 5)}, {T0: 41})
+    chosen = choose({T1: StoredOffset(7, 39), T2: StoredOffset(7, 41), T3: StoredOffset(7, OURS)}, again)
+    assert chosen == {
+        T1: Choice(EARLIEST, Reason.OLDER_THAN_TOPIC),
+        T2: Choice(7, Reason.GROUP),
+        T3: Choice(7, Reason.GROUP),
+    }
+    assert choose({T1: StoredOffset(7, 39)}, finished({T0: Span(0, 5)}))[T1].reason is Reason.GROUP
+
+
 def test_a_topic_that_got_its_id_by_an_upgrade_is_the_same():
     known = SourceOffset("g", 9, {"t": KnownTopic(3, 40)}, {T0: Span(10, 20)}, {T0: 7})
     assert choose({T0: StoredOffset(20, 8)}, known)[T0].reason is Reason.FINISHED

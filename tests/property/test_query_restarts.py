@@ -1,0 +1,151 @@
+"""Restarts of a query: the real planner against a broker on a socket; its group is a dictionary.
+
+``tests/spark/test_query_restarts.py`` runs the same rules through a whole source on real servers.
+"""
+
+from contextlib import ExitStack
+
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import rule
+
+from tests.fix_querydriver import TRANSACTIONS, Member
+from tests.fix_queryrestarts import NUMBERS, QueryRestarts
+from tests.fix_stubbroker import running_stub_broker
+from zkconsumer.core.fetchcontrol import FetchAssignment
+from zkconsumer.core.groupview import Topic
+from zkconsumer.core.offsets import StoredOffset
+from zkconsumer.model import ConsumerThreadId, TopicIdentity, TopicPartition
+from zkconsumer.spark.driver import QueryDriver
+from zkconsumer.spark.options import parse_options
+
+
+class PlannerRestarts(QueryRestarts):
+    """Adds what a single real broker cannot do: a log that loses its end."""
+
+    def __init__(self):
+        super().__init__()
+        self.stack = ExitStack()
+        self.stub = self.stack.enter_context(running_stub_broker())
+        self.in_store = {}
+        self.driver = self.member = None
+
+    def teardown(self):
+        super().teardown()
+        self.stack.close()
+
+    @rule(number=NUMBERS, lost=st.integers(1, 4))
+    def unclean_leader_change(self, number, lost):
+        partition = self._any(number)
+        if self._last().known is None:
+            return  # version 1 has no marks
+        log = self.logs[partition]
+        log.end = max(log.begin, log.end - lost)
+        self.stub.log(partition).end = log.end
+        if self.due.get(partition, 0) > log.end:
+            self.due[partition] = log.end
+            self.cut.add(partition)
+
+    def make_topic(self, name, sizes):
+        for number, size in enumerate(sizes):
+            log = self.stub.log(TopicPartition(name, number))
+            log.begin, log.end = 0, size
+        return f"id-{next(TRANSACTIONS)}"
+
+    def grow_topic(self, name, count):
+        for number in range(count):
+            self.stub.log(TopicPartition(name, number))
+
+    def append(self, partition, count):
+        self.stub.log(partition).end += count
+
+    def delete_before(self, partition, offset):
+        self.stub.log(partition).begin = offset
+
+    def stored(self):
+        return {partition: one.offset for partition, one in self.in_store.items()}
+
+    def store(self, partition, offset):
+        self.in_store[partition] = StoredOffset(offset, next(TRANSACTIONS))
+
+    def delete_stored(self, partitions):
+        for partition in partitions:
+            self.in_store.pop(partition, None)
+
+    def rename_group(self, name, copied):
+        before, self.in_store = self.in_store, {}
+        if copied:
+            for partition, one in before.items():
+                self.store(partition, one.offset)
+
+    def start_source(self, options, others):
+        quick = {"refresh.leader.backoff.ms": "1", "rebalance.backoff.ms": "1"}
+        self.driver = QueryDriver(parse_options({"zookeeper.connect": "unused:1", **quick, **options}))
+        self.driver._member = self.member = Member()
+        self.driver._plan_for(self.member)
+        self.driver._brokers = (self.stub.broker,)
+        self._assign(self._but(others))
+
+    def rebalance_source(self, others):
+        self._release()
+        self._assign(self._but(others))
+
+    def owned(self):
+        return list(self.driver._control.current().threads)
+
+    def prepare_available_now(self):
+        self.driver.prepare_available_now()
+
+    def latest_offset(self, start, limit):
+        end = self.driver.latest_offset(start, limit)
+        self._keep_what_was_committed()
+        return end
+
+    def read(self, start, end):
+        self.driver.partitions(start, end)
+
+    def acknowledge(self, offset):
+        committable = self.driver._control.acknowledge(offset.number)
+        assert committable is not None
+        self.member.commit(committable[1], generation=committable[0])
+        self._keep_what_was_committed()
+
+    def stop_source(self):
+        self.driver._control.abandon()
+        self._release()
+        self.kill_source()
+
+    def kill_source(self):
+        self.driver._ends.close()
+
+    def _assign(self, partitions):
+        self.member.generation += 1
+        self.member.stored = {p: self.in_store.get(p, StoredOffset(None)) for p in partitions}
+        topics = {
+            name: Topic(tuple(range(count)), TopicIdentity(identity, int(identity.removeprefix("id-"))))
+            for name, (identity, count) in self.topics.items()
+        }
+        threads = dict.fromkeys(partitions, ConsumerThreadId("c", 0))
+        stored = dict(self.member.stored)
+        self.driver._control.start(FetchAssignment(self.member.generation, threads, {}, stored=stored, topics=topics))
+
+    def _release(self):
+        """As the rebalance thread: stop, commit what may be committed, give the partitions up."""
+        control = self.driver._control
+        control.stop(drain=False)
+        self.member.commit(control.positions(handed_out=False), generation=self.member.generation)
+        self._keep_what_was_committed()
+
+    def _keep_what_was_committed(self):
+        self.in_store.update((p, one) for p, one in self.member.stored.items() if one.offset is not None)
+
+
+PlannerRestarts.TestCase.settings = settings(
+    max_examples=300,
+    stateful_step_count=30,
+    deadline=None,
+    phases=(Phase.generate,),  # shrinking takes minutes
+    report_multiple_bugs=False,
+    suppress_health_check=list(HealthCheck),
+)
+TestPlannerRestarts = PlannerRestarts.TestCase
