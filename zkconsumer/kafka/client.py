@@ -242,6 +242,14 @@ class BrokerClient:
             if p not in self._leaders
         }
 
+    def forget_leaders(self, partitions: Collection[TopicPartition]) -> None:
+        """Ask for the leaders of these partitions before the next question about them.
+
+        A broker that is cut off from the controller does not know that it leads no more, and answers as before.
+        """
+        for partition in partitions:
+            self._leaders.pop(partition, None)
+
     def close(self) -> None:
         """Close all connections; a call that is under way ends with BrokerUnavailable. Harmless when repeated."""
         self._closed = True

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from zkconsumer.core.offsets import unmarked
 from zkconsumer.core.znodes import GroupPaths
-from zkconsumer.errors import LeaderUnknown, MalformedZnode, OffsetOutOfRange, UsageError
+from zkconsumer.errors import LeaderUnknown, MalformedZnode, OffsetOutOfRange, UsageError, name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.spark.cluster import ClusterView, read_cluster
 from zkconsumer.spark.logends import LogEnds
@@ -35,24 +35,48 @@ def plan_batch_read(options: SourceOptions) -> list[RangePartition]:
         ZkConsumerError: ZooKeeper or the brokers cannot be reached.
     """
     view = read_cluster(options, with_offsets=True)
-    _check_existence(options, view.partitions)
-    committed = committed_offsets(options, view)
     ends = LogEnds(options.config, lambda: view.brokers)
     try:
-        partitions = sorted(committed)
-        earliest, latest = ends.earliest(partitions), ends.latest(partitions)
-        starts = ends.resolve(_starts(options, committed))
-        given = ends.resolve(_given_ends(options, partitions))
+        spans = plan_spans(options, view, ends)
     finally:
         ends.close()
+    tasks = group_by_thread(spans, {}, options.num_streams or os.cpu_count() or 1)
+    tasks = split_tasks(tasks, options.min_partitions, options.max_records_per_partition)
+    return [RangePartition(task, view.brokers) for task in tasks]
+
+
+def plan_spans(options: SourceOptions, view: ClusterView, ends: LogEnds) -> dict[TopicPartition, Span]:
+    """What to read of each partition.
+
+    Args:
+        options: of the read.
+        view: ZooKeeper, with the group's offsets.
+        ends: asks the brokers.
+
+    Raises:
+        UsageError, LeaderUnknown, MalformedZnode, OffsetOutOfRange, ZkConsumerError: see :func:`plan_batch_read`.
+    """
+    _check_existence(options, view.partitions)
+    committed = committed_offsets(options, view)
+    if unread := starting_at_the_end(options, committed):
+        _log.warning(
+            "group %s has committed no offset of %s: nothing of %s is read, since auto.offset.reset=largest starts at "
+            "the end of the log. Set the option startingOffsets=earliest to read what is there, as "
+            'format("kafka") does by default, or startingOffsets=latest to read nothing without this warning',
+            options.config.group_id,
+            name_some(unread),
+            "it" if len(unread) == 1 else "them",
+        )
+    partitions = sorted(committed)
+    earliest = ends.earliest(partitions)
+    starts = ends.resolve(_starts(options, committed))
+    given = ends.resolve(_given_ends(options, partitions))
+    latest = ends.latest(partitions, {p: max(start, given.get(p, start)) for p, start in starts.items()})
     leaderless = [p for p in partitions if not (p in earliest and p in latest and p in starts)]
     if leaderless:
         raise LeaderUnknown(f"no leader answers for {', '.join(map(str, leaderless))}; check that all brokers run")
     until = ending_offsets(given, latest)
-    spans = {p: Span(s, max(s, until[p])) for p, s in _located(options, starts, earliest, latest).items()}
-    tasks = group_by_thread(spans, {}, options.num_streams or os.cpu_count() or 1)
-    tasks = split_tasks(tasks, options.min_partitions, options.max_records_per_partition)
-    return [RangePartition(task, view.brokers) for task in tasks]
+    return {p: Span(s, max(s, until[p])) for p, s in _located(options, starts, earliest, latest).items()}
 
 
 def committed_offsets(options: SourceOptions, view: ClusterView) -> dict[TopicPartition, int | None]:
@@ -70,6 +94,14 @@ def committed_offsets(options: SourceOptions, view: ClusterView) -> dict[TopicPa
                 f"holds no offset, so where {partition} begins is unknown; write one, or give startingOffsets",
             )
     return {**view.committed, **dict.fromkeys(unreadable)}
+
+
+def starting_at_the_end(options: SourceOptions, committed: Mapping[TopicPartition, int | None]) -> list[TopicPartition]:
+    """Partitions that are read from the end of their logs although no option asks for that."""
+    if options.config.auto_offset_reset != "largest":
+        return []
+    without = (partition for partition, offset in committed.items() if offset is None)
+    return sorted(partition for partition in without if position_of(partition, options.starting) is None)
 
 
 def ending_offsets(

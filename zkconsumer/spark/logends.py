@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
 
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.errors import OffsetOutOfRange, name_some
+from zkconsumer.errors import BrokerUnavailable, OffsetOutOfRange, name_some
 from zkconsumer.kafka.client import EARLIEST, LATEST, BrokerClient
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.spark.positions import AtTime, Wanted
 
 _log = logging.getLogger(__name__)
 
+_NOTHING_KNOWN: Final[Mapping[TopicPartition, int]] = MappingProxyType({})
+
 
 class LogEnds:
-    """Keeps connections to the brokers from one question to the next; one thread uses it.
+    """Keeps connections to the brokers from one question to the next; one thread uses it, any may close it.
 
     Args:
         config: of the query.
@@ -25,19 +30,51 @@ class LogEnds:
     def __init__(self, config: ConsumerConfig, live_brokers: Callable[[], Sequence[Broker]]) -> None:
         self._client = BrokerClient.from_config(live_brokers, config)
         self._unanswered: set[TopicPartition] = set()
+        self._pauses_s = pauses_s(config)
+        self._closed = threading.Event()
 
     def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Offset of the first record that is still there; see :meth:`latest`."""
         return _known(self._ask(dict.fromkeys(partitions, EARLIEST)))
 
-    def latest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Offset that the next record will get. Partitions without a leader are left out, and logged once.
+    def latest(
+        self, partitions: Collection[TopicPartition], at_least: Mapping[TopicPartition, int] = _NOTHING_KNOWN
+    ) -> dict[TopicPartition, int]:
+        """Offset that the next record will get. Partitions without a leader are skipped, and logged once.
+
+        A leader that has just been elected may answer with an end that is too small: it learns only from the requests
+        of its followers which of its records are committed. Brokers since 2.2 answer OFFSET_NOT_AVAILABLE then
+        (KIP-207), older ones do not. So an end below an offset that is known to have existed is asked for again, of
+        the leader that the brokers name by then, before it is returned: see :func:`pauses_s`.
+
+        Args:
+            partitions: to look up.
+            at_least: offsets that the log is known to have reached, such as positions and committed offsets. What is
+                still below them in the end is data loss.
 
         Raises:
-            BrokerUnavailable: no broker answers.
+            BrokerUnavailable: no broker answers, or :meth:`close` was called.
             ProtocolError: a broker's answer cannot be understood.
         """
-        return _known(self._ask(dict.fromkeys(partitions, LATEST)))
+        ends = _known(self._ask(dict.fromkeys(partitions, LATEST)))
+        for number, pause_s in enumerate(self._pauses_s, 1):
+            short = stepped_back(ends, at_least)
+            if not short:
+                break
+            _log.log(
+                logging.WARNING if number == 1 else logging.DEBUG,
+                "the log ends below an offset that it had reached; asking again, %d of %d times: %s",
+                number,
+                len(self._pauses_s),
+                ", ".join(f"{p} ends at {ends[p]}, had reached {at_least[p]}" for p in short),
+            )
+            if self._closed.wait(pause_s):
+                raise BrokerUnavailable("closed while the ends of logs were being looked up")
+            self._client.forget_leaders(short)
+            answer = _known(self._ask(dict.fromkeys(short, LATEST)))
+            # One that is not answered now is unknown: the earlier answer is the one that is in doubt.
+            ends = {p: end for p, end in ends.items() if p not in short} | answer
+        return ends
 
     def resolve(self, wanted: Mapping[TopicPartition, Wanted]) -> dict[TopicPartition, int]:
         """Turn times into offsets; what is not a time is returned as it is. See :meth:`latest` for what is left out.
@@ -59,6 +96,7 @@ class LogEnds:
 
     def close(self) -> None:
         """Close the connections; a question under way ends with BrokerUnavailable."""
+        self._closed.set()
         self._client.close()
 
     def _ask(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
@@ -73,3 +111,18 @@ class LogEnds:
 
 def _known(found: Mapping[TopicPartition, int | None]) -> dict[TopicPartition, int]:
     return {partition: offset for partition, offset in found.items() if offset is not None}
+
+
+def stepped_back(ends: Mapping[TopicPartition, int], at_least: Mapping[TopicPartition, int]) -> list[TopicPartition]:
+    """Partitions whose log ends below an offset that it is known to have reached."""
+    return sorted(partition for partition, end in ends.items() if end < at_least.get(partition, end))
+
+
+def pauses_s(config: ConsumerConfig) -> list[float]:
+    """Seconds to wait before each further question for a log end that is too small.
+
+    There are ``rebalance.max.retries`` of them, at most 5; the first is ``refresh.leader.backoff.ms``, each other one
+    twice as long as the one before. With the defaults that is 3 s in all, as in Spark's Kafka source.
+    """
+    retries = min(config.rebalance_max_retries, 5)
+    return [(config.refresh_leader_backoff_ms << number) / 1000 for number in range(retries)]

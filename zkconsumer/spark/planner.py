@@ -95,7 +95,8 @@ class BatchPlanner:
             RetriableError: a rebalance is under way, or a partition has no leader.
         """
         assignment = self._settled()
-        ends = self._ends.latest(assignment.threads)
+        stored = {p: one.offset for p, one in assignment.stored.items() if one.offset is not None}
+        ends = self._ends.latest(assignment.threads, stored)
         _require_leaders(assignment.threads.keys() - ends.keys())
         self._targets = ends
 
@@ -183,7 +184,8 @@ class BatchPlanner:
         """From position to log end or target; None if positions had to be moved because a log became shorter."""
         threading.Event().wait(max(0.0, self._idle_until - time.monotonic()))
         began = time.monotonic()
-        ends = self._ends.latest(positions)
+        reached = {p: max(offset, (self._targets or {}).get(p, offset)) for p, offset in positions.items()}
+        ends = self._ends.latest(positions, reached)
         answered = time.monotonic()
         self._idle_until = answered + min(_IDLE_POLL_S, _IDLE_FACTOR * (answered - began))
         if self._positions.follow_shorter_logs(ends):

@@ -155,7 +155,7 @@ class QueryPositions:
 
     def _locate(self, choices: Mapping[TopicPartition, Choice]) -> None:
         wanted = self._ends.resolve({partition: choice.place for partition, choice in choices.items()})
-        found = locate(wanted, self._ends.earliest(wanted), self._ends.latest(wanted))
+        found = locate(wanted, self._ends.earliest(wanted), self._ends.latest(wanted, wanted))
         if found.lost:
             story = describe_losses(found.lost)
             if self._options.fail_on_data_loss:

@@ -160,6 +160,14 @@ def test_a_topic_that_is_deleted_and_created_anew(cluster, ask):
     assert ask(A0, A1) == Offsets({A0: 200, A1: 101})
 
 
+def test_a_leader_that_is_forgotten_is_asked_for_again(cluster, ask):
+    ask(A0, A1)
+    cluster.questions()
+    ask.client.forget_leaders([A0, B0])
+    assert ask(A0, A1) == Offsets({A0: 100, A1: 201})
+    assert cluster.questions() == [(2, {A1}), "metadata", (1, {A0})]
+
+
 def test_metadata_that_lag_behind_are_believed_for_one_more_question(cluster, ask):
     ask(A0)
     cluster.questions()

@@ -471,3 +471,24 @@ def test_a_time_without_a_record_fails_or_means_the_end(stub_broker, log, query)
     ours = query({A: 9}, startingTimestamp="5000", startingOffsetsByTimestampStrategy="latest")
     assert ours.trigger() == {}
     assert decode_offset(ours.offset).spans == {A: Span(10, 10)}
+
+
+def lags(stub_broker, log, end, answers):
+    """That many answers to ListOffsets have this end of A, as those of a new leader that lags; then the right one."""
+    right = stub_broker.logs[A].end
+    left = [end] * answers
+
+    def asked(_):
+        log(A, 0, left.pop() if left else right)
+
+    stub_broker.asked = asked
+
+
+@pytest.mark.parametrize("fail", ["true", "false"])
+def test_a_log_end_that_steps_back_for_a_moment_is_no_data_loss(stub_broker, log, query, fail):
+    log(A, 0, 50)
+    ours = query({A: 20}, failOnDataLoss=fail)
+    assert ours.trigger() == {A: Span(20, 50)}
+    log(A, 0, 60)
+    lags(stub_broker, log, 40, answers=4)
+    assert ours.trigger() == {A: Span(50, 60)}

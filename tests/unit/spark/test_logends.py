@@ -1,0 +1,118 @@
+"""LogEnds against a broker that answers, on a real socket, like a leader that has just been elected."""
+
+import logging
+import threading
+
+import pytest
+
+from tests.fix_waiting import eventually
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.errors import BrokerUnavailable
+from zkconsumer.model import TopicPartition
+from zkconsumer.spark.logends import LogEnds, pauses_s, stepped_back
+
+A, B = (TopicPartition("t", n) for n in range(2))
+
+
+def config(**changes):
+    return ConsumerConfig(zookeeper_connect="unused:1", group_id="g", **{"refresh_leader_backoff_ms": 10, **changes})
+
+
+@pytest.fixture
+def log_ends(stub_broker):
+    made = []
+
+    def make(**changes):
+        made.append(LogEnds(config(**changes), lambda: [stub_broker.broker]))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+@pytest.fixture
+def script(stub_broker):
+    """Give A these log ends, one for each question, and the last one for ever; returns what was asked for."""
+    stub_broker.log(B).end = 7
+    questions = []
+
+    def begin(*ends):
+        stub_broker.log(A).end = ends[0]
+
+        def asked(partitions):
+            stub_broker.log(A).end = ends[min(len(questions), len(ends) - 1)]
+            questions.append(partitions)
+
+        stub_broker.asked = asked
+        return questions
+
+    return begin
+
+
+def test_an_end_that_steps_back_is_asked_for_until_it_is_right(log_ends, script, caplog):
+    questions = script(40, 40, 60)
+    with caplog.at_level(logging.WARNING):
+        assert log_ends().latest([A, B], {A: 50, B: 7}) == {A: 60, B: 7}
+    assert questions == [{A, B}, {A}, {A}], "only the partition in doubt is asked for again"
+    assert [record.getMessage() for record in caplog.records] == [
+        "the log ends below an offset that it had reached; asking again, 1 of 4 times: t-0 ends at 40, had reached 50"
+    ]
+
+
+def test_a_log_that_was_truncated_is_reported_in_the_end(log_ends, script):
+    questions = script(40)
+    assert log_ends(rebalance_max_retries=2).latest([A], {A: 50}) == {A: 40}
+    assert len(questions) == 3
+
+
+@pytest.mark.parametrize("known", [{}, {A: 40}, {B: 50}])
+def test_an_end_that_contradicts_nothing_is_asked_for_once(log_ends, script, known):
+    questions = script(40)
+    assert log_ends().latest([A], known) == {A: 40}
+    assert len(questions) == 1
+
+
+def test_an_end_whose_leader_is_gone_when_asked_again_is_unknown(log_ends, script, stub_broker):
+    script(40)
+    before = stub_broker.asked
+
+    def asked(partitions):
+        before(partitions)
+        if partitions == {A}:
+            stub_broker.leaderless = {A}
+
+    stub_broker.asked = asked
+    assert log_ends().latest([A, B], {A: 50}) == {B: 7}
+
+
+def test_closing_ends_the_wait_for_a_better_answer(log_ends, script, caplog):
+    script(40)
+    ends = log_ends(refresh_leader_backoff_ms=3_600_000)
+    raised = []
+
+    def ask():
+        try:
+            ends.latest([A], {A: 50})
+        except BrokerUnavailable as error:
+            raised.append(error)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    eventually(lambda: caplog.records)
+    ends.close()
+    asking.join(60)
+    assert len(raised) == 1
+
+
+def test_partitions_that_stepped_back_are_those_below_a_known_offset():
+    assert stepped_back({A: 4, B: 7}, {A: 5, B: 7}) == [A]
+    assert stepped_back({A: 5}, {A: 5, B: 7}) == []
+    assert stepped_back({A: 0, B: 0}, {A: -2}) == []
+
+
+@pytest.mark.parametrize(
+    ("retries", "pauses"), [(4, [0.2, 0.4, 0.8, 1.6]), (0, []), (-1, []), (1000, [0.2, 0.4, 0.8, 1.6, 3.2])]
+)
+def test_the_pauses_double_and_are_few(retries, pauses):
+    assert pauses_s(config(rebalance_max_retries=retries, refresh_leader_backoff_ms=200)) == pauses
