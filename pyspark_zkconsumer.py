@@ -3,6 +3,8 @@
 It is imported in every Spark session, also in those that do not use this source, so it imports next to nothing.
 """
 
-from zkconsumer.spark.source import ZkConsumerDataSource as DefaultSource
+from zkconsumer.spark.lookup import find_source
+
+DefaultSource = find_source()
 
 __all__ = ["DefaultSource"]

@@ -24,9 +24,12 @@ def register(spark: SparkSession) -> QueryMonitor:
 
     Returns:
         What shows lag, rows and owned partitions; a second call with the same session returns the same.
-    """
-    from zkconsumer.spark.monitor import attach
-    from zkconsumer.spark.source import ZkConsumerDataSource
 
-    spark.dataSource.register(ZkConsumerDataSource)
+    Raises:
+        UsageError: this release of Spark cannot run the source.
+    """
+    from zkconsumer.spark.lookup import require_source
+    from zkconsumer.spark.monitor import attach
+
+    spark.dataSource.register(require_source())
     return attach(spark)

@@ -1,0 +1,74 @@
+"""find_source: the class that Spark finds as ``format("zkconsumer")``, also where it cannot run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import MutableMapping
+
+import pyspark
+from pyspark.sql.datasource import DataSource
+
+from zkconsumer.errors import UsageError
+
+_OLDEST = (4, 2)
+"""The first release that has ``pyspark.sql.streaming.datasource``: read limits and AvailableNow for Python sources."""
+
+
+def find_source() -> type[DataSource]:
+    """The source, or a stand-in that raises at ``load()`` where the source cannot be imported.
+
+    Spark imports all ``pyspark_*`` modules at its first look-up, and one that cannot be imported ends the look-up: the
+    sources of all other packages would be missing.
+    """
+    try:
+        return require_source()
+    except UsageError:
+        return UnavailableDataSource
+
+
+class UnavailableDataSource(DataSource):
+    """``format("zkconsumer")`` where the source cannot be imported.
+
+    Raises:
+        UsageError: at ``load()``, with the reason.
+    """
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+        require_source()
+        # The class was pickled in a process that could not import the source, and this one can.
+        raise UsageError('format("zkconsumer") could not be imported when Spark looked for it; start a new session')
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return "zkconsumer"
+
+
+def require_source() -> type[DataSource]:
+    """The source.
+
+    Raises:
+        UsageError: it cannot be imported, for a reason that the message has.
+    """
+    try:
+        from zkconsumer.spark.source import ZkConsumerDataSource
+    except ImportError as error:
+        raise UsageError(why_unavailable(pyspark.__version__, str(error))) from error
+    return ZkConsumerDataSource
+
+
+def why_unavailable(version: str, cause: str) -> str:
+    """The reason, for a message, and what to do.
+
+    Args:
+        version: of pyspark.
+        cause: text of the error that importing the source ended with.
+    """
+    if tuple(map(int, re.findall(r"\d+", version)[:2])) < _OLDEST:
+        oldest = ".".join(map(str, _OLDEST))
+        return (
+            f'format("zkconsumer") needs Spark {oldest} or later, and this is {version} ({cause}); upgrade Spark on the '
+            "cluster, and pyspark on the driver to the same release"
+        )
+    return f'format("zkconsumer") cannot be imported: {cause}; check the installation on the driver and on executors'
