@@ -31,5 +31,6 @@ def register(spark: SparkSession) -> QueryMonitor:
     from zkconsumer.spark.lookup import require_source
     from zkconsumer.spark.monitor import attach
 
-    spark.dataSource.register(require_source())
+    source = require_source()
+    spark.dataSource.register(source)
     return attach(spark)

@@ -68,7 +68,7 @@ def why_unavailable(version: str, cause: str) -> str:
     if tuple(map(int, re.findall(r"\d+", version)[:2])) < _OLDEST:
         oldest = ".".join(map(str, _OLDEST))
         return (
-            f'format("zkconsumer") needs Spark {oldest} or later, and this is {version} ({cause}); upgrade Spark on the '
-            "cluster, and pyspark on the driver to the same release"
+            f'format("zkconsumer") needs Spark {oldest} or later, and this is {version} ({cause}); upgrade Spark on '
+            "the cluster, and pyspark on the driver to the same release"
         )
     return f'format("zkconsumer") cannot be imported: {cause}; check the installation on the driver and on executors'
