@@ -10,20 +10,18 @@ worth keeping is its memory, which costs more to touch for the first time than t
 from __future__ import annotations
 
 import gc
-import os
 import socket
-import stat
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.fetch.decode import Decoder
 from zkconsumer.kafka.client import BrokerClient
 from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.model import Broker, TopicPartition
+from zkconsumer.spark.daemonworker import is_first_task, jvm_socket
 
 _IDLE_LIMIT_S = 60.0
 """Connections that idled longer are not used again: brokers (and firewalls) drop them without telling."""
@@ -115,8 +113,6 @@ class Worker:
 
 _workers: dict[ConsumerConfig, Worker] = {}
 _spare_decoders: dict[tuple[bool, bool], list[Decoder]] = {}
-_jvm_sockets: list[socket.socket] | None = None
-_collects_less = False
 
 
 def this_worker(config: ConsumerConfig) -> Worker:
@@ -162,56 +158,22 @@ def acknowledge_quickly() -> None:
     acknowledged; the worker's kernel delays that by 40 ms, in every task (FACTS C.2c). The option wears off by itself,
     so it is set in each task, for the one that follows. Spark 4.3 sends one piece, and this changes nothing.
     """
-    global _jvm_sockets  # noqa: PLW0603  one per process, like the socket itself
-    if _jvm_sockets is None:
-        _jvm_sockets = _tcp_sockets() if _in_spark_worker() else []
-    for each in _jvm_sockets:
-        each.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+    ours = jvm_socket()
+    # A Unix socket has no such option, and neither has a kernel other than Linux.
+    if ours is not None and ours.family in (socket.AF_INET, socket.AF_INET6) and hasattr(socket, "TCP_QUICKACK"):
+        with suppress(OSError):  # the JVM has hung up: it will not send another task
+            ours.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
 
 
 def collect_less() -> None:
-    """Leave what exists now out of garbage collections: modules, above all numba's, of which nothing will be garbage.
+    """Exclude what exists now from garbage collections: modules, above all numba's, which never become garbage.
 
-    A worker collects after each task, and looking through them takes 20 ms of a core. Only the first call counts; it
-    belongs to the end of a task, which has loaded everything.
+    A worker collects after each task, and going through them takes 60 ms of a core. It belongs to the end of a task,
+    which has loaded everything.
+
+    It counts only in a worker whose first task this is. In any other one the objects of earlier tasks would be excluded
+    too, and cycles among them would never be freed.
     """
-    global _collects_less  # noqa: PLW0603  one per process, like the collector; gc.get_freeze_count() takes 10 ms
-    if not _collects_less and _in_spark_worker():
+    if is_first_task():
         gc.collect()
         gc.freeze()
-        _collects_less = True
-
-
-def _in_spark_worker() -> bool:
-    """True in a task; any other process may have sockets of other people, which are none of our business."""
-    from pyspark import TaskContext
-
-    return TaskContext.get() is not None
-
-
-def _tcp_sockets() -> list[socket.socket]:
-    """Connected TCP sockets of this process; called before it has any but the one to the JVM."""
-    found: dict[int, socket.socket] = {}  # by inode: pyspark has duplicated the descriptor
-    descriptors = Path("/proc/self/fd")  # Linux, as TCP_QUICKACK is
-    names = [int(entry.name) for entry in descriptors.iterdir()] if hasattr(socket, "TCP_QUICKACK") else []
-    for descriptor in names:
-        try:
-            status = os.fstat(descriptor)
-            if not stat.S_ISSOCK(status.st_mode) or status.st_ino in found:
-                continue
-            candidate = socket.socket(fileno=os.dup(descriptor))
-        except OSError:
-            continue  # the descriptor of the directory listing itself is gone by now
-        if candidate.family in (socket.AF_INET, socket.AF_INET6) and _is_connected(candidate):
-            found[status.st_ino] = candidate
-        else:
-            candidate.close()
-    return list(found.values())
-
-
-def _is_connected(candidate: socket.socket) -> bool:
-    try:
-        candidate.getpeername()
-    except OSError:
-        return False
-    return candidate.type == socket.SOCK_STREAM
