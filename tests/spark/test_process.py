@@ -4,6 +4,7 @@ import os
 import signal
 
 from tests.fix_spark import await_until, start_application
+from zkconsumer.spark.cpus import available_cpus
 
 
 def test_found_from_any_directory_and_gone_from_the_group_when_the_driver_is_killed(
@@ -17,3 +18,5 @@ def test_found_from_any_directory_and_gone_from_the_group_when_the_driver_is_kil
         (session,) = group.sessions()
         os.kill(jvm, signal.SIGKILL)
         group.await_leaving(topic, session, sandbox)
+    log = (tmp_path / "application.log").read_text()
+    assert f"joining with {min(available_cpus(), 2)} consumer threads (option numStreams: not set" in log

@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
+from zkconsumer.spark.cpus import available_cpus
+
 
 class Machine(NamedTuple):
     """Where and when a benchmark ran."""
@@ -32,7 +34,7 @@ class Machine(NamedTuple):
         """The machine that this process runs on."""
         return cls(
             processor=_processor(),
-            cores=len(os.sched_getaffinity(0)),
+            cores=available_cpus(),
             memory_gib=round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / (1 << 30)),
             system=f"{platform.system()} {platform.release()}",
             python=platform.python_version(),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterable, Mapping
 
 from zkconsumer.core.offsets import unmarked
@@ -11,6 +10,7 @@ from zkconsumer.core.znodes import GroupPaths
 from zkconsumer.errors import LeaderUnknown, MalformedZnode, OffsetOutOfRange, UsageError, name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.spark.cluster import ClusterView, read_cluster
+from zkconsumer.spark.cpus import available_cpus
 from zkconsumer.spark.logends import LogEnds
 from zkconsumer.spark.offsets_json import LATEST
 from zkconsumer.spark.options import SourceOptions, Timestamps
@@ -40,7 +40,7 @@ def plan_batch_read(options: SourceOptions) -> list[RangePartition]:
         spans = plan_spans(options, view, ends)
     finally:
         ends.close()
-    tasks = group_by_thread(spans, {}, options.num_streams or os.cpu_count() or 1)
+    tasks = group_by_thread(spans, {}, options.num_streams or available_cpus())
     tasks = split_tasks(tasks, options.min_partitions, options.max_records_per_partition)
     return [RangePartition(task, view.brokers) for task in tasks]
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 import threading
 import time
 from collections.abc import Mapping
@@ -31,6 +30,7 @@ from zkconsumer.errors import (
 from zkconsumer.model import Broker
 from zkconsumer.spark.acknowledge import AcknowledgementServer, open_server
 from zkconsumer.spark.cluster import ClusterView, read_cluster
+from zkconsumer.spark.cpus import available_cpus
 from zkconsumer.spark.logends import LogEnds
 from zkconsumer.spark.offsets_json import decode_offset, encode_offset, encode_report
 from zkconsumer.spark.options import SourceOptions
@@ -129,7 +129,7 @@ class QueryDriver:
         self._refresh_brokers()
         if spans and not self._brokers:
             self._brokers = read_cluster(self._options).brokers
-        tasks = group_by_thread(spans, threads, self._options.num_streams or os.cpu_count() or 1)
+        tasks = group_by_thread(spans, threads, self._options.num_streams or available_cpus())
         tasks = split_tasks(tasks, self._options.min_partitions, self._options.max_records_per_partition)
         return [RangePartition(task, self._brokers) for task in tasks]
 
@@ -165,10 +165,17 @@ class QueryDriver:
         self._member = member = GroupMember(
             self._config, new_consumer_id(self._config), self._control, self._control.fail, make_store=choose_store
         )
-        counts = stream_counts(
-            self._options.topics, view.partition_counts(), self._options.num_streams, os.cpu_count() or 1
+        cpus = available_cpus()
+        counts = stream_counts(self._options.topics, view.partition_counts(), self._options.num_streams, cpus)
+        threads = max(counts.values(), default=1)
+        _log.info(
+            "group %s: joining with %d consumer threads (option numStreams: %s, CPUs of this process: %d)",
+            self._config.group_id,
+            threads,
+            self._options.num_streams or "not set",
+            cpus,
         )
-        member.join(self._options.subscription(counts, max(counts.values(), default=1)))
+        member.join(self._options.subscription(counts, threads))
         self._acknowledgements = open_server(self._acknowledged)
         return self._plan_for(member)
 

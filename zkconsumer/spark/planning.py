@@ -123,7 +123,7 @@ def stream_counts(
         topics: names that are subscribed to; empty with a pattern, which counts every topic that it matches now.
         partitions: number of partitions of each topic that exists.
         wanted: ``numStreams``, taken as it is; None for one per CPU but not more than there are partitions.
-        cpus: CPUs of the driver's machine.
+        cpus: CPUs that the driver's source process may use.
     """
     names = list(topics) or list(partitions)
     return {topic: wanted or max(1, min(cpus, partitions.get(topic, 1))) for topic in names}
