@@ -1,4 +1,4 @@
-r"""Archives a topic as Parquet, as a job of ``format("kafka")`` did; reads on where that job's checkpoint ended.
+r"""Archives a topic as Parquet, as a job of ``format("kafka")`` did; continues where that job's checkpoint ended.
 
 What changes in the job:
 
@@ -10,25 +10,41 @@ What changes in the job:
 
 Columns, types and the other options stay. The checkpoint belongs to the source that wrote it, so the new query has one
 of its own. Its first batch starts where the old query ended: the offsets in Spark's checkpoint have the very form of
-``startingOffsets``.
+``startingOffsets``. Spark itself reads the checkpoints, so they may be in any file system that it knows: HDFS, S3, ...
 
     python examples/from_kafka_source.py --zookeeper h1:2181 --group archive --topic clicks \
-        --old-checkpoint /checkpoints/archive --checkpoint /checkpoints/archive-zk --output /data/clicks
+        --old-checkpoint hdfs:///checkpoints/archive --checkpoint hdfs:///checkpoints/archive-zk --output /data/clicks
+
+Once the new query has run, its own checkpoint counts, and the old one can be deleted.
 """
 
 import argparse
-from pathlib import Path
+import sys
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 
-def end_of_old_query(checkpoint: Path) -> str:
+def read_log(spark: SparkSession, directory: str) -> dict[int, str]:
+    """Texts of the files ``0``, ``1``, ... of a checkpoint, by number; empty if there is no such directory."""
+    try:
+        files = spark.read.text(directory, wholetext=True).select("_metadata.file_name", "value").collect()
+    except AnalysisException as error:
+        if error.getCondition() != "PATH_NOT_FOUND":
+            raise
+        return {}
+    return {int(name): text for name, text in files if name.isdigit()}
+
+
+def end_of_old_query(spark: SparkSession, checkpoint: str) -> str:
     """The offsets at the end of the last finished batch, as JSON.
 
     ``commits/N`` says that batch N is finished, the last line of ``offsets/N`` where it ended (a query of one source).
     """
-    finished = max(int(entry.name) for entry in (checkpoint / "commits").iterdir() if entry.name.isdigit())
-    return (checkpoint / "offsets" / str(finished)).read_text(encoding="utf-8").splitlines()[-1]
+    finished = read_log(spark, f"{checkpoint}/commits")
+    if not finished:
+        sys.exit(f"{checkpoint}/commits has no finished batch: is this the checkpoint of the old query?")
+    return read_log(spark, f"{checkpoint}/offsets")[max(finished)].splitlines()[-1]
 
 
 def main() -> None:
@@ -36,7 +52,7 @@ def main() -> None:
     parser.add_argument("--zookeeper", required=True, metavar="HOST:PORT[,...][/CHROOT]")
     parser.add_argument("--group", required=True)
     parser.add_argument("--topic", required=True)
-    parser.add_argument("--old-checkpoint", required=True, type=Path, metavar="DIRECTORY")
+    parser.add_argument("--old-checkpoint", required=True, metavar="DIRECTORY")
     parser.add_argument("--checkpoint", required=True, metavar="DIRECTORY")
     parser.add_argument("--output", required=True, metavar="DIRECTORY")
     arguments = parser.parse_args()
@@ -47,11 +63,12 @@ def main() -> None:
         .option("zookeeper.connect", arguments.zookeeper)
         .option("group.id", arguments.group)
         .option("subscribe", arguments.topic)
-        .option("startingOffsets", end_of_old_query(arguments.old_checkpoint))  # ignored once there is a checkpoint
-        .load()
     )
+    if not read_log(spark, f"{arguments.checkpoint}/offsets"):  # the first start
+        clicks = clicks.option("startingOffsets", end_of_old_query(spark, arguments.old_checkpoint))
     query = (
-        clicks.selectExpr("CAST(key AS STRING)", "CAST(value AS STRING)", "partition", "offset", "timestamp")
+        clicks.load()
+        .selectExpr("CAST(key AS STRING)", "CAST(value AS STRING)", "partition", "offset", "timestamp")
         .writeStream.format("parquet")
         .option("path", arguments.output)
         .option("checkpointLocation", arguments.checkpoint)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -114,21 +115,29 @@ def test_the_same_job_gives_equal_rows_types_and_nullability(compared, kind):
     assert ours[f"{kind} rows"] == kafka[f"{kind} rows"]
 
 
-def test_the_example_takes_over_the_checkpoint_of_sparks_own_source(compared, sandbox, tmp_path):
+def test_the_example_takes_over_a_checkpoint_and_restarts_without_it(compared, sandbox, tmp_path):
     _, directory = compared
     produced = produce_records(sandbox.bootstrap_servers, "compared-a", [b"later"] * 5)
     checkpoint = directory / "kafka-checkpoint"
     one_topic = json.loads((checkpoint / "offsets" / _newest(checkpoint)).read_text(encoding="utf-8").splitlines()[-1])
     old = tmp_path / "old"
-    for name, text in (("commits", "{}"), ("offsets", json.dumps({"compared-a": one_topic["compared-a"]}))):
-        (old / name).mkdir(parents=True)
-        (old / name / "0").write_text(f"v1\n{{}}\n{text}", encoding="utf-8")
+    # Beside the last finished batch: an older one, and one that was not finished.
+    for number, text in ((9, {}), (10, {"compared-a": one_topic["compared-a"]}), (11, {"compared-a": {"0": 99}})):
+        for name, last_line in (("commits", "{}"), ("offsets", json.dumps(text))):
+            (old / name).mkdir(parents=True, exist_ok=True)
+            (old / name / str(number)).write_text(f"v1\n{{}}\n{last_line}", encoding="utf-8")
+    (old / "commits" / "11").unlink()
     output = tmp_path / "output"
-    run_application(
+    arguments = [
         str(PROJECT / "examples" / "from_kafka_source.py"),
         *("--zookeeper", sandbox.zookeeper_connect, "--group", "archive", "--topic", "compared-a"),
-        *("--old-checkpoint", str(old), "--checkpoint", str(tmp_path / "new"), "--output", str(output)),
-    )
+        # URIs, as those of HDFS and S3 are.
+        *("--old-checkpoint", old.as_uri(), "--checkpoint", (tmp_path / "new").as_uri(), "--output", output.as_uri()),
+    ]
+    run_application(*arguments)
+    shutil.rmtree(old)
+    produced += produce_records(sandbox.bootstrap_servers, "compared-a", [b"later"] * 5)
+    run_application(*arguments)
     import pyarrow.parquet
 
     rows = pyarrow.parquet.read_table(output, columns=["partition", "offset", "value"]).to_pylist()
