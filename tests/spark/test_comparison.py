@@ -18,7 +18,7 @@ from zkconsumer.sandbox.progress import Progress
 
 PROJECT = Path(__file__).parents[2]
 
-pytestmark = pytest.mark.timeout(300)  # several Spark applications, one after the other
+pytestmark = pytest.mark.timeout(600)  # several Spark applications, one after the other
 
 JOBS = """
 import json, sys

@@ -136,17 +136,33 @@ def _our_report(text: str | None) -> Mapping[str, Any] | None:
 
 
 def _all_states() -> list[SourceState]:
-    return [state for monitor in list(_monitors.values()) for state in monitor.snapshot()]
+    monitors = [monitor() for monitor in list(_monitors.values())]
+    return [state for monitor in monitors if monitor is not None for state in monitor.snapshot()]
 
 
-_monitors: weakref.WeakKeyDictionary[SparkSession, QueryMonitor] = weakref.WeakKeyDictionary()
+_monitors: weakref.WeakKeyDictionary[SparkSession, weakref.ref[QueryMonitor]] = weakref.WeakKeyDictionary()
+"""The monitor of each session. Weak, for Spark Connect gives a listener its session: a strong reference here would keep
+both for ever. Spark holds a listener as long as it is attached."""
 
 
 def attach(spark: SparkSession) -> QueryMonitor:
-    """The monitor of a session, which is made and attached at the first call."""
-    monitor = _monitors.get(spark)
+    """The monitor of a session, which is made and attached at the first call.
+
+    A client of Spark Connect drops all listeners when its connection breaks, and nothing shows whether it has. So
+    there each call attaches the monitor again, and only once, since it is removed first.
+    """
+    reference = _monitors.get(spark)
+    monitor = None if reference is None else reference()
     if monitor is None:
         expose(_all_states)
-        monitor = _monitors[spark] = QueryMonitor()
+        monitor = QueryMonitor()
+        _monitors[spark] = weakref.ref(monitor)
+        spark.streams.addListener(monitor)
+    elif _is_connect(spark):
+        spark.streams.removeListener(monitor)
         spark.streams.addListener(monitor)
     return monitor
+
+
+def _is_connect(spark: SparkSession) -> bool:
+    return type(spark).__module__.startswith("pyspark.sql.connect.")
