@@ -105,6 +105,9 @@ class _Served:
         identities = {name: topic.identity.recorded for name, topic in assignment.topics.items()}
         return sorted(map(tuple, assignment.threads)), identities
 
+    def consumer_id(self) -> str:
+        return self._reader._query()._member.consumer_id
+
     def identity(self) -> tuple[int, bytes] | None:
         driver = self._reader._driver
         return None if driver is None or driver._member is None else driver._member._session._client.client_id

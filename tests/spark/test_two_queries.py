@@ -1,0 +1,116 @@
+"""Two queries of one group, each stopped, killed and started again at random: together they deliver every record."""
+
+import random
+from collections import Counter
+
+import pytest
+from kazoo.client import KazooClient
+
+from tests.fix_sourceprocess import SourceProcess, await_gone
+from zkconsumer.sandbox import Sandbox
+from zkconsumer.spark.offsets_json import initial_offset
+
+PARTITIONS = 6
+STEPS = 40
+
+
+class Query:
+    """Spark's part of one query: its checkpoint, and the order of the calls."""
+
+    def __init__(self, sandbox: Sandbox, zookeeper: KazooClient, group: str, topic: str) -> None:
+        self.delivered: Counter[tuple[int, int]] = Counter()
+        self.source: SourceProcess | None = None
+        self._sandbox = sandbox
+        self._zookeeper = zookeeper
+        self._group = group
+        self._offsets = [initial_offset(group)]
+        self._finished = 1
+        self._options = {
+            "zookeeper.connect": sandbox.zookeeper_connect,
+            "group.id": group,
+            "subscribe": topic,
+            "startingOffsets": "earliest",
+            "numStreams": "1",
+            "rebalance.backoff.ms": "300",
+            "rebalance.max.retries": "100",
+        }
+
+    def start(self) -> None:
+        self.source = SourceProcess(self._options)
+        self.source.ask("join")
+        if self._finished < len(self._offsets):
+            self._read()
+
+    def trigger(self, fate: str = "finished") -> bool:
+        """One batch, which is left where ``fate`` specifies; False if there was nothing to read."""
+        start = self._offsets[self._finished - 1]
+        end = self.source.ask("latest_offset", start, 20)
+        if end == start:
+            return False
+        if fate != "not logged":
+            del self._offsets[self._finished :]
+            self._offsets.append(end)
+            if fate != "not read":
+                self._read(finish=fate != "not finished")
+        if fate != "finished":
+            self.kill()
+        return True
+
+    def stop(self) -> None:
+        self.source.stop()
+        self.source = None
+
+    def kill(self) -> None:
+        before = set(self._zookeeper.get_children(f"/consumers/{self._group}/ids"))
+        consumer_id = self.source.ask("consumer_id")
+        self.source.kill(self._sandbox.zookeeper_connect)
+        self.source = None
+        await_gone(self._zookeeper, self._group, before & {consumer_id})
+
+    def _read(self, *, finish: bool = True) -> None:
+        for _, partition, offset, value in self.source.ask("read", self._offsets[-2], self._offsets[-1]):
+            assert value == b"%d" % offset
+            self.delivered[partition, offset] += 1
+        if finish:
+            self._finished = len(self._offsets)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_two_queries_of_a_group_deliver_every_record(sandbox, zookeeper, unique_name, topic_factory, produce, seed):
+    choose = random.Random(seed)
+    topic = topic_factory(partitions=PARTITIONS)
+    ends = Counter()
+
+    def produce_some():
+        partition = choose.randrange(PARTITIONS)
+        count = choose.randint(1, 30)
+        numbers = range(ends[partition], ends[partition] + count)
+        produce(topic, [{"value": b"%d" % number, "partition": partition} for number in numbers])
+        ends[partition] += count
+
+    queries = [Query(sandbox, zookeeper, unique_name, topic) for _ in range(2)]
+    try:
+        for _ in range(STEPS):
+            produce_some()
+            query = choose.choice(queries)
+            if query.source is None:
+                query.start()
+            else:
+                action = choose.choice(["trigger"] * 6 + ["stop", "kill", "not logged", "not read", "not finished"])
+                if action in ("stop", "kill"):
+                    getattr(query, action)()
+                else:
+                    query.trigger("finished" if action == "trigger" else action)
+        for query in queries:
+            if query.source is None:
+                query.start()
+        idle = 0
+        while idle < 20:
+            idle = 0 if any([query.trigger() for query in queries]) else idle + 1
+    finally:
+        for query in queries:
+            if query.source is not None:
+                query.stop()
+    delivered = queries[0].delivered + queries[1].delivered
+    missing = {(p, n) for p, end in ends.items() for n in range(end)} - delivered.keys()
+    assert not missing, f"with seed {seed}"
