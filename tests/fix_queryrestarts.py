@@ -93,8 +93,8 @@ class QueryRestarts(RuleBasedStateMachine):
     def delete_stored(self, partitions) -> None: ...
 
     @abstractmethod
-    def rename_group(self, name, copied) -> None:
-        """The query's group is another one from now on, with a copy of the offsets or without any."""
+    def rename_group(self, offsets) -> None:
+        """The query's group is another one now, in which only these offsets are stored."""
 
     @abstractmethod
     def start_source(self, options, others) -> None:
@@ -219,8 +219,9 @@ class QueryRestarts(RuleBasedStateMachine):
     def the_group_is_renamed(self, copied):
         if copied and any(map(self._is_recreated, self._all())):
             return  # the copies would look as if they were the new topic's
+        offsets = self.stored() if copied else {}
         self.group += "x"
-        self.rename_group(self.group, copied)
+        self.rename_group(offsets)
         if copied:
             for partition, offset in self.stored().items():  # another client wrote them
                 self.due[partition] = self._in_log(partition, offset)

@@ -72,11 +72,10 @@ class PlannerRestarts(QueryRestarts):
         for partition in partitions:
             self.in_store.pop(partition, None)
 
-    def rename_group(self, name, copied):
-        before, self.in_store = self.in_store, {}
-        if copied:
-            for partition, one in before.items():
-                self.store(partition, one.offset)
+    def rename_group(self, offsets):
+        self.in_store.clear()
+        for partition, offset in offsets.items():
+            self.store(partition, offset)
 
     def start_source(self, options, others):
         quick = {"refresh.leader.backoff.ms": "1", "rebalance.backoff.ms": "1"}

@@ -6,17 +6,16 @@ number of sequences.
 
 import json
 import os
+import random
 import uuid
 from collections.abc import Mapping
 
 import pytest
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
-from hypothesis import HealthCheck, Phase, settings
-from hypothesis.stateful import run_state_machine_as_test
 from kazoo.client import KazooClient
 
-from tests.fix_queryrestarts import QueryRestarts
+from tests.fix_queryrestarts import FATES, QueryRestarts
 from tests.fix_sandbox import Topics, produce_records
 from tests.fix_sourceprocess import SourceProcess, await_gone
 from tests.fix_waiting import eventually
@@ -31,6 +30,7 @@ from zkconsumer.spark.acknowledge import acknowledge
 from zkconsumer.spark.offsets_json import decode_offset
 
 SEQUENCES = int(os.environ.get("ZKCONSUMER_RESTARTS", "25"))
+STEPS = 12
 
 
 class Idle:
@@ -49,13 +49,9 @@ class Idle:
 class SourceRestarts(QueryRestarts):
     """The world is a sandbox."""
 
-    sandbox: Sandbox
-    zookeeper: KazooClient
-    servers: Topics
-    admin: AdminClient
-
-    def __init__(self):
+    def __init__(self, sandbox: Sandbox, zookeeper: KazooClient, servers: Topics, admin: AdminClient):
         super().__init__()
+        self.sandbox, self.zookeeper, self.servers, self.admin = sandbox, zookeeper, servers, admin
         run = uuid.uuid4().hex[:8]
         self.names = [f"restarts-{run}-t", f"restarts-{run}-u"]
         self.group = f"restarts-{run}"
@@ -97,14 +93,9 @@ class SourceRestarts(QueryRestarts):
             if self.zookeeper.exists(self._path(partition)):
                 self.zookeeper.delete(self._path(partition))
 
-    def rename_group(self, name, copied):
-        before, self.group = self.group, name
-        if copied:
-            self.group = before
-            offsets = self.stored()
-            self.group = name
-            for partition, offset in offsets.items():
-                self.store(partition, offset)
+    def rename_group(self, offsets):
+        for partition, offset in offsets.items():
+            self.store(partition, offset)
 
     def start_source(self, options, others):
         more = {
@@ -197,23 +188,68 @@ class SourceRestarts(QueryRestarts):
         return f"/consumers/{self.group}/offsets/{partition.topic}/{partition.partition}"
 
 
-@pytest.mark.timeout(60 * SEQUENCES)
-def test_random_restarts_on_real_servers(sandbox, zookeeper, topics):
-    attributes = {
-        "sandbox": sandbox,
-        "zookeeper": zookeeper,
-        "servers": topics,
-        "admin": AdminClient({"bootstrap.servers": sandbox.bootstrap_servers}),
-    }
-    run_state_machine_as_test(
-        type("Restarts", (SourceRestarts,), attributes),
-        settings=settings(
-            max_examples=SEQUENCES,
-            stateful_step_count=12,
-            deadline=None,
-            phases=(Phase.generate,),
-            database=None,
-            report_multiple_bugs=False,
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
+def _numbers(choose):
+    return set(choose.sample(range(6), choose.randint(0, 3)))
+
+
+def _limit(choose):
+    return choose.choice([None, choose.randint(1, 9)])
+
+
+ANYTIME = {
+    "produce": lambda choose: {"number": choose.randrange(6), "count": choose.randint(1, 9)},
+    "retention": lambda choose: {"number": choose.randrange(6), "share": choose.randint(1, 3)},
+    "create_or_grow": lambda choose: {"topic": choose.randrange(2), "count": choose.randint(1, 2)},
+    "create_again": lambda choose: {"topic": choose.randrange(2), "size": choose.randint(0, 30)},
+    "another_writes_the_offset": lambda choose: {"number": choose.randrange(6), "to": choose.randint(0, 12)},
+}
+STOPPED = {
+    "offsets_are_deleted": lambda choose: {"number": choose.randrange(6), "everything": choose.random() < 0.5},
+    "the_group_is_renamed": lambda choose: {"copied": choose.random() < 0.5},
+    "start": lambda choose: {"others": _numbers(choose)},
+    "available_now": lambda choose: {"others": _numbers(choose), "limit": _limit(choose)},
+    "once": lambda choose: {"others": _numbers(choose)},
+}
+RUNNING = {
+    "trigger": lambda choose: {"limit": _limit(choose), "fate": choose.choice(FATES)},
+    "rebalance": lambda choose: {"others": _numbers(choose)},
+    "stop": lambda _: {},
+    "crash": lambda _: {},
+}
+"""What may happen when, and the arguments. Hypothesis does not choose here: it needs a world that repeats itself, and
+which partitions a member gets first is up to the servers."""
+
+
+@pytest.mark.parametrize("seed", range(SEQUENCES))
+def test_random_restarts_on_real_servers(sandbox, zookeeper, topics, seed):
+    choose = random.Random(seed)
+    admin = AdminClient({"bootstrap.servers": sandbox.bootstrap_servers})
+    world = SourceRestarts(sandbox, zookeeper, topics, admin)
+    story = []
+
+    def do(name, arguments):
+        story.append(f"{name}({arguments})")
+        getattr(world, name)(**arguments)
+        world.what_is_stored_never_leads_what_was_read()
+
+    try:
+        do(
+            "begin",
+            {
+                "starting": choose.choice(["group", "earliest", "latest"]),
+                "reset": choose.choice(["smallest", "largest"]),
+                "jvm_consumed": choose.random() < 0.5,
+                "version_1": choose.random() < 0.3,
+                "sizes": [choose.randint(0, 9) for _ in range(choose.randint(1, 3))],
+            },
+        )
+        for _ in range(STEPS):
+            of_state = RUNNING if world.running else STOPPED
+            actions = of_state if choose.random() < 0.6 else ANYTIME
+            name = choose.choice(sorted(actions))
+            do(name, actions[name](choose))
+    except BaseException as error:
+        error.add_note("\n".join(story))
+        raise
+    finally:
+        world.teardown()
