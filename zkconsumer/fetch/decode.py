@@ -37,6 +37,8 @@ Real chunks have fewer; bytes made to harm could otherwise cost a hundred times 
 
 _FIRST_ROWS: Final = 64
 _NOTHING: Final = memoryview(b"")
+_NOT_READ: Final = -1
+_NO_TOTALS: Final = np.zeros(b.TOTALS, np.int64)
 
 
 class ScannedChunk(NamedTuple):
@@ -71,10 +73,10 @@ class ScannedChunk(NamedTuple):
         """False if all that is left are markers of transactions and the like; True says that there may be some."""
         return bool((self.table[self.done :, b.SOURCE] != b.NOTHING).any())
 
-    def ends_before(self, fault: Fault, rows: int) -> ScannedChunk:
-        """The same without the batches from a fault on, where so many rows that are not done are sound."""
-        table = self.table[: self.done + rows]
-        return self._replace(table=table, next_offset=_after(table[self.done :], self.requested), fault=fault)
+    def ends_before(self, fault: Fault, rows: Any) -> ScannedChunk:
+        """The same without the batches from a fault on, where these rows are what is valid and not done."""
+        table = np.vstack((self.table[: self.done], rows))
+        return self._replace(table=table, next_offset=_after(rows, self.requested), fault=fault)
 
 
 class Survey(NamedTuple):
@@ -84,6 +86,38 @@ class Survey(NamedTuple):
     body_bytes: int
     sources: int
     times: int
+
+
+class PreparedChunk(NamedTuple):
+    """One partition's bytes, verified and decompressed, and what :meth:`Decoder.complete` needs to decode them.
+
+    What was decoded of it so far is known from ``totals`` alone, which the kernel writes; see :meth:`Decoder._index`.
+
+    Attributes:
+        chunk: the bytes, without the batches from the first fault on.
+        fault: what is wrong with the batch after the last one of the table; None if that is not known yet.
+        table: the batches to read, see ``fetch/batchtable.py``.
+        times: types of their timestamps.
+        pieces: the table in pieces of one kind, see :func:`_by_format`.
+        raw: the bytes as array.
+        scratch: what was decompressed.
+        values: where the values go; often a part of ``raw`` or ``scratch``.
+        columns: columns of the result.
+        notes: what is written for the assembler.
+        totals: for each piece what was read up to its end, a row each.
+    """
+
+    chunk: ScannedChunk
+    fault: Fault | None
+    table: Any
+    times: int
+    pieces: list[tuple[Any, bool]]
+    raw: Any
+    scratch: Any
+    values: Any
+    columns: Columns
+    notes: Notes
+    totals: Any
 
 
 class DecodedChunk(NamedTuple):
@@ -149,7 +183,7 @@ class Decoder:
         )
         self._assembler = Assembler(self._k, headers=headers)
         self._table = np.empty((_FIRST_ROWS, b.COLUMNS), np.int64)
-        self._notes = Notes(0, 0)
+        self._notes: Notes | None = Notes(0, 0)  # None while a prepared chunk has them
 
     def decode(
         self,
@@ -216,7 +250,7 @@ class Decoder:
         raw, floor = np.frombuffer(chunk.records, np.uint8), _after(chunk.table[: chunk.done], 0)
         table, fault = self._verifier.verify(chunk.records, raw, chunk.table[chunk.done :], floor, chunk.requested)
         if fault is not None:
-            chunk = chunk.ends_before(fault, len(table))
+            chunk = chunk.ends_before(fault, table)
         if chunk.fault is not None and chunk.next_offset == chunk.requested:
             raise _error(chunk, raw, chunk.fault)
         return chunk
@@ -224,34 +258,75 @@ class Decoder:
     def finish(self, chunk: ScannedChunk) -> DecodedChunk:
         """Verify, decompress and decode; once for each chunk, whose bytes are changed.
 
+        A thread that may be interrupted uses :meth:`prepare` and :meth:`complete`.
+
+        Raises:
+            CorruptRecord: the first batch fails its checksum or contradicts itself.
+        """
+        prepared = self.prepare(chunk)
+        try:
+            return self.complete(prepared)
+        finally:
+            self.recycle(prepared)
+
+    def prepare(self, chunk: ScannedChunk) -> PreparedChunk:
+        """Verify and decompress. The bytes are left as they are, so an interrupted call can be repeated.
+
         Raises:
             CorruptRecord: the first batch fails its checksum or contradicts itself.
         """
         chunk = self.verify(chunk)
         raw = np.frombuffer(chunk.records, np.uint8)
         table = unpacked = chunk.table[chunk.done :]
-        found, fault = Survey(*self._k.survey(table)), None
+        found, fault, scratch = Survey(*self._k.survey(table)), None, raw[:0]
         if found.sources & b.IN_COMPRESSED:
             floor = _after(chunk.table[: chunk.done], 0)
             # In a copy, since what does not fit this time is unpacked again.
             unpacked, fault = self._unpacker.unpack(chunk.records, table.copy(), floor, chunk.requested)
+            scratch = self._unpacker.scratch.data[: self._unpacker.scratch.used]
             found = Survey(*self._k.survey(unpacked))
-        indexed, contradiction = self._index(raw, unpacked, found, chunk.requested)
+        if found.records > _MAX_RECORDS:
+            unpacked = _within_limits(unpacked)
+            found = Survey(*self._k.survey(unpacked))
+        pieces = _by_format(unpacked, found)
+        totals = np.full((len(pieces), b.TOTALS), _NOT_READ, np.int64)
+        notes, self._notes = self._notes, None
+        if notes is None or notes.are_too_small(found.records, found.body_bytes):
+            notes = Notes(found.records, found.body_bytes)
+        values = self._values(raw, scratch, unpacked, found)
+        columns = Columns.allocate(self.memory, found.records)
+        return PreparedChunk(chunk, fault, unpacked, found.times, pieces, raw, scratch, values, columns, notes, totals)
+
+    def complete(self, prepared: PreparedChunk) -> DecodedChunk:
+        """Decode what :meth:`prepare` returned. An interrupted call can be repeated, although bytes are moved.
+
+        The result refers to ``prepared``'s bytes; see :meth:`recycle`.
+
+        Raises:
+            CorruptRecord: the first batch contradicts itself.
+        """
+        chunk = prepared.chunk
+        indexed, contradiction = self._index(prepared)
+        fault = contradiction or prepared.fault
         if contradiction is not None:  # some bytes of that batch were moved, so it can't be looked at again
-            fault = contradiction
-            chunk = chunk.ends_before(fault, len(indexed.table))
+            valid = chunk.table[chunk.done : chunk.done + len(indexed.table)]
+            chunk = chunk.ends_before(contradiction, valid)
         done = chunk.done + len(indexed.table)
         next_offset, rest = chunk.next_offset, None
         if done < len(chunk.table):
             next_offset = _after(indexed.table, chunk.requested)
         if fault is not None and next_offset == chunk.requested:
-            raise _error(chunk, raw, fault)
+            raise _error(chunk, prepared.raw, fault)
         if done < len(chunk.table) or chunk.fault is not None:
             rest = chunk._replace(requested=next_offset, done=done)
         if indexed.totals[b.RECORDS] == 0:
             return DecodedChunk(None, next_offset, 0, rest)
         batch, nbytes = self._assembler.batch(chunk.topic, chunk.partition, indexed)
         return DecodedChunk(batch, next_offset, nbytes, rest)
+
+    def recycle(self, prepared: PreparedChunk) -> None:
+        """Use the notes of a chunk for the next one. It must not be completed again, since they will be overwritten."""
+        self._notes = prepared.notes
 
     def next_offset(self, requested: int, records: memoryview) -> int:
         """What ``next_offset`` will be if all whole batches decode well; it looks at their headers only."""
@@ -282,33 +357,33 @@ class Decoder:
         where = (_claimed_last(raw, at), end) if framed else (-1, -1)
         return self._table[:rows], Fault(max(requested, last + 1), f"{what} (byte {at} of {len(raw)})", *where)
 
-    def _index(self, raw: Any, table: Any, found: Survey, requested: int) -> tuple[Indexed, Fault | None]:
-        """Read all records once."""
-        if found.records > _MAX_RECORDS:
-            table = _within_limits(table)
-            found = Survey(*self._k.survey(table))
-        scratch = self._unpacker.scratch.data[: self._unpacker.scratch.used]
-        values = self._values(raw, scratch, table, found)
-        if self._notes.are_too_small(found.records, found.body_bytes):
-            self._notes = Notes(found.records, found.body_bytes)
-        notes, columns = self._notes, Columns.allocate(self.memory, found.records)
-        totals = np.zeros(b.TOTALS, np.int64)
-        good = 0
-        for rows, old in _by_format(table, found):
-            index = self._m.index if old else self._k.index
-            index(
-                raw, scratch, rows, requested, values, notes.keys, notes.headers,
-                notes.key_end, columns.value_end, notes.header_end, notes.key_valid, notes.value_valid,
-                notes.header_at, columns.offset, columns.timestamp, totals,
-            )  # fmt: skip
-            good += int(totals[b.ROWS])
-            if totals[b.ROWS] < len(rows):
+    def _index(self, prepared: PreparedChunk) -> tuple[Indexed, Fault | None]:
+        """Read all records once.
+
+        A call of a kernel function is one step for an interrupt: either the totals of its piece are as they were made
+        and no byte was moved, or the function has written them and moved what it was to move. In the second case it is
+        not called again, also if the interrupt came right after it.
+        """
+        _, _, table, times, pieces, raw, scratch, values, columns, notes, totals = prepared
+        requested, good, before = prepared.chunk.requested, 0, _NO_TOTALS
+        for (rows, old), so_far in zip(pieces, totals, strict=True):
+            if so_far[b.ROWS] == _NOT_READ:
+                so_far[b.ROWS + 1 :] = before[b.ROWS + 1 :]
+                index = self._m.index if old else self._k.index
+                index(
+                    raw, scratch, rows, requested, values, notes.keys, notes.headers,
+                    notes.key_end, columns.value_end, notes.header_end, notes.key_valid, notes.value_valid,
+                    notes.header_at, columns.offset, columns.timestamp, so_far,
+                )  # fmt: skip
+            before = so_far
+            good += int(so_far[b.ROWS])
+            if so_far[b.ROWS] < len(rows):
                 break
         fault = None
         if good < len(table):
             bad = table[good].tolist()
             fault = fault_in(bad, f"a record in a batch of {bad[b.COUNT]} contradicts the lengths around it")
-        return Indexed(table[:good], found.times, values, columns, notes, totals.tolist()), fault
+        return Indexed(table[:good], times, values, columns, notes, before.tolist()), fault
 
     def _values(self, raw: Any, scratch: Any, table: Any, found: Survey) -> Any:
         """Where the values go: to where all of them come from, if that is one place."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any, NamedTuple
 
+import numpy as np
 from crc32c import crc32c
 
 from zkconsumer.fetch import batchtable as b
@@ -63,24 +64,23 @@ class Verifier:
         Args:
             records: the bytes that were scanned.
             raw: the same as array.
-            table: the rows found in them; the last one is changed in place where only a part of it is sound.
+            table: the rows found in them; left as they are, so that they can be verified again.
             floor: the smallest offset that the first message may have.
             requested: batches before this offset are left alone.
 
         Returns:
-            The table up to the fault, and the fault if there is one.
+            The table up to the fault, and the fault if there is one. Where only a part of the last row is valid, the
+            table is a copy in which that row ends before the fault.
         """
         for number, row in enumerate(table.tolist()):
             last = row[b.BASE_OFFSET] + row[b.LAST_DELTA]
             if last >= requested:
                 if row[b.FORMAT] < 2:
-                    fault = self._messages(records, raw, row, table[number], floor, requested)
+                    part, fault = self._messages(records, raw, row, floor, requested)
                 else:
-                    fault = self._batch(records, row)
+                    part, fault = None, self._batch(records, row)
                 if fault is not None:
-                    # What a run of messages has before its fault is sound; nothing else has a part that is.
-                    kept = row[b.FORMAT] < 2 and table[number, b.END] > row[b.START]
-                    return table[: number + kept], fault
+                    return (table[:number] if part is None else np.vstack((table[:number], part))), fault
             floor = last + 1
         return table, None
 
@@ -94,16 +94,24 @@ class Verifier:
         return fault_in(row, f"checksum {found:#010x} of a batch of {row[b.COUNT]} should be {row[b.CRC]:#010x}")
 
     def _messages(
-        self, records: memoryview, raw: Any, row: list[int], target: Any, floor: int, requested: int
-    ) -> Fault | None:
-        """A run of messages, or a compressed message: of formats 0 and 1."""
+        self, records: memoryview, raw: Any, row: list[int], floor: int, requested: int
+    ) -> tuple[list[int] | None, Fault | None]:
+        """A run of messages, or a compressed message: of formats 0 and 1.
+
+        Returns:
+            The row for the messages of the run before a fault, None if there is none; and the fault if there is one.
+        """
         compressed = row[b.ATTRIBUTES] & b.CODEC_MASK != 0
         extent = (row[b.START], row[b.END], row[b.FORMAT], 0, floor, compressed, requested, self._check_crcs)
         count, stop, last, why = self._m.verify(raw, *extent)
         if why == self._m.SOUND:
-            return None
-        target[b.COUNT], target[b.END], target[b.BODY_END] = count, stop, stop
-        target[b.LAST_DELTA] = last - row[b.BASE_OFFSET]
+            return None, None
         offset = int.from_bytes(records[stop : stop + 8], "big", signed=True)
         length = int.from_bytes(records[stop + b.LENGTH_AT : stop + b.LENGTH_END], "big")
-        return Fault(offset, self._reasons[why], offset, stop + b.LENGTH_END + length)
+        fault = Fault(offset, self._reasons[why], offset, stop + b.LENGTH_END + length)
+        if stop == row[b.START]:
+            return None, fault
+        part = row.copy()
+        part[b.COUNT], part[b.END], part[b.BODY_END] = count, stop, stop
+        part[b.LAST_DELTA] = last - row[b.BASE_OFFSET]
+        return part, fault
