@@ -1,8 +1,9 @@
 """MessageStream: what a user iterates, record by record or Arrow batch by Arrow batch.
 
-Cost per record is what matters here. ``__next__`` makes two calls into C: ``claim`` makes the next record the user's,
-and only then the message is built (why in this order: ``fetch/chunks.py``; why not all at once: ``fetch/messages.py``).
-All else is done once per chunk.
+Two things matter for each record: what it costs, and that no interrupt skips it. So all that happens once per record is
+one step of an iterator that is written in C (:func:`successive`): the record is claimed, built and returned, and the
+interpreter cannot raise an exception in between. All else is done once per chunk, in Python, before the first record of
+the chunk is claimed; an interrupt there leaves the chunk in the queue, or where the next request puts it back.
 """
 
 from __future__ import annotations
@@ -10,15 +11,44 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any, Generic, Literal, TypeVar
+from itertools import chain, repeat
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from zkconsumer.errors import ConsumerTimeout, UsageError
-from zkconsumer.fetch.chunkreader import ChunkReader
+from zkconsumer.fetch.chunkreader import ChunkReader, Item
 from zkconsumer.fetch.chunks import Chunk, HandOver
 from zkconsumer.fetch.queues import ChunkQueue, Ended
 from zkconsumer.model import Message
 
+if TYPE_CHECKING:
+    from zkconsumer.fetch.messages import Records
+
 M = TypeVar("M", bound=Message)
+T = TypeVar("T")
+
+
+def successive(ask: Callable[[], Iterator[T] | None]) -> Iterator[T]:
+    """The items of one iterator after the other.
+
+    Taking an item of the present iterator is one step for an interrupt, if that is true of the iterator, since nothing
+    here is written in Python but what is done between two iterators.
+
+    Args:
+        ask: gives the next iterator, None for the end. What it raises goes to the caller, who may continue.
+    """
+    coming: deque[Iterator[T] | None] = deque()
+
+    def prepare(_: None) -> T:
+        """Put the next iterator in its place, if that was not done before an interrupt; never returns an item."""
+        if not coming:
+            following = ask()
+            coming.extend((None,) if following is None else (following, preparing))
+        raise StopIteration
+
+    # This one gives no items and never ends for good: whenever ``chain`` comes to it, it prepares what follows.
+    preparing: Iterator[T] = map(prepare, repeat(None))
+    coming.append(preparing)
+    return chain.from_iterable(iter(coming.popleft, None))
 
 
 class MessageStream(Generic[M]):
@@ -49,25 +79,22 @@ class MessageStream(Generic[M]):
         self._timeout_s = None if timeout_ms < 0 else timeout_ms / 1000
         self._kind = kind
         self._thread: threading.Thread | None = None
-        self._handover: HandOver | None = None
-        self._claim: Callable[[], int] = deque[int]().popleft
-        self._records: Iterator[M] = iter(())
-        self._build: Callable[[], M] = self._records.__next__
-        self._peeked: M | None = None
+        self._begun: tuple[HandOver, Records[M]] | None = None
+        self._messages = successive(self._next_records)
 
     def __repr__(self) -> str:
         return f"<MessageStream {self.name}>"
 
     def __iter__(self) -> Iterator[M]:
         self._check_thread()
-        return self
+        return self._messages
 
     def __next__(self) -> M:
-        try:
-            self._claim()
-        except IndexError:
-            self._refill()
-        return self._build()
+        # The interpreter raises asynchronous exceptions when a function begins, after calls and at the end of a loop's
+        # body: not from the step of this loop, which claims the record, to the caller, whose it is then.
+        for message in self._messages:
+            return message
+        raise StopIteration
 
     def peek(self) -> M:
         """The record that ``next`` gives next, without taking it: no position moves, and nothing is released.
@@ -79,15 +106,13 @@ class MessageStream(Generic[M]):
             ConsumerTimeout: nothing arrived in time.
             UsageError: another thread uses this stream.
         """
-        from zkconsumer.fetch.messages import records_as
-
         self._check_thread()
-        if self._handover is None or self._handover.is_drained():
-            chunk = self._arrived(self._reader.look(self._timeout_s))
-            return next(records_as(self._kind, chunk.batch.slice(0, 1)))
-        if self._peeked is None:
-            self._peeked, self._build = self._build(), self._build_peeked
-        return self._peeked
+        if self._begun is not None:
+            handover, records = self._begun
+            row = handover.next_item()
+            if row is not None:
+                return records[row]
+        return self._look()
 
     def batches(
         self, *, max_rows: int | None = None, max_bytes: int | None = None, headers: bool = False
@@ -111,7 +136,10 @@ class MessageStream(Generic[M]):
         for limit in (max_rows, max_bytes):
             if limit is not None and limit < 1:
                 raise UsageError(f"max_rows and max_bytes must be at least 1, and not {limit}; None is no limit")
-        return _Batches(self, max_rows, max_bytes, headers)
+        from zkconsumer.fetch.schema import SCHEMA
+
+        columns = None if headers else SCHEMA.names
+        return successive(lambda: self._next_batches(max_rows, max_bytes, columns))
 
     def next_batch(self, max_rows: int | None = None, max_bytes: int | None = None) -> Any:
         """One batch, with headers; see :meth:`batches`.
@@ -121,75 +149,65 @@ class MessageStream(Generic[M]):
             ConsumerTimeout: nothing arrived in time.
             UsageError: another thread uses this stream.
         """
-        self._check_thread()
-        self.queue.withhold()
         while True:
-            chunk = self._first_rows(self._next_chunk(), max_rows, max_bytes)
-            handover = HandOver(chunk, [chunk.next_offset])
-            if self.queue.begin(handover):
-                try:
-                    handover.claim()
-                except IndexError:  # taken back between these two lines
-                    continue
-                return chunk.batch
+            batches = self._next_batches(max_rows, max_bytes)
+            if batches is None:
+                raise StopIteration
+            for batch in batches:  # see __next__; there is none where it was taken back meanwhile
+                return batch
 
     def release(self) -> None:
         """Say that the application is done with everything it got, without asking for more; by the reading thread."""
         self.queue.release()
 
-    def _first_rows(self, chunk: Chunk, max_rows: int | None, max_bytes: int | None) -> Chunk:
-        """Cut a chunk that is too long; the rest goes back to the front of the queue."""
-        if max_rows is None and max_bytes is None:
-            return chunk
-        from zkconsumer.fetch.limits import rows_within
-
-        rows: int = chunk.batch.num_rows if max_rows is None else min(max_rows, chunk.batch.num_rows)
-        if max_bytes is not None:
-            rows = min(rows, rows_within(chunk.batch, max_bytes))
-        if rows == chunk.batch.num_rows:
-            return chunk
-        self.queue.put_back(chunk._replace(batch=chunk.batch.slice(rows)))
-        first = chunk.batch.slice(0, rows)
-        return chunk._replace(batch=first, next_offset=first.column("offset")[rows - 1].as_py() + 1)
-
     def close(self) -> None:
         """End the stream: its iterators stop. Positions stay as they are."""
         self.queue.close()
 
-    def _build_peeked(self) -> M:
-        """What :meth:`peek` has built already; takes the place of ``_build`` for one record."""
-        message = self._peeked
-        assert message is not None
-        self._peeked, self._build = None, self._records.__next__
-        return message
+    def _look(self) -> M:
+        """The first record of what waits in the queue; see :meth:`peek`."""
+        from zkconsumer.fetch.messages import Records
 
-    def _refill(self) -> None:
-        """Begin the next chunk and claim its first record."""
-        from zkconsumer.fetch.messages import positions, records_as
-
-        self._check_thread()
-        while True:
-            chunk = self._next_chunk()
-            handover = HandOver(chunk, positions(chunk.batch))
-            built = records_as(self._kind, chunk.batch)
-            if self.queue.begin(handover):
-                self._handover, self._claim = handover, handover.claim
-                self._records, self._build, self._peeked = built, built.__next__, None
-                try:
-                    self._claim()
-                except IndexError:  # taken back between these two lines
-                    continue
-                return
-
-    def _next_chunk(self) -> Chunk:
-        return self._arrived(self._reader.take(self._timeout_s))
-
-    def _arrived(self, chunk: Chunk | Literal[Ended.END] | None) -> Chunk:
+        self.queue.withhold()  # the rest of a batch that was cut, or what an interrupt kept from being handed out
+        chunk = self._arrived(self._reader.look(self._timeout_s))
         if chunk is None:
-            raise ConsumerTimeout(f"nothing arrived for {self.name} within {self._timeout_s} s; iterate again to go on")
-        if isinstance(chunk, Ended):
             raise StopIteration
-        return chunk
+        return Records(self._kind, chunk.batch.slice(0, 1))[0]
+
+    def _next_records(self) -> Iterator[M] | None:
+        """Begin the next chunk and return its records, None at the end."""
+        from zkconsumer.fetch.messages import Records
+
+        self._begun = None
+        self._check_thread()
+        while (chunk := self._arrived(self._reader.request(self._timeout_s))) is not None:
+            records = Records(self._kind, chunk.batch)
+            handover = HandOver(chunk, records.offsets)
+            if self.queue.begin(handover):
+                self._begun = handover, records
+                return records.claimed(handover.claims)
+        self._messages = successive(self._next_records)  # an iterator that has ended stays so
+        return None
+
+    def _next_batches(
+        self, max_rows: int | None, max_bytes: int | None, columns: list[str] | None = None
+    ) -> Iterator[Any] | None:
+        """Begin the next chunk and return its first rows as the only batch, None at the end; the rest is taken back."""
+        self._check_thread()
+        while (chunk := self._arrived(self._reader.request(self._timeout_s))) is not None:
+            batch, last = _first_rows(chunk, max_rows, max_bytes)
+            handover = HandOver(chunk, [last], batch.num_rows)
+            batches = {last: batch if columns is None else batch.select(columns)}
+            if self.queue.begin(handover):
+                return map(batches.__getitem__, handover.claims)  # in C, for the reason that successive() gives
+        return None
+
+    def _arrived(self, item: Item) -> Chunk | None:
+        """The chunk that arrived, None at the end. Raises ConsumerTimeout where nothing arrived."""
+        if item is None:
+            waited = f"nothing arrived for {self.name} within {self._timeout_s} s"
+            raise ConsumerTimeout(f"{waited}; iterate again to continue")
+        return None if isinstance(item, Ended) else item
 
     def _check_thread(self) -> None:
         current = threading.current_thread()
@@ -203,20 +221,14 @@ class MessageStream(Generic[M]):
         self._thread = current
 
 
-class _Batches:
-    """Iterator of a stream's batches; unlike a generator it goes on after an exception."""
+def _first_rows(chunk: Chunk, max_rows: int | None, max_bytes: int | None) -> tuple[Any, int]:
+    """The first rows of a chunk that keep the limits, at least one; and the last offset that they cover."""
+    batch = chunk.batch
+    rows: int = batch.num_rows if max_rows is None else min(max_rows, batch.num_rows)
+    if max_bytes is not None:
+        from zkconsumer.fetch.limits import rows_within
 
-    def __init__(self, stream: MessageStream[Any], max_rows: int | None, max_bytes: int | None, headers: bool) -> None:
-        from zkconsumer.fetch.schema import SCHEMA
-
-        self._stream = stream
-        self._max_rows = max_rows
-        self._max_bytes = max_bytes
-        self._columns = None if headers else SCHEMA.names
-
-    def __iter__(self) -> Iterator[Any]:
-        return self
-
-    def __next__(self) -> Any:
-        batch = self._stream.next_batch(self._max_rows, self._max_bytes)
-        return batch if self._columns is None else batch.select(self._columns)
+        rows = min(rows, rows_within(batch, max_bytes))
+    if rows == batch.num_rows:
+        return batch, chunk.next_offset - 1
+    return batch.slice(0, rows), batch.column("offset")[rows - 1].as_py()

@@ -1,19 +1,23 @@
 """Chunk, what passes through a queue; and HandOver, a chunk that a stream is handing out item by item.
 
-How positions stay exact without a lock per record: the offsets after each item wait in a deque. The user's thread takes
-an item by ``popleft``; whoever takes the rest back does it by ``pop``. Each of these is atomic, so each item goes to
-exactly one of them, and the user gets an item *because* its ``popleft`` succeeded. What has been handed out is what is
-missing in the deque minus what was taken back, and that is counted under the queue's lock.
+How positions stay exact without a lock per record: what is not handed out yet waits in a deque. The user's thread
+claims an item by taking it from the left; a thread that takes the rest back puts an end mark there. Each of the two is
+one step of the interpreter, so each item goes to exactly one of them. What has been handed out is what is missing in
+the deque.
+
+The claim is a step of an iterator that is written in C, and so is everything from there to the item in the user's hand
+(``connector/stream.py``). An interrupt is raised by the interpreter between two instructions of Python, so it comes
+before the claim or when the user has the item.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from zkconsumer.fetch.decode import ScannedChunk
+    from zkconsumer.fetch.decode import PreparedChunk, ScannedChunk
     from zkconsumer.fetch.partition_info import PartitionInfo
 
 
@@ -26,7 +30,8 @@ class Chunk(NamedTuple):
         next_offset: the position once all records are consumed.
         nbytes: memory that the records hold.
         fetched_bytes: what the broker sent for it, compressed as it may be.
-        scanned: the records while they are neither verified nor decoded.
+        scanned: the records while they are not decoded.
+        prepared: the same, if they were verified and decompressed; then the bytes of ``scanned`` may be moved.
     """
 
     info: PartitionInfo
@@ -35,6 +40,7 @@ class Chunk(NamedTuple):
     nbytes: int
     fetched_bytes: int = 0
     scanned: ScannedChunk | None = None
+    prepared: PreparedChunk | None = None
 
     @property
     def has_records(self) -> bool:
@@ -43,54 +49,80 @@ class Chunk(NamedTuple):
 
 
 class HandOver:
-    """A chunk that is being handed out, item by item. Made and drained by the user's thread.
+    """A chunk that is being handed out from its beginning, in items of as many records each.
+
+    The user's thread makes it and claims; the rest happens under the queue's lock. The items may end before the chunk
+    does; then the rest waits to be taken back.
 
     Args:
         chunk: which one.
-        ends: for each item, record or batch, the position once it is consumed.
+        lasts: for each item the offset of its last record.
+        rows: records of each item.
 
     Attributes:
-        claim: called by the user's thread for each item: makes it the user's, or raises IndexError where none is left.
+        claims: iterator over ``lasts``. Each step makes the next item the user's; it ends where none is left.
+        is_out: True while the queue does not have the chunk. False says that it may have the chunk, or its rest.
+        messages_before: messages of the topic that were handed out before this. Both are written by the queue.
     """
 
-    def __init__(self, chunk: Chunk, ends: Sequence[int]) -> None:
+    def __init__(self, chunk: Chunk, lasts: Sequence[int], rows: int = 1) -> None:
         self.chunk = chunk
-        self._ends = ends
-        self._waiting = deque(ends)
-        self._taken_back = 0
-        self.claim: Callable[[], int] = self._waiting.popleft
+        self.is_out = False
+        self.messages_before = 0
+        self._lasts = lasts
+        self._rows = rows
+        self._waiting: deque[int | None] = deque(lasts)
+        self._waiting.append(None)
+        self._left: int | None = None  # items that were taken back; None before
+        self._rest: Chunk | None = None
+        # One C call takes from the left, and for good ends at the first None.
+        self.claims: Iterator[int] = iter(self._waiting.popleft, None)
 
     def handed_out(self) -> int:
-        """Items that are the user's. Under the queue's lock, since it must not run into :meth:`take_back`."""
-        return len(self._ends) - len(self._waiting) - self._taken_back
+        """Items that are the user's."""
+        left = max(0, len(self._waiting) - 1) if self._left is None else self._left
+        return len(self._lasts) - left
+
+    def next_item(self) -> int | None:
+        """The number of the item that a claim gives next; None where there is none. By the user's thread, no lock."""
+        waiting = self._waiting
+        number = len(self._lasts) - len(waiting) + 1
+        # A mark that was put in front meanwhile would stay there: only this thread takes from there.
+        return None if not waiting or waiting[0] is None else number
 
     def messages(self) -> int:
-        """Records that are the user's, however many of them an item has. Under the queue's lock."""
-        return self.handed_out() * (int(self.chunk.batch.num_rows) // len(self._ends))
+        """Records that are the user's."""
+        return self.handed_out() * self._rows
 
-    def is_drained(self) -> bool:
-        """True if nothing waits to be claimed."""
-        return not self._waiting
+    def has_more(self) -> bool:
+        """True if the chunk has records that are not the user's, and were not taken back."""
+        return self.is_out and self._left is None and self.messages() < self.chunk.batch.num_rows
 
     def take_back(self) -> Chunk | None:
-        """Withdraw what is not the user's yet and return it as a chunk, once. Under the queue's lock."""
-        before = self._taken_back
-        while True:
-            try:
-                self._waiting.pop()
-            except IndexError:
-                break
-            self._taken_back += 1
-        if self._taken_back == before:
-            return None
-        given = self.handed_out()
-        return self.chunk if given == 0 else self.chunk._replace(batch=self.chunk.batch.slice(given))
+        """End the claims, and return as a chunk what is not the user's; None where that is nothing.
+
+        It may be repeated, and gives the same object each time.
+        """
+        if self._left is None:
+            self._waiting.appendleft(None)  # from now on the user's thread gets at most this
+            waiting = list(self._waiting)
+            left = len(waiting) - waiting.count(None)
+            self._rest = self._after(len(self._lasts) - left)
+            self._left = left
+        return self._rest
+
+    def _after(self, items: int) -> Chunk | None:
+        rows, chunk = items * self._rows, self.chunk
+        if rows == 0:
+            return chunk
+        return None if rows == chunk.batch.num_rows else chunk._replace(batch=chunk.batch.slice(rows))
 
     def position(self, *, handed_out: bool) -> int | None:
         """Position after what was handed out, or what was released: all but the last. None: not moved yet."""
         count = self.handed_out() - (not handed_out)
-        return self._ends[count - 1] if count > 0 else None
+        return self._lasts[count - 1] + 1 if count > 0 else None
 
     def final_position(self) -> int | None:
         """Position once the user is done with everything that was handed out."""
-        return self.chunk.next_offset if self._taken_back == 0 else self.position(handed_out=True)
+        everything = self.messages() == self.chunk.batch.num_rows
+        return self.chunk.next_offset if everything else self.position(handed_out=True)

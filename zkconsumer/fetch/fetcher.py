@@ -17,6 +17,7 @@ from zkconsumer.fetch.chunks import Chunk
 from zkconsumer.fetch.partition_info import PartitionInfo
 from zkconsumer.fetch.pipeline import Answer, FetchPipeline
 from zkconsumer.fetch.queues import ChunkQueue, Damage
+from zkconsumer.fetch.wakeup import WakeUp
 from zkconsumer.kafka.client import EARLIEST, LATEST, list_offsets
 from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.kafka.errorcodes import LEADER_MOVED, ErrorCode, error_name
@@ -51,7 +52,7 @@ class FetcherThread(threading.Thread):
         self._inbox_lock = threading.Lock()
         self._closed = False  # under the inbox lock, so that nothing is added to a thread that has left
         self._stop_requested = threading.Event()
-        self._wake = threading.Event()
+        self._wake = WakeUp()  # readers set it, who may be interrupted
         self._connection: BrokerConnection | None = None
         self._pipeline: FetchPipeline | None = None  # with the connection
         self._unplaced: list[PartitionInfo] = []

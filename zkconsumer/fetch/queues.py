@@ -2,6 +2,10 @@
 
 The queue is also the gate between the user's thread and the rest: while a chunk is being handed out the queue knows it,
 so that a rebalance can take back what the user has not got yet, and a commit can tell how far the user got.
+
+The user's thread may be interrupted at any point (KeyboardInterrupt, an exception raised asynchronously). So a chunk is
+always found in one of two places, among those that wait or as the one that is being handed out, and each method that
+moves one can be repeated. What an interrupt left half done, the next request completes.
 """
 
 from __future__ import annotations
@@ -16,8 +20,10 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 from zkconsumer.core.idle import Reading
 from zkconsumer.fetch.chunks import Chunk, HandOver
 from zkconsumer.fetch.waiting import WaitingChunks
+from zkconsumer.fetch.wakeup import WakeUp
 
 if TYPE_CHECKING:
+    from zkconsumer.errors import CorruptRecord
     from zkconsumer.fetch.partition_info import PartitionInfo
     from zkconsumer.model import TopicPartition
 
@@ -45,11 +51,11 @@ class Damage(NamedTuple):
 
     Attributes:
         offset: where to fetch from again.
-        error: what is wrong: a CorruptRecord, unless our own code failed.
+        error: what is wrong.
     """
 
     offset: int
-    error: Exception
+    error: CorruptRecord
 
 
 class ChunkQueue:
@@ -73,7 +79,8 @@ class ChunkQueue:
         self._max_bytes = max_bytes
         self._max_chunks = max_chunks
         self._may_deliver = may_deliver
-        self._changed = threading.Condition(threading.Lock())
+        self._lock = threading.Lock()
+        self._changed = WakeUp()  # the user's thread waits; raised under the lock
         self._generation: int | None = None
         self._waiting = WaitingChunks()
         self._current: HandOver | None = None
@@ -85,8 +92,10 @@ class ChunkQueue:
         self._error: BaseException | None = None
         self._troubles: dict[PartitionInfo, Exception] = {}
         self._told: Exception | None = None
-        self._damages: dict[PartitionInfo, Damage] = {}
+        self._damages: dict[PartitionInfo, tuple[Chunk, Damage]] = {}
         self._listeners: tuple[Callable[[], None], ...] = ()
+        self._rooms = 0  # how often room was made; written under the lock
+        self._announced = 0  # how many of these the listeners know
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -99,21 +108,27 @@ class ChunkQueue:
         That is the case where its generation is not the queue's, the queue is closed, or a chunk of its partition was
         sent back, see :meth:`take_damage`.
         """
-        with self._changed:
+        with self._lock:
             if chunk.info.generation != self._generation or self._closed or chunk.info in self._damages:
                 return False
             self._waiting.add(chunk)
             self._troubles.pop(chunk.info, None)
             self._fetched_bytes[chunk.info.partition.topic] += chunk.fetched_bytes
-            self._changed.notify()
+            self._changed.set()
             return True
 
     def take_damage(self, info: PartitionInfo) -> Damage | None:
-        """Where a partition must be fetched again from, because of what :meth:`send_back` was told; once."""
+        """Where a partition must be fetched again from, because of what :meth:`send_back` was given; once."""
         if info not in self._damages:  # without the lock: listeners are called once it is there
             return None
-        with self._changed:
-            return self._damages.pop(info, None)
+        with self._lock:
+            found = self._damages.get(info)
+            if found is None:
+                return None
+            chunk, damage = found
+            self._waiting.drop_from(chunk)  # where an interrupt kept the reader from doing it
+            del self._damages[info]
+            return damage
 
     def to_fetch(
         self, infos: Collection[PartitionInfo], *, coming: PartitionInfo | None = None, coming_bytes: int = 0
@@ -128,14 +143,15 @@ class ChunkQueue:
             coming: the one of which a chunk was received and will be put, if any.
             coming_bytes: what was received for this queue and will be put.
         """
-        with self._changed:
+        with self._lock:
             if 2 * (self._waiting.nbytes + coming_bytes) > self._max_bytes:
                 return []
             return self._waiting.lacking(infos, self._max_chunks, coming)
 
     def room(self) -> int:
         """Bytes below the bound."""
-        return max(0, self._max_bytes - self._waiting.nbytes)
+        with self._lock:
+            return self._room()
 
     def allowance(self, coming: int = 0) -> int:
         """Bytes that one fetcher should ask for at most: its share of the room.
@@ -145,25 +161,25 @@ class ChunkQueue:
         Args:
             coming: bytes that the fetcher has received already, but not put.
         """
-        with self._changed:
-            return max(0, self.room() // max(1, len(self._listeners)) - coming)
+        with self._lock:
+            return max(0, self._room() // max(1, len(self._listeners)) - coming)
 
     def add_listener(self, listener: Callable[[], None]) -> None:
         """Call ``listener`` whenever there may be room that was not there, on the thread that made it.
 
         That is after each chunk that was taken out, each pause and each resumption; until :meth:`clear`.
         """
-        with self._changed:
+        with self._lock:
             if listener not in self._listeners:
                 self._listeners = (*self._listeners, listener)
 
     # -- the user's thread --------------------------------------------------------------------------------------
 
-    def take(self, timeout: float | None) -> Chunk | Literal[Ended.END] | None:
-        """The next chunk that has records; chunks that only move the position are passed on the way.
+    def request(self, timeout: float | None) -> Chunk | Literal[Ended.END] | None:
+        """The next chunk that has records. It stays here until :meth:`begin`, also one that is not decoded.
 
-        One that is not decoded stays where it is: after :meth:`replace` it can be taken. What was handed out before
-        counts as released from now on: asking for more means being done with it.
+        What was handed out before counts as released from now on: asking for more means being done with it. Chunks
+        before the next one that only move the position are dropped.
 
         Args:
             timeout: seconds to wait, None for ever.
@@ -173,36 +189,36 @@ class ChunkQueue:
 
         Raises:
             BaseException: what :meth:`close` was given; what :meth:`fail` or :meth:`complain` was, once the chunks
-                before it are taken.
+                before it are handed out.
         """
-        with self._changed:
+        self._announce()
+        with self._lock:
             self._finish()
-            chunk = self._wait_for(self._pop, timeout)
-            listeners = self._listeners
-        if isinstance(chunk, Chunk) and chunk.scanned is None:
-            for listener in listeners:
-                listener()
-        return chunk
+        return self._wait_for(self._skip_to_records, timeout)
 
     def look(self, timeout: float | None) -> Chunk | Literal[Ended.END] | None:
-        """What :meth:`take` would give next. Nothing is taken and nothing released; see there for the rest."""
-        with self._changed:
-            return self._wait_for(self._waiting.first, timeout)
+        """What :meth:`request` would return next. Nothing is dropped and nothing released; see there for the rest."""
+        return self._wait_for(self._waiting.first, timeout)
 
     def begin(self, handover: HandOver) -> bool:
-        """Start handing out; False if a rebalance came first or delivery is suspended, then nothing may be handed out.
+        """Start handing out the chunk that :meth:`request` returned, which leaves the queue.
 
-        The same where the partition was paused. A chunk of the present generation is put back, to be taken again.
+        Returns:
+            False where it may not be handed out: a rebalance or a pause came first, or delivery is suspended. Ask for
+            the next chunk then.
         """
-        with self._changed:
-            if handover.chunk.info.generation != self._generation or self._closed:
+        with self._lock:
+            chunk, waiting = handover.chunk, self._waiting
+            if self._closed or waiting.front() is not chunk or not self._may_deliver():
                 return False
-            if not self._may_deliver() or self._waiting.is_paused(handover.chunk.info.partition):
-                self._waiting.add(handover.chunk, in_front=True)
-                return False
-            self._current = handover
+            handover.messages_before = self._messages[chunk.info.partition.topic]
+            self._rooms += 1
             self._moves += 1
-            return True
+            self._current = handover  # from here on the chunk is found here, and its place below counts no more
+            waiting.drop_front()
+            handover.is_out = True
+        self._announce()
+        return True
 
     # -- control ------------------------------------------------------------------------------------------------
 
@@ -212,7 +228,7 @@ class ChunkQueue:
         When this returns the user gets nothing older any more. Positions stay known. A failure is forgotten, and so is
         which partitions are paused.
         """
-        with self._changed:
+        with self._lock:
             if self._current is not None:
                 self._current.take_back()
             self._generation = generation
@@ -224,13 +240,12 @@ class ChunkQueue:
 
     def withhold(self) -> None:
         """Take the rest of what is being handed out back into the queue, in front."""
-        with self._changed:
-            self._take_back_current()
+        with self._lock:
+            self._take_back()
 
     def release(self) -> None:
         """Count everything that was handed out as done with, without asking for more."""
-        with self._changed:
-            self._take_back_current()
+        with self._lock:
             self._finish()
 
     def pause(self, partition: TopicPartition) -> None:
@@ -238,58 +253,51 @@ class ChunkQueue:
 
         When this returns the user gets nothing more of it, except what another thread is claiming at this moment.
         """
-        with self._changed:
+        with self._lock:
             if self._current is not None and self._current.chunk.info.partition == partition:
-                self._take_back_current()
-            listeners = self._listeners if self._waiting.pause(partition) else ()
-        for listener in listeners:
-            listener()
+                self._take_back()
+            self._rooms += 1
+            self._waiting.pause(partition)
+        self._announce()
 
     def resume(self, partition: TopicPartition) -> None:
         """Undo :meth:`pause`: what waited comes after what is queued of other partitions. Harmless if repeated."""
-        with self._changed:
+        with self._lock:
+            self._rooms += 1
             self._waiting.resume(partition)
-            self._changed.notify()
-            listeners = self._listeners
-        for listener in listeners:
-            listener()
+            self._changed.set()
+        self._announce()
 
-    def put_back(self, rest: Chunk) -> None:
-        """Take back, in front, the end of a chunk that the user did not want in one piece."""
-        with self._changed:
-            if rest.info.generation == self._generation:
-                self._waiting.add(rest, in_front=True)
-
-    def replace(self, chunk: Chunk, parts: Sequence[Chunk]) -> None:
-        """Put what came of decoding a chunk in its place; nothing is done where it is not here any more."""
-        with self._changed:
+    def replace(self, chunk: Chunk, parts: Sequence[Chunk]) -> bool:
+        """Put what came of decoding a chunk in its place; False, and nothing is done, where it is not here any more."""
+        with self._lock:
             waiting, partition = self._waiting, chunk.info.partition
             before = waiting.nbytes, waiting.count(partition)
             if not waiting.replace(chunk, parts):
-                return
-            shrunk = waiting.nbytes < before[0] or waiting.count(partition) < before[1]
-            listeners = self._listeners if shrunk else ()
-        for listener in listeners:
-            listener()
+                return False
+            if waiting.nbytes < before[0] or waiting.count(partition) < before[1]:
+                self._rooms += 1
+        self._announce()
+        return True
 
-    def send_back(self, chunk: Chunk, error: Exception) -> None:
+    def send_back(self, chunk: Chunk, error: CorruptRecord) -> None:
         """The first batch of a chunk that is not decoded is damaged: drop what is here of its partition from it on.
 
-        Nothing of the partition is admitted until a fetcher takes the damage and goes on from there. Nothing is done
+        Nothing of the partition is admitted until a fetcher takes the damage and continues from there. Nothing is done
         where the chunk is not here any more.
         """
-        with self._changed:
-            if not self._waiting.drop_from(chunk):
+        with self._lock:
+            if not self._waiting.holds(chunk):
                 return
             assert chunk.scanned is not None
-            self._damages[chunk.info] = Damage(chunk.scanned.requested, error)
-            listeners = self._listeners
-        for listener in listeners:
-            listener()
+            self._rooms += 1
+            self._damages[chunk.info] = chunk, Damage(chunk.scanned.requested, error)
+            self._waiting.drop_from(chunk)
+        self._announce()
 
     def is_held(self, info: PartitionInfo) -> bool:
         """True while the user holds something of this partition that is not released, also after a rebalance."""
-        with self._changed:
+        with self._lock:
             current = self._current
             return current is not None and current.chunk.info is info and current.handed_out() > 0
 
@@ -300,7 +308,7 @@ class ChunkQueue:
             info: the partition, in one generation.
             handed_out: count all that was given to the user, and not only what the user is done with.
         """
-        with self._changed:
+        with self._lock:
             current = self._current
             if current is not None and current.chunk.info is info:
                 position = current.position(handed_out=handed_out)
@@ -310,10 +318,10 @@ class ChunkQueue:
 
     def reading(self) -> Reading:
         """How far the reader is, and what could be handed out to it now."""
-        with self._changed:
+        with self._lock:
             current = self._current
             unread = {chunk.info.partition for chunk in self._waiting if chunk.has_records}
-            if current is not None and not current.is_drained():
+            if current is not None and current.has_more():
                 unread.add(current.chunk.info.partition)
             if unread and not self._may_deliver():
                 unread.clear()
@@ -321,7 +329,7 @@ class ChunkQueue:
 
     def totals(self) -> Totals:
         """Counted so far, what is being handed out included."""
-        with self._changed:
+        with self._lock:
             messages = self._messages.copy()
             if self._current is not None:
                 messages[self._current.chunk.info.partition.topic] += self._current.messages()
@@ -329,18 +337,18 @@ class ChunkQueue:
 
     def close(self, cause: BaseException | None = None) -> None:
         """End the stream at once; with a cause it raises that from now on."""
-        with self._changed:
+        with self._lock:
             self._closed = True
             self._cause = self._cause or cause
             if self._current is not None:
                 self._current.take_back()
-            self._changed.notify_all()
+            self._changed.set()
 
     def fail(self, error: BaseException) -> None:
         """Let the stream raise ``error`` once it has handed out what is here, until the next :meth:`clear`."""
-        with self._changed:
+        with self._lock:
             self._error = self._error or error
-            self._changed.notify_all()
+            self._changed.set()
 
     def complain(self, info: PartitionInfo, trouble: Exception) -> None:
         """Let the stream raise ``trouble`` once, when there is nothing to hand out; it can go on afterwards.
@@ -348,56 +356,89 @@ class ChunkQueue:
         Once also where several partitions have the same. Forgotten if a chunk of this partition comes first, and by
         :meth:`clear`.
         """
-        with self._changed:
+        with self._lock:
             if info.generation == self._generation and trouble is not self._told:
                 self._troubles[info] = trouble
-                self._changed.notify_all()
+                self._changed.set()
 
-    # -- under the lock -----------------------------------------------------------------------------------------
+    # -- waiting, and listeners: without the lock ---------------------------------------------------------------
 
     def _wait_for(self, first: Callable[[], Chunk | None], timeout: float | None) -> Chunk | Literal[Ended.END] | None:
-        """Wait until ``first`` finds something among the chunks; see :meth:`take`."""
+        """Wait until ``first`` finds something among the chunks; see :meth:`request`."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
-            if not self._closed and len(self._waiting) and self._may_deliver():
-                chunk = first()
-                if chunk is not None:
-                    return chunk
-            if self._error is not None and (self._closed or self._waiting.first() is None):
-                raise self._error
-            if self._closed:
-                if self._cause is not None:
-                    raise self._cause
-                return END
-            if self._troubles and self._waiting.first() is None:
-                _, self._told = self._troubles.popitem()
-                self._troubles.clear()
-                raise self._told
+            with self._lock:
+                found = self._found(first)
+                withheld = len(self._waiting) > 0
+            if found is not None:
+                return found
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 return None
-            if len(self._waiting):  # nobody tells us when a lease is renewed
+            if withheld:  # a lease is renewed without any signal
                 left = _LEASE_POLL_S if left is None else min(left, _LEASE_POLL_S)
             self._changed.wait(left)
 
-    def _pop(self) -> Chunk | None:
-        """Take out the first chunk with records, if it is decoded, and those before it, which only move positions."""
-        while (chunk := self._waiting.pop()) is not None:
+    def _announce(self) -> None:
+        """Call the listeners if room was made since; by the next request where an interrupt prevented it."""
+        rooms = self._rooms
+        if rooms != self._announced:
+            for listener in self._listeners:
+                listener()
+            self._announced = rooms
+
+    # -- under the lock -----------------------------------------------------------------------------------------
+
+    def _room(self) -> int:
+        return max(0, self._max_bytes - self._waiting.nbytes)
+
+    def _found(self, first: Callable[[], Chunk | None]) -> Chunk | Literal[Ended.END] | None:
+        """What ends a wait, None if there is nothing yet; may raise, see :meth:`request`."""
+        if not self._closed and len(self._waiting) and self._may_deliver():
+            chunk = first()
+            if chunk is not None:
+                return chunk
+        if self._error is not None and (self._closed or self._waiting.first() is None):
+            raise self._error
+        if self._closed:
+            if self._cause is not None:
+                raise self._cause
+            return END
+        if self._troubles and self._waiting.first() is None:
+            self._told = next(reversed(self._troubles.values()))
+            self._troubles.clear()
+            raise self._told
+        return None
+
+    def _skip_to_records(self) -> Chunk | None:
+        """The first chunk with records; those before it, which only move positions, are dropped."""
+        while (chunk := self._waiting.front()) is not None:
             if chunk.has_records:
                 return chunk
             chunk.info.consumed = chunk.next_offset
+            self._waiting.drop_front()
         return None
 
-    def _take_back_current(self) -> None:
-        rest = self._current.take_back() if self._current is not None else None
-        if rest is not None and rest.info.generation == self._generation:
+    def _take_back(self) -> None:
+        """Put the rest of what is being handed out back into the queue, in front."""
+        current = self._current
+        rest = None if current is None else current.take_back()
+        if current is None or rest is None or rest.info.generation != self._generation:
+            return
+        # Where it is not out, it was put back already, or an interrupt ended ``begin`` or this method half-way.
+        if current.is_out or not self._waiting.holds(rest):
+            current.is_out = False
             self._waiting.add(rest, in_front=True)
 
     def _finish(self) -> None:
-        if self._current is not None:
-            position = self._current.final_position()
+        """Release what was handed out. Until the last line, all can be repeated."""
+        self._take_back()
+        current = self._current
+        if current is not None:
+            info = current.chunk.info
+            position = current.final_position()
             if position is not None:
-                self._current.chunk.info.consumed = position
-            self._messages[self._current.chunk.info.partition.topic] += self._current.messages()
-            self._current = None
+                info.consumed = position
+            self._messages[info.partition.topic] = current.messages_before + current.messages()
             self._moves += 1
+            self._current = None

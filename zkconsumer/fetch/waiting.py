@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Collection, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
 
 from zkconsumer.fetch.chunks import Chunk
 
@@ -12,32 +13,70 @@ if TYPE_CHECKING:
     from zkconsumer.fetch.partition_info import PartitionInfo
     from zkconsumer.model import TopicPartition
 
+Line = deque[Chunk]
+
+
+class _Lines(NamedTuple):
+    """The chunks that are not paused, and those of each paused partition. Neither the tuple nor the dict is changed."""
+
+    active: Line
+    paused: dict[TopicPartition, Line]
+
+    def of(self, partition: TopicPartition) -> Line:
+        """Where the chunks of a partition are."""
+        return self.paused.get(partition, self.active)
+
+    def replaced(self, line: Line, by: Line) -> _Lines:
+        """The same with another line in the place of one."""
+        if line is self.active:
+            return self._replace(active=by)
+        return self._replace(paused={key: by if one is line else one for key, one in self.paused.items()})
+
+
+class _Sums:
+    """Sums of the chunks that are not paused."""
+
+    def __init__(self, chunks: Iterable[Chunk]) -> None:
+        self.nbytes = 0
+        self.counts: Counter[TopicPartition] = Counter()
+        for chunk in chunks:
+            self.enter(chunk, 1)
+
+    def enter(self, chunk: Chunk, sign: int) -> None:
+        """Add a chunk (1) or subtract it (-1)."""
+        self.nbytes += sign * chunk.nbytes
+        self.counts[chunk.info.partition] += sign * chunk.has_records
+
 
 class WaitingChunks:
-    """Used under the lock of its queue, which knows what the order means; nothing here waits or calls anybody.
+    """Used under the lock of its queue, which knows what the order means; nothing here waits or calls user code.
 
     A paused partition keeps its chunks, but outside the sums: otherwise what waits for a paused partition could fill
-    the queue and stop the others, which nobody paused.
+    the queue and stop the others, which are not paused.
 
-    Attributes:
-        nbytes: of all chunks that are not paused.
+    An interrupt may end any method at any point. So each change of the chunks is one step, a method of a deque or an
+    assignment: it is made or it is not. The sums are dropped before the step and kept up to date only after it. Where
+    an interrupt came in between they are missing, and are computed from the chunks when they are needed.
     """
 
     def __init__(self) -> None:
-        self._chunks: deque[Chunk] = deque()
-        self._paused: dict[TopicPartition, deque[Chunk]] = {}
-        self._counts: Counter[TopicPartition] = Counter()
-        self.nbytes = 0
+        self._lines = _Lines(deque(), {})
+        self._sums: _Sums | None = None
 
     def __len__(self) -> int:
-        return len(self._chunks)
+        return len(self._lines.active)
 
     def __iter__(self) -> Iterator[Chunk]:
-        return iter(self._chunks)
+        return iter(self._lines.active)
+
+    @property
+    def nbytes(self) -> int:
+        """Of all chunks that are not paused."""
+        return self._summed().nbytes
 
     def count(self, partition: TopicPartition) -> int:
         """How many chunks of a partition have records and are not paused."""
-        return self._counts[partition]
+        return self._summed().counts[partition]
 
     def lacking(self, infos: Collection[PartitionInfo], most: int, coming: PartitionInfo | None) -> list[PartitionInfo]:
         """Partitions with fewer than ``most`` chunks; none while all that are not paused have more than half of that.
@@ -47,108 +86,110 @@ class WaitingChunks:
             most: chunks of each that may wait.
             coming: the one of which a chunk more is on its way.
         """
-        counts = {
-            info: self._counts[info.partition] + (info is coming)
-            for info in infos
-            if info.partition not in self._paused
-        }
-        if 2 * sum(counts.values()) > most * len(counts):
+        counts, paused = self._summed().counts, self._lines.paused
+        here = {info: counts[info.partition] + (info is coming) for info in infos if info.partition not in paused}
+        if 2 * sum(here.values()) > most * len(here):
             return []
-        return [info for info, count in counts.items() if count < most]
+        return [info for info, count in here.items() if count < most]
 
     def is_paused(self, partition: TopicPartition) -> bool:
         """True between :meth:`pause` and :meth:`resume`."""
-        return partition in self._paused
+        return partition in self._lines.paused
 
-    def add(self, chunk: Chunk, *, in_front: bool = False) -> None:
-        """Add a chunk behind all others, or in front of them; one of a paused partition among what is paused of it."""
-        chunks = self._paused.get(chunk.info.partition)
-        if chunks is None:
-            chunks = self._chunks
-            self._enter(chunk, 1)
-        if in_front:
-            chunks.appendleft(chunk)
-        else:
-            chunks.append(chunk)
+    def holds(self, chunk: Chunk) -> bool:
+        """True if this very chunk is here, paused or not."""
+        return self._find(chunk)[1] >= 0
+
+    def front(self) -> Chunk | None:
+        """The first chunk that is not paused."""
+        active = self._lines.active
+        return active[0] if active else None
 
     def first(self) -> Chunk | None:
         """The first chunk that has records and is not paused."""
-        return next((chunk for chunk in self._chunks if chunk.has_records), None)
+        return next((chunk for chunk in self._lines.active if chunk.has_records), None)
 
-    def pop(self) -> Chunk | None:
-        """Take out the first chunk that is not paused; if it is not decoded it stays where it is."""
-        if not self._chunks:
-            return None
-        chunk = self._chunks[0]
-        if chunk.scanned is None:
-            self._chunks.popleft()
-            self._enter(chunk, -1)
-        return chunk
+    def add(self, chunk: Chunk, *, in_front: bool = False) -> None:
+        """Add a chunk after all others, or before them; one of a paused partition among what is paused of it."""
+        line = self._lines.of(chunk.info.partition)
+        sums, self._sums = self._sums, None
+        if in_front:
+            line.appendleft(chunk)
+        else:
+            line.append(chunk)
+        if sums is not None:
+            if line is self._lines.active:
+                sums.enter(chunk, 1)
+            self._sums = sums
+
+    def drop_front(self) -> None:
+        """Drop the first chunk that is not paused."""
+        sums, self._sums = self._sums, None
+        chunk = self._lines.active.popleft()
+        if sums is not None:
+            sums.enter(chunk, -1)
+            self._sums = sums
 
     def clear(self) -> None:
         """Drop everything, and forget what is paused."""
-        self._chunks.clear()
-        self._paused.clear()
-        self._counts.clear()
-        self.nbytes = 0
+        self._sums = None
+        self._lines = _Lines(deque(), {})
 
     def pause(self, partition: TopicPartition) -> bool:
         """Put what is here of a partition aside, and what will be added; False if that was done before."""
-        if partition in self._paused:
+        active, paused = self._lines
+        if partition in paused:
             return False
-        theirs = deque(chunk for chunk in self._chunks if chunk.info.partition == partition)
-        self._chunks = deque(chunk for chunk in self._chunks if chunk.info.partition != partition)
-        for chunk in theirs:
-            self._enter(chunk, -1)
-        self._paused[partition] = theirs
+        theirs = deque(chunk for chunk in active if chunk.info.partition == partition)
+        others = deque(chunk for chunk in active if chunk.info.partition != partition)
+        self._sums = None
+        self._lines = _Lines(others, {**paused, partition: theirs})
         return True
 
     def resume(self, partition: TopicPartition) -> None:
-        """Undo :meth:`pause`: what was put aside comes after all others. Harmless if repeated."""
-        for chunk in self._paused.pop(partition, ()):
-            self.add(chunk)
+        """Undo :meth:`pause`: what was put aside comes after all others. Idempotent."""
+        active, paused = self._lines
+        if partition in paused:
+            others = {key: line for key, line in paused.items() if key != partition}
+            self._sums = None
+            self._lines = _Lines(active + paused[partition], others)
 
     def replace(self, chunk: Chunk, parts: Sequence[Chunk]) -> bool:
         """Put ``parts`` in a chunk's place; False, and nothing is done, where it is not here any more."""
-        chunks, at = self._find(chunk)
+        line, at = self._find(chunk)
         if at < 0:
             return False
-        if chunks is self._chunks:
-            self._enter(chunk, -1)
+        sums, self._sums = self._sums, None
+        if len(parts) == 1:
+            line[at] = parts[0]
+        else:
+            self._lines = self._lines.replaced(line, deque([*islice(line, at), *parts, *islice(line, at + 1, None)]))
+        if sums is not None and line is self._lines.active:
+            sums.enter(chunk, -1)
             for part in parts:
-                self._enter(part, 1)
-        del chunks[at]
-        for part in reversed(parts):
-            chunks.insert(at, part)
+                sums.enter(part, 1)
+            self._sums = sums
         return True
 
     def drop_from(self, chunk: Chunk) -> bool:
-        """Drop a chunk and those of its partition behind it; False, and nothing is done, where it is not here any more.
+        """Drop a chunk and those of its partition after it; False, and nothing is done, where it is not here any more.
 
-        Those in front of it stay: the end of a chunk that was being handed out may have been put back there.
+        Those before it stay: the end of a chunk that was being handed out may have been put back there.
         """
-        chunks, at = self._find(chunk)
+        line, at = self._find(chunk)
         if at < 0:
             return False
-        behind = [one for number, one in enumerate(chunks) if number >= at]
-        for _ in behind:
-            chunks.pop()
-        for one in behind:
-            if one.info is not chunk.info:
-                chunks.append(one)
-            elif chunks is self._chunks:
-                self._enter(one, -1)
+        kept = deque(one for number, one in enumerate(line) if number < at or one.info is not chunk.info)
+        self._sums = None
+        self._lines = self._lines.replaced(line, kept)
         return True
 
-    def _find(self, chunk: Chunk) -> tuple[deque[Chunk], int]:
-        """Where a chunk is: among the others, or among what is paused, and at which place; -1 if it was dropped."""
-        for chunks in (self._chunks, self._paused.get(chunk.info.partition, deque[Chunk]())):
-            for at, one in enumerate(chunks):
-                if one is chunk:
-                    return chunks, at
-        return self._chunks, -1
+    def _find(self, chunk: Chunk) -> tuple[Line, int]:
+        """The line of a chunk and its place there, -1 if it was dropped."""
+        line = self._lines.of(chunk.info.partition)
+        return line, next((at for at, one in enumerate(line) if one is chunk), -1)
 
-    def _enter(self, chunk: Chunk, sign: int) -> None:
-        """Enter a chunk that is not paused into the sums; or take it out."""
-        self.nbytes += sign * chunk.nbytes
-        self._counts[chunk.info.partition] += sign * chunk.has_records
+    def _summed(self) -> _Sums:
+        if self._sums is None:
+            self._sums = _Sums(self._lines.active)
+        return self._sums

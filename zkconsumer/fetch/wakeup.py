@@ -1,0 +1,37 @@
+"""WakeUp: one thread waits, others wake it, and an interrupt of any of them breaks nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+
+
+class WakeUp:
+    """A flag that one thread waits for. A flag that was raised before is not missed, and raised twice counts once.
+
+    Why not ``threading.Event`` or ``Condition``: they are written in Python. An exception that is raised asynchronously
+    in the thread that calls them (KeyboardInterrupt in a signal handler, for example) can come after they acquired
+    their lock and before they know it; then nobody releases it any more, and every other thread waits for ever. A lock
+    of the module ``threading`` is written in C: its methods have done all or nothing.
+    """
+
+    def __init__(self) -> None:
+        self._lowered = threading.Lock()
+        self._lowered.acquire()
+
+    def set(self) -> None:
+        """Raise the flag; from any thread."""
+        with contextlib.suppress(RuntimeError):  # it is raised already
+            self._lowered.release()
+
+    def clear(self) -> None:
+        """Lower the flag; by the thread that waits."""
+        self._lowered.acquire(blocking=False)
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Wait until the flag is raised, and lower it.
+
+        Args:
+            timeout: seconds after which to return in any case; None waits for ever.
+        """
+        self._lowered.acquire(timeout=-1 if timeout is None else timeout)
