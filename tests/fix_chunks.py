@@ -1,7 +1,7 @@
 """Chunks of real record batches for the tests of queues and streams."""
 
 from tests.fix_batches import build
-from zkconsumer.fetch.chunks import Chunk
+from zkconsumer.fetch.chunks import Chunk, HandOver
 from zkconsumer.fetch.decode import Decoder
 from zkconsumer.fetch.partition_info import PartitionInfo
 from zkconsumer.fetch.queues import ChunkQueue
@@ -38,3 +38,17 @@ def make_chunk(info, start, count, gap=0, size=10):
     scanned = make_fetched_chunk(info, start, count, gap, size).scanned
     batch, next_offset, nbytes, _ = Decoder(headers=True).finish(scanned)
     return Chunk(info, batch, next_offset, nbytes)
+
+
+def take(source, queue, timeout=0):
+    """Hand out all of the next chunk of ``source``, a queue or its reader, as one item; what it gave otherwise."""
+    chunk = source.request(timeout)
+    if isinstance(chunk, Chunk):
+        handover = HandOver(chunk, [chunk.next_offset - 1], chunk.batch.num_rows)
+        assert queue.begin(handover)
+        assert list(handover.claims) == [chunk.next_offset - 1]
+    return chunk
+
+
+def offsets(batch):
+    return batch.column("offset").to_pylist()

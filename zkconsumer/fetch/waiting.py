@@ -107,7 +107,10 @@ class WaitingChunks:
 
     def first(self) -> Chunk | None:
         """The first chunk that has records and is not paused."""
-        return next((chunk for chunk in self._lines.active if chunk.has_records), None)
+        for chunk in self._lines.active:
+            if chunk.has_records:
+                return chunk
+        return None
 
     def add(self, chunk: Chunk, *, in_front: bool = False) -> None:
         """Add a chunk after all others, or before them; one of a paused partition among what is paused of it."""
@@ -187,7 +190,10 @@ class WaitingChunks:
     def _find(self, chunk: Chunk) -> tuple[Line, int]:
         """The line of a chunk and its place there, -1 if it was dropped."""
         line = self._lines.of(chunk.info.partition)
-        return line, next((at for at, one in enumerate(line) if one is chunk), -1)
+        for at, one in enumerate(line):
+            if one is chunk:
+                return line, at
+        return line, -1
 
     def _summed(self) -> _Sums:
         if self._sums is None:

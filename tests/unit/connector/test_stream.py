@@ -327,19 +327,28 @@ def test_a_paused_partition_is_not_handed_out_and_goes_on_where_it_was(stream, q
 def test_pausing_between_taking_and_handing_out_a_batch(queue, info, monkeypatch):
     stream = MessageStream(queue, name="g_c-0", kind=Message, timeout_ms=QUICK_MS)
     queue.put(make_fetched_chunk(info, 0, 4))
-    put_back = queue.put_back
+    begin = queue.begin
 
-    def pause_and_put_back(rest):
+    def pause_and_begin(handover):
         queue.pause(info.partition)
-        put_back(rest)
+        return begin(handover)
 
-    monkeypatch.setattr(queue, "put_back", pause_and_put_back)
+    monkeypatch.setattr(queue, "begin", pause_and_begin)
     with pytest.raises(ConsumerTimeout):
         stream.next_batch(max_rows=3)
     assert info.position(handed_out=True) == 0
     monkeypatch.undo()
     queue.resume(info.partition)
     assert offsets(stream, 4) == [0, 1, 2, 3]
+
+
+def test_peek_after_a_batch_that_was_cut_shows_its_rest(stream, queue, info):
+    queue.put(make_fetched_chunk(info, 0, 4))
+    queue.put(make_fetched_chunk(info, 4, 1))
+    assert stream.next_batch(max_rows=3).num_rows == 3
+    assert stream.peek().offset == 3
+    assert (info.position(handed_out=True), info.position(handed_out=False)) == (3, 0)
+    assert stream.next_batch().column("offset").to_pylist() == [3]
 
 
 def test_a_stream_with_decoders_decodes_when_asked(queue, info):

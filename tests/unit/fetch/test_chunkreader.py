@@ -3,7 +3,7 @@
 import pytest
 
 from tests.fix_batches import build, spoil
-from tests.fix_chunks import fetched, make_chunk, make_fetched_chunk, make_info, make_queue
+from tests.fix_chunks import fetched, make_chunk, make_fetched_chunk, make_info, make_queue, take
 from zkconsumer.fetch import decode
 from zkconsumer.fetch.chunkreader import ChunkReader
 from zkconsumer.fetch.chunks import HandOver
@@ -36,19 +36,19 @@ def offsets(chunk):
 
 def test_what_is_taken_is_decoded(queue, info, reader):
     queue.put(make_fetched_chunk(info, 5, 3, gap=2))
-    chunk = reader.take(0)
+    chunk = take(reader, queue)
     assert offsets(chunk) == [5, 6, 7]
     assert (chunk.next_offset, chunk.scanned) == (10, None)
-    assert reader.take(0) is None
+    assert take(reader, queue) is None
 
 
 def test_looking_takes_nothing(queue, info, reader):
     queue.put(make_fetched_chunk(info, 0, 2))
     assert offsets(reader.look(0)) == offsets(reader.look(0)) == [0, 1]
     assert len(queue) == 1
-    assert offsets(reader.take(0)) == [0, 1]
+    assert offsets(take(reader, queue)) == [0, 1]
     queue.close()
-    assert reader.take(0) is END
+    assert take(reader, queue) is END
 
 
 def test_a_chunk_counts_as_long_as_it_is_now(queue, info, reader):
@@ -58,7 +58,7 @@ def test_a_chunk_counts_as_long_as_it_is_now(queue, info, reader):
     assert before == (1 << 20) - len(chunk.scanned.records)
     nbytes = reader.look(0).nbytes
     assert queue.room() == (1 << 20) - nbytes
-    reader.take(0)
+    take(reader, queue)
     assert queue.room() == 1 << 20
 
 
@@ -68,7 +68,7 @@ def test_a_chunk_that_turns_out_to_have_no_records_moves_the_position(queue, inf
     heard = []
     queue.add_listener(lambda: heard.append(queue.to_fetch([info])))
     queue.put(fetched(info, 5, data))
-    assert reader.take(0) is None
+    assert take(reader, queue) is None
     assert info.position(handed_out=False) == 10
     assert heard, "a fetcher may wait for the room"
 
@@ -78,7 +78,7 @@ def test_a_chunk_that_is_too_long_for_one_batch_comes_in_several(queue, info, re
     monkeypatch.setattr(decode, "_MAX_RECORDS", 3)
     data = b"".join(build([Record(b"%d" % start)] * 2, offset=start, codec=codec) for start in (0, 2, 4))
     queue.put(fetched(info, 0, data))
-    taken = [reader.take(0) for _ in range(3)]
+    taken = [take(reader, queue) for _ in range(3)]
     assert [(offsets(chunk), chunk.next_offset) for chunk in taken] == [([0, 1], 2), ([2, 3], 4), ([4, 5], 6)]
     assert [chunk.batch.column("value").to_pylist() for chunk in taken] == [[b"0"] * 2, [b"2"] * 2, [b"4"] * 2]
     assert sum(chunk.fetched_bytes for chunk in taken) == len(data)
@@ -94,22 +94,22 @@ def test_what_is_damaged_goes_back_and_nothing_behind_it_is_handed_out(queue, in
     queue.put(fetched(info, 0, good + bad))
     queue.put(make_fetched_chunk(info, 2, 1))
     queue.put(make_fetched_chunk(other, 0, 1))
-    assert offsets(reader.take(0)) == [0]
+    assert offsets(take(reader, queue)) == [0]
     assert not any(heard)
-    assert reader.take(0).info is other, "the other partition goes on"
+    assert take(reader, queue).info is other, "the other partition goes on"
     (told,) = filter(None, heard)
     assert told.offset == 1
     assert "t-0 at offset 1 " in str(told.error)
     assert queue.take_damage(info) is None
-    assert reader.take(0) is None
+    assert take(reader, queue) is None
     queue.put(make_fetched_chunk(info, 1, 1))
-    assert offsets(reader.take(0)) == [1]
+    assert offsets(take(reader, queue)) == [1]
 
 
 def test_until_a_fetcher_takes_the_damage_nothing_of_the_partition_is_admitted(queue, info, reader):
     other = make_info(queue, 1)
     queue.put(fetched(info, 0, spoil(build([Record(b"v")]))))
-    assert reader.take(0) is None
+    assert take(reader, queue) is None
     assert not queue.put(make_fetched_chunk(info, 1, 1)), "what follows would leave it out"
     assert queue.put(make_fetched_chunk(other, 0, 1))
     assert info.position(handed_out=True) == 0
@@ -122,46 +122,97 @@ def test_what_is_being_handed_out_stays_when_what_follows_is_damaged(queue, info
     """The rest of a batch is put back while the reader looks at what comes next: it is in front of the damage."""
     queue.put(make_fetched_chunk(info, 0, 3))
     queue.put(fetched(info, 3, spoil(build([Record(b"v")], offset=3))))
-    first = reader.take(0)
-    handed = HandOver(first, [1, 2, 3])
+    handed = HandOver(reader.request(0), [0, 1, 2])
     assert queue.begin(handed)
-    handed.claim()
+    next(handed.claims)
     assert reader.look(0) is None
     queue.withhold()
-    assert offsets(reader.take(0)) == [1, 2]
+    assert offsets(take(reader, queue)) == [1, 2]
     assert queue.take_damage(info).offset == 3
 
 
-def test_a_rebalance_while_a_chunk_is_decoded_drops_it(queue, info, reader, monkeypatch):
+@pytest.mark.parametrize("stage", ["prepare", "complete"])
+def test_a_rebalance_while_a_chunk_is_decoded_drops_it(queue, info, reader, monkeypatch, stage):
     queue.put(make_fetched_chunk(info, 0, 2))
-    during(monkeypatch, lambda: queue.clear(2))
-    assert reader.take(0) is None
+    during(monkeypatch, stage, lambda: queue.clear(2))
+    assert take(reader, queue) is None
     assert queue.room() == 1 << 20
 
 
-@pytest.mark.parametrize("broken", [False, True])
-def test_a_pause_while_a_chunk_is_decoded_keeps_it(queue, info, reader, monkeypatch, broken):
+@pytest.mark.parametrize(("stage", "broken"), [("prepare", False), ("complete", False), ("prepare", True)])
+def test_a_pause_while_a_chunk_is_decoded_keeps_it(queue, info, reader, monkeypatch, stage, broken):
     queue.put(fetched(info, 0, build([Record(b"v" * 50)], **(BROKEN if broken else {}))))
-    during(monkeypatch, lambda: queue.pause(TopicPartition("t", 0)))
+    during(monkeypatch, stage, lambda: queue.pause(TopicPartition("t", 0)))
     if broken:
-        assert reader.take(0) is None
+        assert take(reader, queue) is None
         assert queue.take_damage(info).offset == 0
         queue.resume(TopicPartition("t", 0))
-        assert reader.take(0) is None
+        assert take(reader, queue) is None
         return
-    assert reader.take(0) is None
+    assert take(reader, queue) is None
     assert queue.room() == 1 << 20, "what is paused is not counted"
     queue.resume(TopicPartition("t", 0))
-    assert offsets(reader.take(0)) == [0]
+    assert offsets(take(reader, queue)) == [0]
 
 
-def during(monkeypatch, act):
-    """Let something happen while a chunk is being decoded."""
-    finish = decode.Decoder.finish
+def test_other_chunks_are_decoded_while_one_is_half_decoded(queue, info, reader, monkeypatch):
+    """An interrupt, then a pause: what the kernel wrote for the paused chunk must not be overwritten meanwhile."""
+    other = make_info(queue, 1)
+    queue.put(make_fetched_chunk(info, 0, 3))
+    queue.put(make_fetched_chunk(other, 10, 5))
+    during(monkeypatch, "complete", interrupt, after=True)
+    with pytest.raises(KeyboardInterrupt):
+        reader.request(0)
+    queue.pause(info.partition)
+    assert offsets(take(reader, queue)) == [10, 11, 12, 13, 14]
+    queue.resume(info.partition)
+    batch = take(reader, queue).batch
+    assert batch.column("key").to_pylist() == [b"k"] * 3
+    assert batch.column("value").to_pylist() == [b"%d.........." % offset for offset in range(3)]
+    assert batch.column("headers").to_pylist() == [[{"key": "h", "value": b"x"}]] * 3
+
+
+def test_an_exception_that_is_no_damage_goes_to_the_caller(queue, info, reader, monkeypatch):
+    def out_of_time():
+        raise TimeoutError
+
+    queue.put(make_fetched_chunk(info, 0, 3))
+    for stage, after in (("prepare", False), ("prepare", True), ("complete", False), ("complete", True)):
+        during(monkeypatch, stage, out_of_time, after=after)
+        with pytest.raises(TimeoutError):
+            reader.request(0)
+    assert queue.take_damage(info) is None
+    assert offsets(take(reader, queue)) == [0, 1, 2]
+
+
+def test_an_interrupt_between_damage_and_its_removal_leaves_nothing(queue, info, reader, monkeypatch):
+    queue.put(fetched(info, 0, spoil(build([Record(b"v")]))))
+    queue.put(make_fetched_chunk(info, 1, 1))
+    with monkeypatch.context() as patches:
+        patches.setattr(queue._waiting, "drop_from", lambda _: interrupt())
+        with pytest.raises(KeyboardInterrupt):
+            reader.request(0)
+    assert queue.take_damage(info).offset == 0
+    queue.put(make_fetched_chunk(info, 0, 2))
+    assert offsets(take(reader, queue)) == [0, 1]
+    assert reader.request(0) is None
+
+
+def interrupt():
+    raise KeyboardInterrupt
+
+
+def during(monkeypatch, stage, act, *, after=False):
+    """Let something happen once, at the beginning or the end of a stage of decoding."""
+    original = getattr(decode.Decoder, stage)
 
     def acting(self, chunk):
-        monkeypatch.setattr(decode.Decoder, "finish", finish)
-        act()
-        return finish(self, chunk)
+        monkeypatch.setattr(decode.Decoder, stage, original)
+        if not after:
+            act()
+        result = original(self, chunk)
+        if after:
+            act()
+        return result
 
-    monkeypatch.setattr(decode.Decoder, "finish", acting)
+    monkeypatch.setattr(decode.Decoder, stage, acting)

@@ -10,11 +10,12 @@ import pyarrow as pa
 import pytest
 
 from tests.fix_batches import ABORT, COMMIT, HEADER, build, compress, control, empty, seal
+from tests.fix_chunks import offsets
 from tests.fix_decoding import rows
 from tests.fix_messagesets import message, reseal, wrap
 from zkconsumer.errors import CorruptRecord
 from zkconsumer.fetch.decode import Decoder
-from zkconsumer.fetch.messages import positions, records
+from zkconsumer.fetch.messages import records
 from zkconsumer.fetch.schema import SCHEMA, SCHEMA_WITH_HEADERS
 from zkconsumer.kafka.producer import Record
 
@@ -46,7 +47,7 @@ def test_all_fields_survive_in_every_codec(decoder, codec):
     assert chunk.batch.schema.equals(SCHEMA_WITH_HEADERS, check_metadata=True)
     assert chunk.batch.column("topic").to_pylist() == ["t"] * 4
     assert chunk.batch.column("partition").to_pylist() == [3] * 4
-    assert positions(chunk.batch) == [11, 12, 13, 14]
+    assert offsets(chunk.batch) == [10, 11, 12, 13]
     assert [m.topic for m in records(chunk.batch)] == ["t"] * 4
 
 
@@ -184,7 +185,7 @@ def test_what_compaction_removed_is_passed(decoder):
     chunk = decoder.decode("t", 0, 3, memoryview(data))
     assert [row[0] for row in rows(chunk)] == [10, 11]
     assert chunk.next_offset == 20
-    assert positions(chunk.batch) == [11, 12]
+    assert offsets(chunk.batch) == [10, 11]
 
 
 def test_the_batch_owns_its_memory(decoder):

@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from tests.fix_batches import build, spoil
+from tests.fix_chunks import take
 from tests.fix_chunks import make_info, make_queue
 from tests.fix_waiting import eventually
 from zkconsumer.config import ConsumerConfig
@@ -78,7 +79,7 @@ def fetched():
 def test_bytes_that_hold_no_complete_batch_end_in_an_error(fetched, policy):
     """Fewer than were asked for, and first in the response: no broker cuts those, so the length is damaged."""
     with pytest.raises(CorruptRecord, match=rf"t-0 at offset 5: {len(GOOD) - 1} bytes hold no complete batch"):
-        fetched(GOOD[:-1], on_corrupt=policy).queue.take(10)
+        fetched(GOOD[:-1], on_corrupt=policy).queue.request(10)
 
 
 def test_settings_that_cannot_be_used_are_told_to_the_user_and_tried_again(fetched, tmp_path, caplog):
@@ -86,7 +87,7 @@ def test_settings_that_cannot_be_used_are_told_to_the_user_and_tried_again(fetch
     info = fetched(GOOD, **settings, refresh_leader_backoff_ms=1)
     for _ in range(2):
         with pytest.raises(ConfigError, match=r"ssl\.ca\.location .*missing\.pem cannot be used"):
-            info.queue.take(10)
+            info.queue.request(10)
     assert info.refusals > 3
     assert "unexpected" not in caplog.text
 
@@ -94,17 +95,17 @@ def test_settings_that_cannot_be_used_are_told_to_the_user_and_tried_again(fetch
 def test_a_broker_that_cannot_be_understood_is_no_trouble_of_the_users(fetched, caplog):
     info = fetched(GOOD, security_protocol="SSL", refresh_leader_backoff_ms=1, socket_timeout_ms=100)
     eventually(lambda: caplog.text.count("look for a leader again") > 5)
-    assert info.queue.take(0) is None
+    assert info.queue.request(0) is None
 
 
 def test_a_wrong_checksum_is_an_error(fetched):
     with pytest.raises(CorruptRecord, match=r"t-0 at offset 5 .*checksum"):
-        ChunkReader(fetched(BAD, refresh_leader_backoff_ms=1).queue).take(10)
+        ChunkReader(fetched(BAD, refresh_leader_backoff_ms=1).queue).request(10)
 
 
 def test_a_wrong_checksum_is_passed_where_that_is_wanted(fetched, caplog):
     info = fetched({5: [BAD], 6: [build([Record(b"behind")], offset=6)]}, on_corrupt="skip")
-    assert ChunkReader(info.queue).take(10).batch.column("value").to_pylist() == [b"behind"]
+    assert ChunkReader(info.queue).request(10).batch.column("value").to_pylist() == [b"behind"]
     assert info.consumed == 6
     assert "offsets 5 to 5 of t-0 are left out: t-0 at offset 5 (fetched from 5): checksum" in caplog.text
 
@@ -113,7 +114,7 @@ def test_damage_on_the_way_is_mended_by_fetching_again_however_often_it_happens(
     batches = {offset: build([Record(b"%d" % offset)], offset=offset) for offset in range(5, 15)}
     info = fetched({offset: [spoil(batch), spoil(batch), batch] for offset, batch in batches.items()})
     reader = ChunkReader(info.queue)
-    values = [reader.take(10).batch.column("value").to_pylist() for _ in batches]
+    values = [take(reader, info.queue, 10).batch.column("value").to_pylist() for _ in batches]
     assert values == [[b"%d" % offset] for offset in batches]
 
 
@@ -122,7 +123,7 @@ def test_markers_of_transactions_are_verified_though_no_reader_looks_at_them(fet
     marker = bytearray(GOOD)
     marker[22] |= 0x20
     info = fetched({5: [bytes(marker), GOOD]})
-    assert ChunkReader(info.queue).take(10).batch.column("value").to_pylist() == [b"v"]
+    assert ChunkReader(info.queue).request(10).batch.column("value").to_pylist() == [b"v"]
 
 
 def test_what_damage_led_to_is_forgotten_with_it(fetched, caplog):
@@ -133,7 +134,7 @@ def test_what_damage_led_to_is_forgotten_with_it(fetched, caplog):
     info = fetched({5: [bytes(longer), GOOD], **batches})
     eventually(lambda: len(info.queue) > 1)
     reader = ChunkReader(info.queue)
-    offsets = [reader.take(10).batch.column("offset").to_pylist() for _ in range(7)]
+    offsets = [take(reader, info.queue, 10).batch.column("offset").to_pylist() for _ in range(7)]
     assert offsets == [[offset] for offset in range(5, 12)]
 
 

@@ -4,10 +4,10 @@ import time
 
 import pytest
 
-from tests.fix_chunks import make_chunk, make_info, make_queue
+from tests.fix_chunks import make_chunk, make_info, make_queue, offsets
+from tests.fix_chunks import take as take_from
 from zkconsumer.errors import AuthenticationFailed, CorruptRecord
 from zkconsumer.fetch.chunks import Chunk, HandOver
-from zkconsumer.fetch.messages import positions
 from zkconsumer.fetch.queues import END
 
 
@@ -21,10 +21,20 @@ def info(queue):
     return make_info(queue)
 
 
-def hand_over(queue, chunk):
-    handover = HandOver(chunk, positions(chunk.batch))
+def take(queue, timeout=0):
+    return take_from(queue, queue, timeout)
+
+
+def hand_over(queue):
+    """Begin to hand out the next chunk record by record."""
+    chunk = queue.request(0)
+    handover = HandOver(chunk, offsets(chunk.batch))
     assert queue.begin(handover)
     return handover
+
+
+def claim(handover):
+    return next(handover.claims)
 
 
 def is_full(queue, info):
@@ -37,7 +47,7 @@ def test_chunks_come_in_the_order_in_which_they_went_in(queue, info):
     for chunk in chunks:
         assert queue.put(chunk)
     assert len(queue) == 3
-    assert [queue.take(0) for _ in range(4)] == [*chunks, None]
+    assert [take(queue) for _ in range(4)] == [*chunks, None]
 
 
 def test_a_partition_is_full_at_its_number_of_chunks_and_others_are_not(queue, info):
@@ -47,7 +57,7 @@ def test_a_partition_is_full_at_its_number_of_chunks_and_others_are_not(queue, i
     queue.put(make_chunk(info, 1, 1))
     assert is_full(queue, info)
     assert not is_full(queue, other)
-    queue.take(0)
+    take(queue)
     assert not is_full(queue, info)
 
 
@@ -57,7 +67,7 @@ def test_nothing_is_fetched_until_half_of_what_may_wait_is_taken(queue):
         for info in infos:
             queue.put(make_chunk(info, offset, 1))
     wanted = []
-    while queue.take(0) is not None:
+    while take(queue) is not None:
         wanted.append(queue.to_fetch(infos))
     assert wanted == [[], [], infos, infos, infos, infos]
 
@@ -77,7 +87,7 @@ def test_nothing_is_fetched_until_half_of_the_bytes_are_taken():
         assert queue.to_fetch(infos) == infos
         queue.put(make_chunk(info, 0, 1))
     assert queue.to_fetch(infos) == []
-    queue.take(0)
+    take(queue)
     assert queue.to_fetch(infos) == infos
 
 
@@ -99,7 +109,7 @@ def test_all_are_full_at_the_number_of_bytes_and_a_large_chunk_fits_into_an_empt
     assert queue.room() == 0
     assert is_full(queue, info)
     assert is_full(queue, other)
-    queue.take(0)
+    take(queue)
     assert queue.room() == 1000
     assert not is_full(queue, info)
 
@@ -120,9 +130,9 @@ def test_listeners_hear_of_room(queue, info):
     queue.add_listener(lambda: listener(1))
     queue.put(make_chunk(info, 0, 1))
     assert not heard
-    queue.take(0)
+    take(queue)
     assert heard == [1]
-    queue.take(0)
+    take(queue)
     assert heard == [1]
 
 
@@ -130,23 +140,23 @@ def test_a_blocked_taker_gets_the_next_chunk(queue, info):
     chunk = make_chunk(info, 0, 1)
     timer = threading.Timer(0.05, queue.put, [chunk])
     timer.start()
-    assert queue.take(10) is chunk
+    assert take(queue, 10) is chunk
     timer.join()
 
 
 def test_taking_gives_up_after_its_time(queue):
     began = time.monotonic()
-    assert queue.take(0.05) is None
+    assert take(queue, 0.05) is None
     assert time.monotonic() - began > 0.04
 
 
 def test_closing_wakes_the_taker_and_drops_what_waits(queue, info):
     timer = threading.Timer(0.05, queue.close)
     timer.start()
-    assert queue.take(10) is END
+    assert take(queue, 10) is END
     timer.join()
     assert not queue.put(make_chunk(info, 0, 1))
-    assert queue.take(0) is END
+    assert take(queue) is END
 
 
 def test_a_failure_is_raised_after_the_chunks_before_it_until_cleared(queue, info):
@@ -154,19 +164,19 @@ def test_a_failure_is_raised_after_the_chunks_before_it_until_cleared(queue, inf
     queue.put(chunk)
     queue.fail(CorruptRecord("bad"))
     queue.fail(CorruptRecord("later"))
-    assert queue.take(0) is chunk
+    assert take(queue) is chunk
     for _ in range(2):
         with pytest.raises(CorruptRecord, match="bad"):
-            queue.take(0)
+            take(queue)
     queue.clear(2)
-    assert queue.take(0) is None
+    assert take(queue) is None
 
 
 def test_a_failure_wakes_the_taker(queue):
     timer = threading.Timer(0.05, queue.fail, [CorruptRecord("bad")])
     timer.start()
     with pytest.raises(CorruptRecord):
-        queue.take(10)
+        take(queue, 10)
     timer.join()
 
 
@@ -174,23 +184,23 @@ def test_a_complaint_is_raised_once_where_nothing_is_to_be_handed_out(queue, inf
     chunk = make_chunk(info, 0, 1)
     queue.put(chunk)
     queue.complain(info, AuthenticationFailed("no"))
-    assert queue.take(0) is chunk
+    assert take(queue) is chunk
     with pytest.raises(AuthenticationFailed, match="no"):
-        queue.take(0)
-    for take, error in ((queue.take, AuthenticationFailed("no")), (queue.look, AuthenticationFailed("no"))):
+        take(queue)
+    for ask, error in ((queue.request, AuthenticationFailed("no")), (queue.look, AuthenticationFailed("no"))):
         queue.complain(info, error)
         queue.complain(make_info(queue, 1), error)
         with pytest.raises(AuthenticationFailed, match="no"):
-            take(0)
+            ask(0)
         queue.complain(make_info(queue, 2), error)
-        assert queue.take(0) is None
+        assert take(queue) is None
 
 
 def test_a_complaint_wakes_the_taker(queue, info):
     timer = threading.Timer(0.05, queue.complain, [info, AuthenticationFailed("no")])
     timer.start()
     with pytest.raises(AuthenticationFailed):
-        queue.take(10)
+        take(queue, 10)
     timer.join()
 
 
@@ -200,21 +210,21 @@ def test_a_complaint_is_forgotten_when_its_partition_arrives(queue, info):
     queue.put(make_chunk(info, 0, 1))
     queue.complain(other, AuthenticationFailed("still"))
     queue.put(make_chunk(info, 1, 1))
-    queue.take(0)
-    queue.take(0)
+    take(queue)
+    take(queue)
     with pytest.raises(AuthenticationFailed, match="still"):
-        queue.take(0)
-    assert queue.take(0) is None
+        take(queue)
+    assert take(queue) is None
 
 
 def test_complaints_end_with_their_generation_and_with_the_stream(queue, info):
     queue.complain(info, AuthenticationFailed("no"))
     queue.clear(2)
     queue.complain(info, AuthenticationFailed("no"))
-    assert queue.take(0) is None
+    assert take(queue) is None
     queue.complain(make_info(queue, generation=2), AuthenticationFailed("no"))
     queue.close()
-    assert queue.take(0) is END
+    assert take(queue) is END
 
 
 def test_chunks_without_records_only_move_the_position(queue, info):
@@ -222,7 +232,7 @@ def test_chunks_without_records_only_move_the_position(queue, info):
     chunk = make_chunk(info, 7, 1)
     queue.put(chunk)
     assert info.position(handed_out=True) == 0
-    assert queue.take(0) is chunk
+    assert queue.request(0) is chunk
     assert info.position(handed_out=True) == info.position(handed_out=False) == 7
     assert not is_full(queue, info)
 
@@ -232,65 +242,65 @@ def test_chunks_without_records_never_fill_a_queue(queue, info):
     for offset in range(1, 20):
         queue.put(Chunk(info, None, offset, 0))
     assert not is_full(queue, info)
-    assert queue.take(0) is None
+    assert take(queue) is None
     assert info.position(handed_out=True) == 19
 
 
 def test_positions_follow_the_user(queue, info):
     queue.put(make_chunk(info, 0, 3, gap=4))
-    handover = hand_over(queue, queue.take(0))
+    handover = hand_over(queue)
     seen = []
     for _ in range(4):
         seen.append((info.position(handed_out=True), info.position(handed_out=False)))
         try:
-            handover.claim()
-        except IndexError:
-            queue.take(0)
+            claim(handover)
+        except StopIteration:
+            queue.request(0)
     seen.append((info.position(handed_out=True), info.position(handed_out=False)))
     assert seen == [(0, 0), (1, 0), (2, 1), (3, 2), (7, 7)]
 
 
 def test_a_rebalance_takes_back_what_was_not_handed_out_yet(queue, info):
     queue.put(make_chunk(info, 0, 5))
-    handover = hand_over(queue, queue.take(0))
-    handover.claim()
-    handover.claim()
+    handover = hand_over(queue)
+    claim(handover)
+    claim(handover)
     queue.clear(2)
-    with pytest.raises(IndexError):
-        handover.claim()
+    with pytest.raises(StopIteration):
+        claim(handover)
     assert info.position(handed_out=True) == 2
     assert info.position(handed_out=False) == 1
-    assert queue.take(0) is None
+    assert take(queue) is None
     assert info.position(handed_out=False) == 2
 
 
 def test_a_chunk_that_was_taken_before_a_rebalance_cannot_be_handed_out_after_it(queue, info):
     queue.put(make_chunk(info, 0, 5))
-    chunk = queue.take(0)
+    chunk = queue.request(0)
     queue.clear(2)
-    assert not queue.begin(HandOver(chunk, positions(chunk.batch)))
+    assert not queue.begin(HandOver(chunk, offsets(chunk.batch)))
     assert info.position(handed_out=True) == 0
 
 
 def test_what_is_withheld_comes_again_first(queue, info):
     queue.put(make_chunk(info, 0, 5))
     queue.put(make_chunk(make_info(queue, 1), 0, 5))
-    handover = hand_over(queue, queue.take(0))
-    handover.claim()
+    handover = hand_over(queue)
+    claim(handover)
     queue.withhold()
     queue.withhold()
-    with pytest.raises(IndexError):
-        handover.claim()
-    again = queue.take(0)
+    with pytest.raises(StopIteration):
+        claim(handover)
+    again = queue.request(0)
     assert again.info is info
-    assert positions(again.batch) == [2, 3, 4, 5]
+    assert offsets(again.batch) == [1, 2, 3, 4]
     assert info.position(handed_out=True) == 1
-    rest = hand_over(queue, again)
+    rest = hand_over(queue)
     for _ in range(4):
-        rest.claim()
+        claim(rest)
     assert info.position(handed_out=True) == 5
     queue.withhold()
-    assert queue.take(0).info is not info
+    assert take(queue).info is not info
     assert info.position(handed_out=True) == 5
 
 
@@ -300,14 +310,14 @@ def test_nothing_is_delivered_without_a_lease():
     info = make_info(queue)
     chunk = make_chunk(info, 0, 5)
     queue.put(chunk)
-    assert queue.take(0.1) is None
+    assert take(queue, 0.1) is None
     lease.set()
-    assert queue.take(1) is chunk
+    assert queue.request(1) is chunk
     lease.clear()  # while the chunk was being converted
-    assert not queue.begin(HandOver(chunk, positions(chunk.batch)))
-    assert queue.take(0) is None
+    assert not queue.begin(HandOver(chunk, offsets(chunk.batch)))
+    assert take(queue) is None
     lease.set()
-    assert queue.take(0) is chunk
+    assert take(queue) is chunk
 
 
 def test_a_reset_before_anything_was_fetched_moves_the_start(queue):
@@ -326,11 +336,11 @@ def test_a_later_reset_waits_for_what_is_queued(queue):
     assert info.reset_to(100)
     queue.put(Chunk(info, None, 100, 0))
     assert info.position(handed_out=True) == 10
-    handover = hand_over(queue, queue.take(0))
+    handover = hand_over(queue)
     for _ in range(5):
-        handover.claim()
+        claim(handover)
     assert info.position(handed_out=True) == 15
-    assert queue.take(0) is None
+    assert take(queue) is None
     assert info.position(handed_out=True) == 100
 
 
@@ -349,17 +359,14 @@ def test_no_record_is_lost_or_counted_twice_when_user_and_rebalance_race(how):
         queue = make_queue()
         info = make_info(queue)
         queue.put(make_chunk(info, 0, 400))
-        handover = hand_over(queue, queue.take(0))
+        handover = hand_over(queue)
         claimed = []
         go = threading.Event()
 
         def use(handover=handover, claimed=claimed, go=go):
             go.set()
-            while True:
-                try:
-                    claimed.append(handover.claim())
-                except IndexError:
-                    return
+            for offset in handover.claims:
+                claimed.append(offset)  # one by one, so that the other thread comes in between
 
         user = threading.Thread(target=use)
         user.start()
@@ -375,10 +382,10 @@ def test_no_record_is_lost_or_counted_twice_when_user_and_rebalance_race(how):
         reported = info.position(handed_out=True)
         user.join()
         assert reported == len(claimed) == info.position(handed_out=True)
-        assert claimed == list(range(1, len(claimed) + 1))
+        assert claimed == list(range(len(claimed)))
         queue.resume(info.partition)
         if how != "clear" and len(claimed) < 400:
-            assert positions(queue.take(0).batch)[0] == len(claimed) + 1
+            assert offsets(take(queue).batch)[0] == len(claimed)
 
 
 def test_a_reading_tells_what_waits_and_moves_with_each_item(queue, info):
@@ -388,13 +395,13 @@ def test_a_reading_tells_what_waits_and_moves_with_each_item(queue, info):
     queue.put(Chunk(other, None, 7, 0))
     first = queue.reading()
     assert first.unread == {info.partition}  # a chunk that only moves the position is nothing to hand out
-    handover = hand_over(queue, queue.take(0))
+    handover = hand_over(queue)
     begun = queue.reading()
     assert begun.unread == {info.partition}
-    handover.claim()
+    claim(handover)
     one = queue.reading()
     assert one.unread == {info.partition}
-    handover.claim()
+    claim(handover)
     assert queue.reading().unread == set()
     queue.release()
     assert len({first.progress, begun.progress, one.progress, queue.reading().progress}) == 4
@@ -414,26 +421,29 @@ def test_a_cause_outlives_what_follows(queue, info):
     queue.close()
     for _ in range(2):
         with pytest.raises(CorruptRecord, match="first"):
-            queue.take(0)
+            take(queue)
 
 
 def test_totals_count_records_and_bytes_by_topic(queue, info):
     queue.put(make_chunk(info, 0, 3)._replace(fetched_bytes=70))
     queue.put(make_chunk(info, 3, 4)._replace(fetched_bytes=80))
     assert queue.totals() == ({}, {"t": 150})
-    first = hand_over(queue, queue.take(0))
-    first.claim()
+    first = hand_over(queue)
+    claim(first)
     assert queue.totals().messages == {"t": 1}
-    first.claim()
-    batch = queue.take(0)  # the third record of the first chunk was left, and is not the user's
+    claim(first)
+    rest = queue.request(0)
     assert queue.totals().messages == {"t": 2}
-    handover = HandOver(batch, [batch.next_offset])
-    assert queue.begin(handover)
-    handover.claim()
-    assert queue.totals().messages == {"t": 6}
+    batch = HandOver(rest, [2], 1)
+    assert queue.begin(batch)
+    assert queue.totals().messages == {"t": 2}
+    claim(batch)
+    assert queue.totals().messages == {"t": 3}
+    take(queue)
+    assert queue.totals().messages == {"t": 7}
     queue.clear(None)
     queue.release()
-    assert queue.totals() == ({"t": 6}, {"t": 150})
+    assert queue.totals() == ({"t": 7}, {"t": 150})
 
 
 def test_a_paused_partition_is_not_to_be_fetched_and_takes_no_room():
@@ -451,7 +461,7 @@ def test_a_paused_partition_is_not_to_be_fetched_and_takes_no_room():
     queue.resume(info.partition)
     queue.resume(info.partition)
     assert (queue.room(), len(queue)) == (0, 2)
-    assert [queue.take(0).next_offset for _ in range(2)] == [100, 200]
+    assert [take(queue).next_offset for _ in range(2)] == [100, 200]
     assert not is_full(queue, info)
 
 
@@ -462,27 +472,27 @@ def test_what_is_resumed_comes_behind_the_others_in_its_own_order(queue, info):
     for chunk in (*mine, theirs):
         queue.put(chunk)
     queue.pause(info.partition)
-    assert queue.take(0) is theirs
-    assert queue.take(0) is None
+    assert take(queue) is theirs
+    assert take(queue) is None
     assert info.position(handed_out=True) == 0
     queue.put(theirs)
     queue.resume(info.partition)
-    assert [queue.take(0) for _ in range(3)] == [theirs, mine[0], mine[2]]
+    assert [take(queue) for _ in range(3)] == [theirs, mine[0], mine[2]]
 
 
 def test_pausing_takes_back_what_is_being_handed_out(queue, info):
     queue.put(make_chunk(info, 0, 3))
-    handover = hand_over(queue, queue.take(0))
-    handover.claim()
+    handover = hand_over(queue)
+    claim(handover)
     queue.pause(make_info(queue, 1).partition)
-    handover.claim()
+    claim(handover)
     queue.pause(info.partition)
-    with pytest.raises(IndexError):
-        handover.claim()
+    with pytest.raises(StopIteration):
+        claim(handover)
     assert (info.position(handed_out=True), info.position(handed_out=False)) == (2, 1)
-    assert queue.take(0) is None
+    assert take(queue) is None
     queue.resume(info.partition)
-    assert positions(queue.take(0).batch) == [3]
+    assert offsets(take(queue).batch) == [2]
 
 
 def test_listeners_hear_of_pauses_and_resumptions(queue, info):
@@ -500,7 +510,7 @@ def test_a_resumption_wakes_the_taker(queue, info):
     queue.put(chunk)
     timer = threading.Timer(0.05, queue.resume, [info.partition])
     timer.start()
-    assert queue.take(10) is chunk
+    assert take(queue, 10) is chunk
     timer.join()
 
 
@@ -516,14 +526,14 @@ def test_clearing_forgets_pauses(queue, info):
 
 def test_looking_takes_nothing_and_releases_nothing(queue, info):
     queue.put(make_chunk(info, 0, 1))
-    hand_over(queue, queue.take(0)).claim()
+    claim(hand_over(queue))
     queue.put(Chunk(info, None, 5, 0))
     assert queue.look(0) is None
     chunk = make_chunk(info, 5, 1)
     queue.put(chunk)
     assert queue.look(0) is queue.look(0) is chunk
     assert info.position(handed_out=False) == 0
-    assert queue.take(0) is chunk
+    assert take(queue) is chunk
     assert info.position(handed_out=False) == 5
     queue.close()
     assert queue.look(0) is END

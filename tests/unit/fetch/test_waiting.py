@@ -104,13 +104,17 @@ class Machine(RuleBasedStateMachine):
         self.here += self.paused.pop(partition, [])
 
     @rule()
-    def pop(self):
-        assert self.waiting.pop() is (self.here.pop(0) if self.here else None)
+    def drop_front(self):
+        assert self.waiting.front() is (self.here[0] if self.here else None)
+        if self.here:
+            self.waiting.drop_front()
+            del self.here[0]
 
     @rule(chunk=consumes(chunks), count=st.integers(0, 2))
     def replace(self, chunk, count):
         parts = [chunk_of(chunk.info, 100 + at) for at in range(count)]
         held = self.holds(chunk)
+        assert self.waiting.holds(chunk) is held
         assert self.waiting.replace(chunk, parts) is held
         if held:
             place = self.place(chunk)

@@ -1,0 +1,252 @@
+"""Interrupts where the interpreter can raise them; readers that continue after each; and the audit of what they got."""
+
+import dis
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import zkconsumer
+from tests.fix_batches import CODECS, build
+from tests.fix_chunks import fetched, make_info, make_queue
+from tests.fix_messagesets import message_set
+from zkconsumer.connector.stream import MessageStream
+from zkconsumer.errors import ConsumerTimeout
+from zkconsumer.fetch.chunkreader import ChunkReader
+from zkconsumer.fetch.chunks import Chunk
+from zkconsumer.kafka.producer import Record
+from zkconsumer.model import Message
+
+_PACKAGE = Path(zkconsumer.__file__).parent
+DECODING = tuple(f"{name}.py" for name in ("decode", "assemble", "unpack", "verify", "decompress", "memory", "columns"))
+_CALLS = {code for name, code in dis.opmap.items() if name.startswith("CALL") and "INTRINSIC" not in name}
+_BACK = {code for name, code in dis.opmap.items() if name == "JUMP_BACKWARD"}
+
+
+class Interrupt(BaseException):
+    """What is raised."""
+
+
+class Injector:
+    """Raises an Interrupt in our code at points of the caller's choice.
+
+    CPython looks for signals and asynchronous exceptions where a function begins, where a loop jumps back, and after a
+    call: these are the points.
+
+    Args:
+        strikes: asked at each point with its number, from 0 on; True raises there.
+        without: names of files that have no points.
+    """
+
+    def __init__(self, strikes, without=()):
+        self._strikes = strikes
+        self._files = {str(path) for path in _PACKAGE.rglob("*.py") if path.name not in without}
+        self._before = {}
+        self.points = 0
+
+    @contextmanager
+    def active(self):
+        before = sys.gettrace()
+        sys.settrace(self._trace)
+        try:
+            yield
+        finally:
+            sys.settrace(before)
+
+    def _trace(self, frame, event, _):
+        if event == "call":
+            if frame.f_code.co_filename not in self._files:
+                return None
+            frame.f_trace_opcodes = True
+            self._point()
+        elif event == "opcode":
+            code = frame.f_code.co_code[frame.f_lasti]
+            if self._before.get(frame) in _CALLS or code in _BACK:
+                self._point()
+            self._before[frame] = code
+        elif event == "return":
+            self._before.pop(frame, None)
+        return self._trace
+
+    def _point(self):
+        self.points += 1
+        if self._strikes(self.points - 1):
+            self._before.clear()
+            raise Interrupt
+
+
+def values(records):
+    return [(offset, record.key, record.value, tuple(record.headers)) for offset, record in records]
+
+
+class Log:
+    """Some partitions' chunks, encoded in many ways; what is in them; and a queue that holds them."""
+
+    def __init__(self, *, check_crcs=True, may_deliver=lambda: True):
+        self.queue = make_queue(max_chunks=1000, max_bytes=1 << 30, may_deliver=may_deliver)
+        self._check_crcs = check_crcs
+        self._chunks = {}
+        self.expected = {}
+        self.infos = {}
+        self._generation = 1
+
+    def add(self, partition, count, *, codec="none", batches=1, headers=False):
+        """A chunk of ``batches`` batches with so many records each."""
+        chunks = self._chunks.setdefault(partition, [])
+        expected = self.expected.setdefault(partition, [])
+        start = at = chunks[-1][1] if chunks else 0
+        data = b""
+        for _ in range(batches):
+            records = [
+                Record(
+                    b"value %d of %d" % (at + i, partition) * (1 + i % 3),
+                    b"key %d" % (at + i) if i % 2 else None,
+                    1000,
+                    [("h", b"%d" % (at + i))] if headers and i % 3 else [],
+                )
+                for i in range(count)
+            ]
+            data += build(records, offset=at, codec=codec)
+            expected += values(enumerate(records, at))
+            at += count
+        chunks.append((start, at, data))
+        return self
+
+    def add_old_format(self, partition, count):
+        """The same of message format 1, which has no headers."""
+        chunks, expected = self._chunks.setdefault(partition, []), self.expected.setdefault(partition, [])
+        start = chunks[-1][1] if chunks else 0
+        records = [Record(b"old %d" % (start + i), b"k", 1000) for i in range(count)]
+        chunks.append((start, start + count, message_set(records, 1, range(start, start + count))))
+        expected += values(enumerate(records, start))
+        return self
+
+    def add_markers(self, partition, count):
+        """Nothing but markers of transactions."""
+        start = self._chunks[partition][-1][1]
+        self._chunks[partition].append((start, start + count, None))
+        return self
+
+    def fill(self):
+        """Put all that is not handed out into the queue, the partitions in turns."""
+        for partition in self._chunks:
+            start = 0 if partition not in self.infos else self.infos[partition].position(handed_out=True)
+            self.infos[partition] = make_info(self.queue, partition, self._generation, start)
+        for row in range(max(map(len, self._chunks.values()))):
+            for partition, chunks in self._chunks.items():
+                if row < len(chunks):
+                    self._put(self.infos[partition], *chunks[row])
+        return self
+
+    def _put(self, info, start, end, data):
+        if end <= info.start:
+            return
+        if data is None:
+            self.queue.put(Chunk(info, None, end, 0))
+        else:
+            self.queue.put(fetched(info, max(start, info.start), data))
+
+    def rebalance(self):
+        """All partitions stay; what was not handed out is fetched again."""
+        self.queue.clear(None)
+        self._generation += 1
+        self.queue.clear(self._generation)
+        self.fill()
+
+    def stream(self, kind=Message, timeout_ms=0):
+        reader = ChunkReader(self.queue, check_crcs=self._check_crcs)
+        return MessageStream(self.queue, name="g_c-0", kind=kind, timeout_ms=timeout_ms, reader=reader)
+
+    def audit(self, got):
+        """Each record came exactly once, in order and as it was written."""
+        came = {partition: [] for partition in self.expected}
+        for partition, *record in (record for item in got for record in rows(item)):
+            came[partition].append(tuple(record))
+        assert came == self.expected
+
+    def check_positions(self, got):
+        """Positions cover what was handed out, not more; and nothing is released that was not handed out."""
+        came = dict.fromkeys(self.expected, 0)
+        for partition, *_ in (record for item in got for record in rows(item)):
+            came[partition] += 1
+        for partition, info in self.infos.items():
+            handed_out, released = (info.position(handed_out=each) for each in (True, False))
+            assert released <= handed_out
+            offsets = [offset for offset, *_ in self.expected[partition]]
+            done, missing = offsets[: came[partition]], offsets[came[partition] :]
+            assert not done or done[-1] < handed_out, "some would be handed out again after a rebalance"
+            assert not missing or handed_out <= missing[0], "the position covers what was not handed out"
+
+
+def rows(item):
+    """A message or a batch as rows of partition, offset, key, value and headers."""
+    if isinstance(item, tuple):
+        return [(item[1], item[2], item[5], item[6], item[7])]
+    names = ("partition", "offset", "key", "value", "headers")
+    columns = [item.column(name).to_pylist() for name in names]
+    return [(*row, tuple((h["key"], h["value"]) for h in headers or ())) for *row, headers in zip(*columns, strict=True)]
+
+
+def by_record(stream, got):
+    for message in stream:
+        got.append(message)
+
+
+def by_next(stream, got):
+    while True:
+        # Not next(stream): that is a call, and after a call the interpreter may raise in the caller.
+        message = stream.__next__()
+        got.append(message)
+
+
+def by_peek(stream, got):
+    while True:
+        peeked = stream.peek()
+        message = stream.__next__()
+        assert message == peeked
+        got.append(message)
+
+
+def by_batch(stream, got):
+    for batch in stream.batches(headers=True):
+        got.append(batch)
+
+
+def by_rows(stream, got):
+    for batch in stream.batches(headers=True, max_rows=2):
+        got.append(batch)
+
+
+def by_bytes(stream, got):
+    for batch in stream.batches(headers=True, max_bytes=40):
+        got.append(batch)
+
+
+def by_next_batch(stream, got):
+    while True:
+        batch = stream.next_batch(3)
+        got.append(batch)
+        stream.release()
+
+
+def in_turns(stream, got):
+    while True:
+        message = stream.__next__()
+        got.append(message)
+        batch = stream.next_batch(2)
+        got.append(batch)
+
+
+READERS = (by_record, by_next, by_peek, by_batch, by_rows, by_bytes, by_next_batch, in_turns)
+CODECS = tuple(codec for codec in CODECS if codec != "snappy-raw")
+
+
+def read(reader, stream, got, interrupted=lambda: None, most=10_000):
+    """Read until nothing more comes; ``interrupted`` is called after each interrupt."""
+    for _ in range(most):
+        try:
+            reader(stream, got)
+        except ConsumerTimeout:
+            return
+        except Interrupt:
+            interrupted()
+    raise AssertionError(f"interrupted {most} times")
