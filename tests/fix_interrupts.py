@@ -16,8 +16,10 @@ from zkconsumer.fetch.chunks import Chunk
 from zkconsumer.kafka.producer import Record
 from zkconsumer.model import Message
 
-_PACKAGE = Path(zkconsumer.__file__).parent
-DECODING = tuple(f"{name}.py" for name in ("decode", "assemble", "unpack", "verify", "decompress", "memory", "columns"))
+_FILES = {str(path): path.name for path in Path(zkconsumer.__file__).parent.rglob("*.py")}
+_DECODING = {f"{name}.py" for name in ("decode", "assemble", "unpack", "verify", "decompress", "memory", "columns")}
+DECODING = frozenset(path for path, name in _FILES.items() if name in _DECODING)
+READING = frozenset(_FILES.keys() - DECODING)
 _CALLS = {code for name, code in dis.opmap.items() if name.startswith("CALL") and "INTRINSIC" not in name}
 _BACK = {code for name, code in dis.opmap.items() if name == "JUMP_BACKWARD"}
 
@@ -27,24 +29,28 @@ class Interrupt(BaseException):
 
 
 class Injector:
-    """Raises an Interrupt in our code at points of the caller's choice.
+    """Raises an Interrupt in our code at one point.
 
     CPython looks for signals and asynchronous exceptions where a function begins, where a loop jumps back, and after a
     call: these are the points.
 
     Args:
-        strikes: asked at each point with its number, from 0 on; True raises there.
-        without: names of files that have no points.
+        point: number of the point, from 0 on; None raises nowhere.
+        files: whose code has points.
     """
 
-    def __init__(self, strikes, without=()):
-        self._strikes = strikes
-        self._files = {str(path) for path in _PACKAGE.rglob("*.py") if path.name not in without}
+    def __init__(self, point, files):
+        self._point = point
+        self._files = files
         self._before = {}
         self.points = 0
 
     @contextmanager
     def active(self):
+        """Count points within, and raise at the chosen one; once."""
+        if self._point is not None and self.points > self._point:
+            yield
+            return
         before = sys.gettrace()
         sys.settrace(self._trace)
         try:
@@ -57,19 +63,19 @@ class Injector:
             if frame.f_code.co_filename not in self._files:
                 return None
             frame.f_trace_opcodes = True
-            self._point()
+            self._pass()
         elif event == "opcode":
             code = frame.f_code.co_code[frame.f_lasti]
             if self._before.get(frame) in _CALLS or code in _BACK:
-                self._point()
+                self._pass()
             self._before[frame] = code
         elif event == "return":
             self._before.pop(frame, None)
         return self._trace
 
-    def _point(self):
+    def _pass(self):
         self.points += 1
-        if self._strikes(self.points - 1):
+        if self.points - 1 == self._point:
             self._before.clear()
             raise Interrupt
 
@@ -217,7 +223,7 @@ def by_rows(stream, got):
 
 
 def by_bytes(stream, got):
-    for batch in stream.batches(headers=True, max_bytes=40):
+    for batch in stream.batches(headers=True, max_bytes=60):
         got.append(batch)
 
 

@@ -73,15 +73,23 @@ class HandOver:
         self._rows = rows
         self._waiting: deque[int | None] = deque(lasts)
         self._waiting.append(None)
-        self._left: int | None = None  # items that were taken back; None before
+        self._is_ending = False
+        self._left: int | None = None  # items that were taken back; None before that is known
         self._rest: Chunk | None = None
         # One C call takes from the left, and for good ends at the first None.
         self.claims: Iterator[int] = iter(self._waiting.popleft, None)
 
     def handed_out(self) -> int:
         """Items that are the user's."""
-        left = max(0, len(self._waiting) - 1) if self._left is None else self._left
-        return len(self._lasts) - left
+        return len(self._lasts) - self._unclaimed()
+
+    def _unclaimed(self) -> int:
+        if self._left is not None:
+            return self._left
+        if not self._is_ending:
+            return max(0, len(self._waiting) - 1)  # without the mark at the end
+        waiting = list(self._waiting)
+        return len(waiting) - waiting.count(None)
 
     def next_item(self) -> int | None:
         """The number of the item that a claim gives next; None where there is none. By the user's thread, no lock."""
@@ -104,9 +112,9 @@ class HandOver:
         It may be repeated, and gives the same object each time.
         """
         if self._left is None:
+            self._is_ending = True
             self._waiting.appendleft(None)  # from now on the user's thread gets at most this
-            waiting = list(self._waiting)
-            left = len(waiting) - waiting.count(None)
+            left = self._unclaimed()
             self._rest = self._after(len(self._lasts) - left)
             self._left = left
         return self._rest
