@@ -1,7 +1,11 @@
 """Interrupts where the interpreter can raise them; readers that continue after each; and the audit of what they got."""
 
+import ctypes
 import dis
+import random
+import signal
 import sys
+import threading
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -87,13 +91,19 @@ def values(records):
 class Log:
     """Some partitions' chunks, encoded in many ways; what is in them; and a queue that holds them."""
 
-    def __init__(self, *, check_crcs=True, may_deliver=lambda: True):
-        self.queue = make_queue(max_chunks=1000, max_bytes=1 << 30, may_deliver=may_deliver)
+    def __init__(self, *, check_crcs=True):
+        self.queue = make_queue(max_chunks=1000, max_bytes=1 << 30)
         self._check_crcs = check_crcs
         self._chunks = {}
         self.expected = {}
         self.infos = {}
         self._generation = 1
+
+    def copy(self, **settings):
+        """The same chunks in a queue of their own."""
+        log = Log(**settings)
+        log._chunks, log.expected = self._chunks, self.expected
+        return log.fill()
 
     def add(self, partition, count, *, codec="none", batches=1, headers=False):
         """A chunk of ``batches`` batches with so many records each."""
@@ -189,7 +199,9 @@ def rows(item):
         return [(item[1], item[2], item[5], item[6], item[7])]
     names = ("partition", "offset", "key", "value", "headers")
     columns = [item.column(name).to_pylist() for name in names]
-    return [(*row, tuple((h["key"], h["value"]) for h in headers or ())) for *row, headers in zip(*columns, strict=True)]
+    return [
+        (*row, tuple((h["key"], h["value"]) for h in headers or ())) for *row, headers in zip(*columns, strict=True)
+    ]
 
 
 def by_record(stream, got):
@@ -246,13 +258,97 @@ READERS = (by_record, by_next, by_peek, by_batch, by_rows, by_bytes, by_next_bat
 CODECS = tuple(codec for codec in CODECS if codec != "snappy-raw")
 
 
-def read(reader, stream, got, interrupted=lambda: None, most=10_000):
+def read(reader, stream, got, interrupted=lambda: None):
     """Read until nothing more comes; ``interrupted`` is called after each interrupt."""
-    for _ in range(most):
+    while True:
         try:
             reader(stream, got)
         except ConsumerTimeout:
             return
         except Interrupt:
             interrupted()
-    raise AssertionError(f"interrupted {most} times")
+
+
+def delay():
+    """Seconds to the next interrupt: mostly microseconds, sometimes long enough to get ahead on a busy machine."""
+    return 10 ** random.uniform(-5, -2)
+
+
+class Alarm:
+    """Interrupts the main thread by signals of a timer, one for each :meth:`arm`."""
+
+    def __init__(self):
+        self._armed = False
+
+    @contextmanager
+    def active(self):
+        before = signal.signal(signal.SIGALRM, self._strike)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+
+    def arm(self):
+        self._armed = True
+        signal.setitimer(signal.ITIMER_REAL, delay())
+
+    def disarm(self):
+        self._armed = False
+
+    def _strike(self, *_):
+        if self._armed:
+            self._armed = False
+            raise Interrupt
+
+
+class Striker:
+    """Interrupts the thread that arms it by ``PyThreadState_SetAsyncExc`` from another one."""
+
+    def __init__(self):
+        self._gate = threading.Lock()
+        self._victim = None
+        self._over = threading.Event()
+
+    @contextmanager
+    def active(self):
+        thread = threading.Thread(target=self._run)
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(1e-5)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._over.set()
+            thread.join()
+            sys.setswitchinterval(interval)
+
+    def arm(self):
+        self._victim = threading.get_ident()
+
+    def disarm(self):
+        with self._gate:
+            self._victim = None
+
+    def _run(self):
+        while not self._over.wait(delay()):
+            with self._gate:
+                victim, self._victim = self._victim, None
+                if victim is not None:
+                    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(victim), ctypes.py_object(Interrupt))
+
+
+def read_under_fire(reader, stream, got, weapon, complete=lambda: True):
+    """Read until nothing more comes and that is ``complete``. Returns how often that was interrupted."""
+    interrupts = 0
+    while True:
+        try:
+            try:
+                weapon.arm()
+                reader(stream, got)
+            except ConsumerTimeout:
+                weapon.disarm()
+                if complete():
+                    return interrupts
+        except Interrupt:
+            interrupts += 1

@@ -1,4 +1,4 @@
-"""A reading thread is interrupted at every point where the interpreter can do that: no record is skipped or repeated."""
+"""A reading thread is interrupted wherever the interpreter can do that: no record is skipped or repeated."""
 
 import pytest
 
@@ -56,16 +56,15 @@ def test_an_interrupt_anywhere_skips_and_repeats_nothing(reader):
     interrupt_everywhere(two_partitions, reader, files=READING)
 
 
-@pytest.mark.parametrize("reader", [by_record, in_turns], ids=lambda reader: reader.__name__)
 @pytest.mark.parametrize("then", [withhold, pause_and_resume, rebalance], ids=lambda act: act.__name__)
-def test_what_follows_an_interrupt_skips_and_repeats_nothing(reader, then):
+def test_what_follows_an_interrupt_skips_and_repeats_nothing(then):
     """Whatever other threads do with the queue before the next request."""
-    interrupt_everywhere(two_partitions, reader, then=then, files=READING)
+    interrupt_everywhere(two_partitions, in_turns, then=then, files=READING)
 
 
 @pytest.mark.parametrize(
     ("codec", "check_crcs"),
-    [("none", True), ("none", False), ("gzip", True), ("snappy", False), ("lz4", False), ("zstd", True)],
+    [("none", True), ("none", False), ("lz4", True), ("gzip", False)],
 )
 def test_an_interrupt_anywhere_in_decoding_skips_and_repeats_nothing(codec, check_crcs, monkeypatch):
     monkeypatch.setattr(decode, "_MAX_RECORDS", 3)  # so that the chunk comes in two parts

@@ -8,8 +8,7 @@ import threading
 import pytest
 
 from tests.fix_batches import build, spoil
-from tests.fix_chunks import take
-from tests.fix_chunks import make_info, make_queue
+from tests.fix_chunks import make_info, make_queue, take
 from tests.fix_waiting import eventually
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import ConfigError, CorruptRecord

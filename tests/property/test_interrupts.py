@@ -1,0 +1,54 @@
+"""A reading thread is interrupted thousands of times at random: each record comes once, in order and as written."""
+
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+
+import pytest
+
+from tests.fix_interrupts import CODECS, READERS, Alarm, Log, Striker, read_under_fire
+from zkconsumer.connector.decoder import decoded_message
+from zkconsumer.model import Message
+
+pytestmark = [
+    pytest.mark.timeout(120, method="thread"),  # the other method needs the timer that these tests use
+    # Python swallows what is raised in a weak reference's callback, with this warning: an interrupt that strikes nothing.
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+INTERRUPTS = 150
+UPPER = decoded_message(None, bytes.upper)
+
+
+@cache
+def large_log():
+    log = Log()
+    for number, codec in enumerate(CODECS):
+        for _ in range(3):
+            log.add(number, 300, codec=codec, batches=2, headers=number % 2 == 1).add_markers(number, 2)
+        log.add_old_format(number, 100)
+    return log
+
+
+def read_again_and_again(reader, check_crcs, kind, weapon):
+    interrupts = 0
+    with weapon.active():
+        while interrupts < INTERRUPTS:
+            log, got = large_log().copy(check_crcs=check_crcs), []
+            interrupts += read_under_fire(reader, log.stream(kind), got, weapon)
+            log.audit(got)
+            log.check_positions(got)
+            if kind is UPPER:
+                assert all(message.value == message[6].upper() for message in got if isinstance(message, kind))
+
+
+@pytest.mark.parametrize("check_crcs", [True, False])
+@pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.__name__)
+def test_signals_at_random_skip_and_repeat_nothing(reader, check_crcs):
+    read_again_and_again(reader, check_crcs, Message, Alarm())
+
+
+@pytest.mark.parametrize("kind", [Message, UPPER])
+@pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.__name__)
+def test_asynchronous_exceptions_at_random_skip_and_repeat_nothing(reader, kind):
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(read_again_and_again, reader, True, kind, Striker()).result()
