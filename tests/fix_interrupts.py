@@ -114,7 +114,7 @@ class Log:
         for _ in range(batches):
             records = [
                 Record(
-                    b"value %d of %d" % (at + i, partition) * (1 + i % 3),
+                    b"value %d of %d" % (at + i, partition) * (6 + i % 3),
                     b"key %d" % (at + i) if i % 2 else None,
                     1000,
                     [("h", b"%d" % (at + i))] if headers and i % 3 else [],
@@ -131,7 +131,7 @@ class Log:
         """The same of message format 1, which has no headers."""
         chunks, expected = self._chunks.setdefault(partition, []), self.expected.setdefault(partition, [])
         start = chunks[-1][1] if chunks else 0
-        records = [Record(b"old %d" % (start + i), b"k", 1000) for i in range(count)]
+        records = [Record(b"old %d" % (start + i) * 9, b"k", 1000) for i in range(count)]
         chunks.append((start, start + count, message_set(records, 1, range(start, start + count))))
         expected += values(enumerate(records, start))
         return self
@@ -235,7 +235,7 @@ def by_rows(stream, got):
 
 
 def by_bytes(stream, got):
-    for batch in stream.batches(headers=True, max_bytes=60):
+    for batch in stream.batches(headers=True, max_bytes=200):
         got.append(batch)
 
 
@@ -338,17 +338,17 @@ class Striker:
                     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(victim), ctypes.py_object(Interrupt))
 
 
-def read_under_fire(reader, stream, got, weapon, complete=lambda: True):
-    """Read until nothing more comes and that is ``complete``. Returns how often that was interrupted."""
+def read_under_fire(reader, stream, got, weapon, enough=lambda: False):
+    """Read until nothing more comes. Returns how often that was interrupted; not any more once it is ``enough``."""
     interrupts = 0
     while True:
         try:
             try:
-                weapon.arm()
+                if not enough():
+                    weapon.arm()
                 reader(stream, got)
             except ConsumerTimeout:
                 weapon.disarm()
-                if complete():
-                    return interrupts
+                return interrupts
         except Interrupt:
             interrupts += 1

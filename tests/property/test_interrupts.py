@@ -11,7 +11,7 @@ from zkconsumer.model import Message
 
 pytestmark = [
     pytest.mark.timeout(120, method="thread"),  # the other method needs the timer that these tests use
-    # Python swallows what is raised in a weak reference's callback, with this warning: an interrupt that strikes nothing.
+    # An exception raised in a callback of a weak reference is swallowed by Python, with this warning.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 
