@@ -338,17 +338,18 @@ class Striker:
                     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(victim), ctypes.py_object(Interrupt))
 
 
-def read_under_fire(reader, stream, got, weapon, enough=lambda: False):
-    """Read until nothing more comes. Returns how often that was interrupted; not any more once it is ``enough``."""
+def read_under_fire(reader, stream, got, weapon, enough=None):
+    """Read until nothing more comes, and that is ``enough``: then interrupts end, too. Returns how many there were."""
     interrupts = 0
     while True:
         try:
             try:
-                if not enough():
+                if enough is None or not enough():
                     weapon.arm()
                 reader(stream, got)
             except ConsumerTimeout:
                 weapon.disarm()
-                return interrupts
+                if enough is None or enough():
+                    return interrupts
         except Interrupt:
             interrupts += 1

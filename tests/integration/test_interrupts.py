@@ -8,12 +8,12 @@ from tests.fix_interrupts import Alarm, read_under_fire
 
 pytestmark = [
     pytest.mark.integration,
-    pytest.mark.timeout(120, method="thread"),  # the other method needs the timer of the test
+    pytest.mark.timeout(60, method="thread"),  # the other method needs the timer of the test
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 
 PARTITIONS = 2
-RECORDS = 40_000
+RECORDS = 100_000
 
 
 def by_record(stream, got):
@@ -48,7 +48,7 @@ def test_signals_skip_nothing_that_a_real_broker_sends(connect, topic_factory, p
     got, weapon = [], Alarm()
     with weapon.active():
         interrupts = read_under_fire(reader, stream, got, weapon, lambda: rows(got) >= RECORDS)
-    assert interrupts > 20
+    assert interrupts > 0
     assert Counter(partition for partition, *_ in records(got)) == dict.fromkeys(range(PARTITIONS), RECORDS // 2)
     for partition in range(PARTITIONS):
         came = [(offset, value) for where, offset, value in records(got) if where == partition]

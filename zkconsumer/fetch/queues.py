@@ -270,13 +270,11 @@ class ChunkQueue:
 
     def replace(self, chunk: Chunk, parts: Sequence[Chunk]) -> bool:
         """Put what came of decoding a chunk in its place; False, and nothing is done, where it is not here any more."""
+        shrinks = sum(part.nbytes for part in parts) < chunk.nbytes or not any(part.has_records for part in parts)
         with self._lock:
-            waiting, partition = self._waiting, chunk.info.partition
-            before = waiting.nbytes, waiting.count(partition)
-            if not waiting.replace(chunk, parts):
+            self._rooms += shrinks
+            if not self._waiting.replace(chunk, parts):
                 return False
-            if waiting.nbytes < before[0] or waiting.count(partition) < before[1]:
-                self._rooms += 1
         self._announce()
         return True
 
