@@ -24,6 +24,13 @@ behind: its generation is over, so queues refuse what it may still bring."""
 QueueFor = Callable[[str, ConsumerThreadId], ChunkQueue]
 
 
+def _load_what_reading_needs() -> None:
+    from zkconsumer.fetch import decode, limits, messages  # noqa: F401  limits is used later
+
+    decode.warm()
+    messages.warm()
+
+
 class PartitionState(NamedTuple):
     """What is known of a partition that is fetched; offsets that are not known yet are None.
 
@@ -69,9 +76,7 @@ class LocalFetchControl:
 
     def warm(self) -> None:
         """Load the decode kernel in the background, while the group is being joined."""
-        from zkconsumer.fetch.decode import warm
-
-        self._warming = threading.Thread(target=warm, name=f"{self._consumer_id}-warm", daemon=True)
+        self._warming = threading.Thread(target=_load_what_reading_needs, name=f"{self._consumer_id}-warm", daemon=True)
         self._warming.start()
 
     def wait_until_warm(self) -> None:
