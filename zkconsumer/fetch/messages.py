@@ -33,8 +33,8 @@ def records(batch: Any) -> Iterator[Message]:
 def warm() -> None:
     """Load what pyarrow loads at the first conversion, which is pandas where it is installed. Idempotent.
 
-    It takes some 0.3 s. Otherwise it would be loaded by the thread that reads. An interrupt there leaves packages half imported, which not
-    every package survives.
+    It takes some 0.3 s. Otherwise the thread that reads would load it, where an interrupt can leave packages half
+    imported.
     """
     _objects(pa.array([b""]))
 

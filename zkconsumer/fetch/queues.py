@@ -270,7 +270,7 @@ class ChunkQueue:
 
     def replace(self, chunk: Chunk, parts: Sequence[Chunk]) -> bool:
         """Put what came of decoding a chunk in its place; False, and nothing is done, where it is not here any more."""
-        shrinks = sum(part.nbytes for part in parts) < chunk.nbytes or not any(part.has_records for part in parts)
+        shrinks = sum([part.nbytes for part in parts]) < chunk.nbytes or True not in [one.has_records for one in parts]
         with self._lock:
             self._rooms += shrinks
             if not self._waiting.replace(chunk, parts):

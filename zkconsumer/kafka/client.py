@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final, Self, TypeVar
 
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.errors import AuthenticationFailed, BrokerUnavailable, ConfigError, ProtocolError
+from zkconsumer.errors import AuthenticationFailed, BrokerUnavailable, ProtocolError, ZkConsumerError
 from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.kafka.errorcodes import LEADER_MOVED, ErrorCode
 from zkconsumer.kafka.isolation import READ_UNCOMMITTED
@@ -271,6 +271,12 @@ class BrokerClient:
                 return question(connection)
             except BrokerUnavailable:
                 del self._connections[broker]  # brokers hang up on idle connections; a new one may well work
+            except ZkConsumerError:
+                raise
+            except BaseException:  # an interrupt: the rest of the answer would be taken for the next one
+                connection.close()
+                self._connections.pop(broker, None)
+                raise
         connection = self._connect(broker.host, broker.port)
         self._connections[broker] = connection
         # After the connection is in the table: either this line sees the flag, or close() sees the connection.
@@ -279,7 +285,7 @@ class BrokerClient:
         try:
             connection.connect()
             return question(connection)
-        except (BrokerUnavailable, ConfigError, ProtocolError):
+        except BaseException:
             connection.close()
             self._connections.pop(broker, None)
             raise
