@@ -266,3 +266,19 @@ def test_metadata_are_always_asked_for(cluster, ask):
     ask(A0)
     cluster.leads[TopicPartition("a", 2)] = 3
     assert ask.client.metadata(["a"]).leaders.keys() == {A0, A1, ("a", 2)}
+
+
+@pytest.mark.parametrize("connected_before", [True, False])
+def test_an_interrupted_question_ends_its_connection(cluster, ask, connected_before):
+    """Else the next question would receive the answer to this one."""
+    broker = cluster.brokers()[0]
+
+    def interrupt(_):
+        raise KeyboardInterrupt
+
+    if connected_before:
+        ask.client.ask(broker, lambda connection: connection.require_up())
+    with pytest.raises(KeyboardInterrupt):
+        ask.client.ask(broker, interrupt)
+    ask.client.ask(broker, lambda connection: connection.require_up())
+    assert cluster.connected == [1, 1]
