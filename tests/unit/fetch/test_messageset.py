@@ -262,3 +262,14 @@ def test_a_chunk_that_decompresses_to_too_much_is_cut_between_messages(magic):
         seen += [row[3] for row in rows(chunk)]
         position = chunk.next_offset
     assert seen == [b"%d" % n for n in range(10)]
+
+
+def test_a_chunk_that_is_verified_again_has_the_same_fault():
+    """As after an interrupt: a run of messages must not end before its fault for good, with more messages after it."""
+    damaged = bytearray(message_set([Record(b"v", None, 1)] * 3, 1, range(3)))
+    damaged[len(damaged) // 3 + 30] ^= 1
+    decoder = Decoder()
+    scanned = decoder.scan("t", 0, 0, memoryview(bytes(damaged) + message(Record(b"w", None, 1), 0, 3)))
+    first, second = decoder.verify(scanned), decoder.verify(scanned)
+    assert first.fault == second.fault is not None
+    assert first.next_offset == second.next_offset == 1
