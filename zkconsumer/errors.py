@@ -9,6 +9,7 @@
     │   ├── ZooKeeperUnavailable    no connection, or it broke during the operation
     │   ├── StrategyConflict        members of the group assign partitions in different ways
     │   ├── OwnershipConflict       somebody else holds a partition that we want
+    │   ├── CommitFenced            a commit was not sent: the partitions may have another owner by now
     │   ├── RegistrationLost        somebody deleted this consumer's registration
     │   ├── CoordinatorMoved        another broker coordinates the group's offsets now
     │   ├── LeaderUnknown           a partition has no leader just now
@@ -90,6 +91,14 @@ class OwnershipConflict(RetriableError):
 
 class StrategyConflict(RetriableError):
     """Members of the group assign partitions in different ways; nothing is claimed until they agree."""
+
+
+class CommitFenced(RetriableError):
+    """A commit was not sent, because another member may own the partitions by now.
+
+    The delivery lease lapsed, or a rebalance released the partitions after their positions were read. A later commit
+    covers what this consumer owns then.
+    """
 
 
 class RegistrationLost(RetriableError):

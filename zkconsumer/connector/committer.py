@@ -10,8 +10,15 @@ from collections.abc import Callable, Collection, Mapping
 
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.fetchcontrol import FetchControl
-from zkconsumer.core.offsets import Mark, StoredOffset
-from zkconsumer.errors import CommitRefused, NotOwner, OffsetsNotStored, ZooKeeperUnavailable
+from zkconsumer.errors import (
+    CommitFenced,
+    CommitRefused,
+    ConsumerClosed,
+    NotOwner,
+    OffsetsNotStored,
+    ZooKeeperUnavailable,
+    name_some,
+)
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 from zkconsumer.offsets.store import OffsetStore
 from zkconsumer.zookeeper.ownership import PartitionOwnership
@@ -172,18 +179,32 @@ class OffsetCommitter:
     def _made_durable(self, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
         """Make durable what offsets cover; returns those that may be stored now.
 
-        Meanwhile another thread may have committed in this one's place (``ControlThread.calling_out``). What it vouched
-        for is newer, and must not be taken back.
+        Meanwhile other threads may act (``ControlThread.calling_out``). Another commit may be made: what it vouched for
+        is newer, and must not be taken back. And, where this commit is made by a stand-in, the rebalance may continue:
+        1. a listener runs, and this commit begins; 2. the listener returns, and the partitions are released; 3. their
+        new owner commits; 4. this commit would move its offset back. So ownership is looked at again.
+
+        Raises:
+            CommitFenced: partitions were released or lost meanwhile.
+            CommitRefused: ``before_commit`` failed.
         """
         if not offsets or self._before_commit is None:
             return offsets
-        before = self._vouched
+        before, owned, releases = self._vouched, self._committable, self._ownership.releases
         try:
             self._before_commit()
+        except ConsumerClosed:
+            raise
         except Exception as error:
             raise CommitRefused(
                 f"offsets are not committed, what they cover could not be made durable: {error}"
             ) from error
+        kept = self._committable if self._ownership.releases == releases else {}
+        if gone := sorted(p for p in offsets if p in owned and p not in kept):
+            raise CommitFenced(
+                f"not committed: {name_some(gone)} were released while before_commit ran; their next owner reads again "
+                "what is not committed"
+            )
         return {p: offset for p, offset in offsets.items() if self._vouched.get(p) == before.get(p)}
 
     def _write(self, offsets: Mapping[TopicPartition, int]) -> set[TopicPartition]:

@@ -1,17 +1,36 @@
 """ControlThread: the one thread on which a member does everything that changes its membership, one thing at a time.
 
 It knows requests, timers and a signal, but nothing about groups.
+
+**The protocol.** Exactly one thread at a time may act: the one that holds the *baton*. The control thread holds it from
+its start to its end, except while it is in user code (a rebalance listener, ``before_commit``): user code may wait for
+another thread, and that thread may wait for a request of its own. As a sequence of events:
+
+1. A worker posts a request; it is queued, and the worker waits for its answer.
+2. The control thread enters user code and puts the baton down. Requests are queued, so it starts a *stand-in*, a thread
+   that takes the baton and runs them. A request that is posted from now on, while the baton lies free, starts one too.
+   So it does not matter whether a request was posted before user code was entered or after it.
+3. A request that runs on a stand-in may enter user code as well (``before_commit``). The stand-in puts the baton down in
+   the same way, and another stand-in serves what is queued meanwhile.
+4. User code returns, on any of these threads. The thread waits for the baton, which comes to it before any further
+   request is run: whoever acts does nothing but bounded I/O. A thread whose user code has returned while the control
+   thread holds the baton gets it as soon as the control thread serves requests.
+5. The control thread continues. A request that was in user code meanwhile may find other circumstances when it
+   continues, so it must look at them again (``OffsetCommitter`` does).
+
+Nobody waits for a thread that is in user code, except :meth:`ControlThread.close`, and that only for a limited time.
+Timed actions belong to the control thread; they are postponed while it is in user code.
 """
 
 from __future__ import annotations
 
 import logging
-import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 
 from zkconsumer.errors import ConsumerClosed
 from zkconsumer.zookeeper.watches import RebalanceSignal
@@ -29,28 +48,38 @@ class ControlThread:
         signal: wakes the thread; its flag means :meth:`react`.
         react: called when the flag is raised.
         finish: called once at the end, on this thread; not after a failure.
+        abandon: called instead of ``finish``, on another thread, if this one does not come back from user code.
         on_failure: called if anything but a request raises; the thread has ended then.
+        patience_s: how long, in seconds, :meth:`close` waits for user code.
     """
 
     def __init__(
         self,
         name: str,
         signal: RebalanceSignal,
+        *,
         react: Action,
         finish: Action,
+        abandon: Action,
         on_failure: Callable[[BaseException], None],
+        patience_s: float,
     ) -> None:
         self.closing = threading.Event()
         self._signal = signal
         self._react = react
         self._finish = finish
+        self._abandon = abandon
         self._on_failure = on_failure
-        self._requests: queue.SimpleQueue[tuple[Action, Future[None]]] = queue.SimpleQueue()
+        self._patience_s = patience_s
         self._due: dict[Action, float] = {}
-        self._ended = False
-        self._calling_out = False
-        self._baton = threading.Lock()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        # What follows is guarded by the condition, which is never held while anything of the above is called.
+        self._changed = threading.Condition()
+        self._requests: deque[tuple[Action, Future[None]]] = deque()
+        self._holder: threading.Thread | None = self._thread
+        self._returning = 0  # threads that wait for the baton because their user code has returned
+        self._calling_out: set[threading.Thread] = set()
+        self._ended = False
 
     def start(self) -> None:
         """Begin."""
@@ -60,45 +89,64 @@ class ControlThread:
         """True if the caller runs on this thread."""
         return threading.current_thread() is self._thread
 
+    # -- requests of any thread -------------------------------------------------------------------------------------
+
     def do(self, request: Action) -> None:
-        """Run a request on this thread and wait for it; called on this thread itself (by a listener) it runs at once.
+        """Run a request and wait for it; called by user code on this thread (a listener) it runs at once.
 
         Raises:
             ConsumerClosed: the thread ends, or has not begun.
             Exception: what the request raised.
         """
         if self.is_current():
-            with self._baton if self._calling_out else nullcontext():
+            with self._acting():
                 request()
             return
-        if self.closing.is_set() or not self._thread.is_alive():
-            raise ConsumerClosed("the consumer has not joined its group or has left it")
         answer: Future[None] = Future()
-        self._requests.put((request, answer))
-        self._signal.wake()
-        if self._ended:  # it ended between the question above and the put: nobody else answers any more
-            self._refuse_requests()
-        self._stand_in()
-        answer.result()
+        try:
+            with self._changed:
+                if self.closing.is_set() or self._ended or not self._thread.is_alive():
+                    raise ConsumerClosed("the consumer has not joined its group or has left it")
+                self._requests.append((request, answer))
+            self._signal.wake()
+            self._start_stand_in()
+            answer.result()
+        except BaseException:
+            if not answer.done():  # interrupted: no thread waits for the answer any more
+                self._withdraw(answer)
+            raise
+
+    def _withdraw(self, answer: Future[None]) -> None:
+        with self._changed:
+            self._requests = deque(one for one in self._requests if one[1] is not answer)
+
+    # -- user code --------------------------------------------------------------------------------------------------
 
     @contextmanager
     def calling_out(self) -> Iterator[None]:
-        """Around calls of user code on this thread, during which whoever asks for something does it in its place.
+        """Around calls of user code by the thread that acts: meanwhile others may act, see the module's protocol.
 
-        Without that: a listener asks the application's worker to commit and waits for it; the worker's commit is posted
-        to this thread, which runs the listener; both wait for ever. The baton says who may act: this thread always,
-        except while it is in user code.
+        Raises:
+            ConsumerClosed: when user code has returned, if the consumer was closed without waiting for it any longer.
         """
-        if self._calling_out or not self.is_current():
-            yield  # a request made by user code, or by a stand-in: it keeps the baton that it was made with
+        me = threading.current_thread()
+        if self._holder is not me:
+            yield  # not on behalf of this object
             return
-        self._calling_out = True
-        self._baton.release()
+        with self._changed:
+            self._calling_out.add(me)
+            self._changed.notify_all()
+        self._put_down()
         try:
             yield
         finally:
-            self._baton.acquire()
-            self._calling_out = False
+            self._take_back(me)
+            with self._changed:
+                self._calling_out.discard(me)
+                self._changed.notify_all()
+                ended = self._ended
+            if ended:
+                raise ConsumerClosed("the consumer was closed while this thread was in user code")
 
     def as_callout(self, call: Action | None) -> Action | None:
         """The same call, made in :meth:`calling_out`."""
@@ -111,29 +159,84 @@ class ControlThread:
 
         return called_out
 
+    @contextmanager
+    def _acting(self) -> Iterator[None]:
+        """Hold the baton; on this thread, which has put it down if user code asks for this."""
+        me = threading.current_thread()
+        if self._holder is me:
+            yield
+            return
+        self._take_back(me)
+        try:
+            if self._ended:
+                raise ConsumerClosed("the consumer has left its group")
+            yield
+        finally:
+            self._put_down()
+
+    def _put_down(self) -> None:
+        with self._changed:
+            self._holder = None
+            self._changed.notify_all()
+        self._start_stand_in()
+
+    def _take_back(self, me: threading.Thread) -> None:
+        """Wait for the baton, before all requests that are not running yet."""
+        self._signal.wake()  # the control thread may wait for something else, with the baton in its hand
+        with self._changed:
+            self._returning += 1
+            self._changed.wait_for(lambda: self._holder is None)
+            self._returning -= 1
+            self._holder = me
+
+    def _give_way(self) -> None:
+        """Let those continue first whose user code has returned; on the control thread."""
+        with self._changed:
+            if self._returning:
+                self._holder = None
+                self._returning += 1  # this thread: no stand-in may come in between
+                self._changed.notify_all()
+                self._changed.wait_for(lambda: self._holder is None and self._returning == 1)
+                self._returning -= 1
+                self._holder = threading.current_thread()
+
+    # -- stand-ins --------------------------------------------------------------------------------------------------
+
+    def _start_stand_in(self) -> None:
+        """Start one if the baton lies free and requests wait; one that comes too late ends at once."""
+        if self._holder is not None or not self._requests:
+            return
+        try:
+            threading.Thread(target=self._stand_in, name=f"{self._thread.name}-stand-in", daemon=True).start()
+        except RuntimeError as error:  # no more threads: requests wait until user code returns
+            _log.error("cannot start a thread that serves requests during user code: %s", error)
+
     def _stand_in(self) -> None:
-        while self._calling_out and not self._requests.empty() and self._baton.acquire(blocking=False):
-            try:
-                self._serve_requests()
-            finally:
-                self._baton.release()
+        with self._changed:
+            if self._holder is not None or self._returning:
+                return  # the one that holds it, or gets it next, serves the requests or starts another stand-in
+            self._holder = threading.current_thread()
+        try:
+            self._serve_requests()
+        finally:
+            self._put_down()
+
+    # -- on this thread ---------------------------------------------------------------------------------------------
 
     def call_after(self, seconds: float, action: Action) -> None:
-        """Call ``action`` on this thread in ``seconds``; replaces an earlier time for it. Only from this thread."""
+        """Call ``action`` on this thread in ``seconds``; replaces an earlier time for it. Only while acting."""
         self._due[action] = time.monotonic() + seconds
 
-    def close(self) -> None:
-        """End the thread and wait for it; harmless when repeated, and on this thread it does not wait."""
-        self.closing.set()
-        self._signal.close()
-        if self._thread.is_alive() and not self.is_current():
-            self._thread.join()
+    def wait(self, seconds: float, *, until: Callable[[], bool] = lambda: False) -> None:
+        """Wait inside a reaction, while requests are served and timed actions run.
 
-    def wait(self, seconds: float) -> None:
-        """Wait inside a reaction, while requests and timed actions go on; a raised flag or the end cuts it short."""
+        Args:
+            seconds: at most so long; a raised flag, or the end, cuts it short.
+            until: asked at each wake-up of the signal; True ends the wait.
+        """
         deadline = time.monotonic() + seconds
         self.serve()  # what was asked for during a wait that was for something else
-        while not self.closing.is_set() and not self._signal.raised:
+        while not (self.closing.is_set() or self._signal.raised or until()):
             left = deadline - time.monotonic()
             if left <= 0:
                 return
@@ -143,15 +246,16 @@ class ControlThread:
 
     def serve(self) -> None:
         """Run what others asked for and what is due; to be called by reactions that wait."""
+        self._give_way()
         self._serve_requests()
         self._do_due_actions()
 
     def _serve_requests(self) -> None:
         while True:
-            try:
-                request, answer = self._requests.get_nowait()
-            except queue.Empty:
-                return
+            with self._changed:
+                if not self._requests:
+                    return
+                request, answer = self._requests.popleft()
             try:
                 request()
             except Exception as error:  # noqa: BLE001 - whatever it is belongs to the thread that asked
@@ -163,22 +267,34 @@ class ControlThread:
                 answer.set_result(None)
 
     def _run(self) -> None:
-        self._baton.acquire()
         try:
             while not self.closing.is_set():
                 self._signal.wait(self._seconds_to_next_action())
                 self.serve()
-                if self._signal.take():
+                if self._signal.take() and not self.closing.is_set():
                     self._react()
-            self._finish()
+            if not self._ended:
+                self._finish()
         except BaseException as error:
+            if self._ended:
+                return  # closed while this thread was in user code; abandon() has done what is to be done
             _log.exception("thread %s died", self._thread.name)
             self._on_failure(error)
             raise
         finally:
+            self._end()
+
+    def _end(self) -> None:
+        """Refuse what is asked for and what will be."""
+        with self._changed:
             self.closing.set()
             self._ended = True
-            self._refuse_requests()
+            refused, self._requests = self._requests, deque()
+            if self._holder is threading.current_thread():
+                self._holder = None  # for stand-ins whose user code returns later
+            self._changed.notify_all()
+        for _, answer in refused:
+            answer.set_exception(ConsumerClosed("the consumer has left its group"))
 
     def _seconds_to_next_action(self) -> float | None:
         return max(0.0, min(self._due.values()) - time.monotonic()) if self._due else None
@@ -186,13 +302,50 @@ class ControlThread:
     def _do_due_actions(self) -> None:
         now = time.monotonic()
         for action in [action for action, due in self._due.items() if due <= now]:
-            del self._due[action]
+            self._due.pop(action, None)
             action()
 
-    def _refuse_requests(self) -> None:
-        while True:
-            try:
-                _, answer = self._requests.get_nowait()
-            except queue.Empty:
-                return
-            answer.set_exception(ConsumerClosed("the consumer has left its group"))
+    # -- the end ----------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """End the thread and wait for it. Idempotent.
+
+        It does not wait where that could take for ever: called by user code on this thread or on a stand-in it only
+        asks for the end, which comes when user code has returned. And user code of the control thread that does not
+        return, perhaps because it waits for the caller, gets ``patience_s`` seconds; after them ``abandon`` is called
+        in its place.
+        """
+        self.closing.set()
+        self._signal.close()
+        me = threading.current_thread()
+        if me is self._thread or me in self._calling_out or not self._thread.is_alive():
+            return
+        if not self._await_end():
+            _log.warning(
+                "%s has been in user code (a rebalance listener or before_commit) for more than %.0f s; leaving the "
+                "group without its last commit",
+                self._thread.name,
+                self._patience_s,
+            )
+            self._end_in_its_place(me)
+
+    def _await_end(self) -> bool:
+        """Wait for the end; False if the control thread has been in user code for the whole of ``patience_s``."""
+        with self._changed:
+            while not self._ended:
+                self._changed.wait_for(lambda: self._ended or self._thread in self._calling_out)
+                if not self._changed.wait_for(
+                    lambda: self._ended or self._thread not in self._calling_out, self._patience_s
+                ):
+                    return False
+        if self._thread not in self._calling_out:
+            self._thread.join()
+        return True
+
+    def _end_in_its_place(self, me: threading.Thread) -> None:
+        self._take_back(me)
+        try:
+            if not self._ended:
+                self._abandon()
+        finally:
+            self._end()

@@ -11,8 +11,9 @@ from zkconsumer.model import ConsumerThreadId, TopicPartition
 class ConsumerRebalanceListener:
     """Override what is needed. Both calls come on the rebalance thread, and an exception fails the attempt.
 
-    They may commit, also by asking another thread to do it and waiting for that. They must not wait for another
-    rebalance, nor call ``shutdown`` from another thread and wait for it.
+    They may commit, also by asking another thread to do it and waiting for that, and they may call ``shutdown``, which
+    then takes place when they have returned. They must not wait for another rebalance. If they wait for a thread that
+    calls ``shutdown``, the consumer leaves after a session timeout, without its last commit.
     """
 
     def before_releasing_partitions(self, owned: Set[TopicPartition]) -> None:

@@ -8,6 +8,7 @@ never overlap and there is nothing to lock. Watches and connection events only r
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
@@ -72,10 +73,18 @@ class GroupMember:
         self._on_failure = on_failure
         self._signal = RebalanceSignal()
         self._thread = ControlThread(
-            f"{consumer_id}_rebalance", self._signal, self._react, self._say_goodbye, self._abort
+            f"{consumer_id}_rebalance",
+            self._signal,
+            react=self._react,
+            finish=self._say_goodbye,
+            abandon=self._stop_and_close,
+            on_failure=self._abort,
+            patience_s=config.zookeeper_session_timeout_ms / 1000,
         )
         self._commit_interval = config.auto_commit_interval_ms / 1000
+        self._without_group = False  # written by the rebalance thread
         self._state = MemberState.LATENT
+        self._starting = threading.Lock()  # held while the state leaves LATENT
         self._session = ZkSession.from_config(config, self._signal.raise_flag)
         self._registry = Registry(self._session, config.security_protocol)
         self._membership = Membership(
@@ -85,7 +94,9 @@ class GroupMember:
             assignor_name(config.partition_assignment_strategy, config.roundrobin_hash_era),
             lambda: time.time_ns() // 1_000_000,
         )
-        self._ownership = PartitionOwnership(self._session, config.group_id, self._fence, self._registered)
+        self._ownership = PartitionOwnership(
+            self._session, config.group_id, self._fence, self._registered, self._signal.wake
+        )
         zookeeper_store = ZooKeeperOffsetStore(self._session, config.group_id, self._fence)
         self._committer = OffsetCommitter(
             config,
@@ -204,10 +215,19 @@ class GroupMember:
             )
 
     def leave(self) -> None:
-        """Stop fetching, commit, and leave the group at once; harmless when called again."""
-        self._thread.close()
-        if not self._thread.is_current():  # a listener's call: the thread says goodbye itself when it gets there
+        """Stop fetching, commit, and leave the group at once; idempotent.
+
+        Called by a listener or by ``before_commit`` it returns at once, and the member leaves when they have returned.
+        If they do not return within the session timeout, because they wait for the caller of this, the member leaves
+        without its last commit.
+        """
+        with self._starting:
+            latent = self._state is MemberState.LATENT
+            if latent:
+                self._state = MemberState.CLOSED
+        if latent:
             self._close()
+        self._thread.close()
 
     def repeat(self, seconds: float, action: Callable[[], None]) -> None:
         """Call ``action`` on the rebalance thread every so many seconds from now on.
@@ -223,8 +243,11 @@ class GroupMember:
         self._thread.do(partial(self._thread.call_after, seconds, act))
 
     def may_deliver(self) -> bool:
-        """True while nobody else can own our partitions; asked at every hand-over, so it is quick (DESIGN 4.5)."""
-        return self._lease.holds()
+        """True while no other member can own our partitions; asked at every hand-over, so it is quick (DESIGN 4.5).
+
+        Always true without a group: partitions that are not owned cannot be lost.
+        """
+        return self._without_group or self._lease.holds()
 
     def pause(self, seconds: float) -> bool:
         """Wait; True, and at once, if this member is leaving."""
@@ -265,7 +288,8 @@ class GroupMember:
         self._rebalancer.listener = CalledOutListener(listener, self._thread)
 
     def _fence(self) -> str:
-        return self._membership.fence
+        """Path of the node whose absence stops every write; without a group the root, which always exists."""
+        return "/" if self._without_group else self._membership.fence
 
     def _registered(self) -> int:
         return self._membership.registered_session
@@ -274,7 +298,7 @@ class GroupMember:
         """On the lease's thread: take back what streams hold when it lapsed; look at the group when it holds again."""
         if self._lease.holds():
             self._signal.raise_flag()
-        else:
+        elif not self._without_group:
             self._fetch.withhold()
 
     def require_latent(self) -> None:
@@ -287,9 +311,10 @@ class GroupMember:
             raise UsageError("a consumer creates its streams once; make a new connector for another subscription")
 
     def _begin(self, request: Callable[[], None]) -> None:
-        self.require_latent()
-        self._state = MemberState.JOINED
-        self._thread.start()
+        with self._starting:
+            self.require_latent()
+            self._state = MemberState.JOINED
+            self._thread.start()
         try:
             self._thread.do(request)
         except BaseException:
@@ -302,6 +327,7 @@ class GroupMember:
         self._loop.react()
 
     def _assign(self, partitions: Mapping[TopicPartition, int | None]) -> None:
+        self._without_group = True
         self._rebalancer.start_without_group(partitions)
         self._thread.call_after(self._commit_interval, self._commit_by_timer)
 
@@ -334,14 +360,17 @@ class GroupMember:
     def _abort(self, error: BaseException) -> None:
         """The rebalance thread dies: nothing may go on in its name. First of all nothing more is handed out."""
         try:
-            self._fetch.stop()
-            self._close()
+            self._stop_and_close()
         finally:
             self._on_failure(error)
 
+    def _stop_and_close(self) -> None:
+        self._fetch.stop()
+        self._close()
+
     def _close(self) -> None:
-        if self._state is not MemberState.CLOSED:
-            self._state = MemberState.CLOSED
-            self._lease.stop()
-            self._committer.close()
-            self._session.close()
+        """Idempotent."""
+        self._state = MemberState.CLOSED
+        self._lease.stop()
+        self._committer.close()
+        self._session.close()

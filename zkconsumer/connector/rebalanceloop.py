@@ -20,6 +20,7 @@ from zkconsumer.connector.rebalancer import Rebalancer
 from zkconsumer.core.rebalance import (
     longest_settling_seconds,
     orphan_delay_seconds,
+    outages_in_a_row,
     retry_seconds,
     settle_seconds,
     total_wait_covers_session,
@@ -140,14 +141,14 @@ class RebalanceLoop:
         raise RebalanceFailed(self._config.group_id, self._consumer_id, list(story))
 
     def _rebalance_until_done(self) -> None:
-        failures = 0
+        outages = 0
         self._settle()
         while not self._thread.closing.is_set():
             failure = self._attempt()
             if failure is None:
                 return
-            self._wait_before_retry(failure, failures)
-            failures += 1
+            outages = outages_in_a_row(outages, failure)
+            self._wait_before_retry(failure, outages)
 
     def _settle(self, *, unless_alone: bool = False) -> None:
         """Wait until members have stopped coming and going, or have done so for too long (docs/adr/0005).
@@ -236,17 +237,21 @@ class RebalanceLoop:
 
     # -- between attempts -------------------------------------------------------------------------------------------
 
-    def _wait_before_retry(self, failure: Exception, failures: int) -> None:
-        """Wait until former owners let go, something changes, a request comes, or the backoff is over."""
-        seconds = retry_seconds(self._config.rebalance_backoff_ms, failures)
+    def _wait_before_retry(self, failure: Exception, outages: int) -> None:
+        """Wait until former owners have released what is missing, something changes, or the backoff is over.
+
+        Args:
+            failure: what stopped the attempt.
+            outages: attempts in a row, up to this one, that could not reach ZooKeeper.
+        """
+        seconds = retry_seconds(self._config.rebalance_backoff_ms, outages)
         if isinstance(failure, RegistrationLost):
             return
         if isinstance(failure, OwnershipConflict) and self._session.connected:
             try:
-                self._rebalancer.wait_for_release(failure.holders, seconds)
+                self._thread.wait(seconds, until=self._rebalancer.awaited_release(failure.holders))
             except ZkConsumerError as error:
-                _log.info("waiting for owners was interrupted: %s", error)
-            self._thread.serve()
+                _log.info("group %s: waiting for owners was interrupted: %s", self._config.group_id, error)
         else:
             self._thread.wait(seconds)
 

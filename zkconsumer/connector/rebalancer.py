@@ -6,7 +6,7 @@ Everything here runs on the member's rebalance thread, which alone writes the at
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping, Set
+from collections.abc import Callable, Collection, Mapping, Set
 
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector.committer import OffsetCommitter
@@ -140,7 +140,8 @@ class Rebalancer:
         everyone, share = self._reassign()  # 3
         self._claim_ownership(share)  # 4
         self._restart_fetchers(everyone, share)  # 5
-        self._settled, self._registered_again = view, False
+        # The view that step 3 used, which may be newer than the one that made this attempt necessary.
+        self._settled, self._registered_again = self._assigned_from, False
 
     # -- the five steps ---------------------------------------------------------------------------------------------
 
@@ -254,9 +255,9 @@ class Rebalancer:
             held_by_others(self._everyone, owners, self._jvm_members),
         )
 
-    def wait_for_release(self, partitions: Collection[TopicPartition], seconds: float) -> None:
-        """See :meth:`PartitionOwnership.wait_for_release`."""
-        self._ownership.wait_for_release(partitions, seconds, self._signal)
+    def awaited_release(self, partitions: Collection[TopicPartition]) -> Callable[[], bool]:
+        """See :meth:`PartitionOwnership.awaited_release`."""
+        return self._ownership.awaited_release(partitions)
 
     def left_out(self) -> str:
         """A sentence about members whose registration we cannot read, "" if there are none.

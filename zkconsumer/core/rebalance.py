@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from enum import Enum
 
 from zkconsumer.core.groupview import GroupView
+from zkconsumer.errors import ZooKeeperUnavailable
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 
 
@@ -79,14 +80,22 @@ def longest_settling_seconds(backoff_ms: int) -> float:
     return backoff_ms / 2 / 1000
 
 
-def retry_seconds(backoff_ms: int, failures: int) -> float:
-    """How long to wait after a failed attempt: the backoff, doubled with each failure in a row, at most 30 s.
+def outages_in_a_row(outages: int, failure: Exception) -> int:
+    """How many attempts in a row, up to the one that ended with ``failure``, could not reach ZooKeeper."""
+    return outages + 1 if isinstance(failure, ZooKeeperUnavailable) else 0
+
+
+def retry_seconds(backoff_ms: int, outages: int) -> float:
+    """How long to wait after a failed attempt: the backoff; where ZooKeeper cannot be reached, longer each time.
+
+    Any other failure may be over at any moment, and partitions have no consumer until then.
 
     Args:
         backoff_ms: ``rebalance.backoff.ms``.
-        failures: failed attempts before this one; the blocking call at start passes 0 each time, as the JVM waits.
+        outages: attempts in a row that could not reach ZooKeeper: from the second on the pause is doubled with each, to
+            at most 30 s. The blocking call at start passes 0 each time, as the JVM waits.
     """
-    return min(backoff_ms / 1000 * 2.0 ** min(failures, 16), max(30.0, backoff_ms / 1000))
+    return min(backoff_ms / 1000 * 2.0 ** min(max(0, outages - 1), 16), max(30.0, backoff_ms / 1000))
 
 
 def orphan_delay_seconds(backoff_ms: int) -> float:

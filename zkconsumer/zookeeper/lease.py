@@ -93,7 +93,7 @@ class SessionLease:
         if self.holds():
             self._revivals = 0
         elif boot_seconds() >= self._next_revival and self._session.revive():
-            self._next_revival = boot_seconds() + retry_seconds(_REVIVAL_BACKOFF_MS, self._revivals)
+            self._next_revival = boot_seconds() + retry_seconds(_REVIVAL_BACKOFF_MS, self._revivals + 1)
             self._revivals += 1
 
     def _probe(self) -> None:

@@ -41,10 +41,11 @@ class Membership:
     def fence(self) -> str:
         """Path of the session node: the check of it fences every claim, release and commit (DESIGN 4.5).
 
-        A consumer that reads without a group has no such node; the root stands in, which always exists.
+        Raises:
+            SessionExpired: there is none, since this consumer is not registered; so nothing may be written.
         """
         if not self.is_registered:
-            return "/"
+            raise SessionExpired(f"{self._consumer_id} is not registered in group {self._paths.group} just now")
         return self._paths.session(self._consumer_id, self._registered_session)
 
     @property

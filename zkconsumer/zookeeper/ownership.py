@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import logging
-import time
+import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from zkconsumer.core.znodes import GroupPaths, PartitionOwnerNode
 from zkconsumer.errors import OwnershipConflict
 from zkconsumer.model import ConsumerThreadId, TopicPartition
+from zkconsumer.zookeeper.border import Watch
 from zkconsumer.zookeeper.session import ZkSession
 from zkconsumer.zookeeper.transaction import Operation, Outcomes
-from zkconsumer.zookeeper.watches import RebalanceSignal
 
 _log = logging.getLogger(__name__)
 
@@ -25,18 +25,29 @@ class PartitionOwnership:
         fence: gives the path of the member's current session node.
         registered_session: gives the id of the session that the member is registered in. The connection's own would be
             unknown in the moment in which it breaks.
+        wake: called on kazoo's thread when a former owner has released something that is waited for.
+
+    Attributes:
+        releases: how often everything that was held has been given up so far.
     """
 
     def __init__(
-        self, session: ZkSession, group: str, fence: Callable[[], str], registered_session: Callable[[], int]
+        self,
+        session: ZkSession,
+        group: str,
+        fence: Callable[[], str],
+        registered_session: Callable[[], int],
+        wake: Watch,
     ) -> None:
         self._session = session
+        self._awaited = _AwaitedRelease(session, wake)
         self._paths = GroupPaths(group)
         self._fence = fence
         self._session_id = registered_session
         self._tried: dict[TopicPartition, ConsumerThreadId] = {}
         self._held: dict[TopicPartition, ConsumerThreadId] = {}
         self._parents: set[str] = set()
+        self.releases = 0
 
     @property
     def held(self) -> Mapping[TopicPartition, ConsumerThreadId]:
@@ -113,7 +124,7 @@ class PartitionOwnership:
             ZooKeeperUnavailable: try again.
         """
         # From here on nothing may be committed, whatever becomes of the deletion.
-        self._held = {}
+        self._give_up()
         nodes = self._session.get_many(self._paths.owner(partition) for partition in self._tried)
         mine = self._session_id()
         held = [path for path, node in nodes.items() if node is not None and node.owner_session == mine]
@@ -127,11 +138,16 @@ class PartitionOwnership:
         The owner znodes went with it if the session did. If somebody deleted that one node, they are still there; the
         next :meth:`release` looks, or they would be in everybody's way for as long as this session lives.
         """
-        self._held = {}
+        self._give_up()
 
     def forget(self) -> None:
         """There are no nodes any more: they were deleted."""
-        self._tried = self._held = {}
+        self._give_up()
+        self._tried = {}
+
+    def _give_up(self) -> None:
+        self._held = {}
+        self.releases += 1
 
     def drop_lost(self) -> list[TopicPartition]:
         """Let go of partitions whose owner znode is not this session's any more, and return them.
@@ -140,31 +156,55 @@ class PartitionOwnership:
         """
         nodes = self._session.get_many(self._paths.owner(partition) for partition in self._held)
         mine = self._session_id()
-        lost = []
-        for partition in self._held:
+
+        def is_ours(partition: TopicPartition) -> bool:
             node = nodes[self._paths.owner(partition)]
-            if node is None or node.owner_session != mine:
-                lost.append(partition)
+            return node is not None and node.owner_session == mine
+
+        kept = {partition: thread for partition, thread in self._held.items() if is_ours(partition)}
+        lost = sorted(self._held.keys() - kept.keys())
         if lost:
-            self._held = {p: thread for p, thread in self._held.items() if p not in lost}
+            self._held = kept
         return lost
 
-    def wait_for_release(self, partitions: Iterable[TopicPartition], seconds: float, signal: RebalanceSignal) -> None:
-        """Return when all of the partitions have lost their owner, something else is signalled, or the time is over.
+    def awaited_release(self, partitions: Iterable[TopicPartition]) -> Callable[[], bool]:
+        """A question to ask at each wake-up of the signal: have all of the partitions lost their owner?
 
-        That an owner let go ends the wait and does not raise the flag: who should own what has not changed by it.
+        That an owner is gone wakes the signal and does not raise its flag: who should own what has not changed by it.
         """
-        deadline = time.monotonic() + seconds
-        paths = [self._paths.owner(partition) for partition in partitions]
-        while True:
-            # A member lets go of all its partitions at once, so a watch on one is enough, and a look at all after it.
-            nodes = self._session.get_many(paths)
-            paths = [path for path in paths if nodes[path] is not None]
-            if not paths:
-                return
-            if self._session.exists(paths[0], signal.wake) is None:
-                continue
-            if not signal.wait(max(0.0, deadline - time.monotonic())) or signal.raised:
-                return
-            if self._session.exists(paths[0]) is not None:
-                return  # woken for a request
+        return self._awaited.begin(self._paths.owner(partition) for partition in partitions)
+
+
+class _AwaitedRelease:
+    """Waits for znodes to disappear; they are read only if a watch has fired since the last time.
+
+    Args:
+        session: an open session.
+        wake: called on kazoo's thread when it is worth asking again.
+    """
+
+    def __init__(self, session: ZkSession, wake: Watch) -> None:
+        self._session = session
+        self._wake = wake
+        self._fired = threading.Event()
+        self._paths: list[str] = []
+
+    def begin(self, paths: Iterable[str]) -> Callable[[], bool]:
+        """Wait for these from now on."""
+        self._paths = list(paths)
+        self._fired.set()
+        return self._all_gone
+
+    def _all_gone(self) -> bool:
+        while self._paths and self._fired.is_set():
+            self._fired.clear()
+            # A member releases all its partitions at once, so a watch on one is enough, and a read of all after it.
+            nodes = self._session.get_many(self._paths)
+            self._paths = [path for path in self._paths if nodes[path] is not None]
+            if self._paths and self._session.exists(self._paths[0], self._note) is None:
+                self._fired.set()
+        return not self._paths
+
+    def _note(self) -> None:
+        self._fired.set()
+        self._wake()
