@@ -94,11 +94,11 @@ def test_offsets_of_a_group_in_kafka(broker, client, unique_name):
             return False
 
     eventually(commits)
-    assert OffsetCoordinator(client(), unique_name).fetch([partition]) == {partition: StoredOffset(41, "first")}
+    assert OffsetCoordinator(client(), unique_name).fetch([partition]).found == {partition: StoredOffset(41, "first")}
     coordinator.commit({partition: StoredOffset(42, "second")})
-    assert coordinator.fetch([partition]) == {partition: StoredOffset(42, "second")}
-    assert OffsetCoordinator(client(), f"{unique_name}-2").fetch([partition]) == {partition: StoredOffset(None)}
-    assert other not in coordinator.fetch([partition])
+    assert coordinator.fetch([partition]).found == {partition: StoredOffset(42, "second")}
+    assert OffsetCoordinator(client(), f"{unique_name}-2").fetch([partition]).found == {partition: StoredOffset(None)}
+    assert other not in coordinator.fetch([partition]).found
 
 
 def test_isolation(broker, client, connection, unique_name):

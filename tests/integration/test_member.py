@@ -14,6 +14,7 @@ from zkconsumer.connector.identity import new_consumer_id
 from zkconsumer.connector.listener import ConsumerRebalanceListener
 from zkconsumer.connector.member import GroupMember
 from zkconsumer.core.fetchcontrol import FetchAssignment
+from zkconsumer.core.rebalance import RebalanceCause, orphan_delay_seconds
 from zkconsumer.core.subscription import Subscription, Whitelist
 from zkconsumer.errors import (
     ChrootMissing,
@@ -22,6 +23,7 @@ from zkconsumer.errors import (
     NotOwner,
     OffsetsNotStored,
     RebalanceFailed,
+    SessionExpired,
     ZooKeeperUnavailable,
 )
 from zkconsumer.model import TopicPartition
@@ -58,7 +60,7 @@ def group(sandbox, unique_name):
     """Make members of one group; all leave at the end."""
     members: list[GroupMember] = []
 
-    def member(consumer_id: str, before_commit=None, **values) -> tuple[GroupMember, RecordingFetch]:
+    def member(consumer_id: str, before_commit=None, fetch=None, **values) -> tuple[GroupMember, RecordingFetch]:
         config = ConsumerConfig(
             **{
                 "zookeeper_connect": sandbox.zookeeper_connect,
@@ -71,7 +73,7 @@ def group(sandbox, unique_name):
                 **values,
             }
         )
-        fetch = RecordingFetch()
+        fetch = fetch or RecordingFetch()
         members.append(GroupMember(config, new_consumer_id(config), fetch, before_commit=before_commit))
         return members[-1], fetch
 
@@ -358,6 +360,24 @@ def test_a_jvm_member_that_gave_up_is_nudged_once(group, zookeeper, topic_factor
     assert fetch.calls == ["stop", "start"]
 
 
+def test_one_of_several_members_nudges(group, zookeeper, topic_factory):
+    topic = topic_factory(partitions=4)
+    jvm = {"version": 1, "subscription": {topic: 1}, "pattern": "static", "timestamp": "1"}
+    ids = f"/consumers/{group.name}/ids"
+    zookeeper.create(f"{ids}/{group.name}_a-jvm", json.dumps(jvm).encode(), ephemeral=True, makepath=True)
+    members = [group(name, rebalance_backoff_ms=100)[0] for name in ("b", "c", "d")]
+    for member in members:
+        member.join(Subscription.static({topic: 1}))
+    joined = 4
+    eventually(lambda: zookeeper.get(ids)[1].cversion >= joined + 2)
+    # Each has looked for orphans by now, or will before the second of these.
+    looked = [threading.Event() for _ in members]
+    for member, event in zip(members, looked, strict=True):
+        member.repeat(2.1 * orphan_delay_seconds(100), event.set)
+    assert all(event.wait(60) for event in looked)
+    assert zookeeper.get(ids)[1].cversion == joined + 2
+
+
 def test_a_deleted_registration_is_made_again(group, zookeeper, topic_factory):
     topic = topic_factory(partitions=2)
     member, _ = group("a")
@@ -504,7 +524,7 @@ def test_a_commit_made_while_another_is_made_durable_is_not_taken_back(group, zo
     fetch.released = {partition: 10}
     fetch.position = {partition: 15}
     eventually(lambda: len(calls) > 3)
-    assert calls[1] == "worker"
+    assert calls[1].endswith("stand-in")
     data, stat = zookeeper.get(path)
     assert (data, stat.version) == (b"15", 0)
 
@@ -529,6 +549,174 @@ def test_a_listener_may_wait_for_a_worker_that_commits(group, zookeeper, topic_f
     second.join(Subscription.static({topic: 1}))
     eventually(lambda: (numbers(member), numbers(second)) == ([0], [1]))
     assert zookeeper.get(f"/consumers/{group.name}/offsets/{topic}/0")[0] == b"33"
+
+
+class AtStop(RecordingFetch):
+    """Calls something when it is stopped, which is in step 1 of a rebalance."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.at_stop = lambda: None
+
+    def stop(self, *, drain: bool = True) -> None:
+        super().stop(drain=drain)
+        self.at_stop()
+
+
+@pytest.mark.parametrize("waits_in", ["listener", "before_commit"])
+def test_a_commit_posted_before_user_code_does_not_block_it(group, zookeeper, topic_factory, waits_in):
+    """1. A worker posts a commit in step 1; 2. user code waits for that worker (SPEC 12, MirrorMaker)."""
+    topic = topic_factory(partitions=2)
+    partition = TopicPartition(topic, 0)
+    workers: list[threading.Thread] = []
+
+    waiting = threading.Lock()
+
+    def wait_for_workers():
+        if waiting.acquire(blocking=False):  # else this is the worker's own commit
+            for worker in workers:
+                worker.join(30)
+                assert not worker.is_alive()
+            waiting.release()
+
+    member, fetch = group("a", wait_for_workers if waits_in == "before_commit" else None, fetch=AtStop())
+
+    class Waiting(ConsumerRebalanceListener):
+        def before_releasing_partitions(self, owned):
+            if waits_in == "listener":
+                wait_for_workers()
+
+    member.set_listener(Waiting())
+    member.join(Subscription.static({topic: 1}))
+
+    def post():
+        if not workers:
+            workers.append(threading.Thread(target=member.commit, args=({partition: 33},)))
+            workers[0].start()
+            assert member._signal.wait(30)  # it is posted now
+            fetch.position = {TopicPartition(topic, 1): 5}  # for the commit of step 1
+
+    fetch.at_stop = post
+    second, _ = group("b")
+    second.join(Subscription.static({topic: 1}))
+    eventually(lambda: (numbers(member), numbers(second)) == ([0], [1]))
+    assert zookeeper.get(f"/consumers/{group.name}/offsets/{topic}/0")[0] == b"33"
+
+
+def test_a_commit_whose_partitions_are_released_meanwhile_is_refused(group, zookeeper, topic_factory):
+    """1. A stand-in commits and is in before_commit; 2. the rebalance continues; 3. the new owner commits."""
+    topic = topic_factory(partitions=1)
+    partition, path = TopicPartition(topic, 0), f"/consumers/{group.name}/offsets/{topic}/0"
+    entered, leave, refused = threading.Event(), threading.Event(), []
+
+    def before_commit():
+        if threading.current_thread() is not member._thread._thread:
+            entered.set()
+            assert leave.wait(60)
+
+    def commit():
+        with pytest.raises(GenerationEnded):
+            member.commit({partition: 33})
+        refused.append(True)
+
+    member, _ = group("b", before_commit)
+    worker = threading.Thread(target=commit)
+
+    class Starting(ConsumerRebalanceListener):
+        def before_releasing_partitions(self, owned):
+            if owned:
+                worker.start()
+                assert entered.wait(60)
+
+    member.set_listener(Starting())
+    member.join(Subscription.static({topic: 1}))
+    second, _ = group("a")  # gets the only partition
+    second.join(Subscription.static({topic: 1}))
+    eventually(lambda: numbers(second) == [0])
+    second.commit({partition: 50})
+    leave.set()
+    worker.join(60)
+    assert refused
+    assert zookeeper.get(path)[0] == b"50"
+
+
+def test_requests_and_timers_are_served_while_a_claim_waits(group, zookeeper, topic_factory):
+    topic = topic_factory(partitions=1)
+    path = f"/consumers/{group.name}/owners/{topic}/0"
+    zookeeper.create(path, b"ghost-0", makepath=True)
+    member, _ = group("a", rebalance_backoff_ms=120_000)
+    joining = threading.Thread(target=member.join, args=(Subscription.static({topic: 1}),))
+    joining.start()
+    eventually(lambda: member._rebalancer.attempts == 1)
+    ticks = threading.Semaphore(0)
+    member.repeat(0.01, ticks.release)
+    assert all(ticks.acquire(timeout=30) for _ in range(5))
+    assert member._rebalancer.attempts == 1, "a request is no reason to try again"
+    zookeeper.delete(path)
+    joining.join(30)
+    assert not joining.is_alive()
+
+
+def test_the_cause_is_found_in_the_view_that_was_used(group, zookeeper, topics, topic_factory):
+    """A member that is seen in step 3 only is no news at the next rebalance."""
+    topic = topic_factory(partitions=4)
+    member, _ = group("z")
+
+    class Disturbing(ConsumerRebalanceListener):
+        def before_releasing_partitions(self, owned):
+            if len(owned) == 4:
+                put_stranger(zookeeper, group, "b", topic)
+                eventually(lambda: member._signal.raised)
+
+    member.set_listener(Disturbing())
+    member.join(Subscription.static({topic: 1}))
+    put_stranger(zookeeper, group, "a", topic)
+    eventually(lambda: numbers(member) == [3])
+    topics.grow(topic, 7)
+    eventually(lambda: numbers(member) == [5, 6])
+    eventually(lambda: member.stats().rebalances.last_cause is RebalanceCause.TOPICS)
+    assert member.stats().rebalances.by_cause[RebalanceCause.MEMBERS] == 1
+
+
+def test_a_forced_commit_is_written_whatever_was_known(group, zookeeper, topic_factory):
+    topic = topic_factory(partitions=1)
+    partition, path = TopicPartition(topic, 0), f"/consumers/{group.name}/offsets/{topic}/0"
+    member, _ = group("b")
+    member.join(Subscription.static({topic: 1}))
+    member.commit({partition: 5})
+    other, _ = group("a")  # gets the only partition
+    other.join(Subscription.static({topic: 1}))
+    eventually(lambda: (numbers(member), numbers(other)) == ([], [0]))
+    other.commit({partition: 9})
+    member.commit({partition: 5}, force=True)
+    assert zookeeper.get(path)[0] == b"5"
+
+
+def test_without_a_registration_nothing_is_written(group, zookeeper, topic_factory):
+    topic = topic_factory(partitions=1)
+    member, _ = group("a")
+    member.join(Subscription.static({topic: 1}))
+    member._thread.do(member._membership.forget)  # what an expired session does
+    with pytest.raises(SessionExpired):
+        member.commit({TopicPartition(topic, 0): 5}, force=True)
+    assert zookeeper.exists(f"/consumers/{group.name}/offsets/{topic}/0") is None
+
+
+def test_reading_without_a_group_outlives_zookeeper(private_sandbox, unique_name):
+    sandbox = private_sandbox()
+    config = ConsumerConfig(
+        zookeeper_connect=sandbox.zookeeper_connect, group_id=unique_name, zookeeper_session_timeout_ms=1000
+    )
+    fetch = RecordingFetch()
+    member = GroupMember(config, new_consumer_id(config), fetch)
+    try:
+        member.assign({TopicPartition(unique_name, 0): 0})
+        sandbox.zookeeper.pause()
+        eventually(lambda: member._lease.lapses)
+        assert member.may_deliver()
+    finally:
+        sandbox.zookeeper.resume()
+        member.leave()
 
 
 def test_joining_lasts_as_long_as_the_jvms_however_often_the_group_changes(group, zookeeper, topic_factory):

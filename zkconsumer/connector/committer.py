@@ -6,7 +6,8 @@ Used by the member's rebalance thread only.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.fetchcontrol import FetchControl
@@ -40,6 +41,8 @@ class OffsetCommitter:
         fetch: knows what was handed out and what was released.
         store: where offsets are kept.
         signal: raised when something is found not to be ours any more.
+        may_commit: False while another member may own the partitions, since the lease lapsed; asked right before each
+            request that cannot be fenced.
         before_commit: makes durable what the application did with the records that a commit will cover.
 
     Attributes:
@@ -55,6 +58,7 @@ class OffsetCommitter:
         fetch: FetchControl,
         store: OffsetStore,
         signal: RebalanceSignal,
+        may_commit: Callable[[], bool],
         before_commit: Callable[[], None] | None = None,
     ) -> None:
         self._group = config.group_id
@@ -64,7 +68,9 @@ class OffsetCommitter:
         self._fetch = fetch
         self._store = store
         self._signal = signal
+        self._may_commit = may_commit
         self._before_commit = before_commit
+        self._releasing = False
         self.lost = 0
         self.without_group: Mapping[TopicPartition, ConsumerThreadId] = {}
         self._stored: dict[TopicPartition, int | None] = {}
@@ -114,8 +120,23 @@ class OffsetCommitter:
 
     # -- commits ----------------------------------------------------------------------------------------------------
 
-    def commit_automatically(self) -> bool:
+    @contextmanager
+    def releasing(self) -> Iterator[None]:
+        """Around the steps that release partitions: other members wait for them, so no commit makes a second attempt.
+
+        That goes for commits that other threads ask for meanwhile, too.
+        """
+        self._releasing = True
+        try:
+            yield
+        finally:
+            self._releasing = False
+
+    def commit_automatically(self, *, retry: bool = True) -> bool:
         """Commit what was released, of what is still ours; False if something is not any more.
+
+        Args:
+            retry: False makes one attempt, as the JVM does at a rebalance and at shutdown.
 
         Raises:
             RetriableError, SessionExpired, CommitRefused, OffsetsNotStored: see :meth:`commit`.
@@ -124,7 +145,7 @@ class OffsetCommitter:
         if not all_ours:
             self._signal.raise_flag()  # now: the commit may fail, and what is lost is told once
         durable = self._made_durable(self._positions(handed_out=self._commits_deliveries))
-        _expect_all(durable.keys() - self._write(durable))
+        _expect_all(durable.keys() - self._write(durable, retry=retry))
         return all_ours
 
     def verify_ownership(self) -> bool:
@@ -157,6 +178,7 @@ class OffsetCommitter:
             raise NotOwner(
                 f"not owned by {self._consumer_id}: {', '.join(map(str, foreign))}; force=True commits anyway"
             )
+        self._store.forget(foreign)
         self._commit_vouched(offsets)
 
     def _commit_everything(self) -> None:
@@ -207,9 +229,16 @@ class OffsetCommitter:
             )
         return {p: offset for p, offset in offsets.items() if self._vouched.get(p) == before.get(p)}
 
-    def _write(self, offsets: Mapping[TopicPartition, int]) -> set[TopicPartition]:
+    def _write(self, offsets: Mapping[TopicPartition, int], *, retry: bool = True) -> set[TopicPartition]:
         """Store offsets; returns the partitions for which that is done."""
-        done = self._store.commit(offsets) if offsets else set()
+        if not offsets:
+            return set()
+        releases = self._ownership.releases
+        done = self._store.commit(
+            offsets,
+            may_send=lambda: self._may_commit() and self._ownership.releases == releases,
+            retry=retry and not self._releasing,
+        )
         self._stored.update((partition, offsets[partition]) for partition in done)
         return done
 

@@ -10,15 +10,15 @@ another thread, and that thread may wait for a request of its own. As a sequence
 2. The control thread enters user code and puts the baton down. Requests are queued, so it starts a *stand-in*, a thread
    that takes the baton and runs them. A request that is posted from now on, while the baton lies free, starts one too.
    So it does not matter whether a request was posted before user code was entered or after it.
-3. A request that runs on a stand-in may enter user code as well (``before_commit``). The stand-in puts the baton down in
-   the same way, and another stand-in serves what is queued meanwhile.
+3. A request that runs on a stand-in may enter user code as well (``before_commit``). The stand-in puts the baton down
+   in the same way, and another stand-in serves what is queued meanwhile.
 4. User code returns, on any of these threads. The thread waits for the baton, which comes to it before any further
    request is run: whoever acts does nothing but bounded I/O. A thread whose user code has returned while the control
    thread holds the baton gets it as soon as the control thread serves requests.
 5. The control thread continues. A request that was in user code meanwhile may find other circumstances when it
    continues, so it must look at them again (``OffsetCommitter`` does).
 
-Nobody waits for a thread that is in user code, except :meth:`ControlThread.close`, and that only for a limited time.
+No thread waits for one that is in user code, except :meth:`ControlThread.close`, and that only for a limited time.
 Timed actions belong to the control thread; they are postponed while it is in user code.
 """
 

@@ -105,6 +105,7 @@ class GroupMember:
             fetch,
             make_store(config, self, zookeeper_store),
             self._signal,
+            self.may_deliver,
             self._thread.as_callout(before_commit),
         )
         self._rebalancer = Rebalancer(
@@ -253,6 +254,13 @@ class GroupMember:
         """Wait; True, and at once, if this member is leaving."""
         return self._thread.closing.wait(seconds)
 
+    def pause_before_retry(self, seconds: float) -> bool:
+        """Wait between two attempts at something that may be put off; True if there should be no further attempt.
+
+        That is so while this member leaves, and while a rebalance is requested: other members wait for both.
+        """
+        return self._thread.closing.wait(seconds) or self._signal.raised
+
     def ownership(self) -> Mapping[TopicPartition, ConsumerThreadId]:
         """The partitions that this member owns; a snapshot that does not change."""
         return self._ownership.held
@@ -352,7 +360,7 @@ class GroupMember:
         self._fetch.stop()
         if self._config.auto_commit_enable and self._session.connected:
             try:
-                self._committer.commit_automatically()
+                self._committer.commit_automatically(retry=False)
             except ZkConsumerError as error:
                 _log.warning("group %s: the last commit failed: %s", self._config.group_id, error)
         self._close()
@@ -365,7 +373,7 @@ class GroupMember:
             self._on_failure(error)
 
     def _stop_and_close(self) -> None:
-        self._fetch.stop()
+        self._fetch.stop(drain=False)
         self._close()
 
     def _close(self) -> None:

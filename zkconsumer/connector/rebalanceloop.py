@@ -22,6 +22,7 @@ from zkconsumer.core.rebalance import (
     orphan_delay_seconds,
     outages_in_a_row,
     retry_seconds,
+    retry_window_seconds,
     settle_seconds,
     total_wait_covers_session,
 )
@@ -82,7 +83,13 @@ class RebalanceLoop:
         self._rebalancer = rebalancer
         self._thread = thread
         self._signal = signal
-        self._orphans = OrphanWatch(config.group_id, rebalancer, membership, self._look_for_orphans_later)
+        self._orphans = OrphanWatch(
+            config.group_id,
+            retry_window_seconds(config.rebalance_max_retries, config.rebalance_backoff_ms),
+            rebalancer,
+            membership,
+            self._look_for_orphans_later,
+        )
         self._subscription: Subscription | None = None
         self.running = False
         self.counts = RebalanceCounts()

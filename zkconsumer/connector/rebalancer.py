@@ -21,6 +21,7 @@ from zkconsumer.core.rebalance import (
     given_up,
     held_by_others,
     my_share,
+    nudges,
     rebalance_cause,
 )
 from zkconsumer.core.znodes import GroupPaths
@@ -135,8 +136,9 @@ class Rebalancer:
             self.cause.value,
             tell_changes(self._settled, view),
         )
-        self._stop_fetchers()  # 1
-        self._release_ownership()  # 2
+        with self._committer.releasing():
+            self._stop_fetchers()  # 1
+            self._release_ownership()  # 2
         everyone, share = self._reassign()  # 3
         self._claim_ownership(share)  # 4
         self._restart_fetchers(everyone, share)  # 5
@@ -151,7 +153,7 @@ class Rebalancer:
         self._stop_handing_out(drain=True)
         if self._config.auto_commit_enable:
             try:
-                self._committer.commit_automatically()
+                self._committer.commit_automatically(retry=False)
             except SessionExpired:
                 raise
             except ZkConsumerError as error:
@@ -239,6 +241,14 @@ class Rebalancer:
         self._stop_handing_out(drain=False)
         self._ownership.release()
         raise RegistrationLost(f"the registration of {self._consumer_id} was deleted; registering again")
+
+    def nudges(self) -> bool:
+        """True if it is this member that gets JVM members to try again; see :func:`~zkconsumer.core.rebalance.nudges`.
+
+        Also where its last view is outdated: then a rebalance follows, after which it is asked again.
+        """
+        view = self._assigned_from
+        return view is not None and nudges(self._consumer_id, view.our_clients)
 
     def orphans(self) -> tuple[list[TopicPartition], bool]:
         """Partitions that JVM members should own, as of the last view, and nobody does; and whether others hold some.

@@ -20,12 +20,10 @@ def choose_store(config: ConsumerConfig, member: GroupMember, zookeeper: OffsetS
 
     Args:
         config: of the member.
-        member: asked for brokers, and whether it may still commit.
+        member: asked for brokers, and whether a failed request may be repeated.
         zookeeper: the member's offsets in ZooKeeper, fenced.
     """
-    return open_store(
-        config, zookeeper, live_brokers=member.live_brokers, pause=member.pause, may_commit=member.may_deliver
-    )
+    return open_store(config, zookeeper, live_brokers=member.live_brokers, pause=member.pause_before_retry)
 
 
 def open_store(
@@ -34,7 +32,6 @@ def open_store(
     *,
     live_brokers: Callable[[], Sequence[Broker]],
     pause: Callable[[float], bool],
-    may_commit: Callable[[], bool] = lambda: True,
 ) -> OffsetStore:
     """The store that the properties ask for, also for somebody who is no member and only reads.
 
@@ -43,7 +40,6 @@ def open_store(
         zookeeper: the group's offsets in ZooKeeper.
         live_brokers: where to ask for the group's coordinator.
         pause: waits for seconds; True if there should be no further attempt.
-        may_commit: False while another member may own the partitions.
     """
     if config.offsets_storage == "zookeeper":
         return zookeeper
@@ -52,7 +48,6 @@ def open_store(
         OffsetCoordinator(client, config.group_id),
         retries=config.offsets_commit_max_retries,
         pause=partial(pause, config.offsets_channel_backoff_ms / 1000),
-        may_commit=may_commit,
         on_close=client.close,
     )
     return DualOffsetStore(zookeeper, kafka, config.dual_read) if config.dual_commit_enabled else kafka

@@ -103,6 +103,21 @@ def orphan_delay_seconds(backoff_ms: int) -> float:
     return 2 * backoff_ms / 1000
 
 
+def retry_window_seconds(max_retries: int, backoff_ms: int) -> float:
+    """How long a JVM member tries after an event: ``rebalance.max.retries`` attempts, a backoff apart (SPEC 4.4)."""
+    return max_retries * backoff_ms / 1000
+
+
+def nudges(consumer_id: str, our_clients: Collection[str]) -> bool:
+    """True if it is this member that nudges: one of ours does, since each nudge makes every member rebalance.
+
+    Args:
+        consumer_id: of the asking member.
+        our_clients: consumer ids of the zkconsumer members of the group.
+    """
+    return consumer_id == min(our_clients, default=None)
+
+
 def given_up(
     assignment: Mapping[TopicPartition, ConsumerThreadId],
     owned: Mapping[TopicPartition, object],

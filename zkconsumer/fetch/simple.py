@@ -241,8 +241,9 @@ class SimpleConsumer:
         """
         if storage == "kafka":
             stored = OffsetCoordinator(self._client, group).fetch(partitions)
-            return {partition: one.offset for partition, one in stored.items()}
-        found, errors = self._ask(lambda connection: fetch_through_broker(connection, group, partitions))
+            found, errors = {partition: one.offset for partition, one in stored.found.items()}, stored.errors
+        else:
+            found, errors = self._ask(lambda connection: fetch_through_broker(connection, group, partitions))
         if errors:
             reasons = ", ".join(f"{partition}: {error_name(code)}" for partition, code in errors.items())
             raise ProtocolError(f"offsets of group {group} cannot be read from {storage}: {reasons}")

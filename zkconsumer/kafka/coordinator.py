@@ -10,7 +10,7 @@ from zkconsumer.errors import BrokerUnavailable, CoordinatorMoved, ProtocolError
 from zkconsumer.kafka.client import BrokerClient
 from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.kafka.errorcodes import ErrorCode, error_name
-from zkconsumer.kafka.group_offsets import CommitOutcome, commit_offsets, fetch_offsets
+from zkconsumer.kafka.group_offsets import CommitOutcome, StoredOffsets, commit_offsets, fetch_offsets
 from zkconsumer.kafka.library import load_kafka_python
 from zkconsumer.model import Broker, TopicPartition
 
@@ -21,6 +21,9 @@ _FETCH_VERSIONS: Final = (1, 5)  # as above
 _COORDINATOR_GONE: Final = frozenset(
     {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
 )
+
+_OF_THE_GROUP: Final = frozenset({ErrorCode.INVALID_GROUP_ID, ErrorCode.GROUP_AUTHORIZATION_FAILED})
+"""Old versions of the response have no place for an error of the whole request, and repeat it for each partition."""
 
 T = TypeVar("T")
 
@@ -38,22 +41,29 @@ class OffsetCoordinator:
         self._group = group
         self._coordinator: Broker | None = None
 
-    def commit(self, offsets: Mapping[TopicPartition, StoredOffset]) -> CommitOutcome:
+    def commit(
+        self, offsets: Mapping[TopicPartition, StoredOffset], *, before_send: Callable[[], None] = lambda: None
+    ) -> CommitOutcome:
         """Commit in one request; the marks become the metadata of the commits.
+
+        Args:
+            offsets: by partition.
+            before_send: called right before the request is sent, and again where it is sent a second time because the
+                connection had broken; what it raises stops the commit.
 
         Raises:
             CoordinatorMoved: another broker coordinates the group now, or will soon; try again.
             BrokerUnavailable: nobody answers; try again.
             ProtocolError: no common version.
         """
-        return self._ask(lambda connection: _commit(connection, self._group, offsets))
+        return self._ask(lambda connection: _commit(connection, self._group, offsets, before_send))
 
-    def fetch(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
-        """Committed offsets, marked with the metadata of their commits.
+    def fetch(self, partitions: Collection[TopicPartition]) -> StoredOffsets:
+        """Committed offsets, marked with the metadata of their commits, and why others cannot be read.
 
         Raises:
             CoordinatorMoved, BrokerUnavailable: try again.
-            ProtocolError: the coordinator refuses; the message has its reason.
+            ProtocolError: the coordinator refuses the group; the message has its reason.
         """
         return self._ask(lambda connection: _fetch(connection, self._group, partitions))
 
@@ -82,20 +92,28 @@ class OffsetCoordinator:
         return Broker(answer.node_id, answer.host, answer.port)
 
 
-def _commit(connection: BrokerConnection, group: str, offsets: Mapping[TopicPartition, StoredOffset]) -> CommitOutcome:
-    outcome = commit_offsets(connection, group, offsets, _COMMIT_VERSIONS)
+def _commit(
+    connection: BrokerConnection,
+    group: str,
+    offsets: Mapping[TopicPartition, StoredOffset],
+    before_send: Callable[[], None],
+) -> CommitOutcome:
+    outcome = commit_offsets(connection, group, offsets, _COMMIT_VERSIONS, before_send=before_send)
     for code in outcome.refused.values():
         if code in _COORDINATOR_GONE:
             raise CoordinatorMoved(f"commit of group {group}: {error_name(code)}")
     return outcome
 
 
-def _fetch(
-    connection: BrokerConnection, group: str, wanted: Collection[TopicPartition]
-) -> dict[TopicPartition, StoredOffset]:
+def _fetch(connection: BrokerConnection, group: str, wanted: Collection[TopicPartition]) -> StoredOffsets:
     stored = fetch_offsets(connection, group, wanted, _FETCH_VERSIONS)
     for code in filter(None, (*stored.errors.values(), stored.error)):
         what = f"offsets of group {group}: {error_name(code)}"
-        # The JVM takes other errors for "no offset" and then resets the position (SPEC 8.4): records would be skipped.
-        raise CoordinatorMoved(what) if code in _COORDINATOR_GONE else ProtocolError(what)
-    return {partition: stored.found.get(partition, StoredOffset(None)) for partition in wanted}
+        if code in _COORDINATOR_GONE:
+            raise CoordinatorMoved(what)
+        if code in _OF_THE_GROUP or code == stored.error:
+            raise ProtocolError(what)
+    # The JVM takes other errors for "no offset" and then resets the position (SPEC 8.4): records would be skipped. They
+    # are of one partition, such as a topic that may not be described, and cost that one.
+    found = {p: stored.found.get(p, StoredOffset(None)) for p in wanted if p not in stored.errors}
+    return StoredOffsets(found, stored.errors, 0)

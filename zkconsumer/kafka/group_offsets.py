@@ -6,7 +6,7 @@ means depends on it, so callers judge them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final, NamedTuple
 
 from zkconsumer.core.offsets import StoredOffset
@@ -41,7 +41,12 @@ class StoredOffsets(NamedTuple):
 
 
 def commit_offsets(
-    connection: BrokerConnection, group: str, offsets: Mapping[TopicPartition, StoredOffset], versions: tuple[int, int]
+    connection: BrokerConnection,
+    group: str,
+    offsets: Mapping[TopicPartition, StoredOffset],
+    versions: tuple[int, int],
+    *,
+    before_send: Callable[[], None] = lambda: None,
 ) -> CommitOutcome:
     """Let a broker store offsets.
 
@@ -50,6 +55,7 @@ def commit_offsets(
         group: consumer group.
         offsets: next offset to consume, by partition; a mark becomes the metadata of the commit.
         versions: oldest and newest version of the request to use; the newest that the broker knows is taken.
+        before_send: called when everything is ready to be sent; what it raises is raised.
 
     Raises:
         BrokerUnavailable: the connection broke or timed out.
@@ -82,6 +88,7 @@ def commit_offsets(
             for topic, partitions in by_topic(offsets).items()
         ],
     )
+    before_send()
     answer = connection.call(request)
     codes = {TopicPartition(t.name, p.partition_index): p.error_code for t in answer.topics for p in t.partitions}
     return CommitOutcome(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from zkconsumer.core.offsets import Mark, choose_stored
 from zkconsumer.model import TopicPartition
@@ -33,11 +33,23 @@ class DualOffsetStore:
         self._from_kafka = {p for p in readable if found[p] != in_zookeeper[p]}
         return found
 
-    def commit(self, offsets: Mapping[TopicPartition, int]) -> set[TopicPartition]:
+    def commit(
+        self,
+        offsets: Mapping[TopicPartition, int],
+        *,
+        may_send: Callable[[], bool] = lambda: True,
+        retry: bool = True,
+    ) -> set[TopicPartition]:
         """See :meth:`OffsetStore.commit <zkconsumer.offsets.store.OffsetStore.commit>`."""
-        accepted = self._zookeeper.commit(offsets)
+        accepted = self._zookeeper.commit(offsets, may_send=may_send, retry=retry)
         self._from_kafka -= accepted
-        return self._kafka.commit({partition: offsets[partition] for partition in offsets if partition in accepted})
+        left = {partition: offsets[partition] for partition in offsets if partition in accepted}
+        return self._kafka.commit(left, may_send=may_send, retry=retry)
+
+    def forget(self, partitions: Collection[TopicPartition]) -> None:
+        """See :meth:`OffsetStore.forget <zkconsumer.offsets.store.OffsetStore.forget>`."""
+        self._zookeeper.forget(partitions)
+        self._kafka.forget(partitions)
 
     def marks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Mark | None]:
         """See :meth:`OffsetStore.marks <zkconsumer.offsets.store.OffsetStore.marks>`: of the offset that counts."""

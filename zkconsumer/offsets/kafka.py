@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
 from zkconsumer.core.offsets import OUR_METADATA, Mark, StoredOffset, is_unique
-from zkconsumer.errors import ConsumerClosed, RetriableError
+from zkconsumer.errors import LeaseLapsed, RetriableError
 from zkconsumer.kafka.coordinator import OffsetCoordinator
 from zkconsumer.kafka.errorcodes import error_name
 from zkconsumer.model import TopicPartition
@@ -29,8 +29,7 @@ class KafkaOffsetStore:
     Args:
         coordinator: of the group.
         retries: ``offsets.commit.max.retries``; attempts after the first.
-        pause: waits before the next attempt; True if there should be none, since the consumer closes.
-        may_commit: asked right before sending; False while another member may own the partitions.
+        pause: waits before the next attempt; True if there should be none, since other members wait for this one.
         on_close: called by :meth:`close`.
     """
 
@@ -40,13 +39,11 @@ class KafkaOffsetStore:
         *,
         retries: int,
         pause: Callable[[], bool],
-        may_commit: Callable[[], bool] = lambda: True,
         on_close: Callable[[], None] = lambda: None,
     ) -> None:
         self._coordinator = coordinator
         self._retries = retries
         self._pause = pause
-        self._may_commit = may_commit
         self._on_close = on_close
         self._written = 0
         self._stored: dict[TopicPartition, StoredOffset] = {}
@@ -55,23 +52,45 @@ class KafkaOffsetStore:
         """See :meth:`OffsetStore.fetch <zkconsumer.offsets.store.OffsetStore.fetch>`."""
         if not partitions:
             return {}
-        stored = self._attempt(lambda: self._coordinator.fetch(partitions))
-        self._stored.update(stored)
-        return {partition: one.offset for partition, one in stored.items()}
+        stored = self._attempt(lambda: self._coordinator.fetch(partitions), self._retries)
+        for partition, code in stored.errors.items():
+            _log.error(
+                "%s is not consumed: its offset in Kafka cannot be read: %s; check the ACLs of group and topic",
+                partition,
+                error_name(code),
+            )
+        self._stored.update(stored.found)
+        return {partition: one.offset for partition, one in stored.found.items()}
 
-    def commit(self, offsets: Mapping[TopicPartition, int]) -> set[TopicPartition]:
+    def commit(
+        self,
+        offsets: Mapping[TopicPartition, int],
+        *,
+        may_send: Callable[[], bool] = lambda: True,
+        retry: bool = True,
+    ) -> set[TopicPartition]:
         """See :meth:`OffsetStore.commit <zkconsumer.offsets.store.OffsetStore.commit>`."""
         if not offsets:
             return set()
-        if not self._may_commit():
-            raise RetriableError("not committed to Kafka: another member may own the partitions by now")
+
+        def require_lease() -> None:
+            if not may_send():
+                raise LeaseLapsed("not committed to Kafka: another member may own the partitions by now")
+
         marked = {partition: self._marked(partition, offset) for partition, offset in offsets.items()}
-        outcome = self._attempt(lambda: self._coordinator.commit(marked))
+        outcome = self._attempt(
+            lambda: self._coordinator.commit(marked, before_send=require_lease), self._retries if retry else 0
+        )
         for partition, code in outcome.refused.items():
             _log.error("offset %d of %s was refused: %s", offsets[partition], partition, error_name(code))
         self._written += len(outcome.accepted)
         self._stored.update((partition, marked[partition]) for partition in outcome.accepted)
         return outcome.accepted
+
+    def forget(self, partitions: Collection[TopicPartition]) -> None:
+        """See :meth:`OffsetStore.forget <zkconsumer.offsets.store.OffsetStore.forget>`."""
+        for partition in partitions:
+            self._stored.pop(partition, None)
 
     def marks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Mark | None]:
         """See :meth:`OffsetStore.marks <zkconsumer.offsets.store.OffsetStore.marks>`: the metadata of the commit."""
@@ -96,12 +115,14 @@ class KafkaOffsetStore:
         """See :meth:`OffsetStore.close <zkconsumer.offsets.store.OffsetStore.close>`."""
         self._on_close()
 
-    def _attempt(self, request: Callable[[], T]) -> T:
-        for _ in range(self._retries):
+    def _attempt(self, request: Callable[[], T], retries: int) -> T:
+        for _ in range(retries):
             try:
                 return request()
+            except LeaseLapsed:
+                raise
             except RetriableError as error:
-                _log.info("offset coordinator: %s; tried again", error)
                 if self._pause():
-                    raise ConsumerClosed(f"gave up while closing: {error}") from error
+                    raise
+                _log.info("offset coordinator: %s; trying again", error)
         return request()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
 from zkconsumer.core.offsets import Mark
@@ -21,12 +21,28 @@ class OffsetStore(Protocol):
             RetriableError, SessionExpired: nothing is known.
         """
 
-    def commit(self, offsets: Mapping[TopicPartition, int]) -> set[TopicPartition]:
+    def commit(
+        self,
+        offsets: Mapping[TopicPartition, int],
+        *,
+        may_send: Callable[[], bool] = lambda: True,
+        retry: bool = True,
+    ) -> set[TopicPartition]:
         """Store offsets; returns the partitions for which that is done.
 
+        Args:
+            offsets: next offset to consume, by partition.
+            may_send: asked right before each request, also before each further attempt, that the store cannot fence:
+                False while another member may own the partitions.
+            retry: False makes one attempt, since other members wait for the partitions.
+
         Raises:
+            LeaseLapsed: ``may_send`` returned False.
             RetriableError, SessionExpired: which of them were stored is unknown; storing them again is harmless.
         """
+
+    def forget(self, partitions: Collection[TopicPartition]) -> None:
+        """Write these at the next commit whatever is known of them: others may have written them meanwhile."""
 
     def marks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Mark | None]:
         """Of each partition the mark of the stored offset that this store last read or wrote; None if unknown.

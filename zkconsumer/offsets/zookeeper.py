@@ -16,8 +16,8 @@ from zkconsumer.zookeeper.transaction import Kind, Operation, Outcome
 _log = logging.getLogger(__name__)
 
 
-_ROUNDS: tuple[Kind, ...] = ("set", "create", "set")
-"""Most offset nodes exist; a missing one is created; unless somebody was faster, then it can be set."""
+_ROUNDS = 4
+"""A node may turn out to be missing, then its parent, and then to be created by another client just now."""
 
 
 class ZooKeeperOffsetStore:
@@ -57,32 +57,53 @@ class ZooKeeperOffsetStore:
                 )
             except MalformedZnode as error:
                 _log.error("group %s will not consume %s: %s", self._paths.group, partition, error)
-        second_look = self._unreadable.issuperset(partitions)
+        second_look = bool(partitions) and self._unreadable.issuperset(partitions)
         self._known = {**self._known, **found} if second_look else found
         self._unreadable = frozenset(partitions) - found.keys()
         return {partition: known.offset for partition, known in found.items()}
 
-    def commit(self, offsets: Mapping[TopicPartition, int]) -> set[TopicPartition]:
+    def commit(
+        self,
+        offsets: Mapping[TopicPartition, int],
+        *,
+        may_send: Callable[[], bool] = lambda: True,  # noqa: ARG002 - every transaction is fenced
+        retry: bool = True,  # noqa: ARG002 - there is one attempt
+    ) -> set[TopicPartition]:
         """See :meth:`OffsetStore.commit <zkconsumer.offsets.store.OffsetStore.commit>`.
 
         Only what differs from what was last read or written is written again (KAFKA-987), and that only of partitions
-        that were read: nobody else writes those while this member owns them. If somebody did, it is reported, and our
-        offset stands, as with the JVM consumer; refusing it would stop the commits of 500 partitions for one.
+        that were read: no other member writes those while this member owns them. If another client did, it is reported,
+        and our offset stands, as with the JVM consumer; refusing it would stop the commits of 500 partitions for one.
         """
         todo = changed_offsets(offsets, {partition: known.offset for partition, known in self._known.items()})
         done = offsets.keys() - todo.keys()
-        for kind in _ROUNDS:
-            if kind == "create":
-                for topic in sorted({partition.topic for partition in todo}):
-                    self._session.ensure_path(self._paths.offset_topic(topic), None)
-            outcomes = self._write(kind, todo)
+        kinds: dict[TopicPartition, Kind] = {p: "create" if self._is_missing(p) else "set" for p in todo}
+        for _ in range(_ROUNDS):
+            outcomes = self._write({p: (kinds[p], offset) for p, offset in todo.items()})
             written = {p for p, outcome in outcomes.items() if outcome == "done"}
             self._written += len(written)
             done |= written
             todo = {p: offset for p, offset in todo.items() if outcomes[p] not in ("done", "refused")}
             if not todo:
                 break
+            if orphans := [p for p in todo if kinds[p] == "create" and outcomes[p] == "missing"]:
+                self._create_topics({p.topic for p in orphans})
+            kinds = {p: "set" if outcomes[p] == "exists" else "create" for p in todo}
         return done
+
+    def _create_topics(self, topics: Collection[str]) -> None:
+        refused = self._session.ensure_paths([self._paths.offset_topic(topic) for topic in topics], None)
+        for reason in refused.values():
+            _log.error("group %s: offsets of a topic are not stored: %s", self._paths.group, reason)
+
+    def _is_missing(self, partition: TopicPartition) -> bool:
+        known = self._known.get(partition)
+        return known is not None and known.version == NO_NODE
+
+    def forget(self, partitions: Collection[TopicPartition]) -> None:
+        """See :meth:`OffsetStore.forget <zkconsumer.offsets.store.OffsetStore.forget>`."""
+        for partition in partitions:
+            self._known.pop(partition, None)
 
     def marks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Mark | None]:
         """See :meth:`OffsetStore.marks <zkconsumer.offsets.store.OffsetStore.marks>`.
@@ -110,9 +131,9 @@ class ZooKeeperOffsetStore:
     def close(self) -> None:
         """See :meth:`OffsetStore.close <zkconsumer.offsets.store.OffsetStore.close>`."""
 
-    def _write(self, kind: Kind, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Outcome]:
+    def _write(self, offsets: Mapping[TopicPartition, tuple[Kind, int]]) -> dict[TopicPartition, Outcome]:
         paths = {partition: self._paths.offset(partition) for partition in offsets}
-        operations = [Operation(kind, paths[p], OffsetNode.encode(offset)) for p, offset in offsets.items()]
+        operations = [Operation(kind, paths[p], OffsetNode.encode(offset)) for p, (kind, offset) in offsets.items()]
         try:
             outcomes = self._session.try_transact(self._fence(), operations)
         except BaseException:
@@ -123,7 +144,7 @@ class ZooKeeperOffsetStore:
             raise
         for reason in outcomes.refused.values():
             _log.error("group %s: an offset is not stored: %s", self._paths.group, reason)
-        for partition, offset in offsets.items():
+        for partition, (_, offset) in offsets.items():
             if partition in self._known and outcomes[paths[partition]] == "done":
                 path = paths[partition]
                 self._note(partition, KnownOffset(offset, outcomes.versions[path], outcomes.mzxids.get(path)))

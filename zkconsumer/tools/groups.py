@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.groupview import GroupView
-from zkconsumer.core.offsets import StoredOffset
 from zkconsumer.core.subscription import Blacklist, Subscription
 from zkconsumer.core.znodes import BLACK_LIST, STATIC, WHITE_LIST, GroupPaths
 from zkconsumer.errors import CoordinatorMoved, ZkConsumerError, name_some
 from zkconsumer.kafka.client import LATEST, BrokerClient
 from zkconsumer.kafka.coordinator import OffsetCoordinator
+from zkconsumer.kafka.errorcodes import error_name
+from zkconsumer.kafka.group_offsets import StoredOffsets
 from zkconsumer.model import Broker, ConsumerThreadId, TopicPartition
 from zkconsumer.offsets.zookeeper import ZooKeeperOffsetStore
 from zkconsumer.zookeeper.registry import Registry
@@ -206,17 +207,20 @@ def offsets_in_kafka(
     client = BrokerClient.from_config(lambda: tuple(brokers), config, timeout_ms=_COORDINATOR_TIMEOUT_MS)
     coordinator = OffsetCoordinator(client, group)
     try:
-        found = _persistently(lambda: coordinator.fetch(partitions))
+        stored = _persistently(lambda: coordinator.fetch(partitions))
     except ZkConsumerError as error:
         return OffsetsInKafka({}, (f"offsets in Kafka are unknown, those shown are ZooKeeper's: {error}",))
     finally:
         client.close()
-    return OffsetsInKafka({partition: one.offset for partition, one in found.items() if one.offset is not None})
+    return OffsetsInKafka(
+        {partition: one.offset for partition, one in stored.found.items() if one.offset is not None},
+        tuple(f"the offset of {p} in Kafka cannot be read: {error_name(code)}" for p, code in stored.errors.items()),
+    )
 
 
 def _persistently(
-    fetch: Callable[[], Mapping[TopicPartition, StoredOffset]],
-) -> Mapping[TopicPartition, StoredOffset]:
+    fetch: Callable[[], StoredOffsets],
+) -> StoredOffsets:
     """Repeat the question while the coordinator is being found or loads; not while a broker is silent."""
     for _ in range(_COORDINATOR_ATTEMPTS - 1):
         try:

@@ -122,15 +122,17 @@ class Membership:
                 self._session.transact("/", [Operation("set", path, data)])
 
     def nudge(self) -> None:
-        """Make every member of the group rebalance: a member without topics comes and goes.
+        """Make every member of the group rebalance: a member without topics comes and goes, in one transaction.
+
+        In two it could stay: 1. it is created; 2. the connection breaks; 3. no transaction deletes it, and for as long
+        as this session lives the members count it.
 
         Raises:
-            ZooKeeperUnavailable, SessionExpired: not done.
+            ZooKeeperUnavailable, SessionExpired, ZooKeeperRefused: not done, or unknown.
         """
         path = self._paths.consumer_id(f"{self._consumer_id}-nudge")
-        nobody = Subscription.static({}).to_registration(self._now_ms())
-        self._session.create_ephemerals([(path, ConsumerIdNode.encode(nobody))])
-        self._session.transact(self.fence, [Operation("delete", path)])
+        without_topics = Subscription.static({}).to_registration(self._now_ms())
+        self._session.flash(self.fence, path, ConsumerIdNode.encode(without_topics))
 
     def withdraw(self) -> None:
         """Remove what is left of a registration whose ``ids`` node somebody deleted or overwrote.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from zkconsumer.core.znodes import GroupPaths, PartitionOwnerNode
 from zkconsumer.errors import OwnershipConflict
@@ -46,7 +46,6 @@ class PartitionOwnership:
         self._session_id = registered_session
         self._tried: dict[TopicPartition, ConsumerThreadId] = {}
         self._held: dict[TopicPartition, ConsumerThreadId] = {}
-        self._parents: set[str] = set()
         self.releases = 0
 
     @property
@@ -62,7 +61,6 @@ class PartitionOwnership:
             ZooKeeperRefused: an owner znode may not be created; the same.
             SessionExpired, ZooKeeperUnavailable: what was created goes with the session or with the next release.
         """
-        self._ensure_parents(share)
         # Noted before it is tried: if the answer is lost, release() still deletes what the server may have created.
         self._tried = dict(share)
         creations = [
@@ -70,23 +68,23 @@ class PartitionOwnership:
             for partition, thread in share.items()
         ]
         outcomes = self._session.try_transact(self._fence(), creations, insist=False)
+        if "missing" in outcomes.values():
+            outcomes.add(self._create_with_parents([one for one in creations if outcomes.get(one.path) != "done"]))
         if any(outcomes.get(creation.path) != "done" for creation in creations):
-            if "missing" in outcomes.values():  # somebody deleted a topic's node
-                self._parents.clear()
-                self._ensure_parents(share)
             holders = self._holders(share)
             if not holders and not outcomes.refused:
                 # The node in the way is our own, since an answer was lost, or its owner let go just now.
                 outcomes = self._session.try_transact(self._fence(), creations)
                 left = [partition for partition in share if outcomes[self._paths.owner(partition)] != "done"]
-                holders = self._holders(left, gone="somebody who just let go")
+                holders = self._holders(left, gone="a member that has just released it")
             self._expect_done(holders, outcomes)
         self._held = self._tried
 
-    def _ensure_parents(self, share: Iterable[TopicPartition]) -> None:
-        for topic in sorted({partition.topic for partition in share} - self._parents):
-            self._session.ensure_path(self._paths.owner_topic(topic), None)
-            self._parents.add(topic)
+    def _create_with_parents(self, creations: Sequence[Operation]) -> Outcomes:
+        """Parents are there unless the group has never owned a partition of their topic, so they are not looked for."""
+        for reason in self._session.ensure_paths({one.path.rpartition("/")[0] for one in creations}, None).values():
+            raise reason
+        return self._session.try_transact(self._fence(), creations, insist=False)
 
     def _expect_done(self, holders: Mapping[TopicPartition, str], outcomes: Outcomes) -> None:
         """Unless nothing stood in the way, take back what was created and raise."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -19,7 +19,7 @@ from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError, Unimp
 from kazoo.protocol.states import KazooState, KeeperState
 
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.errors import ChrootMissing, ZooKeeperRefused, ZooKeeperUnavailable
+from zkconsumer.errors import ChrootMissing, SessionExpired, ZooKeeperRefused, ZooKeeperUnavailable
 from zkconsumer.zookeeper.border import (
     LOGIN_FAILED,
     NegotiationLog,
@@ -353,6 +353,17 @@ class ZkSession:
                 self.ensure_path(path.rpartition("/")[0], data, open_to_all=open_to_all)
                 self.ensure_path(path, data, open_to_all=open_to_all)
 
+    def ensure_paths(self, paths: Collection[str], data: bytes | None) -> dict[str, ZooKeeperRefused]:
+        """As :meth:`ensure_path` for many nodes, in few requests; returns why some may not be created.
+
+        Raises:
+            ZooKeeperRefused: a parent of them may not be created, or too many are refused.
+            ZooKeeperUnavailable: it is unknown which of them are there.
+        """
+        for parent in sorted({path.rpartition("/")[0] for path in paths}):
+            self.ensure_path(parent, data)
+        return self.try_transact("/", [Operation("create", path, data) for path in sorted(paths)]).refused
+
     def create_ephemerals(self, nodes: Sequence[tuple[str, bytes]]) -> bool:
         """Create nodes that live as long as this session, open to everybody, all or none; False if one exists."""
         batch = Batch(self._client, open_acl())
@@ -361,6 +372,31 @@ class ZkSession:
         if isinstance(answer, Stop) and answer.reason is not None:
             raise answer.reason
         return not isinstance(answer, Stop)
+
+    def flash(self, fence: str, path: str, data: bytes) -> None:
+        """Create a node and delete it in the same transaction: watches on its parent fire, and no client ever reads it.
+
+        Args:
+            fence: see :meth:`try_transact`.
+            path: of a node that does not exist.
+            data: of the node; other clients could only see it in the servers' transaction log.
+
+        Raises:
+            SessionExpired: the fence is gone.
+            ZooKeeperUnavailable: no answer; whether it was done is unknown.
+            ZooKeeperRefused: the servers do not allow it, or the node exists.
+        """
+        batch = Batch(self._client, open_acl())
+        batch.check(fence)
+        batch.add([Operation("create-ephemeral", path, data), Operation("delete", path)])
+        answer = batch.commit(self._timeout)
+        if not isinstance(answer, Stop):
+            return
+        if answer.reason is not None:
+            raise answer.reason
+        if answer.index == 0:
+            raise SessionExpired(f"session node {fence} is gone: this session owns nothing any more")
+        raise ZooKeeperRefused(f"{path} cannot be created, node or parent: {answer.outcome}")
 
     def transact(self, fence: str, operations: Sequence[Operation]) -> Outcomes:
         """Do the operations as :meth:`try_transact` does; a refusal is an error, raised when the rest is done.

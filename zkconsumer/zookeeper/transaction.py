@@ -34,7 +34,7 @@ class Operation:
 
     kind: Kind
     path: str
-    data: bytes = b""
+    data: bytes | None = b""
 
     def __str__(self) -> str:
         return f"{self.kind.partition('-')[0]} {self.path}"
@@ -77,6 +77,13 @@ class Outcomes(dict[str, Outcome]):
                 self.mzxids[operation.path] = result.mzxid
             elif operation.kind != "delete":
                 self.versions[operation.path] = 0
+
+    def add(self, others: Outcomes) -> None:
+        """Those of further operations, or of the same operations when they were tried again."""
+        self.update(others)
+        self.versions.update(others.versions)
+        self.mzxids.update(others.mzxids)
+        self.refused.update(others.refused)
 
     def note_refused(self, operation: Operation, reason: ZooKeeperRefused) -> None:
         """The servers do not allow it."""
@@ -129,7 +136,7 @@ class Batch:
             else:
                 request = Create(path, operation.data, acl, _EPHEMERAL if operation.kind == "create-ephemeral" else 0)
             self._transaction.operations.append(request)
-            self._note(operation, len(operation.path) + len(operation.data))
+            self._note(operation, len(operation.path) + len(operation.data or b""))
 
     def _note(self, part: Operation | str, size: int) -> None:
         self._parts.append(part)

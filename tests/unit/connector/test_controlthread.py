@@ -36,7 +36,7 @@ class Control:
         reaction, done = self._reactions.pop(0)
         try:
             done.set_result(reaction())
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - raised again by the test
             done.set_exception(error)
 
     def react(self, reaction) -> Future:

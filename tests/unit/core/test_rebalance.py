@@ -5,6 +5,7 @@ from zkconsumer.core.rebalance import (
     given_up,
     longest_settling_seconds,
     my_share,
+    nudges,
     outages_in_a_row,
     rebalance_cause,
     retry_seconds,
@@ -73,3 +74,8 @@ def test_the_cause_of_a_rebalance_is_what_differs():
         (one, one, False, RebalanceCause.OWNERSHIP),
     ]:
         assert rebalance_cause(before, after, registered_again=again) is cause
+
+
+def test_the_smallest_of_our_members_nudges():
+    assert [nudges(member, {"g_b", "g_a"}) for member in ("g_a", "g_b")] == [True, False]
+    assert not nudges("g_a", ())

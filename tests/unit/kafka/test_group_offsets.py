@@ -82,7 +82,7 @@ def test_a_commit_that_meets_a_coordinator_that_moved_is_an_error_whatever_else_
 
 def test_offsets_in_kafka_are_those_of_all_partitions_asked_for():
     broker = ScriptedBroker({A0: (0, 5), A1: (0, -1)}, error=0)
-    assert OffsetCoordinator(broker, "g").fetch([A0, A1, B0]) == {
+    assert OffsetCoordinator(broker, "g").fetch([A0, A1, B0]).found == {
         A0: StoredOffset(5, "written at 5"),
         A1: StoredOffset(None),
         B0: StoredOffset(None),
@@ -94,13 +94,20 @@ def test_offsets_in_kafka_are_those_of_all_partitions_asked_for():
     ("code", "error", "raised"),
     [
         (ErrorCode.NOT_COORDINATOR, None, CoordinatorMoved),
-        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0, ProtocolError),
         (0, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, CoordinatorMoved),
         (0, 30, ProtocolError),
-        (TOO_LARGE, ErrorCode.NOT_COORDINATOR, ProtocolError),  # the first code counts
+        (30, None, ProtocolError),
+        (TOO_LARGE, ErrorCode.NOT_COORDINATOR, CoordinatorMoved),
     ],
 )
-def test_offsets_in_kafka_are_all_there_or_an_error(code, error, raised):
+def test_an_error_of_the_group_is_an_error_of_the_whole(code, error, raised):
     broker = ScriptedBroker({A0: (0, 5), A1: (code, -1)}, error=error)
     with pytest.raises(raised, match="offsets of group g"):
         OffsetCoordinator(broker, "g").fetch([A0, A1])
+
+
+def test_an_error_of_one_partition_costs_that_partition():
+    broker = ScriptedBroker({A0: (0, 5), A1: (ErrorCode.TOPIC_AUTHORIZATION_FAILED, -1)}, error=0)
+    stored = OffsetCoordinator(broker, "g").fetch([A0, A1])
+    assert stored.found == {A0: StoredOffset(5, "written at 5")}
+    assert stored.errors == {A1: ErrorCode.TOPIC_AUTHORIZATION_FAILED}

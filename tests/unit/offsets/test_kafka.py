@@ -1,0 +1,127 @@
+"""KafkaOffsetStore and a coordinator that hangs up, moves or refuses: what is sent, how often, and what is reported."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from zkconsumer.errors import BrokerUnavailable, CoordinatorMoved, LeaseLapsed, ProtocolError
+from zkconsumer.kafka import client as module
+from zkconsumer.kafka.client import BrokerClient
+from zkconsumer.kafka.coordinator import OffsetCoordinator
+from zkconsumer.kafka.errorcodes import ErrorCode
+from zkconsumer.model import Broker, TopicPartition
+from zkconsumer.offsets.kafka import KafkaOffsetStore
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+HANGS_UP = BrokerUnavailable("hung up")
+
+
+class Broker1:
+    """The only broker: answers with the codes of the test, one for each partition; an error breaks the connection."""
+
+    def __init__(self) -> None:
+        self.answers: list = []
+        self.commits = 0
+
+    def call(self, request):
+        if hasattr(request, "key"):
+            return SimpleNamespace(error_code=0, node_id=1, host="broker", port=1)
+        self.commits += request.API_KEY == 8
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        partitions = [
+            SimpleNamespace(partition_index=number, error_code=code, committed_offset=7, metadata="")
+            for number, code in enumerate(answer)
+        ]
+        return SimpleNamespace(topics=[SimpleNamespace(name="t", partitions=partitions)], error_code=0)
+
+
+@pytest.fixture
+def broker(monkeypatch):
+    broker = Broker1()
+
+    class Connection:
+        def __init__(self, host, port, **settings):
+            self.call = broker.call
+
+        def connect(self):
+            pass
+
+        def close(self):
+            pass
+
+        def version(self, key, name, oldest, newest):
+            return newest
+
+    monkeypatch.setattr(module, "BrokerConnection", Connection)
+    return broker
+
+
+def make_store(*, retries=5, no_more_attempts=False):
+    client = BrokerClient(lambda: [Broker(1, "broker", 1)], client_id="test", timeout_ms=1000)
+    return KafkaOffsetStore(OffsetCoordinator(client, "g"), retries=retries, pause=lambda: no_more_attempts)
+
+
+class Lease:
+    """Holds for so many questions."""
+
+    def __init__(self, questions: int) -> None:
+        self.left = questions
+
+    def holds(self) -> bool:
+        self.left -= 1
+        return self.left >= 0
+
+
+@pytest.mark.parametrize("first", [HANGS_UP, [ErrorCode.NOT_COORDINATOR]], ids=["hangs up", "moved"])
+def test_a_lease_that_lapses_stops_the_next_send(broker, first):
+    """Also where the connection sends again by itself: the partition may have another owner, who has committed."""
+    broker.answers = [first, [0]]
+    with pytest.raises(LeaseLapsed):
+        make_store().commit({T0: 5}, may_send=Lease(1).holds)
+    assert broker.commits == 1
+
+
+def test_a_failed_commit_is_repeated_while_the_lease_holds(broker):
+    broker.answers = [HANGS_UP, [ErrorCode.NOT_COORDINATOR], [0]]
+    assert make_store().commit({T0: 5}, may_send=Lease(3).holds) == {T0}
+    assert broker.commits == 3
+
+
+def test_a_commit_that_others_wait_for_is_tried_once(broker):
+    broker.answers = [[ErrorCode.NOT_COORDINATOR], [0]]
+    with pytest.raises(CoordinatorMoved):
+        make_store().commit({T0: 5}, retry=False)
+    assert broker.commits == 1
+
+
+def test_attempts_end_when_a_rebalance_is_requested(broker):
+    broker.answers = [[ErrorCode.NOT_COORDINATOR], [0]]
+    with pytest.raises(CoordinatorMoved):
+        make_store(no_more_attempts=True).commit({T0: 5})
+    assert broker.commits == 1
+
+
+def test_an_unreadable_offset_costs_its_partition_only(broker, caplog):
+    broker.answers = [[0, ErrorCode.TOPIC_AUTHORIZATION_FAILED]]
+    assert make_store().fetch([T0, T1]) == {T0: 7}
+    assert "t-1 is not consumed: its offset in Kafka cannot be read: TOPIC_AUTHORIZATION_FAILED (29)" in caplog.text
+
+
+def test_a_group_that_may_not_be_read_is_an_error(broker):
+    broker.answers = [[ErrorCode.GROUP_AUTHORIZATION_FAILED] * 2]
+    with pytest.raises(ProtocolError, match="GROUP_AUTHORIZATION_FAILED"):
+        make_store().fetch([T0, T1])
+
+
+def test_what_was_forgotten_gets_metadata_of_its_own(broker):
+    broker.answers = [[0], [0], [0]]
+    store = make_store()
+    marks = []
+    for forget in (False, False, True):
+        if forget:
+            store.forget([T0])
+        store.commit({T0: 5})
+        marks.append(store.marks([T0])[T0])
+    assert marks[0] == marks[1] != marks[2]
