@@ -1,15 +1,18 @@
 """ZkSession on a real ZooKeeper: bulk reads, fenced transactions, watches."""
 
+import socket
 import threading
 import time
 
 import pytest
 from kazoo.exceptions import ConnectionLoss
+from kazoo.security import make_acl
 
 from tests.fix_waiting import eventually
 from zkconsumer.errors import SessionExpired
 from zkconsumer.zookeeper.session import ZkSession
 from zkconsumer.zookeeper.transaction import Operation
+from zkconsumer.zookeeper.watchedreads import WatchedReads
 
 pytestmark = pytest.mark.integration
 
@@ -38,8 +41,8 @@ def test_bulk_reads_agree_with_single_ones(session, fence):
     paths = create_all(session, fence, 1200)
     wanted = [*paths, "/n/none", "/n"]
     in_bulk = session.get_many(wanted)
-    assert session._multi_read_known is True
-    session._multi_read_known = False
+    assert session._reads.multi_read_known is True
+    session._reads.multi_read_known = False
     assert session.get_many(wanted) == in_bulk
     assert in_bulk["/n/7"].data == b"/n/7"
     assert in_bulk["/n/none"] is None
@@ -82,6 +85,100 @@ def test_watches_fire_for_what_does_not_exist_yet(session, fence):
     session.ensure_path("/later", None)
     session.ensure_path("/other", b"1")
     eventually(lambda: sorted(fired) == ["children", "data"])
+
+
+def paths_that_fire(session, paths):
+    """Read with watches; returns the set in which the paths of those that have fired appear."""
+    fired = set()
+    reads = session.read_many(paths, lambda path: lambda: fired.add(path))
+    assert reads.refused == {}
+    return fired
+
+
+def test_bulk_reads_arm_watches_in_few_requests(session, fence, zookeeper, unique_name):
+    paths = create_all(session, fence, 1200)
+    session.get_many(paths)  # the server's release is known
+    before = session._client._connection._xid
+    fired = paths_that_fire(session, [*paths, "/n/later"])
+    assert session._client._connection._xid == before + 2
+    zookeeper.set(f"/{unique_name}/n/5", b"new")
+    zookeeper.delete(f"/{unique_name}/n/7")
+    zookeeper.create(f"/{unique_name}/n/later", b"")
+    eventually(lambda: fired == {"/n/5", "/n/7", "/n/later"})
+    session.get("/")  # an answer: from now on this client knows what the server had done by then
+    assert paths_that_fire(session, paths[:100]) == set(), "what was there before the read does not fire"
+
+
+def test_a_change_between_reading_and_arming_fires(session, fence, zookeeper, unique_name):
+    """1. A node is read in bulk; 2. another client changes it; 3. the watch is armed."""
+    paths = create_all(session, fence, 3)
+    reader, fired = session._reads, set()
+    zxid = session._client.last_zxid
+    reads = reader._multi_read([*paths, "/n/later"])
+    zookeeper.set(f"/{unique_name}/n/0", b"new")
+    zookeeper.delete(f"/{unique_name}/n/1")
+    zookeeper.create(f"/{unique_name}/n/later", b"")
+    reader._arm_watches(zxid, [*paths, "/n/later"], reads, lambda path: lambda: fired.add(path))
+    eventually(lambda: fired == {"/n/0", "/n/1", "/n/later"})
+    zookeeper.set(f"/{unique_name}/n/2", b"new")
+    eventually(lambda: "/n/2" in fired)
+
+
+def test_what_may_not_be_read_keeps_nothing_else_from_being_read(session, fence, zookeeper, unique_name):
+    paths = create_all(session, fence, 30)
+    zookeeper.set_acls(f"/{unique_name}/n/3", [make_acl("world", "anyone", write=True)])
+    for known in (True, False):
+        session._reads.multi_read_known = known
+        reads = session.read_many(paths)
+        assert reads.refused.keys() == {"/n/3"}
+        assert reads.nodes.keys() == set(paths) - {"/n/3"}
+
+
+def test_missing_parents_are_created_in_few_requests(session):
+    paths = [f"/a/b/{number}" for number in range(1200)]
+    session.ensure_path("/a", None)
+    before = session._client._connection._xid
+    assert session.ensure_paths(paths, None) == {}
+    assert session._client._connection._xid - before < 10
+    assert session.ensure_paths(paths, None) == {}, "idempotent"
+    assert all(node is not None and node.data is None for node in session.get_many(paths).values())
+
+
+def test_a_node_that_flashes_fires_and_is_never_there(session, fence):
+    session.ensure_path("/n", None)
+    fired = threading.Event()
+    session.children("/n", fired.set)
+    session.flash(fence, "/n/flash", b"x")
+    assert fired.wait(30)
+    assert session.children("/n") == []
+    session.transact("/", [Operation("delete", fence)])
+    with pytest.raises(SessionExpired):
+        session.flash(fence, "/n/flash", b"x")
+
+
+def test_what_watches_guard_is_read_once(session, fence, zookeeper, unique_name):
+    paths = create_all(session, fence, 30)
+    changed = threading.Semaphore(0)
+    watched = WatchedReads(session, changed.release)
+
+    def requests(action):
+        before = session._client._connection._xid
+        result = action()
+        return session._client._connection._xid - before, result
+
+    watched.nodes(paths)
+    assert requests(lambda: watched.nodes(paths).nodes.keys()) == (0, set(paths))
+    zookeeper.set(f"/{unique_name}/n/4", b"new")
+    assert changed.acquire(timeout=30)
+    number, reads = requests(lambda: watched.nodes(paths))
+    assert (number, reads.nodes["/n/4"].data) == (1, b"new")
+    assert watched.children("/n") is watched.children("/n")
+    zookeeper.create(f"/{unique_name}/n/x")
+    assert changed.acquire(timeout=30)
+    assert "x" in watched.children("/n")
+    session._client._connection._socket.shutdown(socket.SHUT_RDWR)
+    eventually(lambda: session.connections > 2 and session.connected)
+    assert requests(lambda: watched.nodes(paths))[0] > 0, "watches are gone with the connection"
 
 
 def test_parents_get_the_data_that_the_jvm_gives_them(session):

@@ -35,6 +35,7 @@ from zkconsumer.zookeeper.membership import Membership
 from zkconsumer.zookeeper.ownership import PartitionOwnership
 from zkconsumer.zookeeper.registry import Registry
 from zkconsumer.zookeeper.session import ZkSession
+from zkconsumer.zookeeper.watchedreads import WatchedReads
 from zkconsumer.zookeeper.watches import RebalanceSignal
 
 _log = logging.getLogger(__name__)
@@ -86,7 +87,9 @@ class GroupMember:
         self._state = MemberState.LATENT
         self._starting = threading.Lock()  # held while the state leaves LATENT
         self._session = ZkSession.from_config(config, self._signal.raise_flag)
-        self._registry = Registry(self._session, config.security_protocol)
+        self._registry = Registry(
+            self._session, config.security_protocol, WatchedReads(self._session, self._signal.raise_flag)
+        )
         self._membership = Membership(
             self._session,
             config.group_id,

@@ -171,7 +171,7 @@ class RebalanceLoop:
             if time.monotonic() >= deadline or not self._session.connected:
                 return  # without a connection the question would wait for it, and requests with it
             try:
-                members = self._registry.member_ids(self._config.group_id, self._signal.raise_flag)
+                members = self._registry.member_ids(self._config.group_id)
             except ZkConsumerError:
                 return  # the attempt that follows tells
             if unless_alone and len(members) <= 1:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Set
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector.committer import OffsetCommitter
 from zkconsumer.connector.listener import ConsumerRebalanceListener
-from zkconsumer.core.assignors import ASSIGNORS, SHARED_WITH_JVM, Assignment, assignor_name
+from zkconsumer.core.assignors import ASSIGNORS, SHARED_WITH_JVM, TOPIC_BY_TOPIC, Assignment, assignor_name
 from zkconsumer.core.fetchcontrol import FetchAssignment, FetchControl
 from zkconsumer.core.groupview import GroupView, tell_changes, tell_partitions
 from zkconsumer.core.offsets import StoredOffset, start_offset
@@ -83,6 +83,8 @@ class Rebalancer:
         self._fetch = fetch
         self._signal = signal
         self._assignor_name = assignor_name(config.partition_assignment_strategy, config.roundrobin_hash_era)
+        # Other topics cannot change what this member gets by range, so they are neither read nor watched.
+        self._topics_of = consumer_id if self._assignor_name in TOPIC_BY_TOPIC else None
         self.assignment = NOTHING
         self.step: RebalanceStep | None = None
         self.cause = RebalanceCause.START
@@ -138,7 +140,7 @@ class Rebalancer:
         )
         with self._committer.releasing():
             self._stop_fetchers()  # 1
-            self._release_ownership()  # 2
+            self._release_ownership(view)  # 2
         everyone, share = self._reassign()  # 3
         self._claim_ownership(share)  # 4
         self._restart_fetchers(everyone, share)  # 5
@@ -160,17 +162,23 @@ class Rebalancer:
                 # Not a reason to keep the partitions: whoever gets them reads again what was not committed.
                 _log.warning("group %s: releasing without a commit: %s", self._config.group_id, error)
 
-    def _release_ownership(self) -> None:
-        """Tell the listener, then delete our owner znodes."""
+    def _release_ownership(self, view: GroupView) -> None:
+        """Call the listener, then give up everything; owner znodes of partitions that stay ours are retained."""
         self._enter(RebalanceStep.RELEASE_OWNERSHIP)
         if self.listener is not None:
             self.listener.before_releasing_partitions(frozenset(self._ownership.held))
-        self._ownership.release()
+        # Where the listener took its time, step 3 may find another share; step 4 deletes what is not in that one.
+        stays = my_share(self._everyone, self._consumer_id) if self._assigned_from is view else {}
+        self._ownership.release(retain=stays)
 
     def _reassign(self) -> tuple[Assignment, dict[TopicPartition, ConsumerThreadId]]:
         """Compute everybody's partitions and which are ours, from a view that nothing has outdated."""
         self._enter(RebalanceStep.REASSIGN)
-        return self._assign(self._view())
+        try:
+            return self._assign(self._view())
+        except Exception:
+            self._ownership.release()  # also what was retained
+            raise
 
     def _claim_ownership(self, share: Mapping[TopicPartition, ConsumerThreadId]) -> None:
         """Create the owner znodes of our share, all or none."""
@@ -258,12 +266,19 @@ class Rebalancer:
         """
         if not self._jvm_members:
             return [], False
-        theirs = [p for p, thread in self._everyone.items() if thread.consumer_id in self._jvm_members]
+        everyone = self._of_all_topics()
+        theirs = [p for p, thread in everyone.items() if thread.consumer_id in self._jvm_members]
         owners = self._registry.owner_threads(self._config.group_id, theirs)
-        return (
-            given_up(self._everyone, owners, self._jvm_members),
-            held_by_others(self._everyone, owners, self._jvm_members),
-        )
+        return given_up(everyone, owners, self._jvm_members), held_by_others(everyone, owners, self._jvm_members)
+
+    def _of_all_topics(self) -> Assignment:
+        """Everybody's partitions, also of topics that do not concern this member otherwise."""
+        view = self._assigned_from
+        if view is None or self._topics_of is None:
+            return self._everyone
+        threads = view.threads_by_topic(exclude_internal=self._config.exclude_internal_topics)
+        others = self._registry.partitions(sorted(threads.keys() - view.partitions.keys()))
+        return ASSIGNORS[self._assignor_name](threads, {**view.partitions, **others})
 
     def awaited_release(self, partitions: Collection[TopicPartition]) -> Callable[[], bool]:
         """See :meth:`PartitionOwnership.awaited_release`."""
@@ -285,7 +300,7 @@ class Rebalancer:
         latest = self._signal.latest  # before reading: what changes meanwhile makes the view outdated
         if self._read is not None and self._read_after is latest:
             return self._read
-        view = self._registry.view(self._config.group_id, self._signal.raise_flag)
+        view = self._registry.view(self._config.group_id, self._topics_of)
         self._read, self._read_after = view, latest
         self.views += 1
         for consumer_id, reason in view.unreadable.items():

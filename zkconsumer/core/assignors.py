@@ -29,7 +29,7 @@ def range_assignor(threads: Threads, partitions: Partitions) -> Assignment:
     for topic, of_topic in threads.items():
         of_this = _of_topic(topic, tuple(partitions.get(topic, ()))) if of_topic else ()
         share, extra = divmod(len(of_this), max(1, len(of_topic)))
-        for position, thread in enumerate(of_topic):
+        for position, thread in enumerate(of_topic if share else of_topic[:extra]):
             start = share * position + min(position, extra)
             assignment.update(dict.fromkeys(of_this[start : start + share + (position < extra)], thread))
     return assignment
@@ -65,12 +65,14 @@ def _deck(threads: Threads, partitions: Partitions) -> list[TopicPartition]:
 
 
 def _in_order(threads: Threads) -> list[ConsumerThreadId]:
-    everyone = {thread for of_topic in threads.values() for thread in of_topic}
+    distinct = {id(of_topic): of_topic for of_topic in threads.values()}  # topics share lists, see GroupView
+    everyone = {thread for of_topic in distinct.values() for thread in of_topic}
     return sorted(everyone, key=lambda thread: java_order(str(thread)))
 
 
 def _deal(deck: Sequence[TopicPartition], threads: Threads) -> Assignment:
-    subscribed = {topic: set(of_topic) for topic, of_topic in threads.items()}
+    sets = {id(of_topic): frozenset(of_topic) for of_topic in {id(one): one for one in threads.values()}.values()}
+    subscribed = {topic: sets[id(of_topic)] for topic, of_topic in threads.items()}
     turn = cycle(_in_order(threads))
     return {
         partition: next(thread for thread in turn if thread in subscribed[partition.topic])
@@ -162,6 +164,9 @@ ASSIGNORS: Mapping[str, Assignor] = {
     "roundrobin-natural": natural_roundrobin_assignor,
 }
 """Assignors by name."""
+
+TOPIC_BY_TOPIC = frozenset({"range"})
+"""Names of those that assign each topic by itself: topics that a member does not subscribe to do not concern it."""
 
 SHARED_WITH_JVM = frozenset({"range", "roundrobin", "roundrobin-0.8"})
 """Names of those that some release of the JVM consumer computes alike."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import NamedTuple
@@ -27,7 +27,8 @@ class GroupView:
         members: consumer id to subscription.
         unreadable: consumer id to the reason why its registration cannot be used; such a member gets nothing.
         topics: all topics of the cluster; only filled when a member subscribes by filter.
-        partitions: partition numbers, ascending, of every topic that a member subscribes to; absent: no such topic.
+        partitions: partition numbers, ascending, of every topic that a member subscribes to; where others do not
+            concern it, of those that the reading member subscribes to. Absent: no such topic.
         identities: of the same topics.
         brokers: live brokers that this consumer can talk to.
         our_clients: members of our kind, that is with a session node: consumer id to the assignor that they use.
@@ -62,14 +63,27 @@ class GroupView:
         }
 
     def threads_by_topic(self, *, exclude_internal: bool) -> dict[str, list[ConsumerThreadId]]:
-        """Topic to all consumer threads of the group that subscribe to it, in the JVM's order (SPEC 2)."""
-        threads: dict[str, list[ConsumerThreadId]] = {}
+        """Topic to all consumer threads of the group that subscribe to it, in the JVM's order (SPEC 2).
+
+        Members with equal subscriptions are taken together: 500 members on 5,000 topics make 2.5 million threads, which
+        are the same 500 for each topic. So topics share lists, which must not be changed.
+        """
+        alike: dict[Hashable, list[str]] = {}
         for consumer_id, subscription in self.members.items():
-            mine = subscription.threads(consumer_id, self.topics, exclude_internal=exclude_internal)
-            for topic, of_topic in mine.items():
-                threads.setdefault(topic, []).extend(of_topic)
-        for of_topic in threads.values():
-            of_topic.sort(key=lambda thread: java_order(str(thread)))
+            alike.setdefault(subscription.key, []).append(consumer_id)
+        wanted_by: dict[str, list[tuple[Hashable, int]]] = {}
+        for key, members in alike.items():
+            expanded = self.members[members[0]].expand(self.topics, exclude_internal=exclude_internal)
+            for topic, streams in expanded.items():
+                wanted_by.setdefault(topic, []).append((key, streams))
+        made: dict[tuple[tuple[Hashable, int], ...], list[ConsumerThreadId]] = {}
+        threads: dict[str, list[ConsumerThreadId]] = {}
+        for topic, wanting in wanted_by.items():
+            signature = tuple(wanting)
+            if signature not in made:
+                every = [ConsumerThreadId(m, n) for key, streams in wanting for m in alike[key] for n in range(streams)]
+                made[signature] = sorted(every, key=lambda thread: java_order(str(thread)))
+            threads[topic] = made[signature]
         return threads
 
     def disagreement(self, assignor: str, *, shared_with_jvm: bool) -> str | None:

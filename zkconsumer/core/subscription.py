@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import ClassVar
 
 from zkconsumer.core.javaregex import UnsupportedRegex, to_python
 from zkconsumer.core.znodes import BLACK_LIST, STATIC, WHITE_LIST, Registration
 from zkconsumer.errors import ConfigError
-from zkconsumer.model import ConsumerThreadId
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 
@@ -61,9 +60,23 @@ class TopicFilter:
 
     def select(self, topics: Collection[str], *, exclude_internal: bool) -> list[str]:
         """The wanted ones among ``topics``, sorted."""
-        return sorted(
-            topic for topic in topics if not (exclude_internal and topic in INTERNAL_TOPICS) and self.allows(topic)
-        )
+        memo = _selections(frozenset(topics))
+        key = (self, exclude_internal)
+        if key not in memo:
+            memo[key] = tuple(
+                sorted(t for t in topics if not (exclude_internal and t in INTERNAL_TOPICS) and self.allows(t))
+            )
+        return list(memo[key])
+
+
+@lru_cache(maxsize=2)
+def _selections(topics: frozenset[str]) -> dict[tuple[TopicFilter, bool], tuple[str, ...]]:
+    """What each filter selected of these topics: most members of a group have equal filters, and topics seldom change.
+
+    Of the latest two sets of topics, so that one cluster's does not take the place of another's.
+    """
+    del topics
+    return {}
 
 
 class Whitelist(TopicFilter):
@@ -91,6 +104,11 @@ class Subscription:
     topics: Mapping[str, int]
     topic_filter: TopicFilter | None = None
     streams: int = 0
+
+    @cached_property
+    def key(self) -> Hashable:
+        """Equal for subscriptions that want the same."""
+        return (self.topic_filter, self.streams, frozenset(self.topics.items()))
 
     @classmethod
     def static(cls, topics: Mapping[str, int]) -> Subscription:
@@ -138,9 +156,8 @@ class Subscription:
             return dict(self.topics)
         return dict.fromkeys(self.topic_filter.select(all_topics, exclude_internal=exclude_internal), self.streams)
 
-    def threads(
-        self, consumer_id: str, all_topics: Collection[str], *, exclude_internal: bool
-    ) -> dict[str, list[ConsumerThreadId]]:
-        """Topic to this member's consumer threads for it."""
-        expanded = self.expand(all_topics, exclude_internal=exclude_internal)
-        return {topic: [ConsumerThreadId(consumer_id, n) for n in range(count)] for topic, count in expanded.items()}
+
+def all_topics(subscriptions: Iterable[Subscription], topics: Collection[str]) -> set[str]:
+    """Every topic that one of the subscriptions wants, internal ones included; filters choose from ``topics``."""
+    distinct = {subscription.key: subscription for subscription in subscriptions}
+    return {topic for one in distinct.values() for topic in one.expand(topics, exclude_internal=False)}

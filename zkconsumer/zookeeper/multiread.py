@@ -1,17 +1,32 @@
-"""MultiRead: many znodes in one request (opcode 22, ZooKeeper 3.6 and later), which kazoo does not have.
+"""Requests about many znodes at once, which kazoo does not have: to read them, and to arm watches on them.
 
-Measured: 5,000 reads in 0.05 s, against 0.7-1.3 s for as many pipelined requests (DESIGN 4.4).
+Measured for reading: 5,000 reads in 0.05 s, against 0.7-1.3 s for as many pipelined requests (DESIGN 4.4).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
 from kazoo.exceptions import EXCEPTIONS, NoNodeError, ZookeeperError
-from kazoo.protocol.serialization import GetData, MultiHeader, int_struct, multiheader_struct, read_buffer, stat_struct
+from kazoo.protocol.serialization import (
+    GetData,
+    MultiHeader,
+    int_struct,
+    long_struct,
+    multiheader_struct,
+    read_buffer,
+    stat_struct,
+    write_string,
+)
 from kazoo.protocol.states import ZnodeStat
+
+_MOST_PATHS: Final = 4000
+"""Paths in one request: an answer takes the server some 20 ms then."""
+
+_MOST_BYTES: Final = 0x40000
+"""Of paths in one request; the servers' limit (jute.maxbuffer) is 1 MiB unless it is lowered."""
 
 _FIRST_VERSION: Final = (3, 6)
 _ERROR: Final = -1
@@ -33,8 +48,63 @@ def supports_multi_read(srvr: str) -> bool:
     return version is not None and (int(version[1]), int(version[2])) >= _FIRST_VERSION
 
 
+def in_requests(paths: Iterable[str]) -> Iterator[list[str]]:
+    """The paths in parts that are small enough for one request each."""
+    part: list[str] = []
+    size = 0
+    for path in paths:
+        if part and (len(part) == _MOST_PATHS or size + len(path) > _MOST_BYTES):
+            yield part
+            part, size = [], 0
+        part.append(path)
+        size += len(path)
+    if part:
+        yield part
+
+
+class ArmWatches:
+    """Arms watches on nodes that were read before without one (setWatches, opcode 101, every release of ZooKeeper).
+
+    Clients send it when they have lost the connection, and with it the watches that they had. So the server fires at
+    once for what has changed since ``zxid``, and nothing is missed between reading and arming.
+
+    Args:
+        zxid: the last transaction that this client knew of *before* it read the nodes.
+        existing: absolute paths, with the chroot, of nodes that were there.
+        missing: likewise of nodes that were not.
+        register: called on kazoo's connection thread right before the request is sent: kazoo must know the watches
+            before the first of them fires, and no other thread may touch its tables of them.
+    """
+
+    type = 101
+    watcher = None
+
+    def __init__(
+        self, zxid: int, existing: Sequence[str], missing: Sequence[str], register: Callable[[], None]
+    ) -> None:
+        self._zxid = zxid
+        self._vectors = (existing, missing, ())  # the last is of watches on children
+        self._register = register
+
+    def serialize(self) -> bytearray:
+        """The request's body."""
+        self._register()
+        body = bytearray(long_struct.pack(self._zxid))
+        for paths in self._vectors:
+            body += int_struct.pack(len(paths))
+            for path in paths:
+                body += write_string(path)
+        return body
+
+    def deserialize(self, data: bytes, offset: int) -> bool:  # noqa: ARG002 - the answer has no body
+        """True: the server has armed them."""
+        return True
+
+
 class MultiRead:
-    """One request for the data of several nodes; kazoo sends it and calls :meth:`deserialize` with the answer.
+    """One request for the data of several nodes (opcode 22, ZooKeeper 3.6 and later).
+
+    kazoo sends it and calls :meth:`deserialize` with the answer.
 
     Args:
         paths: absolute, with the chroot.

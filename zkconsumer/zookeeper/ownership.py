@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Final
 
 from zkconsumer.core.znodes import GroupPaths, PartitionOwnerNode
 from zkconsumer.errors import OwnershipConflict
@@ -14,6 +15,10 @@ from zkconsumer.zookeeper.session import ZkSession
 from zkconsumer.zookeeper.transaction import Operation, Outcomes
 
 _log = logging.getLogger(__name__)
+
+
+NOTHING: Final[Mapping[TopicPartition, ConsumerThreadId]] = {}
+"""No partitions."""
 
 
 class PartitionOwnership:
@@ -46,6 +51,7 @@ class PartitionOwnership:
         self._session_id = registered_session
         self._tried: dict[TopicPartition, ConsumerThreadId] = {}
         self._held: dict[TopicPartition, ConsumerThreadId] = {}
+        self._retained: dict[TopicPartition, ConsumerThreadId] = {}
         self.releases = 0
 
     @property
@@ -54,18 +60,22 @@ class PartitionOwnership:
         return self._held
 
     def claim(self, share: Mapping[TopicPartition, ConsumerThreadId]) -> None:
-        """Create the owner znode of every partition of ``share``, all or nothing.
+        """Create the owner znode of every partition of ``share``, all or nothing; what was retained is there.
 
         Raises:
             OwnershipConflict: somebody else holds one; what was created is deleted again.
             ZooKeeperRefused: an owner znode may not be created; the same.
             SessionExpired, ZooKeeperUnavailable: what was created goes with the session or with the next release.
         """
+        if any(share.get(partition) != thread for partition, thread in self._retained.items()):
+            self.release(retain=share)  # the group has changed since the last release
+        retained, self._retained = self._retained, {}
         # Noted before it is tried: if the answer is lost, release() still deletes what the server may have created.
         self._tried = dict(share)
         creations = [
             Operation("create-ephemeral", self._paths.owner(partition), PartitionOwnerNode.encode(thread))
             for partition, thread in share.items()
+            if retained.get(partition) != thread
         ]
         outcomes = self._session.try_transact(self._fence(), creations, insist=False)
         if "missing" in outcomes.values():
@@ -75,7 +85,7 @@ class PartitionOwnership:
             if not holders and not outcomes.refused:
                 # The node in the way is our own, since an answer was lost, or its owner let go just now.
                 outcomes = self._session.try_transact(self._fence(), creations)
-                left = [partition for partition in share if outcomes[self._paths.owner(partition)] != "done"]
+                left = [p for p in share if outcomes.get(self._paths.owner(p), "done") != "done"]
                 holders = self._holders(left, gone="a member that has just released it")
             self._expect_done(holders, outcomes)
         self._held = self._tried
@@ -90,10 +100,7 @@ class PartitionOwnership:
         """Unless nothing stood in the way, take back what was created and raise."""
         if not holders and not outcomes.refused:
             return
-        if "done" in outcomes.values():
-            self.release()
-        else:
-            self.forget()
+        self.release()
         for reason in outcomes.refused.values():
             raise reason
         raise OwnershipConflict(holders)
@@ -114,8 +121,14 @@ class PartitionOwnership:
                 holders[partition] = "this consumer under another thread"
         return holders
 
-    def release(self) -> None:
-        """Delete the owner znodes that this session holds; those of others are left alone, unlike in the JVM.
+    def release(self, retain: Mapping[TopicPartition, ConsumerThreadId] = NOTHING) -> None:
+        """Give up everything, and delete the owner znodes that this session holds.
+
+        Those of other members are left alone, unlike in the JVM.
+
+        Args:
+            retain: what the next claim will want. An owner znode with this very thread stays where it is: other members
+                do not want it, and deleting and creating it again is work for every change of one partition.
 
         Raises:
             SessionExpired: the session is gone and all its nodes with it; nothing is held any more.
@@ -123,12 +136,22 @@ class PartitionOwnership:
         """
         # From here on nothing may be committed, whatever becomes of the deletion.
         self._give_up()
-        nodes = self._session.get_many(self._paths.owner(partition) for partition in self._tried)
-        mine = self._session_id()
-        held = [path for path, node in nodes.items() if node is not None and node.owner_session == mine]
-        # Between this read and the deletion nobody else can become the owner: the node exists until we delete it.
-        self._session.transact(self._fence(), [Operation("delete", path) for path in held])
-        self.forget()
+        ours = self._data_of_ours(self._tried)
+        retained = {
+            partition: thread
+            for partition, thread in self._tried.items()
+            if retain.get(partition) == thread and ours.get(partition) == PartitionOwnerNode.encode(thread)
+        }
+        # Between this read and the deletion no other member can become the owner: the node exists until we delete it.
+        gone = sorted(ours.keys() - retained.keys())
+        self._session.transact(self._fence(), [Operation("delete", self._paths.owner(partition)) for partition in gone])
+        self._tried, self._retained = dict(retained), retained
+
+    def _data_of_ours(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, bytes | None]:
+        """Of these partitions, those whose owner znode belongs to the session of this member, and the znode's data."""
+        paths = {partition: self._paths.owner(partition) for partition in partitions}
+        nodes, mine = self._session.get_many(paths.values()), self._session_id()
+        return {p: node.data for p, path in paths.items() if (node := nodes[path]) and node.owner_session == mine}
 
     def disown(self) -> None:
         """The session node is gone: nothing may be committed any more.
@@ -137,11 +160,7 @@ class PartitionOwnership:
         next :meth:`release` looks, or they would be in everybody's way for as long as this session lives.
         """
         self._give_up()
-
-    def forget(self) -> None:
-        """There are no nodes any more: they were deleted."""
-        self._give_up()
-        self._tried = {}
+        self._retained = {}
 
     def _give_up(self) -> None:
         self._held = {}
@@ -152,14 +171,8 @@ class PartitionOwnership:
 
         JVM members delete owner znodes blindly. What is dropped may not be committed: somebody else consumes it.
         """
-        nodes = self._session.get_many(self._paths.owner(partition) for partition in self._held)
-        mine = self._session_id()
-
-        def is_ours(partition: TopicPartition) -> bool:
-            node = nodes[self._paths.owner(partition)]
-            return node is not None and node.owner_session == mine
-
-        kept = {partition: thread for partition, thread in self._held.items() if is_ours(partition)}
+        ours = self._data_of_ours(self._held)
+        kept = {partition: thread for partition, thread in self._held.items() if partition in ours}
         lost = sorted(self._held.keys() - kept.keys())
         if lost:
             self._held = kept

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from functools import lru_cache
+from typing import NamedTuple
 
 from zkconsumer.core.groupview import GroupView, Topic
-from zkconsumer.core.subscription import Subscription
+from zkconsumer.core.subscription import Subscription, all_topics
 from zkconsumer.core.znodes import (
     BROKER_IDS,
     BROKER_TOPICS,
@@ -21,7 +22,9 @@ from zkconsumer.core.znodes import (
 from zkconsumer.errors import ConfigError, MalformedZnode
 from zkconsumer.model import Broker, TopicIdentity, TopicPartition
 from zkconsumer.zookeeper.border import Watch
-from zkconsumer.zookeeper.session import ZkSession, Znode
+from zkconsumer.zookeeper.reads import Reads, Znode
+from zkconsumer.zookeeper.session import ZkSession
+from zkconsumer.zookeeper.watchedreads import WatchedReads
 
 _log = logging.getLogger(__name__)
 
@@ -29,53 +32,60 @@ _log = logging.getLogger(__name__)
 class Registry:
     """What ZooKeeper says of the cluster and of consumer groups.
 
-    Every read that takes a watch leaves it armed, so that reading again after it fired leaves no gap.
-
     Args:
-        session: an open session; any thread may read.
+        session: an open session.
         security_protocol: broker endpoints of this protocol are used.
+        watched: keeps what :meth:`view`, :meth:`topics`, :meth:`member_ids` and :meth:`describe_topics` read for as
+            long as watches guard it, for the one thread that calls them; None reads all of it each time, without
+            watches, and on any thread.
     """
 
-    def __init__(self, session: ZkSession, security_protocol: str = "PLAINTEXT") -> None:
+    def __init__(
+        self, session: ZkSession, security_protocol: str = "PLAINTEXT", watched: WatchedReads | None = None
+    ) -> None:
         self._session = session
         self._protocol = security_protocol
+        self._watched = watched
 
     def live_brokers(self, watch: Watch | None = None) -> tuple[Broker, ...]:
-        """Brokers that are registered and have an endpoint for us; the others are logged and left out."""
-        names = self._session.children(BROKER_IDS, watch) or []
-        return self._brokers(self._session.get_many(BrokerIdNode.path(name) for name in names))
+        """Brokers that are registered and have an endpoint for us; the others are logged and skipped.
 
-    def _brokers(self, nodes: Mapping[str, Znode | None]) -> tuple[Broker, ...]:
+        Args:
+            watch: called once when brokers come or go after that.
+        """
+        names = self._session.children(BROKER_IDS, watch) or []
+        return self._brokers(self._session.read_many(BrokerIdNode.path(name) for name in names))
+
+    def _brokers(self, reads: Reads) -> tuple[Broker, ...]:
         brokers = []
-        for path, node in nodes.items():
+        for path, node in reads.nodes.items():
             try:
                 if node is not None:
                     brokers.append(BrokerIdNode.decode(path, node.data, self._protocol))
             except MalformedZnode as error:
-                _log.error("broker left out: %s", error)
+                _log.error("broker skipped: %s", error)
+        for reason in reads.refused.values():
+            _log.error("broker skipped: %s", reason)
         return tuple(sorted(brokers))
 
-    def topics(self, watch: Watch | None = None) -> frozenset[str]:
+    def _children(self, path: str) -> frozenset[str]:
+        if self._watched is not None:
+            return self._watched.children(path)
+        return frozenset(self._session.children(path) or ())
+
+    def topics(self) -> frozenset[str]:
         """Names of all topics of the cluster, internal ones included."""
-        return frozenset(self._session.children(BROKER_TOPICS, watch) or ())
+        return self._children(BROKER_TOPICS)
 
     def partitions(self, topics: Iterable[str]) -> dict[str, tuple[int, ...]]:
-        """Partition numbers, ascending, of those topics that exist."""
-        return {name: topic.partitions for name, topic in self.describe_topics(topics).items()}
+        """Partition numbers, ascending, of those topics that exist; always read, without watches."""
+        reads = self._session.read_many(TopicNode.path(topic) for topic in topics)
+        return {name: topic.partitions for name, topic in _described(reads).items()}
 
-    def describe_topics(self, topics: Iterable[str], watch: Watch | None = None) -> dict[str, Topic]:
+    def describe_topics(self, topics: Iterable[str]) -> dict[str, Topic]:
         """Those of the topics that exist; one whose znode cannot be read is reported in the log and skipped."""
-        found = {}
-        nodes = self._session.get_many((TopicNode.path(topic) for topic in topics), watch)
-        for path, node in nodes.items():
-            if node is None:
-                continue
-            try:
-                partitions, topic_id = _topic(path, node.data)
-                found[path.rpartition("/")[2]] = Topic(partitions, TopicIdentity(topic_id, node.czxid))
-            except MalformedZnode as error:
-                _log.error("topic skipped: %s", error)
-        return found
+        paths = [TopicNode.path(topic) for topic in topics]
+        return _described(self._session.read_many(paths) if self._watched is None else self._watched.nodes(paths))
 
     def groups(self) -> list[str]:
         """Names of all groups that ever existed, sorted."""
@@ -86,49 +96,39 @@ class Registry:
         """True if the group ever had a member or an offset."""
         return self._session.exists(GroupPaths(group).root) is not None
 
-    def member_ids(self, group: str, watch: Watch | None = None) -> list[str]:
-        """Names of the group's registrations; a watch is armed for members that come or go."""
-        return self._session.children(GroupPaths(group).ids, watch) or []
+    def member_ids(self, group: str) -> frozenset[str]:
+        """Names of the group's registrations."""
+        return self._children(GroupPaths(group).ids)
 
-    def view(self, group: str, watch: Watch | None = None) -> GroupView:
-        """One snapshot of a group; a watch is armed for members, topics of interest and, with filters, all topics.
+    def view(self, group: str, topics_of: str | None = None) -> GroupView:
+        """One snapshot of a group.
 
-        All that needs no watch is read in one request: 50 members that each read a group of 50 are a herd (SPEC 15.1).
+        All that has no watch is read in one request: 50 members that each read a group of 50 are a herd (SPEC 15.1).
+
+        Args:
+            group: its name.
+            topics_of: id of the member whose topics are described; None describes those of all members.
         """
         paths = GroupPaths(group)
-        registrations = [paths.consumer_id(name) for name in self.member_ids(group, watch)]
+        registrations = [paths.consumer_id(name) for name in sorted(self.member_ids(group))]
         clients = [f"{paths.members}/{name}" for name in self._session.children(paths.members) or ()]
         brokers = [BrokerIdNode.path(name) for name in self._session.children(BROKER_IDS) or ()]
-        nodes = self._session.get_many([*registrations, *clients, *brokers])
-        members: dict[str, Subscription] = {}
-        unreadable: dict[str, str] = {}
-        registered_ms: dict[str, int] = {}
-        for path in registrations:
-            node, consumer_id = nodes[path], path.rpartition("/")[2]
-            if node is None:
-                continue  # left between the two reads; the watch on ids fires for it
-            try:
-                members[consumer_id], since = _registration(path, node.data)
-                if since is not None:
-                    registered_ms[consumer_id] = since
-            except (MalformedZnode, ConfigError) as error:
-                unreadable[consumer_id] = str(error)
+        reads = self._session.read_many([*registrations, *clients, *brokers])
+        registered = _registrations(_only(reads, registrations))
         topics: frozenset[str] = frozenset()
-        if any(subscription.topic_filter for subscription in members.values()):
-            topics = self.topics(watch)
-        wanted = {
-            topic for subscription in members.values() for topic in subscription.expand(topics, exclude_internal=False)
-        }
-        described = self.describe_topics(sorted(wanted), watch)
+        if any(subscription.topic_filter for subscription in registered.members.values()):
+            topics = self.topics()
+        concerned = [one for name, one in registered.members.items() if topics_of in (None, name)]
+        described = self.describe_topics(sorted(all_topics(concerned, topics)))
         return GroupView(
-            members=members,
+            members=registered.members,
             partitions={name: topic.partitions for name, topic in described.items()},
             identities={name: topic.identity for name, topic in described.items()},
             topics=topics,
-            unreadable=unreadable,
-            brokers=self._brokers({path: nodes[path] for path in brokers}),
-            our_clients=_our_clients({path: nodes[path] for path in clients}),
-            registered_ms=registered_ms,
+            unreadable=registered.unreadable,
+            brokers=self._brokers(_only(reads, brokers)),
+            our_clients=_our_clients(_only(reads, clients)),
+            registered_ms=registered.since_ms,
         )
 
     def owned_topics(self, group: str) -> list[str]:
@@ -166,18 +166,62 @@ def _client(path: str, data: bytes | None) -> tuple[str, str]:
     return SessionNode.consumer_id(path.rpartition("/")[2]), SessionNode.decode(path, data)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=8192)
 def _topic(path: str, data: bytes | None) -> tuple[tuple[int, ...], str | None]:
     return TopicNode.decode(path, data), TopicNode.topic_id(path, data)
 
 
-def _our_clients(nodes: Mapping[str, Znode | None]) -> dict[str, str]:
+class _Registrations(NamedTuple):
+    members: dict[str, Subscription]
+    unreadable: dict[str, str]
+    since_ms: dict[str, int]
+
+
+def _only(reads: Reads, paths: Iterable[str]) -> Reads:
+    wanted = set(paths)
+    nodes = {path: node for path, node in reads.nodes.items() if path in wanted}
+    return Reads(nodes, {path: reason for path, reason in reads.refused.items() if path in wanted})
+
+
+def _registrations(reads: Reads) -> _Registrations:
+    found = _Registrations({}, {path.rpartition("/")[2]: str(reason) for path, reason in reads.refused.items()}, {})
+    for path, node in reads.nodes.items():
+        consumer_id = path.rpartition("/")[2]
+        if node is None:
+            continue  # left between the two reads; the watch on ids fires for it
+        try:
+            found.members[consumer_id], since = _registration(path, node.data)
+            if since is not None:
+                found.since_ms[consumer_id] = since
+        except (MalformedZnode, ConfigError) as error:
+            found.unreadable[consumer_id] = str(error)
+    return found
+
+
+def _described(reads: Reads) -> dict[str, Topic]:
+    found = {}
+    for path, node in reads.nodes.items():
+        if node is None:
+            continue
+        try:
+            partitions, topic_id = _topic(path, node.data)
+            found[path.rpartition("/")[2]] = Topic(partitions, TopicIdentity(topic_id, node.czxid))
+        except MalformedZnode as error:
+            _log.error("topic skipped: %s", error)
+    for reason in reads.refused.values():
+        _log.error("topic skipped: %s", reason)
+    return found
+
+
+def _our_clients(reads: Reads) -> dict[str, str]:
     clients = {}
-    for path, node in nodes.items():
+    for path, node in reads.nodes.items():
         try:
             if node is not None:
                 consumer_id, assignor = _client(path, node.data)
                 clients[consumer_id] = assignor
         except MalformedZnode as error:
-            _log.warning("a session node is left out: %s", error)
+            _log.warning("a session node is skipped: %s", error)
+    for reason in reads.refused.values():
+        _log.warning("a session node is skipped: %s", reason)
     return clients

@@ -11,11 +11,10 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Self
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError, UnimplementedError, ZookeeperError
+from kazoo.exceptions import NodeExistsError, NoNodeError
 from kazoo.protocol.states import KazooState, KeeperState
 
 from zkconsumer.config import ConsumerConfig
@@ -25,43 +24,18 @@ from zkconsumer.zookeeper.border import (
     NegotiationLog,
     PollingHandler,
     Watch,
-    as_kazoo_watch,
     connection_loop_ended,
     translated_errors,
 )
-from zkconsumer.zookeeper.multiread import MultiRead, supports_multi_read
+from zkconsumer.zookeeper.reads import Reads, Znode, ZnodeReads
 from zkconsumer.zookeeper.security import client_arguments, open_acl, owned_acl
-from zkconsumer.zookeeper.transaction import TRANSACTION_SIZE, Batch, FencedTransactions, Operation, Outcomes, Stop
+from zkconsumer.zookeeper.transaction import Batch, FencedTransactions, Operation, Outcomes, Stop
 
 _log = logging.getLogger(__name__)
-
-_PIPELINE = 1000
-"""Reads under way at once."""
 
 _RECONNECT = {"max_tries": -1, "delay": 0.1, "backoff": 2, "max_delay": 1.0}
 """How kazoo pauses between connection attempts, in seconds. By itself it would double the pause up to an hour, and a
 short outage would cost the session for want of a reconnect in time."""
-
-_WORTH_MULTI_READ = 20
-"""Fewer reads are pipelined as long as the server's version is unknown: asking for it costs a connection."""
-
-
-@dataclass(frozen=True, slots=True)
-class Znode:
-    """Data and owner of a znode that was read.
-
-    ``data`` is None for null data; ``owner_session`` is the id of the session that an ephemeral node lives with, 0 for
-    a persistent one; ``modified_ms`` is the time of the last write in ms since the epoch; ``version`` counts the writes
-    since the node was created; ``czxid`` and ``mzxid`` are the transactions of the ensemble that created the node and
-    that wrote its data last.
-    """
-
-    data: bytes | None
-    owner_session: int
-    modified_ms: int
-    version: int
-    czxid: int
-    mzxid: int
 
 
 class ZkSession:
@@ -75,6 +49,9 @@ class ZkSession:
         on_connection: called on kazoo's thread when the connection came back or the session was lost; sets a flag.
         authentication: further arguments of kazoo's client, see :func:`zkconsumer.zookeeper.security.client_arguments`.
         acl: access to what is created in :meth:`transact` and :meth:`ensure_path`; None opens it to everybody.
+
+    Attributes:
+        connections: counted up when a connection is made or lost, and with it all watches; written by kazoo's thread.
     """
 
     def __init__(
@@ -94,9 +71,8 @@ class ZkSession:
         self._on_connection = on_connection
         self._connected = threading.Event()
         self._lost = False
+        self.connections = 0
         self._login_refused = False
-        self._multi_read_known: bool | None = None
-        self._multi_read_refused = False
         self._negotiation = NegotiationLog(self._timeout)
         self._client: Any = KazooClient(
             hosts=connect,
@@ -106,6 +82,7 @@ class ZkSession:
             connection_retry=_RECONNECT,
             **(authentication or {}),
         )
+        self._reads = ZnodeReads(self._client, self._timeout)
         self._client.add_listener(self._state_changed)
 
     @classmethod
@@ -234,7 +211,8 @@ class ZkSession:
 
     def _state_changed(self, state: str) -> None:
         # Runs on kazoo's connection thread: any request from here would wait for itself.
-        self._multi_read_known = None
+        self._reads.forget_server()
+        self.connections += 1
         if state == KazooState.CONNECTED:
             self._lost = False
             self._connected.set()
@@ -249,95 +227,24 @@ class ZkSession:
     # -- reads ----------------------------------------------------------------------------------------------------
 
     def exists(self, path: str, watch: Watch | None = None, *, timeout: float | None = None) -> Znode | None:
-        """The node's facts without its data, or None; a watch on a missing node fires when it is created.
-
-        ``timeout``, in seconds, is for the first request of all; later ones may take as long as any other operation.
-        """
-        with translated_errors(f"exists {path}"):
-            answer = self._client.exists_async(path, watch=as_kazoo_watch(watch))
-            stat = answer.get(timeout=self._timeout if timeout is None else timeout)
-        return None if stat is None else _znode(None, stat)
+        """See :meth:`ZnodeReads.exists <zkconsumer.zookeeper.reads.ZnodeReads.exists>`."""
+        return self._reads.exists(path, watch, timeout=timeout)
 
     def get(self, path: str) -> Znode | None:
         """The node, or None if there is none."""
         return self.get_many([path])[path]
 
     def get_many(self, paths: Iterable[str], watch: Watch | None = None) -> dict[str, Znode | None]:
-        """Many nodes in few round trips; None where there is none. A watch also covers nodes that do not exist yet."""
-        wanted = list(dict.fromkeys(paths))
-        worth = 2 if self._multi_read_known else _WORTH_MULTI_READ
-        if watch is None and len(wanted) >= worth and self._has_multi_read():
-            return self._multi_read(wanted)
-        result: dict[str, Znode | None] = {}
-        for start in range(0, len(wanted), _PIPELINE):
-            part = wanted[start : start + _PIPELINE]
-            pending = [(path, self._client.get_async(path, watch=as_kazoo_watch(watch))) for path in part]
-            for path, answer in pending:
-                result[path] = self._answered(path, answer, watch)
-        return result
+        """See :meth:`ZnodeReads.get_many <zkconsumer.zookeeper.reads.ZnodeReads.get_many>`."""
+        return self._reads.get_many(paths, watch)
 
-    def _multi_read(self, paths: Sequence[str]) -> dict[str, Znode | None]:
-        pending = []
-        for start in range(0, len(paths), TRANSACTION_SIZE):
-            part = paths[start : start + TRANSACTION_SIZE]
-            answer = self._client.handler.async_result()
-            self._client._call(MultiRead([self._client.chroot + path for path in part]), answer)
-            pending.append((part, answer))
-        result: dict[str, Znode | None] = {}
-        for part, answer in pending:
-            with translated_errors(f"a read of {len(part)} nodes from {part[0]} to {part[-1]}"):
-                try:
-                    found = answer.get(timeout=self._timeout)
-                except UnimplementedError as error:
-                    self._multi_read_refused = True
-                    raise ZooKeeperUnavailable(
-                        "the server does not know multiRead and closes the connection; from now on nodes are read one "
-                        "by one"
-                    ) from error
-            for path, one in zip(part, found, strict=True):
-                if isinstance(one, ZookeeperError):
-                    with translated_errors(f"get {path}"):
-                        raise one
-                result[path] = one and _znode(*one)
-        return result
-
-    def _has_multi_read(self) -> bool:
-        """Ask the server's version, once for each connection: an ensemble may be in the middle of an upgrade.
-
-        The answer can come from another server than the one that we are connected to, through a load balancer. Then
-        that one refuses the request, which costs a reconnect, and it is not tried again.
-        """
-        if self._multi_read_refused:
-            return False
-        if self._multi_read_known is None:
-            try:
-                self._multi_read_known = supports_multi_read(self._client.command(b"srvr"))
-            except (KazooException, OSError, AttributeError) as error:
-                _log.info("cannot ask the ZooKeeper server for its version (%s); reading node by node", error)
-                self._multi_read_known = False
-        return self._multi_read_known
-
-    def _answered(self, path: str, answer: Any, watch: Watch | None) -> Znode | None:
-        with translated_errors(f"get {path}"):
-            try:
-                data, stat = answer.get(timeout=self._timeout)
-            except NoNodeError:
-                if watch is None or self.exists(path, watch) is None:
-                    return None
-                return self.get_many([path], watch)[path]  # created between the two reads
-        return _znode(data, stat)
+    def read_many(self, paths: Iterable[str], watch_of: Callable[[str], Watch] | None = None) -> Reads:
+        """See :meth:`ZnodeReads.read_many <zkconsumer.zookeeper.reads.ZnodeReads.read_many>`."""
+        return self._reads.read_many(paths, watch_of)
 
     def children(self, path: str, watch: Watch | None = None) -> list[str] | None:
-        """Names of the node's children, or None if there is no such node (then a watch fires when it is created)."""
-        with translated_errors(f"children of {path}"):
-            try:
-                return list(
-                    self._client.get_children_async(path, watch=as_kazoo_watch(watch)).get(timeout=self._timeout)
-                )
-            except NoNodeError:
-                if watch is None or self.exists(path, watch) is None:
-                    return None
-        return self.children(path, watch)
+        """See :meth:`ZnodeReads.children <zkconsumer.zookeeper.reads.ZnodeReads.children>`."""
+        return self._reads.children(path, watch)
 
     # -- writes ---------------------------------------------------------------------------------------------------
 
@@ -429,8 +336,3 @@ class ZkSession:
             ZooKeeperRefused: so many were refused that trying the others one by one would take long.
         """
         return FencedTransactions(self._client, self._acl, self._timeout, self.get_many).run(fence, operations, insist)
-
-
-def _znode(data: bytes | None, stat: Any) -> Znode:
-    owner_session = stat.ephemeralOwner & 0xFFFFFFFFFFFFFFFF
-    return Znode(data, owner_session, stat.mtime, stat.version, stat.czxid, stat.mzxid)

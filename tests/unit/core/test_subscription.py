@@ -3,7 +3,6 @@ import pytest
 from zkconsumer.core.subscription import Blacklist, Subscription, Whitelist, normalise_regex
 from zkconsumer.core.znodes import Registration
 from zkconsumer.errors import ConfigError
-from zkconsumer.model import ConsumerThreadId
 
 TOPICS = {"spx-a", "spx-b", "other", "__consumer_offsets", "__transaction_state"}
 
@@ -74,11 +73,3 @@ def test_registration_round_trip(subscription):
 def test_readers_take_the_first_entry_of_a_filter():
     registered = Registration({"a.*": 2, "b.*": 1}, "white_list")
     assert Subscription.from_registration(registered) == Subscription.by_filter(Whitelist("a.*"), 2)
-
-
-def test_threads_are_numbered_from_zero_for_every_topic():
-    threads = Subscription.static({"a": 2, "b": 1}).threads("g_c", (), exclude_internal=True)
-    assert threads == {
-        "a": [ConsumerThreadId("g_c", 0), ConsumerThreadId("g_c", 1)],
-        "b": [ConsumerThreadId("g_c", 0)],
-    }

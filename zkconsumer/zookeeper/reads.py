@@ -1,0 +1,218 @@
+"""ZnodeReads: reads znodes one by one, or many in few requests, and arms watches on what it reads."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from kazoo.exceptions import KazooException, NoNodeError, UnimplementedError, ZookeeperError
+
+from zkconsumer.errors import ZooKeeperRefused, ZooKeeperUnavailable
+from zkconsumer.zookeeper.border import Watch, as_kazoo_watch, translated_errors
+from zkconsumer.zookeeper.multiread import ArmWatches, MultiRead, in_requests, supports_multi_read
+
+_log = logging.getLogger(__name__)
+
+_PIPELINE: Final = 1000
+"""Reads under way at once."""
+
+_WORTH_MULTI_READ: Final = 20
+"""Fewer reads are pipelined as long as the server's version is unknown: asking for it costs a connection."""
+
+
+@dataclass(frozen=True, slots=True)
+class Znode:
+    """Data and owner of a znode that was read.
+
+    ``data`` is None for null data; ``owner_session`` is the id of the session that an ephemeral node lives with, 0 for
+    a persistent one; ``modified_ms`` is the time of the last write in ms since the epoch; ``version`` counts the writes
+    since the node was created; ``czxid`` and ``mzxid`` are the transactions of the ensemble that created the node and
+    that wrote its data last.
+    """
+
+    data: bytes | None
+    owner_session: int
+    modified_ms: int
+    version: int
+    czxid: int
+    mzxid: int
+
+
+class Reads(NamedTuple):
+    """What was read of many nodes.
+
+    Attributes:
+        nodes: by path; None where there is none. A node that may not be read is absent.
+        refused: by path, why the servers do not allow to read it.
+    """
+
+    nodes: dict[str, Znode | None]
+    refused: dict[str, ZooKeeperRefused]
+
+
+class ZnodeReads:
+    """Reads through one client; any thread may use it.
+
+    Args:
+        client: kazoo's.
+        timeout: how long to wait for each answer, in seconds.
+    """
+
+    def __init__(self, client: Any, timeout: float) -> None:
+        self._client = client
+        self._timeout = timeout
+        self.multi_read_known: bool | None = None
+        self._multi_read_refused = False
+
+    def forget_server(self) -> None:
+        """The next server may be of another release; called on kazoo's thread when the connection changes."""
+        self.multi_read_known = None
+
+    def exists(self, path: str, watch: Watch | None = None, *, timeout: float | None = None) -> Znode | None:
+        """The node's facts without its data, or None; a watch on a missing node fires when it is created.
+
+        ``timeout``, in seconds, is for the first request of all; later ones may take as long as any other operation.
+        """
+        with translated_errors(f"exists {path}"):
+            answer = self._client.exists_async(path, watch=as_kazoo_watch(watch))
+            stat = answer.get(timeout=self._timeout if timeout is None else timeout)
+        return None if stat is None else _znode(None, stat)
+
+    def get(self, path: str) -> Znode | None:
+        """The node, or None if there is none."""
+        return self.get_many([path])[path]
+
+    def get_many(self, paths: Iterable[str], watch: Watch | None = None) -> dict[str, Znode | None]:
+        """Many nodes in few requests; None where there is none. A watch also covers nodes that do not exist yet.
+
+        Raises:
+            ZooKeeperRefused: one of them may not be read.
+            ZooKeeperUnavailable, SessionExpired: no answer.
+        """
+        reads = self.read_many(paths, None if watch is None else lambda _: watch)
+        for reason in reads.refused.values():
+            raise reason
+        return reads.nodes
+
+    def read_many(self, paths: Iterable[str], watch_of: Callable[[str], Watch] | None = None) -> Reads:
+        """As :meth:`get_many`; what may not be read is named, and does not keep the rest from being read.
+
+        Args:
+            paths: of the nodes.
+            watch_of: gives the watch for each path; None arms none.
+
+        Raises:
+            ZooKeeperUnavailable, SessionExpired: no answer.
+        """
+        wanted = list(dict.fromkeys(paths))
+        worth = 2 if self.multi_read_known else _WORTH_MULTI_READ
+        if len(wanted) < worth or not self._has_multi_read():
+            return self._read_one_by_one(wanted, watch_of)
+        # What the server had done by then is in all that it reads from now on.
+        zxid = self._client.last_zxid
+        reads = self._multi_read(wanted)
+        if watch_of is not None:
+            self._arm_watches(zxid, wanted, reads, watch_of)
+        return reads
+
+    def _read_one_by_one(self, paths: Sequence[str], watch_of: Callable[[str], Watch] | None) -> Reads:
+        reads = Reads({}, {})
+        for start in range(0, len(paths), _PIPELINE):
+            watches = {path: None if watch_of is None else watch_of(path) for path in paths[start : start + _PIPELINE]}
+            pending = [(p, w, self._client.get_async(p, watch=as_kazoo_watch(w))) for p, w in watches.items()]
+            for path, watch, answer in pending:
+                try:
+                    reads.nodes[path] = self._answered(path, answer, watch)
+                except ZooKeeperRefused as reason:
+                    reads.refused[path] = reason
+        return reads
+
+    def _multi_read(self, paths: Sequence[str]) -> Reads:
+        pending = []
+        for part in in_requests(paths):
+            answer = self._client.handler.async_result()
+            self._client._call(MultiRead([self._client.chroot + path for path in part]), answer)
+            pending.append((part, answer))
+        reads = Reads({}, {})
+        for part, answer in pending:
+            with translated_errors(f"a read of {len(part)} nodes from {part[0]} to {part[-1]}"):
+                try:
+                    found = answer.get(timeout=self._timeout)
+                except UnimplementedError as error:
+                    self._multi_read_refused = True
+                    raise ZooKeeperUnavailable(
+                        "the server does not know multiRead and closes the connection; from now on nodes are read one "
+                        "by one"
+                    ) from error
+            for path, one in zip(part, found, strict=True):
+                if isinstance(one, ZookeeperError):
+                    try:
+                        with translated_errors(f"get {path}"):
+                            raise one
+                    except ZooKeeperRefused as reason:
+                        reads.refused[path] = reason
+                else:
+                    reads.nodes[path] = one and _znode(*one)
+        return reads
+
+    def _arm_watches(self, zxid: int, paths: Sequence[str], reads: Reads, watch_of: Callable[[str], Watch]) -> None:
+        client, pending = self._client, []
+        for part in in_requests(paths):
+            full = {client.chroot + path: as_kazoo_watch(watch_of(path)) for path in part}
+            missing = [client.chroot + path for path in part if path not in reads.refused and reads.nodes[path] is None]
+            answer = client.handler.async_result()
+
+            def register(watches: Mapping[str, object] = full) -> None:
+                for path, watch in watches.items():
+                    client._data_watchers[path].add(watch)
+
+            client._call(ArmWatches(zxid, [*full.keys() - set(missing)], missing, register), answer)
+            pending.append(answer)
+        with translated_errors(f"arming {len(paths)} watches from {paths[0]} to {paths[-1]}"):
+            for answer in pending:
+                answer.get(timeout=self._timeout)
+
+    def _has_multi_read(self) -> bool:
+        """Ask the server's version, once for each connection: an ensemble may be in the middle of an upgrade.
+
+        The answer can come from another server than the one that we are connected to, through a load balancer. Then
+        that one refuses the request, which costs a reconnect, and it is not tried again.
+        """
+        if self._multi_read_refused:
+            return False
+        if self.multi_read_known is None:
+            try:
+                self.multi_read_known = supports_multi_read(self._client.command(b"srvr"))
+            except (KazooException, OSError, AttributeError) as error:
+                _log.info("cannot ask the ZooKeeper server for its version (%s); reading node by node", error)
+                self.multi_read_known = False
+        return self.multi_read_known
+
+    def _answered(self, path: str, answer: Any, watch: Watch | None) -> Znode | None:
+        with translated_errors(f"get {path}"):
+            try:
+                data, stat = answer.get(timeout=self._timeout)
+            except NoNodeError:
+                if watch is None or self.exists(path, watch) is None:
+                    return None
+                return self.get_many([path], watch)[path]  # created between the two reads
+        return _znode(data, stat)
+
+    def children(self, path: str, watch: Watch | None = None) -> list[str] | None:
+        """Names of the node's children, or None if there is no such node (then a watch fires when it is created)."""
+        with translated_errors(f"children of {path}"):
+            try:
+                return list(
+                    self._client.get_children_async(path, watch=as_kazoo_watch(watch)).get(timeout=self._timeout)
+                )
+            except NoNodeError:
+                if watch is None or self.exists(path, watch) is None:
+                    return None
+        return self.children(path, watch)
+
+
+def _znode(data: bytes | None, stat: Any) -> Znode:
+    owner_session = stat.ephemeralOwner & 0xFFFFFFFFFFFFFFFF
+    return Znode(data, owner_session, stat.mtime, stat.version, stat.czxid, stat.mzxid)

@@ -1,0 +1,76 @@
+"""WatchedReads: what one member has read of ZooKeeper, kept for as long as watches guard it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from functools import partial
+
+from zkconsumer.zookeeper.border import Watch
+from zkconsumer.zookeeper.reads import Reads, Znode
+from zkconsumer.zookeeper.session import ZkSession
+
+
+class WatchedReads:
+    """Znodes and lists of children; each is read again only when its watch has fired, or the connection has changed.
+
+    A read arms the watch, so what changes after it is noticed. Watches fire on kazoo's thread, which only notes the
+    path; that is looked at before the next answer is given. A watch that fires while the path is being read is noted as
+    well, and the path is read once more the next time. Used by one thread.
+
+    Args:
+        session: an open session.
+        changed: called on kazoo's thread when something that was read has changed.
+    """
+
+    def __init__(self, session: ZkSession, changed: Watch) -> None:
+        self._session = session
+        self._changed = changed
+        self._fired: deque[str] = deque()
+        self._connections = -1
+        self._nodes: dict[str, Znode | None] = {}
+        self._children: dict[str, frozenset[str]] = {}
+
+    def nodes(self, paths: Iterable[str]) -> Reads:
+        """These nodes, see :meth:`ZkSession.read_many`; others that were read by this call before are forgotten.
+
+        Raises:
+            ZooKeeperUnavailable, SessionExpired: no answer.
+        """
+        self._drop_stale()
+        wanted = dict.fromkeys(paths)
+        known = {path: self._nodes[path] for path in wanted if path in self._nodes}
+        self._nodes = known
+        left = [path for path in wanted if path not in known]
+        reads = self._session.read_many(left, self._watch_of) if left else Reads({}, {})
+        known.update(reads.nodes)
+        return Reads({path: known[path] for path in wanted if path in known}, reads.refused)
+
+    def children(self, path: str) -> frozenset[str]:
+        """Names of a node's children, none if there is no such node; the same object while it is not read again.
+
+        Raises:
+            ZooKeeperRefused, ZooKeeperUnavailable, SessionExpired: unknown.
+        """
+        self._drop_stale()
+        if path not in self._children:
+            self._children[path] = frozenset(self._session.children(path, self._watch_of(path)) or ())
+        return self._children[path]
+
+    def _watch_of(self, path: str) -> Watch:
+        return partial(self._note, path)
+
+    def _note(self, path: str) -> None:
+        # First the path, then the flag: the thread that sees the flag finds the path.
+        self._fired.append(path)
+        self._changed()
+
+    def _drop_stale(self) -> None:
+        # Looked at before reading. If the connection breaks while something is read, that is dropped the next time.
+        if self._connections != self._session.connections:
+            self._connections = self._session.connections
+            self._nodes, self._children = {}, {}
+        while self._fired:
+            path = self._fired.popleft()
+            self._nodes.pop(path, None)
+            self._children.pop(path, None)
