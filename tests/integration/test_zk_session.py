@@ -66,6 +66,13 @@ def test_what_cannot_be_done_is_told_and_the_rest_is_done(session, fence):
     assert session.get("/n/fresh").owner_session == session.session_id
 
 
+def test_missing_parents_are_found_all_at_once(session, fence):
+    operations = [Operation("create", f"/no/{number}", b"") for number in range(50)]
+    before = session._client._connection._xid
+    assert set(session.try_transact(fence, operations).values()) == {"missing"}
+    assert session._client._connection._xid - before < 5
+
+
 def test_creating_below_a_missing_parent_is_told(session, fence):
     assert session.transact(fence, [Operation("create", "/no/parent", b"")]) == {"/no/parent": "missing"}
 
@@ -167,7 +174,7 @@ def test_what_watches_guard_is_read_once(session, fence, zookeeper, unique_name)
         return session._client._connection._xid - before, result
 
     watched.nodes(paths)
-    assert requests(lambda: watched.nodes(paths).nodes.keys()) == (0, set(paths))
+    assert requests(lambda: list(watched.nodes(paths).nodes)) == (0, paths)
     zookeeper.set(f"/{unique_name}/n/4", b"new")
     assert changed.acquire(timeout=30)
     number, reads = requests(lambda: watched.nodes(paths))

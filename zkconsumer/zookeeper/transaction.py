@@ -239,9 +239,13 @@ class FencedTransactions:
             raise stop.reason
 
     def _impossible(self, operations: Sequence[Operation]) -> dict[str, Outcome]:
-        found = self.read(operation.path for operation in operations)
-        return {
+        creations = [operation for operation in operations if operation.kind.startswith("create")]
+        parents = {operation.path: operation.path.rpartition("/")[0] or "/" for operation in creations}
+        found = self.read([*(operation.path for operation in operations), *parents.values()])
+        impossible = {
             operation.path: MISSED[operation.kind]
             for operation in operations
             if (found[operation.path] is not None) == operation.kind.startswith("create")
         }
+        orphans: dict[str, Outcome] = {path: "missing" for path, parent in parents.items() if found[parent] is None}
+        return impossible | orphans

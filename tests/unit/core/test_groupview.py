@@ -84,3 +84,33 @@ def test_subscribed_topics_are_those_that_exist():
     expected = {"t": Topic((0, 1), TopicIdentity("A", 5))}
     assert view.subscribed_topics("g_a", exclude_internal=True) == expected
     assert view.subscribed_topics("g_left", exclude_internal=True) == {}
+
+
+def test_equal_filters_are_matched_once_for_each_topic(monkeypatch):
+    matched = []
+    allows = Whitelist.allows
+    monkeypatch.setattr(Whitelist, "allows", lambda self, topic: matched.append(topic) or allows(self, topic))
+    topics = frozenset(f"t{number}" for number in range(50))
+    for _ in range(2):
+        members = {f"g_{number}": Subscription.by_filter(Whitelist("t.*"), 1) for number in range(20)}
+        view = GroupView(members, dict.fromkeys(topics, (0,)), frozenset(topics))
+        threads = view.threads_by_topic(exclude_internal=True)
+    assert len(threads) == 50
+    assert all(len(of_topic) == 20 for of_topic in threads.values())
+    assert len(matched) == 50
+
+
+def test_threads_of_unequal_members_are_those_of_each_alone():
+    members = {
+        "g_a": Subscription.by_filter(Whitelist("t[01]"), 2),
+        "g_b": Subscription.by_filter(Whitelist("t[01]"), 2),
+        "g_c": Subscription.static({"t1": 1, "u": 3}),
+        "g_d": Subscription.static({"t1": 2}),
+    }
+    view = GroupView(members, {}, frozenset({"t0", "t1", "u"}))
+    threads = {topic: [str(one) for one in of] for topic, of in view.threads_by_topic(exclude_internal=True).items()}
+    assert threads == {
+        "t0": ["g_a-0", "g_a-1", "g_b-0", "g_b-1"],
+        "t1": ["g_a-0", "g_a-1", "g_b-0", "g_b-1", "g_c-0", "g_d-0", "g_d-1"],
+        "u": ["g_c-0", "g_c-1", "g_c-2"],
+    }
