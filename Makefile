@@ -32,7 +32,7 @@ test: $(STAMP) ## unit, property and integration tests
 
 test-slow: $(STAMP) ## what `make test` leaves out: old brokers, JVM interop, Spark, Kerberos, containers, the demo
 	@$(BIN)/python -m zkconsumer.sandbox
-	@$(BIN)/pytest tests/brokers tests/interop tests/kerberos tests/spark tests/containers tests/demo
+	@$(BIN)/pytest tests/brokers tests/interop tests/stress tests/kerberos tests/spark tests/containers tests/demo
 
 # In test-slow these are skipped where something is missing; here that is a failure, which says what it is.
 test-kerberos: $(STAMP) ## those of them with a real KDC, after building gssapi; docs/kerberos.md says what that needs

@@ -1,13 +1,9 @@
 """Groups on many topics: how many requests a member sends, and what it reads and keeps. The topics are znodes only."""
 
-import json
-
 import pytest
 
+from tests.fix_members import Cluster
 from tests.fix_waiting import eventually
-from tests.integration.test_member import RecordingFetch
-from zkconsumer.config import ConsumerConfig
-from zkconsumer.connector.identity import new_consumer_id
 from zkconsumer.connector.listener import ConsumerRebalanceListener
 from zkconsumer.connector.member import GroupMember
 from zkconsumer.core.rebalance import orphan_delay_seconds
@@ -16,44 +12,6 @@ from zkconsumer.model import TopicPartition
 from zkconsumer.zookeeper.registry import Registry
 
 pytestmark = pytest.mark.integration
-
-JVM = {"version": 1, "pattern": "static", "timestamp": "1"}
-
-
-class Cluster:
-    """A chroot with one broker and topics that no Kafka knows of."""
-
-    def __init__(self, sandbox, zookeeper, name: str) -> None:
-        self.connect = f"{sandbox.zookeeper_connect}/{name}"
-        self.root = f"/{name}"
-        self.zookeeper = zookeeper
-        self.members: list[GroupMember] = []
-        for path in ("consumers", "brokers/ids", "brokers/topics"):
-            zookeeper.ensure_path(f"{self.root}/{path}")
-        zookeeper.create(f"{self.root}/brokers/ids/1", b'{"version":1,"host":"h","port":1}')
-
-    def create_topics(self, *names: str, partitions: int = 1) -> None:
-        data = json.dumps({"version": 1, "partitions": {str(n): [1] for n in range(partitions)}}).encode()
-        for answer in [self.zookeeper.create_async(f"{self.root}/brokers/topics/{name}", data) for name in names]:
-            answer.get()
-
-    def register_stranger(self, name: str, topic: str) -> None:
-        document = json.dumps({**JVM, "subscription": {topic: 1}}).encode()
-        self.zookeeper.create(f"{self.root}/consumers/g/ids/g_{name}", document, ephemeral=True, makepath=True)
-
-    def member(self, name: str, **values) -> GroupMember:
-        config = ConsumerConfig(
-            **{
-                "zookeeper_connect": self.connect,
-                "group_id": "g",
-                "consumer_id": name,
-                "zookeeper_session_timeout_ms": 10_000,
-                "rebalance_max_retries": 20,
-                **values,
-            }
-        )
-        self.members.append(GroupMember(config, new_consumer_id(config), RecordingFetch()))
-        return self.members[-1]
 
 
 @pytest.fixture

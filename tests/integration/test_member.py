@@ -7,13 +7,13 @@ import time
 import pytest
 from kazoo.security import make_acl
 
+from tests.fix_members import RecordingFetch
 from tests.fix_waiting import eventually
 from tests.fix_zookeeper import cut_off, expire
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector.identity import new_consumer_id
 from zkconsumer.connector.listener import ConsumerRebalanceListener
 from zkconsumer.connector.member import GroupMember
-from zkconsumer.core.fetchcontrol import FetchAssignment
 from zkconsumer.core.rebalance import RebalanceCause, orphan_delay_seconds
 from zkconsumer.core.subscription import Subscription, Whitelist
 from zkconsumer.errors import (
@@ -29,30 +29,6 @@ from zkconsumer.errors import (
 from zkconsumer.model import TopicPartition
 
 pytestmark = pytest.mark.integration
-
-
-class RecordingFetch:
-    """A data plane that fetches nothing: it notes when it is stopped and started, and lets the test set positions."""
-
-    def __init__(self) -> None:
-        self.calls: list[str] = []
-        self.assignment: FetchAssignment | None = None
-        self.position: dict[TopicPartition, int] = {}
-        self.released: dict[TopicPartition, int] | None = None
-
-    def stop(self, *, drain: bool = True) -> None:
-        self.calls.append("stop")
-
-    def start(self, assignment: FetchAssignment) -> None:
-        self.calls.append("start")
-        self.assignment = assignment
-        self.position = {p: offset for p, offset in assignment.offsets.items() if offset is not None}
-
-    def withhold(self) -> None:
-        pass  # not noted: a busy machine lets the lease lapse at any time
-
-    def positions(self, *, handed_out: bool) -> dict[TopicPartition, int]:
-        return dict(self.position if handed_out or self.released is None else self.released)
 
 
 @pytest.fixture
@@ -527,6 +503,64 @@ def test_a_commit_made_while_another_is_made_durable_is_not_taken_back(group, zo
     assert calls[1].endswith("stand-in")
     data, stat = zookeeper.get(path)
     assert (data, stat.version) == (b"15", 0)
+
+
+def test_old_positions_are_not_committed_after_claiming_again(group, zookeeper, topics, topic_factory):
+    """1. A partition is released, and the next claim fails; 2. another member commits it; 3. it is claimed again."""
+    topic = topic_factory(partitions=1)
+    partition, path = TopicPartition(topic, 0), f"/consumers/{group.name}/offsets/{topic}/0"
+    ghost = f"/consumers/{group.name}/owners/{topic}/1"
+    member, fetch = group("a", rebalance_backoff_ms=20_000, auto_commit_interval_ms=3_600_000)
+    refused = []
+
+    class Committing(ConsumerRebalanceListener):
+        def before_starting_fetchers(self, consumer_id, assignment):
+            if len(assignment) == 2:
+                for arguments in ({}, {"offsets": {partition: 300}, "generation": 1}):
+                    try:
+                        member.commit(**arguments)
+                    except (ZooKeeperUnavailable, GenerationEnded) as error:
+                        refused.append(type(error))
+
+    member.set_listener(Committing())
+    member.join(Subscription.static({topic: 1}))
+    fetch.position = {partition: 300}
+    member.commit()
+    zookeeper.create(ghost, b"ghost-0")
+    topics.grow(topic, 2)
+    eventually(lambda: member.stats().rebalances.failures.get("4 claim ownership"))
+    zookeeper.set(path, b"313")
+    zookeeper.delete(ghost)
+    eventually(lambda: numbers(member) == [0, 1] and fetch.assignment.generation == 2)
+    assert zookeeper.get(path)[0] == b"313"
+    assert fetch.assignment.offsets[partition] == 313
+    assert refused[-1] is GenerationEnded
+
+
+def test_a_slow_commit_does_not_take_back_a_later_one(group, zookeeper, topic_factory):
+    """1. A stand-in commits 10 and is in before_commit; 2. the timer commits 15; 3. the stand-in continues."""
+    topic = topic_factory()
+    partition, path = TopicPartition(topic, 0), f"/consumers/{group.name}/offsets/{topic}/0"
+    entered, leave = threading.Event(), threading.Event()
+    worker = threading.Thread(target=lambda: member.commit({partition: 10}))
+
+    def before_commit():
+        if threading.current_thread().name.endswith("stand-in"):
+            entered.set()
+            assert leave.wait(60)
+        elif not entered.is_set():
+            worker.start()
+            assert entered.wait(60)
+
+    member, fetch = group("a", before_commit, auto_commit_interval_ms=50)
+    member.join(Subscription.static({topic: 1}))
+    fetch.position = {partition: 10}
+    assert entered.wait(60)
+    fetch.position = {partition: 15}
+    eventually(lambda: zookeeper.exists(path) and zookeeper.get(path)[0] == b"15")
+    leave.set()
+    worker.join(60)
+    assert zookeeper.get(path)[0] == b"15"
 
 
 def test_a_listener_may_wait_for_a_worker_that_commits(group, zookeeper, topic_factory):

@@ -71,6 +71,7 @@ class OffsetCommitter:
         self._may_commit = may_commit
         self._before_commit = before_commit
         self._releasing = False
+        self._learned_after = -1
         self.lost = 0
         self.without_group: Mapping[TopicPartition, ConsumerThreadId] = {}
         self._stored: dict[TopicPartition, int | None] = {}
@@ -107,6 +108,7 @@ class OffsetCommitter:
             stored: what was read.
             starts: where fetching starts; what the user vouched for beyond that is forgotten.
         """
+        self._learned_after = self._ownership.releases
         self._stored = dict(stored)
         self._vouched = {p: offset for p, offset in self._vouched.items() if (starts.get(p) or 0) >= offset}
 
@@ -173,7 +175,7 @@ class OffsetCommitter:
         if offsets is None:
             self._commit_everything()
             return
-        foreign = sorted(offsets.keys() - self._committable.keys())
+        foreign = sorted(offsets.keys() - self._owned.keys())
         if foreign and not force:
             raise NotOwner(
                 f"not owned by {self._consumer_id}: {', '.join(map(str, foreign))}; force=True commits anyway"
@@ -201,8 +203,8 @@ class OffsetCommitter:
     def _made_durable(self, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
         """Make durable what offsets cover; returns those that may be stored now.
 
-        Meanwhile other threads may act (``ControlThread.calling_out``). Another commit may be made: what it vouched for
-        is newer, and must not be taken back. And, where this commit is made by a stand-in, the rebalance may continue:
+        Meanwhile other threads may act (``ControlThread.calling_out``). Another commit may be made: what it stored is
+        newer, and must not be taken back. And, where this commit is made by a stand-in, the rebalance may continue:
         1. a listener runs, and this commit begins; 2. the listener returns, and the partitions are released; 3. their
         new owner commits; 4. this commit would move its offset back. So ownership is looked at again.
 
@@ -212,7 +214,7 @@ class OffsetCommitter:
         """
         if not offsets or self._before_commit is None:
             return offsets
-        before, owned, releases = self._vouched, self._committable, self._ownership.releases
+        before, owned, releases = dict(self._stored), self._owned, self._ownership.releases
         try:
             self._before_commit()
         except ConsumerClosed:
@@ -221,13 +223,13 @@ class OffsetCommitter:
             raise CommitRefused(
                 f"offsets are not committed, what they cover could not be made durable: {error}"
             ) from error
-        kept = self._committable if self._ownership.releases == releases else {}
+        kept = self._owned if self._ownership.releases == releases else {}
         if gone := sorted(p for p in offsets if p in owned and p not in kept):
             raise CommitFenced(
                 f"not committed: {name_some(gone)} were released while before_commit ran; their next owner reads again "
                 "what is not committed"
             )
-        return {p: offset for p, offset in offsets.items() if self._vouched.get(p) == before.get(p)}
+        return {p: n for p, n in offsets.items() if p not in owned or self._stored.get(p) == before.get(p)}
 
     def _write(self, offsets: Mapping[TopicPartition, int], *, retry: bool = True) -> set[TopicPartition]:
         """Store offsets; returns the partitions for which that is done."""
@@ -245,9 +247,23 @@ class OffsetCommitter:
     # -- what may be committed --------------------------------------------------------------------------------------
 
     @property
-    def _committable(self) -> Mapping[TopicPartition, ConsumerThreadId]:
+    def positions_are_current(self) -> bool:
+        """True if positions belong to what is owned now: False from a release until fetching starts again.
+
+        Else: 1. a partition at position 300 is released; 2. its next owner commits 313 and leaves; 3. it is claimed
+        again; 4. before fetching starts at 313 a listener lets a worker commit: the position is still 300.
+        """
+        return bool(self.without_group) or self._learned_after == self._ownership.releases
+
+    @property
+    def _owned(self) -> Mapping[TopicPartition, ConsumerThreadId]:
         """Partitions whose owner znodes are ours, or that are read without a group."""
         return self.without_group or self._ownership.held
+
+    @property
+    def _committable(self) -> Mapping[TopicPartition, ConsumerThreadId]:
+        """Partitions whose positions may be committed."""
+        return self._owned if self.positions_are_current else {}
 
     def _positions(self, *, handed_out: bool) -> dict[TopicPartition, int]:
         """Positions of the partitions that may be committed.

@@ -212,10 +212,11 @@ class GroupMember:
         its offset back.
         """
         current = self._rebalancer.assignment.generation
-        if generation is not None and generation != current:
+        if generation is not None and (generation != current or not self._committer.positions_are_current):
+            why = f"the assignment is that of generation {current}" if generation != current else "it was released"
             raise GenerationEnded(
-                f"group {self._config.group_id}: offsets of generation {generation} are not committed, since the "
-                f"assignment is that of generation {current}; read the positions again"
+                f"group {self._config.group_id}: offsets of generation {generation} are not committed, since {why}; read "
+                "the positions again"
             )
 
     def leave(self) -> None:
