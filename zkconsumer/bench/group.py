@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from itertools import count
@@ -34,6 +34,9 @@ _PROCESSES: Final = 10
 """Our members are dealt to so many processes. One in each, as teams run them, would wait for processors."""
 _WARM_UP: Final = 3
 """Rounds after which the JVM has compiled what it rebalances with."""
+_TOPIC_MEMBERS: Final = 5
+"""Members on many topics: enough to see what each has to read."""
+_WARM_UP_TOPICS: Final = 1
 _GROWTH: Final = (1, 2, 5, 10, 20, 50)
 
 
@@ -45,11 +48,13 @@ class GroupSizes:
         rounds: measurements of each contestant in each contest.
         partitions: of the topics to join; the largest is the one to commit on, the smallest the one to settle on.
         members: that settle on a topic.
+        topics: with one partition each, to join by a filter; 0 leaves that contest out.
     """
 
     rounds: int = 5
     partitions: tuple[int, ...] = (1000, 5000)
     members: int = 50
+    topics: int = 2000
 
 
 class GroupField:
@@ -60,12 +65,14 @@ class GroupField:
         self.sizes = sizes
         self._registry = Registry(session)
         self._groups = count()
+        for partitions in sizes.partitions:
+            self.create_topics({self.topic(partitions): partitions})
+
+    def create_topics(self, partitions: Mapping[str, int]) -> None:
+        """Create topics with so many partitions each, and wait until the brokers serve them."""
         client = BrokerClient(self.live_brokers, client_id="zkconsumer-bench", timeout_ms=_TIMEOUT_MS)
-        try:
-            for partitions in sizes.partitions:
-                create_topics(client, {self.topic(partitions): partitions}, timeout_s=2 * _TIMEOUT_MS / 1000)
-        finally:
-            client.close()
+        with closing(client):
+            create_topics(client, partitions, timeout_s=2 * _TIMEOUT_MS / 1000)
 
     def topic(self, partitions: int) -> str:
         """The topic with that many partitions."""
@@ -97,14 +104,20 @@ class GroupField:
     def expect_settled(self, group: str, members: int, partitions: int) -> None:
         """Raise SandboxError unless every partition is owned by the thread that the range assignor names."""
         topic = self.topic(partitions)
+        self._expect_owners(group, members, [TopicPartition(topic, number) for number in range(partitions)])
+
+    def expect_settled_by_filter(self, group: str, members: int) -> None:
+        """The same for all topics that the group's members subscribe to."""
+        self._expect_owners(group, members, None)
+
+    def _expect_owners(self, group: str, members: int, partitions: list[TopicPartition] | None) -> None:
         view = self._registry.view(group)
-        threads = view.threads_by_topic(exclude_internal=True)
-        wanted = range_assignor(threads, view.partitions)
-        owners = self._registry.owner_threads(group, [TopicPartition(topic, number) for number in range(partitions)])
+        wanted = range_assignor(view.threads_by_topic(exclude_internal=True), view.partitions)
+        owners = self._registry.owner_threads(group, list(wanted) if partitions is None else partitions)
         wrong = [tp for tp, owner in owners.items() if owner != str(wanted.get(tp))]
-        if wrong or len(view.members) != members:
+        if wrong or not owners or len(view.members) != members:
             raise SandboxError(
-                f"group {group} has {len(view.members)} of {members} members, and {len(wrong)} of {partitions} "
+                f"group {group} has {len(view.members)} of {members} members, and {len(wrong)} of {len(owners)} "
                 "partitions do not have the owner that they should have"
             )
 
@@ -141,11 +154,57 @@ def run_group_contests(sizes: GroupSizes, directory: Path, progress: Progress) -
         kinds = [stack.enter_context(closing(make())) for make in makers]
         single = [*_join(field, kinds, progress), _commit(field, kinds, progress)]
         settled = [*fresh.contests, *_settle_again(field, kinds, progress)]
-        grown = _grow(field, kinds, progress)
+        grown = [*_grow(field, kinds, progress), *many_topics(field, kinds, progress)]
         for contest in (*single, *grown):
             for kind in kinds:
                 contest.note_memory(kind.name, kind.peak_memory_mib())
         return [*single, *settled, *grown]
+
+
+def many_topics(field: GroupField, kinds: Sequence[Members], progress: Progress) -> list[Contest]:
+    """Members join by a filter that matches many topics, a topic is added, and the member that owns them leaves.
+
+    By range each partition of a topic with one partition belongs to the first member, so all topics have one owner, and
+    another after it has left.
+    """
+    if not field.sizes.topics:
+        return []
+    title = f"{_TOPIC_MEMBERS} members on {field.sizes.topics:,} topics of one partition"
+    contests = [
+        Contest(f"{title}: {event}", unit, JVM)
+        for event in ("all join", "a topic is added", "the owner of all leaves")
+        for unit in ("s", "ZooKeeper packets")
+    ]
+    with progress.step(title, field.sizes.rounds) as advance:
+        field.create_topics({f"one-{number:05}": 1 for number in range(field.sizes.topics)})
+        added = count()
+        for number in range(_WARM_UP_TOPICS + field.sizes.rounds):
+            advance(max(0, number - _WARM_UP_TOPICS), "rounds")
+            for kind in kinds:
+                figures = _many_topics_once(field, kind, f"one-added-{next(added)}")
+                if number >= _WARM_UP_TOPICS:
+                    for contest, figure in zip(contests, figures, strict=True):
+                        contest.add(kind.name, figure)
+    return contests
+
+
+def _many_topics_once(field: GroupField, kind: Members, new_topic: str) -> tuple[float, ...]:
+    """Seconds and packets of joining, of a new topic, and of losing the member that owns everything."""
+    group, ids = field.new_group(), _ids(_TOPIC_MEMBERS)
+    joined = _disturb(field, lambda: kind.join_by_filter(field.properties(group), ids, "one-.*").at)
+    field.expect_settled_by_filter(group, len(ids))
+    added = _disturb(field, lambda: _timed_creation(field, new_topic))
+    field.expect_settled_by_filter(group, len(ids))
+    left = _disturb(field, lambda: kind.leave(ids[:1]))
+    field.expect_settled_by_filter(group, len(ids) - 1)
+    kind.leave(ids[1:])
+    return (*joined, *added, *left)
+
+
+def _timed_creation(field: GroupField, topic: str) -> float:
+    at = time.monotonic()
+    field.create_topics({topic: 1})
+    return at
 
 
 def _join(field: GroupField, kinds: Sequence[Members], progress: Progress) -> Iterator[Contest]:

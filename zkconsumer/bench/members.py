@@ -22,6 +22,7 @@ from zkconsumer.bench.machine import peak_memory_mib
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector.connector import ConsumerConnector
 from zkconsumer.connector.stream import MessageStream
+from zkconsumer.core.subscription import Whitelist
 from zkconsumer.errors import SandboxError
 from zkconsumer.fetch.decode import warm
 from zkconsumer.kafka.library import load_kafka_python
@@ -49,6 +50,9 @@ class Members(Protocol):
 
     def join(self, properties: Mapping[str, str], ids: Sequence[str], topic: str, *, read: bool = False) -> Joined:
         """Make members with one stream of a topic each, let them join together; ``read`` drains the streams."""
+
+    def join_by_filter(self, properties: Mapping[str, str], ids: Sequence[str], regex: str) -> Joined:
+        """The same with one stream of all topics that match."""
 
     def received(self, consumer: str) -> int:
         """Records that a member's stream has handed out so far."""
@@ -81,6 +85,12 @@ class JvmMembers:
         for consumer in ids:
             self._consumers[consumer] = self._jvm.consumer({**properties, "consumer.id": consumer})
         return _together(ids, lambda consumer: self._consumers[consumer].create_streams({topic: 1}, read=read))
+
+    def join_by_filter(self, properties: Mapping[str, str], ids: Sequence[str], regex: str) -> Joined:
+        """See :class:`Members`."""
+        for consumer in ids:
+            self._consumers[consumer] = self._jvm.consumer({**properties, "consumer.id": consumer})
+        return _together(ids, lambda consumer: self._consumers[consumer].create_streams_by_filter("Whitelist", regex))
 
     def received(self, consumer: str) -> int:
         """See :class:`Members`."""
@@ -123,8 +133,13 @@ class OurMembers:
         """See :class:`Members`."""
         self._home.update(zip(ids, cycle(self._hosts), strict=False))
         _everywhere(self._at_home(ids), "make", dict(properties))
-        joined = _everywhere(self._at_home(ids), "join", topic, read)
-        return Joined(min(one.at for one in joined), tuple(seconds for one in joined for seconds in one.seconds))
+        return _all_joined(_everywhere(self._at_home(ids), "join", topic, read))
+
+    def join_by_filter(self, properties: Mapping[str, str], ids: Sequence[str], regex: str) -> Joined:
+        """See :class:`Members`."""
+        self._home.update(zip(ids, cycle(self._hosts), strict=False))
+        _everywhere(self._at_home(ids), "make", dict(properties))
+        return _all_joined(_everywhere(self._at_home(ids), "join_by_filter", regex))
 
     def received(self, consumer: str) -> int:
         """See :class:`Members`."""
@@ -152,6 +167,10 @@ class OurMembers:
         for consumer in consumers:
             homes.setdefault(self._home[consumer], []).append(consumer)
         return homes
+
+
+def _all_joined(parts: Sequence[Joined]) -> Joined:
+    return Joined(min(one.at for one in parts), tuple(seconds for one in parts for seconds in one.seconds))
 
 
 def _everywhere(homes: Mapping[_Host, list[str]], name: str, *arguments: Any) -> list[Any]:
@@ -241,6 +260,12 @@ class _Hosted:
             if read:
                 threading.Thread(target=self._read, args=(consumer, stream), daemon=True).start()
         return joined
+
+    def join_by_filter(self, consumers: list[str], regex: str) -> Joined:
+        def create(consumer: str) -> None:
+            self._connectors[consumer].create_message_streams_by_filter(Whitelist(regex), 1)
+
+        return _together(consumers, create)
 
     def _read(self, consumer: str, stream: MessageStream[Message]) -> None:
         for _ in stream:

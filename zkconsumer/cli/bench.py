@@ -71,13 +71,22 @@ def fetch(rounds: int, seconds: float, quick: bool, as_markdown: bool, as_json: 
 @_rounds
 @_partitions("to join")
 @click.option("--members", type=click.IntRange(2, 200), default=50, show_default=True, help="Members that settle.")
+@click.option(
+    "--topics",
+    type=click.IntRange(0, 20_000),
+    default=2000,
+    show_default=True,
+    help="Topics of one partition to join by a filter; 0 leaves that out.",
+)
 @_markdown
 @_json
-def group(rounds: int, partitions: tuple[int, ...], members: int, as_markdown: bool, as_json: bool) -> None:
+def group(
+    rounds: int, partitions: tuple[int, ...], members: int, topics: int, as_markdown: bool, as_json: bool
+) -> None:
     """Joining, settling and committing, beside the JVM consumer: time and ZooKeeper requests."""
     from zkconsumer.bench.group import GroupSizes, run_group_contests
 
-    sizes = GroupSizes(rounds, partitions, members)
+    sizes = GroupSizes(rounds, partitions, members, topics)
     _run(partial(run_group_contests, sizes), as_markdown=as_markdown, as_json=as_json)
 
 

@@ -215,8 +215,8 @@ class GroupMember:
         if generation is not None and (generation != current or not self._committer.positions_are_current):
             why = f"the assignment is that of generation {current}" if generation != current else "it was released"
             raise GenerationEnded(
-                f"group {self._config.group_id}: offsets of generation {generation} are not committed, since {why}; read "
-                "the positions again"
+                f"group {self._config.group_id}: offsets of generation {generation} are not committed, since {why}; "
+                "read the positions again"
             )
 
     def leave(self) -> None:
