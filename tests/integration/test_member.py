@@ -36,7 +36,9 @@ def group(sandbox, unique_name):
     """Make members of one group; all leave at the end."""
     members: list[GroupMember] = []
 
-    def member(consumer_id: str, before_commit=None, fetch=None, **values) -> tuple[GroupMember, RecordingFetch]:
+    def member(
+        consumer_id: str, before_commit=None, fetch=None, make_store=None, **values
+    ) -> tuple[GroupMember, RecordingFetch]:
         config = ConsumerConfig(
             **{
                 "zookeeper_connect": sandbox.zookeeper_connect,
@@ -50,7 +52,8 @@ def group(sandbox, unique_name):
             }
         )
         fetch = fetch or RecordingFetch()
-        members.append(GroupMember(config, new_consumer_id(config), fetch, before_commit=before_commit))
+        more = {} if make_store is None else {"make_store": make_store}
+        members.append(GroupMember(config, new_consumer_id(config), fetch, before_commit=before_commit, **more))
         return members[-1], fetch
 
     member.name = unique_name
@@ -295,6 +298,17 @@ def test_a_corrupt_registration_costs_that_member_only(group, zookeeper, topic_f
     member.join(Subscription.static({topic: 1}))
     assert numbers(member) == [0]
     assert f"/consumers/{group.name}/ids/{group.name}_bad: not JSON" in caplog.text
+
+
+def test_a_registration_that_may_not_be_read_costs_that_member_only(group, zookeeper, topic_factory, caplog):
+    topic = topic_factory(partitions=1)
+    path = f"/consumers/{group.name}/ids/{group.name}_bad"
+    zookeeper.ensure_path(f"/consumers/{group.name}/ids")
+    zookeeper.create(path, b"{}", acl=[make_acl("world", "anyone", write=True, delete=True)])
+    member, _ = group("a")
+    member.join(Subscription.static({topic: 1}))
+    assert numbers(member) == [0]
+    assert f"ZooKeeper refused get {path}: no permission" in caplog.text
 
 
 def test_a_consumer_id_that_is_alive_is_refused(group, topic_factory):
@@ -670,6 +684,50 @@ def test_a_commit_whose_partitions_are_released_meanwhile_is_refused(group, zook
     worker.join(60)
     assert refused
     assert zookeeper.get(path)[0] == b"50"
+
+
+class RecordingStore:
+    """The offset store in ZooKeeper; notes whether commits may be repeated, and whether the lease allows them."""
+
+    def __init__(self, store) -> None:
+        self._store = store
+        self.commits: list[tuple[bool, bool]] = []
+
+    def commit(self, offsets, *, may_send, retry):
+        self.commits.append((retry, may_send()))
+        return self._store.commit(offsets, may_send=may_send, retry=retry)
+
+    def __getattr__(self, name):
+        return getattr(self._store, name)
+
+
+def test_while_partitions_are_released_commits_are_tried_once(group, topics, topic_factory):
+    topic = topic_factory(partitions=1)
+    partition = TopicPartition(topic, 0)
+    stores: list[RecordingStore] = []
+
+    def make_store(config, member, store):
+        stores.append(RecordingStore(store))
+        return stores[0]
+
+    member, fetch = group("a", make_store=make_store, auto_commit_interval_ms=3_600_000)
+
+    class Committing(ConsumerRebalanceListener):
+        def before_releasing_partitions(self, owned):
+            if owned:
+                worker = threading.Thread(target=member.commit, args=({partition: 8},))
+                worker.start()
+                worker.join(30)
+
+    member.set_listener(Committing())
+    member.join(Subscription.static({topic: 1}))
+    member.commit({partition: 5})
+    fetch.position = {partition: 7}
+    topics.grow(topic, 2)  # step 1 commits 7, and the listener 8
+    eventually(lambda: numbers(member) == [0, 1] and fetch.assignment.generation == 2)
+    member.commit({partition: 9})
+    member.leave()
+    assert stores[0].commits == [(True, True), (False, True), (False, True), (True, True), (False, True)]
 
 
 def test_requests_and_timers_are_served_while_a_claim_waits(group, zookeeper, topic_factory):

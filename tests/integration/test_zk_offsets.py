@@ -107,6 +107,19 @@ def test_a_created_offset_that_another_client_overwrote_has_no_mark(session, uni
     assert store.marks(PARTITIONS[:1]) == {PARTITIONS[0]: None}
 
 
+def test_a_node_that_we_may_not_read_costs_its_partition_only(store, zookeeper, path, caplog):
+    zookeeper.set_acls(f"{path}/0", [make_acl("world", "anyone", write=True)])
+    assert store.fetch(PARTITIONS) == {PARTITIONS[1]: 10, PARTITIONS[2]: None}
+    assert f"will not consume t-0: ZooKeeper refused get {path}/0: no permission" in caplog.text
+
+
+def test_what_was_known_is_forgotten_where_nothing_is_owned(store, zookeeper, path):
+    assert store.fetch([]) == {}
+    zookeeper.set(f"{path}/0", b"99")
+    assert store.commit({PARTITIONS[0]: 10}) == {PARTITIONS[0]}
+    assert zookeeper.get(f"{path}/0")[0] == b"10"
+
+
 @pytest.mark.parametrize(("reset", "offset"), [("smallest", 0), ("largest", 3)])
 def test_an_offset_beyond_the_log_is_reported_with_its_path(
     sandbox, zookeeper, unique_name, topic_factory, produce, caplog, reset, offset

@@ -37,6 +37,8 @@ _WARM_UP: Final = 3
 _TOPIC_MEMBERS: Final = 5
 """Members on many topics: enough to see what each has to read."""
 _WARM_UP_TOPICS: Final = 1
+_QUIET_TOPICS_S: Final = 10.0
+"""Longer than the JVM's members read thousands of topics, one request after the other, before they write."""
 _GROWTH: Final = (1, 2, 5, 10, 20, 50)
 
 
@@ -191,14 +193,16 @@ def many_topics(field: GroupField, kinds: Sequence[Members], progress: Progress)
 def _many_topics_once(field: GroupField, kind: Members, new_topic: str) -> tuple[float, ...]:
     """Seconds and packets of joining, of a new topic, and of losing the member that owns everything."""
     group, ids = field.new_group(), _ids(_TOPIC_MEMBERS)
-    joined = _disturb(field, lambda: kind.join_by_filter(field.properties(group), ids, "one-.*").at)
-    field.expect_settled_by_filter(group, len(ids))
-    added = _disturb(field, lambda: _timed_creation(field, new_topic))
-    field.expect_settled_by_filter(group, len(ids))
-    left = _disturb(field, lambda: kind.leave(ids[:1]))
-    field.expect_settled_by_filter(group, len(ids) - 1)
+    figures: list[float] = []
+    for members, event in (
+        (len(ids), lambda: kind.join_by_filter(field.properties(group), ids, "one-.*").at),
+        (len(ids), lambda: _timed_creation(field, new_topic)),
+        (len(ids) - 1, lambda: kind.leave(ids[:1])),
+    ):
+        figures += _disturb(field, event, _QUIET_TOPICS_S)
+        field.expect_settled_by_filter(group, members)
     kind.leave(ids[1:])
-    return (*joined, *added, *left)
+    return tuple(figures)
 
 
 def _timed_creation(field: GroupField, topic: str) -> float:
@@ -326,8 +330,8 @@ def _ids(members: int) -> list[str]:
     return [f"member-{number:03}" for number in range(members)]
 
 
-def _disturb(field: GroupField, event: Callable[[], float]) -> Settling:
+def _disturb(field: GroupField, event: Callable[[], float], quiet_s: float = _QUIET_S) -> Settling:
     """Let something happen to a group and watch it settle; ``event`` returns the moment at which it happened."""
     with ZooKeeperTrace(field.sandbox.zookeeper.ask) as trace:
         since = event()
-        return settling(trace.wait_until_quiet(_QUIET_S, _SETTLE_LIMIT_S), since)
+        return settling(trace.wait_until_quiet(quiet_s, _SETTLE_LIMIT_S), since)

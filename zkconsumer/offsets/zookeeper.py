@@ -44,11 +44,14 @@ class ZooKeeperOffsetStore:
         What was known of other partitions is forgotten, since others own them now; unless this is a second look at
         those that could not be read.
         """
-        nodes = self._session.get_many(self._paths.offset(partition) for partition in partitions)
+        reads = self._session.read_many(self._paths.offset(partition) for partition in partitions)
         found: dict[TopicPartition, KnownOffset] = {}
         for partition in partitions:
             path = self._paths.offset(partition)
-            node = nodes[path]
+            if path in reads.refused:
+                _log.error("group %s will not consume %s: %s", self._paths.group, partition, reads.refused[path])
+                continue
+            node = reads.nodes[path]
             try:
                 found[partition] = (
                     KnownOffset(None, NO_NODE)
