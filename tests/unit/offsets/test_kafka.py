@@ -13,6 +13,7 @@ from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.offsets.kafka import KafkaOffsetStore
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+TOPIC_AUTHORIZATION_FAILED = 29
 HANGS_UP = BrokerUnavailable("hung up")
 
 
@@ -104,9 +105,9 @@ def test_attempts_end_when_a_rebalance_is_requested(broker):
 
 
 def test_an_unreadable_offset_costs_its_partition_only(broker, caplog):
-    broker.answers = [[0, ErrorCode.TOPIC_AUTHORIZATION_FAILED]]
+    broker.answers = [[0, TOPIC_AUTHORIZATION_FAILED]]
     assert make_store().fetch([T0, T1]) == {T0: 7}
-    assert "t-1 is not consumed: its offset in Kafka cannot be read: TOPIC_AUTHORIZATION_FAILED (29)" in caplog.text
+    assert "t-1 is not consumed: its offset in Kafka cannot be read: TopicAuthorizationFailedError (29)" in caplog.text
 
 
 def test_a_group_that_may_not_be_read_is_an_error(broker):
