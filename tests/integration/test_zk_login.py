@@ -43,7 +43,7 @@ class NoFetch:
 
     generation = 0
 
-    def stop(self):
+    def stop(self, *, drain=True):
         pass
 
     def start(self, assignment):

@@ -272,7 +272,7 @@ class Rebalancer:
         return given_up(everyone, owners, self._jvm_members), held_by_others(everyone, owners, self._jvm_members)
 
     def _of_all_topics(self) -> Assignment:
-        """Everybody's partitions, also of topics that do not concern this member otherwise."""
+        """The partitions of all members, also of topics that do not concern this member otherwise."""
         view = self._assigned_from
         if view is None or self._topics_of is None:
             return self._everyone
