@@ -58,8 +58,9 @@ class ConsumerConnector:
 
     Args:
         config: the consumer's properties.
-        before_commit: called right before offsets are committed, on the rebalance thread; when it returns, everything
-            that the application did with records it has released must be durable. An exception stops the commit.
+        before_commit: called right before offsets are committed, on the rebalance thread or on one that stands in for
+            it; when it returns, everything that the application did with records it has released must be durable. An
+            exception stops the commit. It may wait for a thread that commits, for which it is called once more then.
 
     Raises:
         ZooKeeperUnavailable: no ZooKeeper server answered in time.
@@ -256,7 +257,11 @@ class ConsumerConnector:
             queue.close()
 
     def shutdown(self) -> None:
-        """End the streams, commit, and leave the group; harmless when called again."""
+        """End the streams, commit, and leave the group. Idempotent, for any thread.
+
+        Called by a rebalance listener or by ``before_commit`` it returns at once, and takes place when they have
+        returned. Otherwise it returns when the group is left; it waits for them at most a session timeout.
+        """
         self.end_streams()
         self._member.leave()
         if self._exporter is not None:

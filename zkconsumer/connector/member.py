@@ -51,7 +51,8 @@ class GroupMember:
         consumer_id: who this is in the group, see :func:`~zkconsumer.connector.identity.new_consumer_id`.
         fetch: what does the fetching; called on the rebalance thread.
         on_failure: told, on the rebalance thread, if that thread dies of an error that nobody foresaw.
-        before_commit: called before offsets are committed, on the rebalance thread; makes durable what they cover.
+        before_commit: called before offsets are committed, on the rebalance thread or its stand-in; makes durable what
+            they cover.
         make_store: makes the offset store, given the one in ZooKeeper (``connector/storage.py``).
 
     Raises:
