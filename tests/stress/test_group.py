@@ -10,13 +10,13 @@ import random
 import sys
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
+from kazoo.client import KazooClient
 
 from tests.fix_members import Cluster
-from tests.fix_zookeeper import expire
 from zkconsumer.connector.listener import ConsumerRebalanceListener
 from zkconsumer.core.fetchcontrol import FetchAssignment
 from zkconsumer.core.subscription import Subscription
@@ -79,6 +79,8 @@ class ConsumedPositions:
         self._assignment = FetchAssignment(0, {}, {})
         self._positions: dict[TopicPartition, int] = {}
         self._running = False
+        self._freezing = threading.Lock()
+        self._frozen = False
 
     def stop(self, *, drain: bool = True) -> None:
         with self._lock:
@@ -99,12 +101,23 @@ class ConsumedPositions:
 
     def consume(self, chance: random.Random) -> None:
         with self._lock:
-            if self._running:
+            if self._running and not self._frozen:
                 self._positions = {p: n + chance.randrange(3) for p, n in self._positions.items()}
 
-    def snapshot(self) -> tuple[int, dict[TopicPartition, int]]:
-        with self._lock:
-            return self._assignment.generation, dict(self._positions)
+    @contextmanager
+    def frozen(self) -> Iterator[tuple[int, dict[TopicPartition, int]]]:
+        """Generation and positions. Nothing is consumed meanwhile: what an explicit commit of them stores is not older
+        than what is committed by timer.
+        """
+        with self._freezing:
+            with self._lock:
+                self._frozen = True
+                snapshot = self._assignment.generation, dict(self._positions)
+            try:
+                yield snapshot
+            finally:
+                with self._lock:
+                    self._frozen = False
 
 
 class Consumer(ConsumerRebalanceListener):
@@ -114,8 +127,7 @@ class Consumer(ConsumerRebalanceListener):
         self._calls = calls
         self._chance = chance
         self._fetch = ConsumedPositions()
-        self._nested = threading.local()
-        self._consuming = threading.Lock()  # held by a worker from reading positions to committing them
+        self._to_end = ""
         self.ended = threading.Event()
         self.name = name
         self.member = cluster.member(
@@ -160,8 +172,6 @@ class Consumer(ConsumerRebalanceListener):
         if not self.ended.wait(5):
             self.shutdown()
 
-    _to_end = ""
-
     def _ends_in(self, where: str) -> bool:
         if self._to_end == where:
             self._to_end = ""
@@ -186,14 +196,8 @@ class Consumer(ConsumerRebalanceListener):
         self._flushed[number].release()  # the listener may wait for one that does not come any more
 
     def _commit_snapshot(self) -> None:
-        # Nothing is consumed meanwhile: what is committed explicitly is not older than what is committed by timer.
-        with self._fetch._lock, suppress(ZkConsumerError):
-            self._fetch._running, running = False, self._fetch._running
-        generation, offsets = self._fetch.snapshot()
-        if running:
+        with self._fetch.frozen() as (generation, offsets):
             self._calls.make(f"{self.name}: commit map", lambda: self.member.commit(offsets, generation=generation))
-            with self._fetch._lock:
-                self._fetch._running = self._fetch._assignment.generation == generation
 
     # -- user code on the rebalance thread or a stand-in ------------------------------------------------------------
 
@@ -218,7 +222,7 @@ class Consumer(ConsumerRebalanceListener):
     def _before_commit(self) -> None:
         if self._ends_in("before_commit"):
             self.shutdown()
-        if not threading.current_thread().name.endswith("friend-commit") and self._chance.random() < 0.1:
+        if self._chance.random() < 0.1:
             self._with_friend(lambda: self._calls.make(f"{self.name}: friend's commit", self.member.commit))
 
     def _with_friend(self, act: Callable[[], object]) -> None:
@@ -251,6 +255,16 @@ class Watcher:
         return sum(self._highest.values())
 
 
+def try_to_expire(cluster: Cluster, victim: Consumer) -> None:
+    """End a consumer's session from elsewhere; its own connection may win the race, or it may have left."""
+    identity = victim.member._session._client.client_id
+    if identity is not None and not victim.ended.is_set():
+        thief = KazooClient(cluster.connect, client_id=identity)
+        thief.start_async().wait(5)
+        thief.stop()
+        thief.close()
+
+
 def disturb(cluster: Cluster, consumers: list[Consumer], chance: random.Random) -> None:
     """One of the events that make a group rebalance."""
     event = chance.choice(["stranger", "stranger", "expiry", "nothing", "nothing"])
@@ -259,10 +273,7 @@ def disturb(cluster: Cluster, consumers: list[Consumer], chance: random.Random) 
         threading.Event().wait(chance.uniform(0, 0.2))
         cluster.zookeeper.delete(f"{cluster.root}/consumers/g/ids/g_stranger")
     elif event == "expiry":
-        victim = chance.choice(consumers)
-        if not victim.ended.is_set():
-            with suppress(AssertionError):  # it left meanwhile
-                expire(victim.member)
+        try_to_expire(cluster, chance.choice(consumers))
 
 
 @pytest.mark.timeout(SECONDS + 4 * BOUND_S)
