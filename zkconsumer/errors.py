@@ -9,7 +9,7 @@
     │   ├── ZooKeeperUnavailable    no connection, or it broke during the operation
     │   ├── StrategyConflict        members of the group assign partitions in different ways
     │   ├── OwnershipConflict       somebody else holds a partition that we want
-    │   ├── CommitFenced            a commit was not sent: the partitions may have another owner by now
+    │   ├── LeaseLapsed             a commit was not sent: ZooKeeper has been silent for most of the session timeout
     │   ├── RegistrationLost        somebody deleted this consumer's registration
     │   ├── CoordinatorMoved        another broker coordinates the group's offsets now
     │   ├── LeaderUnknown           a partition has no leader just now
@@ -93,11 +93,10 @@ class StrategyConflict(RetriableError):
     """Members of the group assign partitions in different ways; nothing is claimed until they agree."""
 
 
-class CommitFenced(RetriableError):
-    """A commit was not sent, because another member may own the partitions by now.
+class LeaseLapsed(RetriableError):
+    """A commit to Kafka was not sent, since ZooKeeper has been silent for most of the session timeout.
 
-    The delivery lease lapsed, or a rebalance released the partitions after their positions were read. A later commit
-    covers what this consumer owns then.
+    Another member may own the partitions by now, and brokers do not know that.
     """
 
 

@@ -38,3 +38,11 @@ def test_errors_that_public_calls_announce_are_exported():
 @pytest.mark.parametrize(("count", "text"), [(0, ""), (1, "0"), (5, "0, 1, 2, 3, 4"), (6, "0, 1, 2, 3, 4 and 1 more")])
 def test_many_things_are_named_in_part(count, text):
     assert errors.name_some(range(count)) == text
+
+
+@pytest.mark.parametrize(
+    "name", ["ConsumerIdInUse", "GenerationEnded", "LeaseLapsed", "MalformedZnode", "ZooKeeperRefused"]
+)
+def test_errors_of_joining_and_committing_are_exported(name):
+    assert getattr(zkconsumer, name) is CLASSES[name]
+    assert name in zkconsumer.__all__

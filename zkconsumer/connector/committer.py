@@ -11,10 +11,11 @@ from contextlib import contextmanager
 
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.fetchcontrol import FetchControl
+from zkconsumer.core.offsets import Mark, StoredOffset
 from zkconsumer.errors import (
-    CommitFenced,
     CommitRefused,
     ConsumerClosed,
+    GenerationEnded,
     NotOwner,
     OffsetsNotStored,
     ZooKeeperUnavailable,
@@ -209,7 +210,7 @@ class OffsetCommitter:
         new owner commits; 4. this commit would move its offset back. So ownership is looked at again.
 
         Raises:
-            CommitFenced: partitions were released or lost meanwhile.
+            GenerationEnded: partitions were released or lost meanwhile.
             CommitRefused: ``before_commit`` failed.
         """
         if not offsets or self._before_commit is None:
@@ -225,7 +226,7 @@ class OffsetCommitter:
             ) from error
         kept = self._owned if self._ownership.releases == releases else {}
         if gone := sorted(p for p in offsets if p in owned and p not in kept):
-            raise CommitFenced(
+            raise GenerationEnded(
                 f"not committed: {name_some(gone)} were released while before_commit ran; their next owner reads again "
                 "what is not committed"
             )
