@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Mapping
 
 import pytest
+from confluent_kafka import KafkaException
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 from kazoo.client import KazooClient
@@ -77,8 +78,15 @@ class SourceRestarts(QueryRestarts):
         self._produce({partition: range(end, end + count)})
 
     def delete_before(self, partition, offset):
-        for future in self.admin.delete_records([KafkaPartition(*partition, offset)]).values():
-            future.result(60)
+        def deleted() -> bool:
+            try:
+                for future in self.admin.delete_records([KafkaPartition(*partition, offset)]).values():
+                    future.result(60)
+            except KafkaException:  # the client has not heard of the partition's leader so far
+                return False
+            return True
+
+        eventually(deleted)
 
     def stored(self):
         paths = {partition: self._path(partition) for partition in self._all()}
