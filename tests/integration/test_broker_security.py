@@ -124,8 +124,11 @@ PLAIN = LOGINS[0]
 
 @pytest.mark.parametrize("login", LOGINS, ids=lambda login: login["sasl_mechanism"])
 @pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
-def test_whoever_can_prove_it_gets_in(secured, protocol, login):
+def test_whoever_can_prove_it_gets_in(secured, protocol, login, caplog):
+    caplog.set_level(1)
     secured.connect(protocol, **login)
+    secrets = [value for name, value in login.items() if name.endswith(("password", "token"))]
+    assert not [secret for secret in secrets if secret in caplog.text]
 
 
 def test_a_consumer_reads_through_each_listener(secured, unique_name):

@@ -82,6 +82,15 @@ def config(server):
     )
 
 
+def test_the_debug_log_does_not_show_the_password(config, caplog):
+    caplog.set_level(1)
+    session = ZkSession.from_config(config)
+    session.open()
+    session.close()
+    assert "SASL(<hidden>)" in caplog.text
+    assert not [text for text in ("hunter2", "SASL(challenge", "response=") if text in caplog.text]
+
+
 def test_znodes_belong_to_who_logged_in(config):
     session = ZkSession.from_config(config)
     session.open()

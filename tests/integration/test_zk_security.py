@@ -43,6 +43,19 @@ def test_znodes_belong_to_whom_the_jvm_gives_them(sandbox, zookeeper, topic_fact
             zookeeper.set(f"{root}/offsets/{topic}/0", b"0")
 
 
+def test_the_debug_log_does_not_show_the_digest_password(sandbox, unique_name, caplog):
+    caplog.set_level(1)
+    config = ConsumerConfig(
+        zookeeper_connect=sandbox.zookeeper_connect, group_id=unique_name, zookeeper_digest="consumer:hunter2"
+    )
+    session = ZkSession.from_config(config)
+    session.open()
+    password = session._client.client_id[1]
+    session.close()
+    assert "Auth(<hidden>)" in caplog.text
+    assert not [secret for secret in ("hunter2", password.hex(), repr(password)) if secret in caplog.text]
+
+
 def test_being_refused_is_told(sandbox, zookeeper, topic_factory, unique_name):
     topic = topic_factory()
     common = {"zookeeper_connect": sandbox.zookeeper_connect, "group_id": unique_name}

@@ -24,6 +24,7 @@ from kazoo.exceptions import (
 )
 from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
 from kazoo.handlers.utils import selector_select
+from kazoo.protocol.serialization import SASL, Auth, Connect
 from kazoo.protocol.states import EventType, WatchedEvent
 
 from zkconsumer.errors import SessionExpired, ZooKeeperRefused, ZooKeeperUnavailable
@@ -91,6 +92,30 @@ class PollingHandler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo 
         return selector_select(*arguments, **more, selectors_module=_Poll)
 
 
+class SecretFilter(logging.Filter):
+    """Removes secrets from kazoo's log records: it logs each request as it is, the login included.
+
+    Secrets are the credentials of a login, the tokens of SASL (PLAIN sends the password in one), and the password of a
+    session, with which another client can take the session over. kazoo formats no secret itself; all are arguments.
+    """
+
+    _REQUESTS: Final = (Auth, SASL, Connect)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Replace the secrets among the arguments of ``record``; the record itself is always kept."""
+        if isinstance(record.args, tuple):
+            record.args = tuple(map(self._shown, record.args))
+        return True
+
+    def _shown(self, argument: object) -> object:
+        if isinstance(argument, self._REQUESTS):
+            return f"{type(argument).__name__}(<hidden>)"
+        return "<hidden>" if isinstance(argument, bytes) else argument  # bytes: the session's password
+
+
+_SECRET_FILTER: Final = SecretFilter()
+
+
 class NegotiationLog:
     """kazoo's logger, which is the only place where kazoo tells the negotiated session timeout (FACTS D.1)."""
 
@@ -100,6 +125,7 @@ class NegotiationLog:
     def __init__(self, requested: float) -> None:
         self.timeout = requested
         self._logger = logging.getLogger("zkconsumer.kazoo")
+        self._logger.addFilter(_SECRET_FILTER)  # a filter that is there already is not added again
 
     def log(self, level: int, message: str, *arguments: Any, **more: Any) -> None:
         """Read the timeout out of the one line that has it; pass everything on."""
