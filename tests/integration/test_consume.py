@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fix_sandbox import Topics, produce_records
 from tests.fix_waiting import eventually
 
 pytestmark = pytest.mark.integration
@@ -114,6 +115,30 @@ def test_sigterm_commits_everything_written_and_leaves(start, zookeeper, topic_f
     assert process.wait(60) == 0
     assert committed(zookeeper, unique_name, topic, 2) == 1000
     assert zookeeper.get_children(f"/consumers/{unique_name}/ids") == []
+
+
+@pytest.mark.parametrize("end", ["signal", "timeout"])
+def test_an_impossible_last_commit_is_reported_and_fails(private_sandbox, unique_name, tmp_path, end):
+    box = private_sandbox(tick_time_ms=2000)
+    topic = Topics(box.bootstrap_servers).create(unique_name)
+    produce_records(box.bootstrap_servers, topic, records(40))
+    output = tmp_path / "out"
+    full = [*COMMAND, "consume", "--zookeeper", box.zookeeper_connect, "--group", "g", "--topic", topic]
+    full += ["--from-beginning", "--output", output, "-p", "zookeeper.connection.timeout.ms=20000"]
+    full += ["--timeout-ms", "8000"] if end == "timeout" else []
+    process = subprocess.Popen(full, stderr=subprocess.PIPE, text=True)
+    try:
+        eventually(lambda: len(lines_of(output)) == 40)
+        box.zookeeper.stop()
+        if end == "signal":
+            process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 1, errors
+    assert f"not committed: {topic}-0 position 40 (stored: none)" in errors
+    assert "Traceback" not in errors
 
 
 def test_a_signal_that_comes_to_a_stopped_process_ends_it_when_it_goes_on(start, topic_factory, produce, tmp_path):

@@ -182,6 +182,7 @@ class _Consumption:
         Raises:
             ZkConsumerError: what made it fail.
         """
+        from zkconsumer.connector.committer import describe_uncommitted
         from zkconsumer.connector.connector import ConsumerConnector
         from zkconsumer.core.subscription import Whitelist
 
@@ -195,6 +196,12 @@ class _Consumption:
             self._drain(connector, streams)
         self._raise_first_failure()
         self._sink.close()
+        if uncommitted := connector.uncommitted():
+            raise ZkConsumerError(
+                f"group {self._config.group_id}: records were written and their offsets not committed: "
+                f"{describe_uncommitted(uncommitted)}; the next consumer of the group writes them again. Check that "
+                "ZooKeeper runs, and the log"
+            )
 
     def _raise_first_failure(self) -> None:
         for failure in self._failures:

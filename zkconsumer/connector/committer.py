@@ -266,14 +266,23 @@ class OffsetCommitter:
         """Partitions whose positions may be committed."""
         return self._owned if self.positions_are_current else {}
 
-    def _positions(self, *, handed_out: bool) -> dict[TopicPartition, int]:
-        """Positions of the partitions that may be committed.
+    def uncommitted(self) -> dict[TopicPartition, tuple[int | None, int]]:
+        """Of each partition whose position is not stored, the offset that is (None if there is none) and the position.
+
+        It includes partitions that are not ours any more. A position is what :meth:`commit_automatically` would store.
+        """
+        positions = self._positions(handed_out=self._commits_deliveries, of_any=True)
+        return {p: (self._stored.get(p), n) for p, n in sorted(positions.items()) if n != self._stored.get(p)}
+
+    def _positions(self, *, handed_out: bool, of_any: bool = False) -> dict[TopicPartition, int]:
+        """Positions of the partitions that may be committed, or of any partition that is fetched.
 
         What the user vouched for counts as released, or the next automatic commit would take it back; but never more
         than was handed out, since a reset may have moved the position back meanwhile.
         """
-        committable = self._committable
-        delivered = {p: offset for p, offset in self._fetch.positions(handed_out=True).items() if p in committable}
+        delivered = self._fetch.positions(handed_out=True)
+        if not of_any:
+            delivered = {p: offset for p, offset in delivered.items() if p in self._committable}
         if handed_out:
             return delivered
         released = self._fetch.positions(handed_out=False)
@@ -294,3 +303,12 @@ def _expect_all(missing: Collection[TopicPartition]) -> None:
         raise OffsetsNotStored(
             f"not stored, while the others were: {', '.join(map(str, sorted(missing)))}; the log says why"
         )
+
+
+def describe_uncommitted(uncommitted: Mapping[TopicPartition, tuple[int | None, int]]) -> str:
+    """Positions that are not stored, for a log line or an error."""
+    return name_some([_describe_position(p, stored, position) for p, (stored, position) in uncommitted.items()])
+
+
+def _describe_position(partition: TopicPartition, stored: int | None, position: int) -> str:
+    return f"{partition} position {position} (stored: {'none' if stored is None else stored})"

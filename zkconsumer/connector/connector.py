@@ -251,6 +251,15 @@ class ConsumerConnector:
         """Where metrics are served, None without ``metrics.port``."""
         return None if self._exporter is None else self._exporter.address
 
+    def uncommitted(self) -> dict[TopicPartition, tuple[int | None, int]]:
+        """What the last commit, at the shutdown, did not store; empty before it, and with ``auto.commit.enable=false``.
+
+        Returns:
+            For each partition the offset that is stored, None if there is none, and the position that is not. The
+            records between them were consumed here; the next owner reads them again.
+        """
+        return dict(self._member.uncommitted)
+
     def end_streams(self) -> None:
         """Hand out nothing more: every stream ends at its next request. The membership and its commits go on."""
         for queue in self._all_queues():

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.connector.committer import OffsetCommitter
+from zkconsumer.connector.committer import OffsetCommitter, describe_uncommitted
 from zkconsumer.connector.controlthread import ControlThread
 from zkconsumer.connector.listener import CalledOutListener, ConsumerRebalanceListener
 from zkconsumer.connector.memberstats import MemberStats
@@ -58,6 +58,10 @@ class GroupMember:
     Raises:
         ZooKeeperUnavailable: no server answered within ``zookeeper.connection.timeout.ms``.
         ChrootMissing: the chroot of ``zookeeper.connect`` does not exist.
+
+    Attributes:
+        uncommitted: of each partition that the last commit did not cover, the stored offset (None if there is none) and
+            the position; written by the rebalance thread at its end.
     """
 
     def __init__(
@@ -70,6 +74,7 @@ class GroupMember:
         make_store: MakeStore = lambda _config, _member, zookeeper: zookeeper,
     ) -> None:
         self.consumer_id = consumer_id
+        self.uncommitted: Mapping[TopicPartition, tuple[int | None, int]] = {}
         self._config = config
         self._fetch = fetch
         self._on_failure = on_failure
@@ -363,12 +368,29 @@ class GroupMember:
     def _say_goodbye(self) -> None:
         """Stop, commit, close the session, which removes the registration and the owners at once."""
         self._fetch.stop()
-        if self._config.auto_commit_enable and self._session.connected:
-            try:
-                self._committer.commit_automatically(retry=False)
-            except ZkConsumerError as error:
-                _log.warning("group %s: the last commit failed: %s", self._config.group_id, error)
+        if self._config.auto_commit_enable:
+            self._commit_last()
         self._close()
+
+    def _commit_last(self) -> None:
+        """Make the last commit, and report what it did not store."""
+        reason = "another member may own them already"
+        try:
+            if self._session.connected:
+                self._committer.commit_automatically(retry=False)
+            else:
+                reason = "there is no connection to ZooKeeper; check that its servers run"
+        except ZkConsumerError as error:
+            reason = str(error)
+        self.uncommitted = self._committer.uncommitted()
+        if self.uncommitted:
+            _log.warning(
+                "group %s: the last commit of %s did not store %s: %s. Their next owner reads these records again",
+                self._config.group_id,
+                self.consumer_id,
+                describe_uncommitted(self.uncommitted),
+                reason,
+            )
 
     def _abort(self, error: BaseException) -> None:
         """The rebalance thread dies: nothing may go on in its name. First of all nothing more is handed out."""
