@@ -6,16 +6,19 @@ and the rules that tie properties together.
 
 from __future__ import annotations
 
+import codecs
 import dataclasses
+import io
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Self
 
 from zkconsumer.errors import ConfigError
-from zkconsumer.properties import ConsumerProperties
+from zkconsumer.properties import RENAMED, ConsumerProperties
 from zkconsumer.property import Property, parse
 
 _log = logging.getLogger(__name__)
@@ -43,7 +46,7 @@ class ConsumerConfig(ConsumerProperties):
         for spelling, value in values.items():
             attribute = spelling.replace(".", "_")
             if attribute not in PROPERTIES:
-                violations.append(f"{spelling} is not a property of this consumer")
+                violations.append(f"{spelling} is not a property of this consumer{_suggestion(spelling)}")
             elif attribute in given:
                 violations.append(f"{PROPERTIES[attribute].name} is given in both spellings")
             else:
@@ -79,7 +82,7 @@ class ConsumerConfig(ConsumerProperties):
             overrides: values that win over the file, in either spelling; here an unknown name is an error.
 
         Raises:
-            ConfigError: with every violation.
+            ConfigError: with every violation, or the file is not a properties file.
             OSError: the file cannot be read.
         """
         values = dict(source) if isinstance(source, Mapping) else _load_properties(Path(source))
@@ -89,7 +92,7 @@ class ConsumerConfig(ConsumerProperties):
             if attribute in PROPERTIES:
                 known[attribute] = value
             elif not name.startswith("external"):
-                _log.warning("property %s is not known to this consumer and is ignored", name)
+                _log.warning("property %s is not known to this consumer and is ignored%s", name, _suggestion(name))
         known.update({_attribute(name): value for name, value in overrides.items()})
         return cls(**known)
 
@@ -104,6 +107,16 @@ class ConsumerConfig(ConsumerProperties):
 
 PROPERTIES: Mapping[str, Property] = {f.name: f.metadata["property"] for f in dataclasses.fields(ConsumerConfig)}
 """Every property by attribute name, in the order of the reference."""
+
+
+def _suggestion(name: str) -> str:
+    """What to write in place of an unknown name, as the end of a sentence; empty if nothing is close."""
+    spelling = name if "." in name else name.replace("_", ".")
+    new = RENAMED.get(spelling.lower())
+    if new is not None:
+        return f"; its name here is {new}"
+    close = get_close_matches(spelling.lower(), [row.name for row in PROPERTIES.values()], n=1, cutoff=0.85)
+    return f"; did you mean {close[0]}?" if close else ""
 
 
 def _attribute(name: str) -> str:
@@ -139,6 +152,13 @@ def _violations(config: ConsumerConfig) -> Iterable[str]:
         yield "fetch.wait.max.ms must not exceed socket.timeout.ms, or every idle fetch would time out"
 
 
+_WHY_LEGAL = {
+    "group_id": "a slash would name another znode",
+    "client_id": "its metrics are named after it",
+    "consumer_id": "a slash would name another znode",
+}
+
+
 def _name_violations(config: ConsumerConfig) -> Iterable[str]:
     if config.group_id in ("", ".", ".."):
         yield f"group.id {config.group_id!r} cannot be the name of a znode"
@@ -146,8 +166,8 @@ def _name_violations(config: ConsumerConfig) -> Iterable[str]:
         value = getattr(config, attribute)
         if value is not None and not _LEGAL_ID.match(value):
             yield (
-                f"{PROPERTIES[attribute].name} {value!r} is illegal: only letters, digits, dot, underscore and hyphen "
-                "(a slash would name another znode)"
+                f"{PROPERTIES[attribute].name} {value!r} is illegal: only letters, digits, dot, underscore and hyphen, "
+                f"as with the JVM consumer ({_WHY_LEGAL[attribute]})"
             )
             if attribute == "group_id":
                 break  # the client id is the group id unless given: one sentence for one mistake
@@ -181,5 +201,10 @@ def _broker_violations(config: ConsumerConfig) -> Iterable[str]:
 def _load_properties(path: Path) -> dict[str, object]:
     import javaproperties
 
-    with path.open("rb") as stream:  # bytes: the format is Latin-1 with escapes, which the parser knows
-        return dict(javaproperties.load(stream))
+    # Bytes: the format is Latin-1 with escapes, which the parser knows. Some editors put a mark before UTF-8, which would
+    # become part of the first name.
+    content = path.read_bytes().removeprefix(codecs.BOM_UTF8)
+    try:
+        return dict(javaproperties.load(io.BytesIO(content)))
+    except ValueError as error:
+        raise ConfigError(f"{path} is not a properties file: {error}; a backslash is written twice") from error

@@ -7,9 +7,31 @@ options and the reference are derived from it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from zkconsumer.property import REQUIRED, declare
+
+RENAMED: Mapping[str, str] = {
+    "autocommit.enable": "auto.commit.enable",
+    "autocommit.interval.ms": "auto.commit.interval.ms",
+    "autooffset.reset": "auto.offset.reset",
+    "consumerid": "consumer.id",
+    "fetch.size": "fetch.message.max.bytes",
+    "groupid": "group.id",
+    "queuedchunks.max": "queued.max.message.chunks",
+    "rebalance.retries.max": "rebalance.max.retries",
+    "socket.buffersize": "socket.receive.buffer.bytes",
+    "zk.connect": "zookeeper.connect",
+    "zk.connectiontimeout.ms": "zookeeper.connection.timeout.ms",
+    "zk.sessiontimeout.ms": "zookeeper.session.timeout.ms",
+    "zk.synctime.ms": "zookeeper.sync.time.ms",
+    "enable.auto.commit": "auto.commit.enable",
+    "fetch.max.wait.ms": "fetch.wait.max.ms",
+    "max.partition.fetch.bytes": "fetch.message.max.bytes",
+    "receive.buffer.bytes": "socket.receive.buffer.bytes",
+}
+"""Names of Kafka 0.7 (to ``zk.synctime.ms``) and of the consumer that asks brokers only, with those of this consumer."""
 
 
 @dataclass(frozen=True, init=False)

@@ -4,6 +4,7 @@ import pytest
 
 from zkconsumer.config import PROPERTIES, ConsumerConfig
 from zkconsumer.errors import ConfigError
+from zkconsumer.properties import RENAMED
 
 REQUIRED = {"group_id": "g", "zookeeper_connect": "h:2181"}
 
@@ -89,6 +90,45 @@ def test_properties_file_is_read_unchanged(tmp_path, caplog):
     )
     assert "unheard.of" in caplog.text
     assert "external.thing" not in caplog.text
+
+
+def test_a_byte_order_mark_does_not_hide_the_first_key(tmp_path):
+    file = tmp_path / "consumer.properties"
+    file.write_bytes(b"\xef\xbb\xbfgroup.id=g\nzookeeper.connect=h:2181\n")
+    assert ConsumerConfig.from_properties(file) == config()
+
+
+def test_a_wrong_escape_is_an_error_that_names_the_file(tmp_path):
+    file = tmp_path / "consumer.properties"
+    file.write_bytes(b"group.id=\\uZZ\n")
+    with pytest.raises(ConfigError, match=r"consumer\.properties.*uZZ"):
+        ConsumerConfig.from_properties(file)
+
+
+@pytest.mark.parametrize(
+    ("unknown", "known"),
+    [
+        ("zk.connect", "zookeeper.connect"),
+        ("enable.auto.commit", "auto.commit.enable"),
+        ("enable_auto_commit", "auto.commit.enable"),
+        ("auto.ofset.reset", "auto.offset.reset"),
+    ],
+)
+def test_an_old_or_misspelled_name_gets_the_right_one_suggested(unknown, known, caplog):
+    with pytest.raises(ConfigError, match=known):
+        config(**{unknown: "x"})
+    ConsumerConfig.from_properties({"group.id": "g", "zookeeper.connect": "h:2181", unknown: "x"})
+    assert known in caplog.text
+
+
+def test_every_suggested_name_exists():
+    assert set(RENAMED.values()) <= {row.name for row in PROPERTIES.values()}
+    assert not RENAMED.keys() & {row.name for row in PROPERTIES.values()}
+
+
+def test_an_illegal_client_id_is_not_called_a_znode():
+    with pytest.raises(ConfigError, match=r"client\.id 'a/b' is illegal.*metrics"):
+        config(client_id="a/b")
 
 
 def test_a_mapping_reads_like_a_file():

@@ -12,6 +12,9 @@ from zkconsumer.core.javaregex import UnsupportedRegex, to_python
 from zkconsumer.core.znodes import BLACK_LIST, STATIC, WHITE_LIST, Registration
 from zkconsumer.errors import ConfigError
 
+_LEGAL_TOPIC = re.compile(r"(?!\.{1,2}\Z)[a-zA-Z0-9._-]{1,255}\Z")
+"""What brokers have accepted as a name; since 0.10 they accept at most 249 characters."""
+
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 
 
@@ -115,10 +118,21 @@ class Subscription:
         """Topics by name.
 
         Raises:
-            ConfigError: a topic is not a legal znode name, or a number of streams is not at least 1.
+            ConfigError: no broker accepts the name of a topic, a number of streams is not an integer of at least 1, or
+                ``topics`` is no mapping.
         """
-        wrong = [f"number of streams of topic {t!r} must be at least 1, not {n!r}" for t, n in topics.items() if n < 1]
-        wrong += [f"{t!r} cannot be the name of a topic" for t in topics if not t or "/" in t or t in (".", "..")]
+        if not isinstance(topics, Mapping):
+            raise ConfigError(f"topics must be a mapping of topic to number of streams, not {topics!r}")
+        wrong = [
+            f"number of streams of topic {t!r} must be an integer of at least 1, not {n!r}"
+            for t, n in topics.items()
+            if not _is_count(n)
+        ]
+        wrong += [
+            f"{t!r} cannot be the name of a topic: letters, digits, dot, underscore and hyphen, at most 255"
+            for t in topics
+            if not (isinstance(t, str) and _LEGAL_TOPIC.match(t))
+        ]
         if wrong:
             raise ConfigError(wrong)
         return cls(dict(topics))
@@ -128,10 +142,12 @@ class Subscription:
         """Topics by whitelist or blacklist.
 
         Raises:
-            ConfigError: the number of streams is not at least 1.
+            ConfigError: the number of streams is not an integer of at least 1, or the filter is not one.
         """
-        if streams < 1:
-            raise ConfigError(f"number of streams must be at least 1, not {streams!r}")
+        if not isinstance(topic_filter, TopicFilter):
+            raise ConfigError(f"topic_filter must be Whitelist(regex) or Blacklist(regex), not {topic_filter!r}")
+        if not _is_count(streams):
+            raise ConfigError(f"number of streams must be an integer of at least 1, not {streams!r}")
         return cls({}, topic_filter, streams)
 
     @classmethod
@@ -155,6 +171,10 @@ class Subscription:
         if self.topic_filter is None:
             return dict(self.topics)
         return dict.fromkeys(self.topic_filter.select(all_topics, exclude_internal=exclude_internal), self.streams)
+
+
+def _is_count(number: object) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool) and number >= 1
 
 
 def all_topics(subscriptions: Iterable[Subscription], topics: Collection[str]) -> set[str]:

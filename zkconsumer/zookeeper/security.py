@@ -35,8 +35,9 @@ def client_arguments(config: ConsumerConfig) -> dict[str, Any]:
 
 
 def _sasl_options(config: ConsumerConfig) -> dict[str, Any]:
-    if find_spec("puresasl") is None:  # kazoo would look for it when it connects, where nobody sees the error
-        raise ConfigError("zookeeper.sasl.mechanism needs the package pure-sasl: pip install 'zkconsumer[sasl]'")
+    if find_spec("puresasl") is None:  # kazoo would look for it when it connects, where no caller gets the error
+        extra = "gssapi-zookeeper" if config.zookeeper_sasl_mechanism == "GSSAPI" else "sasl"
+        raise ConfigError(f"zookeeper.sasl.mechanism needs the package pure-sasl: pip install 'zkconsumer[{extra}]'")
     if config.zookeeper_sasl_mechanism == "GSSAPI" and find_spec("kerberos") is None:
         raise ConfigError(
             "zookeeper.sasl.mechanism GSSAPI needs the package kerberos: pip install 'zkconsumer[gssapi-zookeeper]'"

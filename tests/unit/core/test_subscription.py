@@ -6,6 +6,8 @@ from zkconsumer.errors import ConfigError
 
 TOPICS = {"spx-a", "spx-b", "other", "__consumer_offsets", "__transaction_state"}
 
+NO_TOPICS = [{name: 1} for name in ("", ".", "..", "a/b", "a b", "a,b", "ü", "a\n", "a" * 256)]
+
 
 def test_regex_is_normalised_as_the_jvm_does():
     assert normalise_regex(" 'spx-a, spx-b' ") == "spx-a|spx-b"
@@ -46,15 +48,18 @@ def test_a_filter_that_is_too_much_for_us_is_a_wrong_filter(regex):
         Whitelist(regex)
 
 
-@pytest.mark.parametrize("topics", [{"t": 0}, {"t": -1}, {"a/b": 1}, {"": 1}])
+@pytest.mark.parametrize(
+    "topics", [["t"], "t", {"t": "1"}, {"t": 1.5}, {"t": True}, {1: 1}, {"t": 0}, {"t": -1}, *NO_TOPICS]
+)
 def test_illegal_static_subscriptions(topics):
-    with pytest.raises(ConfigError):
+    with pytest.raises(ConfigError, match=r"stream|name of a topic"):
         Subscription.static(topics)
 
 
-def test_a_filter_needs_a_stream():
-    with pytest.raises(ConfigError):
-        Subscription.by_filter(Whitelist("a"), 0)
+@pytest.mark.parametrize(("topic_filter", "streams"), [(Whitelist("a"), 0), (Whitelist("a"), "2"), ("a", 1)])
+def test_illegal_subscriptions_by_filter(topic_filter, streams):
+    with pytest.raises(ConfigError, match=r"number of streams|topic_filter"):
+        Subscription.by_filter(topic_filter, streams)
 
 
 @pytest.mark.parametrize(
