@@ -201,8 +201,8 @@ def _broker_violations(config: ConsumerConfig) -> Iterable[str]:
 def _load_properties(path: Path) -> dict[str, object]:
     import javaproperties
 
-    # Bytes: the format is Latin-1 with escapes, which the parser knows. Some editors put a mark before UTF-8, which would
-    # become part of the first name.
+    # Bytes: the format is Latin-1 with escapes, which the parser knows. Some editors begin a file with a byte order
+    # mark, which would become part of the first name.
     content = path.read_bytes().removeprefix(codecs.BOM_UTF8)
     try:
         return dict(javaproperties.load(io.BytesIO(content)))

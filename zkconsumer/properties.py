@@ -31,7 +31,7 @@ RENAMED: Mapping[str, str] = {
     "max.partition.fetch.bytes": "fetch.message.max.bytes",
     "receive.buffer.bytes": "socket.receive.buffer.bytes",
 }
-"""Names of Kafka 0.7 (to ``zk.synctime.ms``) and of the consumer that asks brokers only, with those of this consumer."""
+"""Names of Kafka 0.7 (to ``zk.synctime.ms``) and of Kafka's newer consumer, with those of this consumer."""
 
 
 @dataclass(frozen=True, init=False)

@@ -106,6 +106,13 @@ def test_a_package_that_is_missing_is_told(config, monkeypatch):
         ZkSession.from_config(dataclasses.replace(config, zookeeper_sasl_mechanism="GSSAPI"))
 
 
+@pytest.mark.parametrize(("mechanism", "extra"), [("GSSAPI", "gssapi-zookeeper"), ("DIGEST-MD5", "sasl")])
+def test_the_extra_that_is_advised_has_all_packages(config, monkeypatch, mechanism, extra):
+    monkeypatch.setattr("zkconsumer.zookeeper.security.find_spec", lambda _: None)
+    with pytest.raises(ConfigError, match=rf"pip install 'zkconsumer\[{extra}\]'"):
+        ZkSession.from_config(dataclasses.replace(config, zookeeper_sasl_mechanism=mechanism))
+
+
 @pytest.fixture
 def wrong(config):
     return ZkSession.from_config(dataclasses.replace(config, zookeeper_sasl_password="wrong"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -44,17 +44,44 @@ def consumer_config(
 
     Raises:
         ConfigError: with every violation.
-        click.UsageError: a property is not of the form K=V.
+        click.UsageError: a property is not of the form K=V, or contradicts ``--zookeeper``.
     """
-    given: dict[str, object] = {}
-    for text in properties:
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise click.UsageError(f"--property {text}: write it as NAME=VALUE")
-        given[name] = value
+    refuse_conflicts(properties, {"zookeeper.connect": ("--zookeeper", zookeeper)})
+    given: dict[str, object] = dict(_parse_properties(properties))
     options = {"zookeeper.connect": zookeeper, **{name.replace("_", "."): value for name, value in overrides.items()}}
     given.update((name, value) for name, value in options.items() if value is not None)
     return ConsumerConfig.from_properties({} if config_file is None else str(config_file), **given)
+
+
+def _parse_properties(properties: tuple[str, ...]) -> dict[str, str]:
+    given: dict[str, str] = {}
+    for text in properties:
+        name, equals, value = text.partition("=")
+        name = name.strip()
+        if not equals or not name:
+            raise click.UsageError(f"--property {text}: write it as NAME=VALUE")
+        given[name] = value
+    return given
+
+
+def refuse_conflicts(properties: tuple[str, ...], options: Mapping[str, tuple[str, object]]) -> None:
+    """Refuse an option and a ``--property`` of the same command line that set one property to different values.
+
+    A file with another value is no contradiction: the command line overrides it.
+
+    Args:
+        properties: texts NAME=VALUE.
+        options: by property, the option that sets it too and its value; None if it is not given.
+
+    Raises:
+        click.UsageError: naming both.
+    """
+    given = {name.replace("_", "."): value.strip() for name, value in _parse_properties(properties).items()}
+    for name, (option, value) in options.items():
+        if value is not None and name in given and given[name] != str(value):
+            raise click.UsageError(
+                f"{option} sets {name} to {value}, but --property sets it to {given[name]}; omit one"
+            )
 
 
 def tool_config(zookeeper: str | None, config_file: Path | None, properties: tuple[str, ...]) -> ConsumerConfig:

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zkconsumer.cli.connection import connection_options, consumer_config
+from zkconsumer.cli.connection import connection_options, consumer_config, refuse_conflicts
 from zkconsumer.config import ConsumerConfig
+from zkconsumer.core.subscription import Subscription
 from zkconsumer.errors import ConsumerTimeout, ZkConsumerError
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ _LAST_WRITE_S = 10.0
     "--topic", "topics", multiple=True, metavar="T[:THREADS]", help="Topic and number of threads; repeatable."
 )
 @click.option("--whitelist", metavar="RE", help="Topics whose whole name matches.")
-@click.option("--threads", type=click.IntRange(min=1), default=1, help="Threads of --whitelist.", show_default=True)
+@click.option("--threads", type=click.IntRange(min=1), metavar="N", help="Threads of --whitelist.  [default: 1]")
 @click.option("--from-beginning", is_flag=True, help="Start at the first record where the group has no offset.")
 @click.option("--max-messages", type=click.IntRange(min=1), metavar="N", help="End after N records.")
 @click.option("--timeout-ms", type=click.IntRange(min=0), metavar="N", help="End when no record came for N ms.")
@@ -55,7 +56,7 @@ def consume(
     group: str | None,
     topics: tuple[str, ...],
     whitelist: str | None,
-    threads: int,
+    threads: int | None,
     from_beginning: bool,
     max_messages: int | None,
     timeout_ms: int | None,
@@ -71,6 +72,7 @@ def consume(
         raise click.UsageError("give either --topic (repeatable) or --whitelist")
     if kind == "parquet" and output is None:
         raise click.UsageError("--format parquet needs --output DIRECTORY")
+    _refuse_contradictions(topics, threads, group, from_beginning, timeout_ms, properties)
     subscription = _parse_topics(topics)
     config = consumer_config(
         zookeeper,
@@ -84,7 +86,29 @@ def consume(
     from zkconsumer.cli.sinks import open_sink
 
     sink = open_sink(kind, output)
-    _Consumption(config, sink, max_messages).run(subscription, whitelist, threads)
+    destination = "standard output" if output is None else str(output)
+    _Consumption(config, sink, destination, max_messages).run(subscription, whitelist, threads or 1)
+
+
+def _refuse_contradictions(
+    topics: tuple[str, ...],
+    threads: int | None,
+    group: str | None,
+    from_beginning: bool,
+    timeout_ms: int | None,
+    properties: tuple[str, ...],
+) -> None:
+    """Refuse two settings of one thing on the command line, unless they are equal."""
+    if topics and threads is not None:
+        raise click.UsageError("--threads is for --whitelist; with --topic write --topic TOPIC:THREADS")
+    refuse_conflicts(
+        properties,
+        {
+            "group.id": ("--group", group),
+            "auto.offset.reset": ("--from-beginning", "smallest" if from_beginning else None),
+            "consumer.timeout.ms": ("--timeout-ms", timeout_ms),
+        },
+    )
 
 
 def _parse_topics(topics: tuple[str, ...]) -> dict[str, int]:
@@ -93,7 +117,10 @@ def _parse_topics(topics: tuple[str, ...]) -> dict[str, int]:
         topic, _, count = text.partition(":")
         if not topic or (count and not count.isdecimal()):
             raise click.UsageError(f"--topic {text}: write it as TOPIC or TOPIC:THREADS")
+        if topic in parsed:
+            raise click.UsageError(f"--topic {topic} is given twice; write --topic {topic}:THREADS for more threads")
         parsed[topic] = int(count or 1)
+    Subscription.static(parsed)  # here: before anything is connected to
     return parsed
 
 
@@ -167,9 +194,10 @@ class _Ending:
 class _Consumption:
     """One run: a thread per stream writes to the sink; the main thread waits for the end."""
 
-    def __init__(self, config: ConsumerConfig, sink: RecordSink, max_messages: int | None) -> None:
+    def __init__(self, config: ConsumerConfig, sink: RecordSink, destination: str, max_messages: int | None) -> None:
         self._config = config
         self._sink = sink
+        self._destination = destination
         self._quota = _Quota(max_messages)
         self._ending = _Ending()
         self._failures: list[Exception] = []
@@ -208,7 +236,7 @@ class _Consumption:
             if isinstance(failure, ZkConsumerError):
                 raise failure
             if not isinstance(failure, BrokenPipeError):
-                raise ZkConsumerError(f"records could not be written: {failure}") from failure
+                raise ZkConsumerError(f"records could not be written to {self._destination}: {failure}") from failure
         if self._failures:
             raise SystemExit(0)  # the reader of our output has enough
 

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import importlib
 import logging
 import os
@@ -78,10 +80,24 @@ def main() -> None:
     except ZkConsumerError as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(EXIT_FAILED)
-    except BrokenPipeError:
-        # Whoever read our output has enough. Python would complain once more when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # the reader of the output has enough
+        _discard_output()
         sys.exit(0)
+    except OSError as error:
+        _discard_output()
+        place = "" if error.filename is None else f"{error.filename}: "
+        click.echo(f"error: {place}{error.strerror or error}{_hint(error)}", err=True)
+        sys.exit(EXIT_FAILED)
+
+
+def _hint(error: OSError) -> str:
+    return "; check where the output is written to" if error.errno == errno.ENOSPC and error.filename is None else ""
+
+
+def _discard_output() -> None:
+    """Standard output cannot be written: Python would report that once more when it flushes at exit."""
+    with contextlib.suppress(OSError, AttributeError):  # there is none
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

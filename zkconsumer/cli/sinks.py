@@ -51,6 +51,8 @@ def open_sink(kind: str, output: Path | None) -> RecordSink:
         return ParquetSink(output)
     lines = json_lines if kind == "json" else value_lines
     if output is None:
+        if sys.stdout is None:
+            raise ZkConsumerError("standard output is closed; open it, or write to a file (--output)")
         return LineSink(io.BufferedWriter(io.FileIO(sys.stdout.fileno(), "wb", closefd=False)), lines)
     try:
         return LineSink(_open_to_append(output), lines)

@@ -117,13 +117,20 @@ _SECRET_FILTER: Final = SecretFilter()
 
 
 class NegotiationLog:
-    """kazoo's logger, which is the only place where kazoo tells the negotiated session timeout (FACTS D.1)."""
+    """kazoo's logger: the only place where kazoo reports some things (FACTS D.1).
+
+    Attributes:
+        timeout: the negotiated session timeout in seconds.
+        last_failure: why the last connection attempt failed; empty before the first failure.
+    """
 
     _LEVEL: Final = 5
     _MARK: Final = "Session created"
+    _FAILURES: Final = ("Cannot resolve", "Connection dropped", "Connection time-out")
 
     def __init__(self, requested: float) -> None:
         self.timeout = requested
+        self.last_failure = ""
         self._logger = logging.getLogger("zkconsumer.kazoo")
         self._logger.addFilter(_SECRET_FILTER)  # a filter that is there already is not added again
 
@@ -132,6 +139,12 @@ class NegotiationLog:
         if level == self._LEVEL and message.startswith(self._MARK):
             self.timeout = float(arguments[2]) / 1000
         self._logger.log(level, message, *arguments, **more)
+
+    def warning(self, message: str, *arguments: Any, **more: Any) -> None:
+        """Keep why the last connection attempt failed; pass everything on."""
+        if message.startswith(self._FAILURES):
+            self.last_failure = message % arguments
+        self._logger.warning(message, *arguments, **more)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._logger, name)

@@ -125,8 +125,9 @@ class ZkSession:
         while True:
             if not established.wait(max(0.0, deadline - time.monotonic())):
                 raise ZooKeeperUnavailable(
-                    f"no ZooKeeper server of {self._connect} answered within {self._connection_timeout:g} s; "
-                    "check zookeeper.connect, that the servers run and that they have a quorum"
+                    f"no ZooKeeper server of {self._connect} answered within {self._connection_timeout:g} s"
+                    f"{self._why_not_connected()}; check zookeeper.connect, that the servers run and have a quorum, and "
+                    "that zookeeper.ssl.client.enable fits the port"
                 )
             # Also without a chroot, since kazoo tells a refused login by the first request only. Not even by that,
             # always: 1. the connection is there, and we are woken; 2. the server refuses the login, and kazoo's thread
@@ -143,6 +144,10 @@ class ZkSession:
                 f"chroot {self._client.chroot} of {self._connect} does not exist; check what follows the slash of "
                 "zookeeper.connect"
             )
+
+    def _why_not_connected(self) -> str:
+        failure = self._negotiation.last_failure
+        return f" (last failure: {failure})" if failure else ""
 
     def close(self) -> None:
         """End the session, which removes its ephemeral znodes at once. Calling it twice is harmless."""
