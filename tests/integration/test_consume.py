@@ -297,3 +297,30 @@ def test_bad_input_is_told_in_a_line(run, sandbox, topic_factory, unique_name, t
     unknown = fails(0, "consume", "--group", unique_name, "--topic", "no-such", "--timeout-ms", 300)
     assert unknown.count("topic no-such does not exist") == 1
     assert "cannot write" in fails(1, *consume, "--output", tmp_path / "no" / "such" / "file")
+    nowhere = fails(1, *consume, *quick, zookeeper="no-such-host.invalid:1")
+    assert "Cannot resolve no-such-host.invalid" in nowhere
+    tls = fails(1, *consume, "-p", "zookeeper.ssl.client.enable=true", "-p", "zookeeper.connection.timeout.ms=3000")
+    assert "last failure: Connection dropped" in tls
+    assert "zookeeper.ssl.client.enable" in tls
+
+
+def test_a_failed_write_names_the_file(run, topic_factory, produce, unique_name):
+    topic = topic_factory()
+    produce(topic, records(3))
+    ended = run("consume", "--group", unique_name, "--topic", topic, "--from-beginning", "--output", "/dev/full")
+    assert ended.returncode == 1
+    assert "records could not be written to /dev/full: " in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_describe_shows_a_member_whose_filter_matches_nothing(run, start, zookeeper, unique_name, tmp_path):
+    process = start("--whitelist", f"{unique_name}.none", "--output", tmp_path / "out")
+    ids = f"/consumers/{unique_name}/ids"
+    eventually(lambda: zookeeper.exists(ids) and zookeeper.get_children(ids))
+    properties = tmp_path / "consumer.properties"
+    properties.write_text(f"group.id={unique_name}\n")
+    table = describe(run, "--config", properties).splitlines()
+    (consumer,) = zookeeper.get_children(ids)
+    assert table[1].split() == ["-", "-", "-", "-", "-", consumer]
+    process.terminate()
+    assert process.wait(60) == 0

@@ -84,6 +84,21 @@ def refuse_conflicts(properties: tuple[str, ...], options: Mapping[str, tuple[st
             )
 
 
+def group_name(group: str | None, zookeeper: str | None, config_file: Path | None, properties: tuple[str, ...]) -> str:
+    """The group that a tool works on: ``--group``, else ``group.id`` of the properties or the file.
+
+    Raises:
+        click.UsageError: no group is given, or two.
+        ConfigError: the properties cannot be used.
+    """
+    refuse_conflicts(properties, {"group.id": ("--group", group)})
+    if group is not None:
+        return group
+    if config_file is None and not properties:
+        raise click.UsageError("give --group, or --config FILE with group.id")
+    return consumer_config(zookeeper, config_file, properties).group_id
+
+
 def tool_config(zookeeper: str | None, config_file: Path | None, properties: tuple[str, ...]) -> ConsumerConfig:
     """The configuration of a tool that is in no group; raises as :func:`consumer_config`."""
     return consumer_config(zookeeper, config_file, properties, group_id=_TOOL_GROUP, client_id=_TOOL_GROUP)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from zkconsumer.cli.connection import connection_options, tool_config, tool_session
+from zkconsumer.cli.connection import connection_options, group_name, tool_config, tool_session
 
 if TYPE_CHECKING:
     from zkconsumer.tools.groups import GroupDescription
@@ -24,10 +24,10 @@ def groups() -> None:
 
 @groups.command()
 @connection_options
-@click.option("--group", required=True, help="Name of the group.")
+@click.option("--group", help="Name of the group.  [default: group.id of --config]")
 @_JSON
 def describe(
-    zookeeper: str | None, config_file: Path | None, properties: tuple[str, ...], group: str, as_json: bool
+    zookeeper: str | None, config_file: Path | None, properties: tuple[str, ...], group: str | None, as_json: bool
 ) -> None:
     """Show members, owners, committed offsets and lag of a group.
 
@@ -36,9 +36,10 @@ def describe(
     """
     from zkconsumer.tools.groups import describe_group
 
+    name = group_name(group, zookeeper, config_file, properties)
     config = tool_config(zookeeper, config_file, properties)
     with tool_session(config) as session:
-        description = describe_group(session, config, group)
+        description = describe_group(session, config, name)
     if as_json:
         document = dataclasses.asdict(description)
         del document["problems"]
@@ -66,7 +67,7 @@ def _print_table(description: GroupDescription) -> None:
         table.add_row(row.topic, *("-" if cell is None else str(cell) for cell in cells), consumer + dead)
     for member in description.members:
         if member.id not in owning:
-            for topic in member.threads:
+            for topic in member.threads or ("-",):  # a filter may match no topic
                 table.add_row(topic, "-", "-", "-", "-", member.id)
     # Wide enough for any row: a table that is cut to the terminal loses what it is read for.
     Console(width=10_000, highlight=False, markup=False, emoji=False).print(table)

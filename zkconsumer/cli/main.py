@@ -20,6 +20,8 @@ EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_PROBLEM = 3
 
+_VERBOSE = "verbose"
+
 COMMANDS = {
     "bench": "zkconsumer.cli.bench:bench",
     "consume": "zkconsumer.cli.consume:consume",
@@ -52,6 +54,7 @@ class _LazyGroup(click.Group):
         module, _, attribute = COMMANDS[cmd_name].partition(":")
         command = getattr(importlib.import_module(module), attribute)
         assert isinstance(command, click.Command)
+        _accept_verbose(command)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
@@ -61,13 +64,36 @@ class _LazyGroup(click.Group):
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="zkconsumer")
-@click.option("-v", "--verbose", count=True, help="Log to standard error; twice for debugging.")
-def command(verbose: int) -> None:
+def command() -> None:
     """Kafka's ZooKeeper-based consumer groups: run a consumer, look at a group, try both on real servers."""
+
+
+def _accept_verbose(command: click.Command) -> None:
+    """Let a command and its subcommands take ``-v``, so that it may be written anywhere; idempotent."""
+    if not any(parameter.name == _VERBOSE for parameter in command.params):
+        help_text = "Log to standard error; twice for debugging."
+        command.params.append(
+            click.Option(["-v", "--verbose"], count=True, expose_value=False, callback=_add_verbosity, help=help_text)
+        )
+    for subcommand in command.commands.values() if isinstance(command, click.Group) else ():
+        _accept_verbose(subcommand)
+
+
+def _add_verbosity(context: click.Context, _parameter: click.Parameter, count: int) -> None:
+    """Count ``-v`` before and after the names of commands together, and log accordingly."""
+    total = context.meta[_VERBOSE] = context.meta.get(_VERBOSE, 0) + count
+    _configure_logging(total)
+
+
+def _configure_logging(verbose: int) -> None:
     level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)]
-    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
-    if verbose < 2:
-        logging.getLogger("zkconsumer.kazoo").setLevel(logging.ERROR)  # it repeats every failed connection attempt
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    logging.getLogger().setLevel(level)
+    # kazoo repeats every failed connection attempt.
+    logging.getLogger("zkconsumer.kazoo").setLevel(logging.ERROR if verbose < 2 else logging.NOTSET)
+
+
+_accept_verbose(command)
 
 
 def main() -> None:

@@ -126,8 +126,8 @@ class ZkSession:
             if not established.wait(max(0.0, deadline - time.monotonic())):
                 raise ZooKeeperUnavailable(
                     f"no ZooKeeper server of {self._connect} answered within {self._connection_timeout:g} s"
-                    f"{self._why_not_connected()}; check zookeeper.connect, that the servers run and have a quorum, and "
-                    "that zookeeper.ssl.client.enable fits the port"
+                    f"{self._why_not_connected()}; check zookeeper.connect, that the servers run and have a quorum, "
+                    "and that zookeeper.ssl.client.enable fits the port"
                 )
             # Also without a chroot, since kazoo tells a refused login by the first request only. Not even by that,
             # always: 1. the connection is there, and we are woken; 2. the server refuses the login, and kazoo's thread

@@ -1,0 +1,92 @@
+"""What the command line accepts and refuses before it connects to anything."""
+
+import logging
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from zkconsumer.cli.connection import group_name
+from zkconsumer.cli.main import command
+from zkconsumer.errors import ConfigError
+
+COMMAND = (sys.executable, "-m", "zkconsumer")
+FULL = Path("/dev/full")
+CONSUME = ("consume", "--zookeeper", "h:1")
+
+
+@pytest.fixture
+def log_levels():
+    """Restores the levels that the command sets."""
+    loggers = [logging.getLogger(), logging.getLogger("zkconsumer.kazoo")]
+    former = [logger.level for logger in loggers]
+    yield
+    for logger, level in zip(loggers, former, strict=True):
+        logger.setLevel(level)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("--group", "g", "--topic", "t", "--threads", "5"), "--topic TOPIC:THREADS"),
+        (("--group", "g", "--topic", "t", "--topic", "t:2"), "given twice"),
+        (("--group", "g", "--topic", "t", "-p", "group.id=b"), "--group sets group.id to g"),
+        (("--group", "g", "--topic", "t", "-p", "group_id=b"), "--group sets group.id to g"),
+        (("--group", "g", "--topic", "t", "-p", "zookeeper.connect=i:1"), "--zookeeper sets"),
+        (("--group", "g", "--topic", "t", "--from-beginning", "-p", "auto.offset.reset=largest"), "--from-beginning"),
+        (("--group", "g", "--topic", "t", "--timeout-ms", "5", "-p", "consumer.timeout.ms=6"), "--timeout-ms sets"),
+    ],
+)
+def test_contradictory_options_are_refused(log_levels, arguments, named):
+    ended = CliRunner().invoke(command, [*CONSUME, *arguments])
+    assert (ended.exit_code, named in ended.output) == (2, True), ended.output
+
+
+def test_the_name_of_an_impossible_topic_is_refused(log_levels):
+    ended = CliRunner().invoke(command, [*CONSUME, "--group", "g", "--topic", "a+b"])
+    assert isinstance(ended.exception, ConfigError)
+    assert "'a+b' cannot be the name of a topic" in str(ended.exception)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "level"),
+    [
+        (("groups", "describe"), logging.WARNING),
+        (("-v", "groups", "describe"), logging.INFO),
+        (("groups", "describe", "-v"), logging.INFO),
+        (("-v", "groups", "describe", "-v"), logging.DEBUG),
+        (("groups", "-vv", "describe"), logging.DEBUG),
+    ],
+)
+def test_verbose_may_be_written_before_and_after_the_command(log_levels, arguments, level):
+    ended = CliRunner().invoke(command, arguments)
+    assert "give --group" in ended.output
+    assert logging.getLogger().level == level
+
+
+def test_a_tool_takes_the_group_from_the_file(tmp_path):
+    file = tmp_path / "consumer.properties"
+    file.write_text("group.id=g\nzookeeper.connect=h:1\n")
+    assert group_name(None, None, file, ()) == "g"
+    assert group_name("other", None, file, ()) == "other"
+    with pytest.raises(click.UsageError, match="--group"):
+        group_name("other", None, file, ("group.id=third",))
+
+
+def test_a_full_output_is_reported_in_a_line():
+    if not FULL.exists():
+        pytest.skip("this system has no /dev/full")
+    with FULL.open("wb") as full:
+        ended = subprocess.run([*COMMAND, "--help"], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (ended.returncode, ended.stderr.count("\n")) == (1, 1), ended.stderr
+    assert "No space left on device" in ended.stderr
+
+
+def test_a_closed_output_is_reported_in_a_line():
+    shell = f"exec {sys.executable} -m zkconsumer {' '.join(CONSUME)} --group g --topic t >&-"
+    ended = subprocess.run(shell, shell=True, stderr=subprocess.PIPE, text=True, check=False)
+    assert (ended.returncode, ended.stderr.count("\n")) == (1, 1), ended.stderr
+    assert "standard output is closed" in ended.stderr
