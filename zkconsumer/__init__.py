@@ -148,6 +148,10 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used: kazoo, numba and pyarrow are slow to load (DESIGN 4.14)."""
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("zkconsumer")
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -313,6 +313,13 @@ def test_a_failed_write_names_the_file(run, topic_factory, produce, unique_name)
     assert "Traceback" not in ended.stderr
 
 
+def test_describe_explains_offsets_before_the_first_commit(run, start, topic_factory, unique_name, tmp_path):
+    process = start("--topic", topic_factory(), "--output", tmp_path / "out")
+    eventually(lambda: "hint: an owned partition shows -" in run("groups", "describe", "--group", unique_name).stderr)
+    process.terminate()
+    assert process.wait(60) == 0
+
+
 def test_describe_shows_a_member_whose_filter_matches_nothing(run, start, zookeeper, unique_name, tmp_path):
     process = start("--whitelist", f"{unique_name}.none", "--output", tmp_path / "out")
     ids = f"/consumers/{unique_name}/ids"

@@ -5,6 +5,7 @@ import threading
 from collections import Counter
 
 import pytest
+from pyspark.errors import StreamingQueryException
 
 from tests.fix_spark import DEADLINE_S, Sink, await_until
 
@@ -319,3 +320,9 @@ def test_progress_shows_the_end_of_the_log_so_lag_can_be_computed(start_query, g
     report = json.loads(source["latestOffset"])
     assert report.pop("acknowledge").endswith("/acknowledge")
     assert report == {"v": 1, "group": group.group, "topics": {topic: {"0": [0, 100]}}}
+
+
+def test_an_option_of_batch_reads_is_the_error_of_the_query(start_query, unique_name):
+    query = start_query(unique_name, Sink(), options={"endingOffsets": "latest"})
+    with pytest.raises(StreamingQueryException, match=r"endingOffsets.*only apply to spark\.read"):
+        query.awaitTermination(DEADLINE_S)

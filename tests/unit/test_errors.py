@@ -2,6 +2,7 @@
 
 import inspect
 import re
+from importlib.metadata import version
 
 import pytest
 
@@ -46,3 +47,7 @@ def test_many_things_are_named_in_part(count, text):
 def test_errors_of_joining_and_committing_are_exported(name):
     assert getattr(zkconsumer, name) is CLASSES[name]
     assert name in zkconsumer.__all__
+
+
+def test_the_version_is_that_of_the_package():
+    assert zkconsumer.__version__ == version("zkconsumer")

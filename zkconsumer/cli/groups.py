@@ -14,6 +14,11 @@ from zkconsumer.cli.connection import connection_options, group_name, tool_confi
 if TYPE_CHECKING:
     from zkconsumer.tools.groups import GroupDescription
 
+_HINT = (
+    "hint: an owned partition shows - until its consumer's first commit; that is after auto.commit.interval.ms, by "
+    "default 60 s"
+)
+
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
 
@@ -46,6 +51,8 @@ def describe(
         click.echo(json.dumps(document))
     else:
         _print_table(description)
+        if any(row.owner_live and row.committed is None for row in description.partitions):
+            click.echo(_HINT, err=True)
     for problem in description.problems:
         click.echo(f"warning: {problem}", err=True)
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
+    from zkconsumer.errors import ConfigError
     from zkconsumer.spark.driver import QueryDriver
     from zkconsumer.spark.options import SourceOptions
     from zkconsumer.spark.planning import RangePartition
@@ -66,11 +67,19 @@ class ZkConsumerDataSource(DataSource):
         return ZkConsumerReader(self._options)
 
     def streamReader(self, schema: StructType) -> ZkConsumerStreamReader:  # noqa: N802  Spark's name
-        """For ``spark.readStream``."""
+        """For ``spark.readStream``. What cannot be used is reported by the first call of the reader's methods.
+
+        An error that is raised here does not reach the user: PySpark 4.2 stops the reader that it did not get, and the
+        query fails with its UnboundLocalError.
+        """
+        from zkconsumer.errors import ConfigError
         from zkconsumer.spark.options import check_streaming
 
-        check_streaming(self._options)
-        self._check_schema(schema)
+        try:
+            check_streaming(self._options)
+            self._check_schema(schema)
+        except ConfigError as error:
+            return ZkConsumerStreamReader(self._options, error)
         return ZkConsumerStreamReader(self._options)
 
     def _check_schema(self, schema: StructType) -> None:
@@ -112,14 +121,20 @@ class ZkConsumerReader(_RangeReader, DataSourceReader):
 class ZkConsumerStreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Streaming read. The long-lived process on Spark's driver makes a :class:`QueryDriver` of it when first asked."""
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: SourceOptions, refusal: ConfigError | None = None) -> None:
         self._options = options
+        self._refusal = refusal
         self._driver: QueryDriver | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  Spark's name
-        """A constant of the group."""
+        """A constant of the group.
+
+        Raises:
+            ConfigError: the options or the schema cannot be used for a stream.
+        """
         from zkconsumer.spark.offsets_json import initial_offset
 
+        self._require_usable()
         return initial_offset(self._options.config.group_id)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  Spark's name
@@ -161,7 +176,12 @@ class ZkConsumerStreamReader(_RangeReader, DataSourceStreamReader, SupportsTrigg
         if self._driver is not None:
             self._driver.stop()
 
+    def _require_usable(self) -> None:
+        if self._refusal is not None:
+            raise self._refusal
+
     def _query(self) -> QueryDriver:
+        self._require_usable()
         if self._driver is None:
             from zkconsumer.spark.driver import QueryDriver
 

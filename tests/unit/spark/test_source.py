@@ -57,3 +57,12 @@ def test_it_is_found_from_any_directory_by_the_name_of_its_module(tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("zkconsumer []\n", "")
+
+
+def test_a_stream_reports_wrong_options_at_its_first_call():
+    ours = source(endingOffsets="latest")
+    reader = ours.streamReader(ours.schema())
+    for first_call in (reader.initialOffset, reader.prepareForTriggerAvailableNow, reader.reportLatestOffset):
+        with pytest.raises(ConfigError, match=r"only apply to spark\.read"):
+            first_call()
+    reader.stop()
