@@ -141,6 +141,28 @@ def test_an_impossible_last_commit_is_reported_and_fails(private_sandbox, unique
     assert "Traceback" not in errors
 
 
+def test_the_loss_of_zookeeper_and_its_end_are_logged(private_sandbox, tmp_path):
+    box = private_sandbox(tick_time_ms=500)
+    Topics(box.bootstrap_servers).create("t")
+    log = tmp_path / "log"
+    full = [*COMMAND, "consume", "--zookeeper", box.zookeeper_connect, "--group", "g", "--topic", "t"]
+    full += ["-p", "zookeeper.session.timeout.ms=3000", "-p", "zookeeper.connection.timeout.ms=20000"]
+    with log.open("wb") as stderr:
+        process = subprocess.Popen(full, stdout=subprocess.DEVNULL, stderr=stderr)
+    try:
+        eventually(lambda: "group g: joined as g_" in log.read_text())
+        assert "owns t" in log.read_text()
+        box.zookeeper.pause()
+        lost = f"no ZooKeeper server of {box.zookeeper_connect} has answered for"
+        eventually(lambda: log.read_text().count(lost) >= 2)
+        assert "no record is delivered" in log.read_text()
+        box.zookeeper.resume()
+        eventually(lambda: f"ZooKeeper {box.zookeeper_connect} answers again" in log.read_text())
+    finally:
+        process.kill()
+        process.wait()
+
+
 def test_a_signal_that_comes_to_a_stopped_process_ends_it_when_it_goes_on(start, topic_factory, produce, tmp_path):
     """The kernel may then give the signal to any thread, and the main thread must wake."""
     topic = topic_factory()
@@ -196,7 +218,9 @@ def test_a_closed_pipe_is_a_normal_end(sandbox, topic_factory, produce, unique_n
         [*full, "--topic", topic, "--from-beginning"], stdout=writer, stderr=subprocess.PIPE, timeout=60, check=False
     )
     os.close(writer)
-    assert (process.returncode, process.stderr) == (0, b"")
+    lines = process.stderr.decode().splitlines()
+    assert process.returncode == 0, lines
+    assert [line for line in lines if " INFO zkconsumer.group: " not in line] == []
 
 
 def describe(run, *arguments):

@@ -89,6 +89,8 @@ def _configure_logging(verbose: int) -> None:
     level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)]
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     logging.getLogger().setLevel(level)
+    # What happens to a member (it joined, rebalanced, lost ZooKeeper) is reported at every level.
+    logging.getLogger("zkconsumer.group").setLevel(min(level, logging.INFO))
     # kazoo repeats every failed connection attempt.
     logging.getLogger("zkconsumer.kazoo").setLevel(logging.ERROR if verbose < 2 else logging.NOTSET)
 

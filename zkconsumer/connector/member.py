@@ -136,7 +136,8 @@ class GroupMember:
             self._thread,
             self._signal,
         )
-        self._lease = SessionLease(self._session, self._registered, self._lease_changed)
+        owner = f"group {config.group_id} consumer {consumer_id}"
+        self._lease = SessionLease(self._session, self._registered, self._lease_changed, owner)
         asked_for_session = boot_seconds()
         self._session.open()
         self._lease.start(asked_for_session)
@@ -289,6 +290,8 @@ class GroupMember:
             lease_lapses=self._lease.lapses,
             session_expiries=self._loop.expiries,
             lost_partitions=self._committer.lost,
+            connected=self._session.connected,
+            delivering=self.may_deliver(),
         )
 
     def last_committed(self, partition: TopicPartition) -> int | None:

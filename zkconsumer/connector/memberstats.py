@@ -54,6 +54,8 @@ class MemberStats:
         lease_lapses: how often the delivery lease ran out (DESIGN 4.5).
         session_expiries: ZooKeeper sessions lost while registered.
         lost_partitions: partitions given up because their owner znode was not this member's any more.
+        connected: True while there is a connection to ZooKeeper.
+        delivering: True while the delivery lease holds.
     """
 
     state: str
@@ -63,3 +65,5 @@ class MemberStats:
     lease_lapses: int
     session_expiries: int
     lost_partitions: int
+    connected: bool
+    delivering: bool

@@ -66,6 +66,9 @@ METRICS: Final = (
            "When the newest rebalance finished, and its cause."),
     Metric("zkconsumer_member_state", "gauge", "", ("state",),
            "1 for the present one of latent, joined, rebalancing, closed; 0 for the others."),
+    Metric("zkconsumer_zookeeper_connected", "gauge", "", (), "1 while there is a connection to ZooKeeper, else 0."),
+    Metric("zkconsumer_delivering", "gauge", "", (),
+           "0 while no record is delivered because ZooKeeper has been silent for too long, else 1."),
     Metric("zkconsumer_lease_lapses_total", "counter", "", (), "How often delivery stopped for want of ZooKeeper."),
     Metric("zkconsumer_session_expiries_total", "counter", "", (), "ZooKeeper sessions lost while in the group."),
     Metric("zkconsumer_lost_partitions_total", "counter", "", (),
@@ -169,6 +172,8 @@ class ConsumerMetrics:
             yield "zkconsumer_owned_partitions", {"topic": topic}, count
         for state in _STATES:
             yield "zkconsumer_member_state", {"state": state}, state == stats.state
+        yield "zkconsumer_zookeeper_connected", {}, stats.connected
+        yield "zkconsumer_delivering", {}, stats.delivering
         yield "zkconsumer_lease_lapses_total", {}, stats.lease_lapses
         yield "zkconsumer_session_expiries_total", {}, stats.session_expiries
         yield "zkconsumer_lost_partitions_total", {}, stats.lost_partitions

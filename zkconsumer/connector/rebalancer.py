@@ -39,6 +39,7 @@ from zkconsumer.zookeeper.registry import Registry
 from zkconsumer.zookeeper.watches import RebalanceSignal
 
 _log = logging.getLogger(__name__)
+_events = logging.getLogger("zkconsumer.group")
 
 NOTHING = FetchAssignment(generation=0, threads={}, offsets={})
 """The assignment of a member that owns nothing yet."""
@@ -200,12 +201,13 @@ class Rebalancer:
         self._committer.learn(stored, offsets)
         self._fetch.start(self.assignment)
         self._fetching = True
-        _log.info(
-            "group %s consumer %s generation %d owns %s",
+        _events.info(
+            "group %s: %s %s, generation %d, owns %s",
             self._config.group_id,
+            "joined as" if self.assignment.generation == 1 else "rebalanced:",
             self._consumer_id,
             self.assignment.generation,
-            tell_partitions(share),
+            tell_partitions(share) or "nothing",
         )
 
     def start_without_group(self, partitions: Mapping[TopicPartition, int | None]) -> None:

@@ -10,11 +10,11 @@ import threading
 import time
 from collections.abc import Callable
 
-from zkconsumer.core.lease import lease_deadline, probe_interval
+from zkconsumer.core.lease import lease_deadline, probe_interval, silence_report_is_due
 from zkconsumer.core.rebalance import retry_seconds
 from zkconsumer.zookeeper.session import ZkSession
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("zkconsumer.group")
 
 # CLOCK_BOOTTIME goes on while the machine sleeps, as the servers' clocks do; CLOCK_MONOTONIC does not.
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
@@ -36,11 +36,19 @@ class SessionLease:
         registered_session: gives the id of the session that the member is registered in, 0 while it is in none. A
             session that came after it says nothing about what the member owned in that one.
         on_change: called on the probing thread when the lease lapsed and when it holds again.
+        owner: group and consumer, for the log.
     """
 
     def __init__(
-        self, session: ZkSession, registered_session: Callable[[], int], on_change: Callable[[], None]
+        self,
+        session: ZkSession,
+        registered_session: Callable[[], int],
+        on_change: Callable[[], None],
+        owner: str,
     ) -> None:
+        self._owner = owner
+        self._last_answer = 0.0
+        self._reported = 0.0  # written by the probing thread
         self._session = session
         self._registered_session = registered_session
         self._alive_session = 0
@@ -60,6 +68,7 @@ class SessionLease:
             asked_for_session: reading of :func:`boot_seconds` before the session was asked for; the first probe.
         """
         self._alive_session = self._session.session_id
+        self._last_answer = asked_for_session
         self._deadline = lease_deadline(asked_for_session, self._session.negotiated_timeout)
         self._thread.start()
 
@@ -86,8 +95,30 @@ class SessionLease:
             if self.holds() != held:
                 held = not held
                 self.lapses += not held
-                _log.log(logging.INFO if held else logging.WARNING, "delivery lease %s", "holds" if held else "lapsed")
                 self._on_change()
+            self._report(held=held)
+
+    def _report(self, *, held: bool) -> None:
+        """Log the loss of ZooKeeper, at growing intervals, and its end."""
+        silent = boot_seconds() - self._last_answer
+        if held:
+            if self._reported:
+                _log.info("%s: ZooKeeper %s answers again", self._owner, self._session.address)
+            self._reported = 0.0
+        elif boot_seconds() >= self._deadline and silence_report_is_due(silent, self._reported):
+            self._reported = silent
+            stopped = (
+                "; no record is delivered and no offset committed until then" if self._registered_session() else ""
+            )
+            _log.warning(
+                "%s: no ZooKeeper server of %s has answered for %.0f s%s%s; check that the servers run, have a quorum "
+                "and can be reached",
+                self._owner,
+                self._session.address,
+                silent,
+                stopped,
+                self._session.last_failure,
+            )
 
     def _revive(self) -> None:
         if self.holds():
@@ -107,6 +138,7 @@ class SessionLease:
             # On kazoo's thread. There is one probe at a time, so the deadline only moves forward.
             if session_id is not None:
                 self._alive_session = session_id
+                self._last_answer = sent
                 self._deadline = lease_deadline(sent, self._session.negotiated_timeout)
             self._outstanding.clear()
 

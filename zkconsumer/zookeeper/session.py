@@ -126,7 +126,7 @@ class ZkSession:
             if not established.wait(max(0.0, deadline - time.monotonic())):
                 raise ZooKeeperUnavailable(
                     f"no ZooKeeper server of {self._connect} answered within {self._connection_timeout:g} s"
-                    f"{self._why_not_connected()}; check zookeeper.connect, that the servers run and have a quorum, "
+                    f"{self.last_failure}; check zookeeper.connect, that the servers run and have a quorum, "
                     "and that zookeeper.ssl.client.enable fits the port"
                 )
             # Also without a chroot, since kazoo tells a refused login by the first request only. Not even by that,
@@ -145,16 +145,23 @@ class ZkSession:
                 "zookeeper.connect"
             )
 
-    def _why_not_connected(self) -> str:
-        failure = self._negotiation.last_failure
-        return f" (last failure: {failure})" if failure else ""
-
     def close(self) -> None:
         """End the session, which removes its ephemeral znodes at once. Calling it twice is harmless."""
         self._client.remove_listener(self._state_changed)
         self._client.stop()
         self._client.close()
         self._connected.clear()
+
+    @property
+    def address(self) -> str:
+        """The servers, as ``zookeeper.connect`` names them."""
+        return self._connect
+
+    @property
+    def last_failure(self) -> str:
+        """Why the last connection attempt failed, to be appended to a message; empty if none has failed."""
+        failure = self._negotiation.last_failure
+        return f" (last failure: {failure})" if failure else ""
 
     @property
     def session_id(self) -> int:
