@@ -163,6 +163,27 @@ def test_the_loss_of_zookeeper_and_its_end_are_logged(private_sandbox, tmp_path)
         process.wait()
 
 
+def test_the_loss_of_brokers_and_its_end_are_logged(private_sandbox, tmp_path):
+    box = private_sandbox(tick_time_ms=500)
+    Topics(box.bootstrap_servers).create("t")
+    log = tmp_path / "log"
+    full = [*COMMAND, "consume", "--zookeeper", box.zookeeper_connect, "--group", "g", "--topic", "t"]
+    full += ["-p", "zookeeper.connection.timeout.ms=20000"]
+    with log.open("wb") as stderr:
+        process = subprocess.Popen(full, stdout=subprocess.DEVNULL, stderr=stderr)
+    try:
+        eventually(lambda: "group g: joined as g_" in log.read_text())
+        box.brokers[0].stop()
+        lost = "no broker is registered in ZooKeeper; check that brokers run"
+        eventually(lambda: log.read_text().count(lost) >= 2)  # the second one comes 5 s later at the earliest
+        assert log.read_text().count("no leaders found") < 10
+        box.brokers[0].start()
+        eventually(lambda: "brokers answer again" in log.read_text())
+    finally:
+        process.kill()
+        process.wait()
+
+
 def test_a_signal_that_comes_to_a_stopped_process_ends_it_when_it_goes_on(start, topic_factory, produce, tmp_path):
     """The kernel may then give the signal to any thread, and the main thread must wake."""
     topic = topic_factory()

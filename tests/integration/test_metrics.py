@@ -7,7 +7,9 @@ from urllib.request import urlopen
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.fix_sandbox import Topics
 from tests.fix_waiting import eventually
+from zkconsumer import ConsumerConfig, ConsumerConnector
 from zkconsumer.connector.metrics import METRICS
 from zkconsumer.errors import UsageError
 
@@ -75,6 +77,29 @@ def test_what_is_scraped_while_consuming_and_at_the_end(serve, topic_factory, pr
     assert only(end, "zkconsumer_kafka_commits_total") == 0
     assert only(end, "zkconsumer_min_fetch_rate") > 0
     assert {sample.labels["client_id"] for group in end.values() for sample in group} == {serve.group}
+
+
+def test_the_loss_of_zookeeper_is_seen_in_the_metrics(private_sandbox):
+    box = private_sandbox(tick_time_ms=500)
+    Topics(box.bootstrap_servers).create("t")
+    config = ConsumerConfig(
+        zookeeper_connect=box.zookeeper_connect,
+        group_id="g",
+        zookeeper_session_timeout_ms=3000,
+        zookeeper_connection_timeout_ms=20_000,
+    )
+
+    def gauges():
+        found = {sample.name: sample.value for sample in connector.metrics()}
+        return found["zkconsumer_zookeeper_connected"], found["zkconsumer_delivering"]
+
+    with ConsumerConnector(config) as connector:
+        connector.create_message_streams({"t": 1})
+        assert gauges() == (1, 1)
+        box.zookeeper.pause()
+        eventually(lambda: gauges() == (0, 0))
+        box.zookeeper.resume()
+        eventually(lambda: gauges() == (1, 1))
 
 
 def test_another_member_is_seen_in_the_metrics(serve, topic_factory):

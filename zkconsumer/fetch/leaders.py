@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.javastring import java_abs_mod, java_hash
+from zkconsumer.core.outage import Outage
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.fetch.fetcher import FetcherThread
 from zkconsumer.fetch.partition_info import PartitionInfo
@@ -17,6 +19,7 @@ from zkconsumer.kafka.errorcodes import error_name
 from zkconsumer.model import Broker, TopicPartition
 
 _log = logging.getLogger(__name__)
+_events = logging.getLogger("zkconsumer.group")
 
 _HASH_STEP = 31
 
@@ -50,6 +53,7 @@ class LeaderFinder(threading.Thread):
         self._stopping = False
         self._fetchers: dict[tuple[int, int], FetcherThread] = {}  # written by this thread only
         self._reported: dict[TopicPartition, str] = {}
+        self._outage = Outage()
 
     def add(self, infos: Iterable[PartitionInfo]) -> None:
         """Let partitions wait for their leader; from any thread. Ignored once this is closed."""
@@ -109,6 +113,9 @@ class LeaderFinder(threading.Thread):
 
     def _assign(self, wanted: dict[TopicPartition, PartitionInfo]) -> None:
         metadata = self._client.metadata({partition.topic for partition in wanted})
+        seconds = self._outage.end(time.monotonic())
+        if seconds is not None:
+            _events.info("%s: brokers answer again after %.0f s", self.name, seconds)
         routes: dict[tuple[Broker, int], list[PartitionInfo]] = defaultdict(list)
         for partition, info in wanted.items():
             leader = metadata.leaders.get(partition)
@@ -128,7 +135,9 @@ class LeaderFinder(threading.Thread):
 
     def _report_failure(self, error: ZkConsumerError) -> None:
         if not self._stopping:  # else close() ended the client in the middle of the question
-            _log.warning("%s: no leaders found, asked again in %.1f s: %s", self.name, self._backoff_s, error)
+            reason = str(error)
+            if self._outage.is_news(reason, time.monotonic()):
+                _log.warning("%s: no leaders found, trying every %.1f s: %s", self.name, self._backoff_s, reason)
 
     def _report(self, partition: TopicPartition, reason: str) -> None:
         if self._reported.get(partition) != reason:

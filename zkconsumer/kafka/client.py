@@ -155,6 +155,8 @@ class BrokerClient:
                     failure = error
         if isinstance(failure, AuthenticationFailed):
             raise AuthenticationFailed(f"none of {len(brokers)} brokers answers; one refuses: {failure}") from failure
+        if not brokers:
+            raise BrokerUnavailable("no broker is registered in ZooKeeper; check that brokers run")
         raise BrokerUnavailable(f"none of {len(brokers)} brokers answers; last: {failure}") from failure
 
     def list_offsets(self, wanted: Mapping[TopicPartition, int]) -> Offsets:
