@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections import Counter
@@ -105,13 +106,16 @@ def test_max_messages_commits_exactly_what_was_written(run, topic_factory, produ
     assert run(*arguments).stdout.split() == ["4", "5", "6", "7"]
 
 
-def test_sigterm_commits_everything_written_and_leaves(start, zookeeper, topic_factory, produce, unique_name, tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
+def test_a_signal_commits_everything_written_and_leaves(
+    start, zookeeper, topic_factory, produce, unique_name, tmp_path, number
+):
     topic = topic_factory(partitions=2)
     produce(topic, records(1000))
     output = tmp_path / "out"
     process = start("--topic", f"{topic}:2", "--from-beginning", "--output", output)
     eventually(lambda: len(lines_of(output)) == 1000)
-    process.send_signal(signal.SIGTERM)
+    process.send_signal(number)
     assert process.wait(60) == 0
     assert committed(zookeeper, unique_name, topic, 2) == 1000
     assert zookeeper.get_children(f"/consumers/{unique_name}/ids") == []
@@ -182,6 +186,24 @@ def test_the_loss_of_brokers_and_its_end_are_logged(private_sandbox, tmp_path):
     finally:
         process.kill()
         process.wait()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+def test_a_signal_ends_a_consumer_that_waits_for_zookeeper(number):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        full = [*COMMAND, "consume", "--zookeeper", f"127.0.0.1:{silent.getsockname()[1]}", "--group", "g"]
+        full += ["--topic", "t", "-p", "zookeeper.connection.timeout.ms=600000"]
+        process = subprocess.Popen(full, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        try:
+            silent.settimeout(60)
+            connection, _ = silent.accept()
+            process.send_signal(number)
+            _, errors = process.communicate(timeout=60)
+            connection.close()
+        finally:
+            process.kill()
+            process.wait()
+    assert (process.returncode, errors) == (0, "")
 
 
 def test_a_signal_that_comes_to_a_stopped_process_ends_it_when_it_goes_on(start, topic_factory, produce, tmp_path):

@@ -16,7 +16,7 @@ import click
 
 from zkconsumer.cli.connection import connection_options, consumer_config, refuse_conflicts
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.core.subscription import Subscription
+from zkconsumer.core.subscription import Subscription, Whitelist
 from zkconsumer.errors import ConsumerTimeout, ZkConsumerError
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def consume(
     """Consume topics as a member of a group.
 
     Offsets are committed only of records that are written and flushed, so a process that is killed loses none; the next
-    owner gets again what was not committed yet. SIGTERM and Ctrl-C commit and leave the group.
+    owner gets again what was not committed yet. SIGTERM, SIGHUP and Ctrl-C commit and leave the group.
     """
     if bool(topics) == (whitelist is not None):
         raise click.UsageError("give either --topic (repeatable) or --whitelist")
@@ -124,6 +124,15 @@ def _parse_topics(topics: tuple[str, ...]) -> dict[str, int]:
     return parsed
 
 
+def _create_streams(
+    connector: ConsumerConnector, topics: dict[str, int], whitelist: str | None, threads: int
+) -> list[MessageStream[Message]]:
+    """Join the group; the streams of all topics."""
+    if whitelist is not None:
+        return connector.create_message_streams_by_filter(Whitelist(whitelist), threads)
+    return [stream for of_topic in connector.create_message_streams(topics).values() for stream in of_topic]
+
+
 class _Quota:
     """How many records may still be written, over all threads."""
 
@@ -149,6 +158,10 @@ class _Quota:
         return self._left == 0
 
 
+class _EndedEarly(BaseException):
+    """A signal came before there was anything to end; raised in the main thread, wherever it is."""
+
+
 class _Ending:
     """Tells the main thread to end; by a signal, too.
 
@@ -159,14 +172,17 @@ class _Ending:
 
     def __init__(self) -> None:
         self._asked = False
+        self._raises = False
         self._woken, self._wake = socket.socketpair()
         self._wake.setblocking(False)
 
     @contextlib.contextmanager
     def by_signals(self) -> Iterator[None]:
-        """Within, SIGTERM and SIGINT ask for the end; to be entered by the main thread, once."""
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: self.ask())
+        """Within, SIGTERM, SIGINT and SIGHUP ask for the end; to be entered by the main thread, once."""
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            # nohup's ignored SIGHUP is an instruction.
+            if not (number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN):
+                signal.signal(number, self._signalled)
         former = signal.set_wakeup_fd(self._wake.fileno(), warn_on_full_buffer=False)
         try:
             yield
@@ -174,6 +190,23 @@ class _Ending:
             signal.set_wakeup_fd(former)
             self._wake.close()
             self._woken.close()
+
+    @contextlib.contextmanager
+    def raising(self) -> Iterator[None]:
+        """Within, the first signal raises :class:`_EndedEarly`; for calls that may wait long for servers."""
+        self._raises = not self._asked
+        if self._asked:
+            raise _EndedEarly
+        try:
+            yield
+        finally:
+            self._raises = False
+
+    def _signalled(self, *_: object) -> None:
+        self.ask()
+        if self._raises:
+            self._raises = False
+            raise _EndedEarly
 
     def ask(self) -> None:
         """Let :meth:`wait` return, now and ever after."""
@@ -212,16 +245,18 @@ class _Consumption:
         """
         from zkconsumer.connector.committer import describe_uncommitted
         from zkconsumer.connector.connector import ConsumerConnector
-        from zkconsumer.core.subscription import Whitelist
 
-        with self._ending.by_signals(), ConsumerConnector(self._config, before_commit=self._flush) as connector:
-            if whitelist is not None:
-                streams = connector.create_message_streams_by_filter(Whitelist(whitelist), threads)
-            else:
-                streams = [
-                    stream for of_topic in connector.create_message_streams(topics).values() for stream in of_topic
-                ]
-            self._drain(connector, streams)
+        with self._ending.by_signals():
+            try:
+                with self._ending.raising():
+                    connector = ConsumerConnector(self._config, before_commit=self._flush)
+                with connector:
+                    with self._ending.raising():
+                        streams = _create_streams(connector, topics, whitelist, threads)
+                    self._drain(connector, streams)
+            except _EndedEarly:
+                self._sink.close()
+                return
         self._raise_first_failure()
         self._sink.close()
         if uncommitted := connector.uncommitted():
