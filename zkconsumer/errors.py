@@ -29,6 +29,7 @@
     ├── OffsetOutOfRange            the broker no longer (or not yet) has the requested offset
     ├── RecordTooLarge              a record is longer than fetch.max.bytes
     ├── CorruptRecord               bytes from a broker fail their checksum or contradict themselves
+    ├── DecoderUnavailable          the compiled decoder cannot be loaded, nor compiled
     ├── ProtocolError               a broker answered something that this version of the protocol does not allow
     ├── ConsumerTimeout             nothing arrived within consumer.timeout.ms; the stream stays usable
     ├── StreamIdle                  a stream was left unread for max.stream.idle.ms; its consumer left the group
@@ -202,6 +203,10 @@ class CorruptRecord(ZkConsumerError):
     def __init__(self, message: str, resume_at: int | None = None) -> None:
         self.resume_at = resume_at
         super().__init__(message)
+
+
+class DecoderUnavailable(ZkConsumerError):
+    """The compiled decoder can be neither loaded nor compiled; the message gives the cause."""
 
 
 class ProtocolError(ZkConsumerError):

@@ -3,14 +3,13 @@
 A module that defines compiled functions compiles them when it is imported (several seconds) or loads numba's cache
 (half a second). numba keeps the cache in ``NUMBA_CACHE_DIR`` where that is set, else in ``__pycache__`` beside the
 module, else, where the package cannot be written, in the user's cache directory. A cache in one of these places that
-cannot be written but is complete, as in an image, is used as it is; numba itself would pass it over. Where there is
-none and none can be written, all is compiled anew in every process, with a warning.
+cannot be written but is complete, as in an image, is used as it is; numba itself would ignore it. Where there is
+none and none can be written, every process compiles, with a warning. ``codecache.py`` has the files.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 import pkgutil
 import zlib
 from collections.abc import Callable
@@ -19,15 +18,15 @@ from typing import Any, Final, TypeVar
 
 import numba
 import numpy as np
-from numba.core import caching as numba_caching
 from numba.core import cgutils as numba_cgutils
 from numba.extending import intrinsic
+
+from zkconsumer.fetch.codecache import CodeCache
 
 # numba describes only a part of itself to type checkers, and in a way that fits neither its types nor its intrinsics.
 njit: Any = numba.njit
 types: Any = numba.types
 cgutils: Any = numba_cgutils
-caching: Any = numba_caching
 
 _log = logging.getLogger(__name__)
 
@@ -60,41 +59,22 @@ def _stamp() -> int:
 _STAMP: Final = _stamp()
 
 
-class _Cache(caching.FunctionCache):  # type: ignore[misc]
-    """numba's cache of a function, with our stamp; a disk that is full or may not be written costs only the cache."""
-
-    def __init__(self, function: Any) -> None:
-        super().__init__(function)
-        self._cache_file._source_stamp = _STAMP
-
-    @property
-    def is_ready_made(self) -> bool:
-        """True if there is something in it, but nothing can be added."""
-        return not os.access(self.cache_path, os.W_OK) and bool(self._cache_file._load_index())
-
-    def save_overload(self, sig: Any, data: Any) -> None:
-        try:
-            super().save_overload(sig, data)
-        except OSError as error:
-            _log.warning("the compiled decoder cannot be kept in %s: %s; set NUMBA_CACHE_DIR", self.cache_path, error)
-
-
 def _require_directory(locator: Any) -> None:
     """In place of numba's test whether the directory can be written."""
     if not Path(locator.get_cache_path()).is_dir():
         raise NotADirectoryError
 
 
-def _ready_made_cache(function: Any) -> Any:
-    """A cache that cannot be written but is there; None where there is none."""
-    for locator in _Cache._impl_class._locator_classes:
+def _ready_made_cache(dispatcher: Any, signature: Any) -> Any:
+    """A cache that cannot be written but has the code; None if there is none."""
+    for locator in CodeCache._impl_class._locator_classes:
         as_it_is = type(locator.__name__, (locator,), {"ensure_cache_path": _require_directory})
-        found = type("_Impl", (_Cache._impl_class,), {"_locator_classes": [as_it_is]})
+        found = type("_Impl", (CodeCache._impl_class,), {"_locator_classes": [as_it_is]})
         try:
-            cache = type("_ReadyMade", (_Cache,), {"_impl_class": found})(function)
+            cache = type("_ReadyMade", (CodeCache,), {"_impl_class": found})(dispatcher.py_func, _STAMP)
         except RuntimeError:  # numba: "no locator available"
             continue
-        if cache.is_ready_made:
+        if cache.is_ready_made(signature, dispatcher.targetctx):
             return cache
     return None
 
@@ -105,7 +85,7 @@ def compiled(signature: Any) -> Callable[[F], F]:
     def decorate(function: F) -> F:
         dispatcher = njit(**_OPTIONS)(function)
         try:
-            dispatcher._cache = _ready_made_cache(function) or _Cache(function)
+            dispatcher._cache = _ready_made_cache(dispatcher, signature) or CodeCache(function, _STAMP)
         except RuntimeError as error:  # as above
             _log.warning("compiling %s for this process only (%s); set NUMBA_CACHE_DIR", function.__name__, error)
         dispatcher.compile(signature)

@@ -25,10 +25,13 @@ QueueFor = Callable[[str, ConsumerThreadId], ChunkQueue]
 
 
 def _load_what_reading_needs() -> None:
-    from zkconsumer.fetch import decode, limits, messages  # noqa: F401  limits is used later
+    try:
+        from zkconsumer.fetch import decode, limits, messages  # noqa: F401  limits is used later
 
-    decode.warm()
-    messages.warm()
+        decode.warm()
+        messages.warm()
+    except Exception:  # noqa: BLE001  the fetchers load it again, and then the streams raise the cause
+        _log.warning("loading the decoder ahead of time failed", exc_info=True)
 
 
 class PartitionState(NamedTuple):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from zkconsumer.errors import CorruptRecord
+from zkconsumer.errors import CorruptRecord, DecoderUnavailable
 from zkconsumer.fetch import batchtable as b
 from zkconsumer.fetch.assemble import Assembler, Columns, Indexed, Notes
 from zkconsumer.fetch.memory import ChunkMemory
@@ -157,8 +157,13 @@ def _after(table: Any, requested: int) -> int:
 
 
 def _kernel() -> tuple[ModuleType, ModuleType]:
-    from zkconsumer.fetch import kernel, messageset  # imports numba
-
+    try:
+        from zkconsumer.fetch import kernel, messageset  # imports numba
+    except Exception as error:  # a package is missing or broken, or the compiler fails
+        raise DecoderUnavailable(
+            f"the compiled decoder cannot be loaded: {type(error).__name__}: {error}; check the installed numba, "
+            "llvmlite and numpy (pip check), then run: zkconsumer warm"
+        ) from error
     return kernel, messageset
 
 

@@ -91,10 +91,9 @@ class FetcherThread(threading.Thread):
 
     def run(self) -> None:
         """Fetch until closed; then give back what is left."""
-        from zkconsumer.fetch.decode import Decoder
-
         try:
-            self._decoder = Decoder(check_crcs=self._config.check_crcs)
+            if not self._load_decoder():
+                return
             while not self._stop_requested.is_set():
                 try:
                     self._round()
@@ -109,6 +108,21 @@ class FetcherThread(threading.Thread):
                 self._closed = True
                 leftover = [*self._table.values(), *self._inbox]
             self._give_back(leftover)
+
+    def _load_decoder(self) -> bool:
+        """Load the decoder. If that fails, the streams raise the cause: no other fetcher could read the partitions."""
+        try:
+            from zkconsumer.fetch.decode import Decoder
+
+            self._decoder = Decoder(check_crcs=self._config.check_crcs)
+        except Exception as error:  # noqa: BLE001  whatever importing a package or compiling raises
+            with self._inbox_lock:
+                self._closed = True
+                arrived, self._inbox = self._inbox, []
+            for info in arrived:
+                self._fail(info, error)
+            return False
+        return True
 
     def _round(self) -> None:
         """One answer and what comes of it, or a wait where there is nothing to ask for."""
@@ -313,7 +327,7 @@ class FetcherThread(threading.Thread):
     def _fail(self, info: PartitionInfo, error: Exception) -> None:
         """Tell the user; the position stays in front of what cannot be read."""
         _log.error("%s: %s", self.name, error)
-        del self._table[info.partition]
+        self._table.pop(info.partition, None)
         info.queue.fail(error)
 
     def _reset(self) -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from zkconsumer.fetch.codecache import file_name, seal, unseal
+
 ROOT = Path(__file__).parents[3]
 DECODE = """
 from zkconsumer.fetch.decode import Decoder, warm
@@ -76,3 +78,69 @@ def test_the_command_says_where_it_is_kept(tmp_path):
     )
     assert f"is kept in {tmp_path}" in done.stdout
     assert list(tmp_path.rglob("*.nbc"))
+
+
+def empty(_data):
+    return b""
+
+
+def truncated(data):
+    return data[: len(data) // 2]
+
+
+def garbage(data):
+    return os.urandom(len(data))
+
+
+def one_bit_flipped(data):
+    return data[: len(data) // 2] + bytes([data[len(data) // 2] ^ 1]) + data[len(data) // 2 + 1 :]
+
+
+def first_byte_changed(data):
+    return bytes([data[0] ^ 0xFF]) + data[1:]
+
+
+def intact_but_of_another_library(_data):
+    return seal(b"cno.such.module\nThing\n.")
+
+
+def test_a_damaged_cache_is_compiled_again_and_repaired(package, tmp_path):
+    run(DECODE, package, tmp_path)
+    damages = [empty, truncated, garbage, one_bit_flipped, first_byte_changed, intact_but_of_another_library]
+    files = sorted(tmp_path.rglob("kernel.*.nbc")) + sorted(tmp_path.rglob("messageset.*.nbc"))
+    damaged = dict(zip(damages, files, strict=False))
+    assert len(damaged) == len(damages)
+    for damage, file in damaged.items():
+        file.write_bytes(damage(file.read_bytes()))
+    repairing = run(DECODE, package, tmp_path)
+    assert f"{tmp_path}" in repairing.stdout
+    assert repairing.stdout.count("data saved to") == len(damages)
+    assert repairing.stderr.count("compiling it again") == len(damages)
+    after = run(DECODE, package, tmp_path)
+    assert "data saved to" not in after.stdout
+    assert after.stderr == ""
+
+
+@pytest.mark.parametrize("damage", [empty, truncated, garbage, one_bit_flipped, first_byte_changed])
+def test_the_checksum_covers_every_part_of_a_file(damage):
+    content = bytes(range(256))
+    assert unseal(seal(content)) == content
+    assert unseal(damage(seal(content))) is None
+
+
+def test_no_single_flipped_byte_goes_unnoticed():
+    whole = seal(b"machine code")
+    for at in range(len(whole)):
+        assert unseal(whole[:at] + bytes([whole[at] ^ 0x10]) + whole[at + 1 :]) is None
+
+
+def test_the_name_depends_on_source_processor_and_signature():
+    key = (("int64",), ("x86_64", "skylake", "+avx"), ("a", "b"))
+    changed = [
+        (("int32",), *key[1:]),
+        (key[0], ("x86_64", "znver4", "+avx"), key[2]),
+        (key[0], ("x86_64", "skylake", "-avx"), key[2]),
+    ]
+    names = {file_name("kernel.scan", 7, one) for one in (key, *changed)} | {file_name("kernel.scan", 8, key)}
+    assert len(names) == len(changed) + 2
+    assert "-00000007-skylake-" in file_name("kernel.scan", 7, key)

@@ -3,6 +3,7 @@
 import contextlib
 import socket
 import struct
+import sys
 import threading
 
 import pytest
@@ -11,8 +12,9 @@ from tests.fix_batches import build, spoil
 from tests.fix_chunks import make_info, make_queue, take
 from tests.fix_waiting import eventually
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.errors import ConfigError, CorruptRecord
+from zkconsumer.errors import ConfigError, CorruptRecord, DecoderUnavailable
 from zkconsumer.fetch.chunkreader import ChunkReader
+from zkconsumer.fetch.decode import warm
 from zkconsumer.fetch.fetcher import FetcherThread
 from zkconsumer.kafka.producer import Record
 from zkconsumer.model import Broker
@@ -49,6 +51,7 @@ def fetched():
     Its broker answers there with ``records``. Or they are a dictionary: what it answers one time after the other, the
     last one for ever, by the offset that it is asked for.
     """
+    warm()  # compiling takes longer than a test waits
     with contextlib.ExitStack() as cleaning:
 
         def fetch(records, *, high_watermark=100, **settings):
@@ -142,3 +145,11 @@ def test_what_is_left_out_ends_with_the_log(fetched):
     struct.pack_into(">i", damaged, 23, 2**31 - 1)
     info = fetched(bytes(damaged), on_corrupt="skip")
     eventually(lambda: info.fetched == 100)
+
+
+def test_the_stream_raises_that_the_decoder_cannot_be_loaded(fetched, monkeypatch):
+    monkeypatch.delattr("zkconsumer.fetch.kernel", raising=False)
+    monkeypatch.setitem(sys.modules, "zkconsumer.fetch.kernel", None)  # an import raises ImportError then
+    info = fetched(GOOD)
+    with pytest.raises(DecoderUnavailable, match=r"ModuleNotFoundError: .* check the installed numba"):
+        info.queue.request(10)
