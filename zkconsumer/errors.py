@@ -27,7 +27,7 @@
     ├── OffsetsNotStored            the store did not accept some of the offsets of a commit
     ├── MalformedZnode              a znode that others wrote does not hold what it should
     ├── OffsetOutOfRange            the broker no longer (or not yet) has the requested offset
-    ├── RecordTooLarge              a record is longer than fetch.max.bytes
+    ├── RecordTooLarge              longer than fetch.max.bytes, or decompressed than decompressed.max.bytes
     ├── CorruptRecord               bytes from a broker fail their checksum or contradict themselves
     ├── DecoderUnavailable          the compiled decoder cannot be loaded, nor compiled
     ├── ProtocolError               a broker answered something that this version of the protocol does not allow
@@ -191,7 +191,10 @@ class OffsetOutOfRange(ZkConsumerError):
 
 
 class RecordTooLarge(ZkConsumerError):
-    """A record is longer than ``fetch.max.bytes``, so it can never be fetched; the position stays before it."""
+    """A record or batch is longer than ``fetch.max.bytes`` or, decompressed, than ``decompressed.max.bytes``.
+
+    It cannot be read under these limits; its data are valid. The position stays before it.
+    """
 
 
 class CorruptRecord(ZkConsumerError):

@@ -356,6 +356,16 @@ class ConsumerProperties:
         "Where not even its end can be told it is an error in either case.",
         ours=True,
     )
+    decompressed_max_bytes: int = declare(
+        134_217_728,
+        "decompressed.max.bytes",
+        int,
+        "Longest batch that is accepted, in bytes after decompression. A longer one is an error, not corrupt data: "
+        "on.corrupt does not apply. Each stream may need this much memory.",
+        minimum=1,
+        maximum=1_073_741_824,
+        ours=True,
+    )
     queued_max_bytes: int = declare(
         33_554_432,
         "queued.max.bytes",

@@ -24,6 +24,7 @@ class Property:
         doc: one sentence for the reference, with the unit.
         kind: ``int``, ``bool``, ``str`` or a tuple of the allowed texts.
         minimum: smallest legal integer; None where the JVM accepts any.
+        maximum: largest legal integer.
         ours: True for a property that the JVM consumer does not have.
         secret: True if its value must never be shown; it is kept out of ``repr`` and messages.
         default_text: what the reference shows where the default is computed.
@@ -33,6 +34,7 @@ class Property:
     doc: str
     kind: type[int] | type[bool] | type[str] | tuple[str, ...]
     minimum: int | None = None
+    maximum: int = INT_MAX
     ours: bool = False
     secret: bool = False
     default_text: str | None = None
@@ -83,6 +85,8 @@ def _parse_int(row: Property, value: object) -> int:
         raise ValueError(f"must be an integer, not {value!r}")
     if row.minimum is not None and value < row.minimum:
         raise ValueError(f"must be at least {row.minimum}, not {value}")
+    if row.maximum < value <= INT_MAX:
+        raise ValueError(f"must be at most {row.maximum}, not {value}")
     if not -INT_MAX - 1 <= value <= INT_MAX:
         raise ValueError(f"must fit 32 bits, not {value}")
     return value

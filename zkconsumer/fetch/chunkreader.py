@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal, Self
 
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.errors import CorruptRecord
+from zkconsumer.errors import CorruptRecord, RecordTooLarge
 from zkconsumer.fetch.chunks import Chunk
 from zkconsumer.fetch.queues import ChunkQueue, Ended
 
@@ -34,17 +34,21 @@ class ChunkReader:
     Args:
         queue: where the chunks wait.
         check_crcs: verify checksums.
+        max_decompressed_bytes: longest batch after decompression; None for the decoder's default.
     """
 
-    def __init__(self, queue: ChunkQueue, *, check_crcs: bool = True) -> None:
+    def __init__(
+        self, queue: ChunkQueue, *, check_crcs: bool = True, max_decompressed_bytes: int | None = None
+    ) -> None:
         self._queue = queue
         self._check_crcs = check_crcs
+        self._max_decompressed_bytes = max_decompressed_bytes
         self._decoder: Decoder | None = None
 
     @classmethod
     def from_config(cls, queue: ChunkQueue, config: ConsumerConfig) -> Self:
         """A reader as the properties specify."""
-        return cls(queue, check_crcs=config.check_crcs)
+        return cls(queue, check_crcs=config.check_crcs, max_decompressed_bytes=config.decompressed_max_bytes)
 
     def request(self, timeout: float | None) -> Item:
         """See :meth:`ChunkQueue.request`; the chunk is decoded."""
@@ -64,15 +68,17 @@ class ChunkReader:
     def _decode(self, chunk: Chunk, scanned: ScannedChunk) -> None:
         """Decode a chunk in its place.
 
-        Only a CorruptRecord is damage of the data. Any other exception leaves the chunk where it is and goes to the
-        user: it was raised asynchronously, or memory is short, and then the next request succeeds; or our own code
-        fails, and then each request shows it.
+        Only CorruptRecord and RecordTooLarge are about the data. Any other exception leaves the chunk where it is and
+        goes to the user: it was raised asynchronously, or memory is short, and then the next request succeeds; or our
+        own code fails, and then each request shows it.
         """
         decoder = self._decoder
         if decoder is None:
             from zkconsumer.fetch.decode import Decoder
 
-            decoder = self._decoder = Decoder(check_crcs=self._check_crcs, headers=True)
+            decoder = self._decoder = Decoder(
+                check_crcs=self._check_crcs, headers=True, max_decompressed_bytes=self._max_decompressed_bytes
+            )
         try:
             prepared = chunk.prepared
             if prepared is None:
@@ -81,7 +87,7 @@ class ChunkReader:
                 if not self._queue.replace(before, [chunk]):
                     return
             batch, next_offset, nbytes, rest = decoder.complete(prepared)
-        except CorruptRecord as error:
+        except (CorruptRecord, RecordTooLarge) as error:
             self._queue.send_back(chunk, error)
             return
         parts = [Chunk(chunk.info, batch, next_offset, nbytes, chunk.fetched_bytes)]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from zkconsumer.errors import CorruptRecord, DecoderUnavailable
+from zkconsumer.errors import CorruptRecord, DecoderUnavailable, RecordTooLarge
 from zkconsumer.fetch import batchtable as b
 from zkconsumer.fetch.assemble import Assembler, Columns, Indexed, Notes
 from zkconsumer.fetch.memory import ChunkMemory
@@ -23,12 +23,11 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 MAX_DECOMPRESSED_BYTES: Final = 128 << 20
-"""Limit for what one chunk may decompress to. A chunk that holds more is cut short between two batches and the rest
-fetched again; a single batch that is longer is refused."""
+"""Default limit for what one chunk may decompress to. A chunk that holds more is cut short between two batches; a
+single batch that is longer is refused."""
 
-_MAX_BYTES: Final = 2**31 - 1 - MAX_DECOMPRESSED_BYTES
-"""More of a response is not looked at in one go: together with what is decompressed a column stays below Arrow's
-2 GiB."""
+_LONGEST_COLUMN: Final = 2**31 - 1
+"""Arrow's limit for the bytes of a column: for what was received of a chunk and what is decompressed, together."""
 _MAX_RECORDS: Final = 1 << 22
 _MAX_ROWS: Final = 1 << 16
 _MAX_FORMAT_CHANGES: Final = 64
@@ -173,13 +172,16 @@ class Decoder:
     Args:
         check_crcs: verify the checksum of every batch and message.
         headers: add the column ``headers``.
-        max_decompressed_bytes: see :data:`MAX_DECOMPRESSED_BYTES`, which it must not exceed.
+        max_decompressed_bytes: at most 1 GiB; None for :data:`MAX_DECOMPRESSED_BYTES`.
     """
 
     def __init__(
-        self, *, check_crcs: bool = True, headers: bool = False, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
+        self, *, check_crcs: bool = True, headers: bool = False, max_decompressed_bytes: int | None = None
     ) -> None:
+        if max_decompressed_bytes is None:
+            max_decompressed_bytes = MAX_DECOMPRESSED_BYTES
         self._k, self._m = _kernel()
+        self._max_bytes = _LONGEST_COLUMN - max_decompressed_bytes
         self.memory: Final = ChunkMemory()
         """Where to receive into what will be decoded."""
         self._verifier = Verifier(self._k, self._m, check_crcs=check_crcs)
@@ -204,6 +206,7 @@ class Decoder:
 
         Raises:
             CorruptRecord: the first batch fails its checksum or contradicts itself.
+            RecordTooLarge: it decompresses to more than ``max_decompressed_bytes``.
         """
         return self.finish(self.scan(topic, partition, requested, records, aborted))
 
@@ -231,7 +234,7 @@ class Decoder:
         Raises:
             CorruptRecord: the first batch has an impossible header.
         """
-        records = records[:_MAX_BYTES]
+        records = records[: self._max_bytes]
         if records.readonly:
             records = memoryview(bytearray(records))
         raw = np.frombuffer(records, np.uint8)
@@ -267,6 +270,7 @@ class Decoder:
 
         Raises:
             CorruptRecord: the first batch fails its checksum or contradicts itself.
+            RecordTooLarge: it decompresses to more than ``max_decompressed_bytes``.
         """
         prepared = self.prepare(chunk)
         try:
@@ -279,6 +283,7 @@ class Decoder:
 
         Raises:
             CorruptRecord: the first batch fails its checksum or contradicts itself.
+            RecordTooLarge: it decompresses to more than ``max_decompressed_bytes``.
         """
         chunk = self.verify(chunk)
         raw = np.frombuffer(chunk.records, np.uint8)
@@ -335,7 +340,7 @@ class Decoder:
 
     def next_offset(self, requested: int, records: memoryview) -> int:
         """What ``next_offset`` will be if all whole batches decode well; it looks at their headers only."""
-        table, _ = self._scan(np.frombuffer(records[:_MAX_BYTES], np.uint8), requested)
+        table, _ = self._scan(np.frombuffer(records[: self._max_bytes], np.uint8), requested)
         return _after(table, requested)
 
     def _scan(self, raw: Any, requested: int) -> tuple[Any, Fault | None]:
@@ -400,10 +405,12 @@ class Decoder:
         return np.frombuffer(self.memory.take(found.body_bytes), np.uint8)
 
 
-def _error(chunk: ScannedChunk, raw: Any, fault: Fault) -> CorruptRecord:
+def _error(chunk: ScannedChunk, raw: Any, fault: Fault) -> CorruptRecord | RecordTooLarge:
+    where = f"{chunk.topic}-{chunk.partition} at offset {fault.offset} (fetched from {chunk.requested})"
+    if fault.too_long:
+        return RecordTooLarge(f"{where}: {fault.reason}; raise decompressed.max.bytes to read it")
     resume_at = None if fault.end < 0 else _behind(raw, chunk.requested, fault)
     cure = "" if resume_at is None else f"; on.corrupt=skip goes on at {resume_at}"
-    where = f"{chunk.topic}-{chunk.partition} at offset {fault.offset} (fetched from {chunk.requested})"
     return CorruptRecord(f"{where}: {fault.reason}{cure}", resume_at)
 
 

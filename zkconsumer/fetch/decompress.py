@@ -19,6 +19,7 @@ _STREAMS: Final = {GZIP: cramjam.gzip, LZ4: cramjam.lz4, ZSTD: cramjam.zstd}
 _TOO_SMALL: Final = "failed to write whole buffer"  # how cramjam tells that the output did not fit
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"  # snappy-java's framing, the one that Kafka uses
 _XERIAL_HEADER: Final = 16  # magic, version, oldest compatible version
+_SNAPPY_RATIO: Final = 22  # at most 64 bytes come of 3; a block that claims more is damaged, not long
 _FIRST_GUESS: Final = 4  # decompressed bytes per compressed one; a wrong guess costs a second attempt
 _KEPT_BYTES: Final = 32 << 20
 _LZ4_MAGIC_BYTES: Final = 4
@@ -28,6 +29,10 @@ _LZ4_DICTIONARY: Final = 0x01
 
 class DecompressError(Exception):
     """Compressed bytes are malformed, or would become longer than allowed; the caller knows where they came from."""
+
+
+class TooLong(DecompressError):
+    """They would become longer than allowed."""
 
 
 class Scratch:
@@ -62,7 +67,8 @@ class Scratch:
                 the magic bytes into the header checksum, so that no other reader accepts it (KAFKA-3160).
 
         Raises:
-            DecompressError: malformed, too long, or an unknown codec.
+            DecompressError: malformed, or an unknown codec.
+            TooLong: it would exceed the limit.
         """
         if codec == SNAPPY:
             self._add_snappy(compressed, limit)
@@ -103,6 +109,8 @@ class Scratch:
         """Decompress one block of a batch that begins at ``start`` in the buffer."""
         try:
             length: int = cramjam.snappy.decompress_raw_len(block)
+            if length > _SNAPPY_RATIO * len(block):
+                raise DecompressError(f"a snappy block of {len(block)} bytes claims to hold {length}")
             if self.used - start + length > limit:
                 raise _too_long(limit)
             self._reserve(length)
@@ -122,8 +130,8 @@ class Scratch:
         return memoryview(self.data)[self.used : self.used + count]
 
 
-def _too_long(limit: int) -> DecompressError:
-    return DecompressError(f"a batch would decompress to more than {limit} bytes")
+def _too_long(limit: int) -> TooLong:
+    return TooLong(f"a batch would decompress to more than {limit} bytes")
 
 
 def _with_right_header_checksum(frame: memoryview) -> memoryview:

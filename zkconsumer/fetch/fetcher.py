@@ -114,7 +114,9 @@ class FetcherThread(threading.Thread):
         try:
             from zkconsumer.fetch.decode import Decoder
 
-            self._decoder = Decoder(check_crcs=self._config.check_crcs)
+            self._decoder = Decoder(
+                check_crcs=self._config.check_crcs, max_decompressed_bytes=self._config.decompressed_max_bytes
+            )
         except Exception as error:  # noqa: BLE001  whatever importing a package or compiling raises
             with self._inbox_lock:
                 self._closed = True

@@ -23,7 +23,7 @@ from zkconsumer.fetch.waiting import WaitingChunks
 from zkconsumer.fetch.wakeup import WakeUp
 
 if TYPE_CHECKING:
-    from zkconsumer.errors import CorruptRecord
+    from zkconsumer.errors import CorruptRecord, RecordTooLarge
     from zkconsumer.fetch.partition_info import PartitionInfo
     from zkconsumer.model import TopicPartition
 
@@ -55,7 +55,7 @@ class Damage(NamedTuple):
     """
 
     offset: int
-    error: CorruptRecord
+    error: CorruptRecord | RecordTooLarge
 
 
 class ChunkQueue:
@@ -278,8 +278,8 @@ class ChunkQueue:
         self._announce()
         return True
 
-    def send_back(self, chunk: Chunk, error: CorruptRecord) -> None:
-        """The first batch of a chunk that is not decoded is damaged: drop what is here of its partition from it on.
+    def send_back(self, chunk: Chunk, error: CorruptRecord | RecordTooLarge) -> None:
+        """The first batch of a chunk cannot be decoded (damaged, too long): drop its partition's chunks from it on.
 
         Nothing of the partition is admitted until a fetcher takes the damage and continues from there. Nothing is done
         where the chunk is not here any more.

@@ -166,7 +166,11 @@ class SimpleConsumer:
         if self._decoder is None:
             from zkconsumer.fetch.decode import Decoder
 
-            self._decoder = Decoder(check_crcs=self._config.check_crcs, headers=True)
+            self._decoder = Decoder(
+                check_crcs=self._config.check_crcs,
+                headers=True,
+                max_decompressed_bytes=self._config.decompressed_max_bytes,
+            )
         return self._decoder.decode(*partition, offset, answer.records, answer.aborted)
 
     # -- offsets of a log ---------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from types import ModuleType
 from typing import Any
 
 from zkconsumer.fetch import batchtable as b
-from zkconsumer.fetch.decompress import DecompressError, Scratch
+from zkconsumer.fetch.decompress import DecompressError, Scratch, TooLong
 from zkconsumer.fetch.memory import ChunkMemory
 from zkconsumer.fetch.verify import Fault, fault_in, reasons
 
@@ -59,7 +59,8 @@ class Unpacker:
                     else:
                         self._batch(records, row, table[number])
                 except DecompressError as error:
-                    return table[:number], fault_in(row, str(error))
+                    fault = fault_in(row, str(error))._replace(too_long=isinstance(error, TooLong))
+                    return table[:number], fault
             floor = row[b.BASE_OFFSET] + row[b.LAST_DELTA] + 1
         return table, None
 

@@ -19,12 +19,14 @@ class Fault(NamedTuple):
         reason: what is wrong.
         last: its last offset, if its header can be believed.
         end: position after its bytes; -1 where that is unknown.
+        too_long: True if it is valid as far as known, but longer than the limit.
     """
 
     offset: int
     reason: str
     last: int
     end: int
+    too_long: bool = False
 
 
 def fault_in(row: list[int], reason: str) -> Fault:

@@ -40,6 +40,7 @@ def read_ranges(options: SourceOptions, task: RangePartition) -> Iterator[pa.Rec
         OffsetOutOfRange: offsets are gone and ``failOnDataLoss`` is true.
         BrokerUnavailable: nothing came for ``socket.timeout.ms``.
         CorruptRecord, ProtocolError: a broker sent what cannot be decoded.
+        RecordTooLarge: a batch decompresses to more than ``decompressed.max.bytes``.
     """
     acknowledge_quickly()
     reading = _TaskReading(options, task, this_worker(options.config))
@@ -129,7 +130,11 @@ class _TaskReading:
     def _borrow_decoder(self) -> Decoder:
         options = self._options
         return self._borrowed.enter_context(
-            borrowed_decoder(check_crcs=options.config.check_crcs, headers=options.include_headers)
+            borrowed_decoder(
+                check_crcs=options.config.check_crcs,
+                headers=options.include_headers,
+                max_decompressed_bytes=options.config.decompressed_max_bytes,
+            )
         )
 
     def _ended(self, ended: Ended) -> None:

@@ -112,7 +112,7 @@ class Worker:
 
 
 _workers: dict[ConsumerConfig, Worker] = {}
-_spare_decoders: dict[tuple[bool, bool], list[Decoder]] = {}
+_spare_decoders: dict[tuple[bool, bool, int | None], list[Decoder]] = {}
 
 
 def this_worker(config: ConsumerConfig) -> Worker:
@@ -128,15 +128,23 @@ def this_worker(config: ConsumerConfig) -> Worker:
 
 
 @contextmanager
-def borrowed_decoder(*, check_crcs: bool, headers: bool) -> Iterator[Decoder]:
+def borrowed_decoder(
+    *, check_crcs: bool, headers: bool, max_decompressed_bytes: int | None = None
+) -> Iterator[Decoder]:
     """A decoder that nobody else uses meanwhile.
 
     Args:
         check_crcs: whether it verifies checksums.
         headers: whether it adds the column ``headers``.
+        max_decompressed_bytes: longest batch after decompression; None for the decoder's default.
     """
-    spare = _spare_decoders.setdefault((check_crcs, headers), [])
-    decoder = spare.pop() if spare else Decoder(check_crcs=check_crcs, headers=headers)
+    settings = (check_crcs, headers, max_decompressed_bytes)
+    spare = _spare_decoders.setdefault(settings, [])
+    decoder = (
+        spare.pop()
+        if spare
+        else Decoder(check_crcs=check_crcs, headers=headers, max_decompressed_bytes=max_decompressed_bytes)
+    )
     try:
         yield decoder
     finally:

@@ -7,7 +7,7 @@ import sys
 
 from zkconsumer.config import PROPERTIES, ConsumerConfig
 from zkconsumer.connector.metrics import METRICS, Metric
-from zkconsumer.property import Property
+from zkconsumer.property import INT_MAX, Property
 
 _INTRODUCTION = """\
 # Configuration
@@ -37,6 +37,8 @@ def _row(row: Property, default: object) -> str:
         meaning += f" One of {', '.join(f'`{value}`' for value in row.kind)}."
     if row.minimum is not None:
         meaning += f" At least {row.minimum}."
+    if row.maximum != INT_MAX:
+        meaning += f" At most {row.maximum}."
     if row.secret:
         meaning += " Never shown."
     name = f"`{row.name}`" + (" *ours*" if row.ours else "")

@@ -13,7 +13,7 @@ from tests.fix_batches import ABORT, COMMIT, HEADER, build, compress, control, e
 from tests.fix_chunks import offsets
 from tests.fix_decoding import rows
 from tests.fix_messagesets import message, reseal, wrap
-from zkconsumer.errors import CorruptRecord
+from zkconsumer.errors import CorruptRecord, RecordTooLarge
 from zkconsumer.fetch.decode import Decoder
 from zkconsumer.fetch.messages import records
 from zkconsumer.fetch.schema import SCHEMA, SCHEMA_WITH_HEADERS
@@ -285,7 +285,7 @@ def test_a_wrong_checksum_is_a_fault_unless_it_is_not_checked(decoder):
 def test_a_bomb_is_refused_without_allocating_what_it_claims(codec):
     decoder = Decoder(max_decompressed_bytes=1 << 20)
     bomb = build([Record(bytes(50 << 20))], codec=codec)
-    with pytest.raises(CorruptRecord, match="more than 1048576 bytes"):
+    with pytest.raises(RecordTooLarge, match=r"more than 1048576 bytes; raise decompressed\.max\.bytes"):
         decoder.decode("t", 0, 0, memoryview(bomb))
     assert len(decoder._unpacker.scratch.data) <= 2 << 20
 
@@ -400,7 +400,7 @@ def test_what_bytes_claim_is_not_allocated(decoder, name):
 
 def test_of_a_very_large_response_only_so_much_is_read_at_a_time(decoder, monkeypatch):
     """So that a column stays below 2 GiB, where Arrow's offsets end."""
-    monkeypatch.setattr("zkconsumer.fetch.decode._MAX_BYTES", 3 * len(build(SAMPLE)) - 1)
+    monkeypatch.setattr(decoder, "_max_bytes", 3 * len(build(SAMPLE)) - 1)
     chunk = decoder.decode("t", 0, 0, memoryview(b"".join(build(SAMPLE, offset=4 * n) for n in range(9))))
     assert chunk.next_offset == 8
 
@@ -417,3 +417,12 @@ def test_the_rest_of_a_chunk_is_as_it_was_whatever_is_decoded_in_between(monkeyp
     rest = decoder.finish(first.rest)
     assert values(first) + values(rest) == [b"a" * 9] * 4
     assert (rest.next_offset, rest.rest) == (4, None)
+
+
+def test_a_snappy_block_that_claims_an_impossible_length_is_corrupt():
+    """More than any snappy block can hold: damaged, so on.corrupt=skip may skip it."""
+    data = build([Record(b"v" * 100)], codec="snappy-raw")
+    body = HEADER
+    claim = bytes([0xFF, 0xFF, 0xFF, 0xFF, 0x0F])  # 4 GiB
+    with pytest.raises(CorruptRecord, match="claims to hold 4294967295"):
+        Decoder(check_crcs=False).decode("t", 0, 0, memoryview(data[:body] + claim + data[body + 5 :]))

@@ -12,7 +12,7 @@ from tests.fix_batches import build, spoil
 from tests.fix_chunks import make_info, make_queue, take
 from tests.fix_waiting import eventually
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.errors import ConfigError, CorruptRecord, DecoderUnavailable
+from zkconsumer.errors import ConfigError, CorruptRecord, DecoderUnavailable, RecordTooLarge
 from zkconsumer.fetch.chunkreader import ChunkReader
 from zkconsumer.fetch.decode import warm
 from zkconsumer.fetch.fetcher import FetcherThread
@@ -153,3 +153,16 @@ def test_the_stream_raises_that_the_decoder_cannot_be_loaded(fetched, monkeypatc
     info = fetched(GOOD)
     with pytest.raises(DecoderUnavailable, match=r"ModuleNotFoundError: .* check the installed numba"):
         info.queue.request(10)
+
+
+def test_a_batch_that_is_too_long_is_not_skipped_as_corrupt(fetched):
+    long = build([Record(bytes(2 << 20))], offset=5, codec="gzip")
+    info = fetched({5: [long], 6: [build([Record(b"next")], offset=6)]}, on_corrupt="skip", refresh_leader_backoff_ms=1)
+    with pytest.raises(RecordTooLarge, match=r"t-0 at offset 5 .* raise decompressed\.max\.bytes"):
+        ChunkReader(info.queue, max_decompressed_bytes=1 << 20).request(10)
+    assert info.position(handed_out=True) == 5
+
+
+def test_a_long_batch_is_read_under_a_higher_limit(fetched):
+    info = fetched(build([Record(bytes(2 << 20))], offset=5, codec="gzip"))
+    assert ChunkReader(info.queue, max_decompressed_bytes=4 << 20).request(10).batch.num_rows == 1

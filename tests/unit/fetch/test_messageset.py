@@ -16,7 +16,7 @@ from tests.fix_messagesets import (
     reseal,
     wrap,
 )
-from zkconsumer.errors import CorruptRecord
+from zkconsumer.errors import CorruptRecord, RecordTooLarge
 from zkconsumer.fetch.decode import Decoder
 from zkconsumer.fetch.messages import records
 from zkconsumer.fetch.schema import SCHEMA_WITH_HEADERS
@@ -246,7 +246,7 @@ def test_checksums_of_messages_before_the_requested_offset_do_not_matter(decoder
 def test_a_bomb_is_refused_without_allocating_what_it_claims(magic, codec):
     small = Decoder(max_decompressed_bytes=1 << 20)
     bomb = compressed_set([Record(bytes(50 << 20))], magic, [0], codec)
-    with pytest.raises(CorruptRecord, match="more than 1048576 bytes"):
+    with pytest.raises(RecordTooLarge, match=r"more than 1048576 bytes; raise decompressed\.max\.bytes"):
         small.decode("t", 0, 0, memoryview(bomb))
     assert len(small._unpacker.scratch.data) <= 2 << 20
 
