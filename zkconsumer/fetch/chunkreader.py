@@ -59,6 +59,8 @@ class ChunkReader:
         return self._decoded(lambda: self._queue.look(timeout))
 
     def _decoded(self, get: Callable[[], Item]) -> Item:
+        if self._decoder is not None:
+            self._decoder.memory.trim()  # this may be the last request for long
         while True:
             chunk = get()
             if not isinstance(chunk, Chunk) or chunk.scanned is None:

@@ -22,6 +22,8 @@ _XERIAL_HEADER: Final = 16  # magic, version, oldest compatible version
 _SNAPPY_RATIO: Final = 22  # at most 64 bytes come of 3; a block that claims more is damaged, not long
 _FIRST_GUESS: Final = 4  # decompressed bytes per compressed one; a wrong guess costs a second attempt
 _KEPT_BYTES: Final = 32 << 20
+_SMALL: Final = 1 << 16  # less is not worth a copy
+_WASTE: Final = 4
 _LZ4_MAGIC_BYTES: Final = 4
 _LZ4_CONTENT_SIZE: Final = 0x08  # flags in the first byte of an lz4 frame descriptor
 _LZ4_DICTIONARY: Final = 0x01
@@ -55,6 +57,13 @@ class Scratch:
         self._expected = min(len(self.data), _KEPT_BYTES)
         self.data = np.empty(0, np.uint8)
         self.used = 0
+
+    def fit(self) -> None:
+        """Move to a smaller buffer if most of this one is unused: a batch keeps all of the buffer that it is in."""
+        if len(self.data) > _SMALL and len(self.data) > _WASTE * self.used:
+            smaller = np.frombuffer(self._memory.take(self.used), np.uint8)
+            smaller[:] = self.data[: self.used]
+            self.data = smaller
 
     def add(self, codec: int, compressed: memoryview, limit: int, *, before_format_2: bool = False) -> None:
         """Decompress one batch behind what is there.

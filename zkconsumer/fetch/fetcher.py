@@ -130,6 +130,7 @@ class FetcherThread(threading.Thread):
         """One answer and what comes of it, or a wait where there is nothing to ask for."""
         # Cleared before looking, so that room made while we look wakes us afterwards.
         self._wake.clear()
+        self._decoder.memory.trim()
         self._adopt()
         self._mend()
         if self._pipeline is None or not self._pipeline.in_flight:

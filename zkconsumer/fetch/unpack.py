@@ -51,6 +51,12 @@ class Unpacker:
             The table up to the first batch that cannot be decompressed, and what is wrong with that.
         """
         self.scratch.reset()
+        try:
+            return self._unpack(records, table, floor, requested)
+        finally:
+            self.scratch.fit()
+
+    def _unpack(self, records: memoryview, table: Any, floor: int, requested: int) -> tuple[Any, Fault | None]:
         for number, row in enumerate(table.tolist()):
             if row[b.ATTRIBUTES] & b.CODEC_MASK and row[b.SOURCE] == b.RAW:
                 try:

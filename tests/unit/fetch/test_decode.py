@@ -1,4 +1,5 @@
 import contextlib
+import os
 import resource
 import struct
 import subprocess
@@ -426,3 +427,12 @@ def test_a_snappy_block_that_claims_an_impossible_length_is_corrupt():
     claim = bytes([0xFF, 0xFF, 0xFF, 0xFF, 0x0F])  # 4 GiB
     with pytest.raises(CorruptRecord, match="claims to hold 4294967295"):
         Decoder(check_crcs=False).decode("t", 0, 0, memoryview(data[:body] + claim + data[body + 5 :]))
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_a_small_batch_keeps_little_memory_after_a_large_one(codec):
+    decoder = Decoder()
+    decoder.decode("t", 0, 0, memoryview(build([Record(os.urandom(12 << 20))], codec=codec)))
+    small = [decoder.decode("t", 0, 0, memoryview(build(SAMPLE, codec=codec))) for _ in range(5)]
+    assert all(chunk.batch.num_rows == len(SAMPLE) for chunk in small)
+    assert len(decoder._unpacker.scratch.data) <= 1 << 16

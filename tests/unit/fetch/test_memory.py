@@ -64,3 +64,44 @@ def test_spare_memory_is_bounded():
         memory.take(SIZE)
     memory.take(2 * SIZE)
     assert sum(block.nbytes for blocks in memory._blocks.values() for block in blocks) <= 18 * SIZE
+
+
+class Clock:
+    """Seconds that pass when the test advances them."""
+
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.mark.parametrize("count", [None, 100, SIZE, 1 << 25], ids=["nothing", "tiny", "the same", "huge"])
+def test_what_a_burst_took_is_freed_at_once(count):
+    """Whatever is taken afterwards, or if nothing is."""
+    clock = Clock()
+    memory = ChunkMemory(clock=clock)
+    views = [memory.take(SIZE) for _ in range(100)]
+    kept = views[50]
+    address_of_kept = address(kept)
+    del views
+    clock.now = 1.0
+    memory.trim() if count is None else memory.take(count)
+    assert memory.nbytes <= 17 * SIZE
+    assert address(kept) == address_of_kept
+    kept[:1] = b"x"
+
+
+def test_blocks_in_use_are_never_freed():
+    clock = Clock()
+    memory = ChunkMemory(clock=clock)
+    views = [memory.take(SIZE) for _ in range(30)]
+    clock.now = 5.0
+    memory.trim()
+    assert memory.nbytes == 30 * SIZE
+    assert len({address(view) for view in views}) == 30
+
+
+def test_nothing_is_used_twice_where_reference_counts_mean_nothing():
+    memory = ChunkMemory(pooled=False)
+    memory.take(SIZE)
+    assert memory.nbytes == 0
