@@ -17,6 +17,7 @@ from zkconsumer.fetch.chunks import Chunk
 from zkconsumer.fetch.partition_info import PartitionInfo
 from zkconsumer.fetch.pipeline import Answer, FetchPipeline
 from zkconsumer.fetch.queues import ChunkQueue, Damage
+from zkconsumer.fetch.turns import turn, wait_ms
 from zkconsumer.fetch.wakeup import WakeUp
 from zkconsumer.kafka.client import EARLIEST, LATEST, list_offsets
 from zkconsumer.kafka.connection import BrokerConnection
@@ -179,9 +180,14 @@ class FetcherThread(threading.Thread):
         largest = max(config.fetch_message_max_bytes, *(info.fetch_bytes for info in wanted))
         self._connected()
         assert self._pipeline is not None
-        self._pipeline.send(
-            wanted, max_wait_ms=self._max_wait_ms(), max_bytes=min(config.fetch_max_bytes, max(room, largest))
-        )
+        max_bytes, max_wait_ms = min(config.fetch_max_bytes, max(room, largest)), self._max_wait_ms()
+        if not self._pipeline.limits_responses:
+            named = turn({info: info.fetch_bytes for info in wanted}, max_bytes)
+            max_wait_ms = wait_ms(max_wait_ms, len(named), len(wanted))
+            wanted = {info: wanted[info] for info in named}
+            for info in named:  # also those that have no data: the others come first in the next request
+                self._table.move_to_end(info.partition)
+        self._pipeline.send(wanted, max_wait_ms=max_wait_ms, max_bytes=max_bytes)
         return True
 
     def _wanted(self, coming: Answer | None) -> dict[PartitionInfo, int]:

@@ -15,7 +15,13 @@ from typing import NamedTuple
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.fetch.partition_info import PartitionInfo
 from zkconsumer.kafka.connection import BrokerConnection
-from zkconsumer.kafka.fetch_protocol import FetchedPartition, fetch_version, open_response, send_fetch
+from zkconsumer.kafka.fetch_protocol import (
+    FetchedPartition,
+    fetch_version,
+    limits_responses,
+    open_response,
+    send_fetch,
+)
 from zkconsumer.kafka.fetch_session import (
     FIRST_VERSION,
     SESSION_ERRORS,
@@ -52,6 +58,8 @@ class FetchPipeline:
         self._memory = memory
         self._connection = connection
         self._config = config
+        self.limits_responses = limits_responses(connection)
+        """False if the broker ignores ``max_bytes``, see :mod:`zkconsumer.fetch.turns`."""
         self._session = FetchSession() if fetch_version(connection) >= FIRST_VERSION else None
         self._correlation_id: int | None = None
         self._asked: dict[TopicPartition, tuple[PartitionInfo, int]] = {}

@@ -27,6 +27,7 @@ NEWEST_VERSION: Final = 12
 FLEXIBLE: Final = 12
 """The first version with compact lengths and tagged fields (KIP-482)."""
 
+_FIRST_WITH_LIMIT: Final = 3  # of a whole response (KIP-74)
 _CONSUMER: Final = -1  # replica id of everything that is not a follower
 _UNKNOWN: Final = -1  # leader epoch, last fetched epoch, follower's log start
 
@@ -83,6 +84,11 @@ def fetch_version(connection: BrokerConnection) -> int:
         ProtocolError: there is none.
     """
     return connection.version(FETCH, "Fetch", OLDEST_VERSION, NEWEST_VERSION)
+
+
+def limits_responses(connection: BrokerConnection) -> bool:
+    """True if the broker keeps the limit for a whole response; False before 0.10.1 (KIP-74), where there is none."""
+    return fetch_version(connection) >= _FIRST_WITH_LIMIT
 
 
 def send_fetch(
@@ -177,7 +183,7 @@ def encode_fetch(
     flexible = version >= FLEXIBLE
     tags = b"\x00" if flexible else b""
     parts = [struct.pack(">iii", _CONSUMER, max_wait_ms, min_bytes)]
-    if version >= 3:
+    if version >= _FIRST_WITH_LIMIT:
         parts.append(struct.pack(">i", max_bytes))
     if version >= 4:
         parts.append(struct.pack(">b", ISOLATION_LEVELS[isolation]))

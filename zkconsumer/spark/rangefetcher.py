@@ -18,9 +18,10 @@ from typing import Any, NamedTuple
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable, CorruptRecord, LeaderUnknown, OffsetOutOfRange, ProtocolError
 from zkconsumer.fetch.decode import DecodedChunk, Decoder, ScannedChunk
+from zkconsumer.fetch.turns import turn, wait_ms
 from zkconsumer.kafka.client import EARLIEST, LATEST, list_offsets
 from zkconsumer.kafka.errorcodes import LEADER_MOVED, ErrorCode, error_name
-from zkconsumer.kafka.fetch_protocol import FetchedPartition, open_response, send_fetch
+from zkconsumer.kafka.fetch_protocol import FetchedPartition, limits_responses, open_response, send_fetch
 from zkconsumer.kafka.fetch_session import PartitionFetch, without_session
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.spark.planning import Span
@@ -183,10 +184,18 @@ class RangeFetcher(threading.Thread):
     def _send(self, wanted: Mapping[TopicPartition, int]) -> None:
         """Ask for partitions from offsets on."""
         self._asked = {partition: (offset, self._size(partition, offset)) for partition, offset in wanted.items()}
+        max_wait_ms = self._config.fetch_wait_max_ms
+        if not limits_responses(self.lane.connection):
+            limit = min(self._config.fetch_max_bytes, self._config.queued_max_bytes)
+            named = turn({partition: size for partition, (_, size) in self._asked.items()}, limit)
+            max_wait_ms = wait_ms(max_wait_ms, len(named), len(wanted))
+            self._asked = {partition: self._asked[partition] for partition in named}
+            for partition in named:  # to the end of the line, also if it has no data
+                self._left[partition] = self._left.pop(partition)
         self._correlation_id = send_fetch(
             self.lane.connection,
             without_session([PartitionFetch(*partition, *asked) for partition, asked in self._asked.items()]),
-            max_wait_ms=self._config.fetch_wait_max_ms,
+            max_wait_ms=max_wait_ms,
             min_bytes=self._config.fetch_min_bytes,
             max_bytes=self._config.fetch_max_bytes,
             isolation=self._config.isolation_level,

@@ -166,3 +166,53 @@ def test_a_batch_that_is_too_long_is_not_skipped_as_corrupt(fetched):
 def test_a_long_batch_is_read_under_a_higher_limit(fetched):
     info = fetched(build([Record(bytes(2 << 20))], offset=5, codec="gzip"))
     assert ChunkReader(info.queue, max_decompressed_bytes=4 << 20).request(10).batch.num_rows == 1
+
+
+class OldBroker(threading.Thread):
+    """Speaks Fetch version 2, as 0.10.0: one record per partition, at offset 0; notes what each request names."""
+
+    def __init__(self, listener, empty):
+        super().__init__(daemon=True)
+        self._listener = listener
+        self._empty = empty
+        self.requests = []
+
+    def run(self):
+        with contextlib.suppress(OSError), self._listener.accept()[0] as sock, sock.makefile("rb") as incoming:
+            while header := incoming.read(4):
+                frame = incoming.read(struct.unpack(">i", header)[0])
+                key, _, correlation_id = struct.unpack_from(">hhi", frame)
+                body = struct.pack(">hihhhhhh", 0, 2, 18, 0, 0, 1, 0, 2) if key == 18 else self._fetch(frame)
+                sock.sendall(struct.pack(">ii", len(body) + 4, correlation_id) + body)
+
+    def _fetch(self, frame):
+        asked = list(struct.iter_unpack(">iqi", frame[frame.index(b"\0\x01t", 11) + 7 :]))
+        self.requests.append([(partition, max_bytes) for partition, _, max_bytes in asked])
+        parts = [self._answer(partition, offset) for partition, offset, _ in asked]
+        return struct.pack(">iih", 0, 1, 1) + b"t" + struct.pack(">i", len(parts)) + b"".join(parts)
+
+    def _answer(self, partition, offset):
+        records = b"" if offset or partition in self._empty else build([Record(b"%d" % partition)])
+        return struct.pack(">ihqi", partition, 0, 1, len(records)) + records
+
+
+def test_an_old_broker_is_asked_for_no_more_than_there_is_room_for():
+    """Before 0.10.1 there is no limit for a response: 8 x 1 MiB would come, also where 4 MiB may wait."""
+    with contextlib.ExitStack() as cleaning:
+        listener = cleaning.enter_context(socket.create_server(("127.0.0.1", 0)))
+        broker = OldBroker(listener, empty={0, 1, 2, 3})
+        broker.start()
+        queue = make_queue(max_bytes=4 << 20)
+        config = ConsumerConfig(group_id="g", zookeeper_connect="unused:1", fetch_wait_max_ms=1)
+        address = Broker(0, "127.0.0.1", listener.getsockname()[1])
+        fetcher = FetcherThread("fetcher", address, config, lambda infos: fetcher.add(list(infos)))
+        fetcher.add([make_info(queue, number) for number in range(8)])
+        fetcher.start()
+        cleaning.callback(fetcher.join)
+        cleaning.callback(fetcher.close)
+        reader = ChunkReader(queue)
+        values = {take(reader, queue, 30).batch.column("value").to_pylist()[0] for _ in range(4)}
+        eventually(lambda: len(broker.requests) > 8)
+    assert values == {b"4", b"5", b"6", b"7"}
+    assert all(sum(size for _, size in asked) <= 4 << 20 for asked in broker.requests)
+    assert {number for asked in broker.requests[:8] for number, _ in asked} == set(range(8))

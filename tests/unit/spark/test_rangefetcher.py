@@ -4,6 +4,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.fix_batches import build, empty, spoil
+from tests.fix_kafka import FetchRequest
+from tests.unit.spark.conftest import VERSIONS
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable, CorruptRecord, LeaderUnknown, OffsetOutOfRange
 from zkconsumer.fetch.decode import Decoder
@@ -256,3 +258,17 @@ def test_a_lane_remembers_how_long_records_are(stub_broker, read):
     read({T0: Span(0, 10)}, bytes_per_offset={T0: 1e5})
     few, many = [fetch[T0][1] for fetch in stub_broker.fetches]
     assert 10e3 < few < many < 2e6
+
+
+def test_an_old_broker_is_asked_for_as_many_partitions_as_fit(stub_broker, read, monkeypatch):
+    """Before 0.10.1 there is no limit for a response, so requests name the partitions in turn."""
+    monkeypatch.setitem(VERSIONS, FetchRequest.API_KEY, 2)
+    partitions = [TopicPartition("t", number) for number in range(10)]
+    for partition in partitions:
+        stub_broker.log(partition).end = 2
+        stub_broker.log(partition).batches = {0: build([Record(b"a"), Record(b"b")])}
+    offsets, ended = read(dict.fromkeys(partitions, Span(0, 2)), queued_max_bytes=4 << 20)
+    assert ended.error is None
+    assert sorted(offsets) == [0] * 10 + [1] * 10
+    assert all(sum(size for _, size in asked.values()) <= 4 << 20 for asked in stub_broker.fetches)
+    assert len(stub_broker.fetches) > 1
