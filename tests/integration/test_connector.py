@@ -5,6 +5,7 @@ from collections import Counter
 
 import pytest
 
+from tests.fix_fork import in_forked_child
 from tests.fix_sandbox import Topics, produce_records
 from tests.fix_waiting import eventually
 from tests.fix_zookeeper import cut_off, expire
@@ -360,3 +361,18 @@ def test_dual_read_rules(connect, topic_factory, produce, zookeeper, rule, expec
     zookeeper.set(f"/consumers/{connect.group}/offsets/{topic}/0", b"2")
     (stream,) = connect(offsets_storage="kafka", dual_read=rule).create_message_streams({topic: 1})[topic]
     assert take(stream, 1) == values(1, start=expected)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_child_does_not_shut_down_its_parents_consumer(connect, topic_factory, produce, zookeeper):
+    topic = topic_factory()
+    produce(topic, values(10))
+    connector = connect()
+    (stream,) = connector.create_message_streams({topic: 1})[topic]
+    assert take(stream, 5) == values(5)
+    assert in_forked_child(connector.shutdown)
+    assert take(stream, 5) == values(5, start=5)
+    produce(topic, values(5, start=10))
+    assert take(stream, 5) == values(5, start=10)
+    connector.commit_offsets()
+    assert zookeeper.get(f"/consumers/{connect.group}/offsets/{topic}/0")[0] == b"15"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -69,6 +70,7 @@ class ConsumerConnector:
     """
 
     def __init__(self, config: ConsumerConfig, *, before_commit: Callable[[], None] | None = None) -> None:
+        self._process = os.getpid()
         self._config = config
         self._consumer_id = new_consumer_id(config)
         self._queues: dict[str | None, list[ChunkQueue]] = {}
@@ -271,8 +273,17 @@ class ConsumerConnector:
         """End the streams, commit, and leave the group. Idempotent, for any thread.
 
         Called by a rebalance listener or by ``before_commit`` it returns at once, and takes place when they have
-        returned. Otherwise it returns when the group is left; it waits for them at most a session timeout.
+        returned. Otherwise it returns when the group is left; it waits for them at most a session timeout. In a forked
+        child nothing is done: session and connections are the parent's, and so are the threads.
         """
+        if os.getpid() != self._process:
+            _log.warning(
+                "%s belongs to process %d and is not shut down by its child %d; create a connector after forking",
+                self._consumer_id,
+                self._process,
+                os.getpid(),
+            )
+            return
         self.end_streams()
         self._member.leave()
         if self._exporter is not None:

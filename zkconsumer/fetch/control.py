@@ -18,8 +18,8 @@ from zkconsumer.model import Broker, ConsumerThreadId, TopicPartition
 _log = logging.getLogger(__name__)
 
 _STOP_TIMEOUT_S: Final = 5.0
-"""How long a stop waits for each thread. One that hangs longer (in a name look-up, which nothing can interrupt) is left
-behind: its generation is over, so queues refuse what it may still bring."""
+"""How long a stop waits for its threads, all together. One that hangs longer (in a name look-up, which nothing can
+interrupt) is left running: its generation is over, so queues refuse what it may still bring."""
 
 QueueFor = Callable[[str, ConsumerThreadId], ChunkQueue]
 

@@ -33,6 +33,18 @@ def fetcher_number(partition: TopicPartition, fetchers: int) -> int:
     return java_abs_mod(_HASH_STEP * java_hash(partition.topic) + partition.partition, fetchers)
 
 
+def join_until(
+    deadline: float, threads: Iterable[threading.Thread], clock: Callable[[], float] = time.monotonic
+) -> list[str]:
+    """Wait for threads until one deadline for all; returns the names of those still alive."""
+    alive = []
+    for thread in threads:
+        thread.join(max(0.0, deadline - clock()))
+        if thread.is_alive():
+            alive.append(thread.name)
+    return alive
+
+
 class LeaderFinder(threading.Thread):
     """Finds leaders and hands partitions to fetchers, which it alone starts and ends.
 
@@ -73,12 +85,14 @@ class LeaderFinder(threading.Thread):
             fetcher.close()
 
     def join_all(self, timeout_s: float) -> list[str]:
-        """Wait, after :meth:`close`, for this thread and the fetchers; returns the names of those still alive."""
-        self.join(timeout_s)
-        fetchers = list(self._fetchers.values())
-        for fetcher in fetchers:
-            fetcher.join(timeout_s)
-        return [thread.name for thread in (self, *fetchers) if thread.is_alive()]
+        """Wait, after :meth:`close`, for this thread and the fetchers; returns the names of those still alive.
+
+        Args:
+            timeout_s: for all of them together, in seconds.
+        """
+        deadline = time.monotonic() + timeout_s
+        # This one first: until it has ended it may start another fetcher.
+        return join_until(deadline, [self]) + join_until(deadline, list(self._fetchers.values()))
 
     def fetch_requests(self) -> dict[str, tuple[float, int]]:
         """When each fetcher began, by ``time.monotonic``, and how many requests were answered since."""

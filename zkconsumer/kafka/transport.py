@@ -11,6 +11,7 @@ call at any time.
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import ssl
 import struct
@@ -53,6 +54,7 @@ class Transport:
         # gets 7; the owner reads from that file. So while the owner is inside an operation close() only shuts the
         # connection down, which wakes the owner, and the owner gives the descriptor back on its way out.
         self._lock = threading.Lock()
+        self._process = os.getpid()
         self._socket: socket.socket | None = None
         self._in_use = False
         self._closed = False
@@ -139,7 +141,13 @@ class Transport:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
 
     def close(self) -> None:
-        """Close the connection; a thread blocked in it gets BrokerUnavailable at once. Harmless when repeated."""
+        """Close the connection; a thread blocked in it gets BrokerUnavailable at once. Idempotent.
+
+        In a forked child nothing is done: to shut the connection down would end it for the parent, and the lock may be
+        held by a thread that the child does not have. The child's descriptor is closed with the object.
+        """
+        if os.getpid() != self._process:
+            return
         with self._lock:
             self._closed = True
             if self._socket is not None:

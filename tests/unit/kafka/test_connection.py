@@ -10,6 +10,7 @@ import tracemalloc
 
 import pytest
 
+from tests.fix_fork import in_forked_child
 from tests.fix_kafka import MetadataRequest
 from tests.fix_waiting import eventually
 from zkconsumer.errors import AuthenticationFailed, BrokerUnavailable, ProtocolError
@@ -411,3 +412,15 @@ def test_counts_that_lie_in_a_metadata_response(serve, connect):
     connection.connect()
     with pytest.raises(ProtocolError, match="malformed Metadata"):
         connection.call(MetadataRequest(version=0, topics=[]))
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_child_does_not_close_its_parents_connection(serve, connect):
+    def script(sock):
+        _, _, correlation_id, _, body = read_request(sock)
+        answer(sock, correlation_id, body)
+
+    connection = connect(serve(script))
+    connection.connect()
+    assert in_forked_child(connection.close)
+    assert bytes(connection.receive(connection.send(3, 0, b"still open"))) == b"still open"
