@@ -33,6 +33,8 @@ from zkconsumer.model import Broker
 MAX_RESPONSE_BYTES: Final = 1 << 30
 """Longest response accepted unless told otherwise. A fetch asks for far less; a longer one is no Kafka response."""
 
+_LONGEST_BEFORE_LOGIN: Final = 1 << 20
+"""Longest response accepted until :meth:`BrokerConnection.connect` has succeeded: the peer has proved nothing yet."""
 _LONGEST_BARE: Final = 1 << 16
 _REQUEST_HEADER: Final = struct.Struct(">ihhih")  # frame length, api key, api version, correlation id, client id length
 _RESPONSE_HEADER: Final = struct.Struct(">ii")  # frame length, correlation id
@@ -56,7 +58,7 @@ class BrokerConnection:
         version_fallback: a release in :data:`OLD_RELEASES`, to be assumed without proof of a broker that hangs up when
             it is asked for its versions.
         security: TLS and login.
-        max_response_bytes: refuse longer responses.
+        max_response_bytes: refuse longer responses; until the login has succeeded at most 1 MiB is accepted.
     """
 
     def __init__(
@@ -78,6 +80,7 @@ class BrokerConnection:
         self._version_fallback = version_fallback
         self._security = security
         self._max_response_bytes = max_response_bytes
+        self._limit = min(_LONGEST_BEFORE_LOGIN, max_response_bytes)  # of the next response
         self._correlation_id = 0
         self._head = memoryview(bytearray(_RESPONSE_HEADER.size))
         self._response = ResponseStream(self._transport)
@@ -124,6 +127,7 @@ class BrokerConnection:
             except BaseException:
                 self.close()
                 raise
+        self._limit = self._max_response_bytes
 
     def _learn_versions(self) -> None:
         self._transport.connect()
@@ -251,7 +255,7 @@ class BrokerConnection:
         head = self._head
         self._transport.fill(head)
         length, answered = _RESPONSE_HEADER.unpack(head)
-        if not 4 <= length <= self._max_response_bytes:
+        if not 4 <= length <= self._limit:
             self.close()
             raise ProtocolError(f"{self} announces a response of {length} bytes; {self._guess(bytes(head[:4]))}")
         if answered != correlation_id:
@@ -331,7 +335,7 @@ class BrokerConnection:
             return "this looks like TLS: is security.protocol right for this port?"
         if start == _HTTP:
             return "this is an HTTP server: check the port"
-        return f"the limit is {self._max_response_bytes}: is this the port of a Kafka broker?"
+        return f"the limit is {self._limit}: is this the port of a Kafka broker?"
 
 
 def _require_no_tags(start: memoryview) -> None:

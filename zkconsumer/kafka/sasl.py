@@ -12,12 +12,13 @@ from __future__ import annotations
 import logging
 import struct
 from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 from zkconsumer.errors import AuthenticationFailed, ProtocolError, ZkConsumerError
 from zkconsumer.kafka.errorcodes import ErrorCode, error_name
-from zkconsumer.kafka.fields import encode_string
+from zkconsumer.kafka.fields import Fields, encode_string, told_malformed
 from zkconsumer.kafka.library import load_kafka_python
 from zkconsumer.kafka.security import BrokerSecurity
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 _HANDSHAKE: Final = 17
 _AUTHENTICATE: Final = 36
 _MAX_STEPS: Final = 10
+_ERROR_CODE: Final = struct.Struct(">h")
 _KERBEROS: Final = "GSSAPI"
 _CHECK: Final = "check sasl.mechanism, and sasl.username and sasl.password (or the token)"
 _CHECK_KERBEROS: Final = (
@@ -54,12 +56,12 @@ def log_in(wire: BrokerConnection, security: BrokerSecurity) -> None:
 def _log_in(wire: BrokerConnection, security: BrokerSecurity, mechanism: Any) -> None:
     framed = wire.knows(_AUTHENTICATE)
     version = wire.version(_HANDSHAKE, "SaslHandshake", 0, 1 if framed else 0)
-    answer = wire.receive(wire.send(_HANDSHAKE, version, encode_string(str(security.mechanism))))
-    (code,) = struct.unpack_from(">h", answer)
+    request = encode_string(str(security.mechanism))
+    code, mechanisms = wire.exchange(_HANDSHAKE, version, request, partial(_parse_handshake, version))
     if code == ErrorCode.ILLEGAL_SASL_STATE:
         raise AuthenticationFailed(f"{wire}: this listener asks for no login; check security.protocol and the port")
     if code:
-        offered = ", ".join(_texts(answer[2:]))
+        offered = ", ".join(mechanisms)
         raise AuthenticationFailed(
             f"{wire}: {error_name(code)}: sasl.mechanism {security.mechanism} is not offered; offered are: {offered}"
         )
@@ -139,11 +141,15 @@ def _what_to_check(wire: BrokerConnection, security: BrokerSecurity) -> str:
     return _CHECK_KERBEROS.format(service=security.kerberos_service_name, host=wire.host)
 
 
-def _texts(data: memoryview) -> list[str]:
-    (count,) = struct.unpack_from(">i", data)
-    texts, at = [], 4
-    for _ in range(count):
-        (length,) = struct.unpack_from(">h", data, at)
-        texts.append(bytes(data[at + 2 : at + 2 + length]).decode(errors="replace"))
-        at += 2 + length
-    return texts
+def _parse_handshake(version: int, body: memoryview) -> tuple[int, list[str]]:
+    """Error code and offered mechanisms.
+
+    Raises:
+        ProtocolError: malformed.
+    """
+    with told_malformed("SaslHandshake", version):
+        fields = Fields(body)
+        (code,) = fields.take(_ERROR_CODE)
+        offered = [fields.text() for _ in range(fields.count())]
+        fields.end()
+        return code, offered

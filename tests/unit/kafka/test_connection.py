@@ -424,3 +424,43 @@ def test_a_forked_child_does_not_close_its_parents_connection(serve, connect):
     connection.connect()
     assert in_forked_child(connection.close)
     assert bytes(connection.receive(connection.send(3, 0, b"still open"))) == b"still open"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        struct.pack(">hih", 33, 2**31 - 1, -2) + bytes(2),
+        struct.pack(">hi", 33, 2**31 - 1),
+        struct.pack(">hih", 33, 1, 5) + b"PLA",
+        struct.pack(">hih", 33, 1, 2) + b"\xff\xfe",
+        b"\0",
+    ],
+    ids=["a negative length", "no mechanisms", "cut off", "no text", "no error code"],
+)
+def test_a_malformed_list_of_mechanisms_is_refused(serve, connect, body):
+    """The first took for ever: each mechanism stepped back to where it began."""
+
+    def script(sock):
+        answer(sock, read_request(sock)[2], body)
+
+    connection = connect(serve(script, sasl_versions(authenticate=True)), security=LOGIN)
+    with pytest.raises(ProtocolError, match=r"broker .* sent a malformed SaslHandshake response"):
+        connection.connect()
+
+
+def test_before_the_login_only_short_responses_are_accepted(serve, connect):
+    def script(sock):
+        sock.sendall(struct.pack(">ii", (1 << 20) + 1, read_request(sock)[2]))
+
+    connection = connect(serve(script, sasl_versions(authenticate=True)), security=LOGIN)
+    with pytest.raises(ProtocolError, match="announces a response of 1048577 bytes; the limit is 1048576"):
+        connection.connect()
+
+
+def test_a_connected_broker_may_send_long_responses(serve, connect):
+    def script(sock):
+        answer(sock, read_request(sock)[2], bytes(2 << 20))
+
+    connection = connect(serve(script))
+    connection.connect()
+    assert len(connection.receive(connection.send(1, 4, b""))) == 2 << 20
