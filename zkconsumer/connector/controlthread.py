@@ -74,7 +74,10 @@ class ControlThread:
         self._due: dict[Action, float] = {}
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         # What follows is guarded by the condition, which is never held while anything of the above is called.
-        self._changed = threading.Condition()
+        # Threads of the user take the lock itself, which is written in C: an interrupt inside a method of the condition
+        # could leave it held for good.
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._requests: deque[tuple[Action, Future[None]]] = deque()
         self._holder: threading.Thread | None = self._thread
         self._returning = 0  # threads that wait for the baton because their user code has returned
@@ -104,7 +107,7 @@ class ControlThread:
             return
         answer: Future[None] = Future()
         try:
-            with self._changed:
+            with self._lock:
                 if self.closing.is_set() or self._ended or not self._thread.is_alive():
                     raise ConsumerClosed("the consumer has not joined its group or has left it")
                 self._requests.append((request, answer))
@@ -117,7 +120,7 @@ class ControlThread:
             raise
 
     def _withdraw(self, answer: Future[None]) -> None:
-        with self._changed:
+        with self._lock:
             self._requests = deque(one for one in self._requests if one[1] is not answer)
 
     # -- user code --------------------------------------------------------------------------------------------------

@@ -18,11 +18,11 @@ from zkconsumer.fetch.partition_info import PartitionInfo
 from zkconsumer.fetch.pipeline import Answer, FetchPipeline
 from zkconsumer.fetch.queues import ChunkQueue, Damage
 from zkconsumer.fetch.turns import turn, wait_ms
-from zkconsumer.fetch.wakeup import WakeUp
 from zkconsumer.kafka.client import EARLIEST, LATEST, list_offsets
 from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.kafka.errorcodes import LEADER_MOVED, ErrorCode, error_name
 from zkconsumer.model import Broker, TopicPartition
+from zkconsumer.wakeup import WakeUp
 
 _log = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 from zkconsumer.core.idle import Reading
 from zkconsumer.fetch.chunks import Chunk, HandOver
 from zkconsumer.fetch.waiting import WaitingChunks
-from zkconsumer.fetch.wakeup import WakeUp
+from zkconsumer.wakeup import WakeUp
 
 if TYPE_CHECKING:
     from zkconsumer.errors import CorruptRecord, RecordTooLarge

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+from zkconsumer.wakeup import WakeUp
 
 
 class RebalanceSignal:
@@ -13,7 +13,7 @@ class RebalanceSignal:
     """
 
     def __init__(self) -> None:
-        self._wake = threading.Event()
+        self._wake = WakeUp()
         self._latest = object()
         self._requested = False
         self._closed = False
@@ -54,7 +54,7 @@ class RebalanceSignal:
     def wait(self, seconds: float | None = None) -> bool:
         """Wait for a wake-up since the last wait, at most ``seconds``; False if the time was over."""
         woken = self._wake.wait(seconds)
-        self._clear()
+        self._stay_awake_if_closed()
         return woken
 
     def take(self) -> bool:
@@ -65,9 +65,9 @@ class RebalanceSignal:
     def discard(self) -> None:
         """Forget flag and wake-up: the caller plans anew anyway, and only what comes from now on matters to it."""
         self._requested = False
-        self._clear()
-
-    def _clear(self) -> None:
         self._wake.clear()
+        self._stay_awake_if_closed()
+
+    def _stay_awake_if_closed(self) -> None:
         if self._closed:  # close() set it, perhaps just before it was cleared here
             self._wake.set()

@@ -5,7 +5,7 @@ import pytest
 
 from tests.fix_batches import build, empty, spoil
 from tests.fix_kafka import FetchRequest
-from tests.unit.spark.conftest import VERSIONS
+from tests.fix_stubbroker import VERSIONS
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable, CorruptRecord, LeaderUnknown, OffsetOutOfRange
 from zkconsumer.fetch.decode import Decoder

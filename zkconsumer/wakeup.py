@@ -28,10 +28,10 @@ class WakeUp:
         """Lower the flag; by the thread that waits."""
         self._lowered.acquire(blocking=False)
 
-    def wait(self, timeout: float | None = None) -> None:
-        """Wait until the flag is raised, and lower it.
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the flag is raised, and lower it; False if it was not raised in time.
 
         Args:
             timeout: seconds after which to return in any case; None waits for ever.
         """
-        self._lowered.acquire(timeout=-1 if timeout is None else timeout)
+        return self._lowered.acquire(timeout=-1 if timeout is None else timeout)
