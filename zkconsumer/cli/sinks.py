@@ -7,6 +7,7 @@ commits: what was written before ``flush`` returned survives a crash (DESIGN 4.9
 from __future__ import annotations
 
 import base64
+import contextlib
 import io
 import json
 import os
@@ -161,7 +162,16 @@ class ParquetSink:
             action()
         except Exception as error:
             self._failure = error
+            self._discard_part()
             raise
+
+    def _discard_part(self) -> None:
+        """Remove the unfinished part: on a full disk its space is needed, and its offsets are not committed."""
+        with contextlib.suppress(Exception):  # it writes the footer, and fails where the disk is full
+            if self._writer is not None:
+                self._writer.close()
+        with contextlib.suppress(OSError):  # there is none, or the directory is gone; the first failure is reported
+            self._temporary.unlink()
 
     def _append(self, batch: Any) -> None:
         import pyarrow as pa

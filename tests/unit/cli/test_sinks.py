@@ -55,3 +55,13 @@ def test_a_pipe_without_a_reader_breaks_every_write_but_no_flush(monkeypatch, tm
     sink.flush()
     sink.close()
     fifo.close()
+
+
+def test_parquet_leaves_no_temporary_file_after_a_failure(tmp_path):
+    directory = tmp_path / "parts"
+    sink = ParquetSink(directory)
+    sink.write(batch(b"a"))
+    other = pa.RecordBatch.from_pydict({"value": [1]})
+    with pytest.raises(ValueError, match="schema"):
+        sink.write(other)
+    assert list(directory.iterdir()) == []
