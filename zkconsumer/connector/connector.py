@@ -20,7 +20,7 @@ from zkconsumer.connector.storage import choose_store
 from zkconsumer.connector.stream import MessageStream
 from zkconsumer.core.idle import seconds_between_looks
 from zkconsumer.core.subscription import Subscription, TopicFilter
-from zkconsumer.errors import ConfigError, StreamIdle
+from zkconsumer.errors import StreamIdle
 from zkconsumer.fetch.chunkreader import ChunkReader
 from zkconsumer.fetch.control import LocalFetchControl
 from zkconsumer.fetch.queues import ChunkQueue
@@ -124,13 +124,16 @@ class ConsumerConnector:
             For each topic its streams; each is to be read by one thread.
 
         Raises:
-            ConfigError: a topic name or number of streams is illegal, or there is no topic.
+            ConfigError: a topic name or number of streams is illegal.
             RebalanceFailed: this consumer could not get its share; it has left the group again.
             UsageError: streams were created before.
         """
         subscription = Subscription.static(topics)
         if not topics:
-            raise ConfigError("name at least one topic to read")
+            _log.warning(
+                "group %s: create_message_streams was given no topic; this consumer joins the group and reads nothing",
+                self._config.group_id,
+            )
         kind = _kind_of_messages(key_decoder, value_decoder)
         streams = {topic: self._make_streams(topic, count, kind) for topic, count in topics.items()}
         self._join(subscription)
