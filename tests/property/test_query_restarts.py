@@ -140,7 +140,7 @@ class PlannerRestarts(QueryRestarts):
 
 
 PlannerRestarts.TestCase.settings = settings(
-    max_examples=300,
+    max_examples=150,
     stateful_step_count=30,
     deadline=None,
     phases=(Phase.generate,),  # shrinking takes minutes
