@@ -10,7 +10,7 @@ TRANSACTIONS = itertools.count(1000)
 
 
 class Member:
-    """Owns what it is told to, and remembers what was committed with a mark of its own."""
+    """Owns what a test gives it, and records each commit with a mark of its own."""
 
     def __init__(self):
         self.commits = []

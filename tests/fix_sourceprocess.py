@@ -1,6 +1,6 @@
 """A source of a streaming query in a process of its own, driven by the calls that Spark makes; it can be killed.
 
-Spark's JVM is left out: what it contributes is the order of the calls (FACTS C.2b), which is the test's.
+Spark's JVM does not run: what it contributes is the order of the calls (FACTS C.2b), which is the test's.
 """
 
 import multiprocessing

@@ -11,7 +11,7 @@ class WakeUp:
 
     Why not ``threading.Event`` or ``Condition``: they are written in Python. An exception that is raised asynchronously
     in the thread that calls them (KeyboardInterrupt in a signal handler, for example) can come after they acquired
-    their lock and before they know it; then nobody releases it any more, and every other thread waits for ever. A lock
+    their lock and before they know it; then no thread releases it, and every other thread waits for ever. A lock
     of the module ``threading`` is written in C: its methods have done all or nothing.
     """
 

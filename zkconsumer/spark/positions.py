@@ -110,8 +110,9 @@ def _is_older_than_topic(
 def _after_a_batch(stored: StoredOffset, partition: TopicPartition, finished: SourceOffset) -> Choice:
     """The partition is in the checkpoint: that counts, unless another client wrote the group's offset since.
 
-    Its mark tells. A commit of ours that did not arrive has left the stored offset, and the mark, of the time when the
-    batch was planned. Version 1 recorded no marks: there the offset at which the batch began counts as such a commit.
+    The mark shows which. A commit of ours that did not arrive has left the stored offset, and the mark, of the time
+    when the batch was planned. Version 1 recorded no marks: there the offset at which the batch began counts as such a
+    commit.
     """
     span, mark = finished.spans[partition], finished.marks.get(partition)
     if stored.offset is None:

@@ -14,6 +14,7 @@ from zkconsumer.core.fetchcontrol import FetchAssignment
 from zkconsumer.errors import OffsetOutOfRange, name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.spark.logends import LogEnds
+from zkconsumer.spark.offsets_json import EARLIEST, LATEST
 from zkconsumer.spark.options import SourceOptions
 from zkconsumer.spark.planning import Span
 from zkconsumer.spark.positions import (
@@ -169,5 +170,5 @@ class QueryPositions:
 
 
 def _place(choice: Choice) -> str:
-    names = {-2: "the earliest offset", -1: "the end of the log"}
+    names = {EARLIEST: "the earliest offset", LATEST: "the end of the log"}
     return names.get(choice.place, str(choice.place)) if isinstance(choice.place, int) else f"{choice.place.ms} ms"
