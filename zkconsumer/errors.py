@@ -26,6 +26,9 @@
     ├── CommitRefused               the application could not make durable what a commit would cover
     ├── OffsetsNotStored            the store did not accept some of the offsets of a commit
     ├── MalformedZnode              a znode that others wrote does not hold what it should
+    ├── TopicUnreadable             brokers refuse to serve a topic, for a reason that waiting does not remove
+    │   └── TopicAuthorizationFailed  this consumer lacks a permission on a topic
+    ├── GroupAuthorizationFailed    this consumer lacks a permission on its group, whose offsets Kafka stores
     ├── OffsetOutOfRange            the broker no longer (or not yet) has the requested offset
     ├── RecordTooLarge              longer than fetch.max.bytes, or decompressed than decompressed.max.bytes
     ├── CorruptRecord               bytes from a broker fail their checksum or contradict themselves
@@ -184,6 +187,34 @@ class MalformedZnode(ZkConsumerError):
     def __init__(self, path: str, reason: str) -> None:
         self.path = path
         super().__init__(f"znode {path}: {reason}")
+
+
+class TopicUnreadable(ZkConsumerError):
+    """Brokers refuse to serve ``topic``, attempt after attempt, for a reason that waiting does not remove.
+
+    A stream raises it once for each such topic of which it owns partitions, and can be iterated again: other topics
+    continue meanwhile, and so does this one when the cause is removed.
+    """
+
+    def __init__(self, message: str, topic: str = "") -> None:
+        self.topic = topic
+        super().__init__(message)
+
+
+class TopicAuthorizationFailed(TopicUnreadable):
+    """This consumer lacks the permission for ``operation`` (``Read`` or ``Describe``) on ``topic``."""
+
+    def __init__(self, message: str, topic: str = "", operation: str = "") -> None:
+        self.operation = operation
+        super().__init__(message, topic)
+
+
+class GroupAuthorizationFailed(ZkConsumerError):
+    """This consumer lacks the permission for ``operation`` on its group, whose offsets are stored in Kafka."""
+
+    def __init__(self, message: str, operation: str = "") -> None:
+        self.operation = operation
+        super().__init__(message)
 
 
 class OffsetOutOfRange(ZkConsumerError):

@@ -17,7 +17,7 @@ import click
 from zkconsumer.cli.connection import connection_options, consumer_config, refuse_conflicts
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.subscription import Subscription, Whitelist
-from zkconsumer.errors import ConsumerTimeout, ZkConsumerError
+from zkconsumer.errors import ConsumerTimeout, GroupAuthorizationFailed, TopicUnreadable, ZkConsumerError
 
 if TYPE_CHECKING:
     from zkconsumer.cli.sinks import RecordSink
@@ -67,6 +67,9 @@ def consume(
 
     Offsets are committed only of records that are written and flushed, so a process that is killed loses none; the next
     owner gets again what was not committed yet. SIGTERM, SIGHUP and Ctrl-C commit and leave the group.
+
+    A topic that the brokers refuse to serve, because a permission is missing for example, is reported and tried again.
+    The others are consumed meanwhile, and the exit code is 1 in the end.
     """
     if bool(topics) == (whitelist is not None):
         raise click.UsageError("give either --topic (repeatable) or --whitelist")
@@ -234,6 +237,7 @@ class _Consumption:
         self._quota = _Quota(max_messages)
         self._ending = _Ending()
         self._failures: list[Exception] = []
+        self._refusals: dict[str, ZkConsumerError] = {}
         self._flush_failure: Exception | None = None
         self._last_record = time.monotonic()
 
@@ -265,6 +269,8 @@ class _Consumption:
                 f"{describe_uncommitted(uncommitted)}; the next consumer of the group writes them again. Check that "
                 "ZooKeeper runs, and the log"
             )
+        if self._refusals:
+            raise ZkConsumerError("; ".join(map(str, self._refusals.values())))
 
     def _raise_first_failure(self) -> None:
         for failure in self._failures:
@@ -291,6 +297,8 @@ class _Consumption:
             while not self._ending.is_asked() and not self._quota.is_spent():
                 try:
                     self._write(stream, stream.next_batch(self._quota.limit()))
+                except (TopicUnreadable, GroupAuthorizationFailed) as error:
+                    self._note_refusal(error)
                 except ConsumerTimeout:
                     if time.monotonic() - self._last_record >= self._config.consumer_timeout_ms / 1000:
                         return
@@ -300,6 +308,10 @@ class _Consumption:
             self._failures.append(error)
         finally:
             self._ending.ask()
+
+    def _note_refusal(self, error: TopicUnreadable | GroupAuthorizationFailed) -> None:
+        """What cannot be read is logged already, and is tried again; the run fails in the end."""
+        self._refusals[error.topic if isinstance(error, TopicUnreadable) else ""] = error
 
     def _write(self, stream: MessageStream[Message], batch: Any) -> None:
         """Write a batch, or what the quota leaves of it; what is not written entirely is not released either."""

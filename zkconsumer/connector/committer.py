@@ -18,6 +18,7 @@ from zkconsumer.errors import (
     GenerationEnded,
     NotOwner,
     OffsetsNotStored,
+    TopicUnreadable,
     ZooKeeperUnavailable,
     name_some,
 )
@@ -93,6 +94,10 @@ class OffsetCommitter:
         stored = self._store.fetch(partitions)
         marks = self._store.marks(stored.keys())
         return {partition: StoredOffset(offset, marks[partition]) for partition, offset in stored.items()}
+
+    def refused(self) -> Mapping[TopicPartition, TopicUnreadable]:
+        """See :meth:`OffsetStore.refused <zkconsumer.offsets.store.OffsetStore.refused>`."""
+        return self._store.refused()
 
     def marks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Mark | None]:
         """See :meth:`OffsetStore.marks <zkconsumer.offsets.store.OffsetStore.marks>`."""

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self, overload
+from typing import Any, Final, Self, overload
 
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector.decoder import DecodedMessage, Decoder, decoded_message
@@ -20,13 +20,16 @@ from zkconsumer.connector.storage import choose_store
 from zkconsumer.connector.stream import MessageStream
 from zkconsumer.core.idle import seconds_between_looks
 from zkconsumer.core.subscription import Subscription, TopicFilter
-from zkconsumer.errors import StreamIdle
+from zkconsumer.errors import GroupAuthorizationFailed, StreamIdle
 from zkconsumer.fetch.chunkreader import ChunkReader
 from zkconsumer.fetch.control import LocalFetchControl
 from zkconsumer.fetch.queues import ChunkQueue
 from zkconsumer.model import Broker, ConsumerThreadId, Message, TopicPartition
 
 _log = logging.getLogger(__name__)
+
+_GROUP: Final = ("group",)
+"""What a stream raises once if a permission on the group is missing; no topic has this name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +84,7 @@ class ConsumerConnector:
             self._fetch,
             on_failure=self._fail,
             before_commit=before_commit,
+            on_refusal=self._group_refused,
             make_store=choose_store,
         )
         self._metrics = ConsumerMetrics(config, self._member.stats, self._fetch, self._queues)
@@ -353,6 +357,14 @@ class ConsumerConnector:
 
     def _live_brokers(self) -> Sequence[Broker]:
         return self._member.live_brokers()
+
+    def _group_refused(self, error: GroupAuthorizationFailed | None) -> None:
+        """Every stream raises it once, since nothing is read or committed; None: it is over."""
+        for queue in self._all_queues():
+            if error is None:
+                queue.allow(_GROUP, None)
+            else:
+                queue.deny(_GROUP, None, error)
 
     def _fail(self, error: BaseException) -> None:
         for queue in self._all_queues():

@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
+from typing import Final
 
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector.committer import OffsetCommitter, describe_uncommitted
@@ -21,6 +22,7 @@ from zkconsumer.connector.listener import CalledOutListener, ConsumerRebalanceLi
 from zkconsumer.connector.memberstats import MemberStats
 from zkconsumer.connector.rebalanceloop import RebalanceLoop
 from zkconsumer.connector.rebalancer import Rebalancer
+from zkconsumer.connector.refusals import GroupRefusals, OnRefusal
 from zkconsumer.core.assignors import assignor_name
 from zkconsumer.core.fetchcontrol import FetchControl
 from zkconsumer.core.offsets import Mark
@@ -40,6 +42,9 @@ from zkconsumer.zookeeper.watches import RebalanceSignal
 
 _log = logging.getLogger(__name__)
 
+_COMMIT_PATIENCE: Final = 2
+"""At which refused commit by timer in a row the user is told; the interval between them is long."""
+
 MakeStore = Callable[[ConsumerConfig, "GroupMember", OffsetStore], OffsetStore]
 
 
@@ -53,6 +58,8 @@ class GroupMember:
         on_failure: told, on the rebalance thread, if that thread dies of an error that nobody foresaw.
         before_commit: called before offsets are committed, on the rebalance thread or its stand-in; makes durable what
             they cover.
+        on_refusal: told, on the rebalance thread, when Kafka goes on refusing to store or return the group's offsets,
+            since a permission is missing; and with None when that has ended. The member continues to try.
         make_store: makes the offset store, given the one in ZooKeeper (``connector/storage.py``).
 
     Raises:
@@ -71,6 +78,7 @@ class GroupMember:
         fetch: FetchControl,
         on_failure: Callable[[BaseException], None] = lambda _: None,
         before_commit: Callable[[], None] | None = None,
+        on_refusal: OnRefusal = lambda _: None,
         make_store: MakeStore = lambda _config, _member, zookeeper: zookeeper,
     ) -> None:
         self.consumer_id = consumer_id
@@ -89,6 +97,7 @@ class GroupMember:
             patience_s=config.zookeeper_session_timeout_ms / 1000,
         )
         self._commit_interval = config.auto_commit_interval_ms / 1000
+        self._refused_commits = GroupRefusals(on_refusal, _COMMIT_PATIENCE)
         self._without_group = False  # written by the rebalance thread
         self._state = MemberState.LATENT
         self._starting = threading.Lock()  # held while the state leaves LATENT
@@ -136,6 +145,7 @@ class GroupMember:
             self._thread,
             self._signal,
         )
+        self._loop.attempted = GroupRefusals(on_refusal).attempted
         owner = f"group {config.group_id} consumer {consumer_id}"
         self._lease = SessionLease(self._session, self._registered, self._lease_changed, owner)
         asked_for_session = boot_seconds()
@@ -363,7 +373,9 @@ class GroupMember:
             all_ours = self._committer.commit_automatically() if automatic else self._committer.verify_ownership()
             if not all_ours or self._rebalancer.unread():
                 self._signal.raise_flag()
+            self._refused_commits.attempted(None)
         except ZkConsumerError as error:
+            self._refused_commits.attempted(error)
             _log.warning("group %s: automatic commit failed, tried again later: %s", self._config.group_id, error)
             if isinstance(error, SessionExpired):
                 self._signal.raise_flag()

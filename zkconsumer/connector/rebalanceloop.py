@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from zkconsumer.config import ConsumerConfig
@@ -30,6 +30,7 @@ from zkconsumer.core.subscription import Subscription
 from zkconsumer.errors import (
     ConsumerClosed,
     ConsumerIdInUse,
+    GroupAuthorizationFailed,
     OwnershipConflict,
     RebalanceFailed,
     RegistrationLost,
@@ -62,6 +63,7 @@ class RebalanceLoop:
         running: True from the first of a series of attempts to the end of the last.
         counts: rebalances so far; replaced, never changed.
         expiries: sessions lost so far while registered.
+        attempted: called after each attempt of a member that has joined, with what stopped it or None.
     """
 
     def __init__(
@@ -94,6 +96,7 @@ class RebalanceLoop:
         self.running = False
         self.counts = RebalanceCounts()
         self.expiries = 0
+        self.attempted: Callable[[Exception | None], None] = lambda _: None
 
     def join(self, subscription: Subscription) -> None:
         """Try as often as ``rebalance.max.retries`` says, and as long as the JVM would.
@@ -102,6 +105,7 @@ class RebalanceLoop:
 
         Raises:
             RebalanceFailed: no attempt succeeded.
+            GroupAuthorizationFailed: the same, and the last one failed for a missing permission.
             ConsumerIdInUse: the consumer id belongs to a live consumer.
             ConsumerClosed: the member is leaving.
         """
@@ -133,7 +137,7 @@ class RebalanceLoop:
             self.counts = self.counts.finished(self._rebalancer.cause, time.monotonic() - began, time.time())
 
     def _try_to_join(self, retries: int, deadline: float, story: deque[str]) -> None:
-        attempts = 0
+        attempts, failure = 0, None
         while attempts < retries or time.monotonic() < deadline:
             if self._thread.closing.is_set():
                 raise ConsumerClosed("shut down while joining the group")
@@ -145,6 +149,8 @@ class RebalanceLoop:
                 raise failure
             story.append(f"{failure}{self._rebalancer.left_out()}")
             self._wait_before_retry(failure, 0)
+        if isinstance(failure, GroupAuthorizationFailed):
+            raise failure
         raise RebalanceFailed(self._config.group_id, self._consumer_id, list(story))
 
     def _rebalance_until_done(self) -> None:
@@ -152,6 +158,7 @@ class RebalanceLoop:
         self._settle()
         while not self._thread.closing.is_set():
             failure = self._attempt()
+            self.attempted(failure)
             if failure is None:
                 return
             outages = outages_in_a_row(outages, failure)

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Set
+from dataclasses import replace
 
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector.committer import OffsetCommitter
 from zkconsumer.connector.listener import ConsumerRebalanceListener
 from zkconsumer.core.assignors import ASSIGNORS, SHARED_WITH_JVM, TOPIC_BY_TOPIC, Assignment, assignor_name
-from zkconsumer.core.fetchcontrol import FetchAssignment, FetchControl
+from zkconsumer.core.fetchcontrol import FetchAssignment, FetchControl, Refused
 from zkconsumer.core.groupview import GroupView, tell_changes, tell_partitions
 from zkconsumer.core.offsets import StoredOffset, start_offset
 from zkconsumer.core.rebalance import (
@@ -197,7 +198,8 @@ class Rebalancer:
             self._ownership.release()
             raise
         threads = {partition: thread for partition, thread in share.items() if partition in offsets}
-        self.assignment = self._next_assignment(threads, offsets, marked)
+        refused = {p: Refused(share[p], error) for p, error in self._committer.refused().items() if p in share}
+        self.assignment = replace(self._next_assignment(threads, offsets, marked), refused=refused)
         self._committer.learn(stored, offsets)
         self._fetch.start(self.assignment)
         self._fetching = True

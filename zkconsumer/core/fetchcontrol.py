@@ -9,11 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from zkconsumer.core.groupview import Topic
 from zkconsumer.core.offsets import StoredOffset
+from zkconsumer.errors import TopicUnreadable
 from zkconsumer.model import ConsumerThreadId, TopicPartition
+
+
+class Refused(NamedTuple):
+    """An owned partition that is not fetched, since Kafka refuses to return its stored offset.
+
+    Attributes:
+        thread: the consumer thread that it belongs to.
+        error: why, for the user.
+    """
+
+    thread: ConsumerThreadId
+    error: TopicUnreadable
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +39,7 @@ class FetchAssignment:
         offsets: where to start each partition; None means that no offset is stored: apply ``auto.offset.reset``.
         origins: for offsets that were read from a store, where there, as messages name it.
         stored: what the store held of each partition when it was read, after claiming.
+        refused: owned partitions that are not fetched, since a permission on their topics is missing.
         topics: the topics that this member subscribes to, owned partitions or not, as the assignment was computed.
     """
 
@@ -35,6 +49,7 @@ class FetchAssignment:
     origins: Mapping[TopicPartition, str] = field(default_factory=dict)
     stored: Mapping[TopicPartition, StoredOffset] = field(default_factory=dict)
     topics: Mapping[str, Topic] = field(default_factory=dict)
+    refused: Mapping[TopicPartition, Refused] = field(default_factory=dict)
 
 
 class FetchControl(Protocol):

@@ -113,6 +113,10 @@ class LocalFetchControl:
             for partition in self._paused:
                 infos[partition].queue.pause(partition)
             self._infos = infos
+        for partition, (thread, error) in assignment.refused.items():
+            queue = self._queue_for(partition.topic, thread)
+            if queue.deny(error.topic, partition, error):
+                _log.error("stream %s: %s; trying again", thread, error)
         if infos:
             self._finder = LeaderFinder(self._consumer_id, self._config, self._live_brokers)
             self._finder.add(infos.values())

@@ -7,7 +7,7 @@ import random
 import threading
 import time
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Final
 
@@ -20,7 +20,9 @@ from zkconsumer.fetch.queues import ChunkQueue, Damage
 from zkconsumer.fetch.turns import turn, wait_ms
 from zkconsumer.kafka.client import EARLIEST, LATEST, list_offsets
 from zkconsumer.kafka.connection import BrokerConnection
-from zkconsumer.kafka.errorcodes import LEADER_MOVED, ErrorCode, error_name
+from zkconsumer.kafka.errorcodes import ErrorCode, error_name, is_refusal
+from zkconsumer.kafka.refusals import DESCRIBE, READ, topic_refused
+from zkconsumer.kafka.security import BrokerSecurity
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.wakeup import WakeUp
 
@@ -61,6 +63,7 @@ class FetcherThread(threading.Thread):
         self.began = time.monotonic()
         self._left_out: frozenset[TopicPartition] = frozenset()
         self._left_out_since = 0.0
+        self._listening: set[ChunkQueue] = set()
 
     # -- from other threads -------------------------------------------------------------------------------------
 
@@ -105,6 +108,7 @@ class FetcherThread(threading.Thread):
                     self._lose_broker(None)
         finally:
             self._disconnect()
+            self._listen_to(())
             with self._inbox_lock:
                 self._closed = True
                 leftover = [*self._table.values(), *self._inbox]
@@ -155,9 +159,20 @@ class FetcherThread(threading.Thread):
         with self._inbox_lock:
             arrived, self._inbox = self._inbox, []
             self._table.update((info.partition, info) for info in arrived)
-        for info in arrived:
-            info.queue.add_listener(self._wake.set)
+        self._listen_to({*self._listening, *(info.queue for info in arrived)})  # before their room is looked at
         self._unplaced += [info for info in arrived if info.fetched is None]
+
+    def _listen_to(self, queues: Collection[ChunkQueue]) -> None:
+        """Hear of room in these queues, and in no others: each listener gets a share of what may be fetched.
+
+        A fetcher whose partitions have gone to another broker would otherwise keep a share of room for nothing.
+        """
+        now = set(queues)
+        for queue in self._listening - now:
+            queue.remove_listener(self._wake.set)
+        for queue in now - self._listening:
+            queue.add_listener(self._wake.set)
+        self._listening = now
 
     def _mend(self) -> None:
         """Fetch again what readers found to be damaged."""
@@ -212,6 +227,7 @@ class FetcherThread(threading.Thread):
         theirs: dict[ChunkQueue, list[PartitionInfo]] = defaultdict(list)
         for info in self._table.values():
             theirs[info.queue].append(info)
+        self._listen_to(theirs)
         chunk_of = coming.info if coming is not None and coming.fetched.records else None
         welcome = {
             info
@@ -246,11 +262,9 @@ class FetcherThread(threading.Thread):
         if fetched.error == ErrorCode.OFFSET_OUT_OF_RANGE:
             return  # looked up before the next request
         if fetched.error != ErrorCode.NONE:
-            level = logging.INFO if fetched.error in LEADER_MOVED else logging.WARNING
-            _log.log(level, "%s: %s answers %s", self.name, info.partition, error_name(fetched.error))
-            self._return(info)
+            self._refused(info, fetched.error, READ)
             return
-        info.refusals = 0
+        info.allow()
         info.high_watermark = fetched.readable_end(self._config.isolation_level)
         if not fetched.records:
             return
@@ -276,6 +290,16 @@ class FetcherThread(threading.Thread):
             # cuts only those behind it. So this is no batch: its length was damaged.
             reason = f"{len(fetched.records)} bytes hold no complete batch"
             self._blame(info, CorruptRecord(f"{info.partition} at offset {info.fetched}: {reason}"))
+
+    def _refused(self, info: PartitionInfo, code: int, operation: str) -> None:
+        """This broker does not serve a partition: another one may, or this one later."""
+        if is_refusal(code):
+            security = BrokerSecurity.from_config(self._config)
+            error = topic_refused(info.partition.topic, code, operation, self.broker, security)
+            info.deny(error, self._config.refresh_leader_backoff_ms / 1000)
+        else:
+            _log.info("%s: %s answers %s", self.name, info.partition, error_name(code))
+        self._return(info)
 
     def _enqueue(self, chunk: Chunk) -> None:
         info = chunk.info
@@ -355,8 +379,7 @@ class FetcherThread(threading.Thread):
             offset = answer.found.get(info.partition)
             if offset is None:
                 code = answer.errors.get(info.partition, ErrorCode.OFFSET_NOT_AVAILABLE)
-                _log.warning("%s: cannot look up an offset of %s: %s", self.name, info.partition, error_name(code))
-                self._return(info)
+                self._refused(info, code, DESCRIBE)
                 continue
             self._report_reset(info, offset, other_ends.get(info.partition))
             if info.reset_to(offset):
@@ -413,6 +436,7 @@ class FetcherThread(threading.Thread):
             everything = [*self._table.values(), *self._inbox]
             self._table.clear()
             self._inbox.clear()
+        self._listen_to(())
         self._give_back(everything)
 
     def _has(self, info: PartitionInfo) -> bool:

@@ -15,7 +15,9 @@ from zkconsumer.errors import ZkConsumerError
 from zkconsumer.fetch.fetcher import FetcherThread
 from zkconsumer.fetch.partition_info import PartitionInfo
 from zkconsumer.kafka.client import BrokerClient
-from zkconsumer.kafka.errorcodes import error_name
+from zkconsumer.kafka.errorcodes import error_name, is_refusal
+from zkconsumer.kafka.refusals import DESCRIBE, topic_refused
+from zkconsumer.kafka.security import BrokerSecurity
 from zkconsumer.model import Broker, TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -103,12 +105,7 @@ class LeaderFinder(threading.Thread):
     def run(self) -> None:
         """Look for leaders whenever a partition waits, at most once per backoff."""
         try:
-            while True:
-                with self._changed:
-                    self._changed.wait_for(lambda: self._stopping or self._waiting)
-                    if self._stopping:
-                        return
-                    wanted = dict(self._waiting)
+            while wanted := self._wait_for_wanted():
                 try:
                     self._assign(wanted)
                 except ZkConsumerError as error:
@@ -125,6 +122,18 @@ class LeaderFinder(threading.Thread):
             for fetcher in self._fetchers.values():
                 fetcher.close()
 
+    def _wait_for_wanted(self) -> dict[TopicPartition, PartitionInfo]:
+        """Wait until partitions are to be asked for; none at the end. Those that were refused wait longer."""
+        with self._changed:
+            while not self._stopping:
+                now = time.monotonic()
+                wanted = {partition: info for partition, info in self._waiting.items() if info.retry_at <= now}
+                if wanted:
+                    return wanted
+                first = min((info.retry_at for info in self._waiting.values()), default=None)
+                self._changed.wait(None if first is None else first - now)
+            return {}
+
     def _assign(self, wanted: dict[TopicPartition, PartitionInfo]) -> None:
         metadata = self._client.metadata({partition.topic for partition in wanted})
         seconds = self._outage.end(time.monotonic())
@@ -138,6 +147,10 @@ class LeaderFinder(threading.Thread):
                 self._reported.pop(partition, None)
             else:
                 code = metadata.leaderless.get(partition, metadata.failed_topics.get(partition.topic))
+                if code is not None and is_refusal(code):
+                    security = BrokerSecurity.from_config(self._config)
+                    info.deny(topic_refused(partition.topic, code, DESCRIBE, "a broker", security), self._backoff_s)
+                    continue
                 self._report(partition, "not known to the brokers" if code is None else error_name(code))
         for (leader, number), infos in routes.items():
             # Out of the waiting set first: the fetcher may give a partition back before the next line is reached.

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from typing import TYPE_CHECKING, Final
 
-from zkconsumer.errors import AuthenticationFailed, ConfigError
+from zkconsumer.core.denials import PATIENCE, pause_s
+from zkconsumer.errors import AuthenticationFailed, ConfigError, TopicUnreadable
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 
 if TYPE_CHECKING:
     from zkconsumer.fetch.queues import ChunkQueue
+
+_log = logging.getLogger(__name__)
+_events = logging.getLogger("zkconsumer.group")
 
 _PATIENCE: Final = 3
 """At which refusal in a row the user is told: a broker that is stopping may hang up in the middle of a login."""
@@ -38,11 +44,15 @@ class PartitionInfo:
         faults: how often in a row they could not be decoded from that offset. Written by the fetcher.
         refusals: how often in a row nobody could be asked for it, for a reason that somebody must mend. Written by the
             leader finder or the fetcher, whichever has it.
+        denials: how often in a row brokers refused to serve it; written as ``refusals``.
+        retry_at: clock reading before which it is not requested again after that; written as ``refusals``.
+        readable: True once a broker has served it, until it is refused; written as ``refusals``.
         consumed: the offset after all chunks that the user is done with, or None. Written by the user's thread.
     """
 
     __slots__ = (
         "consumed",
+        "denials",
         "faults",
         "faulty",
         "fetch_bytes",
@@ -53,7 +63,9 @@ class PartitionInfo:
         "partition",
         "previous",
         "queue",
+        "readable",
         "refusals",
+        "retry_at",
         "start",
         "thread",
     )
@@ -80,6 +92,9 @@ class PartitionInfo:
         self.faulty: int | None = None
         self.faults = 0
         self.refusals = 0
+        self.denials = 0
+        self.retry_at = 0.0
+        self.readable = False
         self.consumed: int | None = None
         self.previous = previous
         self.origin = origin
@@ -101,6 +116,29 @@ class PartitionInfo:
             self.refusals += 1
             if self.refusals >= _PATIENCE:
                 self.queue.complain(self, error)
+
+    def deny(self, error: TopicUnreadable, backoff_s: float) -> None:
+        """A broker refused to serve this partition: let the stream raise it if that goes on, and try again later.
+
+        Args:
+            error: says why.
+            backoff_s: pause before the next attempt if this is the first refusal in a row, in seconds.
+        """
+        self.readable = False
+        self.denials += 1
+        self.retry_at = time.monotonic() + pause_s(self.denials, backoff_s)
+        news = self.denials >= PATIENCE and self.queue.deny(error.topic, self.partition, error, self.generation)
+        level = logging.ERROR if news else logging.DEBUG
+        _log.log(level, "stream %s, %s: %s; trying again", self.thread, self.partition, error)
+
+    def allow(self) -> None:
+        """A broker served this partition."""
+        self.refusals = 0
+        if self.readable:
+            return
+        self.readable, self.denials = True, 0
+        if self.queue.allow(self.partition.topic, self.partition, self.generation):
+            _events.info("stream %s: topic %s can be read again", self.thread, self.partition.topic)
 
     def is_held(self) -> bool:
         """True while the user holds something of this object's generation that is not released."""

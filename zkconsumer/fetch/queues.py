@@ -13,10 +13,11 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
+from zkconsumer.core.denials import Denials
 from zkconsumer.core.idle import Reading
 from zkconsumer.fetch.chunks import Chunk, HandOver
 from zkconsumer.fetch.waiting import WaitingChunks
@@ -92,6 +93,7 @@ class ChunkQueue:
         self._error: BaseException | None = None
         self._troubles: dict[PartitionInfo, Exception] = {}
         self._told: Exception | None = None
+        self._denials = Denials()
         self._damages: dict[PartitionInfo, tuple[Chunk, Damage]] = {}
         self._listeners: tuple[Callable[[], None], ...] = ()
         self._rooms = 0  # how often room was made; written under the lock
@@ -167,11 +169,21 @@ class ChunkQueue:
     def add_listener(self, listener: Callable[[], None]) -> None:
         """Call ``listener`` whenever there may be room that was not there, on the thread that made it.
 
-        That is after each chunk that was taken out, each pause and each resumption; until :meth:`clear`.
+        That is after each chunk that was taken out, each pause and each resumption; until :meth:`remove_listener` or
+        :meth:`clear`. Each listener counts as a fetcher that shares the room, see :meth:`allowance`.
         """
         with self._lock:
             if listener not in self._listeners:
                 self._listeners = (*self._listeners, listener)
+
+    def remove_listener(self, listener: Callable[[], None]) -> None:
+        """Undo :meth:`add_listener`. Idempotent."""
+        with self._lock:
+            self._listeners = tuple(one for one in self._listeners if one != listener)
+
+    def listeners(self) -> int:
+        """How many listeners there are."""
+        return len(self._listeners)
 
     # -- the user's thread --------------------------------------------------------------------------------------
 
@@ -188,8 +200,8 @@ class ChunkQueue:
             A chunk, END where the queue was closed, or None where nothing came in time.
 
         Raises:
-            BaseException: what :meth:`close` was given; what :meth:`fail` or :meth:`complain` was, once the chunks
-                before it are handed out.
+            BaseException: what :meth:`close` was given; what :meth:`deny` was; what :meth:`fail` or :meth:`complain`
+                was, once the chunks before it are handed out.
         """
         self._announce()
         with self._lock:
@@ -226,7 +238,7 @@ class ChunkQueue:
         """Drop everything, also what is being handed out, and admit chunks of ``generation`` only (None: of none).
 
         When this returns the user gets nothing older any more. Positions stay known. A failure is forgotten, and so is
-        which partitions are paused.
+        which partitions are paused. What :meth:`deny` was given and the stream has raised stays known.
         """
         with self._lock:
             if self._current is not None:
@@ -236,6 +248,7 @@ class ChunkQueue:
             self._listeners = ()
             self._error = None
             self._troubles.clear()
+            self._denials.forget_parts()
             self._damages.clear()
 
     def withhold(self) -> None:
@@ -359,6 +372,33 @@ class ChunkQueue:
                 self._troubles[info] = trouble
                 self._changed.set()
 
+    def deny(self, subject: Hashable, part: Hashable, error: Exception, generation: int | None = None) -> bool:
+        """Let the stream raise ``error`` at its next request, whatever waits; it can be iterated again afterwards.
+
+        It does so once for each subject until that is cured, see :class:`~zkconsumer.core.denials.Denials`.
+
+        Args:
+            subject: what cannot be read, such as a topic.
+            part: of it, such as a partition.
+            error: to raise.
+            generation: that the part is of; nothing is done where it is not the queue's. None: it is of none.
+
+        Returns:
+            True if that is news.
+        """
+        with self._lock:
+            if self._closed or generation not in (None, self._generation):
+                return False
+            news = self._denials.deny(subject, part, error)
+            if news:
+                self._changed.set()
+            return news
+
+    def allow(self, subject: Hashable, part: Hashable, generation: int | None = None) -> bool:
+        """A part can be read, after all; True if that cures what was news. For arguments see :meth:`deny`."""
+        with self._lock:
+            return generation in (None, self._generation) and self._denials.allow(subject, part)
+
     # -- waiting, and listeners: without the lock ---------------------------------------------------------------
 
     def _wait_for(self, first: Callable[[], Chunk | None], timeout: float | None) -> Chunk | Literal[Ended.END] | None:
@@ -392,6 +432,8 @@ class ChunkQueue:
 
     def _found(self, first: Callable[[], Chunk | None]) -> Chunk | Literal[Ended.END] | None:
         """What ends a wait, None if there is nothing yet; may raise, see :meth:`request`."""
+        if not self._closed and (denial := self._denials.take()) is not None:
+            raise denial
         if not self._closed and len(self._waiting) and self._may_deliver():
             chunk = first()
             if chunk is not None:

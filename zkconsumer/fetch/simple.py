@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
@@ -17,6 +18,7 @@ from zkconsumer.errors import (
     ProtocolError,
     RecordTooLarge,
     RetriableError,
+    TopicUnreadable,
 )
 from zkconsumer.kafka.client import EARLIEST, LATEST, BrokerClient, fetch_metadata, list_offsets
 from zkconsumer.kafka.connection import BrokerConnection
@@ -25,6 +27,7 @@ from zkconsumer.kafka.errorcodes import LEADER_MOVED, ErrorCode, error_name
 from zkconsumer.kafka.fetch_protocol import FetchedPartition, receive_fetch, send_fetch
 from zkconsumer.kafka.fetch_session import PartitionFetch, without_session
 from zkconsumer.kafka.metadata_protocol import Metadata
+from zkconsumer.kafka.refusals import DESCRIBE, READ, topic_refused
 from zkconsumer.kafka.version_zero import commit_through_broker, fetch_through_broker, segment_offsets
 from zkconsumer.model import Broker, Message, TopicPartition
 
@@ -140,7 +143,8 @@ class SimpleConsumer:
         Raises:
             OffsetOutOfRange: the partition does not hold that offset; see :meth:`earliest` and :meth:`latest`.
             NotLeader: another broker leads the partition.
-            LeaderUnknown: nobody does, or there is no such partition.
+            LeaderUnknown: no broker does, or there is no such partition.
+            TopicAuthorizationFailed: a permission on the topic is missing.
             RecordTooLarge: an old broker, and the record at ``offset`` is longer than ``max_bytes``.
             CorruptRecord: the bytes at ``offset`` cannot be read.
         """
@@ -157,7 +161,7 @@ class SimpleConsumer:
 
         error, high_watermark, received, chunk = self._ask(ask)
         if chunk is None:
-            self._refuse(partition, error, f"fetch from offset {offset}")
+            self._refuse(partition, error, f"fetch from offset {offset}", READ)
         if chunk.next_offset == offset and received >= max_bytes:
             raise RecordTooLarge(f"{partition} at offset {offset}: not one record fits into {max_bytes} bytes")
         return FetchedRecords(chunk.batch, chunk.next_offset, high_watermark)
@@ -176,11 +180,14 @@ class SimpleConsumer:
     # -- offsets of a log ---------------------------------------------------------------------------------------
 
     def earliest(self, partition: TopicPartition) -> int:
-        """The offset of the first record. Raises NotLeader and LeaderUnknown as :meth:`fetch`."""
+        """The offset of the first record.
+
+        Raises: NotLeader, LeaderUnknown and TopicAuthorizationFailed as :meth:`fetch`.
+        """
         return self._log_offset(partition, EARLIEST)
 
     def latest(self, partition: TopicPartition) -> int:
-        """The offset that the next record will have. Raises NotLeader and LeaderUnknown as :meth:`fetch`."""
+        """The offset that the next record will have. Raises the same as :meth:`earliest`."""
         return self._log_offset(partition, LATEST)
 
     def offsets_before(self, partition: TopicPartition, timestamp_ms: int, max_offsets: int = 1) -> list[int]:
@@ -194,7 +201,7 @@ class SimpleConsumer:
                 :attr:`EARLIEST`, which gives the log start alone.
             max_offsets: how many at most.
 
-        Raises: NotLeader and LeaderUnknown as :meth:`fetch`.
+        Raises: the same as :meth:`earliest`.
         """
         error, offsets = self._ask(lambda connection: segment_offsets(connection, partition, timestamp_ms, max_offsets))
         if error:
@@ -226,6 +233,7 @@ class SimpleConsumer:
         Raises:
             OffsetsNotStored: some were refused; the message has the reasons. The others are stored.
             CoordinatorMoved: the group has no coordinator just now; try again.
+            GroupAuthorizationFailed: a permission on the group is missing.
         """
         if storage == "zookeeper":
             outcome = self._ask(lambda connection: commit_through_broker(connection, group, offsets))
@@ -242,12 +250,16 @@ class SimpleConsumer:
 
         Raises:
             CoordinatorMoved: the group has no coordinator just now; try again.
+            GroupAuthorizationFailed, TopicAuthorizationFailed: a permission is missing.
         """
         if storage == "kafka":
             stored = OffsetCoordinator(self._client, group).fetch(partitions)
             found, errors = {partition: one.offset for partition, one in stored.found.items()}, stored.errors
         else:
             found, errors = self._ask(lambda connection: fetch_through_broker(connection, group, partitions))
+        denied = [p for p, code in errors.items() if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+        if denied:
+            raise self._denied(denied[0].topic, DESCRIBE)
         if errors:
             reasons = ", ".join(f"{partition}: {error_name(code)}" for partition, code in errors.items())
             raise ProtocolError(f"offsets of group {group} cannot be read from {storage}: {reasons}")
@@ -258,16 +270,25 @@ class SimpleConsumer:
     def _ask(self, question: Callable[[BrokerConnection], T]) -> T:
         return self._client.ask(self._broker, question)
 
-    def _refuse(self, partition: TopicPartition, code: int, what: str) -> NoReturn:
+    def _denied(self, topic: str, operation: str) -> TopicUnreadable:
+        who, code = f"{self._broker.host}:{self._broker.port}", ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return topic_refused(topic, code, operation, who, self._client.security)
+
+    def _refuse(self, partition: TopicPartition, code: int, what: str, operation: str = DESCRIBE) -> NoReturn:
+        if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            raise self._denied(partition.topic, operation)
         story = f"{what} of {partition}: {self._broker.host}:{self._broker.port} answers {error_name(code)}"
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             raise OffsetOutOfRange(f"{story}; ask for the earliest and latest offset")
         if code not in LEADER_MOVED:
             raise ProtocolError(story)
-        try:
-            leader = self.metadata(partition.topic).leaders.get(partition)
-        except RetriableError:
-            leader = None
+        leader = None
+        with contextlib.suppress(RetriableError):
+            metadata = self.metadata(partition.topic)
+            leader = metadata.leaders.get(partition)
+            # ListOffsets of version 0 answers UNKNOWN_TOPIC_OR_PARTITION where a permission is missing.
+            if metadata.failed_topics.get(partition.topic) == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                raise self._denied(partition.topic, DESCRIBE)
         if leader is None:
             raise LeaderUnknown(f"{story}, and knows no leader; check the topic's name and its brokers")
         raise NotLeader(f"{story}; the leader is {leader}", leader)

@@ -106,6 +106,7 @@ class BrokerClient:
             security=security,
         )
         self._isolation = isolation
+        self.security = security
         self._connections: dict[Broker, BrokerConnection] = {}
         self._leaders: dict[TopicPartition, Broker] = {}
         self._closed = False

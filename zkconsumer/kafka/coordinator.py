@@ -6,12 +6,13 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, TypeVar
 
 from zkconsumer.core.offsets import StoredOffset
-from zkconsumer.errors import BrokerUnavailable, CoordinatorMoved, ProtocolError
+from zkconsumer.errors import BrokerUnavailable, CoordinatorMoved, ProtocolError, TopicUnreadable
 from zkconsumer.kafka.client import BrokerClient
 from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.kafka.errorcodes import ErrorCode, error_name
 from zkconsumer.kafka.group_offsets import CommitOutcome, StoredOffsets, commit_offsets, fetch_offsets
 from zkconsumer.kafka.library import load_kafka_python
+from zkconsumer.kafka.refusals import DESCRIBE, READ, group_refused, topic_refused
 from zkconsumer.model import Broker, TopicPartition
 
 _FIND_COORDINATOR_VERSIONS: Final = (0, 2)
@@ -22,8 +23,6 @@ _COORDINATOR_GONE: Final = frozenset(
     {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
 )
 
-_OF_THE_GROUP: Final = frozenset({ErrorCode.INVALID_GROUP_ID, ErrorCode.GROUP_AUTHORIZATION_FAILED})
-"""Old versions of the response have no place for an error of the whole request, and repeat it for each partition."""
 
 T = TypeVar("T")
 
@@ -53,19 +52,31 @@ class OffsetCoordinator:
 
         Raises:
             CoordinatorMoved: another broker coordinates the group now, or will soon; try again.
-            BrokerUnavailable: nobody answers; try again.
+            BrokerUnavailable: no broker answers; try again.
+            GroupAuthorizationFailed: the permission is missing; nothing is stored.
             ProtocolError: no common version.
         """
-        return self._ask(lambda connection: _commit(connection, self._group, offsets, before_send))
+        outcome = self._ask(lambda connection: _commit(connection, self._group, offsets, before_send))
+        if ErrorCode.GROUP_AUTHORIZATION_FAILED in outcome.refused.values():
+            raise group_refused(self._group, READ, self._client.security)
+        return outcome
 
     def fetch(self, partitions: Collection[TopicPartition]) -> StoredOffsets:
         """Committed offsets, marked with the metadata of their commits, and why others cannot be read.
 
         Raises:
             CoordinatorMoved, BrokerUnavailable: try again.
+            GroupAuthorizationFailed: the permission is missing.
             ProtocolError: the coordinator refuses the group; the message has its reason.
         """
-        return self._ask(lambda connection: _fetch(connection, self._group, partitions))
+        stored = self._ask(lambda connection: _fetch(connection, self._group, partitions))
+        if stored.error == ErrorCode.GROUP_AUTHORIZATION_FAILED:
+            raise group_refused(self._group, DESCRIBE, self._client.security)
+        return stored
+
+    def refusal(self, topic: str, code: int) -> TopicUnreadable:
+        """What to raise for a topic whose offsets :meth:`fetch` could not read because of an error code."""
+        return topic_refused(topic, code, DESCRIBE, f"the coordinator of group {self._group}", self._client.security)
 
     def _ask(self, question: Callable[[BrokerConnection], T]) -> T:
         if self._coordinator is None:
@@ -87,6 +98,8 @@ class OffsetCoordinator:
             return connection.call(FindCoordinatorRequest(version=version, key=self._group, key_type=0))
 
         answer = self._client.ask_any(find)
+        if answer.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
+            raise group_refused(self._group, DESCRIBE, self._client.security)
         if answer.error_code:
             raise CoordinatorMoved(f"group {self._group} has no coordinator now: {error_name(answer.error_code)}")
         return Broker(answer.node_id, answer.host, answer.port)
@@ -111,7 +124,10 @@ def _fetch(connection: BrokerConnection, group: str, wanted: Collection[TopicPar
         what = f"offsets of group {group}: {error_name(code)}"
         if code in _COORDINATOR_GONE:
             raise CoordinatorMoved(what)
-        if code in _OF_THE_GROUP or code == stored.error:
+        if code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
+            return StoredOffsets({}, {}, code)
+        # Old versions of the response have no place for an error of the whole request: each partition has it.
+        if code in (ErrorCode.INVALID_GROUP_ID, stored.error):
             raise ProtocolError(what)
     # The JVM takes other errors for "no offset" and then resets the position (SPEC 8.4): records would be skipped. They
     # are of one partition, such as a topic that may not be described, and cost that one.

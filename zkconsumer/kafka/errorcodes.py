@@ -21,6 +21,7 @@ class ErrorCode(IntEnum):
     COORDINATOR_NOT_AVAILABLE = 15
     NOT_COORDINATOR = 16
     INVALID_GROUP_ID = 24
+    TOPIC_AUTHORIZATION_FAILED = 29
     GROUP_AUTHORIZATION_FAILED = 30
     ILLEGAL_SASL_STATE = 34
     TOPIC_ALREADY_EXISTS = 36
@@ -45,6 +46,19 @@ LEADER_MOVED = frozenset(
     }
 )
 """Codes that are part of normal life: another broker leads the partition now, or none does for a moment."""
+
+
+def is_refusal(code: int) -> bool:
+    """True for an error that a broker repeats until someone removes its cause, such as a missing permission.
+
+    That is Kafka's own classification. An offset out of range is not among them: the consumer resets it.
+    """
+    if code in LEADER_MOVED or code in (ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE):
+        return False
+    load_kafka_python()
+    from kafka.errors import for_code
+
+    return not for_code(code).retriable
 
 
 def error_name(code: int) -> str:

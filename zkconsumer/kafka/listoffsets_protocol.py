@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from zkconsumer.kafka.errorcodes import error_name
+from zkconsumer.kafka.errorcodes import error_name, is_refusal
 from zkconsumer.kafka.fields import Fields, by_topic, encode_topics, told_malformed
 from zkconsumer.kafka.isolation import ISOLATION_LEVELS, READ_UNCOMMITTED
 from zkconsumer.model import TopicPartition
@@ -42,6 +42,17 @@ class Offsets:
     found: dict[TopicPartition, int | None] = field(default_factory=dict)
     errors: dict[TopicPartition, int] = field(default_factory=dict)
     causes: dict[TopicPartition, str] = field(default_factory=dict)
+
+    def refused(self) -> dict[TopicPartition, int]:
+        """The errors that the same question gets again until someone removes their cause."""
+        return {partition: code for partition, code in self.errors.items() if is_refusal(code)}
+
+    def updated(self, later: Offsets) -> Offsets:
+        """This answer, with a later one for some of its partitions."""
+        answered = later.found.keys() | later.errors.keys()
+        errors = {p: code for p, code in self.errors.items() if p not in answered}
+        causes = {p: cause for p, cause in self.causes.items() if p not in answered}
+        return Offsets(self.found | later.found, errors | later.errors, causes | later.causes)
 
     def reasons(self) -> dict[str, list[TopicPartition]]:
         """Why partitions were not answered, for messages to humans: each reason, and the partitions that have it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 
 from zkconsumer.core.offsets import Mark, choose_stored
+from zkconsumer.errors import TopicUnreadable
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.store import OffsetStore
 
@@ -55,6 +56,10 @@ class DualOffsetStore:
         """See :meth:`OffsetStore.marks <zkconsumer.offsets.store.OffsetStore.marks>`: of the offset that counts."""
         marks = self._zookeeper.marks(partitions)
         return {**marks, **self._kafka.marks([p for p in partitions if p in self._from_kafka])}
+
+    def refused(self) -> Mapping[TopicPartition, TopicUnreadable]:
+        """See :meth:`OffsetStore.refused <zkconsumer.offsets.store.OffsetStore.refused>`."""
+        return self._kafka.refused()
 
     def commits(self) -> dict[str, int]:
         """See :meth:`OffsetStore.commits <zkconsumer.offsets.store.OffsetStore.commits>`."""

@@ -5,12 +5,15 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import TypeVar
 
+from zkconsumer.core.denials import PATIENCE
 from zkconsumer.core.offsets import OUR_METADATA, Mark, StoredOffset, is_unique
-from zkconsumer.errors import LeaseLapsed, RetriableError
+from zkconsumer.errors import LeaseLapsed, RetriableError, TopicUnreadable
 from zkconsumer.kafka.coordinator import OffsetCoordinator
-from zkconsumer.kafka.errorcodes import error_name
+from zkconsumer.kafka.errorcodes import error_name, is_refusal
+from zkconsumer.kafka.group_offsets import StoredOffsets
 from zkconsumer.model import TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -47,20 +50,40 @@ class KafkaOffsetStore:
         self._on_close = on_close
         self._written = 0
         self._stored: dict[TopicPartition, StoredOffset] = {}
+        self._errors: Mapping[TopicPartition, int] = {}
 
     def fetch(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | None]:
         """See :meth:`OffsetStore.fetch <zkconsumer.offsets.store.OffsetStore.fetch>`."""
         if not partitions:
             return {}
-        stored = self._attempt(lambda: self._coordinator.fetch(partitions), self._retries)
+        stored = self._read(partitions)
         for partition, code in stored.errors.items():
-            _log.error(
+            _log.log(
+                logging.DEBUG if self._errors.get(partition) == code else logging.ERROR,
                 "%s is not consumed: its offset in Kafka cannot be read: %s; check the ACLs of group and topic",
                 partition,
                 error_name(code),
             )
+        self._errors = stored.errors
         self._stored.update(stored.found)
         return {partition: one.offset for partition, one in stored.found.items()}
+
+    def _read(self, partitions: Collection[TopicPartition]) -> StoredOffsets:
+        """Ask for offsets, and again where a permission is missing that was not before: it may have been granted."""
+        stored = self._attempt(lambda: self._coordinator.fetch(partitions), self._retries)
+        for _ in range(1, PATIENCE):
+            refused = {p for p, code in stored.errors.items() if is_refusal(code) and p not in self._errors}
+            if not refused or self._pause():
+                break
+            again = self._attempt(partial(self._coordinator.fetch, refused), self._retries)
+            left = {partition: code for partition, code in stored.errors.items() if partition not in refused}
+            stored = StoredOffsets(stored.found | again.found, left | again.errors, 0)
+        return stored
+
+    def refused(self) -> dict[TopicPartition, TopicUnreadable]:
+        """See :meth:`OffsetStore.refused <zkconsumer.offsets.store.OffsetStore.refused>`."""
+        refused = {partition: code for partition, code in self._errors.items() if is_refusal(code)}
+        return {partition: self._coordinator.refusal(partition.topic, code) for partition, code in refused.items()}
 
     def commit(
         self,

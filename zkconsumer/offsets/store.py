@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
 from zkconsumer.core.offsets import Mark
+from zkconsumer.errors import TopicUnreadable
 from zkconsumer.model import TopicPartition
 
 
@@ -19,6 +20,7 @@ class OffsetStore(Protocol):
 
         Raises:
             RetriableError, SessionExpired: nothing is known.
+            GroupAuthorizationFailed: Kafka stores the offsets, and a permission on the group is missing.
         """
 
     def commit(
@@ -43,6 +45,9 @@ class OffsetStore(Protocol):
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
         """Write these at the next commit whatever is known of them: others may have written them meanwhile."""
+
+    def refused(self) -> Mapping[TopicPartition, TopicUnreadable]:
+        """Of the partitions left out of the last answer of :meth:`fetch`, those for which a permission is missing."""
 
     def marks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Mark | None]:
         """Of each partition the mark of the stored offset that this store last read or wrote; None if unknown.

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from zkconsumer.core.offsets import NO_NODE, KnownOffset, Mark, changed_offsets, written_by_others
 from zkconsumer.core.znodes import GroupPaths, OffsetNode
-from zkconsumer.errors import MalformedZnode
+from zkconsumer.errors import MalformedZnode, TopicUnreadable
 from zkconsumer.model import TopicPartition
 from zkconsumer.zookeeper.session import ZkSession
 from zkconsumer.zookeeper.transaction import Kind, Operation, Outcome
@@ -122,6 +122,10 @@ class ZooKeeperOffsetStore:
             if node is not None and node.data == OffsetNode.encode(known[partition].offset or 0):
                 known[partition] = self._known[partition] = replace(known[partition], mzxid=node.mzxid)
         return {p: known[p].mzxid if p in known else None for p in partitions}
+
+    def refused(self) -> Mapping[TopicPartition, TopicUnreadable]:
+        """See :meth:`OffsetStore.refused <zkconsumer.offsets.store.OffsetStore.refused>`: topics have no ACLs here."""
+        return {}
 
     def commits(self) -> dict[str, int]:
         """See :meth:`OffsetStore.commits <zkconsumer.offsets.store.OffsetStore.commits>`."""

@@ -163,7 +163,12 @@ class QueryDriver:
         self._brokers = view.brokers
         self._warn_of_others(view)
         self._member = member = GroupMember(
-            self._config, new_consumer_id(self._config), self._control, self._control.fail, make_store=choose_store
+            self._config,
+            new_consumer_id(self._config),
+            self._control,
+            self._control.fail,
+            on_refusal=self._control.refuse,
+            make_store=choose_store,
         )
         cpus = available_cpus()
         counts = stream_counts(self._options.topics, view.partition_counts(), self._options.num_streams, cpus)

@@ -40,6 +40,7 @@ def read_ranges(options: SourceOptions, task: RangePartition) -> Iterator[pa.Rec
         OffsetOutOfRange: offsets are gone and ``failOnDataLoss`` is true.
         BrokerUnavailable: nothing came for ``socket.timeout.ms``.
         CorruptRecord, ProtocolError: a broker sent what cannot be decoded.
+        TopicUnreadable: brokers refuse to serve a topic, for lack of a permission for example.
         RecordTooLarge: a batch decompresses to more than ``decompressed.max.bytes``.
     """
     acknowledge_quickly()

@@ -9,8 +9,10 @@ from types import MappingProxyType
 from typing import Final
 
 from zkconsumer.config import ConsumerConfig
+from zkconsumer.core.denials import PATIENCE, pause_s
 from zkconsumer.errors import BrokerUnavailable, OffsetOutOfRange, name_some
 from zkconsumer.kafka.client import EARLIEST, LATEST, BrokerClient
+from zkconsumer.kafka.refusals import DESCRIBE, topic_refused
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.spark.positions import AtTime, Wanted
 
@@ -31,6 +33,7 @@ class LogEnds:
         self._client = BrokerClient.from_config(live_brokers, config)
         self._unanswered: set[TopicPartition] = set()
         self._pauses_s = pauses_s(config)
+        self._backoff_s = config.refresh_leader_backoff_ms / 1000
         self._closed = threading.Event()
 
     def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
@@ -54,10 +57,11 @@ class LogEnds:
 
         Raises:
             BrokerUnavailable: no broker answers, or :meth:`close` was called.
+            TopicUnreadable: brokers go on refusing to serve a topic, for lack of a permission for example.
             ProtocolError: a broker's answer cannot be understood.
         """
         ends = _known(self._ask(dict.fromkeys(partitions, LATEST)))
-        for number, pause_s in enumerate(self._pauses_s, 1):
+        for number, seconds in enumerate(self._pauses_s, 1):
             short = stepped_back(ends, at_least)
             if not short:
                 break
@@ -68,8 +72,7 @@ class LogEnds:
                 len(self._pauses_s),
                 ", ".join(f"{p} ends at {ends[p]}, had reached {at_least[p]}" for p in short),
             )
-            if self._closed.wait(pause_s):
-                raise BrokerUnavailable("closed while the ends of logs were being looked up")
+            self._pause(seconds)
             self._client.forget_leaders(short)
             answer = _known(self._ask(dict.fromkeys(short, LATEST)))
             # One that is not answered now is unknown: the earlier answer is the one that is in doubt.
@@ -101,12 +104,26 @@ class LogEnds:
 
     def _ask(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         answer = self._client.list_offsets(wanted)
+        refused = answer.refused()
+        for number in range(1, PATIENCE):  # permissions reach all brokers some time after they were granted
+            if not refused:
+                break
+            self._pause(pause_s(number, self._backoff_s))
+            again = self._client.list_offsets({partition: wanted[partition] for partition in refused})
+            answer = answer.updated(again)
+            refused = again.refused()
+        for partition, code in refused.items():
+            raise topic_refused(partition.topic, code, DESCRIBE, "a broker", self._client.security)
         for reason, theirs in answer.reasons().items():
             news = [partition for partition in theirs if partition not in self._unanswered]
             if news:
                 _log.warning("left out until their leader answers: %s: %s", name_some(news), reason)
         self._unanswered = self._unanswered.difference(wanted).union(answer.errors)
         return answer.found
+
+    def _pause(self, seconds: float) -> None:
+        if self._closed.wait(seconds):
+            raise BrokerUnavailable("closed while the ends of logs were being looked up")
 
 
 def _known(found: Mapping[TopicPartition, int | None]) -> dict[TopicPartition, int]:

@@ -23,6 +23,8 @@ from zkconsumer.kafka.client import EARLIEST, LATEST, list_offsets
 from zkconsumer.kafka.errorcodes import LEADER_MOVED, ErrorCode, error_name
 from zkconsumer.kafka.fetch_protocol import FetchedPartition, limits_responses, open_response, send_fetch
 from zkconsumer.kafka.fetch_session import PartitionFetch, without_session
+from zkconsumer.kafka.refusals import DESCRIBE, READ, topic_refused
+from zkconsumer.kafka.security import BrokerSecurity
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.spark.planning import Span
 from zkconsumer.spark.worker import Lane
@@ -268,6 +270,7 @@ class RangeFetcher(threading.Thread):
             self._moved[partition] = self._left.pop(partition)
             return None
         if fetched.error:
+            self._require_permission(partition, fetched.error, READ)
             raise ProtocolError(f"{self.broker} cannot serve {partition}: {error_name(fetched.error)}")
         position, until = self._left[partition]
         chunk = self._find(partition, fetched)
@@ -370,8 +373,15 @@ class RangeFetcher(threading.Thread):
             return None
         offset = answer.found.get(partition)
         if offset is None:
+            self._require_permission(partition, code, DESCRIBE)
             raise BrokerUnavailable(f"{self.broker} does not tell where the log of {partition} is: {error_name(code)}")
         return offset
+
+    def _require_permission(self, partition: TopicPartition, code: int, operation: str) -> None:
+        """Raise TopicAuthorizationFailed if that is what a broker answers."""
+        if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            security = BrokerSecurity.from_config(self._config)
+            raise topic_refused(partition.topic, code, operation, self.broker, security)
 
     def _watch_progress(self, before: dict[TopicPartition, Span]) -> None:
         """Data up to ``until`` existed when the batch was planned, so an answer without any is an exception.

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.fetchcontrol import FetchAssignment
-from zkconsumer.errors import ConsumerClosed
+from zkconsumer.errors import ConsumerClosed, GroupAuthorizationFailed
 from zkconsumer.model import TopicPartition
 from zkconsumer.spark.planning import Span
 
@@ -71,6 +71,7 @@ class SparkFetchControl:
         self._in_flight: _Batch | None = None
         self._given_up: _Batch | None = None
         self._failure: BaseException | None = None
+        self._refusal: GroupAuthorizationFailed | None = None
 
     # -- the rebalance thread ---------------------------------------------------------------------------------------
 
@@ -122,6 +123,12 @@ class SparkFetchControl:
             self._failure = error
             self._changed.notify_all()
 
+    def refuse(self, error: GroupAuthorizationFailed | None) -> None:
+        """The group's offsets in Kafka cannot be read or stored for lack of a permission; None: they can again."""
+        with self._changed:
+            self._refusal = error
+            self._changed.notify_all()
+
     # -- Spark's thread ---------------------------------------------------------------------------------------------
 
     def settled(self, timeout_s: float) -> FetchAssignment | None:
@@ -129,11 +136,16 @@ class SparkFetchControl:
 
         Raises:
             ConsumerClosed: the rebalance thread has died.
+            GroupAuthorizationFailed, TopicUnreadable: a permission for the offsets that Kafka stores is missing.
         """
         with self._changed:
-            self._changed.wait_for(lambda: self._failure is not None or not self._stopped, timeout_s)
+            self._changed.wait_for(lambda: self._failure or self._refusal or not self._stopped, timeout_s)
             if self._failure is not None:
                 raise ConsumerClosed("the query's membership of its group ended by an error") from self._failure
+            if self._refusal is not None:
+                raise self._refusal
+            if not self._stopped and self._assignment is not None and self._assignment.refused:
+                raise next(iter(self._assignment.refused.values())).error
             return None if self._stopped else self._assignment
 
     def current(self) -> FetchAssignment | None:

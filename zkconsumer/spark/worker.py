@@ -20,6 +20,8 @@ from zkconsumer.config import ConsumerConfig
 from zkconsumer.fetch.decode import Decoder
 from zkconsumer.kafka.client import BrokerClient
 from zkconsumer.kafka.connection import BrokerConnection
+from zkconsumer.kafka.errorcodes import is_refusal
+from zkconsumer.kafka.refusals import DESCRIBE, topic_refused
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.spark.daemonworker import is_first_task, jvm_socket
 
@@ -68,13 +70,18 @@ class Worker:
 
         Raises:
             BrokerUnavailable: no broker answers.
+            TopicUnreadable: the brokers refuse to describe a topic, for lack of a permission for example.
         """
         self._brokers = brokers
         unknown = {partition.topic for partition in partitions if partition not in self.leaders}
         if unknown:
             if self._client is None:
                 self._client = BrokerClient.from_config(lambda: self._brokers, self.config)
-            self.leaders.update(self._client.metadata(unknown).leaders)
+            metadata = self._client.metadata(unknown)
+            self.leaders.update(metadata.leaders)
+            for topic, code in metadata.failed_topics.items():
+                if is_refusal(code):
+                    raise topic_refused(topic, code, DESCRIBE, "a broker", self._client.security)
         return {partition: self.leaders[partition] for partition in partitions if partition in self.leaders}
 
     def take_lane(self, broker: Broker) -> Lane:
