@@ -1,6 +1,7 @@
 """The tree of errors in the docstring, and which of them a user can import from the package itself."""
 
 import inspect
+import pickle
 import re
 from importlib.metadata import version
 
@@ -51,3 +52,18 @@ def test_errors_of_joining_and_committing_are_exported(name):
 
 def test_the_version_is_that_of_the_package():
     assert zkconsumer.__version__ == version("zkconsumer")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.TopicUnreadable("why", "t"),
+        errors.TopicAuthorizationFailed("why", "t", "Read"),
+        errors.GroupAuthorizationFailed("why", "Describe"),
+    ],
+)
+def test_refusals_survive_pickling(error):
+    copy = pickle.loads(pickle.dumps(error))
+    assert type(copy) is type(error)
+    assert str(copy) == "why"
+    assert vars(copy) == vars(error)

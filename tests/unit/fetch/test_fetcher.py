@@ -10,12 +10,14 @@ import pytest
 
 from tests.fix_batches import build, spoil
 from tests.fix_chunks import make_info, make_queue, take
+from tests.fix_stubbroker import running_stub_broker
 from tests.fix_waiting import eventually
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import ConfigError, CorruptRecord, DecoderUnavailable, RecordTooLarge
 from zkconsumer.fetch.chunkreader import ChunkReader
 from zkconsumer.fetch.decode import warm
 from zkconsumer.fetch.fetcher import FetcherThread
+from zkconsumer.kafka.errorcodes import ErrorCode
 from zkconsumer.kafka.producer import Record
 from zkconsumer.model import Broker
 
@@ -216,3 +218,44 @@ def test_an_old_broker_is_asked_for_no_more_than_there_is_room_for():
     assert values == {b"4", b"5", b"6", b"7"}
     assert all(sum(size for _, size in asked) <= 4 << 20 for asked in broker.requests)
     assert {number for asked in broker.requests[:8] for number, _ in asked} == set(range(8))
+
+
+@contextlib.contextmanager
+def fetching(broker, *infos, give_back=lambda infos: None, **settings):
+    """A fetcher of these partitions, which has made a request when the block begins."""
+    config = ConsumerConfig(group_id="g", zookeeper_connect="unused:1", refresh_leader_backoff_ms=1, **settings)
+    fetcher = FetcherThread("fetcher", broker, config, give_back)
+    fetcher.add(infos)
+    fetcher.start()
+    try:
+        eventually(lambda: fetcher.requests > 0)
+        yield fetcher
+    finally:
+        fetcher.close()
+        fetcher.join()
+
+
+def test_fetchers_that_ended_keep_no_share_of_the_room():
+    queue = make_queue()
+    with running_stub_broker() as stub:
+        info = make_info(queue)
+        stub.log(info.partition)
+        for _ in range(5):
+            with fetching(stub.broker, info):
+                assert queue.allowance() == queue.room()
+    assert queue.listeners() == 0
+
+
+def test_a_fetcher_whose_partitions_moved_keeps_no_share_of_the_room():
+    stays, moves = make_queue(), make_queue()
+    moves.add_listener(lambda: None)  # that of the new leader's fetcher
+    infos = [make_info(stays, 0), make_info(moves, 1)]
+    given_back = []
+    with running_stub_broker() as stub:
+        for info in infos:
+            stub.log(info.partition)
+        stub.fetch_errors[infos[1].partition] = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        with fetching(stub.broker, *infos, give_back=given_back.extend):
+            eventually(lambda: moves.allowance() == moves.room())
+            assert (stays.listeners(), moves.listeners()) == (1, 1)
+        assert given_back[0] is infos[1]

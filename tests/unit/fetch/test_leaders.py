@@ -1,7 +1,18 @@
+import logging
+
 import pytest
 
-from zkconsumer.fetch.leaders import fetcher_number, join_until
+from tests.fix_chunks import make_info, make_queue
+from tests.fix_stubbroker import running_stub_broker
+from tests.fix_waiting import eventually
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.core.denials import PATIENCE
+from zkconsumer.errors import TopicUnreadable
+from zkconsumer.fetch.decode import warm
+from zkconsumer.fetch.leaders import LeaderFinder, fetcher_number, join_until
 from zkconsumer.model import TopicPartition
+
+UNSUPPORTED_COMPRESSION_TYPE = 76
 
 
 @pytest.mark.parametrize(
@@ -50,3 +61,57 @@ def test_threads_that_hang_share_one_deadline():
     threads = [Hanging(clock), Ending(clock), Hanging(clock), Hanging(clock)]
     assert join_until(clock.now + 5, threads, clock) == ["hanging"] * 3
     assert clock.now == 105
+
+
+@pytest.fixture
+def stub():
+    warm()  # compiling takes longer than a test waits
+    with running_stub_broker() as stub:
+        yield stub
+
+
+@pytest.fixture
+def find(stub):
+    """Look for the leaders of partitions, and fetch them, until the test ends."""
+    started = []
+
+    def start(*infos):
+        config = ConsumerConfig(group_id="g", zookeeper_connect="unused:1", refresh_leader_backoff_ms=1)
+        finder = LeaderFinder("g_c", config, lambda: [stub.broker])
+        finder.add(infos)
+        finder.start()
+        started.append(finder)
+
+    yield start
+    for finder in started:
+        finder.close()
+        assert finder.join_all(30) == []
+
+
+def test_a_refusal_is_raised_once_after_a_few_attempts(stub, find, caplog):
+    caplog.set_level(logging.INFO)
+    queue = make_queue()
+    refused, served = make_info(queue, 0), make_info(queue, 0, topic="u")
+    for info in (refused, served):
+        stub.log(info.partition)
+    stub.fetch_errors[refused.partition] = UNSUPPORTED_COMPRESSION_TYPE
+    find(refused, served)
+    for _ in range(2):
+        with pytest.raises(
+            TopicUnreadable, match=r"topic t cannot be read: broker 0 .*UnsupportedCompressionType.*check"
+        ):
+            queue.request(60)
+        assert refused.denials >= PATIENCE
+        seen = refused.denials
+        eventually(lambda seen=seen: refused.denials > seen)
+        assert queue.request(0) is None
+        assert served.readable
+        del stub.fetch_errors[refused.partition]
+        eventually(lambda: refused.readable)
+        stub.fetch_errors[refused.partition] = UNSUPPORTED_COMPRESSION_TYPE
+    lines = [record.getMessage() for record in caplog.records]
+    assert len([line for line in lines if "topic t can be read again" in line]) == 2
+    assert len([line for line in lines if "topic t cannot be read" in line]) in (
+        2,
+        3,
+    )  # the last one may be refused again

@@ -548,3 +548,34 @@ def test_fetchers_share_the_room():
     assert (queue.allowance(coming=2000), queue.allowance(coming=30_000)) == (18_000, 0)
     queue.put(make_chunk(make_info(queue), 0, 100))
     assert queue.allowance() == queue.room() // 2 < 20_000
+
+
+def test_a_denial_is_raised_although_chunks_wait(queue, info):
+    chunk = make_chunk(info, 0, 1)
+    queue.put(chunk)
+    denied = PermissionError("denied")
+    assert queue.deny("u", 0, denied, generation=1)
+    assert not queue.deny("v", 0, denied, generation=2), "of another assignment"
+    with pytest.raises(PermissionError):
+        queue.request(0)
+    assert queue.request(0) is chunk
+
+
+def test_a_blocked_taker_gets_a_denial(queue):
+    timer = threading.Timer(0.01, lambda: queue.deny("u", 0, PermissionError("denied")))
+    timer.start()
+    with pytest.raises(PermissionError):
+        queue.request(30)
+    timer.join()
+
+
+def test_a_listener_that_was_removed_hears_nothing(queue, info):
+    heard = []
+    listeners = [lambda: heard.append("stays"), lambda: heard.append("goes")]
+    for listener in listeners:
+        queue.add_listener(listener)
+    queue.remove_listener(listeners[1])
+    queue.put(make_chunk(info, 0, 1))
+    take(queue)
+    assert heard == ["stays"]
+    assert queue.allowance() == queue.room()

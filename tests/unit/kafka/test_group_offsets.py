@@ -5,9 +5,10 @@ from types import SimpleNamespace
 import pytest
 
 from zkconsumer.core.offsets import StoredOffset, unmarked
-from zkconsumer.errors import CoordinatorMoved, ProtocolError
+from zkconsumer.errors import CoordinatorMoved, GroupAuthorizationFailed, ProtocolError
 from zkconsumer.kafka.coordinator import OffsetCoordinator
 from zkconsumer.kafka.errorcodes import ErrorCode
+from zkconsumer.kafka.security import PLAINTEXT
 from zkconsumer.kafka.version_zero import commit_through_broker, fetch_through_broker
 from zkconsumer.model import TopicPartition
 
@@ -18,6 +19,8 @@ TOO_LARGE = 12  # an error that is about one partition and has no meaning of its
 
 class ScriptedBroker:
     """Both a connection and a client of it; gives one partition after the other the code and offset of a script."""
+
+    security = PLAINTEXT
 
     def __init__(self, script, *, error=None):
         self._script = script
@@ -96,8 +99,9 @@ def test_offsets_in_kafka_are_those_of_all_partitions_asked_for():
     [
         (ErrorCode.NOT_COORDINATOR, None, CoordinatorMoved),
         (0, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, CoordinatorMoved),
-        (0, 30, ProtocolError),
-        (30, None, ProtocolError),
+        (0, 30, GroupAuthorizationFailed),
+        (30, None, GroupAuthorizationFailed),
+        (ErrorCode.INVALID_GROUP_ID, None, ProtocolError),
         (TOO_LARGE, ErrorCode.NOT_COORDINATOR, CoordinatorMoved),
     ],
 )

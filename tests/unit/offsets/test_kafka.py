@@ -4,7 +4,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from zkconsumer.errors import BrokerUnavailable, CoordinatorMoved, LeaseLapsed, ProtocolError
+from zkconsumer.errors import (
+    BrokerUnavailable,
+    CoordinatorMoved,
+    GroupAuthorizationFailed,
+    LeaseLapsed,
+    TopicAuthorizationFailed,
+)
 from zkconsumer.kafka import client as module
 from zkconsumer.kafka.client import BrokerClient
 from zkconsumer.kafka.coordinator import OffsetCoordinator
@@ -105,15 +111,36 @@ def test_attempts_end_when_a_rebalance_is_requested(broker):
 
 
 def test_an_unreadable_offset_costs_its_partition_only(broker, caplog):
-    broker.answers = [[0, TOPIC_AUTHORIZATION_FAILED]]
-    assert make_store().fetch([T0, T1]) == {T0: 7}
-    assert "t-1 is not consumed: its offset in Kafka cannot be read: TopicAuthorizationFailedError (29)" in caplog.text
+    store = make_store()
+    broker.answers = [[0, TOPIC_AUTHORIZATION_FAILED]] * 5
+    for _ in range(2):
+        assert store.fetch([T0, T1]) == {T0: 7}
+    logged = "t-1 is not consumed: its offset in Kafka cannot be read: TOPIC_AUTHORIZATION_FAILED (29)"
+    assert caplog.text.count(logged) == 1
+    assert not broker.answers, "asked four times at first, since the permission may be on its way, and once later"
+    (error,) = store.refused().values()
+    assert isinstance(error, TopicAuthorizationFailed)
+    assert (error.topic, error.operation) == ("t", "Describe")
+
+
+def test_a_permission_that_arrives_late_costs_nothing(broker):
+    store = make_store()
+    broker.answers = [[0, TOPIC_AUTHORIZATION_FAILED]] * 2 + [[0, 0]]
+    assert store.fetch([T0, T1]) == {T0: 7, T1: 7}
+    assert store.refused() == {}
 
 
 def test_a_group_that_may_not_be_read_is_an_error(broker):
     broker.answers = [[ErrorCode.GROUP_AUTHORIZATION_FAILED] * 2]
-    with pytest.raises(ProtocolError, match="GROUP_AUTHORIZATION_FAILED"):
+    with pytest.raises(GroupAuthorizationFailed, match="GROUP_AUTHORIZATION_FAILED"):
         make_store().fetch([T0, T1])
+
+
+def test_a_group_that_may_not_be_written_is_an_error(broker):
+    broker.answers = [[ErrorCode.GROUP_AUTHORIZATION_FAILED] * 2]
+    with pytest.raises(GroupAuthorizationFailed, match="operation Read"):
+        make_store().commit({T0: 1, T1: 1})
+    assert broker.commits == 1
 
 
 def test_what_was_forgotten_gets_metadata_of_its_own(broker):

@@ -9,10 +9,18 @@ import pytest
 
 from tests.fix_querydriver import Member
 from tests.fix_waiting import eventually
-from zkconsumer.core.fetchcontrol import FetchAssignment
+from zkconsumer.core.fetchcontrol import FetchAssignment, Refused
 from zkconsumer.core.groupview import Topic
 from zkconsumer.core.offsets import StoredOffset
-from zkconsumer.errors import LeaderUnknown, OffsetOutOfRange, UsageError, ZooKeeperUnavailable
+from zkconsumer.errors import (
+    GroupAuthorizationFailed,
+    LeaderUnknown,
+    OffsetOutOfRange,
+    TopicAuthorizationFailed,
+    UsageError,
+    ZooKeeperUnavailable,
+)
+from zkconsumer.kafka.errorcodes import ErrorCode
 from zkconsumer.model import ConsumerThreadId, TopicIdentity, TopicPartition
 from zkconsumer.spark.driver import QueryDriver
 from zkconsumer.spark.offsets_json import decode_offset, encode_offset, initial_offset
@@ -492,3 +500,40 @@ def test_a_log_end_that_steps_back_for_a_moment_is_no_data_loss(stub_broker, log
     log(A, 0, 60)
     lags(stub_broker, log, 40, answers=4)
     assert ours.trigger() == {A: Span(50, 60)}
+
+
+def test_a_missing_permission_fails_the_query(query, log, stub_broker):
+    log(A, 0, 5)
+    stub_broker.offset_errors[A] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    with pytest.raises(TopicAuthorizationFailed, match="topic t cannot be read"):
+        query({A: 0}).trigger()
+
+
+def test_a_permission_that_arrives_late_lets_the_query_begin(query, log, stub_broker):
+    log(A, 0, 5)
+    stub_broker.offset_errors[A] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    asked = []
+
+    def grant(_):
+        asked.append(None)
+        if len(asked) == 3:
+            stub_broker.offset_errors.clear()
+
+    stub_broker.asked = grant
+    assert query({A: 0}).trigger() == {A: Span(0, 5)}
+
+
+def test_a_stored_offset_that_may_not_be_read_fails_the_query(query, log):
+    log(A, 0, 5)
+    running = query({A: 0})
+    refused = {B: Refused(ConsumerThreadId("g_c", 0), TopicAuthorizationFailed("no", "t", "Describe"))}
+    running.driver._control.start(FetchAssignment(2, {}, {}, refused=refused))
+    with pytest.raises(TopicAuthorizationFailed):
+        running.trigger()
+
+
+def test_a_group_that_may_not_be_used_fails_the_query(query):
+    running = query({A: 0})
+    running.driver._control.refuse(GroupAuthorizationFailed("no", "Read"))
+    with pytest.raises(GroupAuthorizationFailed):
+        running.trigger()

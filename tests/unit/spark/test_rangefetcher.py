@@ -7,7 +7,13 @@ from tests.fix_batches import build, empty, spoil
 from tests.fix_kafka import FetchRequest
 from tests.fix_stubbroker import VERSIONS
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.errors import BrokerUnavailable, CorruptRecord, LeaderUnknown, OffsetOutOfRange
+from zkconsumer.errors import (
+    BrokerUnavailable,
+    CorruptRecord,
+    LeaderUnknown,
+    OffsetOutOfRange,
+    TopicAuthorizationFailed,
+)
 from zkconsumer.fetch.decode import Decoder
 from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.kafka.errorcodes import ErrorCode
@@ -105,11 +111,20 @@ def test_a_leader_that_moves_before_it_tells_where_the_log_begins_loses_nothing(
 def test_a_broker_that_does_not_tell_where_the_log_begins_is_asked_again_later(stub_broker, read):
     stub_broker.log(T0).end = 10
     stub_broker.fetch_errors[T0] = ErrorCode.OFFSET_OUT_OF_RANGE
-    stub_broker.offset_errors[T0] = 29
+    stub_broker.offset_errors[T0] = ErrorCode.REQUEST_TIMED_OUT
     _, ended = read({T0: Span(2, 8)})
     assert isinstance(ended.error, BrokerUnavailable)
     assert ended.left == {T0: Span(2, 8)}
-    assert "TopicAuthorizationFailedError (29)" in str(ended.error)
+    assert "REQUEST_TIMED_OUT (7)" in str(ended.error)
+
+
+@pytest.mark.parametrize("fetch_error", [ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.TOPIC_AUTHORIZATION_FAILED])
+def test_a_missing_permission_ends_the_task(stub_broker, read, fetch_error):
+    stub_broker.log(T0).end = 10
+    stub_broker.fetch_errors[T0] = fetch_error
+    stub_broker.offset_errors[T0] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    _, ended = read({T0: Span(2, 8)})
+    assert isinstance(ended.error, TopicAuthorizationFailed)
 
 
 def ten_records(offset):

@@ -1,0 +1,280 @@
+"""Permissions on a real broker with ACLs: what a missing one ends in, and that other topics continue."""
+
+import logging
+import subprocess
+import sys
+
+import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from tests.fix_sandbox import Topics, produce_records
+from tests.fix_waiting import eventually
+from zkconsumer import (
+    ConsumerConfig,
+    ConsumerConnector,
+    GroupAuthorizationFailed,
+    SimpleConsumer,
+    TopicAuthorizationFailed,
+    TopicPartition,
+    Whitelist,
+)
+from zkconsumer.fetch.decode import warm
+from zkconsumer.sandbox import Sandbox
+from zkconsumer.sandbox.ports import HOST, free_port
+
+pytestmark = pytest.mark.integration
+
+LOGIN = {
+    "security_protocol": "SASL_PLAINTEXT",
+    "sasl_mechanism": "PLAIN",
+    "sasl_username": "alice",
+    "sasl_password": "alice's secret",
+}
+READ, DESCRIBE = AclOperation.READ, AclOperation.DESCRIBE
+
+
+class Guarded:
+    """A broker where alice, who logs in, may do what ACLs allow; and anyone on the plain listener everything."""
+
+    def __init__(self) -> None:
+        self.ports = {protocol: free_port() for protocol in ("PLAINTEXT", "SASL_PLAINTEXT")}
+        listeners = ",".join(f"{protocol}://{HOST}:{port}" for protocol, port in self.ports.items())
+        module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+        self.properties = {
+            "listeners": listeners,
+            "advertised.listeners": listeners,
+            "sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.sasl_plaintext.plain.sasl.jaas.config": (
+                f'{module} required username=admin password=admin user_alice="{LOGIN["sasl_password"]}";'
+            ),
+            "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+            "super.users": "User:ANONYMOUS",
+        }
+        self.server = f"{HOST}:{self.ports['PLAINTEXT']}"
+        self.sandbox: Sandbox
+
+    def begin(self, sandbox: Sandbox) -> None:
+        self.sandbox = sandbox
+        self.topics = Topics(self.server)
+        self.admin = AdminClient({"bootstrap.servers": self.server, "log_level": 3})
+
+    def topic(self, name, *operations, partitions=1, records=2):
+        """A topic with some records of each partition, on which alice may do so much."""
+        self.topics.create(name, partitions)
+        self.fill(name, partitions, records)
+        for operation in operations:
+            self.allow(ResourceType.TOPIC, name, operation)
+        return name
+
+    def fill(self, name, partitions=1, records=2):
+        produce_records(
+            self.server, name, [{"value": b"v", "partition": p} for p in range(partitions) for _ in range(records)]
+        )
+
+    def allow(self, kind, name, operation):
+        self._wait(self.admin.create_acls([self._acl(AclBinding, kind, name, operation)]))
+
+    def forbid(self, kind, name, operation):
+        self._wait(self.admin.delete_acls([self._acl(AclBindingFilter, kind, name, operation)]))
+
+    @staticmethod
+    def _acl(make, kind, name, operation):
+        return make(kind, name, ResourcePatternType.LITERAL, "User:alice", "*", operation, AclPermissionType.ALLOW)
+
+    @staticmethod
+    def _wait(futures):
+        for future in futures.values():
+            future.result(30)
+
+    def config(self, group, **more):
+        defaults = {
+            "zookeeper_connect": self.sandbox.zookeeper_connect,
+            "group_id": group[-40:],
+            "auto_offset_reset": "smallest",
+            "consumer_timeout_ms": 60_000,
+            "refresh_leader_backoff_ms": 50,
+            "rebalance_backoff_ms": 200,
+            "offsets_channel_backoff_ms": 50,
+        }
+        return ConsumerConfig(**{**defaults, **LOGIN, **more})
+
+
+@pytest.fixture(scope="module")
+def guarded():
+    made = Guarded()
+    warm()
+    with Sandbox(brokers=0, kafka_properties=made.properties) as box:
+        box.add_brokers(port=made.ports["PLAINTEXT"])
+        made.begin(box)
+        yield made
+
+
+def waits(stream, seconds=0.5):
+    """True if the stream has nothing for so long: neither a record nor an error."""
+    return stream.queue.request(seconds) is None
+
+
+@pytest.mark.parametrize(("granted", "missing"), [([DESCRIBE], "Read"), ([], "Describe")], ids=["read", "describe"])
+def test_a_missing_permission_is_raised_once_and_its_grant_ends_it(guarded, unique_name, granted, missing, caplog):
+    caplog.set_level(logging.INFO, "zkconsumer")
+    secret = guarded.topic(f"{unique_name}-secret", *granted, partitions=2)
+    public = guarded.topic(f"{unique_name}-open", READ)
+    with ConsumerConnector(guarded.config(unique_name)) as connector:
+        streams = connector.create_message_streams({secret: 1, public: 1})
+        (stream,) = streams[secret]
+        with pytest.raises(
+            TopicAuthorizationFailed, match=rf"topic {secret} cannot be read.*operation {missing}; check"
+        ):
+            next(stream)
+        assert [next(streams[public][0]).topic for _ in range(2)] == [public] * 2
+        assert waits(stream), "it is raised once, and the stream waits"
+        guarded.allow(ResourceType.TOPIC, secret, READ)
+        assert {next(stream).partition for _ in range(4)} == {0, 1}
+        guarded.forbid(ResourceType.TOPIC, secret, READ)
+        with pytest.raises(TopicAuthorizationFailed) as raised:
+            next(stream)
+    assert (raised.value.topic, raised.value.operation) == (secret, "Read" if granted else missing)
+    assert "User:alice" in str(raised.value)
+    lines = [record.getMessage() for record in caplog.records if secret in record.getMessage()]
+    assert len([line for line in lines if "cannot be read" in line]) == 2, lines
+    assert len([line for line in lines if "can be read again" in line]) == 1, lines
+
+
+def test_a_stream_of_many_topics_raises_one_error_for_each(guarded, unique_name):
+    denied = {guarded.topic(f"{unique_name}-{n}", *granted, partitions=3) for n, granted in enumerate([[], [DESCRIBE]])}
+    public = guarded.topic(f"{unique_name}-open", READ, records=5)
+    raised, read = [], []
+    with ConsumerConnector(guarded.config(unique_name)) as connector:
+        (stream,) = connector.create_message_streams_by_filter(Whitelist(f"{unique_name}.*"))
+        while len(raised) < 2 or len(read) < 5:
+            try:
+                read.append(next(stream).topic)
+            except TopicAuthorizationFailed as error:
+                raised.append(error.topic)
+        assert waits(stream)
+        guarded.fill(public, records=1)
+        read.append(next(stream).topic)
+    assert sorted(raised) == sorted(denied)
+    assert read == [public] * 6
+
+
+def test_a_rebalance_does_not_repeat_the_error(guarded, unique_name):
+    secret = guarded.topic(unique_name, partitions=2)
+    config = guarded.config(unique_name)
+    with ConsumerConnector(config) as connector:
+        (stream,) = connector.create_message_streams({secret: 1})[secret]
+        with pytest.raises(TopicAuthorizationFailed):
+            next(stream)
+        with ConsumerConnector(config) as other:
+            (second,) = other.create_message_streams({secret: 1})[secret]
+            with pytest.raises(TopicAuthorizationFailed):
+                next(second)
+        eventually(lambda: len(connector.partition_states()) == 2)
+        assert waits(stream, 2)
+
+
+def test_a_simple_consumer_raises_at_once(guarded, unique_name):
+    described = TopicPartition(guarded.topic(f"{unique_name}-a", DESCRIBE), 0)
+    hidden = TopicPartition(guarded.topic(f"{unique_name}-b"), 0)
+    with SimpleConsumer(HOST, guarded.ports["SASL_PLAINTEXT"], config=guarded.config(unique_name)) as simple:
+        assert simple.latest(described) == 2
+        with pytest.raises(TopicAuthorizationFailed, match="operation Read"):
+            simple.fetch(described, 0)
+        for question in (simple.earliest, lambda partition: simple.offsets_before(partition, simple.LATEST)):
+            with pytest.raises(TopicAuthorizationFailed, match="operation Describe"):
+                question(hidden)
+        with pytest.raises(GroupAuthorizationFailed, match="operation Describe"):
+            simple.fetch_offsets(unique_name, [described], storage="kafka")
+
+
+def test_joining_without_permission_on_the_group_fails(guarded, unique_name):
+    topic = guarded.topic(unique_name, READ)
+    config = guarded.config(unique_name, offsets_storage="kafka", rebalance_max_retries=2)
+    with (
+        ConsumerConnector(config) as connector,
+        pytest.raises(GroupAuthorizationFailed, match=rf"--group {config.group_id}\).*User:alice"),
+    ):
+        connector.create_message_streams({topic: 1})
+
+
+def test_a_group_that_loses_its_permission_raises_once(guarded, unique_name):
+    topic = guarded.topic(unique_name, READ)
+    config = guarded.config(unique_name, offsets_storage="kafka", auto_commit_interval_ms=100)
+    guarded.allow(ResourceType.GROUP, config.group_id, READ)
+    with ConsumerConnector(config) as connector:
+        (stream,) = connector.create_message_streams({topic: 1})[topic]
+        assert [next(stream).offset for _ in range(2)] == [0, 1]
+        guarded.forbid(ResourceType.GROUP, config.group_id, READ)
+        with pytest.raises(GroupAuthorizationFailed, match="operation Read"):
+            next(stream)
+        with pytest.raises(GroupAuthorizationFailed):
+            connector.commit_offsets()
+        guarded.allow(ResourceType.GROUP, config.group_id, READ)
+        guarded.fill(topic, records=1)
+        assert next(stream).offset == 2
+
+
+def test_a_topic_whose_stored_offset_is_hidden_is_raised(guarded, unique_name):
+    secret, public = guarded.topic(f"{unique_name}-a"), guarded.topic(f"{unique_name}-b", READ)
+    config = guarded.config(unique_name, offsets_storage="kafka", auto_commit_interval_ms=300)
+    guarded.allow(ResourceType.GROUP, config.group_id, READ)
+    with ConsumerConnector(config) as connector:
+        streams = connector.create_message_streams({secret: 1, public: 1})
+        with pytest.raises(TopicAuthorizationFailed, match=r"coordinator of group .* operation Describe"):
+            next(streams[secret][0])
+        assert next(streams[public][0]).topic == public
+        assert waits(streams[secret][0], 1)
+        guarded.allow(ResourceType.TOPIC, secret, READ)
+        assert next(streams[secret][0]).topic == secret
+
+
+def test_consume_reads_the_other_topics_and_fails_at_the_end(guarded, unique_name):
+    secret, public = guarded.topic(f"{unique_name}-a", DESCRIBE), guarded.topic(f"{unique_name}-b", READ)
+    command = [sys.executable, "-m", "zkconsumer", "consume", "--zookeeper", guarded.sandbox.zookeeper_connect]
+    command += ["--group", unique_name, "--topic", secret, "--topic", public, "--from-beginning"]
+    for name, value in {**LOGIN, "refresh_leader_backoff_ms": 50}.items():
+        command += ["-p", f"{name.replace('_', '.')}={value}"]
+    ended = subprocess.run([*command, "--timeout-ms", "4000"], capture_output=True, text=True, timeout=60, check=False)
+    assert ended.stdout == "v\nv\n"
+    assert ended.returncode == 1
+    logged = [line for line in ended.stderr.splitlines() if "operation Read" in line]
+    assert len(logged) == 2, logged
+    assert "ERROR" in logged[0]
+    assert logged[1].startswith("error: topic ")
+
+
+def test_a_batch_read_by_spark_raises(guarded, unique_name):
+    from zkconsumer.spark.batch import plan_batch_read
+    from zkconsumer.spark.executor import read_ranges
+    from zkconsumer.spark.options import parse_options
+    from zkconsumer.spark.worker import close_lanes
+
+    described = guarded.topic(f"{unique_name}-a", DESCRIBE)
+    hidden = guarded.topic(f"{unique_name}-b")
+    login = {name.replace("_", "."): value for name, value in LOGIN.items()}
+
+    def options(topic):
+        return parse_options(
+            {
+                "zookeeper.connect": guarded.sandbox.zookeeper_connect,
+                "group.id": unique_name,
+                "subscribe": topic,
+                "startingOffsets": "earliest",
+                **login,
+            }
+        )
+
+    (task,) = plan_batch_read(options(described))
+    with pytest.raises(TopicAuthorizationFailed, match="operation Read"):
+        list(read_ranges(options(described), task))
+    with pytest.raises(TopicAuthorizationFailed, match="operation Describe"):
+        plan_batch_read(options(hidden))
+    close_lanes()
