@@ -236,6 +236,16 @@ def test_a_topic_whose_stored_offset_is_hidden_is_raised(guarded, unique_name):
         assert next(streams[secret][0]).topic == secret
 
 
+def test_a_place_without_a_group_needs_the_permission_at_once(guarded, unique_name):
+    secret = TopicPartition(guarded.topic(unique_name), 0)
+    config = guarded.config(unique_name, offsets_storage="kafka")
+    with ConsumerConnector(config) as connector, pytest.raises(GroupAuthorizationFailed):
+        connector.assign({secret: None})
+    guarded.allow(ResourceType.GROUP, config.group_id, READ)
+    with ConsumerConnector(config) as connector, pytest.raises(TopicAuthorizationFailed, match="operation Describe"):
+        connector.assign({secret: None})
+
+
 def test_consume_reads_the_other_topics_and_fails_at_the_end(guarded, unique_name):
     secret, public = guarded.topic(f"{unique_name}-a", DESCRIBE), guarded.topic(f"{unique_name}-b", READ)
     command = [sys.executable, "-m", "zkconsumer", "consume", "--zookeeper", guarded.sandbox.zookeeper_connect]

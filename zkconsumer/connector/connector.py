@@ -130,6 +130,7 @@ class ConsumerConnector:
         Raises:
             ConfigError: a topic name or number of streams is illegal.
             RebalanceFailed: this consumer could not get its share; it has left the group again.
+            GroupAuthorizationFailed: the same, since Kafka stores the offsets and a permission on the group is missing.
             UsageError: streams were created before.
         """
         subscription = Subscription.static(topics)
@@ -187,6 +188,7 @@ class ConsumerConnector:
 
         Raises:
             UsageError: streams were created before.
+            GroupAuthorizationFailed, TopicAuthorizationFailed: Kafka stores the offsets, and a permission is missing.
         """
         (stream,) = self._make_streams(None, 1, Message)
         self._member.assign(partitions)
@@ -207,6 +209,7 @@ class ConsumerConnector:
         Raises:
             NotOwner: ``offsets`` names a partition that is not owned, without ``force``.
             ZooKeeperUnavailable, SessionExpired: not committed.
+            GroupAuthorizationFailed: not committed to Kafka, since a permission on the group is missing.
             ConsumerClosed: the connector was shut down.
         """
         self._member.commit(offsets, force=force)

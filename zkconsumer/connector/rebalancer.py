@@ -218,6 +218,8 @@ class Rebalancer:
         marked = self._committer.fetch_marked(partitions.keys())
         stored = {partition: one.offset for partition, one in marked.items()}
         for partition, offset in partitions.items():
+            if offset is None and partition in self._committer.refused():
+                raise self._committer.refused()[partition]
             if offset is None and partition not in stored:
                 raise MalformedZnode(
                     GroupPaths(self._config.group_id).offset(partition), "not an offset; mend it first"

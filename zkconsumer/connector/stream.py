@@ -57,8 +57,15 @@ class MessageStream(Generic[M]):
     Iterating ends when the connector is shut down. It raises ConsumerTimeout when nothing arrives within
     ``consumer.timeout.ms``, and can go on afterwards; likewise AuthenticationFailed where brokers go on refusing this
     consumer, and ConfigError where a file that the settings name cannot be used, since both are tried again meanwhile.
-    It raises the cause when the connector failed. Asking for the next record or batch releases the one before: from
-    then on automatic commits cover it (``commit.on``, DESIGN 3.1).
+    It raises the cause when the connector failed.
+
+    TopicUnreadable, of which TopicAuthorizationFailed is the usual one, is raised once by each stream that owns
+    partitions of a topic which brokers go on refusing to serve, and again only after it could be read in between.
+    GroupAuthorizationFailed, where offsets are stored in Kafka, is likewise raised once by every stream. The stream can
+    be iterated again: what was refused is tried again meanwhile, and other topics continue (docs/streams.md).
+
+    Asking for the next record or batch releases the one before: from then on automatic commits cover it (``commit.on``,
+    DESIGN 3.1).
 
     One thread uses a stream, the first that iterates; another may follow once that thread has ended.
 
