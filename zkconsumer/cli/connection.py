@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+METRICS_PORT_VARIABLE = "ZKCONSUMER_METRICS_PORT"
+"""Environment variable with the metrics port of a process, for images whose health check must know it."""
+
 _TOOL_GROUP = "zkconsumer-tools"
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
+import os
 import signal
 import socket
 import threading
@@ -14,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zkconsumer.cli.connection import connection_options, consumer_config, refuse_conflicts
+from zkconsumer.cli.connection import METRICS_PORT_VARIABLE, connection_options, consumer_config, refuse_conflicts
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.subscription import Subscription, Whitelist
 from zkconsumer.errors import ConsumerTimeout, GroupAuthorizationFailed, TopicUnreadable, ZkConsumerError
@@ -70,6 +72,8 @@ def consume(
 
     A topic that the brokers refuse to serve, because a permission is missing for example, is reported and tried again.
     The others are consumed meanwhile, and the exit code is 1 in the end.
+
+    ZKCONSUMER_METRICS_PORT in the environment serves metrics on that port where metrics.port is not set.
     """
     if bool(topics) == (whitelist is not None):
         raise click.UsageError("give either --topic (repeatable) or --whitelist")
@@ -85,6 +89,8 @@ def consume(
         auto_offset_reset="smallest" if from_beginning else None,
         consumer_timeout_ms=timeout_ms,
     )
+
+    config = _with_metrics_port(config, os.environ.get(METRICS_PORT_VARIABLE, ""))
 
     from zkconsumer.cli.sinks import open_sink
 
@@ -112,6 +118,19 @@ def _refuse_contradictions(
             "consumer.timeout.ms": ("--timeout-ms", timeout_ms),
         },
     )
+
+
+def _with_metrics_port(config: ConsumerConfig, given: str) -> ConsumerConfig:
+    """Serve metrics on a port that the environment names, unless ``metrics.port`` is set.
+
+    Raises:
+        click.UsageError: it is not a port.
+    """
+    if not given or config.metrics_port >= 0:
+        return config
+    if not given.isdecimal() or int(given) > 65_535:
+        raise click.UsageError(f"{METRICS_PORT_VARIABLE}={given}: give the number of a port, or leave it empty")
+    return dataclasses.replace(config, metrics_port=int(given))
 
 
 def _parse_topics(topics: tuple[str, ...]) -> dict[str, int]:

@@ -27,6 +27,7 @@ COMMANDS = {
     "consume": "zkconsumer.cli.consume:consume",
     "demo": "zkconsumer.cli.demo:demo",
     "groups": "zkconsumer.cli.groups:groups",
+    "health": "zkconsumer.cli.health:health",
     "sandbox": "zkconsumer.cli.sandbox:sandbox",
     "warm": "zkconsumer.cli.warm:warm",
 }
@@ -37,6 +38,7 @@ SUMMARIES = {
     "consume": "Consume topics as a member of a group.",
     "demo": "Show the whole system on real servers and real data, verified.",
     "groups": "Look at consumer groups.",
+    "health": "Check that a consumer process works, for container health checks.",
     "sandbox": "Run a real ZooKeeper and Kafka until Ctrl-C.",
     "warm": "Compile the decoder ahead of time, for container images.",
 }

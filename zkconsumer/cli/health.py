@@ -1,0 +1,62 @@
+"""``zkconsumer health``: whether a consumer process on this host works, for the health checks of containers."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import sys
+
+import click
+
+from zkconsumer.cli.connection import METRICS_PORT_VARIABLE
+from zkconsumer.cli.main import EXIT_PROBLEM
+from zkconsumer.errors import UsageError, ZkConsumerError
+
+
+@click.command()
+@click.option(
+    "--port",
+    type=click.IntRange(1, 65_535),
+    envvar=METRICS_PORT_VARIABLE,
+    show_envvar=True,
+    help="metrics.port of the consumer.",
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address that serves its metrics.")
+@click.option("--timeout-ms", type=click.IntRange(min=1), default=5_000, show_default=True, help="Limit for an answer.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def health(port: int | None, host: str, timeout_ms: int, as_json: bool) -> None:
+    """Check that a consumer is connected to ZooKeeper and delivers records.
+
+    The consumer's own metrics are asked, so it has to serve them (metrics.port). Exit code 0: healthy; 3: it answers
+    and has a problem; 1: it does not answer.
+    """
+    from zkconsumer.connector.health import health_problems
+
+    if port is None:
+        raise UsageError(f"no port is given; use --port or {METRICS_PORT_VARIABLE} with metrics.port of the consumer")
+    problems = health_problems(_metrics_page(host, port, timeout_ms / 1000))
+    if as_json:
+        click.echo(json.dumps({"healthy": not problems, "problems": problems}))
+    else:
+        click.echo("\n".join(problems) or "healthy")
+    if problems:
+        sys.exit(EXIT_PROBLEM)
+
+
+def _metrics_page(host: str, port: int, timeout_s: float) -> str:
+    connection = http.client.HTTPConnection(host, port, timeout=timeout_s)
+    try:
+        connection.request("GET", "/metrics")
+        answer = connection.getresponse()
+        page = answer.read().decode("utf-8", "replace")
+    except (OSError, http.client.HTTPException) as error:
+        raise ZkConsumerError(
+            f"no metrics at {host}:{port}: {error}; check that the consumer runs with metrics.port={port}"
+        ) from error
+    finally:
+        connection.close()
+    if answer.status != http.client.OK:
+        raise ZkConsumerError(
+            f"{host}:{port} answers {answer.status} {answer.reason}; is it a consumer's metrics.port?"
+        )
+    return page
