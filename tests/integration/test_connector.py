@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from tests.fix_fork import in_forked_child
+from tests.fix_fork import in_forked_child, refused_in_forked_child
 from tests.fix_sandbox import Topics, produce_records
 from tests.fix_waiting import eventually
 from tests.fix_zookeeper import cut_off, expire
@@ -371,6 +371,8 @@ def test_a_forked_child_does_not_shut_down_its_parents_consumer(connect, topic_f
     (stream,) = connector.create_message_streams({topic: 1})[topic]
     assert take(stream, 5) == values(5)
     assert in_forked_child(connector.shutdown)
+    assert refused_in_forked_child(connector.commit_offsets, f"consumer {connector.consumer_id}")
+    assert refused_in_forked_child(lambda: next(stream), "stream .*")
     assert take(stream, 5) == values(5, start=5)
     produce(topic, values(5, start=10))
     assert take(stream, 5) == values(5, start=10)

@@ -7,6 +7,7 @@ from urllib.request import urlopen
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.fix_fork import idle_forked_child
 from tests.fix_sandbox import Topics
 from tests.fix_waiting import eventually
 from zkconsumer import ConsumerConfig, ConsumerConnector
@@ -142,3 +143,14 @@ def test_a_port_in_use_is_told(serve, topic_factory):
     taken = serve().metrics_address[1]
     with pytest.raises(UsageError, match=r"metrics\.port"):
         serve(metrics_port=taken)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_child_does_not_keep_the_metrics_port_in_use(serve):
+    connector = serve()
+    address = connector.metrics_address
+    with idle_forked_child():
+        assert scrape(connector)
+        connector.shutdown()
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(address)

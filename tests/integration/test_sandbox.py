@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from tests.fix_fetch import brokers_of
+from tests.fix_fork import in_forked_child, refused_in_forked_child
 from tests.fix_sandbox import Topics, produce_records
 from tests.fix_waiting import eventually
 from zkconsumer.errors import SandboxError
@@ -362,3 +363,13 @@ def test_unreachable_mirror_says_what_to_do(tmp_path: Path) -> None:
     assert "1 of 1 are missing (org.example:alpha:1.0)" in message
     assert f"check that http://{HOST}:{port}/ can be reached, or give --maven-url, or --jars-dir" in message
     assert (tmp_path / "jars" / "sample.fetch.log").exists()
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_child_ends_no_server_of_its_parent() -> None:
+    with Sandbox(brokers=0) as box:
+        for ending in (partial(box.__exit__, None, None, None), box.zookeeper.stop, box.zookeeper.kill):
+            assert in_forked_child(ending)
+        assert refused_in_forked_child(box.add_brokers, f"sandbox {box.directory}")
+        assert "Mode:" in box.zookeeper.ask("srvr")
+        assert box.zookeeper.log.exists()

@@ -5,6 +5,7 @@ import time
 import pytest
 
 from tests import fix_fetch
+from tests.fix_fork import in_forked_child, refused_in_forked_child
 from tests.fix_sandbox import Topics, produce_records
 from tests.fix_waiting import eventually
 from zkconsumer import NotLeader, SimpleConsumer, TopicPartition
@@ -143,3 +144,12 @@ def test_a_broker_that_does_not_lead_names_the_leader(private_sandbox):
     leader = caught.value.leader
     with SimpleConsumer(leader.host, leader.port) as simple:
         assert [message.value for message in simple.fetch(other, 0)] == [b"v"]
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_child_does_not_ask_over_its_parents_connection(simple, filled):
+    assert in_forked_child(lambda: simple.latest(filled))  # there is none yet
+    assert simple.latest(filled) == 200
+    assert refused_in_forked_child(lambda: simple.latest(filled), "connection to broker .*")
+    assert in_forked_child(simple.close)
+    assert simple.earliest(filled) == 0

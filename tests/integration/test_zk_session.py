@@ -8,6 +8,7 @@ import pytest
 from kazoo.exceptions import ConnectionLoss
 from kazoo.security import make_acl
 
+from tests.fix_fork import in_forked_child
 from tests.fix_waiting import eventually
 from zkconsumer.errors import SessionExpired
 from zkconsumer.zookeeper.session import ZkSession
@@ -236,3 +237,11 @@ def test_a_connection_that_breaks_before_its_first_answer_is_replaced(sandbox, m
         assert asked == ["/", "/"]
     finally:
         session.close()
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_child_does_not_end_its_parents_session(session, fence):
+    identity = session.session_id
+    assert in_forked_child(session.close)
+    assert session.exists(fence).owner_session == identity
+    assert session.connected

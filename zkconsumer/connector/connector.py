@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -24,6 +23,7 @@ from zkconsumer.errors import GroupAuthorizationFailed, StreamIdle
 from zkconsumer.fetch.chunkreader import ChunkReader
 from zkconsumer.fetch.control import LocalFetchControl
 from zkconsumer.fetch.queues import ChunkQueue
+from zkconsumer.forks import Owner
 from zkconsumer.model import Broker, ConsumerThreadId, Message, TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ class ConsumerConnector:
     """
 
     def __init__(self, config: ConsumerConfig, *, before_commit: Callable[[], None] | None = None) -> None:
-        self._process = os.getpid()
+        self._owner = Owner()
         self._config = config
         self._consumer_id = new_consumer_id(config)
         self._queues: dict[str | None, list[ChunkQueue]] = {}
@@ -212,6 +212,7 @@ class ConsumerConnector:
             GroupAuthorizationFailed: not committed to Kafka, since a permission on the group is missing.
             ConsumerClosed: the connector was shut down.
         """
+        self._owner.require(self._name())
         self._member.commit(offsets, force=force)
 
     def pause(self, *partitions: TopicPartition) -> None:
@@ -223,10 +224,12 @@ class ConsumerConnector:
         Raises:
             NotOwner: this consumer does not own one of them; then none is paused.
         """
+        self._owner.require(self._name())
         self._fetch.pause(partitions)
 
     def resume(self, *partitions: TopicPartition) -> None:
         """Go on with paused partitions, each with the record after the last one; others are passed over."""
+        self._owner.require(self._name())
         self._fetch.resume(partitions)
 
     def paused(self) -> frozenset[TopicPartition]:
@@ -286,13 +289,7 @@ class ConsumerConnector:
         returned. Otherwise it returns when the group is left; it waits for them at most a session timeout. In a forked
         child nothing is done: session and connections are the parent's, and so are the threads.
         """
-        if os.getpid() != self._process:
-            _log.warning(
-                "%s belongs to process %d and is not shut down by its child %d; create a connector after forking",
-                self._consumer_id,
-                self._process,
-                os.getpid(),
-            )
+        if self._owner.spares(self._name()):
             return
         self.end_streams()
         self._member.leave()
@@ -308,6 +305,7 @@ class ConsumerConnector:
         self.shutdown()
 
     def _make_streams(self, topic: str | None, count: int, kind: type[Message]) -> list[MessageStream[Any]]:
+        self._owner.require(self._name())
         self._member.require_latent()
         self._fetch.warm()
         self._queues[topic] = [
@@ -328,6 +326,9 @@ class ConsumerConnector:
             )
             for number, queue in enumerate(self._queues[topic])
         ]
+
+    def _name(self) -> str:
+        return f"consumer {self._consumer_id}"
 
     def _join(self, subscription: Subscription) -> None:
         self._member.join(subscription)

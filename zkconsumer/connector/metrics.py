@@ -17,6 +17,7 @@ from zkconsumer.connector.memberstats import MemberStats
 from zkconsumer.errors import UsageError
 from zkconsumer.fetch.control import LocalFetchControl
 from zkconsumer.fetch.queues import ChunkQueue
+from zkconsumer.forks import Owner, call_in_child
 
 _STATES: Final = ("latent", "joined", "rebalancing", "closed")
 _MINUTE_S: Final = 60.0
@@ -232,9 +233,17 @@ class Exporter:
                 f"metrics cannot be served on {host}:{port}: {error}; choose another metrics.port or metrics.host"
             ) from error
         self.address: tuple[str, int] = (host, self._server.server_port)
+        self._owner = Owner()
+        call_in_child(self)
+
+    def forked(self) -> None:
+        """In a child: close its copy of the socket, which nothing serves there and which would keep the port bound."""
+        self._server.socket.close()
 
     def close(self) -> None:
-        """Stop listening; harmless when repeated."""
+        """Stop listening; idempotent. In a forked child nothing is done."""
+        if not self._owner.is_here():
+            return
         if self._thread.is_alive():
             self._server.shutdown()
             self._thread.join()

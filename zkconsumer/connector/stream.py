@@ -18,6 +18,7 @@ from zkconsumer.errors import ConsumerTimeout, UsageError
 from zkconsumer.fetch.chunkreader import ChunkReader, Item
 from zkconsumer.fetch.chunks import Chunk, HandOver
 from zkconsumer.fetch.queues import ChunkQueue, Ended
+from zkconsumer.forks import Owner, call_in_child
 from zkconsumer.model import Message
 
 if TYPE_CHECKING:
@@ -67,7 +68,8 @@ class MessageStream(Generic[M]):
     Asking for the next record or batch releases the one before: from then on automatic commits cover it (``commit.on``,
     DESIGN 3.1).
 
-    One thread uses a stream, the first that iterates; another may follow once that thread has ended.
+    One thread uses a stream, the first that iterates; another may follow once that thread has ended. In a forked child
+    every request raises UsageError, also that of an iterator which was begun before the fork.
 
     Args:
         queue: where the fetchers put what they fetch.
@@ -85,9 +87,11 @@ class MessageStream(Generic[M]):
         self.name = name
         self._timeout_s = None if timeout_ms < 0 else timeout_ms / 1000
         self._kind = kind
+        self._owner = Owner()
         self._thread: threading.Thread | None = None
         self._begun: tuple[HandOver, Records[M]] | None = None
         self._messages = successive(self._next_records)
+        call_in_child(self)
 
     def __repr__(self) -> str:
         return f"<MessageStream {self.name}>"
@@ -165,11 +169,17 @@ class MessageStream(Generic[M]):
 
     def release(self) -> None:
         """Say that the application is done with everything it got, without asking for more; by the reading thread."""
+        self._owner.require(f"stream {self.name}")
         self.queue.release()
 
     def close(self) -> None:
         """End the stream: its iterators stop. Positions stay as they are."""
         self.queue.close()
+
+    def forked(self) -> None:
+        """In a child: the chunk that was begun is the parent's, too; so its rest is not handed out here."""
+        if self._begun is not None:
+            self._begun[0].abandon()
 
     def _look(self) -> M:
         """The first record of what waits in the queue; see :meth:`peek`."""
@@ -217,6 +227,7 @@ class MessageStream(Generic[M]):
         return None if isinstance(item, Ended) else item
 
     def _check_thread(self) -> None:
+        self._owner.require(f"stream {self.name}")
         current = threading.current_thread()
         if self._thread is current:
             return

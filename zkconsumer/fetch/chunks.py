@@ -119,6 +119,11 @@ class HandOver:
             self._left = left
         return self._rest
 
+    def abandon(self) -> None:
+        """End the claims and forget the rest; in a forked child, where nothing takes it back."""
+        self._waiting.clear()
+        self._waiting.append(None)
+
     def _after(self, items: int) -> Chunk | None:
         rows, chunk = items * self._rows, self.chunk
         if rows == 0:

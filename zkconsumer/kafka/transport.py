@@ -11,7 +11,6 @@ call at any time.
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
 import ssl
 import struct
@@ -20,6 +19,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from zkconsumer.errors import AuthenticationFailed, BrokerUnavailable
+from zkconsumer.forks import Owner
 from zkconsumer.kafka.security import BrokerSecurity
 
 _ALERT: Final = "_ALERT_"
@@ -54,7 +54,7 @@ class Transport:
         # gets 7; the owner reads from that file. So while the owner is inside an operation close() only shuts the
         # connection down, which wakes the owner, and the owner gives the descriptor back on its way out.
         self._lock = threading.Lock()
-        self._process = os.getpid()
+        self._owner = Owner()
         self._socket: socket.socket | None = None
         self._in_use = False
         self._closed = False
@@ -146,7 +146,7 @@ class Transport:
         In a forked child nothing is done: to shut the connection down would end it for the parent, and the lock may be
         held by a thread that the child does not have. The child's descriptor is closed with the object.
         """
-        if os.getpid() != self._process:
+        if not self._owner.is_here():
             return
         with self._lock:
             self._closed = True
@@ -211,7 +211,12 @@ class Transport:
 
     @contextlib.contextmanager
     def _use(self, doing: str) -> Iterator[socket.socket]:
-        """Give the socket to the owner for one operation; an error of the operation ends the connection."""
+        """Give the socket to the owner for one operation; an error of the operation ends the connection.
+
+        Raises:
+            UsageError: this is a forked child; the broker would take what it sends for its parent's.
+        """
+        self._owner.require(f"connection to {self}")
         with self._lock:
             if self._socket is None or self._closed:
                 raise self._unavailable("the connection is closed")

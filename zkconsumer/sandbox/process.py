@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from zkconsumer.errors import SandboxError
+from zkconsumer.forks import Owner
 
 _POLL_S = 0.05
 _GUARD = Path(__file__).with_name("guard.py")
@@ -18,7 +19,7 @@ _TELLING = re.compile(r"Exception|Error\b|ERROR|FATAL|Unrecognized|Could not|ref
 
 
 class JvmProcess:
-    """A Java process that never outlives this Python process (see ``guard.py`` for how).
+    """A Java process that never outlives this Python process (see ``guard.py`` for how). Forked children cannot end it.
 
     ``name`` is what messages call it; standard output and error are appended to ``log``. Used by one thread at a time.
     """
@@ -29,6 +30,7 @@ class JvmProcess:
         self._command = tuple(command)
         self._guard: subprocess.Popen[bytes] | None = None
         self._pid: int | None = None
+        self._owner = Owner()
         self._log_start = 0
 
     @property
@@ -47,6 +49,7 @@ class JvmProcess:
         """Start the process without waiting for anything it does. Raises SandboxError when it cannot be started."""
         if self.running:
             raise SandboxError(f"{self.name} is running already; stop() it first")
+        self._owner = Owner()
         read_end, write_end = os.pipe()
         try:
             with os.fdopen(read_end, "rb") as report:
@@ -102,6 +105,8 @@ class JvmProcess:
 
     def stop(self, timeout_s: float = 15.0) -> None:
         """Ask the process to end (SIGTERM) and wait for it; kill it when it is not gone after ``timeout_s`` seconds."""
+        if self._owner.spares(self.name):
+            return
         self.signal(signal.SIGCONT)  # a stopped process would take no SIGTERM
         self.signal(signal.SIGTERM)
         if self._wait(timeout_s) is None:
@@ -109,12 +114,16 @@ class JvmProcess:
 
     def kill(self) -> None:
         """End the process by SIGKILL and wait until it is gone; nothing happens when it does not run."""
+        if self._owner.spares(self.name):
+            return
         self.signal(signal.SIGKILL)
         if self._guard is not None:
             self._guard.wait()
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to the Java process; nothing happens when it does not run."""
+        """Send a signal to the Java process; nothing happens when it does not run, nor in a forked child."""
+        if self._owner.spares(self.name):
+            return
         if self._pid is not None and self.running:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._pid, number)

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 
 from zkconsumer.errors import SandboxError, UsageError
+from zkconsumer.forks import Owner
 from zkconsumer.sandbox.jars import DEFAULT_KAFKA_VERSION, JarSource
 from zkconsumer.sandbox.kafka import KafkaBroker
 from zkconsumer.sandbox.lockfile import read_lock
@@ -52,6 +53,7 @@ class Sandbox:
         self._jar_paths: list[Path] | None = None
         self._progress = progress or Progress(quiet=True)
         self._directory: Path | None = None
+        self._owner = Owner()
         self._zookeeper: ZooKeeperServer | None = None
 
     @property
@@ -93,6 +95,7 @@ class Sandbox:
         self._require_given_ports()
         if self._broker_count > 0:
             self._provide_jars()  # before anything runs: it may take long, and may fail
+        self._owner = Owner()
         self._directory = Path(tempfile.mkdtemp(prefix="zkconsumer-sandbox-"))
         try:
             self._start_zookeeper()
@@ -111,6 +114,7 @@ class Sandbox:
         """
         if count == 0:
             return []
+        self._owner.require(f"sandbox {self.directory}")
         first = len(self.brokers)
         jars = self._provide_jars()
         added = [
@@ -142,7 +146,12 @@ class Sandbox:
             time.sleep(_POLL_S)
 
     def close(self, *, keep_directory: bool = False) -> None:
-        """End all servers and remove the directory, unless ``keep_directory``. Safe to call more than once."""
+        """End all servers and remove the directory, unless ``keep_directory``. Idempotent.
+
+        In a forked child nothing is done: servers and directory are the parent's.
+        """
+        if self.running and self._owner.spares(f"sandbox {self.directory}"):
+            return
         for server in reversed(self._servers()):
             server.kill()  # nothing has to survive, and an orderly stop takes seconds
         directory, self._directory, self._zookeeper, self.brokers = self._directory, None, None, []

@@ -19,6 +19,7 @@ from kazoo.protocol.states import KazooState, KeeperState
 
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import ChrootMissing, SessionExpired, ZooKeeperRefused, ZooKeeperUnavailable
+from zkconsumer.forks import Owner
 from zkconsumer.zookeeper.border import (
     LOGIN_FAILED,
     NegotiationLog,
@@ -65,6 +66,7 @@ class ZkSession:
         acl: Sequence[Any] | None = None,
     ) -> None:
         self._acl = open_acl() if acl is None else list(acl)
+        self._owner = Owner()
         self._connect = connect
         self._timeout = session_timeout_ms / 1000
         self._connection_timeout = connection_timeout_ms / 1000
@@ -146,7 +148,9 @@ class ZkSession:
             )
 
     def close(self) -> None:
-        """End the session, which removes its ephemeral znodes at once. Calling it twice is harmless."""
+        """End the session, which removes its ephemeral znodes at once. Idempotent; in a forked child a no-op."""
+        if self._owner.spares(f"ZooKeeper session 0x{self.session_id:x}"):
+            return
         self._client.remove_listener(self._state_changed)
         self._client.stop()
         self._client.close()

@@ -4,6 +4,7 @@ from io import UnsupportedOperation
 import pytest
 
 from tests.fix_chunks import make_fetched_chunk, make_info, make_queue
+from tests.fix_fork import refused_in_forked_child
 from zkconsumer.connector.decoder import decoded_message
 from zkconsumer.connector.stream import MessageStream
 from zkconsumer.errors import ConsumerTimeout, RebalanceFailed, UsageError
@@ -382,3 +383,14 @@ def test_a_decoder_that_fails_does_the_stream_no_harm(queue, info):
             message.key  # noqa: B018 - it is a call
         assert message.offset == expected
         assert info.position(handed_out=True) == expected + 1
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_child_cannot_read_its_parents_stream(stream, queue, info):
+    queue.put(make_fetched_chunk(info, 0, 10))
+    begun, batches = iter(stream), stream.batches()
+    assert next(begun).offset == 0
+    requests = [lambda: next(begun), lambda: next(stream), lambda: next(batches), lambda: iter(stream)]
+    for request in (*requests, stream.peek, stream.next_batch, stream.release):
+        assert refused_in_forked_child(request, "stream g_c-0")
+    assert offsets(begun, 9) == list(range(1, 10))

@@ -10,7 +10,7 @@ import tracemalloc
 
 import pytest
 
-from tests.fix_fork import in_forked_child
+from tests.fix_fork import in_forked_child, refused_in_forked_child
 from tests.fix_kafka import MetadataRequest
 from tests.fix_waiting import eventually
 from zkconsumer.errors import AuthenticationFailed, BrokerUnavailable, ProtocolError
@@ -415,7 +415,7 @@ def test_counts_that_lie_in_a_metadata_response(serve, connect):
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_a_forked_child_does_not_close_its_parents_connection(serve, connect):
+def test_a_forked_child_neither_closes_nor_uses_its_parents_connection(serve, connect):
     def script(sock):
         _, _, correlation_id, _, body = read_request(sock)
         answer(sock, correlation_id, body)
@@ -423,6 +423,8 @@ def test_a_forked_child_does_not_close_its_parents_connection(serve, connect):
     connection = connect(serve(script))
     connection.connect()
     assert in_forked_child(connection.close)
+    assert refused_in_forked_child(lambda: connection.send(3, 0, b"in between"), "connection to broker .*")
+    assert refused_in_forked_child(lambda: connection.receive(1), "connection to broker .*")
     assert bytes(connection.receive(connection.send(3, 0, b"still open"))) == b"still open"
 
 
