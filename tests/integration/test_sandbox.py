@@ -3,10 +3,12 @@
 import contextlib
 import hashlib
 import json
+import os
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -234,7 +236,40 @@ def test_servers_do_not_outlive_a_command_killed_by_sigkill() -> None:
         process.send_signal(signal.SIGKILL)
         process.wait(20)
         await_none(places["directory"])
-    shutil.rmtree(places["directory"])
+    assert Path(places["directory"]).exists()
+    with command("--brokers", "0") as (process, others):
+        assert not Path(places["directory"]).exists()
+        assert Path(others["directory"]).exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("step", ["starting ZooKeeper", "starting Kafka"])
+def test_a_signal_during_the_start_leaves_nothing(tmp_path: Path, number: signal.Signals, step: str) -> None:
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(COMMAND, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stderr is not None
+        while step not in process.stderr.readline():
+            assert process.poll() is None
+        process.send_signal(number)
+        assert "stopped before the sandbox was ready" in process.stderr.read()
+        assert process.wait(20) == 1
+    await_none(str(tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failed_start_leaves_only_its_logs_in_one_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    jars = JarSource.from_environment()
+    temporary, cache = tmp_path / "tmp", tmp_path / "cache"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    monkeypatch.setenv("ZKCONSUMER_CACHE", str(cache))
+    for _ in range(2):
+        with pytest.raises(SandboxError, match="ended with exit code 1") as failure:
+            Sandbox(jars=jars, kafka_properties={"num.partitions": "none"}).start()
+        assert list(temporary.iterdir()) == []
+        named = Path(str(failure.value).rpartition("see ")[2])
+        assert named.parent == cache / "failed-sandbox"
+        assert "num.partitions" in named.read_text()
 
 
 @pytest.mark.parametrize(("option", "server"), [("--zookeeper-port", "ZooKeeper"), ("--kafka-port", "Kafka")])

@@ -10,6 +10,7 @@ import base64
 import contextlib
 import io
 import json
+import logging
 import os
 import sys
 import uuid
@@ -21,7 +22,10 @@ from typing import Any, BinaryIO, Protocol
 
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.fetch.messages import records
+from zkconsumer.leftovers import Claim, remove_abandoned_files
 from zkconsumer.model import Message
+
+_log = logging.getLogger(__name__)
 
 
 class RecordSink(Protocol):
@@ -125,7 +129,8 @@ def _is_regular(stream: BinaryIO) -> bool:
 class ParquetSink:
     """Writes parts into a directory; a part appears under its final name only when it is complete and on disk.
 
-    One thread owns the open part; ``write`` and ``flush`` post to it and wait.
+    One thread owns the open part; ``write`` and ``flush`` post to it and wait. Unfinished parts of writers that were
+    killed are removed at the start: their offsets were not committed, so their records are read again.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -134,7 +139,9 @@ class ParquetSink:
         except OSError as error:
             raise ZkConsumerError(f"cannot write to directory {directory}: {error.strerror}") from error
         self._directory = directory
+        _remove_unfinished_parts(directory)
         self._writer: Any = None
+        self._claim: Claim | None = None
         self._temporary = Path()
         self._failure: Exception | None = None
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="parquet-sink")
@@ -172,6 +179,7 @@ class ParquetSink:
                 self._writer.close()
         with contextlib.suppress(OSError):  # there is none, or the directory is gone; the first failure is reported
             self._temporary.unlink()
+        self._release_part()
 
     def _append(self, batch: Any) -> None:
         import pyarrow as pa
@@ -179,6 +187,7 @@ class ParquetSink:
 
         if self._writer is None:
             self._temporary = self._directory / f".part-{uuid.uuid4().hex}.parquet.tmp"
+            self._claim = Claim(self._temporary)
             self._writer = pq.ParquetWriter(self._temporary, batch.schema)
         self._writer.write_table(pa.Table.from_batches([batch]))
 
@@ -190,7 +199,24 @@ class ParquetSink:
         _fsync(self._temporary)
         final = self._temporary.with_name(self._temporary.name.removeprefix(".").removesuffix(".tmp"))
         self._temporary.rename(final)
+        self._release_part()
         _fsync(self._directory)
+
+    def _release_part(self) -> None:
+        if self._claim is not None:
+            self._claim.release()
+            self._claim = None
+
+
+def _remove_unfinished_parts(directory: Path) -> None:
+    removed = remove_abandoned_files(directory.glob(".part-*.parquet.tmp"))
+    if removed:
+        _log.warning(
+            "removed %d unfinished parts (%d bytes) from %s: their writers have ended; their offsets are not committed",
+            len(removed),
+            sum(removed),
+            directory,
+        )
 
 
 def _fsync(path: Path) -> None:

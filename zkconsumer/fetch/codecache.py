@@ -3,15 +3,19 @@
 numba's own cache has an index and a data file, reads both without a check, and raises whatever unpickling raises. Code
 of which one bit changed would be executed. Here everything that the machine code depends on is part of the file's name,
 so there is no index that could belong to other code; and a file is used only if its checksum is right. A file that
-cannot be used is the same as none: the function is compiled and the file replaced.
+cannot be used is the same as none: the function is compiled and the file replaced. Files of another source of the same
+module, those of an older version, are removed when a new one is written.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 import os
 import pickle
+import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -52,6 +56,24 @@ def file_name(base: str, stamp: int, key: Any) -> str:
     return f"{base}-{stamp:08x}-{processor}-{rest}.nbc"
 
 
+def stale_files(names: Iterable[str], base: str, stamp: int) -> list[str]:
+    """Which files of a directory were made of another source of the same module, for the same version of Python.
+
+    Those for other processors and other versions of numba stay: several machines or environments may share a directory.
+
+    Args:
+        names: of the files.
+        base: see :func:`file_name`; of any function of the module.
+        stamp: of the source that is there now.
+    """
+    module, _, rest = base.partition(".")
+    python = re.escape(rest.rpartition(".")[2])
+    ours = re.compile(rf"{re.escape(module)}\..+\.{python}-([0-9a-f]{{8}})-.+\.nbc")
+    numbas = re.compile(rf"{re.escape(module)}\..+\.{python}\.(nbi|[0-9]+\.nbc)")  # its own index and data
+    matched = [(name, ours.fullmatch(name)) for name in names]
+    return [name for name, made in matched if (made and made[1] != f"{stamp:08x}") or numbas.fullmatch(name)]
+
+
 class CodeFile(caching.IndexDataCacheFile):  # type: ignore[misc]
     """In place of numba's index and data file of one function.
 
@@ -79,11 +101,15 @@ class CodeFile(caching.IndexDataCacheFile):  # type: ignore[misc]
         return data
 
     def save(self, key: Any, data: Any) -> None:
-        """Write or replace the file. Raises OSError."""
+        """Write or replace the file, and remove those of another source. Raises OSError."""
         path = str(self._path(key))
         with self._open_for_write(path) as file:
             file.write(seal(self._dump(data)))
         caching._cache_log("[cache] data saved to %r", path)
+        directory = Path(self._cache_path)
+        for name in stale_files([file.name for file in directory.iterdir()], self._base, self._source_stamp):
+            with contextlib.suppress(OSError):  # another process was faster, or this one has no permission
+                (directory / name).unlink()
 
     def _path(self, key: Any) -> Path:
         return Path(self._cache_path, file_name(self._base, self._source_stamp, key))

@@ -118,6 +118,8 @@ class JvmProcess:
             return
         self.signal(signal.SIGKILL)
         if self._guard is not None:
+            if self._pid is None:  # an interrupt came before the guard reported it; the guard's end kills it
+                self._guard.kill()
             self._guard.wait()
 
     def signal(self, number: signal.Signals) -> None:

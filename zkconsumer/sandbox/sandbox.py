@@ -1,7 +1,6 @@
 """The sandbox as a whole: one ZooKeeper, some Kafka brokers, one temporary directory."""
 
 import shutil
-import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,6 +8,8 @@ from types import TracebackType
 
 from zkconsumer.errors import SandboxError, UsageError
 from zkconsumer.forks import Owner
+from zkconsumer.leftovers import OwnedDirectory
+from zkconsumer.sandbox.cache import cache_directory
 from zkconsumer.sandbox.jars import DEFAULT_KAFKA_VERSION, JarSource
 from zkconsumer.sandbox.kafka import KafkaBroker
 from zkconsumer.sandbox.lockfile import read_lock
@@ -26,8 +27,11 @@ class Sandbox:
 
     Ports given as None are free ones; ``kafka_port`` is the first broker's. ``jars`` says where Kafka's jars come from
     (default: the environment's choice, else Maven Central), ``progress`` who is told about waiting (default: nobody).
-    ``kafka_properties`` are server properties of every broker. The temporary directory goes away at the end, and stays
-    with its logs when a server failed. Used by one thread at a time.
+    ``kafka_properties`` are server properties of every broker. Used by one thread at a time.
+
+    The temporary directory is removed at the end. After a start that failed, the logs are in ``failed-sandbox`` of the
+    user's cache directory until the next one that fails. If a server failed later, or the process was killed, the
+    directory stays until a sandbox is started again.
     """
 
     def __init__(
@@ -52,7 +56,7 @@ class Sandbox:
         self._jars = jars
         self._jar_paths: list[Path] | None = None
         self._progress = progress or Progress(quiet=True)
-        self._directory: Path | None = None
+        self._directory: OwnedDirectory | None = None
         self._owner = Owner()
         self._zookeeper: ZooKeeperServer | None = None
 
@@ -66,7 +70,7 @@ class Sandbox:
         """The temporary directory with data, configuration and logs. Raises UsageError before `start`."""
         if self._directory is None:
             raise UsageError("the sandbox is not running; use it in a with block")
-        return self._directory
+        return self._directory.path
 
     @property
     def zookeeper(self) -> ZooKeeperServer:
@@ -88,7 +92,7 @@ class Sandbox:
     def start(self) -> None:
         """Start everything and wait until it serves.
 
-        Raises SandboxError when something cannot be had or does not start; nothing is left running then.
+        Raises SandboxError when something cannot be had or does not start; then nothing runs, and only logs are left.
         """
         if self.running:
             raise UsageError("the sandbox is running already")
@@ -96,13 +100,9 @@ class Sandbox:
         if self._broker_count > 0:
             self._provide_jars()  # before anything runs: it may take long, and may fail
         self._owner = Owner()
-        self._directory = Path(tempfile.mkdtemp(prefix="zkconsumer-sandbox-"))
+        self._directory = OwnedDirectory("zkconsumer-sandbox-")
         try:
-            self._start_zookeeper()
-            self.add_brokers(self._broker_count, port=self._kafka_port)
-        except SandboxError:
-            self.close(keep_directory=True)
-            raise
+            self._start_servers()
         except BaseException:
             self.close()
             raise
@@ -154,9 +154,13 @@ class Sandbox:
             return
         for server in reversed(self._servers()):
             server.kill()  # nothing has to survive, and an orderly stop takes seconds
-        directory, self._directory, self._zookeeper, self.brokers = self._directory, None, None, []
-        if directory is not None and not keep_directory:
-            shutil.rmtree(directory, ignore_errors=True)
+        if self._directory is not None:
+            if keep_directory:
+                self._directory.leave()
+            else:
+                self._directory.remove()
+        # After the removal, so that a call after an interrupt removes what is left.
+        self._directory, self._zookeeper, self.brokers = None, None, []
 
     def __enter__(self) -> "Sandbox":
         self.start()
@@ -182,6 +186,26 @@ class Sandbox:
             source = self._jars or JarSource.from_environment()
             self._jar_paths = source.provide(read_lock(f"kafka-{self.kafka_version}"), self._progress)
         return self._jar_paths
+
+    def _start_servers(self) -> None:
+        try:
+            self._start_zookeeper()
+            self.add_brokers(self._broker_count, port=self._kafka_port)
+        except SandboxError as error:
+            raise self._with_kept_logs(error) from error
+
+    def _with_kept_logs(self, error: SandboxError) -> SandboxError:
+        """Copy the logs to the one place for those of a failed start; the error with their new paths."""
+        try:
+            kept = cache_directory() / "failed-sandbox"
+            shutil.rmtree(kept, ignore_errors=True)
+            kept.mkdir(exist_ok=True)
+            for log in self.directory.glob("*.log"):
+                shutil.copy(log, kept)
+        except (OSError, SandboxError):  # there is no such place, or the disk is full: they stay where they are
+            self.close(keep_directory=True)
+            return error
+        return SandboxError(str(error).replace(str(self.directory), str(kept)))
 
     def _start_zookeeper(self) -> None:
         self._zookeeper = ZooKeeperServer(self.directory, port=self._zookeeper_port, tick_time_ms=self._tick_time_ms)

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 import logging
-import shutil
 import socket
 import socketserver
 import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
+
+from zkconsumer.leftovers import OwnedDirectory
 
 _log = logging.getLogger(__name__)
 
@@ -32,13 +33,13 @@ class AcknowledgementServer:
     """
 
     def __init__(self, acknowledged: Callable[[int], None]) -> None:
-        self._directory = tempfile.mkdtemp(prefix="zkconsumer-")  # of mode 0700
-        self.path = str(Path(self._directory) / "acknowledge")
+        self._directory = OwnedDirectory("zkconsumer-ack-")
+        self.path = str(self._directory.path / "acknowledge")
         try:
             self._server = _Server(self.path, _handler(acknowledged))
             Path(self.path).chmod(0o600)
         except BaseException:
-            shutil.rmtree(self._directory, ignore_errors=True)
+            self._directory.remove()
             raise
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(0.05,), name="zkconsumer-acknowledgements", daemon=True
@@ -50,7 +51,7 @@ class AcknowledgementServer:
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
-        shutil.rmtree(self._directory, ignore_errors=True)
+        self._directory.remove()
 
 
 def open_server(acknowledged: Callable[[int], None]) -> AcknowledgementServer | None:

@@ -1,6 +1,8 @@
 """What a sink promises when things go wrong: after a failure nothing more may look durable."""
 
 import os
+import subprocess
+import sys
 
 import pyarrow as pa
 import pytest
@@ -65,3 +67,37 @@ def test_parquet_leaves_no_temporary_file_after_a_failure(tmp_path):
     with pytest.raises(ValueError, match="schema"):
         sink.write(other)
     assert list(directory.iterdir()) == []
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from tests.unit.cli.test_sinks import batch
+from zkconsumer.cli.sinks import ParquetSink
+
+sink = ParquetSink(Path(sys.argv[1]))
+sink.write(batch(b"a"))
+print("written", flush=True)
+sys.stdin.read()
+sink.close()
+"""
+
+
+def test_parquet_removes_unfinished_parts_of_killed_writers_only(tmp_path, caplog):
+    directory = tmp_path / "parts"
+    command = [sys.executable, "-c", WRITER, str(directory)]
+    writers = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    with writers[0] as killed, writers[1] as living:
+        for writer in writers:
+            assert writer.stdout.readline() == "written\n"
+        killed.kill()
+        killed.wait()
+        assert len(list(directory.glob(".part-*.parquet.tmp"))) == 2
+        sink = ParquetSink(directory)
+        sink.write(batch(b"b"))
+        assert len(list(directory.glob(".part-*.parquet.tmp"))) == 2
+        assert "removed 1 unfinished parts" in caplog.text
+        sink.close()
+        living.communicate("")
+        assert living.returncode == 0
+    assert len(list(directory.iterdir())) == len(list(directory.glob("part-*.parquet"))) == 2

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from zkconsumer.fetch.codecache import file_name, seal, unseal
+from zkconsumer.fetch.codecache import file_name, seal, stale_files, unseal
 
 ROOT = Path(__file__).parents[3]
 DECODE = """
@@ -66,9 +66,13 @@ def test_code_that_changed_in_another_file_is_compiled_again(package, tmp_path):
     run(DECODE, package, tmp_path)
     table = package / "zkconsumer/fetch/batchtable.py"
     table.write_text(table.read_text().replace("NO_TIMESTAMP: Final = -1", "NO_TIMESTAMP: Final = -2"))
+    before = set(tmp_path.rglob("*.nbc"))
     again = run(DECODE, package, tmp_path)
     assert "data saved to" in again.stdout
     assert "data loaded from" not in again.stdout
+    after = set(tmp_path.rglob("*.nbc"))
+    assert before.isdisjoint(after)  # those of the former source are removed
+    assert len(before) == len(after)
 
 
 def test_the_command_says_where_it_is_kept(tmp_path):
@@ -144,3 +148,23 @@ def test_the_name_depends_on_source_processor_and_signature():
     names = {file_name("kernel.scan", 7, one) for one in (key, *changed)} | {file_name("kernel.scan", 8, key)}
     assert len(names) == len(changed) + 2
     assert "-00000007-skylake-" in file_name("kernel.scan", 7, key)
+
+
+def test_only_files_of_another_source_are_stale():
+    base = "kernel.scan-53.py311"
+    stale = [
+        "kernel.scan-50.py311-00000006-skylake-0123456789abcdef.nbc",
+        "kernel.removed-9.py311-00000006-znver4-0123456789abcdef.nbc",
+        "kernel.scan-50.py311.nbi",
+        "kernel.scan-50.py311.1.nbc",
+    ]
+    kept = [
+        "kernel.scan-53.py311-00000007-skylake-0123456789abcdef.nbc",
+        "kernel.scan-53.py311-00000007-znver4-fedcba9876543210.nbc",
+        "kernel.scan-50.py312-00000006-skylake-0123456789abcdef.nbc",
+        "messageset.scan-50.py311-00000006-skylake-0123456789abcdef.nbc",
+        "kernel.scan-53.py311-00000006-skylake-0123456789abcdef.nbc.tmp.1",
+        "kernel.cpython-311.pyc",
+        "other.nbi",
+    ]
+    assert stale_files([*kept, *stale], base, 7) == stale

@@ -167,3 +167,28 @@ def test_child_outlives_the_thread_that_started_it(shell: Callable[[str], JvmPro
     with pytest.raises(SandboxError, match=r"within 0\.6 s"):
         process.wait_until(lambda: False, "anything", 0.6)
     assert process.running
+
+
+def test_a_process_is_killed_although_its_start_was_interrupted(
+    shell: Callable[[str], JvmProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = shell("sleep 300")
+
+    def interrupted(*arguments: object, **more: object) -> object:
+        made = popen(*arguments, **more)  # type: ignore[call-overload]
+        signal.setitimer(signal.ITIMER_REAL, 0.001)
+        return made
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    popen = subprocess.Popen
+    former = signal.signal(signal.SIGALRM, interrupt)
+    monkeypatch.setattr(subprocess, "Popen", interrupted)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            process.start()
+    finally:
+        signal.signal(signal.SIGALRM, former)
+    process.kill()
+    assert not process.running
