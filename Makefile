@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(firstword $(shell printf %s "$(CURDIR)" | cksum))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-kerberos test-all lint type fmt unit fuzz docs clean
+.PHONY: help demo test test-slow test-kerberos test-all lint type fmt unit fuzz docs clean distclean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -67,6 +67,13 @@ fmt: $(STAMP) ## format and mend what ruff can mend
 docs: $(STAMP) ## write what is generated: docs/config.md, docs/metrics.md
 	@for page in config metrics; do $(BIN)/python -m zkconsumer.tools.reference $$page > docs/$$page.md || exit 1; done
 
-clean: ## remove the virtual environment and caches of this checkout
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .fuzz .import_linter_cache \
-		docker/*/jars docker/*/wheels
+clean: ## remove the virtual environment, caches and build files of this checkout
+	rm -rf $(VENV) build dist *.egg-info .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis .fuzz \
+		.import_linter_cache docker/*/jars docker/*/wheels spark-warehouse metastore_db derby.log
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# By name, and not the whole directory: ZKCONSUMER_CACHE may be one that holds other files.
+CACHE = "$${ZKCONSUMER_CACHE:-$${XDG_CACHE_HOME:-$$HOME/.cache}/zkconsumer}"
+distclean: clean ## clean, and remove what the sandbox keeps in the user's cache directory (jars, about 200 MB)
+	rm -rf $(CACHE)/jars $(CACHE)/java $(CACHE)/failed-sandbox
+	rmdir $(CACHE) 2>/dev/null || true

@@ -371,7 +371,8 @@ def test_a_forked_child_does_not_shut_down_its_parents_consumer(connect, topic_f
     (stream,) = connector.create_message_streams({topic: 1})[topic]
     assert take(stream, 5) == values(5)
     assert in_forked_child(connector.shutdown)
-    assert refused_in_forked_child(connector.commit_offsets, f"consumer {connector.consumer_id}")
+    for call in (connector.commit_offsets, connector.end_streams, connector.partition_states, connector.metrics):
+        assert refused_in_forked_child(call, f"consumer {connector.consumer_id}")
     assert refused_in_forked_child(lambda: next(stream), "stream .*")
     assert take(stream, 5) == values(5, start=5)
     produce(topic, values(5, start=10))

@@ -60,6 +60,9 @@ class PartitionState:
 class ConsumerConnector:
     """One consumer of a group; a context manager that shuts down on exit.
 
+    It belongs to the process that made it. In a forked child its methods raise UsageError, except :meth:`shutdown`,
+    which does nothing there.
+
     Args:
         config: the consumer's properties.
         before_commit: called right before offsets are committed, on the rebalance thread or on one that stands in for
@@ -234,6 +237,7 @@ class ConsumerConnector:
 
     def paused(self) -> frozenset[TopicPartition]:
         """The partitions that are paused."""
+        self._owner.require(self._name())
         return self._fetch.paused()
 
     def set_rebalance_listener(self, listener: ConsumerRebalanceListener) -> None:
@@ -242,6 +246,7 @@ class ConsumerConnector:
 
     def partition_states(self) -> list[PartitionState]:
         """Where every owned partition is, sorted."""
+        self._owner.require(self._name())
         consumed = self._fetch.positions(handed_out=True)
         states = []
         for state in self._fetch.states():
@@ -261,6 +266,7 @@ class ConsumerConnector:
 
     def metrics(self) -> list[Sample]:
         """Metrics as of now; their names and meanings are in docs/metrics.md."""
+        self._owner.require(self._name())
         return self._metrics.samples()
 
     @property
@@ -279,6 +285,7 @@ class ConsumerConnector:
 
     def end_streams(self) -> None:
         """Hand out nothing more: every stream ends at its next request. The membership and its commits go on."""
+        self._owner.require(self._name())
         for queue in self._all_queues():
             queue.close()
 

@@ -173,7 +173,9 @@ class MessageStream(Generic[M]):
         self.queue.release()
 
     def close(self) -> None:
-        """End the stream: its iterators stop. Positions stay as they are."""
+        """End the stream: its iterators stop. Positions stay as they are. In a forked child nothing is done."""
+        if self._owner.spares(f"stream {self.name}"):
+            return
         self.queue.close()
 
     def forked(self) -> None:

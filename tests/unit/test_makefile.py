@@ -1,0 +1,60 @@
+"""``make clean`` and ``make distclean`` in a directory that looks like a used checkout."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+LEFT_BY_USE = (
+    "zkconsumer.egg-info/PKG-INFO",
+    "zkconsumer/fetch/__pycache__/kernel.scan-1.py311-00000000-x-0.nbc",
+    "tests/__pycache__/conftest.pyc",
+    ".coverage",
+    ".import_linter_cache/a",
+    "build/lib/a",
+    "docker/kafka/jars/a.jar",
+    ".venv/bin/python",
+)
+CACHED = ("jars/kafka.jar", "failed-sandbox/zookeeper.log")
+
+pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+
+
+def fill(directory, names):
+    for name in names:
+        path = directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+
+
+def make(checkout, target, cache):
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(checkout.parent), "ZKCONSUMER_CACHE": str(cache)}
+    subprocess.run(["make", target], cwd=checkout, env=environment, check=True, capture_output=True)
+
+
+def files(directory):
+    return sorted(path.relative_to(directory).as_posix() for path in directory.rglob("*") if path.is_file())
+
+
+def test_clean_leaves_the_sources_and_the_users_cache(tmp_path):
+    checkout, cache = tmp_path / "checkout", tmp_path / "cache"
+    fill(checkout, [*LEFT_BY_USE, "zkconsumer/fetch/kernel.py"])
+    shutil.copy(ROOT / "Makefile", checkout)
+    fill(cache, CACHED)
+    make(checkout, "clean", cache)
+    assert files(checkout) == ["Makefile", "zkconsumer/fetch/kernel.py"]
+    assert files(cache) == sorted(CACHED)
+
+
+def test_distclean_removes_from_the_users_cache_only_what_is_ours(tmp_path):
+    checkout, cache = tmp_path / "checkout", tmp_path / "cache with a space"
+    checkout.mkdir()
+    shutil.copy(ROOT / "Makefile", checkout)
+    fill(cache, [*CACHED, "notes.txt"])
+    make(checkout, "distclean", cache)
+    assert files(cache) == ["notes.txt"]
+    (cache / "notes.txt").unlink()
+    make(checkout, "distclean", cache)
+    assert not cache.exists()
