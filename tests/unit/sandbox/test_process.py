@@ -174,21 +174,12 @@ def test_a_process_is_killed_although_its_start_was_interrupted(
 ) -> None:
     process = shell("sleep 300")
 
-    def interrupted(*arguments: object, **more: object) -> object:
-        made = popen(*arguments, **more)  # type: ignore[call-overload]
-        signal.setitimer(signal.ITIMER_REAL, 0.001)
-        return made
-
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    popen = subprocess.Popen
-    former = signal.signal(signal.SIGALRM, interrupt)
-    monkeypatch.setattr(subprocess, "Popen", interrupted)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            process.start()
-    finally:
-        signal.signal(signal.SIGALRM, former)
+    # Right after the guard has reported the process's id, and before that is known here.
+    monkeypatch.setattr("zkconsumer.sandbox.process.int", interrupt, raising=False)
+    with pytest.raises(KeyboardInterrupt):
+        process.start()
     process.kill()
     assert not process.running
