@@ -20,7 +20,9 @@ from typing import Any, Final
 
 from zkconsumer.errors import AuthenticationFailed, BrokerUnavailable
 from zkconsumer.forks import Owner
+from zkconsumer.kafka.resolver import Address, resolve
 from zkconsumer.kafka.security import BrokerSecurity
+from zkconsumer.wakeup import WakeUp
 
 _ALERT: Final = "_ALERT_"
 _CERTIFICATE_ALERTS: Final = frozenset(
@@ -49,7 +51,7 @@ class Transport:
         self._timeout_ms = timeout_ms
         self._receive_buffer_bytes = receive_buffer_bytes
         self._security = security
-        # Guards the three attributes below; nothing that waits is done under it. What it prevents: the owner is about
+        # Guards the attributes below; nothing that waits is done under it. What it prevents: the owner is about
         # to call recv on descriptor 7; another thread closes the connection, and with it 7; a third opens a file and
         # gets 7; the owner reads from that file. So while the owner is inside an operation close() only shuts the
         # connection down, which wakes the owner, and the owner gives the descriptor back on its way out.
@@ -58,6 +60,7 @@ class Transport:
         self._socket: socket.socket | None = None
         self._in_use = False
         self._closed = False
+        self._closing = WakeUp()  # raised by close(), and when the host name has been looked up
 
     def __str__(self) -> str:
         return f"broker {self.host}:{self.port}"
@@ -76,12 +79,8 @@ class Transport:
                 latter comes to light when something is received.
             ConfigError: a file that the settings name cannot be used.
         """
-        try:
-            addresses = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
-        except OSError as error:
-            raise self._unavailable(f"cannot resolve the host name: {error}") from error
         failure: BrokerUnavailable | None = None
-        for family, kind, protocol, _, address in addresses:
+        for family, kind, protocol, _, address in self._addresses():
             try:
                 self._open(self._make_socket(family, kind, protocol), address)
                 return
@@ -92,6 +91,18 @@ class Transport:
         raise BrokerUnavailable(
             f"{failure}; check that the broker runs and that its advertised listener can be reached from here"
         ) from failure
+
+    def _addresses(self) -> list[Address]:
+        try:
+            return resolve(
+                self.host,
+                self.port,
+                timeout_s=self._timeout_ms / 1000,
+                wake=self._closing,
+                given_up=lambda: self._closed,
+            )
+        except OSError as error:
+            raise self._unavailable(str(error)) from error
 
     def _make_socket(self, family: int, kind: int, protocol: int) -> socket.socket:
         try:
@@ -109,19 +120,28 @@ class Transport:
             self._set_options(sock)
             sock.settimeout(self._timeout_ms / 1000)
             sock.connect(address)
-            if not self._security.encrypted:
+            if (
+                not self._security.encrypted
+            ):  # TLS has Python's limit: the kernel's would be taken for a reason to retry
                 sock.settimeout(None)
         if self._security.encrypted:
             self._encrypt()
 
     def _encrypt(self) -> None:
-        """Put TLS around the socket. Its time limit is Python's: the kernel's would be taken for a reason to retry."""
+        """Put TLS around the socket.
+
+        The plain socket is replaced under the lock. Otherwise: the owner has moved the descriptor to the new socket;
+        another thread closes the transport and shuts the plain one down, which has no descriptor any more; the owner
+        stores the new one and waits for a peer that never answers.
+        """
         context = self._security.tls_context()
         try:
             with self._use("TLS handshake") as plain:
-                sock = context.wrap_socket(plain, server_hostname=self.host, do_handshake_on_connect=False)
                 with self._lock:
-                    self._socket = sock  # nothing is left in the plain one
+                    if self._closed:
+                        raise ConnectionAbortedError("closed")
+                    sock = context.wrap_socket(plain, server_hostname=self.host, do_handshake_on_connect=False)
+                    self._socket = sock
                 sock.do_handshake()
         except AuthenticationFailed:
             raise
@@ -150,6 +170,7 @@ class Transport:
             return
         with self._lock:
             self._closed = True
+            self._closing.set()
             if self._socket is not None:
                 with contextlib.suppress(OSError):  # not connected yet, or already reset by the broker
                     # Not SSLSocket's own, which would go on in plain text.

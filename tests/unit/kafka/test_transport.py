@@ -8,9 +8,10 @@ import threading
 import pytest
 
 from tests.fix_certificates import Authority
+from tests.fix_waiting import eventually
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import AuthenticationFailed, BrokerUnavailable
-from zkconsumer.kafka.security import BrokerSecurity
+from zkconsumer.kafka.security import PLAINTEXT, BrokerSecurity
 from zkconsumer.kafka.transport import Transport
 
 HOST = "127.0.0.1"
@@ -77,3 +78,120 @@ def test_with_a_certificate_of_somebody_else(port, authority, tmp_path):
         AuthenticationFailed, match=r"does not accept .*other-client\.pem \(unknown ca\); check that the"
     ):
         read_a_byte(port, authority, **settings)
+
+
+@pytest.fixture
+def silent_port():
+    """Of a listener that accepts connections and never sends anything."""
+    with socket.create_server((HOST, 0)) as listener:
+        yield listener.getsockname()[1]
+
+
+@pytest.fixture
+def unanswered_port():
+    """Of a listener whose backlog is full, so that the kernel drops further attempts to connect."""
+    with contextlib.ExitStack() as cleaning:
+        listener = cleaning.enter_context(socket.socket())
+        listener.bind((HOST, 0))
+        listener.listen(0)
+        for _ in range(3):
+            waiting = cleaning.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(listener.getsockname())
+        yield listener.getsockname()[1]
+
+
+def end_of_connect(transport, close_when=None):
+    """Connect on another thread, close as soon as a condition holds if there is one, and return the error."""
+    raised = []
+
+    def connect():
+        try:
+            transport.connect()
+        except BrokerUnavailable as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=connect, daemon=True)
+    thread.start()
+    if close_when is not None:
+        eventually(close_when)
+        transport.close()
+    thread.join(60)  # the time limit of the transport is much longer
+    assert not thread.is_alive()
+    return str(raised[0])
+
+
+LONG_MS = 3_600_000
+
+
+def test_closing_ends_a_tls_handshake(silent_port):
+    security = BrokerSecurity(protocol="SSL")
+    transport = Transport(HOST, silent_port, timeout_ms=LONG_MS, receive_buffer_bytes=0, security=security)
+    error = end_of_connect(transport, lambda: isinstance(transport._socket, ssl.SSLSocket))
+    assert "TLS handshake failed: closed by this process" in error
+
+
+def test_closing_ends_an_attempt_to_connect(unanswered_port):
+    transport = Transport(HOST, unanswered_port, timeout_ms=LONG_MS, receive_buffer_bytes=0, security=PLAINTEXT)
+    error = end_of_connect(transport, lambda: transport._in_use)
+    assert "connecting failed: closed by this process" in error
+
+
+def test_closing_while_tls_takes_over_the_socket_ends_the_handshake(silent_port):
+    """The transport is closed when the descriptor has moved to the new socket, which is not stored yet."""
+
+    class Context(ssl.SSLContext):
+        def wrap_socket(self, *arguments, **settings):
+            wrapped = super().wrap_socket(*arguments, **settings)
+            closing = threading.Thread(target=transport.close, daemon=True)
+            closing.start()
+            eventually(lambda: not closing.is_alive() or transport._lock.locked())
+            return wrapped
+
+    class Security(BrokerSecurity):
+        def tls_context(self):
+            context = Context(ssl.PROTOCOL_TLS_CLIENT)
+            context.check_hostname = False
+            return context
+
+    security = Security(protocol="SSL")
+    transport = Transport(HOST, silent_port, timeout_ms=LONG_MS, receive_buffer_bytes=0, security=security)
+    assert "closed by this process" in end_of_connect(transport)
+
+
+@pytest.mark.parametrize(
+    ("host", "port"), [("a\0b", 9092), ("x" * 70, 9092), ("a..b", 9092), (HOST, 70_000), (HOST, -1), (HOST, 2**31 - 1)]
+)
+def test_an_impossible_address_is_an_unavailable_broker(host, port):
+    """Addresses come from brokers' answers."""
+    transport = Transport(host, port, timeout_ms=1000, receive_buffer_bytes=0, security=PLAINTEXT)
+    with pytest.raises(BrokerUnavailable, match=r"cannot resolve the host name|port .* is impossible"):
+        transport.connect()
+
+
+def test_closing_ends_the_look_up_of_a_host_name(monkeypatch):
+    answered, asked = threading.Event(), threading.Event()
+    really = socket.getaddrinfo
+
+    def look_up(host, port, **settings):
+        if settings["flags"] & socket.AI_NUMERICHOST:
+            return really(host, port, **settings)
+        asked.set()
+        answered.wait()
+        return []
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    transport = Transport("broker.invalid", 9092, timeout_ms=LONG_MS, receive_buffer_bytes=0, security=PLAINTEXT)
+    try:
+        assert "closed by this process" in end_of_connect(transport, asked.is_set)
+    finally:
+        answered.set()
+
+
+def test_a_host_name_that_is_looked_up():
+    with socket.create_server((HOST, 0)) as listener:
+        port = listener.getsockname()[1]
+        transport = Transport("localhost", port, timeout_ms=10_000, receive_buffer_bytes=0, security=PLAINTEXT)
+        transport.connect()
+        listener.accept()[0].close()
+        transport.close()

@@ -1,0 +1,63 @@
+"""resolve: the addresses of a broker's host name, without waiting for the resolver longer than wanted."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from zkconsumer.wakeup import WakeUp
+
+Address = tuple[int, int, int, str, Any]
+"""Family, type, protocol, canonical name, and what a socket connects to."""
+
+_PORTS = range(1, 1 << 16)
+
+
+def resolve(host: str, port: int, *, timeout_s: float, wake: WakeUp, given_up: Callable[[], bool]) -> list[Address]:
+    """Addresses of a host for TCP.
+
+    A system call that waits for name servers cannot be interrupted, and has a time limit of its own. So it is made on
+    another thread, which ends when the name servers have answered or when the system stops waiting for them.
+
+    Args:
+        host: name or address, as a broker or a user has given it.
+        port: TCP port.
+        timeout_s: how long to wait.
+        wake: whoever makes ``given_up`` true raises this flag afterwards.
+        given_up: True if the addresses are not needed any more.
+
+    Raises:
+        OSError: unknown host, impossible port, no answer in time, or given up.
+    """
+    if port not in _PORTS:  # getaddrinfo uses the lowest 16 bits of what it gets
+        raise OSError(f"port {port} is impossible; ports are 1 to 65535")
+    with contextlib.suppress(OSError, ValueError):
+        return _look_up(host, port, socket.AI_NUMERICHOST)
+    found: list[list[Address]] = []
+    failed: list[Exception] = []
+
+    def look_up() -> None:
+        try:
+            found.append(_look_up(host, port))
+        except (OSError, ValueError) as error:  # ValueError: what no host can be named, such as "a..b"
+            failed.append(error)
+        wake.set()
+
+    threading.Thread(target=look_up, name=f"resolve {host}", daemon=True).start()
+    deadline = time.monotonic() + timeout_s
+    while not (found or failed):
+        if given_up():
+            raise ConnectionAbortedError("looking up the host name failed: closed by this process")
+        if not wake.wait(max(0.0, deadline - time.monotonic())) and not (found or failed):
+            raise TimeoutError("cannot resolve the host name: no answer from the name servers in time")
+    if failed:
+        raise OSError(f"cannot resolve the host name: {failed[0]}") from failed[0]
+    return found[0]
+
+
+def _look_up(host: str, port: int, flags: int = 0) -> list[Address]:
+    return list(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags))
