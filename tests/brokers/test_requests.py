@@ -44,7 +44,8 @@ def connection(broker: VersionedBroker):
 def fetch(connection, topic, *, offset=0, max_bytes=1 << 20, **settings):
     limits = {"max_wait_ms": 100, "min_bytes": 1, "max_bytes": 1 << 22, **settings}
     correlation_id = send_fetch(connection, without_session([PartitionFetch(topic, 0, offset, max_bytes)]), **limits)
-    (answer,) = receive_fetch(connection, correlation_id)
+    isolation = settings.get("isolation", "read_uncommitted")
+    (answer,) = receive_fetch(connection, correlation_id, isolation=isolation)
     return answer
 
 

@@ -239,7 +239,7 @@ class Decoder:
             records = memoryview(bytearray(records))
         raw = np.frombuffer(records, np.uint8)
         table, fault = self._scan(raw, requested)
-        if aborted:
+        if aborted and (table[:, b.ATTRIBUTES] & b.TRANSACTIONAL).any():
             exclude_aborted(raw, table, aborted)
         chunk = ScannedChunk(topic, partition, requested, records, table.copy(), 0, _after(table, requested))
         if fault is not None and chunk.next_offset == requested:

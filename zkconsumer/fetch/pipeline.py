@@ -97,7 +97,9 @@ class FetchPipeline:
             ProtocolError: the response is malformed or reports an error as a whole.
         """
         assert self._correlation_id is not None
-        response = open_response(self._connection, self._correlation_id, self._memory)
+        response = open_response(
+            self._connection, self._correlation_id, self._memory, isolation=self._config.isolation_level
+        )
         self._correlation_id, asked = None, self._asked
         if self._session is not None and response.error in SESSION_ERRORS:
             self._session.refused(response.error)

@@ -153,7 +153,11 @@ class SimpleConsumer:
             wanted = without_session([PartitionFetch(*partition, offset, max_bytes)])
             isolation = self._config.isolation_level
             limits = {"max_wait_ms": max_wait_ms, "min_bytes": min_bytes, "max_bytes": max_bytes}
-            (answer,) = receive_fetch(connection, send_fetch(connection, wanted, isolation=isolation, **limits))
+            correlation_id = send_fetch(connection, wanted, isolation=isolation, **limits)
+            answers = receive_fetch(connection, correlation_id, isolation=isolation)
+            answer = next((one for one in answers if (one.topic, one.partition) == partition), None)
+            if answer is None:
+                raise ProtocolError(f"{connection} left {partition} out of its Fetch response")
             if answer.error:
                 return answer.error, 0, 0, None
             chunk = self._decode(partition, offset, answer)

@@ -11,15 +11,15 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast, overload
 
 from zkconsumer.errors import ProtocolError
 from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.kafka.errorcodes import ErrorCode, error_name
 from zkconsumer.kafka.fetch_session import FIRST_VERSION, PartitionFetch, SessionStep
-from zkconsumer.kafka.fields import told_malformed
+from zkconsumer.kafka.fields import Fields, told_malformed
 from zkconsumer.kafka.isolation import ISOLATION_LEVELS, READ_COMMITTED, READ_UNCOMMITTED
-from zkconsumer.kafka.response import Memory, ResponseBytes, WholeResponse, new_memory
+from zkconsumer.kafka.response import Memory, new_memory
 
 FETCH: Final = 1
 OLDEST_VERSION: Final = 0
@@ -30,6 +30,40 @@ FLEXIBLE: Final = 12
 _FIRST_WITH_LIMIT: Final = 3  # of a whole response (KIP-74)
 _CONSUMER: Final = -1  # replica id of everything that is not a follower
 _UNKNOWN: Final = -1  # leader epoch, last fetched epoch, follower's log start
+
+_INT32: Final = struct.Struct(">i")
+_ERROR_AND_SESSION: Final = struct.Struct(">hi")
+_PARTITION: Final = struct.Struct(">ihq")  # number, error, high watermark
+_PARTITION_4: Final = struct.Struct(">ihqq")  # the same, last stable offset
+_PARTITION_5: Final = struct.Struct(">ihqqq")  # the same, log start offset
+_ABORTED: Final = struct.Struct(">qq")  # producer id, first offset
+
+
+class AbortedTransactions(Sequence[tuple[int, int]]):
+    """Aborted transactions as pairs (producer id, first offset), which are made when they are asked for.
+
+    A broker may list as many as a response has room for, and most chunks have no use for any.
+    """
+
+    __slots__ = ("_packed",)
+
+    def __init__(self, packed: bytes) -> None:
+        self._packed = packed
+
+    def __len__(self) -> int:
+        return len(self._packed) // _ABORTED.size
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return cast(Iterator[tuple[int, int]], _ABORTED.iter_unpack(self._packed))
+
+    @overload
+    def __getitem__(self, index: int) -> tuple[int, int]: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[tuple[int, int]]: ...
+
+    def __getitem__(self, index: int | slice) -> tuple[int, int] | Sequence[tuple[int, int]]:
+        return list(self)[index]
 
 
 class FetchedPartition(NamedTuple):
@@ -123,8 +157,16 @@ def send_fetch(
     return connection.send(FETCH, version, body, flexible=version >= FLEXIBLE)
 
 
-def open_response(connection: BrokerConnection, correlation_id: int, memory: Memory = new_memory) -> FetchStream:
+def open_response(
+    connection: BrokerConnection,
+    correlation_id: int,
+    memory: Memory = new_memory,
+    *,
+    isolation: str,
+) -> FetchStream:
     """Wait for the beginning of the response to :func:`send_fetch`; the records go into ``memory``.
+
+    Under read_uncommitted a list of aborted transactions is skipped: ``isolation`` is that of the request.
 
     Its partitions must be iterated to the end before anything else is received on the connection. While they are, other
     errors may come up: BrokerUnavailable, and ProtocolError for a malformed response; the connection is closed then.
@@ -136,7 +178,7 @@ def open_response(connection: BrokerConnection, correlation_id: int, memory: Mem
     version = fetch_version(connection)
     flexible = version >= FLEXIBLE
     source = connection.open_response(correlation_id, flexible=flexible, memory=memory)
-    reader = _Reader(source, flexible)
+    fields = Fields(source, flexible=flexible)
 
     @contextmanager
     def closing() -> Iterator[None]:
@@ -149,15 +191,19 @@ def open_response(connection: BrokerConnection, correlation_id: int, memory: Mem
 
     def partitions() -> Iterator[FetchedPartition]:
         with closing():
-            yield from _partitions(version, reader)
+            yield from _partitions(version, fields, aborted=isolation == READ_COMMITTED)
 
     with closing():
-        error, session_id = _beginning(version, reader)
+        error, session_id = _beginning(version, fields)
     return FetchStream(error, session_id, partitions())
 
 
 def receive_fetch(
-    connection: BrokerConnection, correlation_id: int, memory: Memory = new_memory
+    connection: BrokerConnection,
+    correlation_id: int,
+    memory: Memory = new_memory,
+    *,
+    isolation: str,
 ) -> list[FetchedPartition]:
     """The whole response to a request without session.
 
@@ -165,7 +211,7 @@ def receive_fetch(
         BrokerUnavailable: the connection broke, timed out or was closed.
         ProtocolError: the response is malformed or reports an error as a whole.
     """
-    response = open_response(connection, correlation_id, memory)
+    response = open_response(connection, correlation_id, memory, isolation=isolation)
     response.require_success(connection)
     return list(response.partitions)
 
@@ -240,105 +286,56 @@ def _length(count: int, flexible: bool) -> bytes:
     return bytes(out)
 
 
-def decode_fetch(version: int, body: memoryview) -> FetchResponse:
-    """Take a whole response apart.
+def decode_fetch(version: int, body: memoryview, *, isolation: str = READ_COMMITTED) -> FetchResponse:
+    """Take a whole response apart; ``isolation`` as in :func:`open_response`.
 
     Raises:
         ProtocolError: the response is malformed.
     """
     with told_malformed("Fetch", version):
-        reader = _Reader(WholeResponse(body), version >= FLEXIBLE)
-        return FetchResponse(*_beginning(version, reader), list(_partitions(version, reader)))
+        fields = Fields(body, flexible=version >= FLEXIBLE)
+        error, session_id = _beginning(version, fields)
+        partitions = list(_partitions(version, fields, aborted=isolation == READ_COMMITTED))
+        return FetchResponse(error, session_id, partitions)
 
 
-def _beginning(version: int, reader: _Reader) -> tuple[int, int]:
+def _beginning(version: int, fields: Fields) -> tuple[int, int]:
     """The error of the whole response, and the session's id."""
     if version >= 1:
-        reader.take(">i")  # throttle time: the broker has waited already, or will not read before it is over
+        fields.take(_INT32)  # throttle time: the broker has waited already, or will not read before it is over
     if version < FIRST_VERSION:
         return ErrorCode.NONE, 0
-    error, session_id = reader.take(">hi")
+    error, session_id = fields.take(_ERROR_AND_SESSION)
     return error, session_id
 
 
-def _partitions(version: int, reader: _Reader) -> Iterator[FetchedPartition]:
+def _partitions(version: int, fields: Fields, *, aborted: bool) -> Iterator[FetchedPartition]:
     """What follows the beginning; of each partition the records are taken last, when it is asked for."""
-    for topics_left in reversed(range(reader.length(4))):
-        topic = reader.text()
-        for left in reversed(range(reader.length(4))):
-            yield _decode_partition(version, topic, reader, is_last=not left and not topics_left)
-            reader.tags()
-        reader.tags()
-    reader.tags()
-    reader.end()
+    for topics_left in reversed(range(fields.count())):
+        topic = fields.text()
+        for left in reversed(range(fields.count())):
+            is_last = not left and not topics_left
+            yield _decode_partition(version, topic, fields, aborted=aborted, is_last=is_last)
+            fields.tags()
+        fields.tags()
+    fields.tags()
+    fields.end()
 
 
-def _decode_partition(version: int, topic: str, reader: _Reader, *, is_last: bool) -> FetchedPartition:
-    partition, error, high_watermark = reader.take(">ihq")
+def _decode_partition(version: int, topic: str, fields: Fields, *, aborted: bool, is_last: bool) -> FetchedPartition:
     last_stable_offset = log_start_offset = -1
-    aborted: list[tuple[int, int]] = []
-    if version >= 4:
-        (last_stable_offset,) = reader.take(">q")
+    transactions: Sequence[tuple[int, int]] = ()
     if version >= 5:
-        (log_start_offset,) = reader.take(">q")
-    if version >= 4:
-        for _ in range(reader.length(4)):
-            producer_id, first_offset = reader.take(">qq")
-            aborted.append((producer_id, first_offset))
-            reader.tags()
+        partition, error, high_watermark, last_stable_offset, log_start_offset = fields.take(_PARTITION_5)
+    elif version >= 4:
+        partition, error, high_watermark, last_stable_offset = fields.take(_PARTITION_4)
+    else:
+        partition, error, high_watermark = fields.take(_PARTITION)
+    if version >= 4 and (packed := fields.packed(_ABORTED, wanted=aborted)):
+        transactions = AbortedTransactions(packed)
     if version >= 11:
-        reader.take(">i")  # preferred read replica: only told to clients that name their rack
-    records = reader.to_keep(reader.length(4))
+        fields.take(_INT32)  # preferred read replica: only told to clients that name their rack
+    records = fields.data_to_keep()
     return FetchedPartition(
-        topic, partition, error, high_watermark, last_stable_offset, log_start_offset, aborted, records, is_last
+        topic, partition, error, high_watermark, last_stable_offset, log_start_offset, transactions, records, is_last
     )
-
-
-class _Reader:
-    """What the fields of a response are read with. Reading past the end raises ProtocolError."""
-
-    def __init__(self, source: ResponseBytes, flexible: bool) -> None:
-        self._source = source
-        self._flexible = flexible
-
-    def take(self, layout: str) -> tuple[int, ...]:
-        return struct.unpack(layout, self._source.take(struct.calcsize(layout)))
-
-    def varint(self) -> int:
-        value = shift = 0
-        while True:
-            byte = self._source.take(1)[0]
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value
-            shift += 7
-            if shift > 28:
-                raise ProtocolError("a varint is longer than five bytes")
-
-    def length(self, size: int) -> int:
-        """Length of an array, string or byte field, at most what is left of the response; null counts as 0."""
-        count = self.varint() - 1 if self._flexible else self.take({2: ">h", 4: ">i"}[size])[0]
-        if count > self._source.left:
-            raise ProtocolError(f"{count} items are announced, {self._source.left} bytes are left")
-        return max(count, 0)
-
-    def view(self, count: int) -> memoryview:
-        return self._source.take(count)
-
-    def to_keep(self, count: int) -> memoryview:
-        return self._source.take_to_keep(count)
-
-    def text(self) -> str:
-        return bytes(self.view(self.length(2))).decode()
-
-    def tags(self) -> None:
-        """Skip the tagged fields of a flexible structure."""
-        if self._flexible:
-            for _ in range(self.varint()):
-                self.varint()
-                self.view(self.varint())
-
-    def end(self) -> None:
-        """Nothing may follow: it would belong to something that this version has not."""
-        if self._source.left:
-            raise ProtocolError(f"{self._source.left} bytes follow its end")

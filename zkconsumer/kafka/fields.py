@@ -1,6 +1,7 @@
-"""Strings, arrays and numbers, as requests hold them in the versions before KIP-482.
+"""Strings, arrays and numbers, as requests and responses hold them.
 
-Kafka made its messages "flexible" by new lengths and tagged fields; what is asked here had all its fields before that.
+Kafka made its messages "flexible" by new lengths and tagged fields (KIP-482). Of the requests only Fetch needs a
+version with them, and is encoded in its own module; the others had all their fields before.
 """
 
 from __future__ import annotations
@@ -12,8 +13,11 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from zkconsumer.errors import ProtocolError
+from zkconsumer.kafka.response import WINDOW_BYTES, ResponseBytes, WholeResponse
 from zkconsumer.model import TopicPartition
 
+_BYTE: Final = struct.Struct(">B")
+_LAST_SHIFT: Final = 28  # of a varint of five bytes, the longest for 32 bits
 _STRING_LENGTH: Final = struct.Struct(">h")
 _ARRAY_LENGTH: Final = struct.Struct(">i")
 
@@ -43,47 +47,111 @@ def encode_topics(topics: Mapping[str, Sequence[bytes]]) -> bytes:
 
 
 class Fields:
-    """Takes a response apart from front to back; reading past its end raises ``struct.error``."""
+    """Takes a response apart from front to back: the one parser of what brokers send.
 
-    def __init__(self, body: memoryview) -> None:
-        self._body = body
-        self._at = 0
+    Reading past the end raises ProtocolError. A count or length is compared with what is left before anything is done
+    with it, so that an invalid one costs neither time nor memory.
 
-    def take(self, layout: struct.Struct) -> tuple[Any, ...]:
-        """The next numbers."""
-        start = self._at
-        self._at += layout.size
-        return layout.unpack_from(self._body, start)
+    Args:
+        source: the response, whole or while it arrives.
+        flexible: True for a version with compact lengths and tagged fields (KIP-482).
+
+    Attributes:
+        take: returns the next numbers; its argument is their layout.
+    """
+
+    def __init__(self, source: ResponseBytes | memoryview, *, flexible: bool = False) -> None:
+        self._source = WholeResponse(source) if isinstance(source, memoryview) else source
+        self._flexible = flexible
+        self.take: Final = self._source.unpack
 
     def text(self) -> str:
         """The next string; null counts as empty."""
-        (length,) = self.take(_STRING_LENGTH)
-        return bytes(self._bytes(max(0, length))).decode()
+        return str(self._source.take(self._length(_STRING_LENGTH)), "utf-8")
 
     def count(self) -> int:
-        """Length of the array that begins here; null counts as 0."""
-        (length,) = self.take(_ARRAY_LENGTH)
-        return max(0, int(length))
+        """Length of the array that begins here, whose items take at least one byte each; null counts as 0."""
+        return self._length(_ARRAY_LENGTH)
+
+    def data(self) -> memoryview:
+        """The next byte field, valid until the next call; null counts as empty."""
+        return self._source.take(self._length(_ARRAY_LENGTH))
+
+    def data_to_keep(self) -> memoryview:
+        """The same in memory that is not used again while it is referred to."""
+        return self._source.take_to_keep(self._length(_ARRAY_LENGTH))
 
     def rows(self, layout: struct.Struct) -> Iterator[tuple[Any, ...]]:
-        """The next array, whose items are numbers of one layout."""
-        return layout.iter_unpack(self._bytes(self.count() * layout.size))
+        """The next array, whose items are numbers of one layout, without tagged fields; valid until the next call."""
+        return layout.iter_unpack(self._source.take(self.count() * layout.size))
 
     def skip(self, layout: struct.Struct) -> None:
-        """Leave an array out that :meth:`rows` would return."""
-        self._bytes(self.count() * layout.size)
+        """Skip an array that :meth:`rows` would return."""
+        self._source.skip(self.count() * layout.size)
+
+    def packed(self, layout: struct.Struct, *, wanted: bool) -> bytes:
+        """The next array, whose items are numbers of one layout and, in a flexible version, tagged fields.
+
+        Args:
+            layout: of one item.
+            wanted: False to skip the array.
+
+        Returns:
+            The items one after the other, without their tagged fields; nothing if they are not wanted.
+        """
+        count = self.count()
+        if not count:
+            return b""
+        stride = layout.size + self._flexible  # an item without tagged fields has one byte that specifies so
+        if count * stride > self._source.left:
+            raise ProtocolError(f"{count} items of {stride} bytes are announced, {self._source.left} bytes are left")
+        kept = bytearray()
+        while count:
+            items = self._source.peek(min(count, WINDOW_BYTES // stride) * stride)
+            untagged = len(items) // stride
+            if self._flexible:
+                untagged -= len(bytes(items[layout.size :: stride]).lstrip(b"\0"))
+            if untagged:
+                some = bytearray(items[: untagged * stride]) if wanted else bytearray()
+                if self._flexible:
+                    del some[layout.size :: stride]
+                kept += some
+                self._source.skip(untagged * stride)
+            else:
+                some = bytearray(self._source.take(layout.size))
+                kept += some if wanted else b""
+                self.tags()
+            count -= max(1, untagged)
+        return bytes(kept)
+
+    def tags(self) -> None:
+        """Skip the tagged fields of a flexible structure."""
+        if self._flexible:
+            for _ in range(self._varint()):
+                self._varint()
+                self._source.skip(self._varint())
 
     def end(self) -> None:
         """Nothing may follow: it would belong to something that this version has not."""
-        if self._at != len(self._body):
-            raise ProtocolError(f"{len(self._body) - self._at} bytes follow its end")
+        if self._source.left:
+            raise ProtocolError(f"{self._source.left} bytes follow its end")
 
-    def _bytes(self, count: int) -> memoryview:
-        start = self._at
-        self._at += count
-        if self._at > len(self._body):
-            raise struct.error(f"{self._at - len(self._body)} bytes are missing at its end")
-        return self._body[start : self._at]
+    def _length(self, layout: struct.Struct) -> int:
+        count: int = self._varint() - 1 if self._flexible else self.take(layout)[0]
+        if count > self._source.left:
+            raise ProtocolError(f"{count} items are announced, {self._source.left} bytes are left")
+        return max(count, 0)
+
+    def _varint(self) -> int:
+        byte: int = self.take(_BYTE)[0]
+        value, shift = byte & 0x7F, 7
+        while byte >= 0x80:
+            if shift > _LAST_SHIFT:
+                raise ProtocolError("a varint is longer than five bytes")
+            byte = self.take(_BYTE)[0]
+            value |= (byte & 0x7F) << shift
+            shift += 7
+        return value
 
 
 @contextmanager
@@ -91,5 +159,5 @@ def told_malformed(message: str, version: int) -> Iterator[None]:
     """Turn what malformed bytes lead to into ProtocolError, in words that go on after the name of a broker."""
     try:
         yield
-    except (struct.error, UnicodeDecodeError, ProtocolError) as error:
+    except (UnicodeDecodeError, ProtocolError) as error:
         raise ProtocolError(f"sent a malformed {message} response (version {version}): {error}") from error

@@ -6,9 +6,10 @@ was received last is still in the processor's cache when it is decoded, and the 
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from mmap import mmap
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from zkconsumer.errors import ProtocolError
 from zkconsumer.kafka.transport import Transport
@@ -40,12 +41,24 @@ class ResponseBytes(Protocol):
 
     left: int
 
-    def take(self, count: int) -> memoryview:
-        """The next ``count`` bytes, which may be valid until the next call only.
+    def unpack(self, layout: struct.Struct) -> tuple[Any, ...]:
+        """The next numbers, which take at most :data:`WINDOW_BYTES`.
 
         Raises:
             ProtocolError: the response ends before.
         """
+        ...
+
+    def take(self, count: int) -> memoryview:
+        """The next ``count`` bytes, which may be valid until the next call only; for errors see :meth:`unpack`."""
+        ...
+
+    def peek(self, count: int) -> memoryview:
+        """The same, and they remain the next ones; at most :data:`WINDOW_BYTES`."""
+        ...
+
+    def skip(self, count: int) -> None:
+        """Discard the next ``count`` bytes, without memory for them; for errors see :meth:`unpack`."""
         ...
 
     def take_to_keep(self, count: int) -> memoryview:
@@ -60,14 +73,33 @@ class WholeResponse:
         self._body = body
         self.left = len(body)
 
+    def unpack(self, layout: struct.Struct) -> tuple[Any, ...]:
+        """See :class:`ResponseBytes`."""
+        size = layout.size
+        if size > self.left:
+            raise _missing(size, self.left)
+        start = len(self._body) - self.left
+        self.left -= size
+        return layout.unpack_from(self._body, start)
+
     def take(self, count: int) -> memoryview:
         """See :class:`ResponseBytes`."""
-        _check(count, self.left)
-        start = len(self._body) - self.left
+        taken = self.peek(count)
         self.left -= count
-        return self._body[start : start + count]
+        return taken
 
     take_to_keep = take
+
+    def peek(self, count: int) -> memoryview:
+        """See :class:`ResponseBytes`."""
+        if count > self.left:
+            raise _missing(count, self.left)
+        start = len(self._body) - self.left
+        return self._body[start : start + count]
+
+    def skip(self, count: int) -> None:
+        """See :class:`ResponseBytes`."""
+        self.take(count)
 
 
 class ResponseStream:
@@ -100,6 +132,19 @@ class ResponseStream:
         self.left = length
         self._memory = memory
 
+    def unpack(self, layout: struct.Struct) -> tuple[Any, ...]:
+        """The next numbers of the response; for errors see :meth:`take`."""
+        size = layout.size
+        if size > self.left:
+            raise _missing(size, self.left)
+        start = self._start
+        if size > self._end - start:
+            self._receive_ahead(size, self._end - start)
+            start = 0
+        self._start = start + size
+        self.left -= size
+        return layout.unpack_from(self._window, start)
+
     def take(self, count: int) -> memoryview:
         """The next bytes of the response, in a writable view that is valid until the next call.
 
@@ -107,23 +152,38 @@ class ResponseStream:
             BrokerUnavailable: the connection broke, timed out or was closed.
             ProtocolError: the response ends before.
         """
-        _check(count, self.left)
+        if count > self.left:
+            raise _missing(count, self.left)
         if count > WINDOW_BYTES:
             if len(self._long) < count:
                 self._long = new_memory(count)
             return self._receive(self._long[:count])
-        ahead = self._end - self._start
-        if count > ahead:
-            self._receive_ahead(count, ahead)
-        taken = self._window[self._start : self._start + count]
+        taken = self.peek(count)
         self._start += count
         self.left -= count
         return taken
 
     def take_to_keep(self, count: int) -> memoryview:
         """The next bytes of the response, in memory of their own; for errors see :meth:`take`."""
-        _check(count, self.left)
+        if count > self.left:
+            raise _missing(count, self.left)
         return self._receive(self._memory(count))
+
+    def peek(self, count: int) -> memoryview:
+        """See :class:`ResponseBytes`; for errors see :meth:`take`."""
+        if count > self.left:
+            raise _missing(count, self.left)
+        ahead = self._end - self._start
+        if count > ahead:
+            self._receive_ahead(count, ahead)
+        return self._window[self._start : self._start + count]
+
+    def skip(self, count: int) -> None:
+        """See :class:`ResponseBytes`; for errors see :meth:`take`."""
+        if count > self.left:
+            raise _missing(count, self.left)
+        while count:
+            count -= len(self.take(min(count, WINDOW_BYTES)))
 
     def _receive(self, target: memoryview) -> memoryview:
         ahead = min(len(target), self._end - self._start)
@@ -142,6 +202,5 @@ class ResponseStream:
         self._end = ahead + self._transport.receive(room, at_least=count - ahead)
 
 
-def _check(count: int, left: int) -> None:
-    if count > left:
-        raise ProtocolError(f"{count - left} bytes are missing at its end")
+def _missing(count: int, left: int) -> ProtocolError:
+    return ProtocolError(f"{count - left} bytes are missing at its end")

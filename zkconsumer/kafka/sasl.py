@@ -16,7 +16,7 @@ from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
-from zkconsumer.errors import AuthenticationFailed, ProtocolError, ZkConsumerError
+from zkconsumer.errors import AuthenticationFailed, ZkConsumerError
 from zkconsumer.kafka.errorcodes import ErrorCode, error_name
 from zkconsumer.kafka.fields import Fields, encode_string, told_malformed
 from zkconsumer.kafka.library import load_kafka_python
@@ -47,13 +47,6 @@ def log_in(wire: BrokerConnection, security: BrokerSecurity) -> None:
         ProtocolError: the broker does not know SASL, or its answer is malformed.
     """
     mechanism = _mechanism(wire, security)
-    try:
-        _log_in(wire, security, mechanism)
-    except struct.error as error:
-        raise ProtocolError(f"{wire} sent a malformed answer to the login: {error}") from error
-
-
-def _log_in(wire: BrokerConnection, security: BrokerSecurity, mechanism: Any) -> None:
     framed = wire.knows(_AUTHENTICATE)
     version = wire.version(_HANDSHAKE, "SaslHandshake", 0, 1 if framed else 0)
     request = encode_string(str(security.mechanism))
@@ -72,8 +65,6 @@ def _log_in(wire: BrokerConnection, security: BrokerSecurity, mechanism: Any) ->
 
     try:
         _converse(mechanism, exchange)
-    except struct.error:
-        raise
     except ZkConsumerError as error:
         if framed or not isinstance(error.__cause__, ConnectionError):
             raise
@@ -99,13 +90,10 @@ def _converse(mechanism: Any, exchange: Callable[[bytes, bool], bytes]) -> None:
 
 def _authenticate(wire: BrokerConnection, token: bytes, check: str) -> bytes:
     body = struct.pack(">i", len(token)) + token
-    answer = bytes(wire.receive(wire.send(_AUTHENTICATE, 0, body)))
-    code, length = struct.unpack_from(">hh", answer)
-    at = 4 + max(length, 0)
+    code, message, answer = wire.exchange(_AUTHENTICATE, 0, body, _parse_authenticate)
     if code:
-        raise AuthenticationFailed(f"{wire}: {answer[4:at].decode(errors='replace') or error_name(code)}; {check}")
-    (size,) = struct.unpack_from(">i", answer, at)
-    return answer[at + 4 : at + 4 + max(size, 0)]
+        raise AuthenticationFailed(f"{wire}: {message or error_name(code)}; {check}")
+    return answer
 
 
 def _mechanism(wire: BrokerConnection, security: BrokerSecurity) -> Any:
@@ -153,3 +141,17 @@ def _parse_handshake(version: int, body: memoryview) -> tuple[int, list[str]]:
         offered = [fields.text() for _ in range(fields.count())]
         fields.end()
         return code, offered
+
+
+def _parse_authenticate(body: memoryview) -> tuple[int, str, bytes]:
+    """Error code, the broker's words for it, and what it answers to the token.
+
+    Raises:
+        ProtocolError: malformed.
+    """
+    with told_malformed("SaslAuthenticate", 0):
+        fields = Fields(body)
+        (code,) = fields.take(_ERROR_CODE)
+        message, answer = fields.text(), bytes(fields.data())
+        fields.end()
+        return code, message, answer

@@ -120,15 +120,13 @@ class Transport:
             self._set_options(sock)
             sock.settimeout(self._timeout_ms / 1000)
             sock.connect(address)
-            if (
-                not self._security.encrypted
-            ):  # TLS has Python's limit: the kernel's would be taken for a reason to retry
+            if not self._security.encrypted:
                 sock.settimeout(None)
         if self._security.encrypted:
             self._encrypt()
 
     def _encrypt(self) -> None:
-        """Put TLS around the socket.
+        """Put TLS around the socket. Its time limit is Python's: the kernel's would be taken for a reason to retry.
 
         The plain socket is replaced under the lock. Otherwise: the owner has moved the descriptor to the new socket;
         another thread closes the transport and shuts the plain one down, which has no descriptor any more; the owner

@@ -8,7 +8,8 @@ from types import MappingProxyType
 from typing import Final
 
 from zkconsumer.errors import ProtocolError
-from zkconsumer.kafka.errorcodes import ErrorCode, error_name
+from zkconsumer.kafka.errorcodes import error_name
+from zkconsumer.kafka.fields import Fields, told_malformed
 
 ApiRanges = Mapping[int, tuple[int, int]]
 """API key to the oldest and newest version that a broker speaks."""
@@ -19,6 +20,7 @@ METADATA: Final = 3
 NO_OFFSETS_WANTED: Final = struct.pack(">ii", -1, 0)
 """Body of a ListOffsets request, version 0, for no partition: every release answers it, and it changes nothing."""
 
+_ERROR_CODE: Final = struct.Struct(">h")
 _RANGE: Final = struct.Struct(">hhh")  # api key, oldest version, newest version
 
 _PRODUCE, _FETCH, _OFFSET_COMMIT, _OFFSET_FETCH, _FIND_COORDINATOR = 0, 1, 8, 9, 10
@@ -48,17 +50,17 @@ OLD_RELEASES: Final[Mapping[str, ApiRanges]] = MappingProxyType(
 OLDEST_RELEASE: Final = "0.8.2"
 
 
-def parse_api_versions(body: memoryview | bytes) -> dict[int, tuple[int, int]]:
+def parse_api_versions(body: memoryview) -> dict[int, tuple[int, int]]:
     """Read an ApiVersions response of version 0, the one that every broker since 0.10 can give.
 
     Raises:
         ProtocolError: it is malformed, or reports an error.
     """
-    try:
-        code, count = struct.unpack_from(">hi", body)
-        if code != ErrorCode.NONE:
-            raise ProtocolError(f"answers ApiVersions with {error_name(code)}")
-        ranges = _RANGE.iter_unpack(body[6 : 6 + count * _RANGE.size])
-        return {key: (oldest, newest) for key, oldest, newest in ranges}
-    except struct.error as error:
-        raise ProtocolError(f"sent a malformed ApiVersions response: {error}") from error
+    with told_malformed("ApiVersions", 0):
+        fields = Fields(body)
+        (code,) = fields.take(_ERROR_CODE)
+        if not code:
+            ranges = {key: (oldest, newest) for key, oldest, newest in fields.rows(_RANGE)}
+            fields.end()
+            return ranges
+    raise ProtocolError(f"answers ApiVersions with {error_name(code)}")

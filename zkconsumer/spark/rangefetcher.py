@@ -221,7 +221,8 @@ class RangeFetcher(threading.Thread):
         the partition still is where it was asked for, as in :mod:`zkconsumer.fetch.pipeline`.
         """
         assert self._correlation_id is not None
-        response = open_response(self.lane.connection, self._correlation_id, self._decoder.memory.take)
+        connection, memory, isolation = self.lane.connection, self._decoder.memory.take, self._config.isolation_level
+        response = open_response(connection, self._correlation_id, memory, isolation=isolation)
         self._correlation_id, asked = None, self._asked
         response.require_success(self.broker)
         before = dict(self._left)

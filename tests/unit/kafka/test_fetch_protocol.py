@@ -123,6 +123,20 @@ def test_responses_are_those_of_the_message_definitions(version):
     assert (other.topic, other.partition) == ("ü", 4)
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+def test_aborted_transactions_are_skipped_where_they_have_no_meaning(version):
+    response = memoryview(reference_response(version))
+    committed = decode_fetch(version, response).partitions
+    uncommitted = decode_fetch(version, response, isolation="read_uncommitted").partitions
+    assert [list(part.aborted) for part in uncommitted] == [[], [], []]
+    assert [part._replace(aborted=()) for part in committed] == [part._replace(aborted=()) for part in uncommitted]
+
+
+def test_aborted_transactions_are_made_when_they_are_asked_for():
+    aborted = decode_fetch(4, memoryview(reference_response(4))).partitions[0].aborted
+    assert (len(aborted), aborted[1], aborted[:1], list(aborted)) == (2, (10, 60), [(9, 12)], [(9, 12), (10, 60)])
+
+
 def test_records_are_not_copied():
     body = bytearray(reference_response(11))
     records = decode_fetch(11, memoryview(body)).partitions[0].records
