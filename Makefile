@@ -47,10 +47,10 @@ unit: $(STAMP) ## the tests that need no server
 	@$(BIN)/pytest tests/unit tests/property
 
 MINUTES ?= 10
-fuzz: $(STAMP) ## fuzz decoder and response parser for MINUTES (default 10) from the golden captures; needs Linux
+fuzz: $(STAMP) ## fuzz what takes brokers' bytes for MINUTES (default 10), all of it or TARGET=records|login; needs Linux
 	@$(BIN)/python -c 'import atheris' 2>/dev/null || $(BIN)/python -m pip install \
 		--disable-pip-version-check --config-settings editable_mode=compat -e '.[fuzz]'
-	@$(BIN)/python -m tests.fuzz.fuzz $(MINUTES)
+	@$(BIN)/python -m tests.fuzz.fuzz $(MINUTES) $(TARGET)
 
 lint: $(STAMP) ## ruff and the import contracts
 	@$(BIN)/ruff check .

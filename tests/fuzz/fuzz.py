@@ -1,14 +1,19 @@
-"""Fuzz the decoder and the parser of fetch responses: ``python -m tests.fuzz.fuzz [MINUTES]`` (``make fuzz``).
+"""Fuzz what takes bytes of brokers: ``python -m tests.fuzz.fuzz [MINUTES] [TARGET ...]`` (``make fuzz``).
 
-It begins with the golden captures and the kept corpus, mutates inside batches and inside compressed ones too, and makes
-lengths and checksums fit again, so that mutants get past the first check. The compiled code runs with bounds checks.
-A crash, a hang of 10 s, or 2 GiB of memory (the fuzzer's own tables grow) ends it and leaves the input in ``.fuzz``.
-``--keep`` then writes what reached something new into ``tests/fuzz/corpus.zip``, which the unit tests replay.
+Targets are ``records``, the decoder and the parser of fetch responses, and ``login``, a connection from its first byte:
+frames, versions, the login and the answers to the first requests. They share the time; without a name all run.
+
+It begins with the golden captures, valid conversations and the kept corpus. It mutates inside batches and inside
+compressed ones too, and makes lengths and checksums fit again, so that mutants get past the first check. The compiled
+code runs with bounds checks. A crash, a hang of 10 s, or 2 GiB of memory (the fuzzer's own tables grow) ends it and
+leaves the input in ``.fuzz``. ``--keep`` then writes what reached something new into ``tests/fuzz``, which the unit
+tests replay.
 """
 
 import os
 import random
 import struct
+import subprocess
 import sys
 import zipfile
 from pathlib import Path
@@ -23,13 +28,15 @@ import cramjam  # noqa: E402
 _COMPILED = ["batchtable", "compiled", "kernel", "messageset"]  # numba cannot compile what is instrumented
 
 with atheris.instrument_imports(
-    include=["zkconsumer.fetch", "zkconsumer.kafka.fetch_protocol", "tests.fuzz.target"],
+    include=["zkconsumer.fetch", "zkconsumer.kafka", "kafka.net.sasl", "tests.fuzz.target", "tests.fuzz.login"],
     exclude=["numba", "numpy", "pyarrow", *(f"zkconsumer.fetch.{module}" for module in _COMPILED)],
 ):
-    from tests.fuzz.target import frames, run, seal
+    from tests.fuzz import login
+    from tests.fuzz import target as records_target
+    from tests.fuzz.target import frames, seal
 
 from tests.fix_batches import compress  # noqa: E402
-from tests.fuzz.corpus import CORPUS, golden_inputs, kept_inputs  # noqa: E402
+from tests.fuzz.corpus import archive_of, first_inputs, kept_inputs  # noqa: E402
 
 _HEADER = 61
 _CODECS = {1: "gzip", 2: "snappy-raw", 3: "lz4", 4: "zstd"}
@@ -114,28 +121,64 @@ def decompress(codec: int, body: bytes) -> bytes:
     return scratch.data[: scratch.used].tobytes()
 
 
+def mutate_login(data: bytes, max_size: int, seed: int) -> bytes:
+    """One change: anywhere, or of what one step of the peer sends, whose length is made to fit."""
+    draw = random.Random(seed)
+    steps = list(login.steps_of(data[1:]))
+    if not steps or draw.random() < 0.1:
+        return bytes(atheris.Mutate(data, max_size))
+    number = draw.randrange(len(steps))
+    kind = draw.random()
+    if kind < 0.1:
+        del steps[number]
+    elif kind < 0.2:
+        steps.insert(number, draw.choice(steps))
+    elif kind < 0.3:
+        steps[number] = login.Step(draw.randrange(4), steps[number].data)
+    else:
+        steps[number] = steps[number]._replace(data=bytes(atheris.Mutate(steps[number].data, max_size)))
+    return login.encode(data[0], steps)[:max_size]
+
+
+TARGETS = {"records": (records_target.run, mutate), "login": (login.run, mutate_login)}
+
+
 def main() -> None:
-    arguments = [argument for argument in sys.argv[1:] if argument != "--keep"]
-    minutes = float(arguments[0]) if arguments else 10
-    folder = WORK / "corpus"
-    folder.mkdir(parents=True, exist_ok=True)
+    words = [word for word in sys.argv[1:] if word != "--keep"]
+    minutes = float(words.pop(0)) if words and words[0] not in TARGETS else 10
+    names = words or list(TARGETS)
+    if unknown := set(names) - set(TARGETS):
+        sys.exit(f"there is no target {', '.join(sorted(unknown))}; there are {', '.join(TARGETS)}")
     if "--keep" in sys.argv:
-        keep(folder)
-        return
-    for name, data in [*golden_inputs(), *kept_inputs()]:
-        (folder / name).write_bytes(data)
+        for name in names:
+            keep(name)
+    elif len(names) == 1:
+        fuzz(names[0], minutes)
+    else:  # a process can have one target
+        share = str(minutes / len(names))
+        for name in names:
+            subprocess.run([sys.executable, "-m", "tests.fuzz.fuzz", share, name], check=True)
+
+
+def fuzz(name: str, minutes: float) -> None:
+    """Run one target; does not return."""
+    run, mutator = TARGETS[name]
+    folder = WORK / name
+    folder.mkdir(parents=True, exist_ok=True)
+    for title, data in [*first_inputs(name), *kept_inputs(name)]:
+        (folder / title).write_bytes(data)
     limits = [f"-max_total_time={int(minutes * 60)}", "-timeout=10", "-rss_limit_mb=2048", "-max_len=20000"]
     quiet = ["-print_final_stats=1", f"-artifact_prefix={WORK}/", "-verbosity=1"]
-    atheris.Setup([sys.argv[0], *limits, *quiet, str(folder)], run, custom_mutator=mutate)
+    atheris.Setup([sys.argv[0], *limits, *quiet, str(folder)], run, custom_mutator=mutator)
     atheris.Fuzz()
 
 
-def keep(folder: Path) -> None:
-    """Write what the last run found, but for the captures, the smallest first."""
-    golden = {name for name, _ in golden_inputs()}
-    found = sorted((path for path in folder.iterdir() if path.name not in golden), key=lambda path: path.stat().st_size)
-    with zipfile.ZipFile(CORPUS, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
-        for path in found:
+def keep(name: str) -> None:
+    """Write what the last run of a target found, but for what it began with, the smallest first."""
+    first = {title for title, _ in first_inputs(name)}
+    found = [path for path in (WORK / name).glob("*") if path.name not in first]
+    with zipfile.ZipFile(archive_of(name), "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for path in sorted(found, key=lambda path: path.stat().st_size):
             archive.writestr(zipfile.ZipInfo(path.name), path.read_bytes())
             if sum(entry.compress_size + _PER_ENTRY for entry in archive.infolist()) > _KEPT_BYTES:
                 break

@@ -131,5 +131,5 @@ def _fetch(connection: BrokerConnection, group: str, wanted: Collection[TopicPar
             raise ProtocolError(what)
     # The JVM takes other errors for "no offset" and then resets the position (SPEC 8.4): records would be skipped. They
     # are of one partition, such as a topic that may not be described, and cost that one.
-    found = {p: stored.found.get(p, StoredOffset(None)) for p in wanted if p not in stored.errors}
+    found = {p: stored.found[p] for p in wanted if p not in stored.errors}
     return StoredOffsets(found, stored.errors, 0)

@@ -20,6 +20,7 @@ _BYTE: Final = struct.Struct(">B")
 _LAST_SHIFT: Final = 28  # of a varint of five bytes, the longest for 32 bits
 _STRING_LENGTH: Final = struct.Struct(">h")
 _ARRAY_LENGTH: Final = struct.Struct(">i")
+_NULL: Final = -1  # length of what is null
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
@@ -138,7 +139,7 @@ class Fields:
 
     def _length(self, layout: struct.Struct) -> int:
         count: int = self._varint() - 1 if self._flexible else self.take(layout)[0]
-        if count > self._source.left:
+        if not _NULL <= count <= self._source.left:
             raise ProtocolError(f"{count} items are announced, {self._source.left} bytes are left")
         return max(count, 0)
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Final, NamedTuple
 
 from zkconsumer.core.offsets import StoredOffset
+from zkconsumer.errors import ProtocolError
 from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.kafka.fields import by_topic
 from zkconsumer.kafka.library import load_kafka_python
@@ -59,7 +60,7 @@ def commit_offsets(
 
     Raises:
         BrokerUnavailable: the connection broke or timed out.
-        ProtocolError: no common version.
+        ProtocolError: no common version, or the answer is malformed.
     """
     load_kafka_python()
     from kafka.protocol.consumer import OffsetCommitRequest
@@ -91,6 +92,7 @@ def commit_offsets(
     before_send()
     answer = connection.call(request)
     codes = {TopicPartition(t.name, p.partition_index): p.error_code for t in answer.topics for p in t.partitions}
+    _require_all(connection, offsets, codes, "OffsetCommit")
     return CommitOutcome(
         {partition for partition, code in codes.items() if not code},
         {partition: code for partition, code in codes.items() if code},
@@ -122,4 +124,14 @@ def fetch_offsets(
             stored.found[partition] = StoredOffset(one.committed_offset, one.metadata) if there else StoredOffset(None)
             if one.error_code:
                 stored.errors[partition] = one.error_code
+    if not stored.error:
+        _require_all(connection, partitions, stored.found, "OffsetFetch")
     return stored
+
+
+def _require_all(
+    connection: BrokerConnection, wanted: Collection[TopicPartition], answered: Collection[TopicPartition], name: str
+) -> None:
+    """Brokers answer for each partition. One that is missing must not count as one without a stored offset."""
+    if missing := set(wanted).difference(answered):
+        raise ProtocolError(f"{connection} left {len(missing)} partitions out of its {name} response")

@@ -4,10 +4,10 @@ import resource
 
 import pytest
 
-from tests.fuzz.corpus import golden_inputs, kept_inputs
+from tests.fuzz.corpus import first_inputs, kept_inputs
 from tests.fuzz.target import run
 
-INPUTS = [*golden_inputs(), *kept_inputs()]
+INPUTS = [*first_inputs("records"), *kept_inputs("records")]
 
 
 def test_what_the_fuzzer_found():

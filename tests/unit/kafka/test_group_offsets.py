@@ -86,12 +86,22 @@ def test_a_commit_that_meets_a_coordinator_that_moved_is_an_error_whatever_else_
 
 def test_offsets_in_kafka_are_those_of_all_partitions_asked_for():
     broker = ScriptedBroker({A0: (0, 5), A1: (0, -1)}, error=0)
-    assert OffsetCoordinator(broker, "g").fetch([A0, A1, B0]).found == {
-        A0: StoredOffset(5, "written at 5"),
-        A1: StoredOffset(None),
-        B0: StoredOffset(None),
-    }
+    stored = OffsetCoordinator(broker, "g").fetch([A0, A1])
+    assert stored.found == {A0: StoredOffset(5, "written at 5"), A1: StoredOffset(None)}
     assert broker.versions[1:] == [("OffsetFetchRequest", 1, 5)]
+
+
+def test_a_partition_without_an_answer_does_not_count_as_one_without_an_offset():
+    """Its position would be reset."""
+    coordinator = OffsetCoordinator(ScriptedBroker({A0: (0, 5)}, error=0), "g")
+    with pytest.raises(ProtocolError, match="left 2 partitions out of its OffsetFetch response"):
+        coordinator.fetch([A0, A1, B0])
+
+
+def test_a_partition_without_an_answer_does_not_count_as_committed():
+    coordinator = OffsetCoordinator(ScriptedBroker({A0: (0, 5)}), "g")
+    with pytest.raises(ProtocolError, match="left 1 partitions out of its OffsetCommit response"):
+        coordinator.commit(unmarked({A0: 5, A1: 6}))
 
 
 @pytest.mark.parametrize(
