@@ -78,12 +78,13 @@ class Peer(Transport):
     """A transport whose peer has sent all that it will ever send; each connection has its own share of that."""
 
     script: list[bytes]
+    ends: list[socket.socket]
 
     def connect(self) -> None:
         ours, theirs = socket.socketpair()
+        self.ends.append(theirs)
         theirs.sendall(self.script.pop(0) if self.script else b"")
         theirs.shutdown(socket.SHUT_WR)
-        self._ends = theirs
         with self._lock:
             if self._socket is not None:
                 self._socket.close()
@@ -122,7 +123,7 @@ def run(data: bytes) -> None:
         security = BrokerSecurity("SASL_PLAINTEXT", mechanism=mechanism, username="alice", password=_PASSWORD)
     connection = BrokerConnection("peer", 9092, client_id="c", timeout_ms=1000, security=security)
     peer = Peer("peer", 9092, timeout_ms=1000, receive_buffer_bytes=0, security=security)
-    peer.script = script_of(steps_of(data[1:]))
+    peer.script, peer.ends = script_of(steps_of(data[1:])), []
     connection._transport, connection._response = peer, ResponseStream(peer)
     scram.uuid = FixedNonce
     tracemalloc.start()
@@ -136,7 +137,8 @@ def run(data: bytes) -> None:
         tracemalloc.stop()
         scram.uuid = uuid
         connection.close()
-        peer._ends.close()
+        for end in peer.ends:
+            end.close()
 
 
 def ask(connection: BrokerConnection) -> None:
