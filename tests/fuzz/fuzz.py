@@ -15,6 +15,7 @@ import random
 import struct
 import subprocess
 import sys
+import tracemalloc
 import zipfile
 from pathlib import Path
 
@@ -163,6 +164,8 @@ def main() -> None:
 def fuzz(name: str, minutes: float) -> None:
     """Run one target; does not return."""
     run, mutator = TARGETS[name]
+    if name == "login":
+        tracemalloc.start()
     folder = WORK / name
     folder.mkdir(parents=True, exist_ok=True)
     for title, data in [*first_inputs(name), *kept_inputs(name)]:
