@@ -30,12 +30,16 @@ class Contest:
 
     Attributes:
         title: what was done.
+        about: what the title stands for, in full; empty where it is clear.
         unit: of the measurements, such as ``s`` or ``records/s``.
         reference: the contestant that the others are compared with.
+        peers: further contestants to compare with.
         target: what our ratio to the reference should be, in words; empty where there is no target.
         targets: the same for single contestants, where they differ.
         measured: contestant to its measurements, one a round.
         memory: contestant to its peak resident memory in MiB, where it was measured.
+        windows: contestant to its shortest measurement in seconds, where that is known.
+        enough_s: measurements that are shorter are reported as too short.
     """
 
     title: str
@@ -45,6 +49,14 @@ class Contest:
     targets: Mapping[str, str] = field(default_factory=dict)
     measured: dict[str, list[float]] = field(default_factory=dict)
     memory: dict[str, float] = field(default_factory=dict)
+    peers: Sequence[str] = ()
+    windows: dict[str, float] = field(default_factory=dict)
+    enough_s: float = 0.0
+    about: str = ""
+
+    def announce(self, contestant: str) -> None:
+        """Give a contestant its place in the report, before it is measured."""
+        self.measured.setdefault(contestant, [])
 
     def add(self, contestant: str, value: float) -> None:
         """Note one round's measurement."""
@@ -54,17 +66,31 @@ class Contest:
         """Note a peak; the largest counts."""
         self.memory[contestant] = max(mebibytes, self.memory.get(contestant, 0.0))
 
+    def note_window(self, contestant: str, seconds: float) -> None:
+        """Note how long a measurement took; the shortest counts."""
+        self.windows[contestant] = min(seconds, self.windows.get(contestant, seconds))
+
+    def too_short(self) -> dict[str, float]:
+        """Contestants whose shortest measurement was not long enough, with its seconds."""
+        return {name: seconds for name, seconds in self.windows.items() if seconds < self.enough_s}
+
     def target_of(self, contestant: str) -> str:
         """What to reach, in words; empty for those who are not ours."""
         return self.targets.get(contestant, self.target if contestant.startswith(OURS) else "")
 
     def summaries(self) -> dict[str, Summary]:
-        """Contestant to what its measurements come to, in the order in which they were added."""
-        return {contestant: Summary.of(values) for contestant, values in self.measured.items()}
+        """Contestant to a summary of its measurements, in the order in which they were announced or added."""
+        return {contestant: Summary.of(values) for contestant, values in self.measured.items() if values}
 
-    def ratio(self, contestant: str) -> float | None:
-        """The contestant's median divided by the reference's; None where there is nothing to divide by."""
-        reference = self.measured.get(self.reference)
-        if not reference or statistics.median(reference) == 0:
+    def ratio(self, contestant: str, to: str | None = None) -> float | None:
+        """The contestant's median divided by that of another, by default of the reference; None if unknown."""
+        other, own = (self.measured.get(name) for name in (self.reference if to is None else to, contestant))
+        if not other or not own or statistics.median(other) == 0:
             return None
-        return statistics.median(self.measured[contestant]) / statistics.median(reference)
+        return statistics.median(own) / statistics.median(other)
+
+
+def rotated(names: Sequence[str], number: int) -> list[str]:
+    """The names in the order of a round: each round begins with the next one."""
+    first = number % len(names) if names else 0
+    return [*names[first:], *names[:first]]

@@ -1,4 +1,14 @@
-"""The fetch benchmark: records per second and memory beside the JVM consumer and Python's clients, in one run."""
+"""The fetch benchmark: records per second and memory beside the JVM consumer and Python's clients, in one run.
+
+Each data set has brokers of its own. Their partitions are written as files before the brokers open them (see
+:mod:`zkconsumer.bench.logsegment`), so everything is in the page cache. Then the brokers are warmed by prepared
+requests, half of them in the version of the JVM consumer. In each round every contestant reads for the same time, from
+the first record that it has; a data set is large enough that none comes to its end within two seconds, and the report
+names those that did. The order rotates from round to round.
+
+The plain drain starts again at the end of the topic. The JVM consumer takes part twice: *fresh* in a new JVM each
+round, *warm* in one JVM that has read for some time before the first round.
+"""
 
 from __future__ import annotations
 
@@ -7,119 +17,125 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Final
 
-from zkconsumer.bench.contest import OURS, Contest
-from zkconsumer.bench.load import Load, fill
-from zkconsumer.bench.machine import peak_memory_mib
-from zkconsumer.bench.members import JVM, JVM_OPTIONS
-from zkconsumer.bench.peers import BATCHES, PEERS, RECORDS, SLOW, SOCKET, Run, Task
-from zkconsumer.bench.servers import bench_servers
+from zkconsumer.bench.contest import OURS, Contest, rotated
+from zkconsumer.bench.datasets import DATA_SETS, DataSet
+from zkconsumer.bench.fetchfield import SINGLE_TOPIC, TOPIC, FetchField, fetch_field
+from zkconsumer.bench.jvmreader import JvmReader
+from zkconsumer.bench.peers import AIOKAFKA, BATCHES, CONFLUENT, DRAIN, PEERS, RECORDS, SLOW, TUNED
+from zkconsumer.bench.task import Run, Task
 from zkconsumer.errors import SandboxError
-from zkconsumer.model import Broker
-from zkconsumer.sandbox import Sandbox
-from zkconsumer.sandbox.jvmconsumer import ConsumerJvm
 from zkconsumer.sandbox.progress import Progress
-from zkconsumer.zookeeper.registry import Registry
-from zkconsumer.zookeeper.session import ZkSession
 
-_BASE: Final = Load()
-VARIANTS: Final = (
-    _BASE,
-    _BASE._replace(value_bytes=1024),
-    _BASE._replace(value_bytes=10_240),
-    _BASE._replace(codec="lz4"),
-    _BASE._replace(codec="zstd"),
-    _BASE._replace(partitions=1),
-    _BASE._replace(partitions=64),
-)
-"""Each differs from the first in one thing."""
+JVM_WARM: Final = "JVM consumer 1.1.1, warm"
+JVM_FRESH: Final = "JVM consumer 1.1.1, fresh"
+CONTESTANTS: Final = (BATCHES, RECORDS, JVM_WARM, JVM_FRESH, TUNED, CONFLUENT, AIOKAFKA, DRAIN)
+"""All of them, ours first."""
 
-_UNKNOWN_TO_JVM: Final = ("zstd",)
-"""Codecs younger than the JVM consumer, to which brokers answer with an error instead of records."""
-_TIMEOUT_S: Final = 60.0
-_WARMING: Final = 5
-"""Readings that do not count: a broker that has just started compiles its code meanwhile, which costs whoever reads."""
-_LONGER: Final = 4
-"""So much more is read where several read at the same time, which do not begin at the same moment."""
+_BEYOND_JVM: Final = "zstd"
+"""A codec that is younger than the JVM consumer."""
+_OLDEST_FOR_JVM: Final = (0, 10, 1)
+"""The JVM consumer 1.1.1 sends requests that brokers before this release do not know."""
+_TARGETS: Final[Mapping[str, Mapping[str, str]]] = {
+    "batches-75": {BATCHES: "12x JVM, 8x tuned", RECORDS: "2x tuned"},
+    "batches-1": {BATCHES: "5x JVM, 2x tuned", RECORDS: "1.2x tuned"},
+    "format-1": {BATCHES: "5x JVM"},
+    "tls": {BATCHES: "2x the best peer"},
+}
+_ENOUGH_S: Final = 2.0
+_TIMEOUT_S: Final = 120.0
 _SLOW_LIMIT_MIB: Final = 381
 """400 MB."""
 
 
 @dataclass(frozen=True)
 class FetchSizes:
-    """How large the contests are.
+    """What is measured, and how long.
 
     Attributes:
         rounds: measurements of each contestant in each contest.
-        seconds: after which a contestant that is slow is stopped.
-        variants: what is in the topics.
+        seconds: how long each contestant reads.
+        names: of data sets and of other contests.
+        contestants: those that take part.
+        warm_seconds: how long the brokers, and then the JVM consumer that is warm, are warmed.
+        scale: of the data sets' sizes; below 1, quick contestants come to the end too early.
     """
 
     rounds: int = 5
-    seconds: float = 4.0
-    variants: Sequence[Load] = VARIANTS
+    seconds: float = 2.2
+    names: Sequence[str] = ("batches-75",)
+    contestants: Sequence[str] = CONTESTANTS
+    warm_seconds: float = 8.0
+    scale: float = 1.0
 
 
-class FetchField:
-    """Where the contests take place. Use :func:`fetch_field`."""
+class Readers:
+    """Runs contestants on one field; a JVM that is warm lives as long as this."""
 
-    def __init__(self, sandbox: Sandbox, session: ZkSession, directory: Path) -> None:
-        self._sandbox = sandbox
-        self._registry = Registry(session)
-        self._directory = directory
+    def __init__(self, field: FetchField, sizes: FetchSizes) -> None:
+        self._field = field
+        self._sizes = sizes
         self._groups = count()
+        self._warm: JvmReader | None = None
+        self.loop_ns: dict[str, float] = {}
 
-    def live_brokers(self) -> tuple[Broker, ...]:
-        """The brokers of the sandbox."""
-        return self._registry.live_brokers()
-
-    def task(self, load: Load, seconds: float) -> Task:
-        """Reading all of a load, in a group of its own."""
-        leaders = [
-            f"{broker.host}:{broker.port}" for broker in self.live_brokers() if load.only_on in (None, broker.id)
-        ]
+    def task(self, topic: str = TOPIC) -> Task:
+        """Reading a topic in a group of its own."""
+        field = self._field
+        filled = field.topics[topic]
+        brokers = field.brokers()
+        leaders = [f"{brokers[broker].host}:{brokers[broker].port}" for broker in sorted(set(filled.leaders))]
         return Task(
-            self._sandbox.zookeeper_connect,
-            ",".join(leaders),
-            f"bench-{next(self._groups)}",
-            load.topic,
-            load.partitions,
-            load.records,
-            seconds,
+            zookeeper=field.zookeeper,
+            bootstrap=",".join(leaders),
+            group=f"bench-{next(self._groups)}",
+            topic=topic,
+            partitions=len(filled.leaders),
+            records=filled.records,
+            seconds=self._sizes.seconds,
+            kafka=field.data.kafka,
+            ca_location=field.ca_location,
+            prepared=str(field.prepared(topic)),
         )
 
-    def run(self, name: str, task: Task) -> Run:
+    def run(self, name: str, topic: str = TOPIC) -> Run:
         """Let one contestant read.
 
         Raises:
-            SandboxError: it failed; with what it said.
+            SandboxError: it failed; with what it reported.
         """
-        return self._run_jvm(task) if name == JVM else finish(name, start(name, task))
-
-    def _run_jvm(self, task: Task) -> Run:
-        jvm = ConsumerJvm(self._directory, name="JVM reader", jvm_options=JVM_OPTIONS)
-        jvm.start()
+        task = self.task(topic)
+        if name == JVM_WARM:
+            return self._warm_jvm().read(task)
+        if name != JVM_FRESH:
+            return finish(name, start(name, task))
+        reader = JvmReader(self._field.directory, "fresh JVM")
         try:
-            consumer = jvm.consumer(
-                {
-                    "zookeeper.connect": task.zookeeper,
-                    "group.id": task.group,
-                    "consumer.id": "one",
-                    "auto.offset.reset": "smallest",
-                    "auto.commit.enable": "false",
-                    "consumer.timeout.ms": str(int(_TIMEOUT_S * 1000)),  # rather fail than wait for ever
-                }
-            )
-            seconds = consumer.drain(task.topic, task.records)
-            return Run(task.records - 1, seconds, peak_memory_mib(jvm.pid))
+            run = reader.read(task)
+            self.loop_ns[name] = reader.loop_ns()
+            return run
         finally:
-            jvm.kill()  # an orderly shutdown takes seconds, and its group is used once
+            reader.close()
+
+    def close(self) -> None:
+        """End the JVM that is warm."""
+        if self._warm is not None:
+            self._warm.close()
+
+    def _warm_jvm(self) -> JvmReader:
+        if self._warm is None:
+            self._warm = JvmReader(self._field.directory, "warm JVM")
+            began = time.monotonic()
+            while time.monotonic() - began < self._sizes.warm_seconds:
+                self._warm.read(self.task())
+            self.loop_ns[JVM_WARM] = self._warm.loop_ns()
+        return self._warm
 
 
 def start(name: str, task: Task) -> subprocess.Popen[str]:
@@ -132,7 +148,7 @@ def finish(name: str, process: subprocess.Popen[str]) -> Run:
     """Wait for a contestant's result.
 
     Raises:
-        SandboxError: it failed; with what it said.
+        SandboxError: it failed; with what it reported.
     """
     try:
         out, err = process.communicate(timeout=_TIMEOUT_S)
@@ -148,124 +164,132 @@ def finish(name: str, process: subprocess.Popen[str]) -> Run:
     return Run(*json.loads(out.splitlines()[-1]))
 
 
-@contextmanager
-def fetch_field(directory: Path, progress: Progress, brokers: int = 1) -> Iterator[FetchField]:
-    """Start servers; see :func:`run_fetch_contests` for the arguments."""
-    with bench_servers(progress, brokers=brokers) as (sandbox, session):
-        yield FetchField(sandbox, session, directory)
-
-
-def contestants() -> list[str]:
-    """The contestants that are installed, the limit first."""
-    installed = [name for name, (package, _) in PEERS.items() if name != SLOW and importlib.util.find_spec(package)]
-    return [SOCKET, JVM, *(name for name in installed if name != SOCKET)]
-
-
 def run_fetch_contests(sizes: FetchSizes, directory: Path, progress: Progress) -> list[Contest]:
-    """Run all contests of the fetch benchmark and return them.
+    """Run the contests and return them.
 
     Args:
-        sizes: how large they are.
-        directory: for the JVM's log.
-        progress: who is told what is going on.
+        sizes: which ones, and how large they are.
+        directory: for temporary files.
+        progress: what is going on is reported here.
 
     Raises:
-        SandboxError: a server or a contestant failed.
+        SandboxError: a server or one of our contestants failed.
     """
-    base = sizes.variants[0]
-    long = base._replace(total_bytes=_LONGER * base.total_bytes)
-    with fetch_field(directory, progress) as field:
-        contests = []
-        for load in sizes.variants:
-            with progress.step(f"filling a topic: {load}"):
-                fill(field.live_brokers, load)
-            if load == base:
-                _warm_brokers(field, load, sizes)
-            contests.append(_read_all(field, load, sizes, progress))
-        fill(field.live_brokers, long)
-        contests += [_share(field, reader, long, sizes, progress) for reader in (SOCKET, BATCHES, RECORDS)]
-        contests.append(_read_slowly(field, sizes, progress))
-    contests.append(_two_brokers(long, sizes, directory, progress))
-    contests.append(_starting(sizes, progress))
+    contests: list[Contest] = []
+    for name in sizes.names:
+        run = OTHERS.get(name) or partial(_read_data_set, DATA_SETS[name])
+        contests += run(sizes, directory, progress)
     return contests
 
 
-def _warm_brokers(field: FetchField, load: Load, sizes: FetchSizes) -> None:
-    for _ in range(_WARMING):
-        field.run(BATCHES, field.task(load, sizes.seconds))
+def taking_part(data: DataSet, wanted: Sequence[str] = CONTESTANTS) -> list[str]:
+    """The contestants that are installed and know the data set's codec, security protocol and brokers."""
+    release = tuple(int(part) for part in data.kafka.split("."))
+    jvm = not data.tls and data.codec != _BEYOND_JVM and release >= _OLDEST_FOR_JVM
+    return [
+        name for name in wanted if (jvm if name not in PEERS else importlib.util.find_spec(PEERS[name][0]) is not None)
+    ]
 
 
-def _read_all(field: FetchField, load: Load, sizes: FetchSizes, progress: Progress) -> Contest:
+def _read_data_set(data: DataSet, sizes: FetchSizes, directory: Path, progress: Progress) -> list[Contest]:
     """All contestants read a topic, in turn, round by round."""
-    names = [name for name in contestants() if name != JVM or load.codec not in _UNKNOWN_TO_JVM]
-    if load.value_bytes != _BASE.value_bytes:
-        reference, targets = SOCKET, {BATCHES: "at least 0.7"}
-    elif JVM in names:
-        reference, targets = JVM, {BATCHES: "at least 8", RECORDS: "at least 1"}
-    else:
-        reference, targets = SOCKET, {}
-    contest = Contest(f"Reading {load}", "records/s", reference, targets=targets)
-    with progress.step(contest.title, sizes.rounds * len(names)) as advance:
-        for number in range(sizes.rounds):
-            for position, name in enumerate(names):
+    data = data._replace(total_bytes=int(data.total_bytes * sizes.scale))
+    names = taking_part(data, sizes.contestants)
+    contest = Contest(
+        data.name,
+        "records/s",
+        JVM_WARM if JVM_WARM in names else TUNED,
+        targets=_TARGETS.get(data.name, {}),
+        peers=tuple(name for name in (JVM_FRESH, TUNED) if name in names),
+        enough_s=_ENOUGH_S,
+        about=str(data),
+    )
+    with fetch_field(data, directory, progress) as field:
+        with progress.step("warming the brokers"):
+            field.warm(sizes.warm_seconds)
+        readers = Readers(field, sizes)
+        try:
+            _rounds(contest, names, readers.run, sizes.rounds, progress)
+            if not data.single:
+                return [contest, *_loop_contest(data, readers)]
+            return [contest, _single(data, readers, sizes, progress)]
+        finally:
+            readers.close()
+
+
+def _rounds(contest: Contest, names: Sequence[str], run: Callable[[str], Run], rounds: int, progress: Progress) -> None:
+    """Measure each contestant in each round; one that is not ours may fail."""
+    for name in names:
+        contest.announce(name)
+    with progress.step(contest.title, rounds * len(names)) as advance:
+        for number in range(rounds):
+            for position, name in enumerate(rotated(names, number)):
                 advance(number * len(names) + position, name)
                 try:
-                    _note(contest, name, field.run(name, field.task(load, sizes.seconds)))
+                    note(contest, name, run(name))
                 except SandboxError as error:
                     if name.startswith(OURS):
                         raise
-                    progress.say(f"{name} is left out of a round: {str(error).splitlines()[-1]}")
+                    progress.say(f"{name} is excluded from a round: {str(error).splitlines()[-1]}")
+
+
+def _loop_contest(data: DataSet, readers: Readers) -> list[Contest]:
+    """What the loop costs that the JVM consumer is driven by: the same loop over an iterator that does nothing."""
+    contest = Contest(f"{data.name}: the loop that drives the JVM consumer", "ns/record", "")
+    for name, nanoseconds in sorted(readers.loop_ns.items()):
+        contest.add(name, nanoseconds)
+    return [contest] if readers.loop_ns else []
+
+
+def _single(data: DataSet, readers: Readers, sizes: FetchSizes, progress: Progress) -> Contest:
+    """The same data on one broker and spread over all, each read by one process."""
+    places = {
+        f"{name}, {place}": (name, topic)
+        for name in (BATCHES, RECORDS, TUNED, DRAIN)
+        for place, topic in (("1 broker", SINGLE_TOPIC), (f"{data.brokers} brokers", TOPIC))
+        if name in taking_part(data, sizes.contestants)
+    }
+    contest = Contest(
+        f"{data.name}: one process, one broker or {data.brokers}",
+        "records/s",
+        f"{BATCHES}, 1 broker",
+        targets={f"{BATCHES}, {data.brokers} brokers": "at least 0.9"},
+        enough_s=_ENOUGH_S,
+    )
+    _rounds(contest, list(places), lambda place: readers.run(*places[place]), sizes.rounds, progress)
     return contest
 
 
-def _share(field: FetchField, reader: str, load: Load, sizes: FetchSizes, progress: Progress) -> Contest:
+def _processes(sizes: FetchSizes, directory: Path, progress: Progress) -> list[Contest]:
     """One process, then two that read everything at the same time: they share nothing but the machine."""
-    contest = Contest(f"Processes that read {load}, together", "records/s", f"{reader}, 1 process")
-    with progress.step(contest.title, sizes.rounds):
-        for _ in range(sizes.rounds):
-            for processes in (1, 2):
-                name = f"{reader}, {processes} process{'es' * (processes > 1)}"
-                tasks = [field.task(load, sizes.seconds) for _ in range(processes)]
-                _note(contest, name, *_together(reader, tasks))
-    return contest
+    data = DATA_SETS["large-100"]
+    contests = []
+    with fetch_field(data._replace(total_bytes=int(data.total_bytes * sizes.scale)), directory, progress) as field:
+        field.warm(sizes.warm_seconds)
+        readers = Readers(field, sizes)
+        for reader in (DRAIN, BATCHES, RECORDS):
+            names = {f"{reader}, 1 process": 1, f"{reader}, 2 processes": 2}
+            contest = Contest(f"processes: {data}, read together", "records/s", f"{reader}, 1 process")
+            for number in range(sizes.rounds):
+                for name in rotated(list(names), number):
+                    running = [start(reader, readers.task()) for _ in range(names[name])]
+                    note(contest, name, *(finish(name, process) for process in running))
+            contests.append(contest)
+    return contests
 
 
-def _together(name: str, tasks: Sequence[Task]) -> list[Run]:
-    """Let a contestant do several tasks at the same time, a process each."""
-    running = [start(name, task) for task in tasks]
-    return [finish(name, process) for process in running]
-
-
-def _read_slowly(field: FetchField, sizes: FetchSizes, progress: Progress) -> Contest:
+def _slow_reader(sizes: FetchSizes, directory: Path, progress: Progress) -> list[Contest]:
     """Peak memory of a consumer whose reader takes twenty batches a second while fetchers could fill any queue."""
-    contest = Contest("Peak memory of a slow reader", "MiB", "", f"less than {_SLOW_LIMIT_MIB}")
-    loads = [load for load in sizes.variants if load.partitions == max(one.partitions for one in sizes.variants)]
-    with progress.step(contest.title, sizes.rounds * len(loads)):
-        for load in loads:
-            for _ in range(sizes.rounds):
-                contest.add(f"{OURS}: {load}", field.run(SLOW, field.task(load, sizes.seconds)).peak_mib)
-    return contest
+    data = DATA_SETS["large-64-partitions"]
+    contest = Contest(f"slow-reader: peak memory, {data}", "MiB", "", f"less than {_SLOW_LIMIT_MIB}")
+    with fetch_field(data._replace(total_bytes=int(data.total_bytes * sizes.scale)), directory, progress) as field:
+        readers = Readers(field, sizes)
+        for _ in range(sizes.rounds):
+            contest.add(f"{OURS}, slow reader", readers.run(SLOW).peak_mib)
+    return [contest]
 
 
-def _two_brokers(load: Load, sizes: FetchSizes, directory: Path, progress: Progress) -> Contest:
-    """One process reads from one broker or, with a fetcher for each, from two; and what their sockets give."""
-    one, two = f"{OURS}, 1 broker", f"{OURS}, 2 brokers"
-    contest = Contest(f"Reading {load} from more brokers", "records/s", one)
-    with fetch_field(directory, progress, brokers=2) as field:
-        alone = [load._replace(only_on=broker.id) for broker in field.live_brokers()]
-        for each in (load, *alone):
-            fill(field.live_brokers, each)
-            _warm_brokers(field, each, sizes)
-        with progress.step(contest.title, sizes.rounds):
-            for _ in range(sizes.rounds):
-                for name, drained in ((f"{SOCKET}, 1 broker", alone[:1]), (f"{SOCKET}, 2 brokers", alone)):
-                    _note(contest, name, *_together(SOCKET, [field.task(each, sizes.seconds) for each in drained]))
-                _note(contest, one, field.run(BATCHES, field.task(alone[0], sizes.seconds)))
-                _note(contest, two, field.run(BATCHES, field.task(load, sizes.seconds)))
-    return contest
-
-
-def _starting(sizes: FetchSizes, progress: Progress) -> Contest:
+def _starting(sizes: FetchSizes, _directory: Path, progress: Progress) -> list[Contest]:
     """Whole processes, from nothing to their end."""
     bare = "python -c pass"
     commands = {
@@ -274,18 +298,27 @@ def _starting(sizes: FetchSizes, progress: Progress) -> Contest:
         f"{OURS} --help": ["-m", "zkconsumer", "--help"],
     }
     targets = {f"{OURS}: import": "less than 0.2 s", f"{OURS} --help": "less than 0.3 s"}
-    contest = Contest("Starting Python", "s", bare, targets=targets)
+    contest = Contest("starting: Python", "s", bare, targets=targets)
     with progress.step(contest.title, sizes.rounds):
         for _ in range(sizes.rounds):
             for name, arguments in commands.items():
                 began = time.monotonic()
                 subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL)
                 contest.add(name, time.monotonic() - began)
-    return contest
+    return [contest]
 
 
-def _note(contest: Contest, name: str, *runs: Run) -> None:
+OTHERS: Final[Mapping[str, Callable[[FetchSizes, Path, Progress], list[Contest]]]] = {
+    "processes": _processes,
+    "slow-reader": _slow_reader,
+    "starting": _starting,
+}
+"""Contests that are not about a data set, by name."""
+
+
+def note(contest: Contest, name: str, *runs: Run) -> None:
     """Note runs that took place at the same time: what they read between the first beginning and the last end."""
     began, ended = min(run.began for run in runs), max(run.began + run.seconds for run in runs)
     contest.add(name, sum(run.records for run in runs) / (ended - began))
     contest.note_memory(name, max(run.peak_mib for run in runs))
+    contest.note_window(name, ended - began)

@@ -12,8 +12,9 @@ from zkconsumer.bench.machine import Machine
 if TYPE_CHECKING:
     from rich.console import Console
 
-_HEADINGS: Final = ("job", "contestant", "min", "median", "max", "unit", "ratio", "to reach", "peak MiB")
-_RIGHT: Final = frozenset({"min", "median", "max", "ratio", "peak MiB"})
+_BEFORE: Final = ("job", "contestant", "min", "median", "max", "unit", "ratio")
+_AFTER: Final = ("to reach", "peak MiB")
+_LEFT: Final = frozenset({"job", "contestant", "unit", "to reach"})
 _FEW: Final = 10
 _MANY: Final = 1000
 
@@ -24,21 +25,27 @@ def print_table(console: Console, contests: Sequence[Contest], machine: Machine)
     from rich.table import Table
 
     table = Table(box=SIMPLE, pad_edge=False)
-    for heading in _HEADINGS:
-        table.add_column(heading, justify="right" if heading in _RIGHT else "left")
+    peers = _peers(contests)
+    for heading in _headings(peers):
+        table.add_column(heading, justify="left" if heading in _LEFT else "right")
     for contest in contests:
-        for row in _rows(contest):
+        for row in _rows(contest, peers):
             table.add_row(*row)
         table.add_section()
     console.print(table)
+    for line in _remarks(contests):
+        console.print(line, soft_wrap=True)
     console.print(str(machine), soft_wrap=True)
 
 
 def as_markdown(contests: Sequence[Contest], machine: Machine) -> str:
     """The same as Markdown."""
-    ruler = ["---:" if heading in _RIGHT else "---" for heading in _HEADINGS]
-    rows = [_HEADINGS, ruler, *(row for contest in contests for row in _rows(contest))]
-    return "\n".join([*(f"| {' | '.join(row)} |" for row in rows), "", f"Machine: {machine}"])
+    peers = _peers(contests)
+    headings = _headings(peers)
+    ruler = ["---" if heading in _LEFT else "---:" for heading in headings]
+    rows = [headings, ruler, *(row for contest in contests for row in _rows(contest, peers))]
+    remarks = [line for remark in _remarks(contests) for line in ("", remark)]
+    return "\n".join([*(f"| {' | '.join(row)} |" for row in rows), *remarks, "", f"Machine: {machine}"])
 
 
 def as_json(contests: Sequence[Contest], machine: Machine) -> str:
@@ -49,12 +56,17 @@ def as_json(contests: Sequence[Contest], machine: Machine) -> str:
             "contests": [
                 {
                     "title": contest.title,
+                    "about": contest.about,
                     "unit": contest.unit,
                     "reference": contest.reference,
                     "targets": {name: contest.target_of(name) for name in contest.measured},
                     "measured": contest.measured,
                     "median_ratio": {name: contest.ratio(name) for name in contest.measured},
+                    "median_ratio_to": {
+                        peer: {name: contest.ratio(name, peer) for name in contest.measured} for peer in contest.peers
+                    },
                     "peak_mib": contest.memory,
+                    "shortest_window_s": contest.windows,
                 }
                 for contest in contests
             ],
@@ -63,18 +75,42 @@ def as_json(contests: Sequence[Contest], machine: Machine) -> str:
     )
 
 
-def _rows(contest: Contest) -> Iterator[tuple[str, ...]]:
+def _peers(contests: Sequence[Contest]) -> list[str]:
+    return list(dict.fromkeys(peer for contest in contests for peer in contest.peers))
+
+
+def _headings(peers: Sequence[str]) -> list[str]:
+    return [*_BEFORE, *(f"ratio to {peer}" for peer in peers), *_AFTER]
+
+
+def _rows(contest: Contest, peers: Sequence[str]) -> Iterator[tuple[str, ...]]:
     for number, (name, summary) in enumerate(contest.summaries().items()):
-        ratio, memory = contest.ratio(name), contest.memory.get(name)
+        memory = contest.memory.get(name)
         yield (
             "" if number else contest.title,
             name,
             *(_figure(value) for value in summary),
             contest.unit,
-            "" if ratio is None else "1" if name == contest.reference else f"{ratio:.{3 if ratio < 1 else 2}f}",
+            _ratio(contest, name, contest.reference),
+            *(_ratio(contest, name, peer) if peer in contest.peers else "" for peer in peers),
             contest.target_of(name),
             "" if memory is None else f"{memory:.0f}",
         )
+
+
+def _ratio(contest: Contest, name: str, peer: str) -> str:
+    ratio = contest.ratio(name, peer)
+    return "" if ratio is None else "1" if name == peer else f"{ratio:.{3 if ratio < 1 else 2}f}"
+
+
+def _remarks(contests: Sequence[Contest]) -> Iterator[str]:
+    """What titles stand for, and what makes figures doubtful."""
+    for contest in contests:
+        if contest.about:
+            yield f"{contest.title}: {contest.about}."
+        if short := contest.too_short():
+            windows = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in short.items())
+            yield f"{contest.title}: measured for less than {contest.enough_s:g} s: {windows}."
 
 
 def _figure(value: float) -> str:

@@ -54,16 +54,59 @@ def _partitions(what_for: str) -> Callable[[F], F]:
 @bench.command()
 @_rounds
 @click.option(
-    "--seconds", type=click.FloatRange(0.1), default=4.0, show_default=True, help="Stop contestants that are slower."
+    "--data",
+    "names",
+    multiple=True,
+    default=("batches-75",),
+    show_default=True,
+    metavar="NAME",
+    help="What to read: a data set, or 'all'; may be repeated. --list prints the names.",
 )
-@click.option("--quick", is_flag=True, help="Only values of 100 bytes, uncompressed, on 8 partitions.")
+@click.option("--list", "list_names", is_flag=True, help="Print the data sets and end.")
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="TEXT",
+    help="Contestants that take part: those whose name contains the text; may be repeated. Default: all.",
+)
+@click.option(
+    "--seconds", type=click.FloatRange(0.1), default=2.2, show_default=True, help="How long each contestant reads."
+)
+@click.option(
+    "--scale", type=click.FloatRange(0.001, 10), default=1.0, show_default=True, help="Factor of the data sets' sizes."
+)
 @_markdown
 @_json
-def fetch(rounds: int, seconds: float, quick: bool, as_markdown: bool, as_json: bool) -> None:
-    """Reading topics, beside the JVM consumer, the clients that are installed, and a socket: records and memory."""
-    from zkconsumer.bench.fetch import VARIANTS, FetchSizes, run_fetch_contests
+def fetch(
+    rounds: int,
+    names: tuple[str, ...],
+    list_names: bool,
+    only: tuple[str, ...],
+    seconds: float,
+    scale: float,
+    as_markdown: bool,
+    as_json: bool,
+) -> None:
+    """Reading topics, beside the JVM consumer, the clients that are installed and a plain drain of the same bytes.
 
-    sizes = FetchSizes(rounds, seconds, VARIANTS[:1] if quick else VARIANTS)
+    A data set takes up to 5 GB of disk in the directory for temporary files, and as much free memory for the page
+    cache.
+    """
+    from zkconsumer.bench.datasets import DATA_SETS
+    from zkconsumer.bench.fetch import CONTESTANTS, OTHERS, FetchSizes, run_fetch_contests
+
+    known = [*DATA_SETS, *OTHERS]
+    if list_names:
+        for name in known:
+            click.echo(f"{name:20}  {DATA_SETS[name] if name in DATA_SETS else OTHERS[name].__doc__}".rstrip())
+        return
+    wanted = known if "all" in names else list(names)
+    if unknown := [name for name in wanted if name not in known]:
+        raise click.BadParameter(f"no data set is called {', '.join(unknown)}; --list prints them", param_hint="--data")
+    taking_part = [one for one in CONTESTANTS if not only or any(text in one for text in only)]
+    if not taking_part:
+        raise click.BadParameter(f"no contestant among {', '.join(CONTESTANTS)}", param_hint="--only")
+    sizes = FetchSizes(rounds, seconds, wanted, taking_part, scale=scale)
     _run(partial(run_fetch_contests, sizes), as_markdown=as_markdown, as_json=as_json)
 
 

@@ -8,7 +8,6 @@ by two orders of magnitude.
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,6 +28,14 @@ DEFAULT_CONSUMER_VERSION: Final = "1.1.1"
 
 _SMALL: Final = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
 """For a JVM that starts quickly and needs little."""
+
+OPEN_STREAMS: Final = (
+    "--add-opens",
+    "java.base/java.util.stream=ALL-UNNAMED",
+    "--add-opens",
+    "java.base/java.util=ALL-UNNAMED",
+)
+"""Options of a JVM in which `JvmIterator` is used: py4j calls methods of the JDK's own classes."""
 
 _LOGGING: Final = (
     "-Dorg.slf4j.simpleLogger.showDateTime=true",
@@ -222,19 +229,10 @@ class JvmConsumer:
             topic_filter = getattr(self._jvm.gateway.jvm.kafka.consumer, kind)(regex)
             self._read(self._connector.createMessageStreamsByFilter(topic_filter, streams))
 
-    def drain(self, topic: str, records: int) -> float:
-        """Join with one stream of a topic, hand out so many records inside the JVM and drop them.
-
-        Returns:
-            Seconds from the first record to the last.
-        """
+    def iterator(self, topic: str) -> JvmIterator:
+        """Join with one stream of a topic, whose records are dropped inside the JVM as they are taken."""
         with _told_by(self._jvm):
-            iterator = self._connector.createMessageStreams({topic: 1}).get(topic).get(0).iterator()
-            rest = _Handles(self._jvm.gateway).repeated(records - 1, "java.util.Iterator", "next", iterator)
-            iterator.next()
-            began = time.monotonic()
-            rest.run()
-            return time.monotonic() - began
+            return JvmIterator(self._jvm, self._connector.createMessageStreams({topic: 1}).get(topic).get(0).iterator())
 
     def received(self) -> list[JvmRecord]:
         """Everything that the streams have handed out so far, in the order of each stream."""
@@ -268,6 +266,29 @@ class JvmConsumer:
             thread.setDaemon(True)
             thread.start()
             self._threads.append(thread)
+
+
+class JvmIterator:
+    """Takes elements of a Java iterator in a loop of the JDK, ``while (hasNext()) next()`` with a count.
+
+    The JVM has to be started with :data:`OPEN_STREAMS`. Calls raise SandboxError as those of `JvmConsumer`.
+    """
+
+    def __init__(self, jvm: ConsumerJvm, iterator: Any) -> None:
+        self._jvm = jvm
+        self._iterator = iterator
+
+    @classmethod
+    def of_nothing(cls, jvm: ConsumerJvm, count: int) -> JvmIterator:
+        """The cheapest iterator with so many elements: what taking them costs is the cost of the loop."""
+        return cls(jvm, jvm.gateway.jvm.java.util.Collections.nCopies(count, "").iterator())
+
+    def take(self, count: int) -> int:
+        """Take so many elements, or those that there are, and return their number."""
+        with _told_by(self._jvm), _forgotten(self._jvm.gateway) as passing:
+            java = self._jvm.gateway.jvm.java.util
+            elements = passing(java.Spliterators.spliteratorUnknownSize(self._iterator, 0))
+            return int(passing(passing(java.stream.StreamSupport.stream(elements, False)).limit(count)).count())
 
 
 class _Handles:
@@ -316,19 +337,6 @@ class _Handles:
         takes = self._class("java.util.function.Consumer")
         kind = self._invoke.MethodType.methodType(self._void, takes)
         return self._lookup.findVirtual(self._class(interface), method, kind).bindTo(receiver).bindTo(argument)
-
-    def repeated(self, count: int, interface: str, method: str, receiver: Any) -> Any:
-        """A Runnable that calls ``receiver.method()``, which returns an object, so often and drops the results."""
-        handles, primitive = self._invoke.MethodHandles, self._gateway.jvm.java.lang.Integer.TYPE
-        call = self._lookup.findVirtual(
-            self._class(interface), method, self._invoke.MethodType.methodType(self._object)
-        ).bindTo(receiver)
-        body = handles.dropArguments(
-            call.asType(self._invoke.MethodType.methodType(self._void)),
-            0,
-            self._array(self._class("java.lang.Class"), [primitive]),
-        )
-        return self.interface("java.lang.Runnable", handles.countedLoop(handles.constant(primitive, count), None, body))
 
     def interface(self, name: str, handle: Any) -> Any:
         """An object of an interface with one method, which calls the handle."""

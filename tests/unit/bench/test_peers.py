@@ -1,6 +1,6 @@
 import pytest
 
-from zkconsumer.bench.peers import Clock, Task
+from zkconsumer.bench.task import Clock, Task
 
 
 @pytest.fixture

@@ -1,0 +1,165 @@
+"""Log segments: partitions are filled by writing the file that the broker keeps, before the broker opens it.
+
+Through a producer, batches of one record would take minutes, and the broker would be warmed by it. A broker that
+creates a partition opens what is in its directory, checks every batch and builds the index. So each partition has
+exactly the batches that were asked for.
+
+A block of some MiB of different batches is encoded once and repeated with growing offsets. These are not covered by the
+batches' checksums, except for compressed messages of format 0, which are encoded again.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from zkconsumer.bench.content import compress, plain_bytes, random_share, records
+from zkconsumer.bench.datasets import DataSet
+from zkconsumer.kafka.producer import Record, encode_batches
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+_CODECS: Final = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+_BLOCK_BYTES: Final = 16 << 20
+_ANY_SIZE: Final = 1 << 30
+_V2_HEADER: Final = 61
+_V2_CHECKED_FROM: Final = 21
+_LENGTH_END: Final = 12
+
+CUT_BYTES: Final = 1 << 20
+"""Size of the responses that :attr:`Segment.cuts` are for."""
+
+
+class Segment(NamedTuple):
+    """A segment that was written.
+
+    Attributes:
+        records: number of them; offsets begin with 0.
+        size: in bytes.
+        cuts: first offset, then for each response of :data:`CUT_BYTES` the offset that it had no room for.
+    """
+
+    records: int
+    size: int
+    cuts: tuple[int, ...]
+
+
+class Block(NamedTuple):
+    """Encoded batches, or messages, that follow each other.
+
+    Attributes:
+        body: their bytes.
+        starts: position of each; the first eight bytes there are its offset field.
+        fields: what the offset fields contain.
+        firsts: offset of the first record in each.
+        records: number of records in all.
+    """
+
+    body: bytes | bytearray
+    starts: NDArray[np.int64]
+    fields: NDArray[np.int64]
+    firsts: NDArray[np.int64]
+    records: int
+
+    def at(self, offset: int) -> Block:
+        """The same batches, with offsets that are larger by ``offset``."""
+        import numpy as np
+
+        body = bytearray(self.body)
+        fields = self.fields + offset
+        as_bytes = fields.astype(">i8").view(np.uint8).reshape(-1, 8)
+        np.frombuffer(body, np.uint8)[self.starts[:, None] + np.arange(8)] = as_bytes
+        return Block(body, self.starts, fields, self.firsts + offset, self.records)
+
+
+def write_segment(path: Path, data: DataSet) -> Segment:
+    """Write one partition of a data set as the file that a broker keeps."""
+    share = 0.2 if data.codec == "none" else random_share(data, lambda sample: encode(data, sample))
+    sample = records(data, 1000, share)
+    wanted = data.total_bytes // data.partitions * len(sample) // sum(map(plain_bytes, sample))
+    offset = position = cut_at = 0
+    cuts = [0]
+    with path.open("wb") as file:
+        for block in _blocks(data, share, wanted):
+            file.write(block.body)
+            end = position + len(block.body)
+            while cut_at + CUT_BYTES < end:
+                entry = int(block.starts.searchsorted(cut_at + CUT_BYTES - position, "right")) - 1
+                cut_at = position + int(block.starts[entry])
+                cuts.append(int(block.firsts[entry]))
+            offset, position = offset + block.records, end
+            if offset >= wanted:
+                break
+    return Segment(offset, position, tuple(cuts))
+
+
+def encode(data: DataSet, content: Sequence[Record], offset: int = 0) -> list[bytes]:
+    """Records as batches of format 2, or as messages of format 0 or 1 whose offsets begin with ``offset``."""
+    slices = [content[at : at + data.batch_records] for at in range(0, len(content), data.batch_records)]
+    if data.magic == 2:
+        return [_batch(data.codec, part) for part in slices]
+    if data.codec == "none":
+        return [_message(data.magic, offset + at, record) for at, record in enumerate(content)]
+    wrapped = []
+    for part in slices:
+        first = offset if data.magic == 0 else 0  # offsets inside are relative since format 1
+        inner = b"".join(_message(data.magic, first + at, record) for at, record in enumerate(part))
+        offset += len(part)
+        outer = Record(compress(data.codec, inner), None, part[-1].timestamp)
+        wrapped.append(_message(data.magic, offset - 1, outer, _CODECS[data.codec]))
+    return wrapped
+
+
+def _blocks(data: DataSet, share: float, wanted: int) -> Iterator[Block]:
+    """Blocks without end."""
+    sample = records(data, 1000, share)
+    count = min(wanted, _BLOCK_BYTES * len(sample) // sum(map(plain_bytes, sample)))
+    content = records(data, -(-count // data.batch_records) * data.batch_records, share)
+    template = _block(data, content, 0)
+    absolute = data.magic == 0 and data.codec != "none"
+    offset = 0
+    while True:
+        block = _block(data, content, offset) if absolute else template.at(offset)
+        yield block
+        offset += block.records
+
+
+def _block(data: DataSet, content: Sequence[Record], offset: int) -> Block:
+    import numpy as np
+
+    encoded = encode(data, content, offset)
+    each = len(content) // len(encoded)
+    firsts = np.arange(offset, offset + len(content), each)
+    starts = np.cumsum([0, *map(len, encoded[:-1])])
+    last = data.magic < 2  # the offset of a compressed message is that of the last record in it
+    return Block(b"".join(encoded), starts, firsts + (each - 1) * last, firsts, len(content))
+
+
+def _batch(codec: str, content: Sequence[Record]) -> bytes:
+    """One batch of format 2 whose first offset is 0."""
+    from crc32c import crc32c
+
+    (batch,) = encode_batches(content, batch_bytes=_ANY_SIZE)
+    if codec == "none":
+        return batch
+    body = compress(codec, batch[_V2_HEADER:])
+    checked = struct.pack(">h", _CODECS[codec]) + batch[_V2_CHECKED_FROM + 2 : _V2_HEADER] + body
+    length = struct.pack(">i", _V2_CHECKED_FROM - _LENGTH_END + len(checked))
+    crc = struct.pack(">I", crc32c(checked))
+    return batch[: _LENGTH_END - 4] + length + batch[_LENGTH_END : _V2_CHECKED_FROM - 4] + crc + checked
+
+
+def _message(magic: int, offset: int, record: Record, attributes: int = 0) -> bytes:
+    """One message of format 0 or 1."""
+    timestamp = struct.pack(">q", record.timestamp) if magic else b""
+    checked = struct.pack(">bb", magic, attributes) + timestamp + _field(record.key) + _field(record.value)
+    return struct.pack(">qiI", offset, 4 + len(checked), zlib.crc32(checked)) + checked
+
+
+def _field(content: bytes | None) -> bytes:
+    return struct.pack(">i", -1) if content is None else struct.pack(">i", len(content)) + content
