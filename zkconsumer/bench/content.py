@@ -14,8 +14,8 @@ _TIMESTAMP_MS: Final = 1_700_000_000_000
 _SEED: Final = 14
 _STRETCH: Final = 256
 """Each stretch of text begins with random bytes; the rest is the same in all of them, as in log lines."""
-_SAMPLE_RECORDS: Final = 2000
-_STEPS: Final = 12
+_SAMPLE_RECORDS: Final = 1000
+_STEPS: Final = 10
 _XERIAL: Final = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
 """What snappy-java, and so every Java producer, writes before its blocks."""
 _XERIAL_BLOCK: Final = 32 * 1024

@@ -100,6 +100,7 @@ _ALL: Final = (
     DataSet("format-0-snappy", magic=0, kafka=_OLDEST, codec="snappy", total_bytes=_COMPRESSED),
     DataSet("tls", batch_records=15, value_bytes=(1024, 1024), tls=True),
     DataSet("partitions-200", partitions=200, brokers=3),
+    DataSet("partitions-1000", partitions=1000, brokers=3),
     DataSet("brokers-2", brokers=2, single=True),
     _large("large-100", 100),
     _large("large-1k", 1024),

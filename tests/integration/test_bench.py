@@ -1,0 +1,28 @@
+"""Tiny contests on real brokers: each kind of contestant reads what the benchmark wrote as log segments."""
+
+import pytest
+
+from zkconsumer.bench.fetch import BATCHES, DRAIN, JVM_FRESH, RECORDS, TUNED, FetchSizes, run_fetch_contests
+from zkconsumer.sandbox.progress import Progress
+
+pytestmark = pytest.mark.integration
+
+CONTESTANTS = (BATCHES, RECORDS, JVM_FRESH, TUNED)
+
+
+def test_each_contestant_reads_all_that_was_written(tmp_path):
+    sizes = FetchSizes(
+        rounds=1, seconds=100.0, names=["batches-75"], contestants=CONTESTANTS, warm_seconds=0.2, scale=0.005
+    )
+    reading, loop = run_fetch_contests(sizes, tmp_path, Progress(quiet=True))
+    assert list(reading.summaries()) == list(CONTESTANTS)
+    assert list(loop.summaries()) == [JVM_FRESH]
+    assert max(reading.windows.values()) < sizes.seconds  # they came to the end of the topic
+
+
+def test_contestants_without_tls_are_excluded_from_its_contest(tmp_path):
+    sizes = FetchSizes(
+        rounds=1, seconds=0.2, names=["tls"], contestants=(BATCHES, JVM_FRESH, DRAIN), warm_seconds=0.2, scale=0.005
+    )
+    (reading,) = run_fetch_contests(sizes, tmp_path, Progress(quiet=True))
+    assert list(reading.summaries()) == [BATCHES, DRAIN]
