@@ -107,7 +107,7 @@ _ALL: Final = (
     _large("large-10k", 10_240),
     _large("large-lz4", 100, codec="lz4"),
     _large("large-zstd", 100, codec="zstd"),
-    _large("large-1-partition", 100, partitions=1)._replace(total_bytes=1_900_000_000),
+    _large("large-1-partition", 100, partitions=1),
     _large("large-64-partitions", 100, partitions=64),
 )
 

@@ -18,7 +18,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from zkconsumer.bench.logsegment import CUT_BYTES, Segment
+from zkconsumer.bench.logsegment import CUT_BYTES, Log
 
 _FETCH: Final = 1
 _TOGETHER: Final = 8
@@ -50,9 +50,9 @@ class Prepared(NamedTuple):
         return cls(*json.loads(path.read_text(encoding="utf-8")))
 
 
-def prepare(version: int, topic: str, partitions: Sequence[int], segment: Segment) -> Iterator[tuple[str, int]]:
-    """Requests that read all of these partitions, each filled with the segment, from one broker."""
-    for first, after in pairwise([*segment.cuts, segment.records]):
+def prepare(version: int, topic: str, partitions: Sequence[int], log: Log) -> Iterator[tuple[str, int]]:
+    """Requests that read all of these partitions, each filled with the log, from one broker."""
+    for first, after in pairwise([*log.cuts, log.records]):
         for at in range(0, len(partitions), _TOGETHER):
             together = partitions[at : at + _TOGETHER]
             yield fetch_request(version, topic, together, first).hex(), (after - first) * len(together)

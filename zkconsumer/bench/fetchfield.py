@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from zkconsumer.bench.datasets import DataSet
 from zkconsumer.bench.drain import Prepared, drain, prepare
-from zkconsumer.bench.logsegment import Segment, write_segment
+from zkconsumer.bench.logsegment import Log, write_log
 from zkconsumer.errors import SandboxError
 from zkconsumer.kafka.client import LATEST, BrokerClient
 from zkconsumer.model import Broker, TopicPartition
@@ -26,12 +26,10 @@ TOPIC: Final = "spread"
 SINGLE_TOPIC: Final = "single"
 """The same data on one broker alone, where the data set asks for it."""
 
-_SEGMENT_NAME: Final = "00000000000000000000.log"
 _SESSION_MS: Final = 60_000
 _TIMEOUT_MS: Final = 60_000
 _RECOVERY_S: Final = 120.0
 _POLL_S: Final = 0.1
-_PROPERTIES: Final = {"log.segment.bytes": "2147483647"}
 _JVM_FETCH_VERSION: Final = 3
 """What the JVM consumer 1.1.1 sends; newer brokers convert format 2 for it."""
 _FETCH_VERSIONS: Final = (((0, 11), 4), ((0, 10, 1), 3), ((0, 10), 2), ((0, 9), 1), ((0, 8), 0))
@@ -44,17 +42,17 @@ class FetchTopic(NamedTuple):
     Attributes:
         name: of the topic.
         leaders: id of the broker that has each partition.
-        segment: what each partition holds.
+        log: what each partition holds.
     """
 
     name: str
     leaders: tuple[int, ...]
-    segment: Segment
+    log: Log
 
     @property
     def records(self) -> int:
         """Records in all partitions."""
-        return self.segment.records * len(self.leaders)
+        return self.log.records * len(self.leaders)
 
 
 class FetchField:
@@ -108,7 +106,7 @@ class FetchField:
             for broker in sorted(set(filled.leaders)):
                 partitions = [number for number, leader in enumerate(filled.leaders) if leader == broker]
                 address = f"{brokers[broker].host}:{brokers[broker].port}"
-                requests[address] = list(prepare(version, topic, partitions, filled.segment))
+                requests[address] = list(prepare(version, topic, partitions, filled.log))
             path = self.directory / f"drain-{topic}-{version}.json"
             Prepared(requests, self.ca_location).save(path)
             self._prepared[topic, version] = path
@@ -129,14 +127,13 @@ class FetchField:
         return next(version for since, version in _FETCH_VERSIONS if release >= since)
 
     def _fill(self, topic: str, leaders: Sequence[int]) -> None:
-        template = self.directory / f"{topic}.segment"
-        segment = write_segment(template, self.data)
+        template = self.directory / f"{topic}-template"
+        template.mkdir()
+        log = write_log(template, self.data)
         for partition, leader in enumerate(leaders):
-            place = self.directory / f"kafka-{leader}" / f"{topic}-{partition}"
-            place.mkdir()
-            shutil.copyfile(template, place / _SEGMENT_NAME)
-        template.unlink()
-        self.topics[topic] = FetchTopic(topic, tuple(leaders), segment)
+            shutil.copytree(template, self.directory / f"kafka-{leader}" / f"{topic}-{partition}")
+        shutil.rmtree(template)
+        self.topics[topic] = FetchTopic(topic, tuple(leaders), log)
         self._create(topic, leaders)
         self._wait_for(topic)
 
@@ -148,7 +145,7 @@ class FetchField:
         self._session.ensure_path(f"/brokers/topics/{topic}", json.dumps(replicas).encode())
 
     def _wait_for(self, topic: str) -> None:
-        """Wait until the log of each partition ends where the segment does."""
+        """Wait until the log of each partition ends where its last segment does."""
         filled = self.topics[topic]
         wanted = {TopicPartition(topic, number): LATEST for number in range(len(filled.leaders))}
         client = BrokerClient(
@@ -165,9 +162,9 @@ class FetchField:
                 time.sleep(_POLL_S)
         finally:
             client.close()
-        if set(ends.values()) != {filled.segment.records}:
+        if set(ends.values()) != {filled.log.records}:
             found = ", ".join(map(str, set(ends.values())))
-            raise SandboxError(f"the logs of {topic} end at {found} instead of {filled.segment.records}")
+            raise SandboxError(f"the logs of {topic} end at {found} instead of {filled.log.records}")
 
 
 @contextmanager
@@ -181,7 +178,7 @@ def fetch_field(data: DataSet, directory: Path, progress: Progress) -> Iterator[
     ports = {protocol: free_port() for protocol in ("PLAINTEXT", "SSL")}
     listeners = ",".join(f"{protocol}://{HOST}:{port}" for protocol, port in ports.items())
     tls = {"listeners": listeners, "advertised.listeners": listeners} if data.tls else {}
-    properties = {**_PROPERTIES, **tls, **{key: value for key, value in security.items() if key.startswith("ssl.")}}
+    properties = {**tls, **{key: value for key, value in security.items() if key.startswith("ssl.")}}
     with Sandbox(kafka_version=data.kafka, brokers=0, kafka_properties=properties, progress=progress) as sandbox:
         sandbox.add_brokers(data.brokers, port=ports["PLAINTEXT"] if data.tls else None)
         session = ZkSession(

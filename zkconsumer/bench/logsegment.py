@@ -26,22 +26,26 @@ if TYPE_CHECKING:
 
 _CODECS: Final = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 _BLOCK_BYTES: Final = 16 << 20
+_SAMPLE_RECORDS: Final = 1000
+_ROLL_BYTES: Final = 1_000_000_000
+"""Size at which the next segment begins; brokers roll at a GiB."""
 _ANY_SIZE: Final = 1 << 30
 _V2_HEADER: Final = 61
 _V2_CHECKED_FROM: Final = 21
 _LENGTH_END: Final = 12
 
 CUT_BYTES: Final = 1 << 20
-"""Size of the responses that :attr:`Segment.cuts` are for."""
+"""Size of the responses that :attr:`Log.cuts` are for."""
 
 
-class Segment(NamedTuple):
-    """A segment that was written.
+class Log(NamedTuple):
+    """The segments of a partition that were written.
 
     Attributes:
         records: number of them; offsets begin with 0.
         size: in bytes.
-        cuts: first offset, then for each response of :data:`CUT_BYTES` the offset that it had no room for.
+        cuts: offsets at which requests for :data:`CUT_BYTES` continue. A response has no room for the next one of them,
+            or its segment ends before.
     """
 
     records: int
@@ -77,25 +81,31 @@ class Block(NamedTuple):
         return Block(body, self.starts, fields, self.firsts + offset, self.records)
 
 
-def write_segment(path: Path, data: DataSet) -> Segment:
-    """Write one partition of a data set as the file that a broker keeps."""
+def write_log(directory: Path, data: DataSet) -> Log:
+    """Write one partition of a data set as the files that a broker keeps, into an empty directory."""
     share = 0.2 if data.codec == "none" else random_share(data, lambda sample: encode(data, sample))
-    sample = records(data, 1000, share)
+    sample = records(data, _SAMPLE_RECORDS, share)
     wanted = data.total_bytes // data.partitions * len(sample) // sum(map(plain_bytes, sample))
-    offset = position = cut_at = 0
-    cuts = [0]
-    with path.open("wb") as file:
-        for block in _blocks(data, share, wanted):
+    offset = size = cut_at = 0
+    position = _ROLL_BYTES
+    cuts: list[int] = []
+    path = directory
+    for block in _blocks(data, share, wanted):
+        if position >= _ROLL_BYTES:
+            path = directory / f"{offset:020}.log"
+            cuts.append(offset)
+            position = cut_at = 0
+        with path.open("ab") as file:
             file.write(block.body)
-            end = position + len(block.body)
-            while cut_at + CUT_BYTES < end:
-                entry = int(block.starts.searchsorted(cut_at + CUT_BYTES - position, "right")) - 1
-                cut_at = position + int(block.starts[entry])
-                cuts.append(int(block.firsts[entry]))
-            offset, position = offset + block.records, end
-            if offset >= wanted:
-                break
-    return Segment(offset, position, tuple(cuts))
+        end = position + len(block.body)
+        while cut_at + CUT_BYTES < end:
+            entry = int(block.starts.searchsorted(cut_at + CUT_BYTES - position, "right")) - 1
+            cut_at = position + int(block.starts[entry])
+            cuts.append(int(block.firsts[entry]))
+        offset, size, position = offset + block.records, size + len(block.body), end
+        if offset >= wanted:
+            break
+    return Log(offset, size, tuple(cuts))
 
 
 def encode(data: DataSet, content: Sequence[Record], offset: int = 0) -> list[bytes]:
@@ -117,7 +127,7 @@ def encode(data: DataSet, content: Sequence[Record], offset: int = 0) -> list[by
 
 def _blocks(data: DataSet, share: float, wanted: int) -> Iterator[Block]:
     """Blocks without end."""
-    sample = records(data, 1000, share)
+    sample = records(data, _SAMPLE_RECORDS, share)
     count = min(wanted, _BLOCK_BYTES * len(sample) // sum(map(plain_bytes, sample)))
     content = records(data, -(-count // data.batch_records) * data.batch_records, share)
     template = _block(data, content, 0)

@@ -2,7 +2,7 @@ import pytest
 
 from tests.fix_kafka import FetchRequest
 from zkconsumer.bench.drain import CUT_BYTES, Prepared, fetch_request, prepare
-from zkconsumer.bench.logsegment import Segment
+from zkconsumer.bench.logsegment import Log
 
 
 @pytest.mark.parametrize("version", range(5))
@@ -17,8 +17,8 @@ def test_prepared_requests_are_those_of_the_protocol(version):
 
 
 def test_requests_ask_for_every_record_once():
-    segment = Segment(records=100, size=5 * CUT_BYTES, cuts=(0, 30, 70))
-    requests = list(prepare(4, "topic", range(20), segment))
+    log = Log(records=100, size=5 * CUT_BYTES, cuts=(0, 30, 70))
+    requests = list(prepare(4, "topic", range(20), log))
     assert len(requests) == 9  # three offsets, and three groups of partitions
     assert sum(records for _, records in requests) == 20 * 100
 

@@ -3,7 +3,7 @@ import pytest
 from tests.fix_decoding import rows
 from zkconsumer.bench import logsegment
 from zkconsumer.bench.datasets import DATA_SETS
-from zkconsumer.bench.logsegment import write_segment
+from zkconsumer.bench.logsegment import write_log
 from zkconsumer.fetch.decode import Decoder
 
 NAMES = ["batches-75", "batches-1", "headers", "gzip-5", "format-1", "format-1-snappy", "format-0", "format-0-gzip"]
@@ -12,11 +12,37 @@ NAMES = ["batches-75", "batches-1", "headers", "gzip-5", "format-1", "format-1-s
 @pytest.fixture
 def small_blocks(monkeypatch):
     monkeypatch.setattr(logsegment, "_BLOCK_BYTES", 50_000)
+    monkeypatch.setattr(logsegment, "_ROLL_BYTES", 80_000)
     monkeypatch.setattr(logsegment, "CUT_BYTES", 30_000)
 
 
+class Written:
+    """The log of a small partition; segments by base offset."""
+
+    def __init__(self, directory, name):
+        self.log = write_log(directory, DATA_SETS[name]._replace(partitions=1, total_bytes=300_000))
+        self.segments = {int(path.stem): path.read_bytes() for path in sorted(directory.iterdir())}
+
+    def response(self, offset, count):
+        """What a broker returns for a request of so many bytes: to the end of the segment at most."""
+        base = max(base for base in self.segments if base <= offset)
+        segment, position, after = self.segments[base], 0, base
+        while after < offset:
+            after = self._after(segment, position)
+            position += 12 + int.from_bytes(segment[position + 8 : position + 12])
+        assert after == offset  # a batch begins there
+        return segment[position : position + count]
+
+    @staticmethod
+    def _after(segment, position):
+        """The offset after the batch or message at a position."""
+        field = int.from_bytes(segment[position : position + 8])
+        is_batch = segment[position + 16] == 2
+        return field + 1 + (int.from_bytes(segment[position + 23 : position + 27]) if is_batch else 0)
+
+
 def decoded(data, requested):
-    """All rows of a partition from an offset on, as a consumer gets them."""
+    """All rows of a response, as a consumer gets them."""
     decoder, found = Decoder(), []
     while True:
         chunk = decoder.decode("t", 0, requested, memoryview(data))
@@ -27,38 +53,22 @@ def decoded(data, requested):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_offsets_of_a_segment_have_no_gaps(name, small_blocks, tmp_path):
-    data = DATA_SETS[name]._replace(partitions=1, total_bytes=120_000)
-    segment = write_segment(tmp_path / "log", data)
-    content = (tmp_path / "log").read_bytes()
-    assert len(content) == segment.size
-    found = decoded(content, 0)
-    assert [row[0] for row in found] == list(range(segment.records))
-    assert sum(len(row[3] or b"") + len(row[4]) for row in found) > 80_000
+def test_offsets_of_a_log_have_no_gaps(name, small_blocks, tmp_path):
+    written = Written(tmp_path, name)
+    assert sum(map(len, written.segments.values())) == written.log.size
+    found = [row for base, segment in written.segments.items() for row in decoded(segment, base)]
+    assert [row[0] for row in found] == list(range(written.log.records))
+    assert sum(len(row[3] or b"") + len(row[4]) for row in found) > 200_000
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_prepared_request_continues_where_the_response_was_cut(name, small_blocks, tmp_path):
-    data = DATA_SETS[name]._replace(partitions=1, total_bytes=120_000)
-    segment = write_segment(tmp_path / "log", data)
-    content = (tmp_path / "log").read_bytes()
-    found, position = [], 0
-    for first, after in zip(segment.cuts, [*segment.cuts[1:], segment.records], strict=True):
-        response = content[position : position + logsegment.CUT_BYTES]
-        offsets = [row[0] for row in decoded(response, first)]
-        assert offsets == list(range(first, after))
-        found += offsets
-        position += len(response) if after == segment.records else _start_of(content, after) - position
-    assert found == list(range(segment.records))
+    written = Written(tmp_path, name)
+    assert len(written.log.cuts) > len(written.segments)
+    for first, after in zip(written.log.cuts, [*written.log.cuts[1:], written.log.records], strict=True):
+        response = written.response(first, logsegment.CUT_BYTES)
+        assert [row[0] for row in decoded(response, first)] == list(range(first, after))
 
 
-def _start_of(content, offset):
-    """Position of the batch or message whose first record has this offset."""
-    position = before = 0
-    while before < offset:
-        length = 12 + int.from_bytes(content[position + 8 : position + 12])
-        field = int.from_bytes(content[position : position + 8])
-        last_delta = int.from_bytes(content[position + 23 : position + 27]) if content[position + 16] == 2 else 0
-        before = field + last_delta + 1
-        position += length
-    return position
+def test_a_large_partition_has_several_segments(small_blocks, tmp_path):
+    assert len(Written(tmp_path, "batches-75").segments) > 1
