@@ -44,9 +44,10 @@ def take(source, queue, timeout=0):
     """Hand out all of the next chunk of ``source``, a queue or its reader, as one item; what it gave otherwise."""
     chunk = source.request(timeout)
     if isinstance(chunk, Chunk):
-        handover = HandOver(chunk, [chunk.next_offset - 1], chunk.batch.num_rows)
+        last = [chunk.next_offset - 1]
+        handover = HandOver(chunk, last, last, chunk.batch.num_rows)
         assert queue.begin(handover)
-        assert list(handover.claims) == [chunk.next_offset - 1]
+        assert list(handover.claims) == last
     return chunk
 
 

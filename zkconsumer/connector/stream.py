@@ -12,7 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import chain, repeat
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from zkconsumer.errors import ConsumerTimeout, UsageError
 from zkconsumer.fetch.chunkreader import ChunkReader, Item
@@ -20,9 +20,6 @@ from zkconsumer.fetch.chunks import Chunk, HandOver
 from zkconsumer.fetch.queues import ChunkQueue, Ended
 from zkconsumer.forks import Owner, call_in_child
 from zkconsumer.model import Message
-
-if TYPE_CHECKING:
-    from zkconsumer.fetch.messages import Records
 
 M = TypeVar("M", bound=Message)
 T = TypeVar("T")
@@ -89,7 +86,7 @@ class MessageStream(Generic[M]):
         self._kind = kind
         self._owner = Owner()
         self._thread: threading.Thread | None = None
-        self._begun: tuple[HandOver, Records[M]] | None = None
+        self._begun: HandOver[M] | None = None
         self._messages = successive(self._next_records)
         call_in_child(self)
 
@@ -119,10 +116,9 @@ class MessageStream(Generic[M]):
         """
         self._check_thread()
         if self._begun is not None:
-            handover, records = self._begun
-            row = handover.next_item()
-            if row is not None:
-                return records[row]
+            message = self._begun.next_item()
+            if message is not None:
+                return message
         return self._look()
 
     def batches(
@@ -185,26 +181,26 @@ class MessageStream(Generic[M]):
 
     def _look(self) -> M:
         """The first record of what waits in the queue; see :meth:`peek`."""
-        from zkconsumer.fetch.messages import Records
+        from zkconsumer.fetch.messages import build
 
         self.queue.withhold()  # the rest of a batch that was cut, or what an interrupt kept from being handed out
         chunk = self._arrived(self._reader.look(self._timeout_s))
         if chunk is None:
             raise StopIteration
-        return Records(self._kind, chunk.batch.slice(0, 1))[0]
+        return build(self._kind, chunk.batch.slice(0, 1))[0]
 
     def _next_records(self) -> Iterator[M] | None:
-        """Begin the next chunk and return its records, None at the end."""
-        from zkconsumer.fetch.messages import Records
+        """Begin the next chunk and return its first records, None at the end; the rest is taken back."""
+        from zkconsumer.fetch.messages import MOST_AT_ONCE, build
 
         self._begun = None
         self._check_thread()
         while (chunk := self._arrived(self._reader.request(self._timeout_s))) is not None:
-            records = Records(self._kind, chunk.batch)
-            handover = HandOver(chunk, records.offsets)
+            batch = chunk.batch.slice(0, MOST_AT_ONCE)
+            handover = HandOver(chunk, build(self._kind, batch), batch.column("offset").to_numpy())
             if self.queue.begin(handover):
-                self._begun = handover, records
-                return records.claimed(handover.claims)
+                self._begun = handover
+                return handover.claims
         self._messages = successive(self._next_records)  # an iterator that has ended stays so
         return None
 
@@ -215,8 +211,9 @@ class MessageStream(Generic[M]):
         self._check_thread()
         while (chunk := self._arrived(self._reader.request(self._timeout_s))) is not None:
             batch, last = _first_rows(chunk, max_rows, max_bytes)
-            handover = HandOver(chunk, [last], batch.num_rows)
-            batches = {last: batch if columns is None else batch.select(columns)}
+            # Places of batches: to tell a batch from the mark at the end would be a call into Python.
+            handover = HandOver(chunk, [0], [last], batch.num_rows)
+            batches = [batch if columns is None else batch.select(columns)]
             if self.queue.begin(handover):
                 return map(batches.__getitem__, handover.claims)  # in C, for the reason that successive() gives
         return None

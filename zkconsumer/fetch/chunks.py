@@ -13,12 +13,14 @@ before the claim or when the user has the item.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from zkconsumer.fetch.decode import PreparedChunk, ScannedChunk
     from zkconsumer.fetch.partition_info import PartitionInfo
+
+T = TypeVar("T")
 
 
 class Chunk(NamedTuple):
@@ -48,7 +50,7 @@ class Chunk(NamedTuple):
         return self.batch is not None or self.scanned is not None
 
 
-class HandOver:
+class HandOver(Generic[T]):
     """A chunk that is being handed out from its beginning, in items of as many records each.
 
     The user's thread makes it and claims; the rest happens under the queue's lock. The items may end before the chunk
@@ -56,28 +58,29 @@ class HandOver:
 
     Args:
         chunk: which one.
+        items: what is handed out; the queue refers to each only until it is claimed. None of them is equal to None.
         lasts: for each item the offset of its last record.
         rows: records of each item.
 
     Attributes:
-        claims: iterator over ``lasts``. Each step makes the next item the user's; it ends where none is left.
+        claims: iterator over ``items``. Each step makes the next item the user's; it ends where none is left.
         is_out: True while the queue does not have the chunk. False says that it may have the chunk, or its rest.
         messages_before: messages of the topic that were handed out before this. Both are written by the queue.
     """
 
-    def __init__(self, chunk: Chunk, lasts: Sequence[int], rows: int = 1) -> None:
+    def __init__(self, chunk: Chunk, items: Iterable[T], lasts: Sequence[int], rows: int = 1) -> None:
         self.chunk = chunk
         self.is_out = False
         self.messages_before = 0
         self._lasts = lasts
         self._rows = rows
-        self._waiting: deque[int | None] = deque(lasts)
+        self._waiting: deque[T | None] = deque(items)
         self._waiting.append(None)
         self._is_ending = False
         self._left: int | None = None  # items that were taken back; None before that is known
         self._rest: Chunk | None = None
         # One C call takes from the left, and for good ends at the first None.
-        self.claims: Iterator[int] = iter(self._waiting.popleft, None)
+        self.claims: Iterator[T] = iter(self._waiting.popleft, None)
 
     def handed_out(self) -> int:
         """Items that are the user's."""
@@ -91,12 +94,10 @@ class HandOver:
         waiting = list(self._waiting)
         return len(waiting) - waiting.count(None)
 
-    def next_item(self) -> int | None:
-        """The number of the item that a claim gives next; None where there is none. By the user's thread, no lock."""
-        waiting = self._waiting
-        number = len(self._lasts) - len(waiting) + 1
+    def next_item(self) -> T | None:
+        """The item that a claim gives next; None where there is none. By the user's thread, no lock."""
         # A mark that was put in front meanwhile would stay there: only this thread takes from there.
-        return None if not waiting or waiting[0] is None else number
+        return self._waiting[0] if self._waiting else None
 
     def messages(self) -> int:
         """Records that are the user's."""
@@ -133,7 +134,7 @@ class HandOver:
     def position(self, *, handed_out: bool) -> int | None:
         """Position after what was handed out, or what was released: all but the last. None: not moved yet."""
         count = self.handed_out() - (not handed_out)
-        return self._lasts[count - 1] + 1 if count > 0 else None
+        return int(self._lasts[count - 1]) + 1 if count > 0 else None
 
     def final_position(self) -> int | None:
         """Position once the user is done with everything that was handed out."""

@@ -18,8 +18,9 @@ from typing import Any, Final, TypeVar
 
 import numba
 import numpy as np
+from llvmlite import ir
 from numba.core import cgutils as numba_cgutils
-from numba.extending import intrinsic
+from numba.extending import intrinsic as numba_intrinsic
 
 from zkconsumer.fetch.codecache import CodeCache
 
@@ -27,6 +28,7 @@ from zkconsumer.fetch.codecache import CodeCache
 njit: Any = numba.njit
 types: Any = numba.types
 cgutils: Any = numba_cgutils
+intrinsic: Any = numba_intrinsic
 
 _log = logging.getLogger(__name__)
 
@@ -43,8 +45,8 @@ INDEX: Final = types.void(
 )  # fmt: skip
 """Signature of ``kernel.index``, and of its like for older formats."""
 
-_SOURCES: Final = ("batchtable.py", "compiled.py", "kernel.py", "messageset.py")
-_OPTIONS: Final = {"nogil": True, "error_model": "numpy", "boundscheck": False}
+_SOURCES: Final = ("batchtable.py", "checksums.py", "compiled.py", "kernel.py", "messagekernel.py", "messageset.py")
+_OPTIONS: Final = {"error_model": "numpy", "boundscheck": False}
 
 
 def _stamp() -> int:
@@ -79,11 +81,16 @@ def _ready_made_cache(dispatcher: Any, signature: Any) -> Any:
     return None
 
 
-def compiled(signature: Any) -> Callable[[F], F]:
-    """Compile for exactly one signature, now, and keep the machine code on disk where that is possible."""
+def compiled(signature: Any, *, nogil: bool = True) -> Callable[[F], F]:
+    """Compile for exactly one signature, now, and keep the machine code on disk where that is possible.
+
+    Args:
+        signature: types of the arguments and of what is returned.
+        nogil: release the interpreter lock while the function runs.
+    """
 
     def decorate(function: F) -> F:
-        dispatcher = njit(**_OPTIONS)(function)
+        dispatcher = njit(nogil=nogil, **_OPTIONS)(function)
         try:
             dispatcher._cache = _ready_made_cache(dispatcher, signature) or CodeCache(function, _STAMP)
         except RuntimeError as error:  # as above
@@ -121,15 +128,61 @@ move: Any = _memory_intrinsic(cgutils.raw_memmove)
 """The two may overlap."""
 
 
+def _load_intrinsic(bits: int, *, swapped: bool) -> Any:
+    """``f(address)``: an integer of so many bits, at any address; with ``swapped`` a signed one in big-endian order."""
+
+    def describe(_context: Any, _address: Any) -> Any:
+        def generate(_codegen: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            kind = ir.IntType(bits)
+            value = builder.load(builder.inttoptr(arguments[0], kind.as_pointer()))
+            value.align = 1
+            if swapped:
+                return builder.sext(builder.bswap(value), ir.IntType(64))
+            return builder.zext(value, ir.IntType(64))
+
+        return (types.int64 if swapped else types.uint64)(types.intp), generate
+
+    return intrinsic(describe)
+
+
+load_byte: Any = _load_intrinsic(8, swapped=False)
+load_word: Any = _load_intrinsic(64, swapped=False)
+"""Eight bytes, in the processor's order."""
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def store_word(_context: Any, _address: Any, _word: Any) -> Any:
+    """``f(address, word)``: store eight bytes."""
+
+    def generate(codegen: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        address, word = arguments
+        builder.store(word, builder.inttoptr(address, ir.IntType(64).as_pointer()))
+        return codegen.get_dummy_value()
+
+    return types.void(types.intp, types.intp), generate
+
+
+_load_16: Any = _load_intrinsic(16, swapped=True)
+_load_32: Any = _load_intrinsic(32, swapped=True)
+_load_64: Any = _load_intrinsic(64, swapped=True)
+
+
 @njit(nogil=True)  # type: ignore[untyped-decorator]
-def big_endian(data: Any, at: Any, width: Any) -> Any:
-    """Signed big-endian integer of ``width`` bytes."""
-    value = np.int64(data[at])
-    if value >= 128:
-        value -= 256
-    for index in range(1, width):
-        value = (value << 8) | np.int64(data[at + index])
-    return value
+def int16_at(data: Any, at: Any) -> Any:
+    """Signed big-endian integer of two bytes."""
+    return _load_16(np.intp(data.ctypes.data) + at)
+
+
+@njit(nogil=True)  # type: ignore[untyped-decorator]
+def int32_at(data: Any, at: Any) -> Any:
+    """Signed big-endian integer of four bytes."""
+    return _load_32(np.intp(data.ctypes.data) + at)
+
+
+@njit(nogil=True)  # type: ignore[untyped-decorator]
+def int64_at(data: Any, at: Any) -> Any:
+    """Signed big-endian integer of eight bytes."""
+    return _load_64(np.intp(data.ctypes.data) + at)
 
 
 @njit(nogil=True)  # type: ignore[untyped-decorator]

@@ -17,7 +17,7 @@ from zkconsumer.fetch.assemble import Assembler, Columns, Indexed, Notes
 from zkconsumer.fetch.memory import ChunkMemory
 from zkconsumer.fetch.transactions import AbortedTransaction, exclude_aborted
 from zkconsumer.fetch.unpack import Unpacker
-from zkconsumer.fetch.verify import Fault, Verifier, fault_in
+from zkconsumer.fetch.verify import Fault, Verifier, by_format, fault_in
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -78,6 +78,15 @@ class ScannedChunk(NamedTuple):
         return self._replace(table=table, next_offset=_after(rows, self.requested), fault=fault)
 
 
+class _Ahead(NamedTuple):
+    """What was found in bytes that will be scanned next; the table is the decoder's own."""
+
+    records: memoryview
+    requested: int
+    table: Any
+    fault: Fault | None
+
+
 class Survey(NamedTuple):
     """What ``kernel.survey`` finds in a table."""
 
@@ -97,7 +106,7 @@ class PreparedChunk(NamedTuple):
         fault: what is wrong with the batch after the last one of the table; None if that is not known yet.
         table: the batches to read, see ``fetch/batchtable.py``.
         times: types of their timestamps.
-        pieces: the table in pieces of one kind, see :func:`_by_format`.
+        pieces: the table in pieces of one kind, see :func:`~zkconsumer.fetch.verify.by_format`.
         raw: the bytes as array.
         scratch: what was decompressed.
         values: where the values go; often a part of ``raw`` or ``scratch``.
@@ -191,6 +200,7 @@ class Decoder:
         self._assembler = Assembler(self._k, headers=headers)
         self._table = np.empty((_FIRST_ROWS, b.COLUMNS), np.int64)
         self._notes: Notes | None = Notes(0, 0)  # None while a prepared chunk has them
+        self._ahead: _Ahead | None = None
 
     def decode(
         self,
@@ -234,13 +244,15 @@ class Decoder:
         Raises:
             CorruptRecord: the first batch has an impossible header.
         """
+        ahead, self._ahead = self._ahead, None
+        seen = ahead is not None and ahead.records is records and ahead.requested == requested
         records = records[: self._max_bytes]
         if records.readonly:
             records = memoryview(bytearray(records))
         raw = np.frombuffer(records, np.uint8)
-        table, fault = self._scan(raw, requested)
+        table, fault = (ahead.table, ahead.fault) if ahead is not None and seen else self._scan(raw, requested)
         if aborted and (table[:, b.ATTRIBUTES] & b.TRANSACTIONAL).any():
-            exclude_aborted(raw, table, aborted)
+            exclude_aborted(self._k, raw, table, aborted)
         chunk = ScannedChunk(topic, partition, requested, records, table.copy(), 0, _after(table, requested))
         if fault is not None and chunk.next_offset == requested:
             raise _error(chunk, raw, fault)
@@ -256,7 +268,7 @@ class Decoder:
             CorruptRecord: the first batch has a fault.
         """
         raw, floor = np.frombuffer(chunk.records, np.uint8), _after(chunk.table[: chunk.done], 0)
-        table, fault = self._verifier.verify(chunk.records, raw, chunk.table[chunk.done :], floor, chunk.requested)
+        table, fault = self._verifier.verify(raw, chunk.table[chunk.done :], floor, chunk.requested)
         if fault is not None:
             chunk = chunk.ends_before(fault, table)
         if chunk.fault is not None and chunk.next_offset == chunk.requested:
@@ -298,7 +310,7 @@ class Decoder:
         if found.records > _MAX_RECORDS:
             unpacked = _within_limits(unpacked)
             found = Survey(*self._k.survey(unpacked))
-        pieces = _by_format(unpacked, found)
+        pieces = by_format(unpacked)
         totals = np.full((len(pieces), b.TOTALS), _NOT_READ, np.int64)
         notes, self._notes = self._notes, None
         if notes is None or notes.are_too_small(found.records, found.body_bytes):
@@ -339,8 +351,12 @@ class Decoder:
         self._notes = prepared.notes
 
     def next_offset(self, requested: int, records: memoryview) -> int:
-        """What ``next_offset`` will be if all whole batches decode well; it looks at their headers only."""
-        table, _ = self._scan(np.frombuffer(records[: self._max_bytes], np.uint8), requested)
+        """What ``next_offset`` will be if all whole batches decode well; it looks at their headers only.
+
+        What it found is kept for :meth:`scan`, where that gets the same ``records`` next.
+        """
+        table, fault = self._scan(np.frombuffer(records[: self._max_bytes], np.uint8), requested)
+        self._ahead = _Ahead(records, requested, table, fault)
         return _after(table, requested)
 
     def _scan(self, raw: Any, requested: int) -> tuple[Any, Fault | None]:
@@ -442,12 +458,3 @@ def _within_limits(table: Any) -> Any:
     total = np.cumsum(counts)
     kept = max(int(np.flatnonzero(counts)[0]) + 1, int(np.searchsorted(total, _MAX_RECORDS, side="right")))
     return table[:kept]
-
-
-def _by_format(table: Any, found: Survey) -> list[tuple[Any, bool]]:
-    """The table in pieces of one kind: of formats 0 and 1 (True), or of format 2."""
-    if not found.sources & b.IN_OLD_FORMAT:
-        return [(table, False)] if len(table) else []
-    old = table[:, b.FORMAT] < 2
-    cuts = np.flatnonzero(np.diff(old)) + 1
-    return [(piece, bool(piece[0, b.FORMAT] < 2)) for piece in np.split(table, cuts) if len(piece)]

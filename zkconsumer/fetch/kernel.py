@@ -20,11 +20,12 @@ Bytes come from the network, so every length is checked against what encloses it
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from zkconsumer.fetch import batchtable as b
+from zkconsumer.fetch.checksums import crc32c
 from zkconsumer.fetch.compiled import (
     BYTES,
     INDEX,
@@ -32,10 +33,13 @@ from zkconsumer.fetch.compiled import (
     INT64S,
     OUT_BYTES,
     TABLE,
-    big_endian,
     compiled,
     copy,
+    int16_at,
+    int32_at,
+    int64_at,
     move,
+    njit,
     types,
     varint,
 )
@@ -48,6 +52,7 @@ SMALLEST_RECORD: Final = 7
 """A record has at least seven one-byte fields."""
 
 _MAGIC: Final = 2
+_FIELDS_BEFORE_KEY: Final = 3  # timestamp and offset deltas, length of the key
 
 
 @compiled(types.UniTuple(types.int64, 4)(BYTES, TABLE, types.int64, types.int64, types.int64, types.int64))
@@ -69,7 +74,7 @@ def scan(raw, table, at, rows, last, requested):  # type: ignore[no-untyped-def]
     while size - at > b.MAGIC_AT:
         if raw[at + b.MAGIC_AT] < _MAGIC:
             return rows, at, last, b.OTHER_FORMAT
-        length = big_endian(raw, at + b.LENGTH_AT, 4)
+        length = int32_at(raw, at + b.LENGTH_AT)
         if raw[at + b.MAGIC_AT] > _MAGIC or length < HEADER_BYTES - b.LENGTH_END:
             return rows, at, last, b.BAD_LENGTH
         if length > size - at - b.LENGTH_END:
@@ -79,15 +84,15 @@ def scan(raw, table, at, rows, last, requested):  # type: ignore[no-untyped-def]
         row = table[rows]
         row[b.START] = at
         row[b.END] = at + b.LENGTH_END + length
-        row[b.BASE_OFFSET] = big_endian(raw, at, 8)
+        row[b.BASE_OFFSET] = int64_at(raw, at)
         row[b.FORMAT] = _MAGIC
-        row[b.CRC] = big_endian(raw, at + 17, 4) & 0xFFFFFFFF
-        row[b.ATTRIBUTES] = big_endian(raw, at + CRC_START, 2)
-        row[b.LAST_DELTA] = big_endian(raw, at + b.LAST_DELTA_AT, 4)
-        row[b.BASE_TIMESTAMP] = big_endian(raw, at + 27, 8)
-        row[b.MAX_TIMESTAMP] = big_endian(raw, at + 35, 8)
-        row[b.PRODUCER_ID] = big_endian(raw, at + 43, 8)
-        row[b.COUNT] = big_endian(raw, at + 57, 4)
+        row[b.CRC] = int32_at(raw, at + 17) & 0xFFFFFFFF
+        row[b.ATTRIBUTES] = int16_at(raw, at + CRC_START)
+        row[b.LAST_DELTA] = int32_at(raw, at + b.LAST_DELTA_AT)
+        row[b.BASE_TIMESTAMP] = int64_at(raw, at + 27)
+        row[b.MAX_TIMESTAMP] = int64_at(raw, at + 35)
+        row[b.PRODUCER_ID] = int64_at(raw, at + 43)
+        row[b.COUNT] = int32_at(raw, at + 57)
         row[b.BODY] = at + HEADER_BYTES
         row[b.BODY_END] = row[b.END]
         row[b.SHIFT] = 0
@@ -103,6 +108,64 @@ def scan(raw, table, at, rows, last, requested):  # type: ignore[no-untyped-def]
         at = row[b.END]
         rows += 1
     return rows, at, last, b.COMPLETE
+
+
+@compiled(types.UniTuple(types.int64, 2)(BYTES, TABLE, types.int64))
+def verify(raw, table, requested):  # type: ignore[no-untyped-def]
+    """Check the checksums of rows that :func:`scan` has found, up to the first that is wrong.
+
+    Returns:
+        How many rows before it are right or end before the requested offset, and its checksum as the bytes have it.
+    """
+    start = np.intp(raw.ctypes.data)
+    for current in range(len(table)):
+        row = table[current]
+        if row[b.BASE_OFFSET] + row[b.LAST_DELTA] >= requested:
+            at = row[b.START] + CRC_START
+            found = crc32c(start + at, row[b.END] - at)
+            if found != row[b.CRC]:
+                return current, found
+    return len(table), 0
+
+
+@njit(nogil=True)  # type: ignore[untyped-decorator]
+def _is_abort(raw: Any, at: Any, end: Any) -> Any:
+    """True for an abort marker: the key of its record is a version and a type of two bytes each, and its type is 0."""
+    _, at = varint(raw, at, end)
+    at += 1  # attributes
+    for _ in range(_FIELDS_BEFORE_KEY):
+        if at <= 0:
+            return False
+        _, at = varint(raw, at, end)
+    return 0 < at <= end - 4 and int16_at(raw, at + 2) == 0
+
+
+@compiled(types.void(BYTES, TABLE, INT64S, INT64S, INT64S, OUT_BYTES))
+def exclude_aborted(raw, table, producers, transactions, firsts, is_open):  # type: ignore[no-untyped-def]
+    """Give the batches of aborted transactions the source NOTHING.
+
+    Args:
+        raw: the bytes that hold the batches.
+        table: rows of all formats.
+        producers: for each row the number of its producer, -1 for one without aborted transactions.
+        transactions: for each aborted transaction the number of its producer.
+        firsts: for each the first offset, ascending.
+        is_open: for each producer 0; is overwritten.
+    """
+    begun = 0
+    for current in range(len(table)):
+        row = table[current]
+        while begun < len(firsts) and firsts[begun] <= row[b.BASE_OFFSET] + row[b.LAST_DELTA]:
+            is_open[transactions[begun]] = 1
+            begun += 1
+        producer = producers[current]
+        if producer < 0 or not is_open[producer]:
+            continue
+        if row[b.ATTRIBUTES] & b.CONTROL:
+            if _is_abort(raw, row[b.BODY], row[b.BODY_END]):
+                is_open[producer] = 0
+        elif row[b.ATTRIBUTES] & b.TRANSACTIONAL:
+            row[b.SOURCE] = b.NOTHING
 
 
 @compiled(types.UniTuple(types.int64, 4)(TABLE))

@@ -6,8 +6,9 @@ message around them has the absolute offset of the last one; where its attribute
 counts for all. Compression inside compression was never allowed. The layouts are "Message sets" in the protocol
 documentation.
 
-:func:`scan` finds rows of the batch table, :func:`verify` checks one row and, after decompression, what was inside,
-:func:`index` reads the records of verified rows and moves their values together, as ``kernel.index`` does.
+:func:`scan` finds rows of the batch table, :func:`verify` checks them and, after decompression, :func:`verify_inside`
+what was inside; :func:`index` reads the records of verified rows and moves their values together, as ``kernel.index``
+does.
 """
 
 # ruff: noqa: ARG001, PLR0913, PLR0917, C901 - as in kernel.py
@@ -19,10 +20,11 @@ from typing import Any, Final
 import numpy as np
 
 from zkconsumer.fetch import batchtable as b
-from zkconsumer.fetch.compiled import BYTES, INDEX, TABLE, big_endian, compiled, copy, move, njit, types
+from zkconsumer.fetch.checksums import crc32
+from zkconsumer.fetch.compiled import BYTES, INDEX, TABLE, compiled, copy, int32_at, int64_at, move, njit, types
 
 # What verify finds.
-SOUND: Final = 0
+VALID: Final = 0
 CUT_OFF: Final = 1  # lengths contradict each other
 BAD_CRC: Final = 2
 BAD_ORDER: Final = 3  # an offset is not between its neighbours
@@ -31,56 +33,10 @@ BAD_FORMAT: Final = 5  # a message of another format inside a compressed one
 
 _ATTRIBUTES_AT: Final = 17
 _CRC_AT: Final = 12
+_CRC_END: Final = 16  # the checksum covers what follows it
 _TIMESTAMP_AT: Final = 18
 _SMALLEST: Final = 14  # length of a message of format 0 without key and value; format 1 adds the timestamp
 _TIMESTAMP_BYTES: Final = 8
-
-_CRC_POLYNOMIAL: Final = 0xEDB88320  # of CRC-32, as in zlib
-
-
-def _crc_table() -> np.ndarray[tuple[int, ...], np.dtype[np.uint32]]:
-    """Eight tables of 256: the effect of a byte that is followed by 0 to 7 others ("slicing by eight")."""
-    table = np.zeros((8, 256), np.uint32)
-    for byte in range(256):
-        value = byte
-        for _ in range(8):
-            value = value >> 1 ^ (_CRC_POLYNOMIAL if value & 1 else 0)
-        table[0, byte] = value
-    for following in range(1, 8):
-        table[following] = table[following - 1] >> 8 ^ table[0][table[following - 1] & 0xFF]
-    return table
-
-
-_CRCS: Final = _crc_table()
-
-
-@njit(nogil=True)  # type: ignore[untyped-decorator]
-def _crc32(data: Any, at: Any, end: Any) -> Any:
-    """CRC-32 of ``data[at:end]``; zlib's cannot be called without the interpreter lock for each message."""
-    crc = np.uint64(0xFFFFFFFF)
-    byte = np.uint64(0xFF)
-    while end - at >= 8:
-        low = crc ^ (
-            np.uint64(data[at])
-            | np.uint64(data[at + 1]) << np.uint64(8)
-            | np.uint64(data[at + 2]) << np.uint64(16)
-            | np.uint64(data[at + 3]) << np.uint64(24)
-        )
-        crc = np.uint64(
-            _CRCS[7, low & byte]
-            ^ _CRCS[6, low >> np.uint64(8) & byte]
-            ^ _CRCS[5, low >> np.uint64(16) & byte]
-            ^ _CRCS[4, low >> np.uint64(24)]
-            ^ _CRCS[3, data[at + 4]]
-            ^ _CRCS[2, data[at + 5]]
-            ^ _CRCS[1, data[at + 6]]
-            ^ _CRCS[0, data[at + 7]]
-        )
-        at += 8
-    while at < end:
-        crc = crc >> np.uint64(8) ^ np.uint64(_CRCS[0, (crc ^ np.uint64(data[at])) & byte])
-        at += 1
-    return np.int64(crc ^ np.uint64(0xFFFFFFFF))
 
 
 @njit(nogil=True)  # type: ignore[untyped-decorator]
@@ -93,11 +49,11 @@ def _fields(data: Any, at: Any, end: Any) -> Any:
     """Key and value of the message at ``at``: position and length (-1: null) of each, or a length of -2."""
     bad = (np.int64(0), np.int64(-2), np.int64(0), np.int64(-2))
     key = at + b.LENGTH_END + _smallest(data[at + b.MAGIC_AT]) - 4
-    key_length = big_endian(data, key - 4, 4)
+    key_length = int32_at(data, key - 4)
     if key_length < -1 or key_length > end - key - 4:
         return bad
     value = key + max(key_length, 0) + 4
-    value_length = big_endian(data, value - 4, 4)
+    value_length = int32_at(data, value - 4)
     if value_length < -1 or max(value_length, 0) != end - value:
         return bad
     return key, key_length, value, value_length
@@ -112,13 +68,13 @@ def scan(raw, table, at, rows, last, requested):  # type: ignore[no-untyped-def]
         magic = raw[at + b.MAGIC_AT]
         if magic > 1:
             return rows, at, last, b.OTHER_FORMAT
-        length = big_endian(raw, at + b.LENGTH_AT, 4)
+        length = int32_at(raw, at + b.LENGTH_AT)
         if length < _smallest(magic):
             return rows, at, last, b.BAD_LENGTH
         if length > size - at - b.LENGTH_END:
             break
         end = at + b.LENGTH_END + length
-        offset = big_endian(raw, at, 8)
+        offset = int64_at(raw, at)
         attributes = np.int64(raw[at + _ATTRIBUTES_AT])
         if offset <= last or offset > b.MAX_BASE_OFFSET:
             return rows, at, last, b.BAD_HEADER
@@ -150,7 +106,7 @@ def scan(raw, table, at, rows, last, requested):  # type: ignore[no-untyped-def]
             if value_length < 0:
                 return rows, at, last, b.BAD_HEADER
             row[b.BODY] = value
-            row[b.MAX_TIMESTAMP] = big_endian(raw, at + _TIMESTAMP_AT, 8) if magic == 1 else b.NO_TIMESTAMP
+            row[b.MAX_TIMESTAMP] = int64_at(raw, at + _TIMESTAMP_AT) if magic == 1 else b.NO_TIMESTAMP
         last = offset
         at = end
         rows += 1
@@ -165,23 +121,51 @@ def extent(data, at, end):  # type: ignore[no-untyped-def]
     while at < end:
         if end - at < b.LENGTH_END + _SMALLEST:
             return np.int64(0), offset
-        length = big_endian(data, at + b.LENGTH_AT, 4)
+        length = int32_at(data, at + b.LENGTH_AT)
         if data[at + b.MAGIC_AT] > 1 or length < _smallest(data[at + b.MAGIC_AT]) or length > end - at - b.LENGTH_END:
             return np.int64(0), offset
-        offset = big_endian(data, at, 8)
+        offset = int64_at(data, at)
         at += b.LENGTH_END + length
         count += 1
     return count, offset
 
 
+@njit(nogil=True)  # type: ignore[untyped-decorator]
+def _verify(
+    data: Any, at: Any, end: Any, magic: Any, shift: Any, floor: Any, compressed: Any, requested: Any, check: Any
+) -> Any:
+    """See :func:`verify`; ``compressed`` is True if each message must be compressed, False if none may be."""
+    start = np.intp(data.ctypes.data)
+    count = np.int64(0)
+    while at < end:
+        stop = at + b.LENGTH_END + int32_at(data, at + b.LENGTH_AT)
+        offset = int64_at(data, at)
+        if offset < 0 or offset > b.MAX_BASE_OFFSET or offset + shift < floor:
+            return count, at, floor - 1, BAD_ORDER
+        offset += shift
+        if data[at + b.MAGIC_AT] != magic:
+            return count, at, floor - 1, BAD_FORMAT
+        if ((data[at + _ATTRIBUTES_AT] & b.CODEC_MASK) != 0) != compressed:
+            return count, at, floor - 1, NESTED
+        if check and offset >= requested:
+            stored = int32_at(data, at + _CRC_AT) & 0xFFFFFFFF
+            if crc32(start + at + _CRC_END, stop - at - _CRC_END) != stored:
+                return count, at, floor - 1, BAD_CRC
+        if _fields(data, at, stop)[1] < -1:
+            return count, at, floor - 1, CUT_OFF
+        floor = offset + 1
+        at = stop
+        count += 1
+    return count, at, floor - 1, VALID
+
+
 @compiled(
     types.UniTuple(types.int64, 4)(
-        BYTES, types.int64, types.int64, types.int64, types.int64, types.int64, types.boolean, types.int64,
-        types.boolean,
+        BYTES, types.int64, types.int64, types.int64, types.int64, types.int64, types.int64, types.boolean
     )
-)  # fmt: skip
-def verify(data, at, end, magic, shift, floor, compressed, requested, check):  # type: ignore[no-untyped-def]
-    """Check messages that :func:`scan` or :func:`extent` has found.
+)
+def verify_inside(data, at, end, magic, shift, floor, requested, check):  # type: ignore[no-untyped-def]
+    """Check the messages that were inside a compressed one, and that :func:`extent` has found.
 
     Args:
         data: the bytes that hold them.
@@ -190,34 +174,43 @@ def verify(data, at, end, magic, shift, floor, compressed, requested, check):  #
         magic: the format that all of them must have.
         shift: what to add to their offsets.
         floor: smallest offset that the first may have.
-        compressed: True if each must be compressed, False if none may be.
         requested: messages before this offset need no right checksum.
         check: verify checksums at all.
 
     Returns:
-        How many are sound, the position after those, the last one's offset (``floor`` - 1 if there are none), and what
-        is wrong with the next one: SOUND or another code.
+        How many are valid, the position after those, the last one's offset (``floor`` - 1 if there are none), and what
+        is wrong with the next one: VALID or another code.
     """
-    count = np.int64(0)
-    while at < end:
-        stop = at + b.LENGTH_END + big_endian(data, at + b.LENGTH_AT, 4)
-        offset = big_endian(data, at, 8)
-        if offset < 0 or offset > b.MAX_BASE_OFFSET or offset + shift < floor:
-            return count, at, floor - 1, BAD_ORDER
-        offset += shift
-        if data[at + b.MAGIC_AT] != magic:
-            return count, at, floor - 1, BAD_FORMAT
-        if ((data[at + _ATTRIBUTES_AT] & b.CODEC_MASK) != 0) != compressed:
-            return count, at, floor - 1, NESTED
-        stored = big_endian(data, at + _CRC_AT, 4) & 0xFFFFFFFF
-        if check and offset >= requested and _crc32(data, at + _CRC_AT + 4, stop) != stored:
-            return count, at, floor - 1, BAD_CRC
-        if _fields(data, at, stop)[1] < -1:
-            return count, at, floor - 1, CUT_OFF
-        floor = offset + 1
-        at = stop
-        count += 1
-    return count, at, floor - 1, SOUND
+    return _verify(data, at, end, magic, shift, floor, False, requested, check)
+
+
+@compiled(types.UniTuple(types.int64, 5)(BYTES, TABLE, types.int64, types.int64, types.boolean))
+def verify(raw, table, floor, requested, check):  # type: ignore[no-untyped-def]
+    """Check rows that :func:`scan` has found, up to the first fault. Rows before the requested offset are not checked.
+
+    Args:
+        raw: the bytes that hold them.
+        table: the rows, all of formats 0 and 1.
+        floor: smallest offset that the first message may have.
+        requested: messages before this offset need no right checksum.
+        check: verify checksums at all.
+
+    Returns:
+        How many rows are valid; of the row after them how many messages are, the position after those, the last one's
+        offset, and what is wrong with the next message: VALID where there is no such row, or another code.
+    """
+    for current in range(len(table)):
+        row = table[current]
+        last = row[b.BASE_OFFSET] + row[b.LAST_DELTA]
+        if last >= requested:
+            compressed = row[b.ATTRIBUTES] & b.CODEC_MASK != 0
+            count, stop, reached, why = _verify(
+                raw, row[b.START], row[b.END], row[b.FORMAT], 0, floor, compressed, requested, check
+            )
+            if why != VALID:
+                return current, count, stop, reached, why
+        floor = last + 1
+    return len(table), 0, 0, floor - 1, VALID
 
 
 @compiled(INDEX)
@@ -241,13 +234,13 @@ def index(  # type: ignore[no-untyped-def]
         before = records
         at = row[b.BODY]
         for _ in range(row[b.COUNT]):
-            stop = at + b.LENGTH_END + big_endian(data, at + b.LENGTH_AT, 4)
-            place = big_endian(data, at, 8) + row[b.SHIFT]
+            stop = at + b.LENGTH_END + int32_at(data, at + b.LENGTH_AT)
+            place = int64_at(data, at) + row[b.SHIFT]
             if place >= requested:
                 key, key_length, value, value_length = _fields(data, at, stop)
                 millis: Any = np.int64(b.NO_TIMESTAMP)
                 if row[b.FORMAT] == 1:
-                    millis = big_endian(data, at + _TIMESTAMP_AT, 8) if own_time else row[b.MAX_TIMESTAMP]
+                    millis = int64_at(data, at + _TIMESTAMP_AT) if own_time else row[b.MAX_TIMESTAMP]
                 offset[records] = place
                 timestamp[records] = min(max(millis, -b.MAX_MILLIS), b.MAX_MILLIS) * b.MICROS
                 key_valid[records] = key_length >= 0

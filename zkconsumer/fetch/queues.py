@@ -15,7 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from zkconsumer.core.denials import Denials
 from zkconsumer.core.idle import Reading
@@ -84,7 +84,7 @@ class ChunkQueue:
         self._changed = WakeUp()  # the user's thread waits; raised under the lock
         self._generation: int | None = None
         self._waiting = WaitingChunks()
-        self._current: HandOver | None = None
+        self._current: HandOver[Any] | None = None
         self._moves = 0
         self._messages: Counter[str] = Counter()
         self._fetched_bytes: Counter[str] = Counter()
@@ -212,7 +212,7 @@ class ChunkQueue:
         """What :meth:`request` would return next. Nothing is dropped and nothing released; see there for the rest."""
         return self._wait_for(self._waiting.first, timeout)
 
-    def begin(self, handover: HandOver) -> bool:
+    def begin(self, handover: HandOver[Any]) -> bool:
         """Start handing out the chunk that :meth:`request` returned, which leaves the queue.
 
         Returns:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
 from zkconsumer.fetch import batchtable as b
 from zkconsumer.fetch.decompress import DecompressError, Scratch, TooLong
 from zkconsumer.fetch.memory import ChunkMemory
@@ -57,17 +59,19 @@ class Unpacker:
             self.scratch.fit()
 
     def _unpack(self, records: memoryview, table: Any, floor: int, requested: int) -> tuple[Any, Fault | None]:
-        for number, row in enumerate(table.tolist()):
-            if row[b.ATTRIBUTES] & b.CODEC_MASK and row[b.SOURCE] == b.RAW:
-                try:
-                    if row[b.FORMAT] < 2:
-                        self._message(records, row, table[number], floor, requested)
-                    else:
-                        self._batch(records, row, table[number])
-                except DecompressError as error:
-                    fault = fault_in(row, str(error))._replace(too_long=isinstance(error, TooLong))
-                    return table[:number], fault
-            floor = row[b.BASE_OFFSET] + row[b.LAST_DELTA] + 1
+        hidden = (table[:, b.ATTRIBUTES] & b.CODEC_MASK != 0) & (table[:, b.SOURCE] == b.RAW)
+        numbers = np.flatnonzero(hidden)
+        floors = np.concatenate(([floor], table[:-1, b.BASE_OFFSET] + table[:-1, b.LAST_DELTA] + 1))[numbers]
+        rows = table[numbers].tolist()
+        for number, row, smallest in zip(numbers.tolist(), rows, floors.tolist(), strict=True):
+            try:
+                if row[b.FORMAT] < 2:
+                    self._message(records, row, table[number], smallest, requested)
+                else:
+                    self._batch(records, row, table[number])
+            except DecompressError as error:
+                fault = fault_in(row, str(error))._replace(too_long=isinstance(error, TooLong))
+                return table[:number], fault
         return table, None
 
     def _batch(self, records: memoryview, row: list[int], target: Any) -> None:
@@ -87,9 +91,9 @@ class Unpacker:
         if not 0 <= last <= outer:
             raise DecompressError(f"the last offset in a compressed message is {last}, its own {outer}")
         shift = outer - last if row[b.FORMAT] == 1 else 0
-        inside = (start, end, row[b.FORMAT], shift, floor, False, requested, self._check_crcs)
-        _, _, _, why = self._m.verify(self.scratch.data, *inside)
-        if why != self._m.SOUND:
+        inside = (start, end, row[b.FORMAT], shift, floor, requested, self._check_crcs)
+        _, _, _, why = self._m.verify_inside(self.scratch.data, *inside)
+        if why != self._m.VALID:
             raise DecompressError(self._reasons[why])
         target[b.COUNT] = count
         target[b.SHIFT] = shift

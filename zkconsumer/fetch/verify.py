@@ -6,7 +6,6 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
-from crc32c import crc32c
 
 from zkconsumer.fetch import batchtable as b
 
@@ -60,60 +59,62 @@ class Verifier:
         self._reasons = reasons(messageset)
         self._check_crcs = check_crcs
 
-    def verify(self, records: memoryview, raw: Any, table: Any, floor: int, requested: int) -> tuple[Any, Fault | None]:
+    def verify(self, raw: Any, table: Any, floor: int, requested: int) -> tuple[Any, Fault | None]:
         """Verify the batches of a table, up to the first fault.
 
         Args:
-            records: the bytes that were scanned.
-            raw: the same as array.
+            raw: the bytes that were scanned.
             table: the rows found in them; left as they are, so that they can be verified again.
             floor: the smallest offset that the first message may have.
-            requested: batches before this offset are left alone.
+            requested: batches before this offset are not verified.
 
         Returns:
             The table up to the fault, and the fault if there is one. Where only a part of the last row is valid, the
             table is a copy in which that row ends before the fault.
         """
-        for number, row in enumerate(table.tolist()):
-            last = row[b.BASE_OFFSET] + row[b.LAST_DELTA]
-            if last >= requested:
-                if row[b.FORMAT] < 2:
-                    part, fault = self._messages(records, raw, row, floor, requested)
-                else:
-                    part, fault = None, self._batch(records, row)
-                if fault is not None:
-                    return (table[:number] if part is None else np.vstack((table[:number], part))), fault
-            floor = last + 1
+        done = 0
+        for rows, is_old in by_format(table):
+            valid, fault = (
+                self._messages(raw, rows, floor, requested) if is_old else self._batches(raw, rows, requested)
+            )
+            if fault is not None:
+                return (np.vstack((table[:done], valid)) if is_old else table[: done + len(valid)]), fault
+            done += len(rows)
+            floor = int(rows[-1, b.BASE_OFFSET] + rows[-1, b.LAST_DELTA]) + 1
         return table, None
 
-    def _batch(self, records: memoryview, row: list[int]) -> Fault | None:
-        """One batch of format 2."""
+    def _batches(self, raw: Any, rows: Any, requested: int) -> tuple[Any, Fault | None]:
+        """Rows of format 2: those before the fault, and the fault."""
         if not self._check_crcs:
-            return None
-        found = crc32c(records[row[b.START] + self._k.CRC_START : row[b.END]])
-        if found == row[b.CRC]:
-            return None
-        return fault_in(row, f"checksum {found:#010x} of a batch of {row[b.COUNT]} should be {row[b.CRC]:#010x}")
+            return rows, None
+        good, found = self._k.verify(raw, rows, requested)
+        if good == len(rows):
+            return rows, None
+        row = rows[good].tolist()
+        reason = f"checksum {found:#010x} of a batch of {row[b.COUNT]} should be {row[b.CRC]:#010x}"
+        return rows[:good], fault_in(row, reason)
 
-    def _messages(
-        self, records: memoryview, raw: Any, row: list[int], floor: int, requested: int
-    ) -> tuple[list[int] | None, Fault | None]:
-        """A run of messages, or a compressed message: of formats 0 and 1.
-
-        Returns:
-            The row for the messages of the run before a fault, None if there is none; and the fault if there is one.
-        """
-        compressed = row[b.ATTRIBUTES] & b.CODEC_MASK != 0
-        extent = (row[b.START], row[b.END], row[b.FORMAT], 0, floor, compressed, requested, self._check_crcs)
-        count, stop, last, why = self._m.verify(raw, *extent)
-        if why == self._m.SOUND:
-            return None, None
-        offset = int.from_bytes(records[stop : stop + 8], "big", signed=True)
-        length = int.from_bytes(records[stop + b.LENGTH_AT : stop + b.LENGTH_END], "big")
+    def _messages(self, raw: Any, rows: Any, floor: int, requested: int) -> tuple[Any, Fault | None]:
+        """Rows of formats 0 and 1: those before the fault, the last perhaps in part; and the fault."""
+        good, count, stop, last, why = self._m.verify(raw, rows, floor, requested, self._check_crcs)
+        if why == self._m.VALID:
+            return rows, None
+        offset = int.from_bytes(raw[stop : stop + 8].tobytes(), "big", signed=True)
+        length = int.from_bytes(raw[stop + b.LENGTH_AT : stop + b.LENGTH_END].tobytes(), "big")
         fault = Fault(offset, self._reasons[why], offset, stop + b.LENGTH_END + length)
-        if stop == row[b.START]:
-            return None, fault
-        part = row.copy()
+        if stop == rows[good, b.START]:
+            return rows[:good], fault
+        valid = rows[: good + 1].copy()
+        part = valid[good]
         part[b.COUNT], part[b.END], part[b.BODY_END] = count, stop, stop
-        part[b.LAST_DELTA] = last - row[b.BASE_OFFSET]
-        return part, fault
+        part[b.LAST_DELTA] = last - part[b.BASE_OFFSET]
+        return valid, fault
+
+
+def by_format(table: Any) -> list[tuple[Any, bool]]:
+    """The table in pieces of one kind: of formats 0 and 1 (True), or of format 2."""
+    old = table[:, b.FORMAT] < 2
+    if not old.any():
+        return [(table, False)] if len(table) else []
+    cuts = np.flatnonzero(np.diff(old)) + 1
+    return [(piece, bool(piece[0, b.FORMAT] < 2)) for piece in np.split(table, cuts) if len(piece)]

@@ -4,7 +4,7 @@ import pickle
 import pytest
 
 from zkconsumer.connector.decoder import decoded_message
-from zkconsumer.fetch.messages import records_as
+from zkconsumer.fetch.messages import build
 from zkconsumer.model import Message
 
 RAW = Message("t", 3, 7, 1000, 0, b"k", b'{"a": 1}', (("h", b"x"),))
@@ -47,7 +47,7 @@ def test_it_is_pickled_as_a_message():
 
 def test_messages_of_a_batch_are_of_the_class_asked_for(queue_chunk):
     kind = decoded_message(None, bytes.decode)
-    messages = list(records_as(kind, queue_chunk.batch))
+    messages = list(build(kind, queue_chunk.batch))
     assert {type(message) for message in messages} == {kind}
     assert [message.value for message in messages] == ["0..........", "1.........."]
 

@@ -122,7 +122,7 @@ def test_what_is_being_handed_out_stays_when_what_follows_is_damaged(queue, info
     """The rest of a batch is put back while the reader looks at what comes next: it is in front of the damage."""
     queue.put(make_fetched_chunk(info, 0, 3))
     queue.put(fetched(info, 3, spoil(build([Record(b"v")], offset=3))))
-    handed = HandOver(reader.request(0), [0, 1, 2])
+    handed = HandOver(reader.request(0), [0, 1, 2], [0, 1, 2])
     assert queue.begin(handed)
     next(handed.claims)
     assert reader.look(0) is None

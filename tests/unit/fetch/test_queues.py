@@ -28,7 +28,7 @@ def take(queue, timeout=0):
 def hand_over(queue):
     """Begin to hand out the next chunk record by record."""
     chunk = queue.request(0)
-    handover = HandOver(chunk, offsets(chunk.batch))
+    handover = HandOver(chunk, offsets(chunk.batch), offsets(chunk.batch))
     assert queue.begin(handover)
     return handover
 
@@ -278,7 +278,7 @@ def test_a_chunk_that_was_taken_before_a_rebalance_cannot_be_handed_out_after_it
     queue.put(make_chunk(info, 0, 5))
     chunk = queue.request(0)
     queue.clear(2)
-    assert not queue.begin(HandOver(chunk, offsets(chunk.batch)))
+    assert not queue.begin(HandOver(chunk, offsets(chunk.batch), offsets(chunk.batch)))
     assert info.position(handed_out=True) == 0
 
 
@@ -314,7 +314,7 @@ def test_nothing_is_delivered_without_a_lease():
     lease.set()
     assert queue.request(1) is chunk
     lease.clear()  # while the chunk was being converted
-    assert not queue.begin(HandOver(chunk, offsets(chunk.batch)))
+    assert not queue.begin(HandOver(chunk, offsets(chunk.batch), offsets(chunk.batch)))
     assert take(queue) is None
     lease.set()
     assert take(queue) is chunk
@@ -434,7 +434,7 @@ def test_totals_count_records_and_bytes_by_topic(queue, info):
     claim(first)
     rest = queue.request(0)
     assert queue.totals().messages == {"t": 2}
-    batch = HandOver(rest, [2], 1)
+    batch = HandOver(rest, [2], [2])
     assert queue.begin(batch)
     assert queue.totals().messages == {"t": 2}
     claim(batch)
