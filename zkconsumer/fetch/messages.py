@@ -63,22 +63,23 @@ def build(kind: type[M], batch: Any) -> list[M]:
         return []
     messages: list[Any] = [None] * count
     topic, partition = batch.column("topic")[0].as_py(), batch.column("partition")[0].as_py()
-    created, appended = _TIMESTAMP_TYPES
     headers = _headers(batch)
-    shared = (kind, topic, partition, None, created, appended, _NO_HEADERS)
-    built = _kernel().build(
-        id(messages),
-        *map(id, shared),
-        0 if headers is None else id(headers),
+    shared = (kind, topic, partition, None, *_TIMESTAMP_TYPES, _NO_HEADERS)
+    of_headers = 0 if headers is None else id(headers)
+    if _kernel().build(id(messages), *map(id, shared), of_headers, *columns(batch)) < count:
+        raise MemoryError(f"no memory for {count} messages; ask for smaller fetches (fetch.message.max.bytes)")
+    return messages
+
+
+def columns(batch: Any) -> tuple[Any, ...]:
+    """What the kernel reads of a batch, as arrays."""
+    return (
         batch.column("offset").to_numpy(),
         batch.column("timestamp").view(pa.int64()).to_numpy(),
         batch.column("timestampType").to_numpy(),
         *_binary(batch.column("key")),
         *_binary(batch.column("value")),
     )
-    if built < count:
-        raise MemoryError(f"no memory for {count} messages; ask for smaller fetches (fetch.message.max.bytes)")
-    return messages
 
 
 def _binary(column: Any) -> tuple[Any, Any, Any]:
