@@ -20,7 +20,7 @@ def warm() -> None:
     from zkconsumer.fetch.decode import warm as load
 
     began = time.monotonic()
-    directory = load()
+    directory = load(everything=True)
     if directory is None:
         raise UsageError("the compiled decoder cannot be kept anywhere; set NUMBA_CACHE_DIR to a writable directory")
     click.echo(f"The decoder was ready in {time.monotonic() - began:.1f} s and is kept in {directory}")

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from types import ModuleType
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from zkconsumer.fetch import batchtable as b
-from zkconsumer.fetch.columns import ConstantColumns
+from zkconsumer.fetch.columns import ConstantColumns, variable_column
+from zkconsumer.fetch.kernels import headerlists
 from zkconsumer.fetch.memory import ChunkMemory
-from zkconsumer.fetch.schema import HEADERS, SCHEMA, SCHEMA_WITH_HEADERS, TIMESTAMP
+from zkconsumer.fetch.schema import SCHEMA, SCHEMA_WITH_HEADERS, TIMESTAMP
 
 _TIMESTAMP_TYPES: Final = {b.TIME_CREATED: 0, b.TIME_APPENDED: 1, b.TIME_NONE: b.NO_TIMESTAMP}
 
@@ -79,12 +79,10 @@ class Assembler:
     """Builds batches. One thread uses it.
 
     Args:
-        kernel: the module :mod:`zkconsumer.fetch.kernel`.
         headers: add the column ``headers``.
     """
 
-    def __init__(self, kernel: ModuleType, *, headers: bool) -> None:
-        self._k = kernel
+    def __init__(self, *, headers: bool) -> None:
         self._headers = headers
         self._constants = ConstantColumns()
 
@@ -97,7 +95,7 @@ class Assembler:
         keys, nbytes = self._keys(indexed, count)
         arrays = [
             keys,
-            _variable(pa.binary(), count, columns.value_end, values, values_valid),
+            variable_column(pa.binary(), count, columns.value_end, values, values_valid),
             self._constants.topic(topic, count),
             self._constants.integer(partition, count),
             pa.Array.from_buffers(pa.int64(), count, [None, pa.py_buffer(columns.offset)]),
@@ -118,7 +116,7 @@ class Assembler:
         if valid is not None and not valid.any():
             return self._constants.no_keys(count), 0
         ends, data = notes.key_end[: count + 1].copy(), notes.keys[: totals[b.KEY_BYTES]].copy()
-        return _variable(pa.binary(), count, ends, data, valid), ends.nbytes + data.nbytes
+        return variable_column(pa.binary(), count, ends, data, valid), ends.nbytes + data.nbytes
 
     def _timestamp_types(self, indexed: Indexed, count: int) -> Any:
         """0 for create time, 1 for log-append time, -1 for none.
@@ -133,43 +131,11 @@ class Assembler:
         return pa.array(np.repeat(types, table[:, b.KEPT]))
 
     def _header_lists(self, indexed: Indexed, count: int) -> Any:
-        notes = indexed.notes
-        total = indexed.totals[b.HEADER_COUNT]
-        if total == 0:
+        if indexed.totals[b.HEADER_COUNT] == 0:
             return self._constants.no_headers(count)
-        header_end = notes.header_end[: count + 1].copy()
-        name_end = np.zeros(total + 1, np.int32)
-        content_end = np.zeros(total + 1, np.int32)
-        valid = np.empty(total, np.uint8)
-        name_data = np.empty(indexed.totals[b.HEADER_KEY_BYTES], np.uint8)
-        content_data = np.empty(indexed.totals[b.HEADER_VALUE_BYTES], np.uint8)
-        out = (name_end, content_end, valid, name_data, content_data)
-        self._k.gather_headers(notes.headers, header_end, notes.header_at, *out)
-        names = _text(_variable(pa.string(), total, name_end, name_data))
-        contents = _variable(pa.binary(), total, content_end, content_data, valid)
-        pairs = pa.StructArray.from_arrays([names, contents], fields=list(HEADERS.value_type))
-        present = _bitmap(np.diff(header_end) > 0)
-        return pa.Array.from_buffers(HEADERS, count, [present, pa.py_buffer(header_end)], children=[pairs])
+        return headerlists().header_lists(indexed.notes, indexed.totals)
 
 
 def _without_slack(values: Any, used: int) -> tuple[Any, int]:
     """The values' bytes, copied where they would hold more than twice the memory that they need; and what they hold."""
     return (values[:used], len(values)) if 2 * used >= len(values) else (values[:used].copy(), used)
-
-
-def _variable(kind: Any, count: int, ends: Any, data: Any, valid: Any = None) -> Any:
-    bitmap = None if valid is None else _bitmap(valid)
-    return pa.Array.from_buffers(kind, count, [bitmap, pa.py_buffer(ends), pa.py_buffer(data)])
-
-
-def _bitmap(valid: Any) -> Any:
-    return pa.py_buffer(np.packbits(valid, bitorder="little"))
-
-
-def _text(names: Any) -> Any:
-    """``names`` with what is not UTF-8 replaced as Java does it; a string column must not hold anything else."""
-    try:
-        names.validate(full=True)
-    except pa.ArrowInvalid:
-        return pa.array([raw.decode(errors="replace") for raw in names.cast(pa.binary()).to_pylist()], pa.string())
-    return names

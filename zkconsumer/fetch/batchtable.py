@@ -66,6 +66,21 @@ LOG_APPEND_TIME: Final = 0x08
 TRANSACTIONAL: Final = 0x10
 CONTROL: Final = 0x20
 
+# What a check of messages finds.
+VALID: Final = 0
+CUT_OFF: Final = 1  # lengths contradict each other
+BAD_CRC: Final = 2
+BAD_ORDER: Final = 3  # an offset is not between its neighbours
+NESTED: Final = 4  # compressed where it must not be, or not where it must be
+BAD_INNER_FORMAT: Final = 5  # a message of another format inside a compressed one
+
+BATCH_HEADER_BYTES: Final = 61
+"""Length of the header of a batch of format 2; the records follow."""
+CRC_START: Final = 21
+"""The checksum of such a batch covers everything from here to its end."""
+SMALLEST_RECORD: Final = 7
+"""A record in it has at least seven fields of one byte."""
+
 MAGIC_AT: Final = 16
 """Position of the format's number in a batch and, by design, in a message of the older formats too."""
 LENGTH_AT: Final = 8

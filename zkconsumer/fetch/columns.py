@@ -1,9 +1,10 @@
-"""ConstantColumns: columns that hold one value, handed out as slices of arrays that are built once."""
+"""Columns of a batch: built from buffers; or of one value, as slices of arrays that are built once."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 
 from zkconsumer.fetch.schema import HEADERS
@@ -50,3 +51,14 @@ class ConstantColumns:
             self._arrays[key] = array
             self._bytes += array.nbytes
         return array.slice(0, length)
+
+
+def variable_column(kind: Any, count: int, ends: Any, data: Any, valid: Any = None) -> Any:
+    """A column of bytes or text: where each ends, all of them, and for each 0 if it is null."""
+    present = None if valid is None else bitmap(valid)
+    return pa.Array.from_buffers(kind, count, [present, pa.py_buffer(ends), pa.py_buffer(data)])
+
+
+def bitmap(valid: Any) -> Any:
+    """A buffer of bits, one for each item."""
+    return pa.py_buffer(np.packbits(valid, bitorder="little"))

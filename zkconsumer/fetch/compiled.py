@@ -45,7 +45,10 @@ INDEX: Final = types.void(
 )  # fmt: skip
 """Signature of ``kernel.index``, and of its like for older formats."""
 
-_SOURCES: Final = ("batchtable.py", "checksums.py", "compiled.py", "kernel.py", "messagekernel.py", "messageset.py")
+_SOURCES: Final = (
+    "batchtable.py", "checksums.py", "compiled.py", "headerlists.py", "kernel.py", "messagekernel.py", "messageset.py",
+    "transactions.py",
+)  # fmt: skip
 _OPTIONS: Final = {"error_model": "numpy", "boundscheck": False}
 
 

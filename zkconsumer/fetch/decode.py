@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from zkconsumer.errors import CorruptRecord, DecoderUnavailable, RecordTooLarge
+from zkconsumer.errors import CorruptRecord, RecordTooLarge
 from zkconsumer.fetch import batchtable as b
+from zkconsumer.fetch import kernels
 from zkconsumer.fetch.assemble import Assembler, Columns, Indexed, Notes
 from zkconsumer.fetch.memory import ChunkMemory
-from zkconsumer.fetch.transactions import AbortedTransaction, exclude_aborted
 from zkconsumer.fetch.unpack import Unpacker
 from zkconsumer.fetch.verify import Fault, Verifier, by_format, fault_in
 
 if TYPE_CHECKING:
-    from types import ModuleType
+    from zkconsumer.fetch.transactions import AbortedTransaction
 
 MAX_DECOMPRESSED_BYTES: Final = 128 << 20
 """Default limit for what one chunk may decompress to. A chunk that holds more is cut short between two batches; a
@@ -145,16 +145,21 @@ class DecodedChunk(NamedTuple):
     rest: ScannedChunk | None = None
 
 
-def warm() -> str | None:
-    """Load the decode kernel, which takes half a second (compiling it: some seconds); harmless when repeated.
+def warm(*, everything: bool = False) -> str | None:
+    """Load the decode kernel, which takes half a second (compiling it: some seconds). Idempotent.
+
+    Args:
+        everything: also what only some chunks need; it would be loaded, or compiled, when the first of them is read.
 
     Returns:
         The directory that holds the compiled kernel for the next process; None where none can be kept.
     """
-    kernel, _ = _kernel()
+    if everything:
+        kernels.load_all()
+    scan = kernels.kernel().scan
     from zkconsumer.fetch.compiled import cache_directory
 
-    return cache_directory(kernel.scan)
+    return cache_directory(scan)
 
 
 def _after(table: Any, requested: int) -> int:
@@ -162,17 +167,6 @@ def _after(table: Any, requested: int) -> int:
     if not len(table):
         return requested
     return max(requested, int(table[-1, b.BASE_OFFSET] + table[-1, b.LAST_DELTA]) + 1)
-
-
-def _kernel() -> tuple[ModuleType, ModuleType]:
-    try:
-        from zkconsumer.fetch import kernel, messageset  # imports numba
-    except Exception as error:  # a package is missing or broken, or the compiler fails
-        raise DecoderUnavailable(
-            f"the compiled decoder cannot be loaded: {type(error).__name__}: {error}; check the installed numba, "
-            "llvmlite and numpy (pip check), then run: zkconsumer warm"
-        ) from error
-    return kernel, messageset
 
 
 class Decoder:
@@ -189,15 +183,13 @@ class Decoder:
     ) -> None:
         if max_decompressed_bytes is None:
             max_decompressed_bytes = MAX_DECOMPRESSED_BYTES
-        self._k, self._m = _kernel()
+        self._k = kernels.kernel()
         self._max_bytes = _LONGEST_COLUMN - max_decompressed_bytes
         self.memory: Final = ChunkMemory()
         """Where to receive into what will be decoded."""
-        self._verifier = Verifier(self._k, self._m, check_crcs=check_crcs)
-        self._unpacker = Unpacker(
-            self._k, self._m, self.memory, check_crcs=check_crcs, max_decompressed_bytes=max_decompressed_bytes
-        )
-        self._assembler = Assembler(self._k, headers=headers)
+        self._verifier = Verifier(check_crcs=check_crcs)
+        self._unpacker = Unpacker(self.memory, check_crcs=check_crcs, max_decompressed_bytes=max_decompressed_bytes)
+        self._assembler = Assembler(headers=headers)
         self._table = np.empty((_FIRST_ROWS, b.COLUMNS), np.int64)
         self._notes: Notes | None = Notes(0, 0)  # None while a prepared chunk has them
         self._ahead: _Ahead | None = None
@@ -252,7 +244,7 @@ class Decoder:
         raw = np.frombuffer(records, np.uint8)
         table, fault = (ahead.table, ahead.fault) if ahead is not None and seen else self._scan(raw, requested)
         if aborted and (table[:, b.ATTRIBUTES] & b.TRANSACTIONAL).any():
-            exclude_aborted(self._k, raw, table, aborted)
+            kernels.transactions().exclude_aborted(raw, table, aborted)
         chunk = ScannedChunk(topic, partition, requested, records, table.copy(), 0, _after(table, requested))
         if fault is not None and chunk.next_offset == requested:
             raise _error(chunk, raw, fault)
@@ -361,13 +353,14 @@ class Decoder:
 
     def _scan(self, raw: Any, requested: int) -> tuple[Any, Fault | None]:
         """Find the batches."""
-        scan, other = self._k.scan, self._m.scan
+        scan, is_old = self._k.scan, False
         rows, at, last, why = scan(raw, self._table, 0, 0, -1, requested)
         changes = 0
         while why in (b.TABLE_FULL, b.OTHER_FORMAT):
             if why == b.OTHER_FORMAT:
                 changes += 1
-                scan, other = other, scan
+                is_old = not is_old
+                scan = kernels.messageset().scan if is_old else self._k.scan
             elif rows < _MAX_ROWS:
                 self._table = np.concatenate([self._table, np.empty_like(self._table)])
             if changes > _MAX_FORMAT_CHANGES or rows == _MAX_ROWS:
@@ -395,7 +388,7 @@ class Decoder:
         for (rows, old), so_far in zip(pieces, totals, strict=True):
             if so_far[b.ROWS] == _NOT_READ:
                 so_far[b.ROWS + 1 :] = before[b.ROWS + 1 :]
-                index = self._m.index if old else self._k.index
+                index = kernels.messageset().index if old else self._k.index
                 index(
                     raw, scratch, rows, requested, values, notes.keys, notes.headers,
                     notes.key_end, columns.value_end, notes.header_end, notes.key_valid, notes.value_valid,

@@ -1,8 +1,9 @@
 """The decode kernel: numba functions, free of the interpreter lock, that turn record batches into Arrow buffers.
 
-A chunk is decoded by one call of each function: :func:`scan` finds the batches, :func:`index` reads every record once
-and writes all columns; :func:`gather_headers` is called only where there are headers. Between ``scan`` and ``index``
-the caller verifies checksums and decompresses.
+A chunk is decoded by one call of each function: :func:`scan` finds the batches, :func:`verify` checks their checksums,
+:func:`index` reads every record once and writes all columns; between the two the caller decompresses. What few chunks
+need is in modules of its own, since compiling takes seconds: ``messageset.py``, ``headerlists.py``,
+``transactions.py``.
 
 Values are most of the bytes, so they stay where they are: each is only moved down to the end of the one before it, over
 what was between them. What was received thereby becomes the buffer of an Arrow column. Nothing is overwritten before it
@@ -20,7 +21,7 @@ Bytes come from the network, so every length is checked against what encloses it
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -29,9 +30,6 @@ from zkconsumer.fetch.checksums import crc32c
 from zkconsumer.fetch.compiled import (
     BYTES,
     INDEX,
-    INT32S,
-    INT64S,
-    OUT_BYTES,
     TABLE,
     compiled,
     copy,
@@ -39,20 +37,11 @@ from zkconsumer.fetch.compiled import (
     int32_at,
     int64_at,
     move,
-    njit,
     types,
     varint,
 )
 
-HEADER_BYTES: Final = 61
-"""Length of a batch header; the records follow."""
-CRC_START: Final = 21
-"""The checksum covers everything from here to the end of the batch."""
-SMALLEST_RECORD: Final = 7
-"""A record has at least seven one-byte fields."""
-
 _MAGIC: Final = 2
-_FIELDS_BEFORE_KEY: Final = 3  # timestamp and offset deltas, length of the key
 
 
 @compiled(types.UniTuple(types.int64, 4)(BYTES, TABLE, types.int64, types.int64, types.int64, types.int64))
@@ -75,7 +64,7 @@ def scan(raw, table, at, rows, last, requested):  # type: ignore[no-untyped-def]
         if raw[at + b.MAGIC_AT] < _MAGIC:
             return rows, at, last, b.OTHER_FORMAT
         length = int32_at(raw, at + b.LENGTH_AT)
-        if raw[at + b.MAGIC_AT] > _MAGIC or length < HEADER_BYTES - b.LENGTH_END:
+        if raw[at + b.MAGIC_AT] > _MAGIC or length < b.BATCH_HEADER_BYTES - b.LENGTH_END:
             return rows, at, last, b.BAD_LENGTH
         if length > size - at - b.LENGTH_END:
             break
@@ -87,13 +76,13 @@ def scan(raw, table, at, rows, last, requested):  # type: ignore[no-untyped-def]
         row[b.BASE_OFFSET] = int64_at(raw, at)
         row[b.FORMAT] = _MAGIC
         row[b.CRC] = int32_at(raw, at + 17) & 0xFFFFFFFF
-        row[b.ATTRIBUTES] = int16_at(raw, at + CRC_START)
+        row[b.ATTRIBUTES] = int16_at(raw, at + b.CRC_START)
         row[b.LAST_DELTA] = int32_at(raw, at + b.LAST_DELTA_AT)
         row[b.BASE_TIMESTAMP] = int64_at(raw, at + 27)
         row[b.MAX_TIMESTAMP] = int64_at(raw, at + 35)
         row[b.PRODUCER_ID] = int64_at(raw, at + 43)
         row[b.COUNT] = int32_at(raw, at + 57)
-        row[b.BODY] = at + HEADER_BYTES
+        row[b.BODY] = at + b.BATCH_HEADER_BYTES
         row[b.BODY_END] = row[b.END]
         row[b.SHIFT] = 0
         row[b.KEPT] = 0
@@ -101,7 +90,7 @@ def scan(raw, table, at, rows, last, requested):  # type: ignore[no-untyped-def]
             return rows, at, last, b.BAD_HEADER
         if row[b.COUNT] < 0 or row[b.COUNT] > row[b.LAST_DELTA] + 1:
             return rows, at, last, b.BAD_HEADER
-        if row[b.ATTRIBUTES] & b.CODEC_MASK == 0 and row[b.COUNT] * SMALLEST_RECORD > row[b.END] - row[b.BODY]:
+        if row[b.ATTRIBUTES] & b.CODEC_MASK == 0 and row[b.COUNT] * b.SMALLEST_RECORD > row[b.END] - row[b.BODY]:
             return rows, at, last, b.BAD_HEADER
         last = row[b.BASE_OFFSET] + row[b.LAST_DELTA]
         row[b.SOURCE] = b.NOTHING if last < requested or row[b.ATTRIBUTES] & b.CONTROL else b.RAW
@@ -121,51 +110,11 @@ def verify(raw, table, requested):  # type: ignore[no-untyped-def]
     for current in range(len(table)):
         row = table[current]
         if row[b.BASE_OFFSET] + row[b.LAST_DELTA] >= requested:
-            at = row[b.START] + CRC_START
+            at = row[b.START] + b.CRC_START
             found = crc32c(start + at, row[b.END] - at)
             if found != row[b.CRC]:
                 return current, found
     return len(table), 0
-
-
-@njit(nogil=True)  # type: ignore[untyped-decorator]
-def _is_abort(raw: Any, at: Any, end: Any) -> Any:
-    """True for an abort marker: the key of its record is a version and a type of two bytes each, and its type is 0."""
-    _, at = varint(raw, at, end)
-    at += 1  # attributes
-    for _ in range(_FIELDS_BEFORE_KEY):
-        if at <= 0:
-            return False
-        _, at = varint(raw, at, end)
-    return 0 < at <= end - 4 and int16_at(raw, at + 2) == 0
-
-
-@compiled(types.void(BYTES, TABLE, INT64S, INT64S, INT64S, OUT_BYTES))
-def exclude_aborted(raw, table, producers, transactions, firsts, is_open):  # type: ignore[no-untyped-def]
-    """Give the batches of aborted transactions the source NOTHING.
-
-    Args:
-        raw: the bytes that hold the batches.
-        table: rows of all formats.
-        producers: for each row the number of its producer, -1 for one without aborted transactions.
-        transactions: for each aborted transaction the number of its producer.
-        firsts: for each the first offset, ascending.
-        is_open: for each producer 0; is overwritten.
-    """
-    begun = 0
-    for current in range(len(table)):
-        row = table[current]
-        while begun < len(firsts) and firsts[begun] <= row[b.BASE_OFFSET] + row[b.LAST_DELTA]:
-            is_open[transactions[begun]] = 1
-            begun += 1
-        producer = producers[current]
-        if producer < 0 or not is_open[producer]:
-            continue
-        if row[b.ATTRIBUTES] & b.CONTROL:
-            if _is_abort(raw, row[b.BODY], row[b.BODY_END]):
-                is_open[producer] = 0
-        elif row[b.ATTRIBUTES] & b.TRANSACTIONAL:
-            row[b.SOURCE] = b.NOTHING
 
 
 @compiled(types.UniTuple(types.int64, 4)(TABLE))
@@ -337,33 +286,3 @@ def index(  # type: ignore[no-untyped-def]
     totals[b.HEADER_KEY_BYTES] = header_key_bytes
     totals[b.HEADER_VALUE_BYTES] = header_value_bytes
     totals[b.HEADER_BYTES] = header_bytes
-
-
-@compiled(types.void(BYTES, INT32S, INT64S, INT32S, INT32S, OUT_BYTES, OUT_BYTES, OUT_BYTES))
-def gather_headers(  # type: ignore[no-untyped-def]
-    headers, header_end, header_at, name_end, content_end, content_valid, name_data, content_data
-):
-    """Copy the headers of all records, whose lengths :func:`index` has checked, into columns.
-
-    ``header_end`` has one entry more than there are records. ``name_end`` and ``content_end`` are Arrow offsets of
-    length headers + 1, beginning with a 0; ``content_valid`` gets one byte per header, 0 for a null value.
-    """
-    source = np.intp(headers.ctypes.data)
-    names = np.intp(name_data.ctypes.data)
-    contents = np.intp(content_data.ctypes.data)
-    end = np.int64(len(headers))
-    header = np.int64(0)
-    for record in range(len(header_end) - 1):
-        at = header_at[record]
-        for _ in range(header_end[record + 1] - header_end[record]):
-            length, at = varint(headers, at, end)
-            copy(names + np.int64(name_end[header]), source + at, length)
-            name_end[header + 1] = name_end[header] + length
-            at += length
-            length, at = varint(headers, at, end)
-            content_valid[header] = length >= 0
-            length = max(length, 0)
-            copy(contents + np.int64(content_end[header]), source + at, length)
-            content_end[header + 1] = content_end[header] + length
-            at += length
-            header += 1

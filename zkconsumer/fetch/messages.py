@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
 from itertools import chain, islice, repeat
-from types import ModuleType
 from typing import Any, Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
+from zkconsumer.fetch.kernels import messagekernel
 from zkconsumer.model import Message
 
 MOST_AT_ONCE: Final = 2048
@@ -28,21 +27,6 @@ def records(batch: Any) -> Iterator[Message]:
     """The messages of a batch, one after the other; only a part of them exists at a time."""
     starts = range(0, batch.num_rows, MOST_AT_ONCE)
     return chain.from_iterable(build(Message, batch.slice(start, MOST_AT_ONCE)) for start in starts)
-
-
-@cache
-def _kernel() -> ModuleType:
-    from zkconsumer.fetch import messagekernel
-
-    return messagekernel
-
-
-def warm() -> None:
-    """Load the kernel. Idempotent.
-
-    Otherwise the thread that reads would load it, where an interrupt can leave packages half imported.
-    """
-    _kernel()
 
 
 def build(kind: type[M], batch: Any) -> list[M]:
@@ -66,7 +50,7 @@ def build(kind: type[M], batch: Any) -> list[M]:
     headers = _headers(batch)
     shared = (kind, topic, partition, None, *_TIMESTAMP_TYPES, _NO_HEADERS)
     of_headers = 0 if headers is None else id(headers)
-    if _kernel().build(id(messages), *map(id, shared), of_headers, *columns(batch)) < count:
+    if messagekernel().build(id(messages), *map(id, shared), of_headers, *columns(batch)) < count:
         raise MemoryError(f"no memory for {count} messages; ask for smaller fetches (fetch.message.max.bytes)")
     return messages
 

@@ -23,14 +23,6 @@ from zkconsumer.fetch import batchtable as b
 from zkconsumer.fetch.checksums import crc32
 from zkconsumer.fetch.compiled import BYTES, INDEX, TABLE, compiled, copy, int32_at, int64_at, move, njit, types
 
-# What verify finds.
-VALID: Final = 0
-CUT_OFF: Final = 1  # lengths contradict each other
-BAD_CRC: Final = 2
-BAD_ORDER: Final = 3  # an offset is not between its neighbours
-NESTED: Final = 4  # compressed where it must not be, or not where it must be
-BAD_FORMAT: Final = 5  # a message of another format inside a compressed one
-
 _ATTRIBUTES_AT: Final = 17
 _CRC_AT: Final = 12
 _CRC_END: Final = 16  # the checksum covers what follows it
@@ -141,22 +133,22 @@ def _verify(
         stop = at + b.LENGTH_END + int32_at(data, at + b.LENGTH_AT)
         offset = int64_at(data, at)
         if offset < 0 or offset > b.MAX_BASE_OFFSET or offset + shift < floor:
-            return count, at, floor - 1, BAD_ORDER
+            return count, at, floor - 1, b.BAD_ORDER
         offset += shift
         if data[at + b.MAGIC_AT] != magic:
-            return count, at, floor - 1, BAD_FORMAT
+            return count, at, floor - 1, b.BAD_INNER_FORMAT
         if ((data[at + _ATTRIBUTES_AT] & b.CODEC_MASK) != 0) != compressed:
-            return count, at, floor - 1, NESTED
+            return count, at, floor - 1, b.NESTED
         if check and offset >= requested:
             stored = int32_at(data, at + _CRC_AT) & 0xFFFFFFFF
             if crc32(start + at + _CRC_END, stop - at - _CRC_END) != stored:
-                return count, at, floor - 1, BAD_CRC
+                return count, at, floor - 1, b.BAD_CRC
         if _fields(data, at, stop)[1] < -1:
-            return count, at, floor - 1, CUT_OFF
+            return count, at, floor - 1, b.CUT_OFF
         floor = offset + 1
         at = stop
         count += 1
-    return count, at, floor - 1, VALID
+    return count, at, floor - 1, b.VALID
 
 
 @compiled(
@@ -179,7 +171,7 @@ def verify_inside(data, at, end, magic, shift, floor, requested, check):  # type
 
     Returns:
         How many are valid, the position after those, the last one's offset (``floor`` - 1 if there are none), and what
-        is wrong with the next one: VALID or another code.
+        is wrong with the next one: b.VALID or another code.
     """
     return _verify(data, at, end, magic, shift, floor, False, requested, check)
 
@@ -197,7 +189,7 @@ def verify(raw, table, floor, requested, check):  # type: ignore[no-untyped-def]
 
     Returns:
         How many rows are valid; of the row after them how many messages are, the position after those, the last one's
-        offset, and what is wrong with the next message: VALID where there is no such row, or another code.
+        offset, and what is wrong with the next message: b.VALID where there is no such row, or another code.
     """
     for current in range(len(table)):
         row = table[current]
@@ -207,10 +199,10 @@ def verify(raw, table, floor, requested, check):  # type: ignore[no-untyped-def]
             count, stop, reached, why = _verify(
                 raw, row[b.START], row[b.END], row[b.FORMAT], 0, floor, compressed, requested, check
             )
-            if why != VALID:
+            if why != b.VALID:
                 return current, count, stop, reached, why
         floor = last + 1
-    return len(table), 0, 0, floor - 1, VALID
+    return len(table), 0, 0, floor - 1, b.VALID
 
 
 @compiled(INDEX)

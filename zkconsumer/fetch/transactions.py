@@ -3,27 +3,67 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import ModuleType
 from typing import Any, Final
 
 import numpy as np
 
 from zkconsumer.fetch import batchtable as b
+from zkconsumer.fetch.compiled import BYTES, INT64S, OUT_BYTES, TABLE, compiled, int16_at, njit, types, varint
 
 AbortedTransaction = tuple[int, int]
 """Producer id and first offset, as the broker lists them with the records."""
 
 _WITHOUT: Final = -1
+_FIELDS_BEFORE_KEY: Final = 3  # of a marker: timestamp and offset deltas, length of the key
 
 
-def exclude_aborted(kernel: ModuleType, raw: Any, table: Any, aborted: Sequence[AbortedTransaction]) -> None:
+@njit(nogil=True)  # type: ignore[untyped-decorator]
+def _is_abort(raw: Any, at: Any, end: Any) -> Any:
+    """True for an abort marker: the key of its record is a version and a type of two bytes each, and its type is 0."""
+    _, at = varint(raw, at, end)
+    at += 1  # attributes
+    for _ in range(_FIELDS_BEFORE_KEY):
+        if at <= 0:
+            return False
+        _, at = varint(raw, at, end)
+    return 0 < at <= end - 4 and int16_at(raw, at + 2) == 0
+
+
+@compiled(types.void(BYTES, TABLE, INT64S, INT64S, INT64S, OUT_BYTES))
+def _exclude(raw, table, producers, transactions, firsts, is_open):  # type: ignore[no-untyped-def]
+    """Give the batches of aborted transactions the source NOTHING.
+
+    Args:
+        raw: the bytes that hold the batches.
+        table: rows of all formats.
+        producers: for each row the number of its producer, -1 for one without aborted transactions.
+        transactions: for each aborted transaction the number of its producer.
+        firsts: for each the first offset, ascending.
+        is_open: for each producer 0; is overwritten.
+    """
+    begun = 0
+    for current in range(len(table)):
+        row = table[current]
+        while begun < len(firsts) and firsts[begun] <= row[b.BASE_OFFSET] + row[b.LAST_DELTA]:
+            is_open[transactions[begun]] = 1
+            begun += 1
+        producer = producers[current]
+        if producer < 0 or not is_open[producer]:
+            continue
+        if row[b.ATTRIBUTES] & b.CONTROL:
+            if _is_abort(raw, row[b.BODY], row[b.BODY_END]):
+                is_open[producer] = 0
+        elif row[b.ATTRIBUTES] & b.TRANSACTIONAL:
+            row[b.SOURCE] = b.NOTHING
+
+
+def exclude_aborted(raw: Any, table: Any, aborted: Sequence[AbortedTransaction]) -> None:
     """Give the aborted batches in ``table`` the source NOTHING.
 
     A producer's transaction is open from the first offset that the broker lists to that producer's next abort marker.
     The list covers the whole response, so nothing has to be kept from one response to the next.
 
     Args:
-        kernel: the module :mod:`zkconsumer.fetch.kernel`.
         raw: the bytes that hold the batches.
         table: the rows found in them; changed in place.
         aborted: at least one.
@@ -35,4 +75,4 @@ def exclude_aborted(kernel: ModuleType, raw: Any, table: Any, aborted: Sequence[
     producers[known[producers] != ids] = _WITHOUT
     firsts = np.ascontiguousarray(listed[:, 1])
     is_open = np.zeros(len(known), np.uint8)
-    kernel.exclude_aborted(raw, table, producers, transactions.astype(np.int64), firsts, is_open)
+    _exclude(raw, table, producers, transactions.astype(np.int64), firsts, is_open)  # type: ignore[no-untyped-call]

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from zkconsumer.fetch import batchtable as b
 from zkconsumer.fetch.decompress import DecompressError, Scratch, TooLong
+from zkconsumer.fetch.kernels import messageset
 from zkconsumer.fetch.memory import ChunkMemory
-from zkconsumer.fetch.verify import Fault, fault_in, reasons
+from zkconsumer.fetch.verify import REASONS, Fault, fault_in
 
 
 class Unpacker:
     """Decompresses one chunk after the other into a scratch buffer. One thread uses it.
 
     Args:
-        kernel: the module :mod:`zkconsumer.fetch.kernel`.
-        messageset: the module :mod:`zkconsumer.fetch.messageset`.
         memory: for what is decompressed.
         check_crcs: verify the checksums of messages inside compressed ones.
         max_decompressed_bytes: limit for all batches of a chunk together, and so for each.
@@ -26,16 +24,11 @@ class Unpacker:
 
     def __init__(
         self,
-        kernel: ModuleType,
-        messageset: ModuleType,
         memory: ChunkMemory,
         *,
         check_crcs: bool,
         max_decompressed_bytes: int,
     ) -> None:
-        self._k = kernel
-        self._m = messageset
-        self._reasons = reasons(messageset)
         self._check_crcs = check_crcs
         self._max_decompressed_bytes = max_decompressed_bytes
         self.scratch = Scratch(memory)
@@ -77,7 +70,7 @@ class Unpacker:
     def _batch(self, records: memoryview, row: list[int], target: Any) -> None:
         """One batch of format 2. Raises DecompressError with what is wrong inside."""
         start = self._decompress(records, row, target)
-        if row[b.COUNT] * self._k.SMALLEST_RECORD > self.scratch.used - start:
+        if row[b.COUNT] * b.SMALLEST_RECORD > self.scratch.used - start:
             raise DecompressError(f"a batch of {row[b.COUNT]} holds {self.scratch.used - start} bytes")
 
     def _message(self, records: memoryview, row: list[int], target: Any, floor: int, requested: int) -> None:
@@ -85,16 +78,16 @@ class Unpacker:
         outer = row[b.BASE_OFFSET]
         start = self._decompress(records, row, target)
         end = self.scratch.used
-        count, last = self._m.extent(self.scratch.data, start, end)
+        count, last = messageset().extent(self.scratch.data, start, end)
         if count == 0:
             raise DecompressError("the lengths in a compressed message contradict each other")
         if not 0 <= last <= outer:
             raise DecompressError(f"the last offset in a compressed message is {last}, its own {outer}")
         shift = outer - last if row[b.FORMAT] == 1 else 0
         inside = (start, end, row[b.FORMAT], shift, floor, requested, self._check_crcs)
-        _, _, _, why = self._m.verify_inside(self.scratch.data, *inside)
-        if why != self._m.VALID:
-            raise DecompressError(self._reasons[why])
+        _, _, _, why = messageset().verify_inside(self.scratch.data, *inside)
+        if why != b.VALID:
+            raise DecompressError(REASONS[why])
         target[b.COUNT] = count
         target[b.SHIFT] = shift
 

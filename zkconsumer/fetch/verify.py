@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from zkconsumer.fetch import batchtable as b
+from zkconsumer.fetch.kernels import kernel, messageset
 
 
 class Fault(NamedTuple):
@@ -33,30 +33,24 @@ def fault_in(row: list[int], reason: str) -> Fault:
     return Fault(row[b.BASE_OFFSET], reason, row[b.BASE_OFFSET] + row[b.LAST_DELTA], row[b.END])
 
 
-def reasons(messageset: ModuleType) -> dict[int, str]:
-    """What the codes mean that ``messageset.verify`` answers with."""
-    return {
-        messageset.CUT_OFF: "the lengths in a message contradict each other",
-        messageset.BAD_CRC: "the checksum of a message is wrong",
-        messageset.BAD_ORDER: "a message's offset is not between its neighbours'",
-        messageset.NESTED: "a compressed message contains compressed messages",
-        messageset.BAD_FORMAT: "a compressed message contains messages of another format",
-    }
+REASONS: Final = {
+    b.CUT_OFF: "the lengths in a message contradict each other",
+    b.BAD_CRC: "the checksum of a message is wrong",
+    b.BAD_ORDER: "a message's offset is not between its neighbours'",
+    b.NESTED: "a compressed message contains compressed messages",
+    b.BAD_INNER_FORMAT: "a compressed message contains messages of another format",
+}
+"""What a check of messages may find."""
 
 
 class Verifier:
     """Verifies batches where they were received.
 
     Args:
-        kernel: the module :mod:`zkconsumer.fetch.kernel`.
-        messageset: the module :mod:`zkconsumer.fetch.messageset`.
         check_crcs: verify checksums.
     """
 
-    def __init__(self, kernel: ModuleType, messageset: ModuleType, *, check_crcs: bool) -> None:
-        self._k = kernel
-        self._m = messageset
-        self._reasons = reasons(messageset)
+    def __init__(self, *, check_crcs: bool) -> None:
         self._check_crcs = check_crcs
 
     def verify(self, raw: Any, table: Any, floor: int, requested: int) -> tuple[Any, Fault | None]:
@@ -87,7 +81,7 @@ class Verifier:
         """Rows of format 2: those before the fault, and the fault."""
         if not self._check_crcs:
             return rows, None
-        good, found = self._k.verify(raw, rows, requested)
+        good, found = kernel().verify(raw, rows, requested)
         if good == len(rows):
             return rows, None
         row = rows[good].tolist()
@@ -96,12 +90,12 @@ class Verifier:
 
     def _messages(self, raw: Any, rows: Any, floor: int, requested: int) -> tuple[Any, Fault | None]:
         """Rows of formats 0 and 1: those before the fault, the last perhaps in part; and the fault."""
-        good, count, stop, last, why = self._m.verify(raw, rows, floor, requested, self._check_crcs)
-        if why == self._m.VALID:
+        good, count, stop, last, why = messageset().verify(raw, rows, floor, requested, self._check_crcs)
+        if why == b.VALID:
             return rows, None
         offset = int.from_bytes(raw[stop : stop + 8].tobytes(), "big", signed=True)
         length = int.from_bytes(raw[stop + b.LENGTH_AT : stop + b.LENGTH_END].tobytes(), "big")
-        fault = Fault(offset, self._reasons[why], offset, stop + b.LENGTH_END + length)
+        fault = Fault(offset, REASONS[why], offset, stop + b.LENGTH_END + length)
         if stop == rows[good, b.START]:
             return rows[:good], fault
         valid = rows[: good + 1].copy()

@@ -15,6 +15,7 @@ DECODE = """
 from zkconsumer.fetch.decode import Decoder, warm
 print(warm(), Decoder().decode("t", 0, 7).next_offset)
 """
+OLD_FORMATS_TOO = "from zkconsumer.fetch.kernels import messageset\nmessageset()\n" + DECODE
 # Root may write everywhere, so what asks whether it may is made to hear no.
 NOTHING_CAN_BE_WRITTEN = """
 import os, tempfile
@@ -109,18 +110,18 @@ def intact_but_of_another_library(_data):
 
 
 def test_a_damaged_cache_is_compiled_again_and_repaired(package, tmp_path):
-    run(DECODE, package, tmp_path)
+    run(OLD_FORMATS_TOO, package, tmp_path)
     damages = [empty, truncated, garbage, one_bit_flipped, first_byte_changed, intact_but_of_another_library]
     files = sorted(tmp_path.rglob("kernel.*.nbc")) + sorted(tmp_path.rglob("messageset.*.nbc"))
     damaged = dict(zip(damages, files, strict=False))
     assert len(damaged) == len(damages)
     for damage, file in damaged.items():
         file.write_bytes(damage(file.read_bytes()))
-    repairing = run(DECODE, package, tmp_path)
+    repairing = run(OLD_FORMATS_TOO, package, tmp_path)
     assert f"{tmp_path}" in repairing.stdout
     assert repairing.stdout.count("data saved to") == len(damages)
     assert repairing.stderr.count("compiling it again") == len(damages)
-    after = run(DECODE, package, tmp_path)
+    after = run(OLD_FORMATS_TOO, package, tmp_path)
     assert "data saved to" not in after.stdout
     assert after.stderr == ""
 
