@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -11,9 +12,12 @@ from zkconsumer.fetch import batchtable as b
 from zkconsumer.fetch.columns import ConstantColumns, variable_column
 from zkconsumer.fetch.kernels import headerlists
 from zkconsumer.fetch.memory import ChunkMemory
-from zkconsumer.fetch.schema import SCHEMA, SCHEMA_WITH_HEADERS, TIMESTAMP
+from zkconsumer.fetch.schema import TIMESTAMP, schema_of
 
 _TIMESTAMP_TYPES: Final = {b.TIME_CREATED: 0, b.TIME_APPENDED: 1, b.TIME_NONE: b.NO_TIMESTAMP}
+
+_WRITTEN_BY_INDEX: Final = frozenset({"offset", "timestamp", "value"})
+"""Columns that use a part of :class:`Columns`."""
 
 
 class Columns(NamedTuple):
@@ -39,15 +43,17 @@ class Notes:
     Args:
         capacity: most records of a chunk.
         body_bytes: most bytes of all their bodies together.
+        columns: of the batches; keys and headers are only written down for those that have them.
 
     Attributes:
         keys: bytes of the keys; see ``kernel.index`` for this and the rest.
         headers: bytes of the headers.
     """
 
-    def __init__(self, capacity: int, body_bytes: int) -> None:
-        self.keys = np.empty(body_bytes, np.uint8)
-        self.headers = np.empty(body_bytes, np.uint8)
+    def __init__(self, capacity: int, body_bytes: int, columns: Collection[str]) -> None:
+        self._body_bytes = body_bytes
+        self.keys = np.empty(body_bytes if "key" in columns else 0, np.uint8)
+        self.headers = np.empty(body_bytes if "headers" in columns else 0, np.uint8)
         self.key_end = np.zeros(capacity + 1, np.int32)
         self.header_end = np.zeros(capacity + 1, np.int32)
         self.key_valid = np.empty(capacity, np.uint8)
@@ -57,11 +63,11 @@ class Notes:
     @property
     def nbytes(self) -> int:
         """Memory for all of them."""
-        return sum(array.nbytes for array in vars(self).values())
+        return sum(array.nbytes for array in vars(self).values() if isinstance(array, np.ndarray))
 
     def are_too_small(self, capacity: int, body_bytes: int) -> bool:
         """True if there is not room for so much."""
-        return len(self.key_valid) < capacity or len(self.keys) < body_bytes
+        return len(self.key_valid) < capacity or self._body_bytes < body_bytes
 
 
 class Indexed(NamedTuple):
@@ -76,38 +82,39 @@ class Indexed(NamedTuple):
 
 
 class Assembler:
-    """Builds batches. One thread uses it.
+    """Builds batches. One thread uses it."""
 
-    Args:
-        headers: add the column ``headers``.
-    """
-
-    def __init__(self, *, headers: bool) -> None:
-        self._headers = headers
+    def __init__(self) -> None:
         self._constants = ConstantColumns()
 
-    def batch(self, topic: str, partition: int, indexed: Indexed) -> tuple[Any, int]:
-        """The batch, and the bytes of memory that it alone holds."""
-        totals, columns, notes = indexed.totals, indexed.columns, indexed.notes
-        count = totals[b.RECORDS]
-        values, held = _without_slack(indexed.values, totals[b.VALUE_BYTES])
-        values_valid = notes.value_valid[:count] if totals[b.HAS_NULL_VALUE] else None
-        keys, nbytes = self._keys(indexed, count)
-        arrays = [
-            keys,
-            variable_column(pa.binary(), count, columns.value_end, values, values_valid),
-            self._constants.topic(topic, count),
-            self._constants.integer(partition, count),
-            pa.Array.from_buffers(pa.int64(), count, [None, pa.py_buffer(columns.offset)]),
-            pa.Array.from_buffers(TIMESTAMP, count, [None, pa.py_buffer(columns.timestamp)]),
-            self._timestamp_types(indexed, count),
-        ]
-        nbytes += held + sum(array.nbytes for array in columns)
-        if not self._headers:
-            return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA), nbytes
+    def batch(self, topic: str, partition: int, indexed: Indexed, columns: tuple[str, ...]) -> tuple[Any, int]:
+        """The batch with these columns, and the bytes of memory that it alone holds."""
+        built = [self._column(name, topic, partition, indexed) for name in columns]
+        nbytes = sum(held for _, held in built)
+        if not _WRITTEN_BY_INDEX.isdisjoint(columns):
+            nbytes += sum(array.nbytes for array in indexed.columns)  # they are one block
+        return pa.RecordBatch.from_arrays([array for array, _ in built], schema=schema_of(columns)), nbytes
+
+    def _column(self, name: str, topic: str, partition: int, indexed: Indexed) -> tuple[Any, int]:
+        """A column, and its size without what is in ``indexed.columns``."""
+        count = indexed.totals[b.RECORDS]
+        match name:
+            case "key":
+                return self._keys(indexed, count)
+            case "value":
+                return _values(indexed, count)
+            case "topic":
+                return self._constants.topic(topic, count), 0
+            case "partition":
+                return self._constants.integer(partition, count), 0
+            case "offset":
+                return pa.Array.from_buffers(pa.int64(), count, [None, pa.py_buffer(indexed.columns.offset)]), 0
+            case "timestamp":
+                return pa.Array.from_buffers(TIMESTAMP, count, [None, pa.py_buffer(indexed.columns.timestamp)]), 0
+            case "timestampType":
+                return self._timestamp_types(indexed, count), 0
         headers = self._header_lists(indexed, count)
-        nbytes += headers.nbytes if totals[b.HEADER_COUNT] else 0
-        return pa.RecordBatch.from_arrays([*arrays, headers], schema=SCHEMA_WITH_HEADERS), nbytes
+        return headers, headers.nbytes if indexed.totals[b.HEADER_COUNT] else 0
 
     def _keys(self, indexed: Indexed, count: int) -> tuple[Any, int]:
         """The column, and its size."""
@@ -134,6 +141,14 @@ class Assembler:
         if indexed.totals[b.HEADER_COUNT] == 0:
             return self._constants.no_headers(count)
         return headerlists().header_lists(indexed.notes, indexed.totals)
+
+
+def _values(indexed: Indexed, count: int) -> tuple[Any, int]:
+    """The column, and its size."""
+    totals = indexed.totals
+    values, held = _without_slack(indexed.values, totals[b.VALUE_BYTES])
+    valid = indexed.notes.value_valid[:count] if totals[b.HAS_NULL_VALUE] else None
+    return variable_column(pa.binary(), count, indexed.columns.value_end, values, valid), held
 
 
 def _without_slack(values: Any, used: int) -> tuple[Any, int]:

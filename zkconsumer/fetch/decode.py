@@ -16,6 +16,7 @@ from zkconsumer.fetch import batchtable as b
 from zkconsumer.fetch import kernels
 from zkconsumer.fetch.assemble import Assembler, Columns, Indexed, Notes
 from zkconsumer.fetch.memory import ChunkMemory
+from zkconsumer.fetch.schema import SCHEMA, SCHEMA_WITH_HEADERS, schema_of
 from zkconsumer.fetch.unpack import Unpacker
 from zkconsumer.fetch.verify import Fault, Verifier, by_format, fault_in
 
@@ -174,7 +175,7 @@ class Decoder:
 
     Args:
         check_crcs: verify the checksum of every batch and message.
-        headers: add the column ``headers``.
+        headers: add the column ``headers``; :meth:`choose_columns` can choose others.
         max_decompressed_bytes: at most 1 GiB; None for :data:`MAX_DECOMPRESSED_BYTES`.
     """
 
@@ -189,10 +190,22 @@ class Decoder:
         """Where to receive into what will be decoded."""
         self._verifier = Verifier(check_crcs=check_crcs)
         self._unpacker = Unpacker(self.memory, check_crcs=check_crcs, max_decompressed_bytes=max_decompressed_bytes)
-        self._assembler = Assembler(headers=headers)
+        self._assembler = Assembler()
+        self._columns: tuple[str, ...] = tuple((SCHEMA_WITH_HEADERS if headers else SCHEMA).names)
         self._table = np.empty((_FIRST_ROWS, b.COLUMNS), np.int64)
-        self._notes: Notes | None = Notes(0, 0)  # None while a prepared chunk has them
+        # None while a prepared chunk has them, and once the columns have changed.
+        self._notes: Notes | None = Notes(0, 0, self._columns)
         self._ahead: _Ahead | None = None
+
+    def choose_columns(self, columns: tuple[str, ...]) -> None:
+        """Build batches of these columns, in this order; the others are not copied. Not while a chunk is prepared.
+
+        Raises:
+            KeyError: ``fetch/schema.py`` has no column of a name.
+        """
+        schema_of(columns)
+        if columns != self._columns:
+            self._columns, self._notes = columns, None
 
     def decode(
         self,
@@ -306,8 +319,8 @@ class Decoder:
         totals = np.full((len(pieces), b.TOTALS), _NOT_READ, np.int64)
         notes, self._notes = self._notes, None
         if notes is None or notes.are_too_small(found.records, found.body_bytes):
-            notes = Notes(found.records, found.body_bytes)
-        values = self._values(raw, scratch, unpacked, found)
+            notes = Notes(found.records, found.body_bytes, self._columns)
+        values = self._values(raw, scratch, unpacked, found) if "value" in self._columns else raw[:0]
         columns = Columns.allocate(self.memory, found.records)
         return PreparedChunk(chunk, fault, unpacked, found.times, pieces, raw, scratch, values, columns, notes, totals)
 
@@ -335,7 +348,7 @@ class Decoder:
             rest = chunk._replace(requested=next_offset, done=done)
         if indexed.totals[b.RECORDS] == 0:
             return DecodedChunk(None, next_offset, 0, rest)
-        batch, nbytes = self._assembler.batch(chunk.topic, chunk.partition, indexed)
+        batch, nbytes = self._assembler.batch(chunk.topic, chunk.partition, indexed, self._columns)
         return DecodedChunk(batch, next_offset, nbytes, rest)
 
     def recycle(self, prepared: PreparedChunk) -> None:

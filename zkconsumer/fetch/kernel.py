@@ -163,6 +163,8 @@ def index(  # type: ignore[no-untyped-def]
         table: rows from :func:`scan`, with source and body as they are now; column KEPT is written.
         requested: records before this offset are left out.
         values: gets the values one after the other. It may be ``raw`` or ``scratch``, if it is the source of all rows.
+            If it has no room at all, values are not wanted: they are checked and not copied, and their Arrow offsets
+            stay 0. The same holds for the next two.
         keys: gets the keys; as long as all bodies in the table together, like the next.
         headers: gets the headers of each record as they are.
         key_end: Arrow offsets of the keys; like the next two, of length records + 1 and beginning with a 0.
@@ -180,6 +182,9 @@ def index(  # type: ignore[no-untyped-def]
     value_data = np.intp(values.ctypes.data)
     key_data = np.intp(keys.ctypes.data)
     header_data = np.intp(headers.ctypes.data)
+    with_keys = len(keys) > 0
+    with_values = len(values) > 0
+    with_headers = len(headers) > 0
     records = totals[b.RECORDS]
     key_bytes = totals[b.KEY_BYTES]
     value_bytes = totals[b.VALUE_BYTES]
@@ -257,15 +262,15 @@ def index(  # type: ignore[no-untyped-def]
             records += 1
             if key_length < 0:
                 totals[b.HAS_NULL_KEY] = 1
-            elif key_length > 0:
+            elif key_length > 0 and with_keys:
                 copy(key_data + key_bytes, source + key, key_length)
                 key_bytes += key_length
             if value_length < 0:
                 totals[b.HAS_NULL_VALUE] = 1
-            elif value_length > 0:
+            elif value_length > 0 and with_values:
                 move(value_data + value_bytes, source + value, value_length)
                 value_bytes += value_length
-            if count > 0:
+            if count > 0 and with_headers:
                 copy(header_data + header_bytes, source + header, stop - header)
                 header_at[records - 1] = header_bytes
                 header_bytes += stop - header

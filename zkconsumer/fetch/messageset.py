@@ -213,6 +213,8 @@ def index(  # type: ignore[no-untyped-def]
     """Read every record of rows of formats 0 and 1 that were verified; arguments as of ``kernel.index``."""
     value_data = np.intp(values.ctypes.data)
     key_data = np.intp(keys.ctypes.data)
+    with_keys = len(keys) > 0
+    with_values = len(values) > 0
     records = totals[b.RECORDS]
     key_bytes = totals[b.KEY_BYTES]
     value_bytes = totals[b.VALUE_BYTES]
@@ -240,12 +242,12 @@ def index(  # type: ignore[no-untyped-def]
                 records += 1
                 if key_length < 0:
                     totals[b.HAS_NULL_KEY] = 1
-                elif key_length > 0:
+                elif key_length > 0 and with_keys:
                     copy(key_data + key_bytes, source + key, key_length)
                     key_bytes += key_length
                 if value_length < 0:
                     totals[b.HAS_NULL_VALUE] = 1
-                elif value_length > 0:
+                elif value_length > 0 and with_values:
                     move(value_data + value_bytes, source + value, value_length)
                     value_bytes += value_length
                 key_end[records] = key_bytes

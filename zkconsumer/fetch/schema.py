@@ -6,6 +6,7 @@ schemas for equality and refuses anything else (FACTS C.1).
 
 from __future__ import annotations
 
+import functools
 from typing import Final
 
 import pyarrow as pa
@@ -35,3 +36,13 @@ Spark's Kafka source its type is -1 then and the timestamp a millisecond before 
 
 SCHEMA_WITH_HEADERS: Final = SCHEMA.append(pa.field("headers", HEADERS))
 """The same with ``headers``, in their order and with duplicates; null (not empty) for a record without any."""
+
+
+@functools.lru_cache(maxsize=64)
+def schema_of(columns: tuple[str, ...]) -> pa.Schema:
+    """The schema of batches with only these columns, in this order.
+
+    Raises:
+        KeyError: there is no column of this name.
+    """
+    return pa.schema([SCHEMA_WITH_HEADERS.field(name) for name in columns])

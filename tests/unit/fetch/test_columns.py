@@ -1,23 +1,92 @@
-from zkconsumer.fetch.columns import ConstantColumns
+"""Batches of some of the columns: the same values as in batches of all, and nothing copied for the others."""
+
+import itertools
+
+import pytest
+
+from tests.fix_batches import build
+from tests.fix_messagesets import compressed_set, message_set
+from zkconsumer.fetch import batchtable as b
+from zkconsumer.fetch.decode import Decoder
+from zkconsumer.fetch.schema import SCHEMA_WITH_HEADERS, schema_of
+from zkconsumer.kafka.producer import Record
+
+ALL = tuple(SCHEMA_WITH_HEADERS.names)
+RECORDS = [
+    Record(b"first", b"k", 1_700_000_000_000),
+    Record(None, b"tombstone", 1_700_000_000_005),
+    Record(b"", None, 1_699_999_999_999),
+    Record(b"x" * 500, b"", 1_700_000_000_010),
+]
+WITH_HEADERS = [Record(b"v", b"k", 5, [("a", b"1"), ("a", None)]), *RECORDS, Record(b"w", None, 6, [("b", b"")])]
+CHUNKS = {
+    "plain": build(WITH_HEADERS) + build(WITH_HEADERS, offset=6, attributes=0x08, max_timestamp=7),
+    "compressed": build(WITH_HEADERS, codec="lz4") + build(WITH_HEADERS, offset=6, codec="gzip"),
+    "of three formats": message_set(RECORDS, 0, range(4))
+    + compressed_set(RECORDS, 1, range(4, 8), "gzip")
+    + build(WITH_HEADERS, offset=8, codec="lz4")
+    + build(WITH_HEADERS, offset=14),
+}
 
 
-def test_columns_are_slices_of_one_array():
-    columns = ConstantColumns()
-    first, second = columns.topic("clicks", 10), columns.topic("clicks", 4000)
-    assert first.to_pylist() == ["clicks"] * 10
-    assert len(second) == 4000
-    assert first.buffers()[2].address == second.buffers()[2].address
+def decode(data, columns=None, decoder=None):
+    decoder = decoder or Decoder(headers=True)
+    if columns is not None:
+        decoder.choose_columns(columns)
+    decoded = decoder.decode("t", 3, 2, memoryview(data))
+    decoded.batch.validate(full=True)
+    return decoded
 
 
-def test_a_longer_column_replaces_the_array():
-    columns = ConstantColumns()
-    assert len(columns.integer(7, 10)) == 10
-    assert columns.integer(7, 100_000).to_numpy().tolist() == [7] * 100_000
-    assert columns.no_headers(5).null_count == 5
+@pytest.mark.parametrize("chunk", CHUNKS)
+@pytest.mark.parametrize(
+    "columns", [*itertools.combinations(ALL, 1), *itertools.permutations(("key", "value", "headers"), 2), ALL[::-1]]
+)
+def test_chosen_columns_hold_what_they_hold_among_all(chunk, columns):
+    everything, chosen = decode(CHUNKS[chunk]), decode(CHUNKS[chunk], columns)
+    assert chosen.batch.schema.equals(schema_of(columns), check_metadata=True)
+    assert chosen.batch.equals(everything.batch.select(columns))
+    assert (chosen.next_offset, chosen.rest) == (everything.next_offset, None)
 
 
-def test_memory_is_bounded():
-    columns = ConstantColumns()
-    for partition in range(100):
-        assert columns.integer(partition, 1 << 18)[0].as_py() == partition
-    assert columns._bytes <= 64 << 20
+def test_one_decoder_serves_queries_of_different_columns():
+    decoder = Decoder()
+    for columns in [("value",), ("headers", "key"), ("offset",), ALL, ("value",)]:
+        chosen = decode(CHUNKS["plain"], columns, decoder)
+        assert chosen.batch.equals(decode(CHUNKS["plain"]).batch.select(columns))
+
+
+def test_a_column_that_does_not_exist_is_refused():
+    with pytest.raises(KeyError, match="vaule"):
+        Decoder().choose_columns(("vaule",))
+
+
+@pytest.mark.parametrize("chunk", ["plain", "of three formats"])
+@pytest.mark.parametrize("columns", [("key", "headers"), ("offset",)])
+def test_values_that_are_not_wanted_stay_where_they_are(chunk, columns):
+    received = bytearray(CHUNKS[chunk])
+    decode(received, columns)
+    assert received == CHUNKS[chunk]
+
+
+@pytest.mark.parametrize("chunk", CHUNKS)
+def test_keys_and_headers_that_are_not_wanted_are_not_copied(chunk):
+    decoder = Decoder(headers=True)
+
+    def copied(columns):
+        decoder.choose_columns(columns)
+        prepared = decoder.prepare(decoder.scan("t", 3, 0, memoryview(CHUNKS[chunk])))
+        decoder.complete(prepared)
+        decoder.recycle(prepared)
+        totals = prepared.totals[-1]
+        return totals[b.KEY_BYTES] > 0, totals[b.HEADER_BYTES] > 0
+
+    assert copied(ALL) == (True, True)
+    assert copied(("value", "key")) == (True, False)
+    assert copied(("headers",)) == (False, True)
+    assert copied(("value",)) == (False, False)
+
+
+def test_a_batch_of_constants_holds_no_memory():
+    assert decode(CHUNKS["plain"], ("topic", "partition")).nbytes == 0
+    assert decode(CHUNKS["plain"], ("key",)).nbytes < decode(CHUNKS["plain"], ("key", "value")).nbytes
