@@ -170,7 +170,7 @@ Start = Callable[..., Any]
 def start_query(spark: Any, sandbox: Sandbox, group: GroupNodes, tmp_path: Any) -> Iterator[Start]:
     """Start a query of the test's group: ``start_query(topic, sink, checkpoint="c", options={...}, trigger={...})``.
 
-    Without a topic the options name what to read.
+    Without a topic the options name what to read; without a schema all columns are.
 
     A query that follows others begins when these have left. Spark does not wait for the process that it tells to leave:
     the next query would share the partitions with it, and an AvailableNow query would only read its share.
@@ -184,12 +184,15 @@ def start_query(spark: Any, sandbox: Sandbox, group: GroupNodes, tmp_path: Any) 
         checkpoint: str = "checkpoint",
         options: Mapping[str, str] | None = None,
         trigger: Mapping[str, Any] | None = None,
+        schema: str | None = None,
     ) -> Any:
         if not any(query.isActive for query in started):
             await_until(lambda: not group.ids(), "the queries before this one have left")
+        source = spark.readStream.format("zkconsumer")
+        if schema is not None:
+            source = source.schema(schema)
         frame = (
-            spark.readStream.format("zkconsumer")
-            .option("zookeeper.connect", sandbox.zookeeper_connect)
+            source.option("zookeeper.connect", sandbox.zookeeper_connect)
             .option("group.id", group.group)
             .options(**{"auto.offset.reset": "smallest", **({"subscribe": topic} if topic else {}), **(options or {})})
             .load()

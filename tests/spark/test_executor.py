@@ -11,6 +11,7 @@ from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.spark.executor import read_ranges
 from zkconsumer.spark.options import parse_options
 from zkconsumer.spark.planning import OffsetRange, RangePartition
+from zkconsumer.spark.rows import COLUMNS
 from zkconsumer.spark.worker import close_lanes, this_worker
 
 
@@ -33,7 +34,7 @@ def task_for(box, *ranges):
 
 def read(box, *ranges, **options):
     """(partition, offset) of every record, in the order of arrival."""
-    batches = read_ranges(options_for(box, **options), task_for(box, *ranges))
+    batches = read_ranges(options_for(box, **options), task_for(box, *ranges), COLUMNS)
     return [row for b in batches for row in zip(b["partition"].to_pylist(), b["offset"].to_pylist(), strict=True)]
 
 
@@ -56,6 +57,15 @@ def test_a_range_may_begin_and_end_inside_a_record_batch(sandbox, topic_factory,
     rows = read(sandbox, (topic, 0, 10, 55), (topic, 1, 99, 100))
     assert sorted(rows) == [*((0, offset) for offset in range(10, 55)), (1, 99)]
     assert no_fetcher_is_left()
+
+
+@pytest.mark.parametrize("columns", [("value",), ("value", "partition"), ("headers", "offset", "value")])
+def test_a_range_ends_where_it_should_whatever_the_columns(sandbox, topic_factory, produce, columns):
+    topic = topic_factory()
+    produce(topic, [b"%d" % n for n in range(100)], linger_ms=100)
+    batches = list(read_ranges(options_for(sandbox), task_for(sandbox, (topic, 0, 10, 55)), columns))
+    assert {tuple(batch.schema.names) for batch in batches} == {columns}
+    assert [value for batch in batches for value in batch["value"].to_pylist()] == [b"%d" % n for n in range(10, 55)]
 
 
 @pytest.fixture
@@ -121,7 +131,7 @@ def test_a_task_that_spark_stops_asking_leaves_no_thread(sandbox, topic_factory,
     topic = topic_factory()
     produce(topic, [b"x" * 1000] * 5000)
     options = options_for(sandbox, **{"fetch.message.max.bytes": "100000", "queued.max.bytes": "1"})
-    batches = read_ranges(options, task_for(sandbox, (topic, 0, 0, 5000)))
+    batches = read_ranges(options, task_for(sandbox, (topic, 0, 0, 5000)), COLUMNS)
     assert next(batches).num_rows > 0
     batches.close()
     assert no_fetcher_is_left()

@@ -30,8 +30,8 @@ _AHEAD_BYTES = 8 << 20
 """What may be fetched ahead of Spark. More would wait in memory that has left the processor's cache."""
 
 
-def read_ranges(options: SourceOptions, task: RangePartition) -> Iterator[pa.RecordBatch]:
-    """Fetch the ranges of one task.
+def read_ranges(options: SourceOptions, task: RangePartition, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+    """Fetch the ranges of one task, as batches of these columns in this order.
 
     Ends when the position of every range has reached its ``until``: a position also moves over what compaction or
     transactions left out, so there may be fewer records than offsets.
@@ -44,9 +44,12 @@ def read_ranges(options: SourceOptions, task: RangePartition) -> Iterator[pa.Rec
         RecordTooLarge: a batch decompresses to more than ``decompressed.max.bytes``.
     """
     acknowledge_quickly()
-    reading = _TaskReading(options, task, this_worker(options.config))
+    # Where a range ends is found by the offsets, which are decoded anyway and cost nothing to leave out in the end.
+    decoded = columns if "offset" in columns else (*columns, "offset")
+    reading = _TaskReading(options, task, decoded, this_worker(options.config))
     try:
-        yield from reading.batches()
+        for batch in reading.batches():
+            yield batch if decoded == columns else batch.select(columns)
     finally:
         reading.close()
         acknowledge_quickly()
@@ -56,8 +59,9 @@ def read_ranges(options: SourceOptions, task: RangePartition) -> Iterator[pa.Rec
 class _TaskReading:
     """Starts fetchers, and starts them anew where a leader moved. All of it runs on the task's thread."""
 
-    def __init__(self, options: SourceOptions, task: RangePartition, worker: Worker) -> None:
+    def __init__(self, options: SourceOptions, task: RangePartition, columns: tuple[str, ...], worker: Worker) -> None:
         self._options = options
+        self._columns = columns
         self._worker = worker
         self._borrowed = ExitStack()
         self._decoder = self._borrow_decoder()
@@ -133,7 +137,7 @@ class _TaskReading:
         return self._borrowed.enter_context(
             borrowed_decoder(
                 check_crcs=options.config.check_crcs,
-                headers=options.include_headers,
+                columns=self._columns,
                 max_decompressed_bytes=options.config.decompressed_max_bytes,
             )
         )

@@ -1,11 +1,14 @@
-"""The schema of the rows, equal to that of Spark's own Kafka source, so that a job only changes its format name."""
+"""The columns of the rows, equal to those of Spark's own Kafka source, so that a job only changes its format name."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from zkconsumer.errors import ConfigError
+
 if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType, StructType
 
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 """Columns in their order; ``headers`` follows on request."""
@@ -30,3 +33,58 @@ def spark_schema(include_headers: bool) -> StructType:
         header = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
         fields.append(StructField("headers", ArrayType(header)))
     return StructType(fields)
+
+
+def choose_columns(schema: StructType) -> tuple[str, ...]:
+    """The columns to read for a schema, in its order: that of :func:`spark_schema`, or one given by ``.schema(...)``.
+
+    Comments and other metadata of columns are ignored.
+
+    Raises:
+        ConfigError: naming every column that this source does not have in this way, and those that it has.
+    """
+    violations = list(_violations(schema))
+    if violations:
+        columns = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in spark_schema(True).fields)
+        raise ConfigError(
+            f"the schema given by .schema(...) cannot be used: {'; '.join(violations)}. It may have any of these "
+            f"columns, in any order, all of them nullable: {columns}. Cast and rename them in a select"
+        )
+    return tuple(schema.fieldNames())
+
+
+def _violations(schema: StructType) -> Iterator[str]:
+    known = {field.name: field for field in spark_schema(include_headers=True).fields}
+    names = schema.fieldNames()
+    if not names:
+        yield "it has no columns"
+    for name in dict.fromkeys(names):
+        if names.count(name) > 1:
+            yield f"there is more than one column {name}"
+    for field in schema.fields:
+        ours = known.get(field.name)
+        if ours is None:
+            yield f"there is no column {field.name}{_spelled(field.name, known)}"
+            continue
+        if not field.nullable:
+            yield f"{field.name} is NOT NULL"
+        if field.dataType.simpleString() != ours.dataType.simpleString():
+            yield f"{field.name} is {field.dataType.simpleString()}, not {ours.dataType.simpleString()}"
+        elif _without_metadata(field.dataType) != ours.dataType:
+            yield f"a part of {field.name} is NOT NULL"
+
+
+def _spelled(name: str, known: Iterable[str]) -> str:
+    """What the name should have been, where only its case differs."""
+    spelled = [each for each in known if each.lower() == name.lower()]
+    return f", write {spelled[0]}" if spelled else ""
+
+
+def _without_metadata(kind: DataType) -> DataType:
+    from pyspark.sql.types import ArrayType, StructField, StructType
+
+    if isinstance(kind, ArrayType):
+        return ArrayType(_without_metadata(kind.elementType), kind.containsNull)
+    if isinstance(kind, StructType):
+        return StructType([StructField(f.name, _without_metadata(f.dataType), f.nullable) for f in kind.fields])
+    return kind

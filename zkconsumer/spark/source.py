@@ -53,18 +53,22 @@ class ZkConsumerDataSource(DataSource):
         return "zkconsumer"
 
     def schema(self) -> StructType:
-        """That of Spark's own Kafka source."""
+        """That of Spark's own Kafka source. Not called where the user gives a schema, see :func:`choose_columns`."""
         from zkconsumer.spark.rows import spark_schema
 
         return spark_schema(self._options.include_headers)
 
     def reader(self, schema: StructType) -> ZkConsumerReader:
-        """For ``spark.read``."""
+        """For ``spark.read``.
+
+        Raises:
+            ConfigError: the options or the schema cannot be used for a batch read.
+        """
         from zkconsumer.spark.options import check_batch
+        from zkconsumer.spark.rows import choose_columns
 
         check_batch(self._options)
-        self._check_schema(schema)
-        return ZkConsumerReader(self._options)
+        return ZkConsumerReader(self._options, choose_columns(schema))
 
     def streamReader(self, schema: StructType) -> ZkConsumerStreamReader:  # noqa: N802  Spark's name
         """For ``spark.readStream``. What cannot be used is reported by the first call of the reader's methods.
@@ -74,42 +78,37 @@ class ZkConsumerDataSource(DataSource):
         """
         from zkconsumer.errors import ConfigError
         from zkconsumer.spark.options import check_streaming
+        from zkconsumer.spark.rows import choose_columns
 
         try:
             check_streaming(self._options)
-            self._check_schema(schema)
+            return ZkConsumerStreamReader(self._options, choose_columns(schema))
         except ConfigError as error:
-            return ZkConsumerStreamReader(self._options, error)
-        return ZkConsumerStreamReader(self._options)
-
-    def _check_schema(self, schema: StructType) -> None:
-        from zkconsumer.errors import ConfigError
-
-        if schema != self.schema():
-            raise ConfigError(
-                f"this source has a fixed schema, {self.schema().simpleString()}: leave out .schema(...) and cast the "
-                "columns key and value in a select"
-            )
+            return ZkConsumerStreamReader(self._options, (), error)
 
 
 class _RangeReader:
     """What both readers do on an executor."""
 
     _options: SourceOptions
+    _columns: tuple[str, ...]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Fetch the ranges of one task; runs on an executor."""
         from zkconsumer.spark.executor import read_ranges
 
         task: RangePartition | None = partition.value
-        return iter(()) if task is None else read_ranges(self._options, task)  # None: Spark's stand-in for no partition
+        if task is None:  # Spark's stand-in for no partition
+            return iter(())
+        return read_ranges(self._options, task, self._columns)
 
 
 class ZkConsumerReader(_RangeReader, DataSourceReader):
     """Batch read: from the group's offsets, or the options, to the ends of the logs. Joins no group."""
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
         self._options = options
+        self._columns = columns
 
     def partitions(self) -> list[InputPartition]:
         """Plan the read; called once, on the driver."""
@@ -121,8 +120,9 @@ class ZkConsumerReader(_RangeReader, DataSourceReader):
 class ZkConsumerStreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Streaming read. The long-lived process on Spark's driver makes a :class:`QueryDriver` of it when first asked."""
 
-    def __init__(self, options: SourceOptions, refusal: ConfigError | None = None) -> None:
+    def __init__(self, options: SourceOptions, columns: tuple[str, ...], refusal: ConfigError | None = None) -> None:
         self._options = options
+        self._columns = columns
         self._refusal = refusal
         self._driver: QueryDriver | None = None
 

@@ -119,7 +119,7 @@ class Worker:
 
 
 _workers: dict[ConsumerConfig, Worker] = {}
-_spare_decoders: dict[tuple[bool, bool, int | None], list[Decoder]] = {}
+_spare_decoders: dict[tuple[bool, int | None], list[Decoder]] = {}
 
 
 def this_worker(config: ConsumerConfig) -> Worker:
@@ -136,22 +136,19 @@ def this_worker(config: ConsumerConfig) -> Worker:
 
 @contextmanager
 def borrowed_decoder(
-    *, check_crcs: bool, headers: bool, max_decompressed_bytes: int | None = None
+    *, check_crcs: bool, columns: tuple[str, ...], max_decompressed_bytes: int | None = None
 ) -> Iterator[Decoder]:
     """A decoder that nobody else uses meanwhile.
 
     Args:
         check_crcs: whether it verifies checksums.
-        headers: whether it adds the column ``headers``.
+        columns: what it builds batches of.
         max_decompressed_bytes: longest batch after decompression; None for the decoder's default.
     """
-    settings = (check_crcs, headers, max_decompressed_bytes)
+    settings = (check_crcs, max_decompressed_bytes)
     spare = _spare_decoders.setdefault(settings, [])
-    decoder = (
-        spare.pop()
-        if spare
-        else Decoder(check_crcs=check_crcs, headers=headers, max_decompressed_bytes=max_decompressed_bytes)
-    )
+    decoder = spare.pop() if spare else Decoder(check_crcs=check_crcs, max_decompressed_bytes=max_decompressed_bytes)
+    decoder.choose_columns(columns)
     try:
         yield decoder
     finally:

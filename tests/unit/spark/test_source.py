@@ -5,7 +5,7 @@ import sys
 import pytest
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
 from zkconsumer.errors import ConfigError
 from zkconsumer.spark.source import ZkConsumerDataSource
@@ -40,9 +40,17 @@ def test_the_initial_offset_is_a_constant_and_the_limit_comes_from_the_options()
     reader.stop()
 
 
-def test_a_schema_of_ones_own_is_refused():
-    with pytest.raises(ConfigError, match="fixed schema"):
-        source().reader(StructType([]))
+def test_a_batch_read_refuses_a_schema_at_planning():
+    with pytest.raises(ConfigError, match="value is string, not binary"):
+        source().reader(StructType([StructField("value", StringType())]))
+
+
+def test_a_stream_refuses_a_schema_at_its_first_call():
+    reader = source().streamReader(StructType([StructField("value", StringType())]))
+    for first_call in (reader.initialOffset, lambda: reader.partitions({}, {"n": 1})):
+        with pytest.raises(ConfigError, match="value is string, not binary"):
+            first_call()
+    reader.stop()
 
 
 def test_it_is_found_from_any_directory_by_the_name_of_its_module(tmp_path):

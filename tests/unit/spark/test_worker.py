@@ -1,18 +1,22 @@
+from tests.fix_batches import build
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.kafka.connection import BrokerConnection
+from zkconsumer.kafka.producer import Record
 from zkconsumer.model import Broker
 from zkconsumer.spark import worker
 
 
-def test_a_decoder_is_lent_to_one_at_a_time_and_used_again_for_the_same_columns():
+def test_a_decoder_is_lent_to_one_at_a_time_and_used_again_for_any_columns():
     def borrow(**changes):
-        return worker.borrowed_decoder(**{"check_crcs": True, "headers": False, **changes})
+        return worker.borrowed_decoder(**{"check_crcs": True, "columns": ("value",), **changes})
 
     with borrow() as first, borrow() as second:
         assert first is not second
-    with borrow() as again, borrow(headers=True) as other:
+    with borrow(columns=("topic", "key")) as again, borrow(check_crcs=False) as other:
         assert again in (first, second)
         assert other not in (first, second)
+        batch = again.decode("t", 0, 0, memoryview(build([Record(b"v", b"k", 0)]))).batch
+        assert batch.to_pylist() == [{"topic": "t", "key": b"k"}]
 
 
 def test_what_other_queries_left_long_ago_is_closed(monkeypatch):
