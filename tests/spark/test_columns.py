@@ -141,7 +141,7 @@ def test_a_wrong_schema_fails_before_any_task(read, start_query, topic_factory, 
         ("value BINARY, offset LONG NOT NULL", "offset is NOT NULL"),
     ]:
         with pytest.raises(Exception, match=message(violation)):
-            read(topic, schema).explain()
+            read(topic, schema).rdd.getNumPartitions()
     query = start_query(topic, lambda *_: None, trigger={"availableNow": True}, schema="value STRING")
     with pytest.raises(Exception, match=message("value is string, not binary")):
         query.awaitTermination(DEADLINE_S)

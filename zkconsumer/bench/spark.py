@@ -6,11 +6,15 @@ are in memory for all of them alike. Options are the defaults too, except where 
 source has a task for each of 8 partitions where ours has one for each core. It also waits up to 500 ms in most of its
 tasks (see ``SPARK_TUNED``), so it takes part a second time without that wait: that ratio is the one of the fetching.
 The ceiling is described at :mod:`zkconsumer.bench.zerowork`.
+
+The records have no keys, so the second column beside the value is one that a query of a few columns often has and that
+differs from row to row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -18,10 +22,22 @@ from typing import Final
 from zkconsumer.bench.contest import OURS, Contest
 from zkconsumer.bench.load import Load, fill
 from zkconsumer.bench.sparkdriver import WARM_UP, driver_contest
-from zkconsumer.bench.sparkfield import CEILING, SPARK, SPARK_TUNED, Reading, SparkField, source_options, spark_field
+from zkconsumer.bench.sparkfield import (
+    CEILING,
+    CEILING_CACHED,
+    SPARK,
+    SPARK_TUNED,
+    Reading,
+    SparkField,
+    source_options,
+    spark_field,
+)
 from zkconsumer.sandbox.progress import Progress
+from zkconsumer.spark.rows import COLUMNS
 
-_EVERYBODY: Final = (OURS, SPARK, SPARK_TUNED, CEILING)
+_EVERYBODY: Final = (OURS, SPARK, SPARK_TUNED, CEILING, CEILING_CACHED)
+_BESIDE_CEILING: Final = "at least 0.85"
+_SHORT: Final = {CEILING: "ceiling", SPARK_TUNED: f"tuned {SPARK}"}
 _SMALL_BYTES: Final = 100
 _LARGE_BYTES: Final = 1024
 _FEWER: Final = 6
@@ -71,7 +87,8 @@ def run_spark_contests(sizes: SparkSizes, directory: Path, progress: Progress) -
     with spark_field(directory, progress) as field:
         turns = _Turns(field, sizes.rounds, progress)
         small, large = _fill(field, sizes.small(), progress), _fill(field, sizes.large(), progress)
-        contests = [*turns.batch(small, "at least 4.5"), *turns.batch(large, "at least 2")]
+        contests = [*_read_in_batch(turns, small), *turns.batch({large: "at least 2"})]
+        contests.append(beside(contests[-1], CEILING, _BESIDE_CEILING))
         contests += [turns.stream(small, "at most 0.67"), turns.capped(small), turns.trickle()]
         if sizes.long:
             more = _fill(
@@ -82,15 +99,32 @@ def run_spark_contests(sizes: SparkSizes, directory: Path, progress: Progress) -
         return contests
 
 
-def beside_ceiling(contest: Contest, target: str) -> Contest:
-    """The same measurements compared with the ceiling."""
-    return Contest(
-        f"{contest.title}, beside the ceiling",
-        contest.unit,
-        CEILING,
-        target,
-        measured={name: contest.measured[name] for name in (OURS, CEILING)},
-    )
+def beside(contest: Contest, reference: str, target: str) -> Contest:
+    """Our measurements compared with another contestant's."""
+    measured = {name: contest.measured[name] for name in (OURS, reference)}
+    return Contest(f"{contest.title}, beside the {_SHORT[reference]}", contest.unit, reference, target, {}, measured)
+
+
+def by_columns(contests: Mapping[int, Contest], target: str) -> Contest:
+    """Our measurements of reading so many columns, compared with those of reading the most.
+
+    Args:
+        contests: by the number of columns.
+        target: of the fewest.
+    """
+    measured = {f"{OURS}, columns: {count}": contest.measured[OURS] for count, contest in sorted(contests.items())}
+    names, everything = list(measured), contests[max(contests)]
+    targets = {name: target if name == names[0] else "" for name in names}
+    return Contest(f"{everything.title}, by columns", everything.unit, names[-1], "", targets, measured)
+
+
+def _read_in_batch(turns: _Turns, small: Reading) -> list[Contest]:
+    """Batch reads of one, two and all columns, which take turns."""
+    one, two = small._replace(columns=("value",)), small._replace(columns=("value", "timestamp"))
+    of_all, of_one, of_two = turns.batch({small: "at least 4.5", one: "at least 8", two: ""})
+    contests = [of_all, beside(of_all, CEILING, _BESIDE_CEILING)]
+    contests += [of_one, beside(of_one, SPARK_TUNED, "at least 4.5"), of_two, beside(of_two, SPARK_TUNED, "")]
+    return [*contests, by_columns({1: of_one, 2: of_two, len(COLUMNS): of_all}, "at least 1.5")]
 
 
 def _fill(field: SparkField, load: Load, progress: Progress) -> Reading:
@@ -107,14 +141,24 @@ class _Turns:
         self._rounds = rounds
         self._progress = progress
 
-    def batch(self, reading: Reading, target: str) -> list[Contest]:
-        """A batch read of all columns."""
-        contest = Contest(f"Batch read of {_told(reading)}", "rows/s", SPARK, target)
-        with self._progress.step(f"counting {_told(reading)}"):
-            for name in _EVERYBODY:
-                self._field.count_rows(name, reading)
-        self._take(contest, _EVERYBODY, lambda name: self._field.read_batch(name, reading))
-        return [contest, beside_ceiling(contest, "at least 0.85")]
+    def batch(self, targets: Mapping[Reading, str]) -> list[Contest]:
+        """Batch reads, one contest each; they take turns, so that their figures can be compared with each other."""
+        contests = {
+            reading: Contest(f"Batch read of {_told(reading)}", "rows/s", SPARK, target)
+            for reading, target in targets.items()
+        }
+        for reading in contests:
+            with self._progress.step(f"counting {_told(reading)}"):
+                for name in _EVERYBODY:
+                    self._field.count_rows(name, reading)
+        with self._progress.step("batch reads", self._rounds) as advance:
+            for number in range(self._rounds + 1):
+                for (reading, contest), name in itertools.product(contests.items(), _EVERYBODY):
+                    advance(max(0, number - 1), f"rounds, {name}")
+                    rate = self._field.read_batch(name, reading)
+                    if number:
+                        contest.add(name, rate)
+        return list(contests.values())
 
     def stream(self, reading: Reading, target: str) -> Contest:
         """An AvailableNow query that plans one batch."""
@@ -162,4 +206,5 @@ class _Turns:
 
 def _told(reading: Reading) -> str:
     size = f"{reading.value_bytes} B" if reading.value_bytes < _LARGE_BYTES else f"{reading.value_bytes // 1024} KiB"
-    return f"{reading.records:,} records of {size}"
+    columns = f", only {' and '.join(reading.columns)}" if reading.columns else ""
+    return f"{reading.records:,} records of {size}{columns}"

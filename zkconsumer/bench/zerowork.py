@@ -1,19 +1,23 @@
 """ZeroWorkDataSource: rows that cost nothing to make, which is the ceiling of any source that Spark runs in Python.
 
 Same schema, same number of tasks and batches of the same size as those of the source that it is compared with; only
-the fetching and decoding are missing.
+the fetching and decoding are missing. A task hands out distinct batches in rotation, together larger than the cache of
+the processor: what a real source hands out has come from memory, too. With the option ``distinct=false`` it hands out
+one batch again and again, which stays in the cache, so that Spark reads it faster than it could read fetched records.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
+import os
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from zkconsumer.spark.rows import spark_schema
+from zkconsumer.spark.rows import choose_columns, spark_schema
 from zkconsumer.spark.worker import acknowledge_quickly
 
 if TYPE_CHECKING:
@@ -23,10 +27,15 @@ if TYPE_CHECKING:
 _BATCH_BYTES: Final = 2 << 20
 _RECORD_OVERHEAD: Final = 12
 _TIMESTAMP_US: Final = 1_700_000_000_000_000
+_ASSUMED_CACHE_BYTES: Final = 64 << 20
+_MOST_DISTINCT_BYTES: Final = 512 << 20
 
 
 class ZeroWorkDataSource(DataSource):
-    """``format("zerowork")``; options: ``topic``, ``records``, ``valueBytes``, ``tasks``, ``maxOffsetsPerTrigger``."""
+    """``format("zerowork")``; a schema chooses columns as it does in the real source.
+
+    Options: ``topic``, ``records``, ``valueBytes``, ``tasks``, ``distinct``, ``maxOffsetsPerTrigger``.
+    """
 
     @classmethod
     def name(cls) -> str:
@@ -37,23 +46,25 @@ class ZeroWorkDataSource(DataSource):
         """That of the Kafka sources."""
         return spark_schema(include_headers=False)
 
-    def reader(self, schema: StructType) -> ZeroWorkReader:  # noqa: ARG002  Spark's signature
+    def reader(self, schema: StructType) -> ZeroWorkReader:
         """For ``spark.read``."""
-        return ZeroWorkReader(self.options)
+        return ZeroWorkReader(self.options, choose_columns(schema))
 
-    def streamReader(self, schema: StructType) -> ZeroWorkStreamReader:  # noqa: ARG002, N802  Spark's signature
+    def streamReader(self, schema: StructType) -> ZeroWorkStreamReader:  # noqa: N802  Spark's name
         """For ``spark.readStream``."""
-        return ZeroWorkStreamReader(self.options)
+        return ZeroWorkStreamReader(self.options, choose_columns(schema))
 
 
 class _Rows:
     """What both readers do."""
 
-    def __init__(self, options: Mapping[str, str]) -> None:
+    def __init__(self, options: Mapping[str, str], columns: tuple[str, ...]) -> None:
+        self._columns = columns
         self._topic = options["topic"]
         self._records = int(options["records"])
         self._value_bytes = int(options["valueBytes"])
         self._tasks = int(options["tasks"])
+        self._distinct = options.get("distinct", "true") == "true"
         limit = options.get("maxOffsetsPerTrigger")
         self._limit = None if limit is None else int(limit)
 
@@ -61,10 +72,12 @@ class _Rows:
         return [InputPartition(share) for share in shares(records, self._tasks)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Hand out the same rows until there are enough."""
+        """Hand out the batches in rotation until there are enough rows."""
         acknowledge_quickly()
         rows = partition.value or 0  # None: Spark's stand-in for no partition
-        yield from repeat(prebuilt(self._topic, self._value_bytes), rows)
+        batches = _rotation(self._topic, self._value_bytes, _beyond_cache() if self._distinct else 1)
+        for batch in take(batches, rows):
+            yield batch.select(self._columns)
         acknowledge_quickly()
 
 
@@ -109,30 +122,53 @@ def shares(records: int, tasks: int) -> list[int]:
     return [share for share in (each + (number < more) for number in range(tasks)) if share]
 
 
-def repeat(batch: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:
-    """The same batch again and again, the last time only the part that is missing."""
-    for _ in range(rows // batch.num_rows):
-        yield batch
-    if rows % batch.num_rows:
-        yield batch.slice(0, rows % batch.num_rows)
+def take(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+    """The next batches until there are enough rows; of the last only a part."""
+    while rows:
+        batch = next(batches)
+        yield batch if batch.num_rows <= rows else batch.slice(0, rows)
+        rows -= min(rows, batch.num_rows)
 
 
 @functools.cache
-def prebuilt(topic: str, value_bytes: int) -> pa.RecordBatch:
-    """A batch of as many rows as the real source makes of one partition's part of a response; once in a process."""
+def _rotation(topic: str, value_bytes: int, total_bytes: int) -> Iterator[pa.RecordBatch]:
+    """One for all tasks of a process, so that a small task continues where the one before it stopped."""
+    return itertools.cycle(prebuilt(topic, value_bytes, total_bytes))
+
+
+def _beyond_cache() -> int:
+    """Bytes that no cache of this machine holds: twice the largest, but no more than memory is likely to have."""
+    try:
+        cache = os.sysconf("SC_LEVEL3_CACHE_SIZE")
+    except (ValueError, OSError):  # a system that does not report it
+        cache = 0
+    return min(2 * (cache if cache > 0 else _ASSUMED_CACHE_BYTES), _MOST_DISTINCT_BYTES)
+
+
+def prebuilt(topic: str, value_bytes: int, total_bytes: int) -> tuple[pa.RecordBatch, ...]:
+    """Batches of as many rows as the real source makes of one partition's part of a response.
+
+    Args:
+        topic: of all rows.
+        value_bytes: length of each value.
+        total_bytes: of all values together, at least. Each batch has memory of its own, but for topic, partition and
+            timestamp type: the real source's batches share these too.
+    """
     import pyarrow as pa
 
     from zkconsumer.fetch.schema import SCHEMA
 
     rows = max(1, _BATCH_BYTES // (value_bytes + _RECORD_OVERHEAD))
-    columns = (
-        [None] * rows,
-        [b"v" * value_bytes] * rows,
-        [topic] * rows,
-        [0] * rows,
-        range(rows),
-        [_TIMESTAMP_US] * rows,
-        [0] * rows,
-    )
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+    topics, zeros = pa.repeat(pa.scalar(topic), rows), pa.repeat(pa.scalar(0, pa.int32()), rows)
+    made = []
+    for first in range(0, -(-total_bytes // value_bytes), rows):
+        own = {
+            "key": [None] * rows,
+            "value": [b"v" * value_bytes] * rows,
+            "offset": range(first, first + rows),
+            "timestamp": [_TIMESTAMP_US] * rows,
+        }
+        shared = {"topic": topics, "partition": zeros, "timestampType": zeros}
+        arrays = [shared[f.name] if f.name in shared else pa.array(own[f.name], f.type) for f in SCHEMA]
+        made.append(pa.RecordBatch.from_arrays(arrays, schema=SCHEMA))
+    return tuple(made)

@@ -1,9 +1,19 @@
 import pytest
 
 from zkconsumer.bench.contest import OURS, Contest
-from zkconsumer.bench.spark import SparkSizes, beside_ceiling
-from zkconsumer.bench.sparkfield import CEILING, SPARK, SPARK_TUNED, Endpoints, Reading, few_row_batches, source_options
+from zkconsumer.bench.spark import SparkSizes, beside, by_columns
+from zkconsumer.bench.sparkfield import (
+    CEILING,
+    SPARK,
+    SPARK_TUNED,
+    Endpoints,
+    Reading,
+    few_row_batches,
+    part_of_schema,
+    source_options,
+)
 from zkconsumer.spark.options import parse_options
+from zkconsumer.spark.rows import choose_columns
 
 READING = Reading("t", 100, 1000)
 ENDPOINTS = Endpoints("127.0.0.1:1", "127.0.0.1:2")
@@ -19,10 +29,24 @@ def test_the_ceiling_is_compared_with_the_same_measurements():
     contest = Contest("reading", "rows/s", SPARK, "at least 4.5")
     for name, rows in ((OURS, 90.0), (SPARK, 10.0), (CEILING, 100.0)):
         contest.add(name, rows)
-    beside = beside_ceiling(contest, "at least 0.85")
-    assert beside.ratio(OURS) == pytest.approx(0.9)
-    assert beside.target_of(OURS) == "at least 0.85"
-    assert SPARK not in beside.measured
+    compared = beside(contest, CEILING, "at least 0.85")
+    assert compared.ratio(OURS) == pytest.approx(0.9)
+    assert compared.target_of(OURS) == "at least 0.85"
+    assert SPARK not in compared.measured
+
+
+def test_fewer_columns_are_compared_with_all_of_them():
+    contests = {count: Contest("reading", "rows/s", SPARK, "at least 4.5") for count in (7, 1, 2)}
+    for count, contest in contests.items():
+        contest.add(OURS, 70.0 / count)
+    compared = by_columns(contests, "at least 1.5")
+    one, two, seven = compared.measured
+    assert [compared.ratio(name) for name in (one, two, seven)] == pytest.approx([7, 3.5, 1])
+    assert [compared.target_of(name) for name in (one, two, seven)] == ["at least 1.5", "", ""]
+
+
+def test_a_schema_of_the_chosen_columns_is_one_that_the_source_accepts():
+    assert choose_columns(part_of_schema(("value", "timestamp"))) == ("value", "timestamp")
 
 
 def test_both_kafka_sources_read_the_topic_from_its_beginning():
