@@ -177,7 +177,7 @@ class MessageStream(Generic[M]):
     def forked(self) -> None:
         """In a child: the chunk that was begun is the parent's, too; so its rest is not handed out here."""
         if self._begun is not None:
-            self._begun[0].abandon()
+            self._begun.abandon()
 
     def _look(self) -> M:
         """The first record of what waits in the queue; see :meth:`peek`."""
