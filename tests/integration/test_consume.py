@@ -266,6 +266,66 @@ def test_a_closed_pipe_is_a_normal_end(sandbox, topic_factory, produce, unique_n
     assert [line for line in lines if " INFO zkconsumer.group: " not in line] == []
 
 
+def test_head_of_a_pipe_commits_the_one_record_it_takes(start, zookeeper, topic_factory, produce, unique_name):
+    topic = topic_factory()
+    produce(topic, records(249))
+    consumer = start("--topic", topic, "--from-beginning", "--commit-each", stdout=subprocess.PIPE)
+    head = subprocess.run(["head", "-1"], stdin=consumer.stdout, capture_output=True, timeout=60, check=True)
+    consumer.stdout.close()
+    assert (head.stdout, consumer.wait(60)) == (b"0\n", 0)
+    assert committed(zookeeper, unique_name, topic, 1) == 1
+
+
+def test_commit_each_commits_exactly_what_the_reader_took(start, zookeeper, topic_factory, produce, unique_name):
+    topic = topic_factory(partitions=2)
+    produce(topic, records(100))
+    consumer = start("--topic", f"{topic}:2", "--from-beginning", "--commit-each", stdout=subprocess.PIPE, bufsize=0)
+    taken = b""
+    while taken.count(b"\n") < 7:
+        taken += consumer.stdout.read(1)
+    eventually(lambda: committed(zookeeper, unique_name, topic, 2) >= 6)
+    consumer.stdout.close()
+    assert consumer.wait(60) == 0
+    assert committed(zookeeper, unique_name, topic, 2) == 7
+
+
+def test_commit_each_leaves_at_most_one_record_uncommitted(
+    start, zookeeper, topic_factory, produce, unique_name, tmp_path
+):
+    topic = topic_factory()
+    produce(topic, records(2000))
+    output = tmp_path / "out"
+    consumer = start("--topic", topic, "--from-beginning", "--commit-each", "--output", output)
+    eventually(lambda: len(lines_of(output)) > 20)
+    consumer.kill()
+    consumer.wait()
+    assert len(lines_of(output)) - committed(zookeeper, unique_name, topic, 1) in (0, 1)
+
+
+def test_a_closed_pipe_commits_the_batches_that_it_took(start, zookeeper, topic_factory, produce, unique_name):
+    topic = topic_factory()
+    produce(topic, records(3))
+    consumer = start("--topic", topic, "--from-beginning", stdout=subprocess.PIPE)
+    assert [consumer.stdout.readline() for _ in range(3)] == [b"0\n", b"1\n", b"2\n"]
+    consumer.stdout.close()
+    produce(topic, records(5))
+    assert consumer.wait(60) == 0
+    assert committed(zookeeper, unique_name, topic, 1) == 3
+
+
+def test_a_closed_pipe_does_not_hide_a_commit_that_failed(start, zookeeper, topic_factory, produce, unique_name):
+    topic = topic_factory()
+    produce(topic, records(3))
+    consumer = start("--topic", topic, "--from-beginning", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert [consumer.stdout.readline() for _ in range(3)] == [b"0\n", b"1\n", b"2\n"]
+    zookeeper.delete(f"/consumers/{unique_name}/owners/{topic}/0")
+    consumer.stdout.close()
+    produce(topic, records(5))
+    assert consumer.wait(60) == 1
+    assert f"not committed: {topic}-0 position 3 (stored: none)" in consumer.stderr.read().decode()
+    consumer.stderr.close()
+
+
 def describe(run, *arguments):
     """What ``groups describe`` prints when all servers answer in time; it waits 2 s for them and warns otherwise."""
     answers = []

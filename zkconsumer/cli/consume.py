@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import logging
 import os
-import signal
-import socket
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from zkconsumer.cli.connection import METRICS_PORT_VARIABLE, connection_options, consumer_config, refuse_conflicts
+from zkconsumer.cli.ending import EndedEarly, Ending
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.subscription import Subscription, Whitelist
-from zkconsumer.errors import ConsumerTimeout, GroupAuthorizationFailed, TopicUnreadable, ZkConsumerError
+from zkconsumer.errors import (
+    CommitRefused,
+    ConsumerClosed,
+    ConsumerTimeout,
+    GenerationEnded,
+    GroupAuthorizationFailed,
+    NotOwner,
+    RetriableError,
+    SessionExpired,
+    TopicUnreadable,
+    ZkConsumerError,
+)
+from zkconsumer.model import TopicPartition
 
 if TYPE_CHECKING:
     from zkconsumer.cli.sinks import RecordSink
@@ -31,6 +40,9 @@ _log = logging.getLogger(__name__)
 
 _ROWS = 65_536
 """Largest number of records that are written, and so committed, together."""
+
+_COMMIT_AGAIN_S = 0.2
+"""Pause between two attempts to commit a record."""
 
 _LAST_WRITE_S = 10.0
 """How long the end waits for a reader that is in the middle of a write."""
@@ -51,6 +63,7 @@ _LAST_WRITE_S = 10.0
 @click.option(
     "--output", type=click.Path(path_type=Path), metavar="PATH", help="File to append to; Parquet: directory."
 )
+@click.option("--commit-each", is_flag=True, help="Commit after each record, before the next one is written.")
 def consume(
     zookeeper: str | None,
     config_file: Path | None,
@@ -64,6 +77,7 @@ def consume(
     timeout_ms: int | None,
     kind: str,
     output: Path | None,
+    commit_each: bool,
 ) -> None:
     """Consume topics as a member of a group.
 
@@ -73,12 +87,19 @@ def consume(
     A topic that the brokers refuse to serve, because a permission is missing for example, is reported and tried again.
     The others are consumed meanwhile, and the exit code is 1 in the end.
 
+    Into a pipe, written means that the pipe has it: `consume | head -1` commits up to a batch of records of which head
+    prints one. To take N records use --max-messages N. With --commit-each a record is committed when the reader has
+    taken it out of the pipe (on Linux), and the next one is written after that; this is slow. What a reader does with
+    what it has taken cannot be known. A reader that closes the pipe is a normal end (exit code 0).
+
     ZKCONSUMER_METRICS_PORT in the environment serves metrics on that port where metrics.port is not set.
     """
     if bool(topics) == (whitelist is not None):
         raise click.UsageError("give either --topic (repeatable) or --whitelist")
     if kind == "parquet" and output is None:
         raise click.UsageError("--format parquet needs --output DIRECTORY")
+    if kind == "parquet" and commit_each:
+        raise click.UsageError("--commit-each would write a Parquet file for each record; use --format value or json")
     _refuse_contradictions(topics, threads, group, from_beginning, timeout_ms, properties)
     subscription = _parse_topics(topics)
     config = consumer_config(
@@ -94,9 +115,10 @@ def consume(
 
     from zkconsumer.cli.sinks import open_sink
 
-    sink = open_sink(kind, output)
+    sink = open_sink(kind, output, waits_for_reader=commit_each)
     destination = "standard output" if output is None else str(output)
-    _Consumption(config, sink, destination, max_messages).run(subscription, whitelist, threads or 1)
+    run = _Consumption(config, sink, destination, max_messages, commit_each=commit_each)
+    run.consume(subscription, whitelist, threads or 1)
 
 
 def _refuse_contradictions(
@@ -180,87 +202,30 @@ class _Quota:
         return self._left == 0
 
 
-class _EndedEarly(BaseException):
-    """A signal came before there was anything to end; raised in the main thread, wherever it is."""
-
-
-class _Ending:
-    """Tells the main thread to end; by a signal, too.
-
-    An event would not do. 1. The process is stopped (SIGSTOP, a debugger, a frozen container); 2. SIGTERM comes; 3. it
-    goes on, and the kernel has some thread take the signal; 4. Python runs handlers on the main thread only, and that
-    sleeps on the event's lock, which nobody wakes. So it sleeps in a socket, to which Python writes on whatever thread.
-    """
-
-    def __init__(self) -> None:
-        self._asked = False
-        self._raises = False
-        self._woken, self._wake = socket.socketpair()
-        self._wake.setblocking(False)
-
-    @contextlib.contextmanager
-    def by_signals(self) -> Iterator[None]:
-        """Within, SIGTERM, SIGINT and SIGHUP ask for the end; to be entered by the main thread, once."""
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            # nohup's ignored SIGHUP is an instruction.
-            if not (number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN):
-                signal.signal(number, self._signalled)
-        former = signal.set_wakeup_fd(self._wake.fileno(), warn_on_full_buffer=False)
-        try:
-            yield
-        finally:
-            signal.set_wakeup_fd(former)
-            self._wake.close()
-            self._woken.close()
-
-    @contextlib.contextmanager
-    def raising(self) -> Iterator[None]:
-        """Within, the first signal raises :class:`_EndedEarly`; for calls that may wait long for servers."""
-        self._raises = not self._asked
-        if self._asked:
-            raise _EndedEarly
-        try:
-            yield
-        finally:
-            self._raises = False
-
-    def _signalled(self, *_: object) -> None:
-        self.ask()
-        if self._raises:
-            self._raises = False
-            raise _EndedEarly
-
-    def ask(self) -> None:
-        """Let :meth:`wait` return, now and ever after."""
-        self._asked = True
-        with contextlib.suppress(OSError):  # full, so it will wake; or closed, since it is over
-            self._wake.send(b"\0")
-
-    def is_asked(self) -> bool:
-        """True after :meth:`ask`."""
-        return self._asked
-
-    def wait(self) -> None:
-        """Wait until the end is asked for."""
-        while not self._asked:
-            self._woken.recv(1)
-
-
 class _Consumption:
     """One run: a thread per stream writes to the sink; the main thread waits for the end."""
 
-    def __init__(self, config: ConsumerConfig, sink: RecordSink, destination: str, max_messages: int | None) -> None:
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        sink: RecordSink,
+        destination: str,
+        max_messages: int | None,
+        *,
+        commit_each: bool,
+    ) -> None:
+        self._commit_each = commit_each
         self._config = config
         self._sink = sink
         self._destination = destination
         self._quota = _Quota(max_messages)
-        self._ending = _Ending()
+        self._ending = Ending()
         self._failures: list[Exception] = []
         self._refusals: dict[str, ZkConsumerError] = {}
         self._flush_failure: Exception | None = None
         self._last_record = time.monotonic()
 
-    def run(self, topics: dict[str, int], whitelist: str | None, threads: int) -> None:
+    def consume(self, topics: dict[str, int], whitelist: str | None, threads: int) -> None:
         """Consume until a signal, the quota, the timeout or a failure.
 
         Raises:
@@ -277,11 +242,12 @@ class _Consumption:
                     with self._ending.raising():
                         streams = _create_streams(connector, topics, whitelist, threads)
                     self._drain(connector, streams)
-            except _EndedEarly:
+            except EndedEarly:
                 self._sink.close()
                 return
         self._raise_first_failure()
-        self._sink.close()
+        if not self._failures:  # else the reader of our output has enough
+            self._sink.close()
         if uncommitted := connector.uncommitted():
             raise ZkConsumerError(
                 f"group {self._config.group_id}: records were written and their offsets not committed: "
@@ -297,33 +263,35 @@ class _Consumption:
                 raise failure
             if not isinstance(failure, BrokenPipeError):
                 raise ZkConsumerError(f"records could not be written to {self._destination}: {failure}") from failure
-        if self._failures:
-            raise SystemExit(0)  # the reader of our output has enough
 
     def _drain(self, connector: ConsumerConnector, streams: list[MessageStream[Message]]) -> None:
         # Daemons: one that is stuck in a pipe which nobody reads must not keep the process from ending.
-        readers = [threading.Thread(target=self._read, args=(stream,), daemon=True) for stream in streams]
+        readers = [threading.Thread(target=self._read, args=(connector, stream), daemon=True) for stream in streams]
         for reader in readers:
             reader.start()
         self._ending.wait()
         # The streams end first, so that every record they handed out is written before the last commit.
         connector.end_streams()
+        deadline = time.monotonic() + _LAST_WRITE_S
         for reader in readers:
-            reader.join(_LAST_WRITE_S)
+            reader.join(max(0.0, deadline - time.monotonic()))
 
-    def _read(self, stream: MessageStream[Message]) -> None:
+    def _read(self, connector: ConsumerConnector, stream: MessageStream[Message]) -> None:
         try:
             while not self._ending.is_asked() and not self._quota.is_spent():
                 try:
-                    self._write(stream, stream.next_batch(self._quota.limit()))
+                    batch = stream.next_batch(1 if self._commit_each else self._quota.limit())
                 except (TopicUnreadable, GroupAuthorizationFailed) as error:
                     self._note_refusal(error)
                 except ConsumerTimeout:
                     if time.monotonic() - self._last_record >= self._config.consumer_timeout_ms / 1000:
                         return
-        except StopIteration:
-            pass  # end_streams(): somebody ends the run
-        except Exception as error:  # noqa: BLE001 - whatever it is ends the run and is told at its end
+                else:
+                    if self._write(stream, batch) and self._commit_each:
+                        self._commit(connector, batch)
+        except (StopIteration, ConsumerClosed):
+            pass  # end_streams(): the run ends
+        except Exception as error:  # noqa: BLE001 - whatever it is ends the run and is reported at its end
             self._failures.append(error)
         finally:
             self._ending.ask()
@@ -332,7 +300,7 @@ class _Consumption:
         """What cannot be read is logged already, and is tried again; the run fails in the end."""
         self._refusals[error.topic if isinstance(error, TopicUnreadable) else ""] = error
 
-    def _write(self, stream: MessageStream[Message], batch: Any) -> None:
+    def _write(self, stream: MessageStream[Message], batch: Any) -> bool:
         """Write a batch, or what the quota leaves of it; what is not written entirely is not released either."""
         self._last_record = time.monotonic()
         rows = self._quota.take(batch.num_rows)
@@ -340,6 +308,29 @@ class _Consumption:
             self._sink.write(batch.slice(0, rows))
         if rows == batch.num_rows:
             stream.release()
+        return bool(rows == batch.num_rows)
+
+    def _commit(self, connector: ConsumerConnector, batch: Any) -> None:
+        """Commit the only record of a batch, which is written; tried again until it is committed or the run ends."""
+        topic, number, offset = (batch.column(name)[0].as_py() for name in ("topic", "partition", "offset"))
+        partition = TopicPartition(topic, number)
+        story = f"group {self._config.group_id}: {partition} offset {offset} is written and not committed"
+        attempts = 0
+        while attempts == 0 or not self._ending.is_asked():  # the last commit of all covers it, too
+            attempts += 1
+            try:
+                connector.commit_offsets({partition: offset + 1})
+            except (NotOwner, GenerationEnded, CommitRefused) as error:
+                # A rebalance took the partition away, and its next owner reads the record again; or the record could
+                # not be made durable, which ends the run.
+                _log.info("%s: %s", story, error)
+                return
+            except (RetriableError, SessionExpired) as error:
+                if attempts == 1:
+                    _log.warning("%s yet, trying again: %s", story, error)
+                threading.Event().wait(_COMMIT_AGAIN_S)
+            else:
+                return
 
     def _flush(self) -> None:
         """Before each commit. After a failure there is no other commit: a second try may "succeed" without the data."""

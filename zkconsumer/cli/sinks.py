@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import fcntl
 import io
 import json
 import logging
 import os
+import select
+import stat
 import sys
 import uuid
 from collections.abc import Callable
@@ -41,12 +44,13 @@ class RecordSink(Protocol):
         """Flush and let go."""
 
 
-def open_sink(kind: str, output: Path | None) -> RecordSink:
+def open_sink(kind: str, output: Path | None, *, waits_for_reader: bool = False) -> RecordSink:
     """A sink for one of the formats ``value``, ``json`` and ``parquet``.
 
     Args:
         kind: the format.
         output: a file (``value``, ``json``) or directory (``parquet``); None writes to standard output.
+        waits_for_reader: see :class:`LineSink`.
 
     Raises:
         ZkConsumerError: the output cannot be opened.
@@ -58,9 +62,10 @@ def open_sink(kind: str, output: Path | None) -> RecordSink:
     if output is None:
         if sys.stdout is None:
             raise ZkConsumerError("standard output is closed; open it, or write to a file (--output)")
-        return LineSink(io.BufferedWriter(io.FileIO(sys.stdout.fileno(), "wb", closefd=False)), lines)
+        standard_output = io.BufferedWriter(io.FileIO(sys.stdout.fileno(), "wb", closefd=False))
+        return LineSink(standard_output, lines, waits_for_reader=waits_for_reader)
     try:
-        return LineSink(_open_to_append(output), lines)
+        return LineSink(_open_to_append(output), lines, waits_for_reader=waits_for_reader)
     except OSError as error:
         raise ZkConsumerError(f"cannot write to {output}: {error.strerror}") from error
 
@@ -79,19 +84,29 @@ class LineSink:
     """Writes one line a record to a file or pipe.
 
     There is no lock here: the stream's own makes each ``write`` whole, and each batch is one ``write``.
+
+    Args:
+        stream: where the lines go.
+        lines: the lines of a batch.
+        waits_for_reader: where ``stream`` is a pipe, each ``write`` returns when the reader has taken the lines out of
+            it. Where the system cannot make the pipe small enough (other than Linux) it returns as without this.
     """
 
-    def __init__(self, stream: BinaryIO, lines: Callable[[Any], bytes]) -> None:
+    def __init__(self, stream: BinaryIO, lines: Callable[[Any], bytes], *, waits_for_reader: bool = False) -> None:
         self._stream = stream
         self._lines = lines
-        self._is_file = _is_regular(stream)
+        mode = os.fstat(stream.fileno()).st_mode
+        self._is_file = stat.S_ISREG(mode)
         self._is_broken = False
+        self._waits_for_reader = waits_for_reader and stat.S_ISFIFO(mode)
+        if self._waits_for_reader:
+            _make_small(stream)
 
     def write(self, batch: Any) -> None:
         """See :class:`RecordSink`. Readers of the file or pipe see the lines when this returns.
 
         Raises:
-            BrokenPipeError: the pipe's reader is gone; what was written before is not affected.
+            BrokenPipeError: the pipe's reader is gone; what earlier calls wrote is not affected.
             OSError: the file cannot be written.
         """
         try:
@@ -105,8 +120,17 @@ class LineSink:
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self._stream.fileno())
             os.close(nowhere)
-        if self._is_broken:
+        if self._is_broken or not self._is_taken():
             raise BrokenPipeError
+
+    def _is_taken(self) -> bool:
+        """Wait until the reader has taken everything; False if it closed the pipe before."""
+        if not self._waits_for_reader:
+            return True
+        emptied = select.poll()
+        emptied.register(self._stream.fileno(), select.POLLOUT)
+        ((_, events),) = emptied.poll()
+        return bool(events & select.POLLOUT)
 
     def flush(self) -> None:
         """See :class:`RecordSink`. Never waits for a pipe's reader: ``write`` has flushed already."""
@@ -120,10 +144,10 @@ class LineSink:
             self._stream.close()
 
 
-def _is_regular(stream: BinaryIO) -> bool:
-    import stat
-
-    return stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
+def _make_small(pipe: BinaryIO) -> None:
+    """Make a pipe hold one page at most; then it takes more only when it is empty, and polling shows that."""
+    with contextlib.suppress(OSError, AttributeError):  # other than Linux; or it holds more already
+        fcntl.fcntl(pipe.fileno(), fcntl.F_SETPIPE_SZ, 1)
 
 
 class ParquetSink:

@@ -33,6 +33,7 @@ def log_levels():
     [
         (("--group", "g", "--topic", "t", "--threads", "5"), "--topic TOPIC:THREADS"),
         (("--group", "g", "--topic", "t", "--topic", "t:2"), "given twice"),
+        (("--group", "g", "--topic", "t", "--format", "parquet", "--output", "d", "--commit-each"), "Parquet file for"),
         (("--group", "g", "--topic", "t", "-p", "group.id=b"), "--group sets group.id to g"),
         (("--group", "g", "--topic", "t", "-p", "group_id=b"), "--group sets group.id to g"),
         (("--group", "g", "--topic", "t", "-p", "zookeeper.connect=i:1"), "--zookeeper sets"),

@@ -1,8 +1,10 @@
 """What a sink promises when things go wrong: after a failure nothing more may look durable."""
 
 import os
+import select
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pytest
@@ -57,6 +59,21 @@ def test_a_pipe_without_a_reader_breaks_every_write_but_no_flush(monkeypatch, tm
     sink.flush()
     sink.close()
     fifo.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux makes pipes smaller")
+@pytest.mark.parametrize("takes", [True, False], ids=["taken", "left"])
+def test_a_sink_that_waits_knows_what_the_reader_took(monkeypatch, takes):
+    reader, writer = os.pipe()
+    with os.fdopen(writer, "wb") as pipe, ThreadPoolExecutor() as threads:
+        monkeypatch.setattr("sys.stdout", pipe)
+        sink = open_sink("value", None, waits_for_reader=True)
+        write = threads.submit(sink.write, batch(b"a"))
+        select.select([reader], [], [])
+        if takes:
+            assert os.read(reader, 100) == b"a\n"
+        os.close(reader)
+        assert (write.exception() is None) == takes
 
 
 def test_parquet_leaves_no_temporary_file_after_a_failure(tmp_path):

@@ -1,0 +1,74 @@
+"""How a command that runs until a signal ends: SIGTERM, SIGHUP and Ctrl-C, and what ends it otherwise."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import socket
+from collections.abc import Iterator
+
+
+class EndedEarly(BaseException):
+    """A signal came before there was anything to end; raised in the main thread, wherever it is."""
+
+
+class Ending:
+    """Asks the main thread to end; by a signal, too.
+
+    An event would not do. 1. The process is stopped (SIGSTOP, a debugger, a frozen container); 2. SIGTERM comes; 3. it
+    continues, and the kernel has some thread take the signal; 4. Python runs handlers on the main thread only, and that
+    sleeps on the event's lock, which nobody wakes. So it sleeps in a socket, to which Python writes on whatever thread.
+    """
+
+    def __init__(self) -> None:
+        self._asked = False
+        self._raises = False
+        self._woken, self._wake = socket.socketpair()
+        self._wake.setblocking(False)
+
+    @contextlib.contextmanager
+    def by_signals(self) -> Iterator[None]:
+        """Within, SIGTERM, SIGINT and SIGHUP ask for the end; to be entered by the main thread, once."""
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            # nohup's ignored SIGHUP is an instruction.
+            if not (number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN):
+                signal.signal(number, self._signalled)
+        former = signal.set_wakeup_fd(self._wake.fileno(), warn_on_full_buffer=False)
+        try:
+            yield
+        finally:
+            signal.set_wakeup_fd(former)
+            self._wake.close()
+            self._woken.close()
+
+    @contextlib.contextmanager
+    def raising(self) -> Iterator[None]:
+        """Within, the first signal raises :class:`EndedEarly`; for calls that may wait long for servers."""
+        self._raises = not self._asked
+        if self._asked:
+            raise EndedEarly
+        try:
+            yield
+        finally:
+            self._raises = False
+
+    def _signalled(self, *_: object) -> None:
+        self.ask()
+        if self._raises:
+            self._raises = False
+            raise EndedEarly
+
+    def ask(self) -> None:
+        """Let :meth:`wait` return, now and ever after."""
+        self._asked = True
+        with contextlib.suppress(OSError):  # full, so it will wake; or closed, since it is over
+            self._wake.send(b"\0")
+
+    def is_asked(self) -> bool:
+        """True after :meth:`ask`."""
+        return self._asked
+
+    def wait(self) -> None:
+        """Wait until the end is asked for."""
+        while not self._asked:
+            self._woken.recv(1)
