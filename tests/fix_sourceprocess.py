@@ -3,6 +3,7 @@
 Spark's JVM does not run: what it contributes is the order of the calls (FACTS C.2b), which is the test's.
 """
 
+import logging
 import multiprocessing
 import os
 import signal
@@ -65,12 +66,25 @@ class SourceProcess:
         assert self._process.exitcode == 0
 
 
+class _Warnings(logging.Handler):
+    """Keeps what is logged as a warning or worse."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.messages: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.messages.append(record.getMessage())
+
+
 class _Served:
     """What the process does when it is asked to."""
 
     def __init__(self, options: dict[str, str]) -> None:
         from zkconsumer.spark.source import ZkConsumerDataSource
 
+        self._warnings = _Warnings()
+        logging.getLogger("zkconsumer").addHandler(self._warnings)
         source = ZkConsumerDataSource(options)
         self._reader = source.streamReader(source.schema())
 
@@ -93,6 +107,9 @@ class _Served:
 
     def report(self) -> dict[str, Any] | None:
         return self._reader.reportLatestOffset()
+
+    def warnings(self) -> list[str]:
+        return self._warnings.messages
 
     def join(self) -> None:
         self._reader._query()._join()

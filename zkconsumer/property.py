@@ -66,8 +66,14 @@ def parse(row: Property, value: object) -> Any:
         if row.name == "offsets.storage":
             value = value.lower()
         if value not in row.kind:
-            raise ValueError(f"must be one of {', '.join(row.kind)}, not {value!r}")
+            raise ValueError(f"must be one of {', '.join(row.kind)}, not {value!r}{_older_name(row.kind, value)}")
     return value
+
+
+def _older_name(choices: tuple[str, ...], value: str) -> str:
+    """What the ZooKeeper-based consumer calls a value of Kafka's newer consumer, as the end of a sentence."""
+    older = {"earliest": "smallest", "latest": "largest"}.get(value.lower())
+    return f"; {older} is what newer consumers call {value}" if older in choices else ""
 
 
 def _parse_bool(value: object) -> bool:

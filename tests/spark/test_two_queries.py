@@ -6,6 +6,7 @@ from collections import Counter
 import pytest
 from kazoo.client import KazooClient
 
+from tests.fix_sandbox import Topics, produce_records
 from tests.fix_sourceprocess import SourceProcess, await_gone
 from zkconsumer.sandbox import Sandbox
 from zkconsumer.spark.offsets_json import initial_offset
@@ -17,7 +18,9 @@ STEPS = 40
 class Query:
     """Spark's part of one query: its checkpoint, and the order of the calls."""
 
-    def __init__(self, sandbox: Sandbox, zookeeper: KazooClient, group: str, topic: str) -> None:
+    def __init__(
+        self, sandbox: Sandbox, zookeeper: KazooClient, group: str, topic: str, starting: str = "earliest"
+    ) -> None:
         self.delivered: Counter[tuple[int, int]] = Counter()
         self.source: SourceProcess | None = None
         self._sandbox = sandbox
@@ -29,7 +32,7 @@ class Query:
             "zookeeper.connect": sandbox.zookeeper_connect,
             "group.id": group,
             "subscribe": topic,
-            "startingOffsets": "earliest",
+            "startingOffsets": starting,
             "numStreams": "1",
             "rebalance.backoff.ms": "300",
             "rebalance.max.retries": "100",
@@ -114,3 +117,57 @@ def test_two_queries_of_a_group_deliver_every_record(sandbox, zookeeper, unique_
     delivered = queries[0].delivered + queries[1].delivered
     missing = {(p, n) for p, end in ends.items() for n in range(end)} - delivered.keys()
     assert not missing, f"with seed {seed}"
+
+
+@pytest.mark.parametrize("starting", ["earliest", "group"])
+def test_a_new_query_that_overrides_committed_offsets_warns(
+    sandbox, zookeeper, unique_name, topic_factory, produce, starting
+):
+    topic = topic_factory(partitions=2)
+    for partition in range(2):
+        produce(topic, [{"value": b"%d" % number, "partition": partition} for number in range(10)])
+    first = Query(sandbox, zookeeper, unique_name, topic)
+    second = Query(sandbox, zookeeper, unique_name, topic, starting)
+    try:
+        first.start()
+        while first.trigger():
+            pass  # the last one commits what is finished
+        member = first.source.ask("consumer_id")
+        second.start()
+        second.trigger()
+        (owned,) = second.source.ask("share")[0]
+        warnings = [text for text in second.source.ask("warnings") if "overrides them" in text]
+    finally:
+        for query in (first, second):
+            if query.source is not None:
+                query.stop()
+    assert bool(second.delivered) == bool(warnings) == (starting == "earliest")
+    for text in warnings:
+        for named in (
+            unique_name,
+            member,
+            "startingOffsets=earliest",
+            f"{topic}-{owned[1]} starts at 0, committed 10",
+            "startingOffsets=group",
+        ):
+            assert named in text
+
+
+def test_a_last_commit_that_failed_is_logged_with_what_the_query_does(private_sandbox, unique_name):
+    box = private_sandbox(tick_time_ms=2000)
+    topic = Topics(box.bootstrap_servers).create(unique_name)
+    produce_records(box.bootstrap_servers, topic, [b"%d" % number for number in range(10)])
+    options = {"zookeeper.connect": box.zookeeper_connect, "group.id": "g", "subscribe": topic}
+    source = SourceProcess({**options, "startingOffsets": "earliest"})
+    try:
+        start = initial_offset("g")
+        end = source.ask("latest_offset", start, None)
+        assert len(source.ask("read", start, end)) == 10
+        box.zookeeper.stop()
+        assert source.ask("latest_offset", end, None) == end, "the batch is finished, and cannot be committed"
+        source.ask("stop")
+        (text,) = [text for text in source.ask("warnings") if "did not store" in text]
+    finally:
+        source.stop()
+    assert f"{topic}-0 position 10" in text
+    assert "this query continues at its checkpoint" in text

@@ -10,9 +10,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from zkconsumer.config import ConsumerConfig
+from zkconsumer.errors import ConfigError
 
 if TYPE_CHECKING:
     from zkconsumer.zookeeper.session import ZkSession
+
+_WHERE = {
+    "group.id is missing": "; give --group, or --config FILE with group.id",
+    "zookeeper.connect is missing": "; give --zookeeper, or --config FILE with zookeeper.connect",
+}
+"""Which option gives what is missing."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -53,7 +60,10 @@ def consumer_config(
     given: dict[str, object] = dict(_parse_properties(properties))
     options = {"zookeeper.connect": zookeeper, **{name.replace("_", "."): value for name, value in overrides.items()}}
     given.update((name, value) for name, value in options.items() if value is not None)
-    return ConsumerConfig.from_properties({} if config_file is None else str(config_file), **given)
+    try:
+        return ConsumerConfig.from_properties({} if config_file is None else str(config_file), **given)
+    except ConfigError as error:
+        raise ConfigError([violation + _WHERE.get(violation, "") for violation in error.violations]) from error
 
 
 def _parse_properties(properties: tuple[str, ...]) -> dict[str, str]:

@@ -8,9 +8,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import importlib
+import io
 import logging
 import os
 import sys
+from collections.abc import Iterator
+from typing import Any
 
 import click
 
@@ -44,8 +47,25 @@ SUMMARIES = {
 }
 
 
+class _ClosedOutput(io.TextIOBase):
+    """Standard output of a process that was started without one; what a command prints must not vanish in silence."""
+
+    def write(self, _text: str) -> int:
+        raise ZkConsumerError("standard output is closed, so the result cannot be shown; open it")
+
+
 class _LazyGroup(click.Group):
     """Lists subcommands without importing them."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        with _ended_by_reader():  # --help and --version print here
+            return super().make_context(info_name, args, parent, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _ended_by_reader():
+            return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return sorted(COMMANDS)
@@ -100,8 +120,20 @@ def _configure_logging(verbose: int) -> None:
 _accept_verbose(command)
 
 
+@contextlib.contextmanager
+def _ended_by_reader() -> Iterator[None]:
+    """A pipe whose reader has enough is a normal end; click by itself would make it a failure."""
+    try:
+        yield
+    except BrokenPipeError:
+        _discard_output()
+        raise click.exceptions.Exit(0) from None
+
+
 def main() -> None:
     """Run the command; an error of ours becomes one line on standard error."""
+    if sys.stdout is None:
+        sys.stdout = _ClosedOutput()
     try:
         command(prog_name="zkconsumer")
     except ConfigError as error:
@@ -110,9 +142,6 @@ def main() -> None:
     except ZkConsumerError as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(EXIT_FAILED)
-    except BrokenPipeError:  # the reader of the output has enough
-        _discard_output()
-        sys.exit(0)
     except OSError as error:
         _discard_output()
         place = "" if error.filename is None else f"{error.filename}: "

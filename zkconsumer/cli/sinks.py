@@ -60,9 +60,11 @@ def open_sink(kind: str, output: Path | None, *, waits_for_reader: bool = False)
         return ParquetSink(output)
     lines = json_lines if kind == "json" else value_lines
     if output is None:
-        if sys.stdout is None:
-            raise ZkConsumerError("standard output is closed; open it, or write to a file (--output)")
-        standard_output = io.BufferedWriter(io.FileIO(sys.stdout.fileno(), "wb", closefd=False))
+        try:
+            descriptor = sys.stdout.fileno()
+        except (AttributeError, OSError) as error:
+            raise ZkConsumerError("standard output is closed; open it, or write to a file (--output)") from error
+        standard_output = io.BufferedWriter(io.FileIO(descriptor, "wb", closefd=False))
         return LineSink(standard_output, lines, waits_for_reader=waits_for_reader)
     try:
         return LineSink(_open_to_append(output), lines, waits_for_reader=waits_for_reader)

@@ -11,7 +11,7 @@ from zkconsumer.errors import UsageError
 
 @click.command(name="warm")
 def warm() -> None:
-    """Compile the decoder and say where the result is kept.
+    """Compile the decoder and print where the result is kept.
 
     For container images: run it while the image is built, as the user or with the NUMBA_CACHE_DIR that the container
     will have, and on the kind of processor that it will run on. Containers then start without compiling, also where

@@ -61,6 +61,7 @@ class GroupMember:
         on_refusal: told, on the rebalance thread, when Kafka goes on refusing to store or return the group's offsets,
             since a permission is missing; and with None when that has ended. The member continues to try.
         make_store: makes the offset store, given the one in ZooKeeper (``connector/storage.py``).
+        without_last_commit: what it means if the last commit stores less than it should, for the log.
 
     Raises:
         ZooKeeperUnavailable: no server answered within ``zookeeper.connection.timeout.ms``.
@@ -80,12 +81,14 @@ class GroupMember:
         before_commit: Callable[[], None] | None = None,
         on_refusal: OnRefusal = lambda _: None,
         make_store: MakeStore = lambda _config, _member, zookeeper: zookeeper,
+        without_last_commit: str = "their next owner reads these records again",
     ) -> None:
         self.consumer_id = consumer_id
         self.uncommitted: Mapping[TopicPartition, tuple[int | None, int]] = {}
         self._config = config
         self._fetch = fetch
         self._on_failure = on_failure
+        self._without_last_commit = without_last_commit
         self._signal = RebalanceSignal()
         self._thread = ControlThread(
             f"{consumer_id}_rebalance",
@@ -400,11 +403,12 @@ class GroupMember:
         self.uncommitted = self._committer.uncommitted()
         if self.uncommitted:
             _log.warning(
-                "group %s: the last commit of %s did not store %s: %s. Their next owner reads these records again",
+                "group %s: the last commit of %s did not store %s: %s; %s",
                 self._config.group_id,
                 self.consumer_id,
                 describe_uncommitted(self.uncommitted),
                 reason,
+                self._without_last_commit,
             )
 
     def _abort(self, error: BaseException) -> None:

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -133,7 +134,14 @@ class JvmProcess:
     def log_summary(self) -> str:
         """Return the most telling line of the log since the last start, and where the whole log is."""
         line = self._telling_line()
-        return (f"it said: {line}; " if line else "it said nothing; ") + f"see {self.log}"
+        story = (f"its log has: {line}; " if line else "its log is empty; ") + f"see {self.log}"
+        return story if self._has_space() else f"no space is left in {self.log.parent}; set TMPDIR; {story}"
+
+    def _has_space(self) -> bool:
+        try:
+            return shutil.disk_usage(self.log.parent).free > 0
+        except OSError:  # it is gone
+            return True
 
     def _telling_line(self) -> str:
         try:

@@ -24,12 +24,14 @@ class ClusterView:
         partitions: every partition of the subscribed topics that exist.
         committed: the group's offset of each of them, None where none is stored; unreadable ones are left out, and
             all of them where they were not asked for.
-        our_members: consumer ids of the group's live members that are zkconsumers.
+        members: consumer ids of the group's live members.
+        our_members: those that are zkconsumers.
     """
 
     brokers: tuple[Broker, ...]
     partitions: frozenset[TopicPartition]
     committed: Mapping[TopicPartition, int | None]
+    members: frozenset[str]
     our_members: frozenset[str]
 
     def partition_counts(self) -> dict[str, int]:
@@ -65,11 +67,13 @@ def read_cluster(options: SourceOptions, *, with_offsets: bool = False) -> Clust
             TopicPartition(topic, number) for topic, of_topic in found.items() for number in of_topic
         )
         brokers = registry.live_brokers()
+        group = registry.view(config.group_id)
         return ClusterView(
             brokers=brokers,
             partitions=partitions,
             committed=_committed(config, session, brokers, sorted(partitions)) if with_offsets else {},
-            our_members=frozenset(registry.view(config.group_id).our_clients),
+            members=frozenset(group.members.keys() | group.unreadable.keys()),
+            our_members=frozenset(group.our_clients),
         )
     finally:
         session.close()

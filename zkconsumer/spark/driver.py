@@ -13,7 +13,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from zkconsumer.connector.identity import new_consumer_id
@@ -169,6 +169,8 @@ class QueryDriver:
             self._control.fail,
             on_refusal=self._control.refuse,
             make_store=choose_store,
+            without_last_commit="this query continues at its checkpoint and commits it then; until that, another "
+            "consumer of the group that gets these partitions reads the records again",
         )
         cpus = available_cpus()
         counts = stream_counts(self._options.topics, view.partition_counts(), self._options.num_streams, cpus)
@@ -182,10 +184,12 @@ class QueryDriver:
         )
         member.join(self._options.subscription(counts, threads))
         self._acknowledgements = open_server(self._acknowledged)
-        return self._plan_for(member)
+        return self._plan_for(member, view.members)
 
-    def _plan_for(self, member: GroupMember) -> BatchPlanner:
-        self._planner = BatchPlanner(self._options, self._control, member, self._ends, settle_s=self._patience_s)
+    def _plan_for(self, member: GroupMember, others: Collection[str] = ()) -> BatchPlanner:
+        self._planner = BatchPlanner(
+            self._options, self._control, member, self._ends, settle_s=self._patience_s, others=others
+        )
         return self._planner
 
     def _acknowledged(self, number: int) -> None:

@@ -105,6 +105,13 @@ class SourceOptions:
     num_streams: int | None = None
     checkpoint_group: str | None = None
 
+    @property
+    def starting_option(self) -> str:
+        """The option that gave :attr:`starting`, for messages."""
+        if isinstance(self.starting, Timestamps):
+            return "startingOffsetsByTimestamp" if self.starting.everywhere is None else "startingTimestamp"
+        return f"startingOffsets={self.starting}" if isinstance(self.starting, str) else "startingOffsets"
+
     def select(self, all_topics: frozenset[str]) -> list[str]:
         """Topics to read, sorted: the names given, or what the pattern matches among ``all_topics``."""
         if self.pattern is None:

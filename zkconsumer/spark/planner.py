@@ -55,6 +55,7 @@ class BatchPlanner:
         member: of the group.
         ends: asks the brokers.
         settle_s: how long to wait for a rebalance to end, in seconds.
+        others: consumer ids of the members that the group had before this query joined.
 
     Attributes:
         available: position and log end of each owned partition as they were last looked at; None before that.
@@ -68,6 +69,7 @@ class BatchPlanner:
         ends: LogEnds,
         *,
         settle_s: float,
+        others: Collection[str] = (),
     ) -> None:
         self._options = options
         self._group = options.config.group_id
@@ -75,7 +77,7 @@ class BatchPlanner:
         self._member = member
         self._ends = ends
         self._settle_s = settle_s
-        self._positions = QueryPositions(options, ends)
+        self._positions = QueryPositions(options, ends, others)
         self._committed: tuple[int, Mapping[TopicPartition, int]] = (0, {})
         self._targets: dict[TopicPartition, int] | None = None
         self._not_ours: list[TopicPartition] = []

@@ -210,6 +210,29 @@ def describe_losses(lost: Mapping[TopicPartition, Loss]) -> str:
     )
 
 
+def overridden(
+    choices: Mapping[TopicPartition, Choice],
+    stored: Mapping[TopicPartition, StoredOffset],
+    offsets: Mapping[TopicPartition, int],
+) -> dict[TopicPartition, tuple[int, int]]:
+    """Partitions that start where a ``starting...`` option specifies and not at the offset that the group committed.
+
+    Args:
+        choices: why each partition starts where it does.
+        stored: what the group's store holds.
+        offsets: where each partition starts, as the brokers have it.
+
+    Returns:
+        By partition the offset that the group committed, and the one at which the query starts.
+    """
+    return {
+        partition: (committed, offsets[partition])
+        for partition, choice in sorted(choices.items())
+        if choice.reason is Reason.OPTION and partition in offsets
+        if (committed := stored[partition].offset) is not None and 0 <= committed != offsets[partition]
+    }
+
+
 def group_by_reason(choices: Mapping[TopicPartition, Choice]) -> dict[Reason, list[TopicPartition]]:
     """The partitions that start for each reason, sorted."""
     reasons: dict[Reason, list[TopicPartition]] = {}

@@ -7,7 +7,7 @@ what was found is kept for as long as the assignment lasts.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.fetchcontrol import FetchAssignment
@@ -25,6 +25,7 @@ from zkconsumer.spark.positions import (
     group_by_reason,
     locate,
     not_remembered,
+    overridden,
 )
 from zkconsumer.spark.sourceoffset import SourceOffset
 
@@ -47,12 +48,14 @@ class QueryPositions:
     Args:
         options: of the query.
         ends: asks the brokers.
+        others: consumer ids of the members that the group had before this query joined.
     """
 
-    def __init__(self, options: SourceOptions, ends: LogEnds) -> None:
+    def __init__(self, options: SourceOptions, ends: LogEnds, others: Collection[str]) -> None:
         self._options = options
         self._config: ConsumerConfig = options.config
         self._ends = ends
+        self._others = sorted(others)
         self._generation: int | None = None
         self._choices: Mapping[TopicPartition, Choice] = {}
         self._offsets: dict[TopicPartition, int] = {}
@@ -77,6 +80,7 @@ class QueryPositions:
         unlocated = {p: choice for p, choice in self._choices.items() if p not in self._offsets}
         if unlocated:
             self._locate(unlocated)
+            self._warn_of_overridden(unlocated, assignment)
         return self._offsets
 
     def advance(self, rows: Mapping[TopicPartition, Span]) -> None:
@@ -153,6 +157,24 @@ class QueryPositions:
                 _log.log(
                     _LEVELS[reason], "group %s: %s: %s", self._config.group_id, name_some(starts, 20), reason.value
                 )
+
+    def _warn_of_overridden(self, choices: Mapping[TopicPartition, Choice], assignment: FetchAssignment) -> None:
+        """A new query with a ``starting...`` option goes its own way in a group that others read."""
+        starts = overridden(choices, assignment.stored, self._offsets)
+        if not starts or not self._others:
+            return
+        _log.warning(
+            "group %s has live members (%s) and has committed offsets, but %s of this new query overrides them: %s. "
+            "Records before a committed offset are read again, records after it are skipped if the query starts beyond "
+            "them, and the group's offsets follow this query. To continue at the committed offsets remove the option "
+            "(the default is startingOffsets=group); to read independently of these members set another group.id",
+            self._config.group_id,
+            name_some(self._others),
+            self._options.starting_option,
+            name_some(
+                [f"{p} starts at {start}, committed {committed}" for p, (committed, start) in starts.items()], 20
+            ),
+        )
 
     def _locate(self, choices: Mapping[TopicPartition, Choice]) -> None:
         wanted = self._ends.resolve({partition: choice.place for partition, choice in choices.items()})

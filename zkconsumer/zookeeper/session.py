@@ -112,11 +112,15 @@ class ZkSession:
             ZooKeeperUnavailable: no server answered in time.
             ZooKeeperRefused: the servers refused the login.
             ChrootMissing: the chroot does not exist.
-                After each of them the connection is closed again.
+                After each of them the connection is closed again; after an interrupt soon.
         """
         try:
             self._check_chroot(self._client.start_async())
         except BaseException as error:
+            if not isinstance(error, Exception):
+                # An interrupt: kazoo's thread may wait for a server that does not answer, and closing waits for that.
+                threading.Thread(target=self.close, name="zookeeper-close", daemon=True).start()
+                raise
             self.close()
             if isinstance(error, ZooKeeperUnavailable) and self._login_refused:
                 raise ZooKeeperRefused(f"ZooKeeper at {self._connect} refused us: {LOGIN_FAILED}") from error

@@ -1,6 +1,7 @@
 """What the command line accepts and refuses before it connects to anything."""
 
 import logging
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from zkconsumer.cli.connection import group_name
+from zkconsumer.cli.connection import consumer_config, group_name
 from zkconsumer.cli.main import command
 from zkconsumer.errors import ConfigError
 
@@ -91,3 +92,33 @@ def test_a_closed_output_is_reported_in_a_line():
     ended = subprocess.run(shell, shell=True, stderr=subprocess.PIPE, text=True, check=False)
     assert (ended.returncode, ended.stderr.count("\n")) == (1, 1), ended.stderr
     assert "standard output is closed" in ended.stderr
+
+
+@pytest.mark.parametrize("arguments", ["--help", "--version", "consume --help"])
+def test_what_cannot_be_printed_is_reported(arguments):
+    shell = f"exec {sys.executable} -m zkconsumer {arguments} >&-"
+    ended = subprocess.run(shell, shell=True, stderr=subprocess.PIPE, text=True, check=False)
+    assert (ended.returncode, ended.stderr.count("\n")) == (1, 1), ended.stderr
+    assert "standard output is closed" in ended.stderr
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["consume", "--help"]])
+def test_a_reader_that_closes_its_pipe_is_a_normal_end(arguments):
+    reader, writer = os.pipe()
+    os.close(reader)
+    ended = subprocess.run([*COMMAND, *arguments], stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writer)
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_a_missing_setting_names_its_option():
+    with pytest.raises(ConfigError) as refused:
+        consumer_config(None, None, ())
+    first, second = refused.value.violations
+    assert "give --group" in first
+    assert "give --zookeeper" in second
+
+
+def test_a_newer_name_of_a_value_is_explained():
+    with pytest.raises(ConfigError, match="smallest is what newer consumers call earliest"):
+        consumer_config("h:1", None, ("group.id=g", "auto.offset.reset=earliest"))

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from argparse import Namespace
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -62,15 +63,24 @@ def test_end_before_ready_quotes_the_telling_line_and_the_log(shell: Callable[[s
     with pytest.raises(SandboxError) as raised:
         process.wait_until(lambda: False, "it served", 20)
     assert str(raised.value) == (
-        f"script ended with exit code 3 before it served; it said: java.net.BindException: in use; see {process.log}"
+        "script ended with exit code 3 before it served; its log has: java.net.BindException: in use; "
+        f"see {process.log}"
     )
+
+
+def test_a_full_disk_is_named_when_a_server_fails(shell: Callable[[str], JvmProcess], monkeypatch) -> None:
+    process = shell("exit 1")
+    process.start()
+    monkeypatch.setattr("shutil.disk_usage", lambda _: Namespace(total=1, used=1, free=0))
+    with pytest.raises(SandboxError, match=f"no space is left in {process.log.parent}; set TMPDIR"):
+        process.wait_until(lambda: False, "it served", 20)
 
 
 def test_never_ready_is_given_up_and_says_so(shell: Callable[[str], JvmProcess]) -> None:
     process = shell("echo hello; exec sleep 60")
     process.start()
     process.wait_until(lambda: "hello" in process.log.read_text(), "hello", 20)
-    with pytest.raises(SandboxError, match=r"script was not ready \(it served\) within 0\.3 s; it said: hello"):
+    with pytest.raises(SandboxError, match=r"script was not ready \(it served\) within 0\.3 s; its log has: hello"):
         process.wait_until(lambda: False, "it served", 0.3)
     assert process.running
 

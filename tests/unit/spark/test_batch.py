@@ -11,7 +11,7 @@ from zkconsumer.spark.options import parse_options
 from zkconsumer.spark.planning import Span
 
 T0, T1, T2 = (TopicPartition("t", n) for n in range(3))
-VIEW = ClusterView((), frozenset({T0, T1, T2}), {T0: 5, T2: None}, frozenset())
+VIEW = ClusterView((), frozenset({T0, T1, T2}), {T0: 5, T2: None}, frozenset(), frozenset())
 """The offset of T1 cannot be read."""
 
 
@@ -26,7 +26,7 @@ def plan(stub_broker):
     stub_broker.log(T0).end = 60
 
     def plan(committed, **given):
-        view = ClusterView((stub_broker.broker,), frozenset({T0}), {T0: committed}, frozenset())
+        view = ClusterView((stub_broker.broker,), frozenset({T0}), {T0: committed}, frozenset(), frozenset())
         asked = options(**given)
         ends = LogEnds(asked.config, lambda: view.brokers)
         try:

@@ -15,6 +15,7 @@ from zkconsumer.spark.positions import (
     group_by_reason,
     locate,
     not_remembered,
+    overridden,
 )
 from zkconsumer.spark.sourceoffset import KnownTopic, SourceOffset
 
@@ -46,6 +47,17 @@ def test_a_new_query_starts_at_the_groups_offset_then_where_the_reset_policy_spe
 @pytest.mark.parametrize(("word", "expected"), [("earliest", EARLIEST), ("latest", LATEST)])
 def test_starting_offsets_of_a_new_query_win_over_the_groups(word, expected):
     assert places(choose({T0: 5, T1: None}, starting=word)) == {T0: expected, T1: expected}
+
+
+def test_committed_offsets_that_an_option_overrides_are_found():
+    stored = {T0: 5, T1: None, T2: 0, T3: -1}
+    marked = {p: StoredOffset(offset, 1) for p, offset in stored.items()}
+    starts = {T0: 0, T1: 0, T2: 0, T3: 0}
+    assert overridden(choose(stored, starting="earliest"), marked, starts) == {T0: (5, 0)}
+    assert overridden(choose(stored, starting="earliest"), marked, {T1: 0}) == {}, "T0 has no leader"
+    assert overridden(choose(stored), marked, starts) == {}
+    later = choose({T0: 5}, finished({T0: Span(0, 2)}), starting="earliest")
+    assert overridden(later, marked, {T0: 5}) == {}, "the option is for the first batch"
 
 
 def test_starting_offsets_as_json_leave_the_others_to_the_group():
