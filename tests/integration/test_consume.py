@@ -447,6 +447,17 @@ def test_describe_explains_offsets_before_the_first_commit(run, start, topic_fac
     assert process.wait(60) == 0
 
 
+@pytest.mark.parametrize("form", [(), ("--json",)], ids=["table", "json"])
+def test_describe_ends_normally_when_its_reader_closes_the_pipe(sandbox, zookeeper, unique_name, form):
+    zookeeper.ensure_path(f"/consumers/{unique_name}/ids")
+    reader, writer = os.pipe()
+    os.close(reader)
+    full = [*COMMAND, "groups", "describe", "--zookeeper", sandbox.zookeeper_connect, "--group", unique_name, *form]
+    ended = subprocess.run(full, stdout=writer, stderr=subprocess.PIPE, timeout=60, check=False)
+    os.close(writer)
+    assert (ended.returncode, ended.stderr) == (0, b"")
+
+
 def test_describe_shows_a_member_whose_filter_matches_nothing(run, start, zookeeper, unique_name, tmp_path):
     process = start("--whitelist", f"{unique_name}.none", "--output", tmp_path / "out")
     ids = f"/consumers/{unique_name}/ids"

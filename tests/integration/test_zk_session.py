@@ -1,8 +1,12 @@
 """ZkSession on a real ZooKeeper: bulk reads, fenced transactions, watches."""
 
+import os
+import signal
 import socket
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 from kazoo.exceptions import ConnectionLoss
@@ -245,3 +249,23 @@ def test_a_forked_child_does_not_end_its_parents_session(session, fence):
     assert in_forked_child(session.close)
     assert session.exists(fence).owner_session == identity
     assert session.connected
+
+
+def test_an_interrupted_open_does_not_wait_for_a_silent_server():
+    with socket.create_server(("127.0.0.1", 0)) as silent, ThreadPoolExecutor() as threads:
+        session = ZkSession(
+            f"127.0.0.1:{silent.getsockname()[1]}", session_timeout_ms=60_000, connection_timeout_ms=600_000
+        )
+
+        def interrupt() -> socket.socket:
+            connection, _ = silent.accept()
+            os.kill(os.getpid(), signal.SIGINT)
+            return connection
+
+        accepted = threads.submit(interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            session.open()
+        with accepted.result() as connection:
+            connection.setblocking(False)
+            with pytest.raises(BlockingIOError):  # else the connection is closed
+                list(iter(partial(connection.recv, 1000), b""))

@@ -77,4 +77,7 @@ def _print_table(description: GroupDescription) -> None:
             for topic in member.threads or ("-",):  # a filter may match no topic
                 table.add_row(topic, "-", "-", "-", "-", member.id)
     # Wide enough for any row: a table that is cut to the terminal loses what it is read for.
-    Console(width=10_000, highlight=False, markup=False, emoji=False).print(table)
+    console = Console(width=10_000, highlight=False, markup=False, emoji=False)
+    with console.capture() as text:
+        console.print(table)
+    click.echo(text.get(), nl=False)  # rich itself ends the process with 1 if the reader closes the pipe

@@ -81,7 +81,7 @@ class GroupMember:
         before_commit: Callable[[], None] | None = None,
         on_refusal: OnRefusal = lambda _: None,
         make_store: MakeStore = lambda _config, _member, zookeeper: zookeeper,
-        without_last_commit: str = "their next owner reads these records again",
+        without_last_commit: str = "the next owner of these partitions reads the records again",
     ) -> None:
         self.consumer_id = consumer_id
         self.uncommitted: Mapping[TopicPartition, tuple[int | None, int]] = {}

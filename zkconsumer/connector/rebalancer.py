@@ -124,7 +124,11 @@ class Rebalancer:
         view = self._view()
         if not view.brokers and not self._registry.live_brokers(self._signal.raise_flag):
             # SPEC 4.4: without brokers nothing is touched; the watch just set brings us back when one registers.
-            _log.warning("group %s: no live broker that we can talk to is registered", self._config.group_id)
+            _log.warning(
+                "group %s: no broker that this consumer can use is registered in ZooKeeper, waiting for one; check that "
+                "brokers run, security.protocol, and the chroot of zookeeper.connect",
+                self._config.group_id,
+            )
             return
         if self._consumer_id not in view.members or self._consumer_id not in view.our_clients:
             self._rejoin()

@@ -119,7 +119,7 @@ class ZkSession:
         except BaseException as error:
             if not isinstance(error, Exception):
                 # An interrupt: kazoo's thread may wait for a server that does not answer, and closing waits for that.
-                threading.Thread(target=self.close, name="zookeeper-close", daemon=True).start()
+                threading.Thread(target=self._close_later, name="zookeeper-close", daemon=True).start()
                 raise
             self.close()
             if isinstance(error, ZooKeeperUnavailable) and self._login_refused:
@@ -150,6 +150,12 @@ class ZkSession:
                 f"chroot {self._client.chroot} of {self._connect} does not exist; check what follows the slash of "
                 "zookeeper.connect"
             )
+
+    def _close_later(self) -> None:
+        try:
+            self.close()
+        except Exception as error:  # noqa: BLE001 - kazoo: its thread still waits for the server
+            _log.debug("ZooKeeper %s: the connection is not closed: %s", self._connect, error)
 
     def close(self) -> None:
         """End the session, which removes its ephemeral znodes at once. Idempotent; in a forked child a no-op."""
