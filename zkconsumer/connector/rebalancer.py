@@ -125,8 +125,8 @@ class Rebalancer:
         if not view.brokers and not self._registry.live_brokers(self._signal.raise_flag):
             # SPEC 4.4: without brokers nothing is touched; the watch just set brings us back when one registers.
             _log.warning(
-                "group %s: no broker that this consumer can use is registered in ZooKeeper, waiting for one; check that "
-                "brokers run, security.protocol, and the chroot of zookeeper.connect",
+                "group %s: no broker that this consumer can use is registered in ZooKeeper, waiting for one; check "
+                "that brokers run, security.protocol, and the chroot of zookeeper.connect",
                 self._config.group_id,
             )
             return
