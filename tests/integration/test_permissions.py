@@ -284,7 +284,7 @@ def test_a_batch_read_by_spark_raises(guarded, unique_name):
 
     (task,) = plan_batch_read(options(described))
     with pytest.raises(TopicAuthorizationFailed, match="operation Read"):
-        list(read_ranges(options(described), task))
+        list(read_ranges(options(described), task, ("value",)))
     with pytest.raises(TopicAuthorizationFailed, match="operation Describe"):
         plan_batch_read(options(hidden))
     close_lanes()
