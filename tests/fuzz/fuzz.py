@@ -5,7 +5,7 @@ frames, versions, the login and the answers to the first requests. They share th
 
 It begins with the golden captures, valid conversations and the kept corpus. It mutates inside batches and inside
 compressed ones too, and makes lengths and checksums fit again, so that mutants get past the first check. The compiled
-code runs with bounds checks. A crash, a hang of 10 s, or 2 GiB of memory (the fuzzer's own tables grow) ends it and
+code runs with bounds checks, and in memory that ends before an inaccessible page. A crash, a hang of 10 s, or 2 GiB of memory (the fuzzer's own tables grow) ends it and
 leaves the input in ``.fuzz``. ``--keep`` then writes what reached something new into ``tests/fuzz``, which the unit
 tests replay.
 """
@@ -26,7 +26,9 @@ os.environ["NUMBA_CACHE_DIR"] = str(WORK.absolute() / "numba")  # checked code m
 import atheris  # noqa: E402
 import cramjam  # noqa: E402
 
-_COMPILED = ["batchtable", "compiled", "kernel", "messageset"]  # numba cannot compile what is instrumented
+from zkconsumer.fetch.compiled import SOURCES  # noqa: E402
+
+_COMPILED = [source.removesuffix(".py") for source in SOURCES]  # numba cannot compile what is instrumented
 
 with atheris.instrument_imports(
     include=["zkconsumer.fetch", "zkconsumer.kafka", "kafka.net.sasl", "tests.fuzz.target", "tests.fuzz.login"],
@@ -35,6 +37,7 @@ with atheris.instrument_imports(
     from tests.fuzz import login
     from tests.fuzz import target as records_target
     from tests.fuzz.target import frames, seal
+    from zkconsumer.fetch.kernels import load_all
 
 from tests.fix_batches import compress  # noqa: E402
 from tests.fuzz.corpus import archive_of, first_inputs, kept_inputs  # noqa: E402
@@ -59,7 +62,10 @@ def mutate(data: bytes, max_size: int, seed: int) -> bytes:
     if kind < 0.1:
         changed = b""
     elif kind < 0.2:
-        changed = batch + renumbered(batch, draw)
+        changed = batch
+        for _ in range(draw.choice([1, 1, 1, 2, 5, 70])):
+            batch = renumbered(batch, draw)
+            changed += batch
     elif magic == 2 and len(batch) >= _HEADER:
         changed = mutate_batch(batch, max_size, draw)
     else:
@@ -166,6 +172,8 @@ def fuzz(name: str, minutes: float) -> None:
     run, mutator = TARGETS[name]
     if name == "login":
         tracemalloc.start()
+    else:
+        load_all()  # compiling takes longer than an input may
     folder = WORK / name
     folder.mkdir(parents=True, exist_ok=True)
     for title, data in [*first_inputs(name), *kept_inputs(name)]:

@@ -5,22 +5,33 @@ response to a Fetch of version n.
 """
 
 import itertools
+import random
 import struct
 import zlib
 
+import pyarrow as pa
+
 from tests.fix_kafka import calc_crc32c
+from tests.fuzz.guard import guarded_copy, guarded_decoder
 from zkconsumer.errors import CorruptRecord, ProtocolError, RecordTooLarge
-from zkconsumer.fetch.decode import Decoder
-from zkconsumer.fetch.messages import records
+from zkconsumer.fetch.messages import build
+from zkconsumer.fetch.schema import SCHEMA_WITH_HEADERS
 from zkconsumer.kafka.fetch_protocol import NEWEST_VERSION, decode_fetch
+from zkconsumer.model import Message
 
 CAP = 1 << 20
 """Most that a chunk may decompress to here."""
 _LONGEST_ROW = 64  # bytes of memory for the columns of a record, which takes at least seven bytes in a batch
 _LEAST_HELD = 1 << 20
 
-CHECKED = Decoder(headers=True, max_decompressed_bytes=CAP)
-UNCHECKED = Decoder(headers=True, check_crcs=False, max_decompressed_bytes=CAP)
+_ALL = tuple(SCHEMA_WITH_HEADERS.names)
+_MOST_PARTS = 100
+"""Batches of an input that are read one by one, too: more show nothing new, and take long."""
+_CONTROL, _TRANSACTIONAL = 0x20, 0x10
+_HEADER = 61
+
+CHECKED = guarded_decoder(check_crcs=True, max_decompressed_bytes=CAP)
+UNCHECKED = guarded_decoder(check_crcs=False, max_decompressed_bytes=CAP)
 
 
 def run(data: bytes) -> None:
@@ -53,30 +64,146 @@ def parse(version: int, body: bytes) -> None:
 def decode(data: bytes) -> None:
     """Records of a partition, from several offsets, as they are and under right checksums."""
     first = int.from_bytes(data[:8], "big", signed=True)
-    for requested in {0, max(0, min(first + 1, 2**63 - 1)), 7}:
+    places = sorted({0, max(0, min(first + 1, 2**63 - 1)), 7})
+    draw = random.Random(zlib.crc32(data))
+    compared = draw.choice(places)
+    for requested in places:
         read(UNCHECKED, requested, data)
         read(UNCHECKED, requested, data, [(number, 0) for number in range(-1, 20)])
         sealed = seal(data)
         checked, unchecked = read(CHECKED, requested, sealed), read(UNCHECKED, requested, sealed)
         # Checksums inside compressed messages are as they were, so the check may end earlier, and do nothing else.
         assert checked is None or checked[0] == unchecked[0][: len(checked[0])]
+        if requested == compared:
+            compare(requested, sealed, checked, draw)
 
 
-def read(decoder, requested, data, aborted=()):
-    """The rows and the next offset, or None for bytes of which nothing can be read."""
-    chunk = part(decoder, requested, data, lambda: decoder.decode("t", 0, requested, memoryview(data), aborted))
-    if chunk is None:
-        return None
-    rows = rows_of(chunk, requested, data)
-    while chunk.rest is not None:
-        begin, rest = chunk.next_offset, chunk.rest
-        following = part(decoder, begin, data, lambda: decoder.finish(rest))  # noqa: B023 - called at once
-        if following is None:
+def compare(requested, data, whole, draw):
+    """Read the same in other ways, which must give the same."""
+    assert read(CHECKED, requested, data, foreseen=draw.choice(["first", "again"])) == whole
+    columns_are_the_same(requested, data, draw)
+    if whole is None:
+        return
+    rows, end = whole
+    if len(frames(data)) <= _MOST_PARTS:
+        assert [row for row in one_by_one(requested, data) if row.offset < end] == rows
+    aborted = [(producer, draw.choice(bases)) for producer, bases in producers(data).items() for _ in range(2)]
+    if aborted:
+        committed = read(CHECKED, requested, data, aborted)
+        assert committed is not None
+        # What is left out is not decompressed and not read, so its faults are not seen.
+        assert committed[1] >= end
+        spans = aborted_spans(data, aborted)
+        kept = [row for row in rows if not any(first <= row.offset <= last for first, last in spans)]
+        assert [row for row in committed[0] if row.offset < end] == kept
+
+
+def columns_are_the_same(requested, data, draw):
+    """A decoder that builds fewer columns builds the same ones."""
+    chosen = tuple(draw.sample(_ALL, draw.randrange(1, len(_ALL) + 1)))
+    all_columns = list(chunks(CHECKED, requested, data))
+    CHECKED.choose_columns(chosen)
+    try:
+        fewer = list(chunks(CHECKED, requested, data))
+    finally:
+        CHECKED.choose_columns(_ALL)
+    assert [chunk.next_offset for chunk in fewer] == [chunk.next_offset for chunk in all_columns]
+    for few, whole in zip(fewer, all_columns, strict=True):
+        assert (few.batch is None) == (whole.batch is None)
+        if few.batch is not None:
+            few.batch.validate(full=True)
+            assert few.batch.equals(whole.batch.select(chosen))
+
+
+def one_by_one(requested, data):
+    """The rows of batches that are fetched alone, as by a consumer whose fetches are small."""
+    rows = []
+    for start, stop, _ in frames(data):
+        found = read(CHECKED, requested, data[start:stop])
+        if found is None:
             break
-        chunk = following
-        assert chunk.next_offset > begin, "no progress"
-        rows += rows_of(chunk, begin, data)
-    return rows, chunk.next_offset
+        more, requested = found
+        rows += more
+    return rows
+
+
+def producers(data):
+    """The first offsets of the batches of each producer."""
+    found = {}
+    for start, stop, magic in frames(data):
+        if magic == 2 and stop - start >= _HEADER:
+            offset, producer = (int.from_bytes(data[start + at : start + at + 8], "big", signed=True) for at in (0, 43))
+            found.setdefault(producer, []).append(offset)
+    return found
+
+
+def aborted_spans(data, aborted):
+    """First and last offset of each batch of format 2 of an aborted transaction."""
+    spans, is_open, left = [], set(), sorted(aborted, key=lambda transaction: transaction[1])
+    for start, stop, magic in frames(data):
+        if magic != 2 or stop - start < _HEADER:
+            continue
+        header = data[start : start + _HEADER]
+        first, producer = struct.unpack_from(">q", header)[0], struct.unpack_from(">q", header, 43)[0]
+        (attributes,), (delta,) = struct.unpack_from(">h", header, 21), struct.unpack_from(">i", header, 23)
+        while left and left[0][1] <= first + delta:
+            is_open.add(left.pop(0)[0])
+        if attributes & _CONTROL:
+            if is_abort(data[start + _HEADER : stop]):
+                is_open.discard(producer)
+        elif producer in is_open and attributes & _TRANSACTIONAL:
+            spans.append((first, first + delta))
+    return spans
+
+
+def is_abort(body):
+    """Whether the key of the first record begins with a version and the type 0."""
+    at = varint_end(body, 0) + 1  # after the length and the attributes
+    for _ in range(3):
+        at = varint_end(body, at)
+    return body[at + 2 : at + 4] == b"\0\0"
+
+
+def varint_end(body, at):
+    """The position after a varint, or after all for one that does not end."""
+    for end in range(at, min(at + 10, len(body))):
+        if body[end] < 0x80:
+            return end + 1
+    return len(body) + 1
+
+
+def read(decoder, requested, data, aborted=(), foreseen=""):
+    """The rows and the next offset, or None for bytes of which nothing can be read."""
+    rows, end = [], None
+    for chunk in chunks(decoder, requested, data, aborted, foreseen):
+        rows += rows_of(chunk, requested if end is None else end, data)
+        end = chunk.next_offset
+    return None if end is None else (rows, end)
+
+
+def chunks(decoder, requested, data, aborted=(), foreseen=""):
+    """What is decoded, up to the first fault.
+
+    Args:
+        decoder: that is used.
+        requested: the offset that was fetched.
+        data: the bytes.
+        aborted: transactions.
+        foreseen: "first" to look at the headers first, as fetchers do; "again" to look at those of other bytes then.
+    """
+    records = guarded_copy(data)
+    expected = decoder.next_offset(requested, records) if foreseen else None
+    if foreseen == "again":
+        decoder.next_offset(requested, guarded_copy(data[: len(data) // 2]))
+    chunk = part(decoder, requested, data, lambda: decoder.decode("t", 0, requested, records, aborted))
+    while chunk is not None:
+        yield chunk
+        begin, rest = chunk.next_offset, chunk.rest
+        if rest is None:
+            assert expected in {None, begin}
+            return
+        chunk = part(decoder, begin, data, lambda: decoder.finish(rest))  # noqa: B023 - called at once
+        assert chunk is None or chunk.next_offset > begin, "no progress"
 
 
 def part(decoder, requested, data, decode):
@@ -88,25 +215,46 @@ def part(decoder, requested, data, decode):
         fault = error
     except RecordTooLarge:
         pass
-    held = decoder._table.nbytes + decoder._notes.nbytes + decoder._unpacker.scratch.data.nbytes
+    notes = 0 if decoder._notes is None else decoder._notes.nbytes  # of other columns
+    held = decoder._table.nbytes + notes + decoder._unpacker.scratch.data.nbytes
     assert held <= _LEAST_HELD + _LONGEST_ROW * (CAP + len(data)), "memory beyond all limits"
     assert fault is None or fault.resume_at is None or fault.resume_at > requested
     return chunk
 
 
 def rows_of(chunk, requested, data):
-    """The rows of a chunk that was fetched from an offset."""
+    """The messages of a chunk that was fetched from an offset."""
     assert chunk.next_offset >= requested
     if chunk.batch is None:
-        return ()
+        return []
     chunk.batch.validate(full=True)
-    rows = tuple(tuple(message) for message in records(chunk.batch))
-    offsets = [row[2] for row in rows]
+    rows = build(Message, chunk.batch)
+    assert rows == messages_of(chunk.batch)
+    offsets = [row.offset for row in rows]
     assert all(a < b for a, b in itertools.pairwise(offsets))
     assert requested <= offsets[0]
     assert offsets[-1] < chunk.next_offset
     assert chunk.nbytes <= _LONGEST_ROW * (CAP + len(data))
     return rows
+
+
+def messages_of(batch):
+    """The messages of a batch as pyarrow gives its columns."""
+    micros = batch.column("timestamp").view(pa.int64())  # a datetime has an end
+    timed = batch.set_column(batch.schema.get_field_index("timestamp"), "timestamp", micros).to_pylist()
+    return [
+        Message(
+            row["topic"],
+            row["partition"],
+            row["offset"],
+            None if row["timestampType"] < 0 else row["timestamp"] // 1000,
+            None if row["timestampType"] < 0 else row["timestampType"],
+            row["key"],
+            row["value"],
+            tuple((header["key"], header["value"]) for header in row["headers"] or ()),
+        )
+        for row in timed
+    ]
 
 
 def seal(data: bytes) -> bytes:

@@ -45,10 +45,11 @@ INDEX: Final = types.void(
 )  # fmt: skip
 """Signature of ``kernel.index``, and of its like for older formats."""
 
-_SOURCES: Final = (
+SOURCES: Final = (
     "batchtable.py", "checksums.py", "compiled.py", "headerlists.py", "kernel.py", "messagekernel.py", "messageset.py",
     "transactions.py",
 )  # fmt: skip
+"""Modules that are compiled, or that hold constants of those."""
 _OPTIONS: Final = {"error_model": "numpy", "boundscheck": False}
 
 
@@ -58,7 +59,7 @@ def _stamp() -> int:
     numba compares the time of the one file that holds a function: constants and functions that come from another file
     could change unseen, and a container image that was copied would have to compile again.
     """
-    return zlib.crc32(b"".join(pkgutil.get_data("zkconsumer.fetch", name) or b"" for name in _SOURCES))
+    return zlib.crc32(b"".join(pkgutil.get_data("zkconsumer.fetch", name) or b"" for name in SOURCES))
 
 
 _STAMP: Final = _stamp()

@@ -1,0 +1,68 @@
+"""Memory that ends where a page ends, before a page that cannot be touched: access beyond the end is a crash.
+
+The compiled decoder loads and stores by address, which numba's bounds checks do not see.
+"""
+
+import ctypes
+import mmap
+import os
+
+import numpy as np
+
+from zkconsumer.fetch.decode import Decoder
+from zkconsumer.fetch.decompress import Scratch
+from zkconsumer.fetch.memory import ChunkMemory
+from zkconsumer.fetch.unpack import Unpacker
+
+_PAGE = mmap.PAGESIZE
+_NO_ACCESS = 0
+_ALIGNMENT = 8
+"""Of columns. What is longer than that beyond their end is seen."""
+
+_mprotect = ctypes.CDLL(None, use_errno=True).mprotect
+_mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+
+
+def guarded(count: int, alignment: int = 1) -> memoryview:
+    """Zeroed memory of ``count`` bytes, of which at most ``alignment`` - 1 bytes follow before the guard page."""
+    before = -(-max(count, 1) // _PAGE) * _PAGE
+    block = mmap.mmap(-1, before + _PAGE)
+    if _mprotect(ctypes.addressof(ctypes.c_char.from_buffer(block)) + before, _PAGE, _NO_ACCESS):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    start = (before - count) // alignment * alignment
+    return memoryview(block)[start : start + count]
+
+
+def guarded_copy(data: bytes) -> memoryview:
+    """``data`` at the end of a page."""
+    copy = guarded(len(data))
+    copy[:] = data
+    return copy
+
+
+class GuardedMemory(ChunkMemory):
+    """Blocks that are used once."""
+
+    def take(self, count: int) -> memoryview:
+        return guarded(count, _ALIGNMENT)
+
+
+class GuardedScratch(Scratch):
+    """After each batch the buffer ends with that batch. Its memory need not be guarded."""
+
+    def add(self, codec: int, compressed: memoryview, limit: int, *, before_format_2: bool = False) -> None:
+        super().add(codec, compressed, limit, before_format_2=before_format_2)
+        self.data = np.frombuffer(guarded_copy(self.data[: self.used]), np.uint8)
+
+    def fit(self) -> None:
+        """It fits."""
+
+
+def guarded_decoder(*, check_crcs: bool, max_decompressed_bytes: int) -> Decoder:
+    """A decoder with all columns, which writes values and columns into guarded memory and decompresses into it."""
+    decoder = Decoder(headers=True, check_crcs=check_crcs, max_decompressed_bytes=max_decompressed_bytes)
+    decoder.memory = GuardedMemory()
+    unpacker = Unpacker(ChunkMemory(), check_crcs=check_crcs, max_decompressed_bytes=max_decompressed_bytes)
+    unpacker.scratch = GuardedScratch(ChunkMemory())
+    decoder._unpacker = unpacker
+    return decoder
