@@ -5,6 +5,7 @@ import contextlib
 import pytest
 
 from tests.fix_brokers import VersionedBroker
+from tests.fix_decoding import messages_of
 from tests.fix_waiting import eventually
 from zkconsumer import ConsumerConfig, ConsumerConnector, ConsumerTimeout, TopicPartition
 
@@ -32,8 +33,9 @@ def consumer(broker: VersionedBroker, unique_name):
         one.shutdown()
 
 
-def records_for(broker, count=300):
-    headers = {"headers": [("h", b"1"), ("n", None)]} if broker.release >= _FORMAT_2_SINCE else {}
+def records_for(broker, count=300, *, with_headers=True):
+    can = with_headers and broker.release >= _FORMAT_2_SINCE
+    headers = {"headers": [("h", b"1"), ("n", None)]} if can else {}
     stamp = {"timestamp": 1_600_000_000_000} if broker.release >= (0, 10) else {}
     for number in range(count):
         key = None if number % 3 else b"key %d" % number
@@ -52,17 +54,51 @@ def as_we_read(message):
     return tuple(message)[1:]
 
 
-def test_every_record_equals_what_an_independent_client_reads(broker, consumer, unique_name):
+def older_formats(broker):
+    """Message formats before its own that a broker can store: the release that began each, for a topic's setting."""
+    if broker.release >= (3, 0) or broker.release < (0, 10):
+        return []
+    return ["0.9.0", "0.10.0"] if broker.release >= _FORMAT_2_SINCE else ["0.9.0"]
+
+
+def topics_for(broker, name, most_in_a_batch):
+    """A topic for each codec and format that the broker can store."""
+    kinds = [(codec, {}) for codec in broker.codecs]
+    kinds += [
+        (codec, {"message.format.version": since})
+        for since in older_formats(broker)
+        for codec in broker.codecs
+        if codec != "zstd"
+    ]
     topics = []
-    for codec in broker.codecs:
-        topic = broker.create_topic(f"{unique_name[-20:]}-{codec}")
-        broker.produce(topic, records_for(broker), compression_type=codec)
+    for number, (codec, config) in enumerate(kinds):
+        topic = broker.create_topic(f"{name[-20:]}-{most_in_a_batch}-{number}-{codec}", config=config)
+        records = records_for(broker, with_headers=not config)  # a broker cannot convert headers
+        broker.produce(topic, records, compression_type=codec, batch_num_messages=most_in_a_batch)
         topics.append(topic)
-    streams = consumer().create_message_streams(dict.fromkeys(topics, 1))
+    return topics
+
+
+def rows_of(stream, count):
+    """So many records, by batches."""
+    rows = []
+    for batch in stream.batches(headers=True):
+        batch.validate(full=True)
+        rows += [as_we_read(message) for message in messages_of(batch)]
+        if len(rows) >= count:
+            return rows
+    return rows
+
+
+@pytest.mark.parametrize("most_in_a_batch", [1, 5, 10_000])
+def test_every_record_equals_what_an_independent_client_reads(broker, consumer, unique_name, most_in_a_batch):
+    topics = topics_for(broker, unique_name, most_in_a_batch)
+    by_record = consumer().create_message_streams(dict.fromkeys(topics, 1))
+    by_batch = consumer(group_id=f"{unique_name}-batches").create_message_streams(dict.fromkeys(topics, 1))
     for topic in topics:
         expected = [as_peer_reads(message) for message in broker.consume(topic, 300)]
-        (stream,) = streams[topic]
-        assert [as_we_read(next(stream)) for _ in range(300)] == expected
+        assert [as_we_read(next(by_record[topic][0])) for _ in range(300)] == expected
+        assert rows_of(by_batch[topic][0], 300) == expected
 
 
 def test_offsets_committed_to_kafka_are_found_by_the_next_member(broker, consumer, unique_name):

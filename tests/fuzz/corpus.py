@@ -46,11 +46,14 @@ def small_batches() -> Iterator[tuple[str, bytes]]:
     three_formats = [message(records[0], 0, 0), message(records[1], 1, 1), build([records[2]], offset=2)]
     three_formats += [message(records[3], 1, 3), build([records[4]], offset=4, codec="lz4"), message(records[5], 0, 5)]
     yield "ones-of-all-formats", b"".join(three_formats)
-    yield "transactions", b"".join(
-        control(at, ABORT if at % 4 == 3 else COMMIT, producer=at // 2 % 3)
-        if at % 4 > 1
-        else build([records[at]], offset=at, attributes=0x10, producer=at % 3)
-        for at in range(len(records))
+    yield (
+        "transactions",
+        b"".join(
+            control(at, ABORT if at % 4 == 3 else COMMIT, producer=at // 2 % 3)
+            if at % 4 > 1
+            else build([records[at]], offset=at, attributes=0x10, producer=at % 3)
+            for at in range(len(records))
+        ),
     )
 
 

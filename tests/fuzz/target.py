@@ -9,8 +9,7 @@ import random
 import struct
 import zlib
 
-import pyarrow as pa
-
+from tests.fix_decoding import messages_of
 from tests.fix_kafka import calc_crc32c
 from tests.fuzz.guard import guarded_copy, guarded_decoder
 from zkconsumer.errors import CorruptRecord, ProtocolError, RecordTooLarge
@@ -138,21 +137,24 @@ def producers(data):
 
 
 def aborted_spans(data, aborted):
-    """First and last offset of each batch of format 2 of an aborted transaction."""
-    spans, is_open, left = [], set(), sorted(aborted, key=lambda transaction: transaction[1])
+    """First and last offset of each batch of an aborted transaction, up to a batch that is out of order."""
+    spans, is_open, left, previous = [], set(), sorted(aborted, key=lambda transaction: transaction[1]), -1
     for start, stop, magic in frames(data):
-        if magic != 2 or stop - start < _HEADER:
-            continue
-        header = data[start : start + _HEADER]
-        first, producer = struct.unpack_from(">q", header)[0], struct.unpack_from(">q", header, 43)[0]
-        (attributes,), (delta,) = struct.unpack_from(">h", header, 21), struct.unpack_from(">i", header, 23)
-        while left and left[0][1] <= first + delta:
-            is_open.add(left.pop(0)[0])
-        if attributes & _CONTROL:
-            if is_abort(data[start + _HEADER : stop]):
-                is_open.discard(producer)
-        elif producer in is_open and attributes & _TRANSACTIONAL:
-            spans.append((first, first + delta))
+        first = last = int.from_bytes(data[start : start + 8], "big", signed=True)
+        if first <= previous or magic > 2 or (magic == 2 and stop - start < _HEADER):
+            break
+        if magic == 2:
+            attributes, delta = struct.unpack_from(">hi", data, start + 21)
+            (producer,) = struct.unpack_from(">q", data, start + 43)
+            last += delta
+            while left and left[0][1] <= last:
+                is_open.add(left.pop(0)[0])
+            if attributes & _CONTROL:
+                if is_abort(data[start + _HEADER : stop]):
+                    is_open.discard(producer)
+            elif producer in is_open and attributes & _TRANSACTIONAL:
+                spans.append((first, last))
+        previous = last
     return spans
 
 
@@ -236,25 +238,6 @@ def rows_of(chunk, requested, data):
     assert offsets[-1] < chunk.next_offset
     assert chunk.nbytes <= _LONGEST_ROW * (CAP + len(data))
     return rows
-
-
-def messages_of(batch):
-    """The messages of a batch as pyarrow gives its columns."""
-    micros = batch.column("timestamp").view(pa.int64())  # a datetime has an end
-    timed = batch.set_column(batch.schema.get_field_index("timestamp"), "timestamp", micros).to_pylist()
-    return [
-        Message(
-            row["topic"],
-            row["partition"],
-            row["offset"],
-            None if row["timestampType"] < 0 else row["timestamp"] // 1000,
-            None if row["timestampType"] < 0 else row["timestampType"],
-            row["key"],
-            row["value"],
-            tuple((header["key"], header["value"]) for header in row["headers"] or ()),
-        )
-        for row in timed
-    ]
 
 
 def seal(data: bytes) -> bytes:

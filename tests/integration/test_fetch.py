@@ -11,6 +11,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer
 from confluent_kafka import TopicPartition as ConfluentPartition
 
 from tests import fix_fetch
+from tests.fix_decoding import messages_of
 from tests.fix_kafka import DeleteRecordsRequest
 from tests.fix_waiting import eventually
 from zkconsumer.errors import ConsumerTimeout, CorruptRecord
@@ -78,7 +79,9 @@ def some_records(count, seed=0):
     return [
         {
             "key": draw.choice([None, b"", b"key%d" % number]),
-            "value": draw.choice([None, b"", b"%d" % number, draw.randbytes(draw.randrange(2000))]),
+            "value": draw.choice(
+                [None, b"", b"%d" % number, b"%d " % number * 50, draw.randbytes(draw.randrange(2000))]  # some compress
+            ),
             "timestamp": 1_600_000_000_000 + number,
             "partition": number % 4,
             "headers": [(draw.choice("abc"), draw.choice([None, b"", b"x"])) for _ in range(draw.randrange(3))],
@@ -87,32 +90,35 @@ def some_records(count, seed=0):
     ]
 
 
+@pytest.mark.parametrize("most_in_a_batch", [1, 7, 10_000])
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_every_record_is_what_confluent_kafka_reads(sandbox, topic_factory, produce, reader, codec):
+def test_every_record_is_what_confluent_kafka_reads(sandbox, topic_factory, produce, reader, codec, most_in_a_batch):
+    count = 4000 if most_in_a_batch > 7 else 1000
     topic = topic_factory(partitions=4)
-    produce(topic, some_records(4000), compression_codec=codec, batch_size=50_000)
-    one = reader(fetch_message_max_bytes=100_000)
-    one.start({(topic, number): None for number in range(4)})
-    messages = one.read(4000)
-    assert sorted(messages, key=place_of) == confluent_reads(sandbox.bootstrap_servers, topic, 4)
-    for number in range(4):
-        offsets = [m.offset for m in messages if m.partition == number]
-        assert offsets == sorted(offsets)
+    produce(topic, some_records(count), compression_codec=codec, batch_size=50_000, batch_num_messages=most_in_a_batch)
+    expected = confluent_reads(sandbox.bootstrap_servers, topic, 4)
+    assert len(expected) == count
+    by_record, by_batch = reader(fetch_message_max_bytes=100_000), reader(fetch_message_max_bytes=100_000)
+    for one in (by_record, by_batch):
+        one.start({(topic, number): None for number in range(4)})
+    messages, rows = by_record.read(count), read_batches(by_batch, count)
+    for found in (messages, rows):
+        assert sorted(found, key=place_of) == expected
+        for number in range(4):
+            offsets = [m.offset for m in found if m.partition == number]
+            assert offsets == sorted(offsets)
+    assert by_batch.control.positions(handed_out=True) == {(topic, number): count // 4 for number in range(4)}
 
 
-def test_batches_hold_the_same_records(topic_factory, produce, reader):
-    topic = topic_factory(partitions=4)
-    produce(topic, some_records(2000))
-    one = reader()
-    one.start({(topic, number): None for number in range(4)})
+def read_batches(one, count):
+    """So many records of a reader's stream, by batches."""
     rows = []
     for batch in one.streams[0].batches(headers=True):
         batch.validate(full=True)
-        rows += batch.to_pylist()
-        if len(rows) == 2000:
+        rows += messages_of(batch)
+        if len(rows) >= count:
             break
-    assert len({(row["partition"], row["offset"]) for row in rows}) == 2000
-    assert one.control.positions(handed_out=True) == {(topic, number): 500 for number in range(4)}
+    return rows
 
 
 def test_log_append_time(sandbox, topic_factory, produce, reader):

@@ -13,6 +13,7 @@ untracked, as the interpreter itself untracks plain tuples of such objects.
 
 from __future__ import annotations
 
+import sys
 from typing import Any, Final
 
 import numpy as np
@@ -25,6 +26,9 @@ FIELDS: Final = 8
 _ITEMS_AT: Final = tuple.__basicsize__
 """Where a tuple has its items: after what every object of variable size begins with, and its own fields."""
 _POINTER_BYTES: Final = 8
+_HASH_AT: Final = _ITEMS_AT - _POINTER_BYTES
+_KEEPS_HASH: Final = sys.version_info >= (3, 14)
+"""A tuple keeps its hash right before its items from Python 3.14 on, and -1 as long as that is not known."""
 
 _OBJECT: Final = types.intp
 _IN_INT32S: Final = types.Array(types.int32, 1, "C", readonly=True)
@@ -106,6 +110,8 @@ def build(  # type: ignore[no-untyped-def]
         if message == 0:
             _clear_error()
             return row
+        if _KEEPS_HASH:
+            store_word(message + _HASH_AT, -1)
         _share(message, 0, topic)
         _share(message, 1, partition)
         complete = _put(message, 2, _new_integer(offset[row]))

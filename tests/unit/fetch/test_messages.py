@@ -46,6 +46,13 @@ def test_a_message_for_each_row() -> None:
     assert pickle.loads(pickle.dumps(messages)) == MESSAGES
 
 
+def test_a_message_has_the_hash_of_an_equal_one() -> None:
+    """Python 3.14 keeps hashes in tuples."""
+    messages = build(Message, make_batch(ROWS))
+    assert list(map(hash, messages)) == list(map(hash, MESSAGES))
+    assert set(messages) == set(MESSAGES)
+
+
 @pytest.mark.parametrize("start", range(len(ROWS) + 1))
 def test_a_part_of_a_batch(start: int) -> None:
     assert build(Message, make_batch(ROWS).slice(start, 2)) == MESSAGES[start : start + 2]
