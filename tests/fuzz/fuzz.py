@@ -5,9 +5,9 @@ frames, versions, the login and the answers to the first requests. They share th
 
 It begins with the golden captures, valid conversations and the kept corpus. It mutates inside batches and inside
 compressed ones too, and makes lengths and checksums fit again, so that mutants get past the first check. The compiled
-code runs with bounds checks, and in memory that ends before an inaccessible page. A crash, a hang of 10 s, or 2 GiB of memory (the fuzzer's own tables grow) ends it and
-leaves the input in ``.fuzz``. ``--keep`` then writes what reached something new into ``tests/fuzz``, which the unit
-tests replay.
+code runs with bounds checks, and in memory that ends before an inaccessible page. A crash, a hang of 10 s, or 2 GiB of
+memory (the fuzzer's own tables grow) ends it and leaves the input in ``.fuzz``. ``--keep`` then writes what reached
+something new into ``tests/fuzz``, which the unit tests replay.
 """
 
 import os

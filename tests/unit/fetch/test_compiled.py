@@ -1,6 +1,7 @@
 """Where compiled code is kept, in processes of their own."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -8,14 +9,28 @@ from pathlib import Path
 
 import pytest
 
+from zkconsumer.fetch import kernels
 from zkconsumer.fetch.codecache import file_name, seal, stale_files, unseal
+from zkconsumer.fetch.compiled import SOURCES, cache_directory
 
 ROOT = Path(__file__).parents[3]
-DECODE = """
-from zkconsumer.fetch.decode import Decoder, warm
-print(warm(), Decoder().decode("t", 0, 7).next_offset)
+# The module that compiles in the shortest time: all of them are compiled and kept by the same function.
+LOAD = """
+from zkconsumer.fetch.compiled import cache_directory
+from zkconsumer.fetch.kernels import transactions
+print("kept in", cache_directory(transactions()._exclude))
 """
-OLD_FORMATS_TOO = "from zkconsumer.fetch.kernels import messageset\nmessageset()\n" + DECODE
+DAMAGE_AND_LOAD_AGAIN = f"""
+import os, sys
+from pathlib import Path
+sys.path.insert(0, {str(ROOT)!r})  # the package is imported already
+from tests.unit.fetch.test_compiled import DAMAGES
+for damage in DAMAGES:
+    (file,) = Path(os.environ["NUMBA_CACHE_DIR"]).rglob("transactions.*.nbc")
+    file.write_bytes(damage(file.read_bytes()))
+    del sys.modules["zkconsumer.fetch.transactions"]
+    transactions()
+"""
 # Root may write everywhere, so what asks whether it may is made to hear no.
 NOTHING_CAN_BE_WRITTEN = """
 import os, tempfile
@@ -44,19 +59,19 @@ def package(tmp_path):
 
 
 def test_without_a_place_for_a_cache_it_is_compiled_with_a_warning(package, tmp_path):
-    done = run(NOTHING_CAN_BE_WRITTEN + DECODE, package, tmp_path / "none")
-    assert "None 7" in done.stdout
+    done = run(NOTHING_CAN_BE_WRITTEN + LOAD, package, tmp_path / "none")
+    assert "kept in None" in done.stdout
     assert "set NUMBA_CACHE_DIR" in done.stderr
 
 
 def test_a_file_in_place_of_the_directory_is_passed_over(package, tmp_path):
     (tmp_path / "file").touch()
-    assert f"{package}/zkconsumer/fetch/__pycache__ 7" in run(DECODE, package, tmp_path / "file").stdout
+    assert f"kept in {package}/zkconsumer/fetch/__pycache__" in run(LOAD, package, tmp_path / "file").stdout
 
 
 def test_a_cache_that_cannot_be_written_is_used(package, tmp_path):
-    run(DECODE, package, tmp_path)
-    used = run(NOTHING_CAN_BE_WRITTEN + DECODE, package, tmp_path)
+    run(LOAD, package, tmp_path)
+    used = run(NOTHING_CAN_BE_WRITTEN + LOAD, package, tmp_path)
     assert "data loaded from" in used.stdout
     assert "data saved to" not in used.stdout
     assert used.stderr == ""
@@ -64,11 +79,11 @@ def test_a_cache_that_cannot_be_written_is_used(package, tmp_path):
 
 def test_code_that_changed_in_another_file_is_compiled_again(package, tmp_path):
     """numba looks at the file of a function alone; its constants are in another."""
-    run(DECODE, package, tmp_path)
+    run(LOAD, package, tmp_path)
     table = package / "zkconsumer/fetch/batchtable.py"
     table.write_text(table.read_text().replace("NO_TIMESTAMP: Final = -1", "NO_TIMESTAMP: Final = -2"))
     before = set(tmp_path.rglob("*.nbc"))
-    again = run(DECODE, package, tmp_path)
+    again = run(LOAD, package, tmp_path)
     assert "data saved to" in again.stdout
     assert "data loaded from" not in again.stdout
     after = set(tmp_path.rglob("*.nbc"))
@@ -76,13 +91,27 @@ def test_code_that_changed_in_another_file_is_compiled_again(package, tmp_path):
     assert len(before) == len(after)
 
 
-def test_the_command_says_where_it_is_kept(tmp_path):
-    settings = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
+def test_the_command_keeps_every_module_and_says_where():
+    loaded = cache_directory(kernels.kernel().scan)
     done = subprocess.run(
-        [sys.executable, "-m", "zkconsumer", "warm"], check=True, env=settings, capture_output=True, text=True
+        [sys.executable, "-m", "zkconsumer", "warm"],
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
     )
-    assert f"is kept in {tmp_path}" in done.stdout
-    assert list(tmp_path.rglob("*.nbc"))
+    assert f"is kept in {loaded}" in done.stdout
+    modules = {file.name.partition(".")[0] for file in Path(loaded).glob("*.nbc")}
+    assert modules >= {"kernel", "messageset", "messagekernel", "headerlists", "transactions"}
+
+
+def test_the_stamp_covers_every_module_that_is_compiled():
+    users = {
+        file.name
+        for file in (ROOT / "zkconsumer/fetch").glob("*.py")
+        if re.search(r"^from zkconsumer.fetch.compiled import", file.read_text(), re.MULTILINE)
+    }
+    assert users <= set(SOURCES)
 
 
 def empty(_data):
@@ -109,19 +138,15 @@ def intact_but_of_another_library(_data):
     return seal(b"cno.such.module\nThing\n.")
 
 
+DAMAGES = [empty, truncated, garbage, one_bit_flipped, first_byte_changed, intact_but_of_another_library]
+
+
 def test_a_damaged_cache_is_compiled_again_and_repaired(package, tmp_path):
-    run(OLD_FORMATS_TOO, package, tmp_path)
-    damages = [empty, truncated, garbage, one_bit_flipped, first_byte_changed, intact_but_of_another_library]
-    files = sorted(tmp_path.rglob("kernel.*.nbc")) + sorted(tmp_path.rglob("messageset.*.nbc"))
-    damaged = dict(zip(damages, files, strict=False))
-    assert len(damaged) == len(damages)
-    for damage, file in damaged.items():
-        file.write_bytes(damage(file.read_bytes()))
-    repairing = run(OLD_FORMATS_TOO, package, tmp_path)
-    assert f"{tmp_path}" in repairing.stdout
-    assert repairing.stdout.count("data saved to") == len(damages)
-    assert repairing.stderr.count("compiling it again") == len(damages)
-    after = run(OLD_FORMATS_TOO, package, tmp_path)
+    repairing = run(LOAD + DAMAGE_AND_LOAD_AGAIN, package, tmp_path)
+    assert f"kept in {tmp_path}" in repairing.stdout
+    assert repairing.stdout.count("data saved to") == 1 + len(DAMAGES)
+    assert repairing.stderr.count("compiling it again") == len(DAMAGES)
+    after = run(LOAD, package, tmp_path)
     assert "data saved to" not in after.stdout
     assert after.stderr == ""
 
