@@ -1,6 +1,11 @@
 """The fuzzer's inputs once more: nothing may come out of the decoder and the parser but our errors (see tests/fuzz)."""
 
+import os
 import resource
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -22,3 +27,21 @@ def test_what_the_fuzzer_found():
 
 def test_there_is_a_corpus():
     assert len(INPUTS) > 300
+
+
+@pytest.mark.parametrize("beyond", [0, 1])
+def test_access_beyond_guarded_memory_is_a_crash(beyond):
+    script = f"""
+import ctypes
+from tests.fuzz.guard import guarded_copy
+copy = guarded_copy(b"12345")
+last = ctypes.addressof(ctypes.c_char.from_buffer(copy)) + 4
+print(ctypes.string_at(last + {beyond}, 1))
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", script],
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])},
+        capture_output=True,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout) == ((-signal.SIGSEGV, b"") if beyond else (0, b"b'5'\n"))
