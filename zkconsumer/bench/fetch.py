@@ -28,6 +28,7 @@ from zkconsumer.bench.contest import OURS, Contest, rotated
 from zkconsumer.bench.datasets import DATA_SETS, DataSet
 from zkconsumer.bench.fetchfield import SINGLE_TOPIC, TOPIC, FetchField, fetch_field
 from zkconsumer.bench.jvmreader import JvmReader
+from zkconsumer.bench.manybrokers import many_broker_contests
 from zkconsumer.bench.peers import AIOKAFKA, BATCHES, CONFLUENT, DRAIN, PEERS, RECORDS, SLOW, TUNED
 from zkconsumer.bench.task import Run, Task
 from zkconsumer.errors import SandboxError
@@ -309,10 +310,16 @@ def _starting(sizes: FetchSizes, _directory: Path, progress: Progress) -> list[C
     return [contest]
 
 
+def _many_brokers(sizes: FetchSizes, _directory: Path, progress: Progress) -> list[Contest]:
+    """Simulated brokers, 1 to 100, and 8 to 1,000 partitions: CPU, requests and wake-ups of our own consumer."""
+    return many_broker_contests(sizes.rounds, sizes.seconds, progress)
+
+
 OTHERS: Final[Mapping[str, Callable[[FetchSizes, Path, Progress], list[Contest]]]] = {
     "processes": _processes,
     "slow-reader": _slow_reader,
     "starting": _starting,
+    "brokers-100": _many_brokers,
 }
 """Contests that are not about a data set, by name."""
 

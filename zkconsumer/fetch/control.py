@@ -183,6 +183,11 @@ class LocalFetchControl:
         finder = self._finder
         return {} if finder is None else finder.fetch_requests()
 
+    def wakeups(self) -> int:
+        """How often the fetchers of this assignment were woken while they waited for room."""
+        finder = self._finder
+        return 0 if finder is None else finder.wakeups()
+
     def states(self) -> list[PartitionState]:
         """A look at all partitions, in their order."""
         return [

@@ -59,7 +59,8 @@ class FetcherThread(threading.Thread):
         self._connection: BrokerConnection | None = None
         self._pipeline: FetchPipeline | None = None  # with the connection
         self._unplaced: list[PartitionInfo] = []
-        self.requests = 0  # written by this thread only
+        self.requests = 0  # this and the next are written by this thread only
+        self.wakeups = 0  # how often it was woken while it waited for room or partitions
         self.began = time.monotonic()
         self._left_out: frozenset[TopicPartition] = frozenset()
         self._left_out_since = 0.0
@@ -144,6 +145,7 @@ class FetcherThread(threading.Thread):
                 return
             if not self._ask():
                 self._wake.wait()
+                self.wakeups += 1
                 return
         assert self._pipeline is not None
         for answer in self._pipeline.receive():

@@ -100,6 +100,10 @@ class LeaderFinder(threading.Thread):
         """When each fetcher began, by ``time.monotonic``, and how many requests were answered since."""
         return {fetcher.name: (fetcher.began, fetcher.requests) for fetcher in list(self._fetchers.values())}
 
+    def wakeups(self) -> int:
+        """How often fetchers were woken while they waited for room."""
+        return sum(fetcher.wakeups for fetcher in list(self._fetchers.values()))
+
     # -- the thread ---------------------------------------------------------------------------------------------
 
     def run(self) -> None:

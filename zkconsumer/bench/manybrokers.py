@@ -1,0 +1,153 @@
+"""What reading from many brokers and partitions costs: CPU, requests and wake-ups, on simulated brokers.
+
+A reader in a process of its own reads Arrow batches through one stream, as fast as it can, without a group. Its CPU
+time is that of its process alone, so other work on the machine matters little, and the brokers' work not at all.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from typing import Final, NamedTuple
+
+from zkconsumer.bench.contest import OURS, Contest, rotated
+from zkconsumer.bench.simbrokers import TOPIC, Counts, Simulation
+from zkconsumer.errors import SandboxError
+from zkconsumer.sandbox.progress import Progress
+
+_MIB: Final = 1 << 20
+_TIMEOUT_S: Final = 60.0
+FEW: Final = f"{OURS}, 8 partitions on 1 broker"
+SIMULATIONS: Final = {
+    FEW: Simulation(brokers=1, partitions=8, busy=8),
+    f"{OURS}, 1,000 partitions on 3 brokers": Simulation(brokers=3),
+    f"{OURS}, 1,000 partitions on 100 brokers": Simulation(),
+    f"{OURS}, 1,000 partitions on 3 brokers, 8 with data": Simulation(brokers=3, busy=8),
+}
+
+
+class Reading(NamedTuple):
+    """What a reader measured.
+
+    Attributes:
+        records: that it read.
+        cpu_s: of its process, from the first record on.
+        seconds: from the first record on.
+        wakeups: of fetchers that waited for room.
+        peak_mib: resident memory.
+    """
+
+    records: int
+    cpu_s: float
+    seconds: float
+    wakeups: int
+    peak_mib: float
+
+
+def many_broker_contests(rounds: int, seconds: float, progress: Progress) -> list[Contest]:
+    """Run all simulations, and return a contest for each figure.
+
+    Raises:
+        SandboxError: a process failed; with what it reported.
+    """
+    cpu = Contest("brokers-100: CPU", "s/million records", FEW, "at most 1.2")
+    requests = Contest("brokers-100: fetch requests", "1/MiB", FEW)
+    named = Contest("brokers-100: partitions named in requests", "1/MiB", FEW)
+    wakeups = Contest("brokers-100: wake-ups of fetchers", "1/MiB", FEW)
+    with progress.step(cpu.title, rounds * len(SIMULATIONS)) as advance:
+        for number in range(rounds):
+            for position, name in enumerate(rotated(list(SIMULATIONS), number)):
+                advance(number * len(SIMULATIONS) + position, name)
+                counts, reading = simulate(SIMULATIONS[name], seconds)
+                mebibytes = counts.sent / _MIB
+                cpu.add(name, reading.cpu_s / reading.records * 1e6)
+                cpu.note_memory(name, reading.peak_mib)
+                requests.add(name, counts.requests / mebibytes)
+                named.add(name, counts.named / mebibytes)
+                wakeups.add(name, reading.wakeups / mebibytes)
+    return [cpu, requests, named, wakeups]
+
+
+def simulate(simulation: Simulation, seconds: float) -> tuple[Counts, Reading]:
+    """Start brokers and a reader, and return what they counted.
+
+    Raises:
+        SandboxError: one of them failed; with what it reported.
+    """
+    with ExitStack() as cleaning:
+        brokers = _start("zkconsumer.bench.simbrokers", json.dumps(simulation), cleaning)
+        assert brokers.stdout is not None
+        ports = brokers.stdout.readline()
+        if not ports:
+            _finish(brokers)
+        arguments = json.dumps([json.loads(ports), simulation.partitions, seconds])
+        reading = Reading(*_finish(_start("zkconsumer.bench.manybrokers", arguments, cleaning)))
+        return Counts(*_finish(brokers)), reading
+
+
+def _start(module: str, argument: str, cleaning: ExitStack) -> subprocess.Popen[str]:
+    pipe = subprocess.PIPE
+    process = subprocess.Popen([sys.executable, "-m", module, argument], stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+    cleaning.enter_context(process)  # waits for its end, so:
+    cleaning.callback(process.kill)
+    return process
+
+
+def _finish(process: subprocess.Popen[str]) -> list[float]:
+    """The last line that a process prints once its input ends, as JSON."""
+    try:
+        out, err = process.communicate(timeout=_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        raise SandboxError(f"{process.args[2:]!r} was not done after {_TIMEOUT_S:g} s") from None  # type: ignore[index]
+    if process.returncode != 0 or not out:
+        raise SandboxError(f"{process.args!r} failed: {err[-2000:]}")
+    return list(json.loads(out.splitlines()[-1]))
+
+
+def read(ports: list[int], partitions: int, seconds: float) -> Reading:
+    """Read all partitions from the simulated brokers at these ports."""
+    from zkconsumer.config import ConsumerConfig
+    from zkconsumer.connector.stream import MessageStream
+    from zkconsumer.core.fetchcontrol import FetchAssignment
+    from zkconsumer.fetch.chunkreader import ChunkReader
+    from zkconsumer.fetch.control import LocalFetchControl
+    from zkconsumer.fetch.decode import warm
+    from zkconsumer.fetch.queues import ChunkQueue
+    from zkconsumer.model import Broker, ConsumerThreadId, Message, TopicPartition
+
+    warm()
+    config = ConsumerConfig(zookeeper_connect="unused:1", group_id="simulation")
+    queue = ChunkQueue(max_bytes=config.queued_max_bytes, max_chunks=config.queued_max_message_chunks)
+    brokers = [Broker(number, "127.0.0.1", port) for number, port in enumerate(ports)]
+    control = LocalFetchControl("simulation", config, lambda: brokers, lambda topic, thread: queue)
+    reader = ChunkReader.from_config(queue, config)
+    stream = MessageStream(queue, name="simulation", kind=Message, reader=reader)
+    thread = ConsumerThreadId("simulation", 0)
+    offsets: dict[TopicPartition, int | None] = {TopicPartition(TOPIC, number): 0 for number in range(partitions)}
+    control.start(FetchAssignment(1, dict.fromkeys(offsets, thread), offsets))
+    try:
+        stream.next_batch()
+        began, cpu, counted = time.monotonic(), time.process_time(), 0
+        while time.monotonic() < began + seconds:
+            counted += stream.next_batch().num_rows
+        elapsed, cpu = time.monotonic() - began, time.process_time() - cpu
+        wakeups = control.wakeups()
+    finally:
+        control.stop()
+        queue.close()
+    return Reading(counted, cpu, elapsed, wakeups, _peak_mib())
+
+
+def _peak_mib() -> float:
+    import os
+
+    from zkconsumer.bench.machine import peak_memory_mib
+
+    return peak_memory_mib(os.getpid())
+
+
+if __name__ == "__main__":
+    print(json.dumps(read(*json.loads(sys.argv[1]))))
