@@ -134,7 +134,7 @@ class FetcherThread(threading.Thread):
 
     def _round(self) -> None:
         """One answer and what comes of it, or a wait where there is nothing to ask for."""
-        # Cleared before looking, so that room made while we look wakes us afterwards.
+        # Cleared before looking, so that what is put into the inbox while we look wakes us afterwards.
         self._wake.clear()
         self._decoder.memory.trim()
         self._adopt()
@@ -144,8 +144,7 @@ class FetcherThread(threading.Thread):
             if self._stop_requested.is_set():
                 return
             if not self._ask():
-                self._wake.wait()
-                self.wakeups += 1
+                self._await_room()
                 return
         assert self._pipeline is not None
         for answer in self._pipeline.receive():
@@ -155,6 +154,15 @@ class FetcherThread(threading.Thread):
                 self._ask(answer)
             self._accept(answer)
         self.requests += 1
+
+    def _await_room(self) -> None:
+        """Wait until one of the partitions can be fetched, the inbox has something, or this is closed."""
+        queues = _by_queue(self._table.values())
+        if all(queue.await_room(self._wake.set, infos) for queue, infos in queues.items()):
+            self._wake.wait()
+            self.wakeups += 1
+        for queue in queues:
+            queue.stop_awaiting(self._wake.set)
 
     def _adopt(self) -> None:
         """Take over what is in the inbox."""
@@ -226,9 +234,7 @@ class FetcherThread(threading.Thread):
 
     def _welcome(self, coming: Answer | None) -> set[PartitionInfo]:
         """Partitions whose queue wants them."""
-        theirs: dict[ChunkQueue, list[PartitionInfo]] = defaultdict(list)
-        for info in self._table.values():
-            theirs[info.queue].append(info)
+        theirs = _by_queue(self._table.values())
         self._listen_to(theirs)
         chunk_of = coming.info if coming is not None and coming.fetched.records else None
         welcome = {
@@ -448,6 +454,14 @@ class FetcherThread(threading.Thread):
     def _return(self, info: PartitionInfo) -> None:
         self._table.pop(info.partition, None)
         self._give_back([info])
+
+
+def _by_queue(infos: Iterable[PartitionInfo]) -> dict[ChunkQueue, list[PartitionInfo]]:
+    """Partitions by the queue that they fill."""
+    theirs: dict[ChunkQueue, list[PartitionInfo]] = defaultdict(list)
+    for info in infos:
+        theirs[info.queue].append(info)
+    return theirs
 
 
 def _bytes_for(queue: ChunkQueue, coming: Answer | None) -> int:

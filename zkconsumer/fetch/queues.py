@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from zkconsumer.model import TopicPartition
 
 _LEASE_POLL_S: Final = 0.05
+_NEVER: Final = 1 << 62
 
 
 class Ended(Enum):
@@ -57,6 +58,18 @@ class Damage(NamedTuple):
 
     offset: int
     error: CorruptRecord | RecordTooLarge
+
+
+class _Wait(NamedTuple):
+    """A fetcher that waits.
+
+    Attributes:
+        infos: its partitions of this queue that may be fetched.
+        due: value of ``ChunkQueue._rooms`` before which none of them can have room.
+    """
+
+    infos: Collection[PartitionInfo]
+    due: int
 
 
 class ChunkQueue:
@@ -95,9 +108,10 @@ class ChunkQueue:
         self._told: Exception | None = None
         self._denials = Denials()
         self._damages: dict[PartitionInfo, tuple[Chunk, Damage]] = {}
-        self._listeners: tuple[Callable[[], None], ...] = ()
-        self._rooms = 0  # how often room was made; written under the lock
-        self._announced = 0  # how many of these the listeners know
+        self._listeners: frozenset[Callable[[], None]] = frozenset()
+        self._waits: dict[Callable[[], None], _Wait] = {}  # by listener; in the order in which they began
+        self._rooms = 0  # at least so many chunks made room; written under the lock, before the room is made
+        self._announced = 0  # the value of it for which waiting fetchers were looked at last
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -128,9 +142,11 @@ class ChunkQueue:
             if found is None:
                 return None
             chunk, damage = found
+            self._rooms += 1
             self._waiting.drop_from(chunk)  # where an interrupt kept the reader from doing it
             del self._damages[info]
-            return damage
+        self._announce()
+        return damage
 
     def to_fetch(
         self, infos: Collection[PartitionInfo], *, coming: PartitionInfo | None = None, coming_bytes: int = 0
@@ -146,7 +162,7 @@ class ChunkQueue:
             coming_bytes: what was received for this queue and will be put.
         """
         with self._lock:
-            if 2 * (self._waiting.nbytes + coming_bytes) > self._max_bytes:
+            if self._is_half_full(coming_bytes):
                 return []
             return self._waiting.lacking(infos, self._max_chunks, coming)
 
@@ -167,19 +183,48 @@ class ChunkQueue:
             return max(0, self._room() // max(1, len(self._listeners)) - coming)
 
     def add_listener(self, listener: Callable[[], None]) -> None:
-        """Call ``listener`` whenever there may be room that was not there, on the thread that made it.
+        """Register a fetcher, which shares the room (see :meth:`allowance`) and may :meth:`await_room`. Idempotent.
 
-        That is after each chunk that was taken out, each pause and each resumption; until :meth:`remove_listener` or
-        :meth:`clear`. Each listener counts as a fetcher that shares the room, see :meth:`allowance`.
+        It remains until :meth:`remove_listener` or :meth:`clear`.
         """
         with self._lock:
-            if listener not in self._listeners:
-                self._listeners = (*self._listeners, listener)
+            self._listeners |= {listener}
 
     def remove_listener(self, listener: Callable[[], None]) -> None:
         """Undo :meth:`add_listener`. Idempotent."""
         with self._lock:
-            self._listeners = tuple(one for one in self._listeners if one != listener)
+            self._listeners -= {listener}
+            self._waits.pop(listener, None)
+
+    def await_room(self, listener: Callable[[], None], infos: Collection[PartitionInfo]) -> bool:
+        """Call ``listener`` when one of these partitions can be fetched; False, and it is not called, if one can now.
+
+        It is called on the thread that makes the room, and possibly more than once, until :meth:`stop_awaiting`. It is
+        also called when a partition was sent back, see :meth:`take_damage`.
+
+        No wake-up is lost. Whether there is room is checked under the lock that registers the listener: who makes room
+        before that is seen by the check, who makes room after that sees the listener. Room that a fetcher makes by not
+        putting what it announced as ``coming`` is its own to look at. The order of events at the other end: the reader
+        raises the count of rooms, makes the room, releases the lock, looks at those who wait, calls them, and notes the
+        count. Where an interrupt ends that after the first step, the count is not noted, and the reader's next request
+        looks again.
+
+        Args:
+            listener: what was given to :meth:`add_listener`.
+            infos: all partitions of this queue that the fetcher could ask for.
+        """
+        with self._lock:
+            due = self._due(infos)
+            if due <= self._rooms:
+                return False
+            self._waits[listener] = _Wait(infos, due)
+            return True
+
+    def stop_awaiting(self, listener: Callable[[], None]) -> None:
+        """Undo :meth:`await_room`. Idempotent."""
+        if listener in self._waits:
+            with self._lock:
+                self._waits.pop(listener, None)
 
     def listeners(self) -> int:
         """How many listeners there are."""
@@ -245,7 +290,8 @@ class ChunkQueue:
                 self._current.take_back()
             self._generation = generation
             self._waiting.clear()
-            self._listeners = ()
+            self._listeners = frozenset()
+            self._waits.clear()
             self._error = None
             self._troubles.clear()
             self._denials.forget_parts()
@@ -269,14 +315,14 @@ class ChunkQueue:
         with self._lock:
             if self._current is not None and self._current.chunk.info.partition == partition:
                 self._take_back()
-            self._rooms += 1
+            self._review()
             self._waiting.pause(partition)
         self._announce()
 
     def resume(self, partition: TopicPartition) -> None:
         """Undo :meth:`pause`: what waited comes after what is queued of other partitions. Harmless if repeated."""
         with self._lock:
-            self._rooms += 1
+            self._review()
             self._waiting.resume(partition)
             self._changed.set()
         self._announce()
@@ -301,7 +347,7 @@ class ChunkQueue:
             if not self._waiting.holds(chunk):
                 return
             assert chunk.scanned is not None
-            self._rooms += 1
+            self._review()
             self._damages[chunk.info] = chunk, Damage(chunk.scanned.requested, error)
             self._waiting.drop_from(chunk)
         self._announce()
@@ -418,10 +464,12 @@ class ChunkQueue:
             self._changed.wait(left)
 
     def _announce(self) -> None:
-        """Call the listeners if room was made since; by the next request where an interrupt prevented it."""
+        """Wake the fetchers that wait and can send now, if room was made since the last call; see await_room."""
         rooms = self._rooms
         if rooms != self._announced:
-            for listener in self._listeners:
+            with self._lock:
+                listeners = self._ready()
+            for listener in listeners:
                 listener()
             self._announced = rooms
 
@@ -429,6 +477,40 @@ class ChunkQueue:
 
     def _room(self) -> int:
         return max(0, self._max_bytes - self._waiting.nbytes)
+
+    def _is_half_full(self, coming: int = 0) -> bool:
+        """True while the bytes that wait keep everything from being fetched."""
+        return 2 * (self._waiting.nbytes + coming) > self._max_bytes
+
+    def _review(self) -> None:
+        """Count as room what may be room for any number of chunks: the next call of _announce looks at all who wait."""
+        self._rooms += 1
+        self._waits = {listener: wait._replace(due=0) for listener, wait in self._waits.items()}
+
+    def _due(self, infos: Collection[PartitionInfo]) -> int:
+        """The value of ``_rooms`` before which none of these partitions can be fetched; not above if one can be now."""
+        if not self._damages.keys().isdisjoint(infos):
+            return self._rooms
+        chunks = self._waiting.surplus(infos, self._max_chunks)
+        return self._rooms + max(_NEVER if chunks is None else chunks, int(self._is_half_full()))
+
+    def _ready(self) -> list[Callable[[], None]]:
+        """The listeners of waiting fetchers that have something to do.
+
+        It is called for each chunk that is handed out, so it must not cost much where a hundred fetchers wait or one
+        has a thousand partitions: partitions are looked at where enough chunks were taken that they may have room.
+        """
+        if not self._damages and self._is_half_full():
+            return []
+        ready = []
+        for listener, wait in self._waits.items():
+            if wait.due <= self._rooms:
+                due = self._due(wait.infos)
+                if due <= self._rooms:
+                    ready.append(listener)
+                else:
+                    self._waits[listener] = _Wait(wait.infos, due)  # of a key that exists: the order stays
+        return ready
 
     def _found(self, first: Callable[[], Chunk | None]) -> Chunk | Literal[Ended.END] | None:
         """What ends a wait, None if there is nothing yet; may raise, see :meth:`request`."""

@@ -92,6 +92,15 @@ class WaitingChunks:
             return []
         return [info for info, count in here.items() if count < most]
 
+    def surplus(self, infos: Collection[PartitionInfo], most: int) -> int | None:
+        """How many chunks must be taken, at least, until :meth:`lacking` has something; None if all are paused."""
+        counts, paused = self._summed().counts, self._lines.paused
+        active = [info.partition for info in infos if info.partition not in paused]
+        if not active:
+            return None
+        more = 2 * sum(counts[partition] for partition in active) - most * len(active)
+        return max(0, (more + 1) // 2)
+
     def is_paused(self, partition: TopicPartition) -> bool:
         """True between :meth:`pause` and :meth:`resume`."""
         return partition in self._lines.paused
