@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from contextlib import ExitStack
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from zkconsumer.bench.contest import OURS, Contest, rotated
 from zkconsumer.bench.simbrokers import TOPIC, Counts, Simulation
@@ -90,13 +90,15 @@ def simulate(simulation: Simulation, seconds: float) -> tuple[Counts, Reading]:
 
 def _start(module: str, argument: str, cleaning: ExitStack) -> subprocess.Popen[str]:
     pipe = subprocess.PIPE
-    process = subprocess.Popen([sys.executable, "-m", module, argument], stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-m", module, argument], stdin=pipe, stdout=pipe, stderr=pipe, text=True
+    )
     cleaning.enter_context(process)  # waits for its end, so:
     cleaning.callback(process.kill)
     return process
 
 
-def _finish(process: subprocess.Popen[str]) -> list[float]:
+def _finish(process: subprocess.Popen[str]) -> list[Any]:
     """The last line that a process prints once its input ends, as JSON."""
     try:
         out, err = process.communicate(timeout=_TIMEOUT_S)
@@ -122,7 +124,7 @@ def read(ports: list[int], partitions: int, seconds: float) -> Reading:
     config = ConsumerConfig(zookeeper_connect="unused:1", group_id="simulation")
     queue = ChunkQueue(max_bytes=config.queued_max_bytes, max_chunks=config.queued_max_message_chunks)
     brokers = [Broker(number, "127.0.0.1", port) for number, port in enumerate(ports)]
-    control = LocalFetchControl("simulation", config, lambda: brokers, lambda topic, thread: queue)
+    control = LocalFetchControl("simulation", config, lambda: brokers, lambda *_: queue)
     reader = ChunkReader.from_config(queue, config)
     stream = MessageStream(queue, name="simulation", kind=Message, reader=reader)
     thread = ConsumerThreadId("simulation", 0)
@@ -150,4 +152,4 @@ def _peak_mib() -> float:
 
 
 if __name__ == "__main__":
-    print(json.dumps(read(*json.loads(sys.argv[1]))))
+    print(json.dumps(read(*json.loads(sys.argv[1]))))  # noqa: T201 - read by the parent

@@ -115,27 +115,27 @@ def parse_fetch(body: memoryview) -> FetchRequest:
     _, max_wait_ms, _, max_bytes, _, session_id, epoch = struct.unpack_from(">iiiibii", body)
     at = struct.calcsize(">iiiibii")
     partitions: dict[int, tuple[int, int]] = {}
-    for begin, end, at in _topics(body, at, struct.calcsize(">iiqqi")):
+    for begin, end in (spans := _topics(body, at, struct.calcsize(">iiqqi"))):
         for number, _, offset, _, most in struct.iter_unpack(">iiqqi", body[begin:end]):
             partitions[number] = offset, most
     forgotten: list[int] = []
-    for begin, end, _ in _topics(body, at, struct.calcsize(">i")):
+    for begin, end in _topics(body, max(end for _, end in spans), struct.calcsize(">i")):
         forgotten += (number for (number,) in struct.iter_unpack(">i", body[begin:end]))
     return FetchRequest(max_wait_ms, max_bytes, session_id, epoch, partitions, forgotten)
 
 
-def _topics(body: memoryview, at: int, size: int) -> Iterator[tuple[int, int, int]]:
-    """Where the partitions of each topic begin and end, and where the array ends; once also where it is empty."""
+def _topics(body: memoryview, at: int, size: int) -> list[tuple[int, int]]:
+    """Where the partitions of each topic begin and end; where there are none, an empty span at its end."""
     (topics,) = struct.unpack_from(">i", body, at)
     at += 4
-    if not topics:
-        yield at, at, at
+    spans = []
     for _ in range(topics):
         (length,) = struct.unpack_from(">h", body, at)
         (partitions,) = struct.unpack_from(">i", body, at + 2 + length)
         begin = at + 6 + length
         at = begin + partitions * size
-        yield begin, at, at
+        spans.append((begin, at))
+    return spans or [(at, at)]
 
 
 class Session:
@@ -299,8 +299,12 @@ def _send(sock: socket.socket, answer: bytes) -> None:
 def main() -> None:
     """Serve what the first argument describes, a :class:`Simulation` as JSON."""
     cluster = Cluster(Simulation(*json.loads(sys.argv[1])))
-    print(json.dumps(cluster.ports), flush=True)
-    print(json.dumps(cluster.serve(sys.stdin.fileno())), flush=True)
+    _report(cluster.ports)
+    _report(cluster.serve(sys.stdin.fileno()))
+
+
+def _report(values: Sequence[int]) -> None:
+    print(json.dumps(values), flush=True)  # noqa: T201 - read by the parent
 
 
 if __name__ == "__main__":

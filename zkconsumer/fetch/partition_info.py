@@ -39,6 +39,7 @@ class PartitionInfo:
         start: the position as long as nothing was handed out; None while a reset is pending. Written by the fetcher.
         fetched: the offset to fetch next; None while a reset is pending. Written by the fetcher.
         high_watermark: the broker's last word on the end of the partition, or None. Written by the fetcher.
+        density: bytes that the broker last sent for each offset; 0.0 if unknown. Written by the fetcher.
         fetch_bytes: as above; grown for a record that does not fit, only brokers before 0.10.1. Written by the fetcher.
         faulty: the offset from which its bytes could not be decoded the last time, or None. Written by the fetcher.
         faults: how often in a row they could not be decoded from that offset. Written by the fetcher.
@@ -53,6 +54,7 @@ class PartitionInfo:
     __slots__ = (
         "consumed",
         "denials",
+        "density",
         "faults",
         "faulty",
         "fetch_bytes",
@@ -88,6 +90,7 @@ class PartitionInfo:
         self.start = start
         self.fetched = start
         self.high_watermark: int | None = None
+        self.density = 0.0
         self.fetch_bytes = fetch_bytes
         self.faulty: int | None = None
         self.faults = 0
@@ -106,6 +109,12 @@ class PartitionInfo:
         """The offset to fetch next, and where it comes from if it is the stored one."""
         stored = self.origin is not None and self.fetched == self.start
         return f"offset {self.fetched}" + (f", which {self.origin} holds," if stored else "")
+
+    def expected_bytes(self, offset: int) -> int:
+        """How many bytes a fetch from ``offset`` brings, as far as that is known; 0 at the end of the log."""
+        if not self.density or self.high_watermark is None or self.high_watermark <= offset:
+            return 0
+        return min(self.fetch_bytes, 1 + int(self.density * (self.high_watermark - offset)))
 
     def blame_settings(self, error: Exception) -> None:
         """Tell the user of an error that no waiting mends, while this partition is tried again, for a login may change.

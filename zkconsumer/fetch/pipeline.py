@@ -62,7 +62,8 @@ class FetchPipeline:
         """False if the broker ignores ``max_bytes``, see :mod:`zkconsumer.fetch.turns`."""
         self._session = FetchSession() if fetch_version(connection) >= FIRST_VERSION else None
         self._correlation_id: int | None = None
-        self._asked: dict[TopicPartition, tuple[PartitionInfo, int]] = {}
+        self._asked: dict[PartitionInfo, PartitionFetch] = {}  # replaced, never changed
+        self._infos: dict[TopicPartition, PartitionInfo] = {}  # of these and of earlier ones
 
     @property
     def in_flight(self) -> bool:
@@ -75,8 +76,15 @@ class FetchPipeline:
         Raises:
             BrokerUnavailable: the connection broke.
         """
-        fetches = [PartitionFetch(*info.partition, offset, info.fetch_bytes) for info, offset in wanted.items()]
-        self._asked = {info.partition: (info, offset) for info, offset in wanted.items()}
+        asked: dict[PartitionInfo, PartitionFetch] = {}
+        for info, offset in wanted.items():
+            fetch = self._asked.get(info)
+            # Most of a thousand partitions are where they were: nothing is made for these.
+            if fetch is None or fetch.offset != offset or fetch.max_bytes != info.fetch_bytes:
+                fetch = PartitionFetch(*info.partition, offset, info.fetch_bytes)
+                self._infos[info.partition] = info
+            asked[info] = fetch
+        self._asked, fetches = asked, list(asked.values())
         self._correlation_id = send_fetch(
             self._connection,
             without_session(fetches) if self._session is None else self._session.next_step(fetches),
@@ -109,7 +117,7 @@ class FetchPipeline:
                 self._session.answered(response.session_id)
         is_first = True
         for part in response.partitions:
-            info, offset = asked.get(TopicPartition(part.topic, part.partition), (None, -1))
-            if info is not None and info.fetched == offset:
+            info = self._infos.get(TopicPartition(part.topic, part.partition))
+            if info is not None and (fetch := asked.get(info)) is not None and info.fetched == fetch.offset:
                 yield Answer(info, part, is_first and len(part.records) > 0)
             is_first = is_first and not part.records

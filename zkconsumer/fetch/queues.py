@@ -148,6 +148,10 @@ class ChunkQueue:
         self._announce()
         return damage
 
+    def damaged(self) -> Sequence[PartitionInfo]:
+        """Partitions for which :meth:`take_damage` has something."""
+        return tuple(self._damages)
+
     def to_fetch(
         self, infos: Collection[PartitionInfo], *, coming: PartitionInfo | None = None, coming_bytes: int = 0
     ) -> list[PartitionInfo]:

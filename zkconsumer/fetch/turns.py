@@ -1,7 +1,13 @@
-"""Which partitions a request names where the broker knows no limit for the whole response: before 0.10.1 (KIP-74).
+"""Which partitions a request names: as many as the response has room for.
 
-Such a broker sends as many bytes of each partition as were asked for, so the limit is kept by naming fewer partitions.
-The caller puts those that were named at the end of its list, so that each has its turn.
+A broker before 0.10.1 knows no limit for the whole response (KIP-74). It sends as many bytes of each partition as were
+asked for, so the limit is kept by naming fewer partitions: :func:`turn`. The caller puts those that were named at the
+end of its list, so that each has its turn.
+
+A later broker keeps the limit. But it looks at every partition that it was asked for, also once the response is full,
+and the request for a thousand partitions is made here for the ten that fit. So those that have data are named as far as
+they fit, and those that wait for data are all named: :func:`fitting`. The caller puts those that had data at the end of
+its list.
 """
 
 from __future__ import annotations
@@ -29,6 +35,24 @@ def turn(sizes: Mapping[T, int], limit: int) -> list[T]:
         if named and total > limit:
             break
         named.append(one)
+    return named
+
+
+def fitting(expected: Mapping[T, int], limit: int) -> list[T]:
+    """The partitions of the next request, in their order: those that fit, and all of which no bytes are expected.
+
+    Args:
+        expected: partitions in their order, with the bytes that are expected of each. 0: none, or not known.
+        limit: bytes for the whole response. It is reached where there is enough: the last one may be cut short.
+
+    >>> fitting({"a": 3, "b": 3, "c": 0, "d": 3, "e": 0, "f": 1}, 5), fitting({"a": 3}, 0), fitting({}, 7)
+    (['a', 'b', 'c', 'e'], [], [])
+    """
+    named: list[T] = []
+    for one, size in expected.items():
+        if size == 0 or limit > 0:
+            named.append(one)
+            limit -= size
     return named
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from functools import partial
 from typing import Final, Self, TypeVar
 
@@ -73,6 +73,32 @@ def list_offsets(
     return offsets
 
 
+def asking_order(brokers: Sequence[Broker], connected: Container[Broker], answered: Broker | None) -> list[Broker]:
+    """In which order to ask brokers that all should know the answer.
+
+    Those that are connected come first: among a hundred brokers, each question would otherwise open a connection. But
+    the broker that answered the last question comes after one more. It may be cut off from the controller, and would
+    give the same old answer for ever. So two connections are opened, and questions alternate between them.
+
+    Args:
+        brokers: in random order.
+        connected: brokers to which a connection is open.
+        answered: the broker that answered the last question, if any.
+
+    >>> a, b, c = (Broker(number, "host", 9092) for number in range(3))
+    >>> [broker.id for broker in asking_order([a, b, c], {c}, None)]
+    [2, 0, 1]
+    >>> [broker.id for broker in asking_order([a, b, c], {c}, c)]
+    [0, 2, 1]
+    >>> [broker.id for broker in asking_order([a, b, c], {b, c}, c)]
+    [1, 2, 0]
+    """
+    order = sorted((broker for broker in brokers if broker != answered), key=lambda broker: broker not in connected)
+    if answered is not None and answered in brokers:
+        order.insert(1, answered)
+    return order
+
+
 class BrokerClient:
     """Asks a cluster, keeping one connection to each broker that it has asked.
 
@@ -109,6 +135,7 @@ class BrokerClient:
         self.security = security
         self._connections: dict[Broker, BrokerConnection] = {}
         self._leaders: dict[TopicPartition, Broker] = {}
+        self._answered: Broker | None = None  # the last one that answered a question to any broker
         self._closed = False
 
     @classmethod
@@ -130,7 +157,7 @@ class BrokerClient:
         )
 
     def metadata(self, topics: Collection[str]) -> Metadata:
-        """Ask the brokers, in random order, until one answers (SPEC 6.1).
+        """Ask the brokers until one answers (SPEC 6.1); for the order see :func:`asking_order`.
 
         Raises:
             BrokerUnavailable, ConfigError: see :meth:`ask_any`.
@@ -138,7 +165,7 @@ class BrokerClient:
         return self.ask_any(partial(fetch_metadata, topics=topics))
 
     def ask_any(self, question: Callable[[BrokerConnection], T]) -> T:
-        """Call ``question`` with connections to brokers in random order until one answers.
+        """Call ``question`` with connections to brokers until one answers; for the order see :func:`asking_order`.
 
         Raises:
             BrokerUnavailable: none did; the message tells the last reason.
@@ -148,12 +175,15 @@ class BrokerClient:
         brokers = list(self._live_brokers())
         random.shuffle(brokers)
         failure: Exception | None = None
-        for broker in brokers:
+        for broker in asking_order(brokers, self._connections, self._answered):
             try:
-                return self.ask(broker, question)
+                answer = self.ask(broker, question)
             except (BrokerUnavailable, ProtocolError) as error:
                 if not isinstance(failure, AuthenticationFailed):  # that one somebody must mend
                     failure = error
+            else:
+                self._answered = broker
+                return answer
         if isinstance(failure, AuthenticationFailed):
             raise AuthenticationFailed(f"none of {len(brokers)} brokers answers; one refuses: {failure}") from failure
         if not brokers:

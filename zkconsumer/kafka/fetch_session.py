@@ -61,18 +61,21 @@ class FetchSession:
     def __init__(self) -> None:
         self._id = _NO_SESSION
         self._epoch = _FULL
-        self._held: dict[TopicPartition, PartitionFetch] = {}
+        self._held: dict[tuple[str, int], PartitionFetch] = {}
 
     def next_step(self, wanted: Sequence[PartitionFetch]) -> SessionStep:
         """What to send so that the broker fetches exactly ``wanted``, the first of which come first in a full request.
 
         Each step must be followed by :meth:`answered` or :meth:`refused`.
         """
-        held, self._held = self._held, {TopicPartition(fetch.topic, fetch.partition): fetch for fetch in wanted}
+        held, self._held = (
+            self._held,
+            {fetch[:2]: fetch for fetch in wanted},
+        )  # plain tuples: made in a tenth of the time
         if self._epoch == _FULL:
             return SessionStep(self._id, _FULL, wanted)
         changed = [fetch for partition, fetch in self._held.items() if held.get(partition) != fetch]
-        return SessionStep(self._id, self._epoch, changed, [p for p in held if p not in self._held])
+        return SessionStep(self._id, self._epoch, changed, [TopicPartition(*p) for p in held if p not in self._held])
 
     def answered(self, session_id: int) -> None:
         """The step was answered, with the id of the session; 0 where the broker keeps none (it has too many)."""

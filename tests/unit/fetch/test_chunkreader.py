@@ -62,15 +62,15 @@ def test_a_chunk_counts_as_long_as_it_is_now(queue, info, reader):
     assert queue.room() == 1 << 20
 
 
-def test_a_chunk_that_turns_out_to_have_no_records_moves_the_position(queue, info, reader):
+def test_a_chunk_that_turns_out_to_have_no_records_moves_the_position():
     """All that is left of the batch lies before what was asked for: compaction removed the rest."""
-    data = build([Record(b"v")], offset=0, last_delta=9)
-    heard = []
-    queue.add_listener(lambda: heard.append(queue.to_fetch([info])))
-    queue.put(fetched(info, 5, data))
+    queue = make_queue(max_chunks=1)
+    info, reader, heard = make_info(queue), ChunkReader(queue), []
+    queue.put(fetched(info, 5, build([Record(b"v")], offset=0, last_delta=9)))
+    assert queue.await_room(lambda: heard.append(queue.to_fetch([info])), [info])
     assert take(reader, queue) is None
     assert info.position(handed_out=False) == 10
-    assert heard, "a fetcher may wait for the room"
+    assert heard == [[info]]
 
 
 @pytest.mark.parametrize("codec", ["none", "lz4"])
@@ -87,13 +87,14 @@ def test_a_chunk_that_is_too_long_for_one_batch_comes_in_several(queue, info, re
 @pytest.mark.parametrize(
     "bad", [build([Record(b"v" * 50)], offset=1, **BROKEN), spoil(build([Record(b"v")], offset=1))]
 )
-def test_what_is_damaged_goes_back_and_nothing_behind_it_is_handed_out(queue, info, reader, bad):
-    other, good = make_info(queue, 1), build([Record(b"v")])
-    heard = []
-    queue.add_listener(lambda: heard.append(queue.take_damage(info)))
+def test_what_is_damaged_goes_back_and_nothing_behind_it_is_handed_out(bad):
+    queue = make_queue(max_chunks=1)
+    reader, heard = ChunkReader(queue), []
+    info, other, good = make_info(queue), make_info(queue, 1), build([Record(b"v")])
     queue.put(fetched(info, 0, good + bad))
     queue.put(make_fetched_chunk(info, 2, 1))
     queue.put(make_fetched_chunk(other, 0, 1))
+    assert queue.await_room(lambda: heard.append(queue.take_damage(info)), [info])
     assert offsets(take(reader, queue)) == [0]
     assert not any(heard)
     assert take(reader, queue).info is other, "the other partition goes on"

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from tests.fix_chunks import make_chunk, make_info, make_queue, offsets
+from tests.fix_chunks import make_chunk, make_fetched_chunk, make_info, make_queue, offsets
 from tests.fix_chunks import take as take_from
 from zkconsumer.errors import AuthenticationFailed, CorruptRecord
 from zkconsumer.fetch.chunks import Chunk, HandOver
@@ -124,16 +124,87 @@ def test_chunks_of_another_generation_are_refused(queue):
     assert len(queue) == 0
 
 
-def test_listeners_hear_of_room(queue, info):
+def waiting_fetcher(queue, *infos):
+    """The list to which a fetcher of these partitions, which waits for room, adds what it can ask for when called."""
     heard = []
-    listener = heard.append
-    queue.add_listener(lambda: listener(1))
+    assert queue.await_room(lambda: heard.append(queue.to_fetch(infos)), infos)
+    return heard
+
+
+def test_a_fetcher_is_woken_when_its_partitions_have_room(queue, info):
+    other = make_info(queue, 1)
+    for offset in range(2):
+        queue.put(make_chunk(other, offset, 1))
+    for offset in range(2):
+        queue.put(make_chunk(info, offset, 1))
+    heard = waiting_fetcher(queue, info)
+    take(queue)
+    take(queue)
+    assert not heard, "those were chunks of another fetcher"
+    take(queue)
+    assert heard == [[info]]
+
+
+def test_fetchers_are_woken_when_half_of_the_bytes_are_taken():
+    one = make_chunk(make_info(make_queue()), 0, 1).nbytes
+    queue = make_queue(max_bytes=4 * one)
+    infos = [make_info(queue, number) for number in range(6)]
+    for info in infos[:4]:
+        queue.put(make_chunk(info, 0, 1))
+    heard = [waiting_fetcher(queue, info) for info in infos[3:]]
+    take(queue)
+    assert heard == [[], [], []]
+    take(queue)
+    assert heard == [[[info]] for info in infos[3:]]
+
+
+def test_a_fetcher_does_not_wait_where_there_is_room(queue, info):
+    heard = []
+    assert not queue.await_room(lambda: heard.append(1), [info])
     queue.put(make_chunk(info, 0, 1))
+    take(queue)
     assert not heard
+
+
+def test_a_fetcher_does_not_wait_where_a_partition_was_sent_back(queue, info):
+    other = make_info(queue, 1)
+    for one in (other, info):
+        for offset in range(4):
+            queue.put(make_fetched_chunk(one, offset, 1))
+    heard = waiting_fetcher(queue, other, info)
+    queue.send_back(queue.request(0), CorruptRecord("bad"))
+    assert heard == [[]], "there is no room for the other"
+    assert not queue.await_room(lambda: None, [other, info])
+    assert queue.take_damage(other).offset == 0
+
+
+def test_a_fetcher_that_stopped_waiting_is_not_called(queue, info):
+    heard = []
+    for offset in range(2):
+        queue.put(make_chunk(info, offset, 1))
+    listener = heard.append
+    queue.await_room(listener, [info])
+    queue.stop_awaiting(listener)
+    queue.stop_awaiting(listener)
     take(queue)
-    assert heard == [1]
-    take(queue)
-    assert heard == [1]
+    assert not heard
+
+
+def test_an_interrupt_while_waking_fetchers_leaves_that_to_the_next_request(queue, info):
+    heard = []
+
+    def interrupted():
+        heard.append(1)
+        if len(heard) == 1:
+            raise KeyboardInterrupt
+
+    for offset in range(2):
+        queue.put(make_chunk(info, offset, 1))
+    queue.await_room(interrupted, [info])
+    with pytest.raises(KeyboardInterrupt):
+        take(queue)
+    queue.request(0)
+    assert heard == [1, 1]
 
 
 def test_a_blocked_taker_gets_the_next_chunk(queue, info):
@@ -495,13 +566,20 @@ def test_pausing_takes_back_what_is_being_handed_out(queue, info):
     assert offsets(take(queue).batch) == [2]
 
 
-def test_listeners_hear_of_pauses_and_resumptions(queue, info):
-    heard = []
-    queue.add_listener(lambda: heard.append(len(queue)))
-    queue.put(make_chunk(info, 0, 1))
+def test_pauses_and_resumptions_wake_the_fetchers_for_which_they_make_room(queue, info):
+    other = make_info(queue, 1)
+    for one in (info, info, other):
+        queue.put(make_chunk(one, 0, 1))
+    both = waiting_fetcher(queue, info, other)
     queue.pause(info.partition)
+    assert both == [[other]]
+    paused = waiting_fetcher(queue, info)
+    take(queue)
+    assert not paused
     queue.resume(info.partition)
-    assert heard == [0, 1]
+    assert not paused, "there are two chunks of it"
+    take(queue)
+    assert paused == [[info]]
 
 
 def test_a_resumption_wakes_the_taker(queue, info):
@@ -572,10 +650,12 @@ def test_a_blocked_taker_gets_a_denial(queue):
 def test_a_listener_that_was_removed_hears_nothing(queue, info):
     heard = []
     listeners = [lambda: heard.append("stays"), lambda: heard.append("goes")]
+    for offset in range(2):
+        queue.put(make_chunk(info, offset, 1))
     for listener in listeners:
         queue.add_listener(listener)
+        assert queue.await_room(listener, [info])
     queue.remove_listener(listeners[1])
-    queue.put(make_chunk(info, 0, 1))
     take(queue)
     assert heard == ["stays"]
     assert queue.allowance() == queue.room()

@@ -120,6 +120,12 @@ def ask(cluster):
     return ask
 
 
+def test_questions_to_any_broker_open_two_connections(cluster, ask):
+    for _ in range(6):
+        ask.client.metadata({"a"})
+    assert len(cluster.connected) == len(set(cluster.connected)) == 2
+
+
 def test_leaders_are_asked_for_once(cluster, ask):
     for questions in (["metadata", (1, {A0}), (2, {A1})], [(1, {A0}), (2, {A1})]):
         assert ask(A0, A1) == Offsets({A0: 100, A1: 201})
