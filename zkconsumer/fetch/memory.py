@@ -1,23 +1,31 @@
-"""ChunkMemory: memory that chunks are received into and that their batches keep, used again when these let go of it.
+"""ChunkMemory: memory that chunks are received into and that their batches keep, used again once these release it.
 
 Memory that a process touches for the first time costs several times as much as copying into it. So a consumer that
-keeps up goes round in a few blocks, which stay in the processor's cache.
+keeps up uses a few blocks in turn, which stay in the processor's cache. Each block is a mapping of its own: what is not
+used again goes back to the operating system with its last reference, on any thread, whether or not anything is taken
+afterwards. Allocators keep such memory (docs/adr/0013).
 """
 
 from __future__ import annotations
 
+import contextlib
+import mmap
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 import numpy as np
 
 _SMALLEST: Final = 1 << 15
-"""Less is not worth being kept: the allocator of the process has it at hand."""
+"""Less is not worth a mapping: the allocator of the process has it at hand."""
 _LARGEST: Final = 1 << 24
 _SPARE_BYTES: Final = 1 << 24
-"""Unused memory that is kept for what may come."""
+"""Unused memory that is kept for later."""
+_KNOWN_BYTES: Final = 1 << 25
+"""Memory of all blocks that may be used again. Of a batch that is kept for long the block is forgotten."""
+_KNOWN_BLOCKS: Final = 256
+"""Blocks of one size that may be used again: all are looked at where all are in use."""
 _TRIM_S: Final = 1.0
 """How often unused memory is looked for. More often, a consumer of large chunks would free what it needs next."""
 
@@ -28,11 +36,14 @@ def has_global_lock() -> bool:
 
 
 class ChunkMemory:
-    """Blocks of memory. One thread takes them; they are free again when nobody refers to them any more.
+    """Blocks of memory. One thread takes them; each is free again when nothing refers to it any more.
 
-    Whoever holds an Arrow buffer, a memoryview or an array on a block refers to it, so a block that is in nobody's
-    hands is known by its count of references. Other threads can only lower that count: to get at a block that is free
-    they would need a reference first. Without the interpreter's lock this does not hold, and no block is used twice.
+    What holds an Arrow buffer, a memoryview or an array on a block refers to it, so a free block is known by its count
+    of references. Other threads can only lower that count: to get at a block that is free they would need a reference
+    first. Without the interpreter's lock this does not hold, and no block is used twice.
+
+    The blocks that may be used again are bounded. A caller that collects batches takes more: then the oldest ones are
+    forgotten, and each is unmapped with its batch.
 
     Args:
         clock: seconds; when unused blocks are freed depends on it.
@@ -49,18 +60,16 @@ class ChunkMemory:
         """Memory for ``count`` bytes, writable, with anything in it."""
         self.trim()
         if not _SMALLEST <= count <= self._largest:
-            return _view(np.empty(count, np.uint8), count)
+            return _view(_allocate(count), count)
         size = 1 << (count - 1).bit_length()
-        blocks = self._blocks.get(size, [])
-        free = _unused(blocks)
-        if not free:
-            self._drop_spare()
-            block = np.empty(size, np.uint8)
-            self._blocks.setdefault(size, []).append(block)
-            return _view(block, count)
-        if len(free) * size > _SPARE_BYTES:
-            del blocks[free[-1]]
-        return _view(blocks[free[0]], count)
+        blocks = self._blocks.setdefault(size, [])
+        free = next(_unused(blocks), None)
+        if free is not None:
+            return _view(blocks[free], count)
+        self._make_room(size)
+        block = _allocate(size)
+        blocks.append(block)
+        return _view(block, count)
 
     def trim(self) -> None:
         """Free unused blocks, but for a few; at most once per second. To be called also when nothing is taken."""
@@ -71,31 +80,52 @@ class ChunkMemory:
 
     @property
     def nbytes(self) -> int:
-        """Memory of all blocks, used or not."""
+        """Memory of all blocks that may be used again, used or not."""
         return sum(size * len(blocks) for size, blocks in self._blocks.items())
 
     def _drop_spare(self) -> None:
-        """Give up all that is unused, but for what may be kept."""
+        """Free all that is unused, but for what may be kept."""
         spare = 0
         for size, blocks in self._blocks.items():
-            for number in reversed(_unused(blocks)):
+            for number in reversed(list(_unused(blocks))):
                 spare += size
                 if spare > _SPARE_BYTES:
                     del blocks[number]
+
+    def _make_room(self, size: int) -> None:
+        """Forget blocks until one more of this size is within the bounds: unused ones first, then the oldest."""
+        if self.nbytes + size > _KNOWN_BYTES:
+            self._drop_spare()
+        blocks = self._blocks[size]
+        del blocks[: max(0, len(blocks) + 1 - _KNOWN_BLOCKS)]
+        while (excess := self.nbytes + size - _KNOWN_BYTES) > 0:
+            # Those of the size that has most: a size that is no longer in demand must not keep the others out.
+            most = max(self._blocks, key=lambda each: each * len(self._blocks[each]))
+            del self._blocks[most][: -(-excess // most)]
+
+
+def _allocate(count: int) -> Any:
+    """Memory that nothing refers to yet, as an array of bytes."""
+    if count >= _SMALLEST:
+        # Not shared: neighbouring private mappings count as one, of which the kernel allows some 65,000.
+        with contextlib.suppress(OSError):
+            return np.frombuffer(mmap.mmap(-1, count, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS), np.uint8)
+    return np.empty(count, np.uint8)
 
 
 def _view(block: Any, count: int) -> memoryview:
     return memoryview(block)[:count]
 
 
-def _references(blocks: Iterable[Any]) -> list[int]:
+def _references(blocks: Iterable[Any]) -> Iterator[int]:
     """How often each is referred to, the references of the list and of this function included."""
-    return [sys.getrefcount(block) for block in blocks]
+    for block in blocks:
+        yield sys.getrefcount(block)
 
 
-def _unused(blocks: Iterable[Any]) -> list[int]:
-    """The numbers of those that nobody refers to but the list."""
-    return [number for number, count in enumerate(_references(blocks)) if count <= _OF_AN_UNUSED_ONE]
+def _unused(blocks: Iterable[Any]) -> Iterator[int]:
+    """The numbers of those that nothing refers to but the list."""
+    return (number for number, count in enumerate(_references(blocks)) if count <= _OF_AN_UNUSED_ONE)
 
 
-_OF_AN_UNUSED_ONE: Final = _references([np.empty(0, np.uint8)])[0]
+_OF_AN_UNUSED_ONE: Final = next(_references([np.empty(0, np.uint8)]))
