@@ -1,6 +1,9 @@
 """Chunks of real record batches for the tests of queues and streams."""
 
+from contextlib import contextmanager
+
 from tests.fix_batches import build
+from zkconsumer.fetch.ahead import DecodePool
 from zkconsumer.fetch.chunks import Chunk, HandOver
 from zkconsumer.fetch.decode import Decoder
 from zkconsumer.fetch.partition_info import PartitionInfo
@@ -53,3 +56,14 @@ def take(source, queue, timeout=0):
 
 def offsets(batch):
     return batch.column("offset").to_pylist()
+
+
+@contextmanager
+def decode_pool(threads):
+    """Threads that decode ahead; they have ended afterwards."""
+    pool = DecodePool(threads)
+    try:
+        yield pool
+    finally:
+        pool.close()
+        assert pool.join(60)

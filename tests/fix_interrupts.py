@@ -91,8 +91,9 @@ def values(records):
 class Log:
     """Some partitions' chunks, encoded in many ways; what is in them; and a queue that holds them."""
 
-    def __init__(self, *, check_crcs=True):
+    def __init__(self, *, check_crcs=True, pool=None):
         self.queue = make_queue(max_chunks=1000, max_bytes=1 << 30)
+        self._pool = pool
         self._check_crcs = check_crcs
         self._chunks = {}
         self.expected = {}
@@ -169,7 +170,7 @@ class Log:
         self.fill()
 
     def stream(self, kind=Message, timeout_ms=0):
-        reader = ChunkReader(self.queue, check_crcs=self._check_crcs)
+        reader = ChunkReader(self.queue, check_crcs=self._check_crcs, pool=self._pool)
         return MessageStream(self.queue, name="g_c-0", kind=kind, timeout_ms=timeout_ms, reader=reader)
 
     def audit(self, got):

@@ -374,3 +374,12 @@ class ConsumerProperties:
         minimum=1,
         ours=True,
     )
+    decode_threads: int = declare(
+        -1,
+        "decode.threads",
+        int,
+        "Threads that decode ahead of the streams, for all streams of the consumer together; 0: none, each stream's "
+        "thread decodes what it takes. Negative: as many as CPUs are free, at most 4, and none on two CPUs or fewer.",
+        maximum=64,
+        ours=True,
+    )

@@ -5,8 +5,10 @@ from functools import cache
 
 import pytest
 
-from tests.fix_interrupts import CODECS, READERS, Alarm, Log, Striker, read_under_fire
+from tests.fix_chunks import decode_pool
+from tests.fix_interrupts import CODECS, READERS, Alarm, Log, Striker, by_batch, by_record, in_turns, read_under_fire
 from zkconsumer.connector.decoder import decoded_message
+from zkconsumer.fetch import kernels
 from zkconsumer.model import Message
 
 pytestmark = [
@@ -21,6 +23,7 @@ UPPER = decoded_message(None, bytes.upper)
 
 @cache
 def large_log():
+    kernels.load_all()  # what an interrupt does to an import is not the subject
     log = Log()
     for number, codec in enumerate(CODECS):
         for _ in range(3):
@@ -29,11 +32,11 @@ def large_log():
     return log
 
 
-def read_again_and_again(reader, check_crcs, kind, weapon):
+def read_again_and_again(reader, check_crcs, kind, weapon, pool=None):
     interrupts = 0
     with weapon.active():
         while interrupts < INTERRUPTS:
-            log, got = large_log().copy(check_crcs=check_crcs), []
+            log, got = large_log().copy(check_crcs=check_crcs, pool=pool), []
             interrupts += read_under_fire(reader, log.stream(kind), got, weapon)
             log.audit(got)
             log.check_positions(got)
@@ -52,3 +55,10 @@ def test_signals_at_random_skip_and_repeat_nothing(reader, check_crcs):
 def test_asynchronous_exceptions_at_random_skip_and_repeat_nothing(reader, kind):
     with ThreadPoolExecutor(1) as thread:
         thread.submit(read_again_and_again, reader, True, kind, Striker()).result()
+
+
+@pytest.mark.parametrize("weapon", [Alarm, Striker])
+@pytest.mark.parametrize("reader", [by_record, by_batch, in_turns], ids=lambda reader: reader.__name__)
+def test_interrupts_while_chunks_are_decoded_ahead_skip_nothing(reader, weapon):
+    with decode_pool(2) as pool:
+        read_again_and_again(reader, True, Message, weapon(), pool)

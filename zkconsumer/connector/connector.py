@@ -19,7 +19,9 @@ from zkconsumer.connector.storage import choose_store
 from zkconsumer.connector.stream import MessageStream
 from zkconsumer.core.idle import seconds_between_looks
 from zkconsumer.core.subscription import Subscription, TopicFilter
+from zkconsumer.cpus import available_cpus
 from zkconsumer.errors import GroupAuthorizationFailed, StreamIdle
+from zkconsumer.fetch.ahead import DecodePool, threads_for
 from zkconsumer.fetch.chunkreader import ChunkReader
 from zkconsumer.fetch.control import LocalFetchControl
 from zkconsumer.fetch.queues import ChunkQueue
@@ -80,6 +82,7 @@ class ConsumerConnector:
         self._config = config
         self._consumer_id = new_consumer_id(config)
         self._queues: dict[str | None, list[ChunkQueue]] = {}
+        self._pool: DecodePool | None = None
         self._fetch = LocalFetchControl(self._consumer_id, config, self._live_brokers, self._queue_for)
         self._member = GroupMember(
             config,
@@ -143,6 +146,7 @@ class ConsumerConnector:
                 self._config.group_id,
             )
         kind = _kind_of_messages(key_decoder, value_decoder)
+        self._start_pool(sum(topics.values()))
         streams = {topic: self._make_streams(topic, count, kind) for topic, count in topics.items()}
         self._join(subscription)
         return streams
@@ -179,6 +183,7 @@ class ConsumerConnector:
         Decoders, and what is raised: as with :meth:`create_message_streams`.
         """
         subscription = Subscription.by_filter(topic_filter, streams)
+        self._start_pool(streams)
         made = self._make_streams(None, streams, _kind_of_messages(key_decoder, value_decoder))
         self._join(subscription)
         return made
@@ -193,6 +198,7 @@ class ConsumerConnector:
             UsageError: streams were created before.
             GroupAuthorizationFailed, TopicAuthorizationFailed: Kafka stores the offsets, and a permission is missing.
         """
+        self._start_pool(1)
         (stream,) = self._make_streams(None, 1, Message)
         self._member.assign(partitions)
         self._fetch.wait_until_warm()
@@ -299,6 +305,8 @@ class ConsumerConnector:
         if self._owner.spares(self._name()):
             return
         self.end_streams()
+        if self._pool is not None:
+            self._pool.close()
         self._member.leave()
         if self._exporter is not None:
             self._exporter.close()
@@ -329,10 +337,15 @@ class ConsumerConnector:
                 name=str(ConsumerThreadId(self._consumer_id, number)),
                 kind=kind,
                 timeout_ms=self._config.consumer_timeout_ms,
-                reader=ChunkReader.from_config(queue, self._config),
+                reader=ChunkReader.from_config(queue, self._config, self._pool),
             )
             for number, queue in enumerate(self._queues[topic])
         ]
+
+    def _start_pool(self, streams: int) -> None:
+        threads = threads_for(self._config.decode_threads, available_cpus(), streams)
+        if self._pool is None and threads:
+            self._pool = DecodePool.from_config(threads, self._consumer_id, self._config)
 
     def _name(self) -> str:
         return f"consumer {self._consumer_id}"

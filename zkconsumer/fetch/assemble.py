@@ -82,9 +82,14 @@ class Indexed(NamedTuple):
 
 
 class Assembler:
-    """Builds batches. One thread uses it."""
+    """Builds batches. One thread uses it.
 
-    def __init__(self) -> None:
+    Args:
+        memory: for what is copied.
+    """
+
+    def __init__(self, memory: ChunkMemory) -> None:
+        self._memory = memory
         self._constants = ConstantColumns()
 
     def batch(self, topic: str, partition: int, indexed: Indexed, columns: tuple[str, ...]) -> tuple[Any, int]:
@@ -122,8 +127,13 @@ class Assembler:
         valid = notes.key_valid[:count] if totals[b.HAS_NULL_KEY] else None
         if valid is not None and not valid.any():
             return self._constants.no_keys(count), 0
-        ends, data = notes.key_end[: count + 1].copy(), notes.keys[: totals[b.KEY_BYTES]].copy()
+        ends, data = self._copy(notes.key_end[: count + 1]), self._copy(notes.keys[: totals[b.KEY_BYTES]])
         return variable_column(pa.binary(), count, ends, data, valid), ends.nbytes + data.nbytes
+
+    def _copy(self, array: Any) -> Any:
+        copied = np.frombuffer(self._memory.take(array.nbytes), array.dtype)
+        copied[:] = array
+        return copied
 
     def _timestamp_types(self, indexed: Indexed, count: int) -> Any:
         """0 for create time, 1 for log-append time, -1 for none.

@@ -190,7 +190,7 @@ class Decoder:
         """Where to receive into what will be decoded."""
         self._verifier = Verifier(check_crcs=check_crcs)
         self._unpacker = Unpacker(self.memory, check_crcs=check_crcs, max_decompressed_bytes=max_decompressed_bytes)
-        self._assembler = Assembler()
+        self._assembler = Assembler(self.memory)
         self._columns: tuple[str, ...] = tuple((SCHEMA_WITH_HEADERS if headers else SCHEMA).names)
         self._table = np.empty((_FIRST_ROWS, b.COLUMNS), np.int64)
         # None while a prepared chunk has them, and once the columns have changed.

@@ -18,7 +18,9 @@ from typing import Any, Final
 import numpy as np
 
 _SMALLEST: Final = 1 << 15
-"""Less is not worth a mapping: the allocator of the process has it at hand."""
+"""Less is not worth a mapping: it comes from a slab, which is not used again."""
+_SLAB_BYTES: Final = 1 << 18
+_ALIGNMENT: Final = 64
 _LARGEST: Final = 1 << 24
 _SPARE_BYTES: Final = 1 << 24
 """Unused memory that is kept for later."""
@@ -55,11 +57,14 @@ class ChunkMemory:
         self._clock = clock
         self._largest = _LARGEST if (has_global_lock() if pooled is None else pooled) else 0
         self._trimmed_at = clock()
+        self._slab: tuple[Any, int] = (np.empty(0, np.uint8), 0)  # and how much of it is taken
 
     def take(self, count: int) -> memoryview:
         """Memory for ``count`` bytes, writable, with anything in it."""
         self.trim()
-        if not _SMALLEST <= count <= self._largest:
+        if count < _SMALLEST:
+            return self._piece(count)
+        if count > self._largest:
             return _view(_allocate(count), count)
         size = 1 << (count - 1).bit_length()
         blocks = self._blocks.setdefault(size, [])
@@ -82,6 +87,14 @@ class ChunkMemory:
     def nbytes(self) -> int:
         """Memory of all blocks that may be used again, used or not."""
         return sum(size * len(blocks) for size, blocks in self._blocks.items())
+
+    def _piece(self, count: int) -> memoryview:
+        """Part of a slab. The process's allocator would keep what thousands of batches leave to it in small pieces."""
+        slab, start = self._slab
+        if start + count > len(slab):
+            slab, start = _allocate(_SLAB_BYTES), 0
+        self._slab = slab, start + -(-count // _ALIGNMENT) * _ALIGNMENT
+        return memoryview(slab)[start : start + count]
 
     def _drop_spare(self) -> None:
         """Free all that is unused, but for what may be kept."""

@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Sequence
 from enum import Enum
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from zkconsumer.core.denials import Denials
@@ -185,6 +186,16 @@ class ChunkQueue:
         """
         with self._lock:
             return max(0, self._room() // max(1, len(self._listeners)) - coming)
+
+    def first_chunks(self, most: int) -> list[Chunk]:
+        """The first chunks that wait and are not paused, in their order."""
+        with self._lock:
+            return list(islice(self._waiting, most))
+
+    def holds(self, chunk: Chunk) -> bool:
+        """True if this very chunk waits here, paused or not."""
+        with self._lock:
+            return self._waiting.holds(chunk)
 
     def add_listener(self, listener: Callable[[], None]) -> None:
         """Register a fetcher, which shares the room (see :meth:`allowance`) and may :meth:`await_room`. Idempotent.

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 
 from zkconsumer.core.offsets import unmarked
 from zkconsumer.core.znodes import GroupPaths
+from zkconsumer.cpus import available_cpus
 from zkconsumer.errors import LeaderUnknown, MalformedZnode, OffsetOutOfRange, UsageError, name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.spark.cluster import ClusterView, read_cluster
-from zkconsumer.spark.cpus import available_cpus
 from zkconsumer.spark.logends import LogEnds
 from zkconsumer.spark.offsets_json import LATEST
 from zkconsumer.spark.options import SourceOptions, Timestamps

@@ -19,6 +19,7 @@ from typing import Any
 from zkconsumer.connector.identity import new_consumer_id
 from zkconsumer.connector.member import GroupMember
 from zkconsumer.connector.storage import choose_store
+from zkconsumer.cpus import available_cpus
 from zkconsumer.errors import (
     GenerationEnded,
     NotOwner,
@@ -30,7 +31,6 @@ from zkconsumer.errors import (
 from zkconsumer.model import Broker
 from zkconsumer.spark.acknowledge import AcknowledgementServer, open_server
 from zkconsumer.spark.cluster import ClusterView, read_cluster
-from zkconsumer.spark.cpus import available_cpus
 from zkconsumer.spark.logends import LogEnds
 from zkconsumer.spark.offsets_json import decode_offset, encode_offset, encode_report
 from zkconsumer.spark.options import SourceOptions

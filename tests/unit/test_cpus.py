@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from zkconsumer.spark.cpus import QuotaFiles, allowed, available_cpus, parse_quota, quota_files
+from zkconsumer.cpus import QuotaFiles, allowed, available_cpus, parse_quota, quota_files
 
 V2 = "0::/system.slice/job.service\n"
 V2_MOUNT = "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n"
@@ -83,7 +83,7 @@ def test_a_process_that_is_bound_to_one_cpu_may_use_one():
     one = min(os.sched_getaffinity(0))
     script = (
         "import os\n"
-        "from zkconsumer.spark.cpus import available_cpus\n"
+        "from zkconsumer.cpus import available_cpus\n"
         f"os.sched_setaffinity(0, {{{one}}})\n"
         "print(available_cpus())\n"
     )
