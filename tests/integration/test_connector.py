@@ -379,3 +379,19 @@ def test_a_forked_child_does_not_shut_down_its_parents_consumer(connect, topic_f
     assert take(stream, 5) == values(5, start=10)
     connector.commit_offsets()
     assert zookeeper.get(f"/consumers/{connect.group}/offsets/{topic}/0")[0] == b"15"
+
+
+def test_chunks_that_are_decoded_ahead_come_in_order(connect, topic_factory, produce):
+    topic = topic_factory(partitions=4)
+    produce(topic, spread(8000), batch_size=4000)
+    connector = connect(decode_threads=2, fetch_message_max_bytes=8000, queued_max_message_chunks=10)
+    (stream,) = connector.create_message_streams({topic: 1})[topic]
+    threads = [thread for thread in threading.enumerate() if thread.name.startswith(f"{connector.consumer_id}-decode-")]
+    assert len(threads) == 2
+    numbers = [int(value) for value in take(stream, 8000)]
+    for partition in range(4):
+        assert [number for number in numbers if number % 4 == partition] == list(range(partition, 8000, 4))
+    connector.shutdown()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
