@@ -28,10 +28,12 @@ demo: $(STAMP) ## the main job end to end on real servers and real data, verifie
 
 test: $(STAMP) ## unit, property and integration tests
 	@$(BIN)/python -m zkconsumer.sandbox kafka-3.9.1
-	@$(BIN)/pytest tests/unit tests/property tests/integration
+	@$(BIN)/pytest -n 2 -m 'not slow' tests/unit tests/property
+	@$(BIN)/pytest -m 'not slow' tests/integration
 
-test-slow: $(STAMP) ## what `make test` leaves out: old brokers, JVM interop, Spark, Kerberos, containers, the demo
+test-slow: $(STAMP) ## what `make test` does not run: slow tests, old brokers, JVM interop, Spark, Kerberos, containers, the demo
 	@$(BIN)/python -m zkconsumer.sandbox
+	@$(BIN)/pytest -m slow tests/unit tests/property tests/integration
 	@$(BIN)/pytest tests/brokers tests/interop tests/stress tests/kerberos tests/spark tests/containers tests/demo
 
 # In test-slow these are skipped where something is missing; here that is a failure, which says what it is.
@@ -44,7 +46,7 @@ test-kerberos: $(STAMP) ## those of them with a real KDC, after building gssapi;
 test-all: test test-slow ## everything
 
 unit: $(STAMP) ## the tests that need no server
-	@$(BIN)/pytest tests/unit tests/property
+	@$(BIN)/pytest -n 2 tests/unit tests/property
 
 MINUTES ?= 10
 fuzz: $(STAMP) ## fuzz what takes brokers' bytes for MINUTES (default 10), all of it or TARGET=records|login; needs Linux

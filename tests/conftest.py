@@ -6,4 +6,10 @@ from hypothesis import settings
 settings.register_profile("tests", deadline=None)
 settings.load_profile("tests")
 
-pytest_plugins = ["tests.fix_sandbox", "tests.fix_brokers", "tests.fix_consumers", "tests.fix_zookeeper"]
+pytest_plugins = [
+    "tests.fix_sandbox",
+    "tests.fix_brokers",
+    "tests.fix_consumers",
+    "tests.fix_signals",
+    "tests.fix_zookeeper",
+]

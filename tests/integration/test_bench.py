@@ -5,7 +5,7 @@ import pytest
 from zkconsumer.bench.fetch import BATCHES, DRAIN, JVM_FRESH, RECORDS, TUNED, FetchSizes, run_fetch_contests
 from zkconsumer.sandbox.progress import Progress
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 CONTESTANTS = (BATCHES, RECORDS, JVM_FRESH, TUNED)
 

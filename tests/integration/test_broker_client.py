@@ -77,6 +77,7 @@ def test_offsets_of_many_partitions_with_errors_among_them(client, unique_name):
     assert {error_name(code) for code in answer.errors.values()} == {"UNKNOWN_TOPIC_OR_PARTITION (3)"}
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_leaders_that_die_and_a_topic_that_comes_anew(private_sandbox):
     from tests.fix_sandbox import Topics, produce_records

@@ -106,6 +106,7 @@ def test_max_messages_commits_exactly_what_was_written(run, topic_factory, produ
     assert run(*arguments).stdout.split() == ["4", "5", "6", "7"]
 
 
+@pytest.mark.usefixtures("hangup_by_default")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
 def test_a_signal_commits_everything_written_and_leaves(
     start, zookeeper, topic_factory, produce, unique_name, tmp_path, number
@@ -167,6 +168,7 @@ def test_the_loss_of_zookeeper_and_its_end_are_logged(private_sandbox, tmp_path)
         process.wait()
 
 
+@pytest.mark.slow
 def test_the_loss_of_brokers_and_its_end_are_logged(private_sandbox, tmp_path):
     box = private_sandbox(tick_time_ms=500)
     Topics(box.bootstrap_servers).create("t")
@@ -382,6 +384,7 @@ def test_describe_offsets_in_kafka(run, start, zookeeper, topic_factory, produce
     assert (partition["committed"], partition["lag"]) == (5, 2)
 
 
+@pytest.mark.slow
 def test_describe_without_a_coordinator_shows_zookeepers_offsets(private_sandbox, unique_name):
     from kazoo.client import KazooClient
 

@@ -362,6 +362,7 @@ def test_no_record_is_lost_or_repeated_over_many_rebalances(topic_factory, produ
     assert rebalances >= 5
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_a_broker_that_dies_and_comes_back(private_sandbox, reader):
     from tests.fix_sandbox import Topics, produce_records
@@ -378,6 +379,7 @@ def test_a_broker_that_dies_and_comes_back(private_sandbox, reader):
     assert sorted((m.partition, m.offset) for m in one.read(10)) == [(p, o) for p in (0, 1) for o in range(5, 10)]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_partitions_of_two_brokers_one_of_which_dies(private_sandbox, reader):
     from tests.fix_sandbox import Topics, produce_records
@@ -430,6 +432,7 @@ def flip_a_value(number):
     return damage
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_damage_on_the_broker_s_disk_reaches_the_user_after_what_is_sound(damaged, reader):
     one = reader(damaged(flip_a_value(2)).bootstrap_servers, consumer_timeout_ms=20_000)
@@ -440,6 +443,7 @@ def test_damage_on_the_broker_s_disk_reaches_the_user_after_what_is_sound(damage
     assert one.control.positions(handed_out=False) == {("t", 0): 2}
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_damage_is_left_out_and_told_where_that_is_wanted(damaged, reader, caplog):
     one = reader(damaged(flip_a_value(1)).bootstrap_servers, consumer_timeout_ms=20_000, on_corrupt="skip")

@@ -135,6 +135,7 @@ def test_a_wrong_password_is_told_by_a_connection_that_has_closed(wrong, monkeyp
         wrong.open()
 
 
+@pytest.mark.slow
 def test_a_member_whose_login_is_refused_meanwhile_says_so_and_comes_back(config, server, open_session, caplog):
     """kazoo ends its connection loop for good then; nothing would ever happen in this member again."""
     operator = open_session(server.address)

@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 COLLECT = """
 import sys
 from pathlib import Path

@@ -77,6 +77,7 @@ def test_a_cache_that_cannot_be_written_is_used(package, tmp_path):
     assert used.stderr == ""
 
 
+@pytest.mark.slow
 def test_code_that_changed_in_another_file_is_compiled_again(package, tmp_path):
     """numba looks at the file of a function alone; its constants are in another."""
     run(LOAD, package, tmp_path)
@@ -141,6 +142,7 @@ def intact_but_of_another_library(_data):
 DAMAGES = [empty, truncated, garbage, one_bit_flipped, first_byte_changed, intact_but_of_another_library]
 
 
+@pytest.mark.slow
 def test_a_damaged_cache_is_compiled_again_and_repaired(package, tmp_path):
     repairing = run(LOAD + DAMAGE_AND_LOAD_AGAIN, package, tmp_path)
     assert f"kept in {tmp_path}" in repairing.stdout
