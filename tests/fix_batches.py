@@ -15,7 +15,7 @@ CODECS = {"none": 0, "gzip": 1, "snappy": 2, "snappy-raw": 2, "lz4": 3, "zstd": 
 
 def compress(codec: str, body: bytes) -> bytes:
     if codec == "gzip":
-        return gzip.compress(body, 1)
+        return gzip.compress(body, 1, mtime=0)
     if codec == "snappy-raw":
         return bytes(cramjam.snappy.compress_raw(body))
     if codec == "snappy":
