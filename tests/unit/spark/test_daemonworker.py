@@ -7,6 +7,7 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -63,11 +64,13 @@ class Jvm:
 
     def __init__(self, directory, unix_socket):
         (directory / "pyspark_tasks.py").write_text(TASKS)
+        # A path of its own, because a Unix socket's may have about 100 bytes, fewer than a test's directory can have.
+        self._sockets = tempfile.TemporaryDirectory(prefix="zkconsumer-")
         environment = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join([str(directory), *sys.path]),
             "PYTHON_WORKER_FACTORY_SECRET": "secret",
-            "PYTHON_WORKER_FACTORY_SOCK_DIR": str(directory),
+            "PYTHON_WORKER_FACTORY_SOCK_DIR": self._sockets.name,
             "PYTHON_UNIX_DOMAIN_ENABLED": str(unix_socket).lower(),
             "SPARK_REUSE_WORKER": "1",
         }
@@ -105,6 +108,7 @@ class Jvm:
         self._daemon.stdin.close()
         self._daemon.wait(60)
         self._daemon.stdout.close()
+        self._sockets.cleanup()
 
 
 @pytest.fixture
