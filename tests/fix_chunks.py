@@ -3,9 +3,9 @@
 from contextlib import contextmanager
 
 from tests.fix_batches import build
+from zkconsumer.decode.batchdecoder import BatchDecoder
 from zkconsumer.fetch.ahead import DecodePool
 from zkconsumer.fetch.chunks import Chunk, HandOver
-from zkconsumer.fetch.decode import Decoder
 from zkconsumer.fetch.partition_info import PartitionInfo
 from zkconsumer.fetch.queues import ChunkQueue
 from zkconsumer.kafka.producer import Record
@@ -32,14 +32,14 @@ def make_fetched_chunk(info, start, count, gap=0, size=10, **changes):
 
 def fetched(info, start, data):
     """What a fetcher makes of ``data``."""
-    scanned = Decoder().scan(*info.partition, start, memoryview(data))
+    scanned = BatchDecoder().scan(*info.partition, start, memoryview(data))
     return Chunk(info, None, scanned.next_offset, len(data), len(data), scanned)
 
 
 def make_chunk(info, start, count, gap=0, size=10):
     """The same as a reader decodes it."""
     scanned = make_fetched_chunk(info, start, count, gap, size).scanned
-    batch, next_offset, nbytes, _ = Decoder(headers=True).finish(scanned)
+    batch, next_offset, nbytes, _ = BatchDecoder(headers=True).finish(scanned)
     return Chunk(info, batch, next_offset, nbytes)
 
 

@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from zkconsumer.fetch.messages import records
+from zkconsumer.decode.messages import records
 from zkconsumer.model import Message
 
 

@@ -26,7 +26,7 @@ os.environ["NUMBA_CACHE_DIR"] = str(WORK.absolute() / "numba")  # checked code m
 import atheris  # noqa: E402
 import cramjam  # noqa: E402
 
-from zkconsumer.fetch.compiled import SOURCES  # noqa: E402
+from zkconsumer.decode.compiled import SOURCES  # noqa: E402
 
 _COMPILED = [source.removesuffix(".py") for source in SOURCES]  # numba cannot compile what is instrumented
 
@@ -37,7 +37,7 @@ with atheris.instrument_imports(
     from tests.fuzz import login
     from tests.fuzz import target as records_target
     from tests.fuzz.target import frames, seal
-    from zkconsumer.fetch.kernels import load_all
+    from zkconsumer.decode.kernels import load_all
 
 from tests.fix_batches import compress  # noqa: E402
 from tests.fuzz.corpus import archive_of, first_inputs, kept_inputs  # noqa: E402
@@ -117,8 +117,8 @@ def mutate_inside(codec: int, body: bytes, max_size: int, draw: random.Random) -
 
 
 def decompress(codec: int, body: bytes) -> bytes:
-    from zkconsumer.fetch.decompress import DecompressError, Scratch
-    from zkconsumer.fetch.memory import ChunkMemory
+    from zkconsumer.decode.decompress import DecompressError, Scratch
+    from zkconsumer.decode.memory import ChunkMemory
 
     scratch = Scratch(ChunkMemory())
     try:

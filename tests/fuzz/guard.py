@@ -9,10 +9,10 @@ import os
 
 import numpy as np
 
-from zkconsumer.fetch.decode import Decoder
-from zkconsumer.fetch.decompress import Scratch
-from zkconsumer.fetch.memory import ChunkMemory
-from zkconsumer.fetch.unpack import Unpacker
+from zkconsumer.decode.batchdecoder import BatchDecoder
+from zkconsumer.decode.decompress import Scratch
+from zkconsumer.decode.memory import ChunkMemory
+from zkconsumer.decode.unpack import Unpacker
 
 _PAGE = mmap.PAGESIZE
 _NO_ACCESS = 0
@@ -58,9 +58,9 @@ class GuardedScratch(Scratch):
         """It fits."""
 
 
-def guarded_decoder(*, check_crcs: bool, max_decompressed_bytes: int) -> Decoder:
+def guarded_decoder(*, check_crcs: bool, max_decompressed_bytes: int) -> BatchDecoder:
     """A decoder with all columns, which writes values and columns into guarded memory and decompresses into it."""
-    decoder = Decoder(headers=True, check_crcs=check_crcs, max_decompressed_bytes=max_decompressed_bytes)
+    decoder = BatchDecoder(headers=True, check_crcs=check_crcs, max_decompressed_bytes=max_decompressed_bytes)
     decoder.memory = GuardedMemory()
     unpacker = Unpacker(ChunkMemory(), check_crcs=check_crcs, max_decompressed_bytes=max_decompressed_bytes)
     unpacker.scratch = GuardedScratch(ChunkMemory())

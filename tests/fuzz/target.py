@@ -12,9 +12,9 @@ import zlib
 from tests.fix_decoding import messages_of
 from tests.fix_kafka import calc_crc32c
 from tests.fuzz.guard import guarded_copy, guarded_decoder
+from zkconsumer.decode.messages import build
+from zkconsumer.decode.schema import SCHEMA_WITH_HEADERS
 from zkconsumer.errors import CorruptRecord, ProtocolError, RecordTooLarge
-from zkconsumer.fetch.messages import build
-from zkconsumer.fetch.schema import SCHEMA_WITH_HEADERS
 from zkconsumer.kafka.fetch_protocol import NEWEST_VERSION, decode_fetch
 from zkconsumer.model import Message
 

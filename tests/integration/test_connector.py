@@ -229,7 +229,7 @@ def test_filters(connect, topics, topic_factory, produce):
 
 
 def test_batches_are_arrow(connect, topic_factory, produce):
-    from zkconsumer.fetch.schema import SCHEMA, SCHEMA_WITH_HEADERS
+    from zkconsumer.decode.schema import SCHEMA, SCHEMA_WITH_HEADERS
 
     topic = topic_factory()
     produce(topic, [{"value": b"v", "key": b"k", "headers": [("h", b"1")]} for _ in range(10)])
@@ -275,7 +275,7 @@ def test_the_timeout_does_not_run_while_the_decoder_is_compiled(connect, topic_f
         returned.wait(1.5)
         order.append("compiled")
 
-    monkeypatch.setattr("zkconsumer.fetch.decode.warm", compile_slowly)
+    monkeypatch.setattr("zkconsumer.decode.batchdecoder.warm", compile_slowly)
     topic, connector = topic_factory(), connect()
     if joins:
         connector.create_message_streams({topic: 1})

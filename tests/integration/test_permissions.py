@@ -26,7 +26,7 @@ from zkconsumer import (
     TopicPartition,
     Whitelist,
 )
-from zkconsumer.fetch.decode import warm
+from zkconsumer.decode.batchdecoder import warm
 from zkconsumer.sandbox import Sandbox
 from zkconsumer.sandbox.ports import HOST, free_port
 

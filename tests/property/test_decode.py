@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from tests.fix_batches import CODECS, HEADER, build, compress, seal
 from tests.fix_decoding import decode
+from zkconsumer.decode.batchdecoder import BatchDecoder
 from zkconsumer.errors import CorruptRecord, ProtocolError, RecordTooLarge
-from zkconsumer.fetch.decode import Decoder
 from zkconsumer.kafka.producer import Record
 
-DECODER = Decoder(headers=True, max_decompressed_bytes=1 << 22)
-UNCHECKED = Decoder(headers=True, check_crcs=False, max_decompressed_bytes=1 << 22)
+DECODER = BatchDecoder(headers=True, max_decompressed_bytes=1 << 22)
+UNCHECKED = BatchDecoder(headers=True, check_crcs=False, max_decompressed_bytes=1 << 22)
 
 optional_bytes = st.none() | st.binary(max_size=40) | st.binary(min_size=100, max_size=300)
 headers = st.lists(st.tuples(st.text(max_size=8), st.none() | st.binary(max_size=20)), max_size=4)

@@ -8,7 +8,7 @@ import pytest
 from tests.fix_chunks import decode_pool
 from tests.fix_interrupts import CODECS, READERS, Alarm, Log, Striker, by_batch, by_record, in_turns, read_under_fire
 from zkconsumer.connector.decoder import decoded_message
-from zkconsumer.fetch import kernels
+from zkconsumer.decode import kernels
 from zkconsumer.model import Message
 
 pytestmark = [

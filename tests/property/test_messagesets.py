@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from tests.fix_batches import build
 from tests.fix_decoding import decode
 from tests.fix_messagesets import LOG_APPEND_TIME, OLD_CODECS, compressed_set, message_set, reseal, wrap
+from zkconsumer.decode.batchdecoder import BatchDecoder
 from zkconsumer.errors import CorruptRecord, RecordTooLarge
-from zkconsumer.fetch.decode import Decoder
 from zkconsumer.kafka.producer import Record
 
-DECODER = Decoder(headers=True, max_decompressed_bytes=1 << 22)
-UNCHECKED = Decoder(headers=True, check_crcs=False, max_decompressed_bytes=1 << 22)
+DECODER = BatchDecoder(headers=True, max_decompressed_bytes=1 << 22)
+UNCHECKED = BatchDecoder(headers=True, check_crcs=False, max_decompressed_bytes=1 << 22)
 APPEND_MS = 1_800_000_000_000
 
 optional_bytes = st.none() | st.binary(max_size=40) | st.binary(min_size=100, max_size=300)

@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 LEFT_BY_USE = (
     "zkconsumer.egg-info/PKG-INFO",
-    "zkconsumer/fetch/__pycache__/kernel.scan-1.py311-00000000-x-0.nbc",
+    "zkconsumer/decode/__pycache__/kernel.scan-1.py311-00000000-x-0.nbc",
     "tests/__pycache__/conftest.pyc",
     ".coverage",
     ".import_linter_cache/a",
@@ -40,11 +40,11 @@ def files(directory):
 
 def test_clean_leaves_the_sources_and_the_users_cache(tmp_path):
     checkout, cache = tmp_path / "checkout", tmp_path / "cache"
-    fill(checkout, [*LEFT_BY_USE, "zkconsumer/fetch/kernel.py"])
+    fill(checkout, [*LEFT_BY_USE, "zkconsumer/decode/kernel.py"])
     shutil.copy(ROOT / "Makefile", checkout)
     fill(cache, CACHED)
     make(checkout, "clean", cache)
-    assert files(checkout) == ["Makefile", "zkconsumer/fetch/kernel.py"]
+    assert files(checkout) == ["Makefile", "zkconsumer/decode/kernel.py"]
     assert files(cache) == sorted(CACHED)
 
 

@@ -114,9 +114,9 @@ def read(ports: list[int], partitions: int, seconds: float) -> Reading:
     from zkconsumer.config import ConsumerConfig
     from zkconsumer.connector.stream import MessageStream
     from zkconsumer.core.fetchcontrol import FetchAssignment
+    from zkconsumer.decode.batchdecoder import warm
     from zkconsumer.fetch.chunkreader import ChunkReader
     from zkconsumer.fetch.control import LocalFetchControl
-    from zkconsumer.fetch.decode import warm
     from zkconsumer.fetch.queues import ChunkQueue
     from zkconsumer.model import Broker, ConsumerThreadId, Message, TopicPartition
 

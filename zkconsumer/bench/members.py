@@ -23,8 +23,8 @@ from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector.connector import ConsumerConnector
 from zkconsumer.connector.stream import MessageStream
 from zkconsumer.core.subscription import Whitelist
+from zkconsumer.decode.batchdecoder import warm
 from zkconsumer.errors import SandboxError
-from zkconsumer.fetch.decode import warm
 from zkconsumer.kafka.library import load_kafka_python
 from zkconsumer.model import Message
 from zkconsumer.sandbox.jvmconsumer import ConsumerJvm, JvmConsumer

@@ -156,7 +156,7 @@ def prebuilt(topic: str, value_bytes: int, total_bytes: int) -> tuple[pa.RecordB
     """
     import pyarrow as pa
 
-    from zkconsumer.fetch.schema import SCHEMA
+    from zkconsumer.decode.schema import SCHEMA
 
     rows = max(1, _BATCH_BYTES // (value_bytes + _RECORD_OVERHEAD))
     topics, zeros = pa.repeat(pa.scalar(topic), rows), pa.repeat(pa.scalar(0, pa.int32()), rows)

@@ -23,8 +23,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
+from zkconsumer.decode.messages import records
 from zkconsumer.errors import ZkConsumerError
-from zkconsumer.fetch.messages import records
 from zkconsumer.leftovers import Claim, remove_abandoned_files
 from zkconsumer.model import Message
 
@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 
 class RecordSink(Protocol):
-    """Takes Arrow record batches with the columns of :data:`zkconsumer.fetch.schema.SCHEMA_WITH_HEADERS`."""
+    """Takes Arrow record batches with the columns of :data:`zkconsumer.decode.schema.SCHEMA_WITH_HEADERS`."""
 
     def write(self, batch: Any) -> None:
         """Take a batch; it may still be lost in a crash when this returns."""

@@ -17,7 +17,7 @@ def warm() -> None:
     will have, and on the kind of processor that it will run on. Containers then start without compiling, also where
     that directory cannot be written.
     """
-    from zkconsumer.fetch.decode import warm as load
+    from zkconsumer.decode.batchdecoder import warm as load
 
     began = time.monotonic()
     directory = load(everything=True)

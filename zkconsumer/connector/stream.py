@@ -143,7 +143,7 @@ class MessageStream(Generic[M]):
         for limit in (max_rows, max_bytes):
             if limit is not None and limit < 1:
                 raise UsageError(f"max_rows and max_bytes must be at least 1, and not {limit}; None is no limit")
-        from zkconsumer.fetch.schema import SCHEMA
+        from zkconsumer.decode.schema import SCHEMA
 
         columns = None if headers else SCHEMA.names
         return successive(lambda: self._next_batches(max_rows, max_bytes, columns))
@@ -181,7 +181,7 @@ class MessageStream(Generic[M]):
 
     def _look(self) -> M:
         """The first record of what waits in the queue; see :meth:`peek`."""
-        from zkconsumer.fetch.messages import build
+        from zkconsumer.decode.messages import build
 
         self.queue.withhold()  # the rest of a batch that was cut, or what an interrupt kept from being handed out
         chunk = self._arrived(self._reader.look(self._timeout_s))
@@ -191,7 +191,7 @@ class MessageStream(Generic[M]):
 
     def _next_records(self) -> Iterator[M] | None:
         """Begin the next chunk and return its first records, None at the end; the rest is taken back."""
-        from zkconsumer.fetch.messages import MOST_AT_ONCE, build
+        from zkconsumer.decode.messages import MOST_AT_ONCE, build
 
         self._begun = None
         self._check_thread()
@@ -243,7 +243,7 @@ def _first_rows(chunk: Chunk, max_rows: int | None, max_bytes: int | None) -> tu
     batch = chunk.batch
     rows: int = batch.num_rows if max_rows is None else min(max_rows, batch.num_rows)
     if max_bytes is not None:
-        from zkconsumer.fetch.limits import rows_within
+        from zkconsumer.decode.limits import rows_within
 
         rows = min(rows, rows_within(batch, max_bytes))
     if rows == batch.num_rows:

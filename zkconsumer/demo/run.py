@@ -85,7 +85,7 @@ def _play(story: Story, workspace: Workspace, picture: Path, clock: Callable[[],
 
 def _prepare() -> Records:
     """Read the data and have the decode kernel compiled, so that three consumers need not do that at the same time."""
-    from zkconsumer.fetch.decode import warm
+    from zkconsumer.decode.batchdecoder import warm
 
     records = as_records(read_flights(), PARTITIONS)
     warm()

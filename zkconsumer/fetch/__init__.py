@@ -1,4 +1,4 @@
-"""The data plane: fetch from brokers, decode to Arrow, queue per consumer thread.
+"""The data plane: fetch from brokers, and queue what was fetched per consumer thread.
 
-Importing this package loads neither numba nor pyarrow; :func:`zkconsumer.fetch.decode.warm` does both ahead of time.
+Importing this package loads neither numba nor pyarrow; :func:`~zkconsumer.decode.batchdecoder.warm` loads both.
 """

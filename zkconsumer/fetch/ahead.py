@@ -22,7 +22,7 @@ from zkconsumer.fetch.chunks import Chunk
 from zkconsumer.wakeup import WakeUp
 
 if TYPE_CHECKING:
-    from zkconsumer.fetch.decode import Decoder, ScannedChunk
+    from zkconsumer.decode.batchdecoder import BatchDecoder, ScannedChunk
     from zkconsumer.fetch.partition_info import PartitionInfo
     from zkconsumer.fetch.queues import ChunkQueue
 
@@ -75,7 +75,7 @@ def to_decode_ahead(line: Iterable[Chunk], most: int) -> list[Chunk]:
     return found
 
 
-def decode_in_place(decoder: Decoder, queue: ChunkQueue, chunk: Chunk, scanned: ScannedChunk) -> None:
+def decode_in_place(decoder: BatchDecoder, queue: ChunkQueue, chunk: Chunk, scanned: ScannedChunk) -> None:
     """Decode a chunk of a queue, and put the result in its place if it is still there.
 
     Only CorruptRecord and RecordTooLarge are about the data: then the chunk is sent back. Any other exception leaves
@@ -173,7 +173,7 @@ class DecodePool:
         return not any(thread.is_alive() for thread in self._threads)
 
     def _run(self) -> None:
-        decoder: Decoder | None = None
+        decoder: BatchDecoder | None = None
         while True:
             try:
                 job = self._jobs.get(timeout=None if decoder is None else _IDLE_S)
@@ -186,13 +186,13 @@ class DecodePool:
                 decoder = self._decode(job, decoder)
             del job  # it refers to the chunk's bytes
 
-    def _decode(self, job: Job, decoder: Decoder | None) -> Decoder | None:
+    def _decode(self, job: Job, decoder: BatchDecoder | None) -> BatchDecoder | None:
         """Decode the chunk of a job. What fails is left to the reader, which meets the same failure and raises it."""
         try:
             if decoder is None:
-                from zkconsumer.fetch.decode import Decoder
+                from zkconsumer.decode.batchdecoder import BatchDecoder
 
-                decoder = Decoder(
+                decoder = BatchDecoder(
                     check_crcs=self._check_crcs, headers=True, max_decompressed_bytes=self._max_decompressed_bytes
                 )
             if job.chunk.scanned is not None:

@@ -25,7 +25,7 @@ from zkconsumer.fetch.chunks import Chunk
 from zkconsumer.fetch.queues import ChunkQueue, Ended
 
 if TYPE_CHECKING:
-    from zkconsumer.fetch.decode import Decoder
+    from zkconsumer.decode.batchdecoder import BatchDecoder
 
 Item = Chunk | Literal[Ended.END] | None
 
@@ -51,7 +51,7 @@ class ChunkReader:
         self._queue = queue
         self._check_crcs = check_crcs
         self._max_decompressed_bytes = max_decompressed_bytes
-        self._decoder: Decoder | None = None
+        self._decoder: BatchDecoder | None = None
         self._ahead = None if pool is None else DecodeAhead(queue, pool)
 
     @classmethod
@@ -104,9 +104,9 @@ class ChunkReader:
         """
         decoder = self._decoder
         if decoder is None:
-            from zkconsumer.fetch.decode import Decoder
+            from zkconsumer.decode.batchdecoder import BatchDecoder
 
-            decoder = self._decoder = Decoder(
+            decoder = self._decoder = BatchDecoder(
                 check_crcs=self._check_crcs, headers=True, max_decompressed_bytes=self._max_decompressed_bytes
             )
         if chunk.scanned is not None:

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
-    from zkconsumer.fetch.decode import PreparedChunk, ScannedChunk
+    from zkconsumer.decode.batchdecoder import PreparedChunk, ScannedChunk
     from zkconsumer.fetch.partition_info import PartitionInfo
 
 T = TypeVar("T")

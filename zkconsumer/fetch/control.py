@@ -26,9 +26,9 @@ QueueFor = Callable[[str, ConsumerThreadId], ChunkQueue]
 
 def _load_what_reading_needs() -> None:
     try:
-        from zkconsumer.fetch import decode, limits, messages  # noqa: F401  the others are used later
+        from zkconsumer.decode import batchdecoder, limits, messages  # noqa: F401  the others are used later
 
-        decode.warm()
+        batchdecoder.warm()
     except Exception:  # noqa: BLE001  the fetchers load it again, and then the streams raise the cause
         _log.warning("loading the decoder ahead of time failed", exc_info=True)
 

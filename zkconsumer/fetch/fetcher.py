@@ -118,9 +118,9 @@ class FetcherThread(threading.Thread):
     def _load_decoder(self) -> bool:
         """Load the decoder. If that fails, the streams raise the cause: no other fetcher could read the partitions."""
         try:
-            from zkconsumer.fetch.decode import Decoder
+            from zkconsumer.decode.batchdecoder import BatchDecoder
 
-            self._decoder = Decoder(
+            self._decoder = BatchDecoder(
                 check_crcs=self._config.check_crcs, max_decompressed_bytes=self._config.decompressed_max_bytes
             )
         except Exception as error:  # noqa: BLE001  whatever importing a package or compiling raises

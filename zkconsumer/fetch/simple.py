@@ -32,7 +32,7 @@ from zkconsumer.kafka.version_zero import commit_through_broker, fetch_through_b
 from zkconsumer.model import Broker, Message, TopicPartition
 
 if TYPE_CHECKING:
-    from zkconsumer.fetch.decode import DecodedChunk, Decoder
+    from zkconsumer.decode.batchdecoder import BatchDecoder, DecodedChunk
 
 Storage = Literal["zookeeper", "kafka"]
 
@@ -57,7 +57,7 @@ class FetchedRecords:
 
     def __iter__(self) -> Iterator[Message]:
         """The records as messages, in order."""
-        from zkconsumer.fetch.messages import records
+        from zkconsumer.decode.messages import records
 
         return iter(()) if self.batch is None else records(self.batch)
 
@@ -97,7 +97,7 @@ class SimpleConsumer:
         self._config = config
         self._broker = Broker(_UNKNOWN_ID, host, port)
         self._client = BrokerClient.from_config(lambda: [self._broker], config)
-        self._decoder: Decoder | None = None
+        self._decoder: BatchDecoder | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -172,9 +172,9 @@ class SimpleConsumer:
 
     def _decode(self, partition: TopicPartition, offset: int, answer: FetchedPartition) -> DecodedChunk:
         if self._decoder is None:
-            from zkconsumer.fetch.decode import Decoder
+            from zkconsumer.decode.batchdecoder import BatchDecoder
 
-            self._decoder = Decoder(
+            self._decoder = BatchDecoder(
                 check_crcs=self._config.check_crcs,
                 headers=True,
                 max_decompressed_bytes=self._config.decompressed_max_bytes,

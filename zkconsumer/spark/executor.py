@@ -22,7 +22,7 @@ from zkconsumer.spark.worker import Worker, acknowledge_quickly, borrowed_decode
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from zkconsumer.fetch.decode import Decoder
+    from zkconsumer.decode.batchdecoder import BatchDecoder
 
 _log = logging.getLogger(__name__)
 
@@ -132,7 +132,7 @@ class _TaskReading:
         for partition in ranges:
             del self._waiting[partition]
 
-    def _borrow_decoder(self) -> Decoder:
+    def _borrow_decoder(self) -> BatchDecoder:
         options = self._options
         return self._borrowed.enter_context(
             borrowed_decoder(

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from zkconsumer.config import ConsumerConfig
+from zkconsumer.decode.batchdecoder import BatchDecoder, DecodedChunk, ScannedChunk
 from zkconsumer.errors import BrokerUnavailable, CorruptRecord, LeaderUnknown, OffsetOutOfRange, ProtocolError
-from zkconsumer.fetch.decode import DecodedChunk, Decoder, ScannedChunk
 from zkconsumer.fetch.turns import turn, wait_ms
 from zkconsumer.kafka.client import EARLIEST, LATEST, list_offsets
 from zkconsumer.kafka.errorcodes import LEADER_MOVED, ErrorCode, error_name
@@ -53,7 +53,7 @@ class Fetched(NamedTuple):
     chunk: ScannedChunk | DecodedChunk
     until: int
 
-    def batches(self, decoder: Decoder) -> Iterator[Any]:
+    def batches(self, decoder: BatchDecoder) -> Iterator[Any]:
         """The records as Arrow batches.
 
         Raises:
@@ -142,7 +142,7 @@ class RangeFetcher(threading.Thread):
     def __init__(
         self,
         lane: Lane,
-        decoder: Decoder,
+        decoder: BatchDecoder,
         broker: Broker,
         ranges: dict[TopicPartition, Span],
         hand_over: HandOver,

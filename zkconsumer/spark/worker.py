@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.fetch.decode import Decoder
+from zkconsumer.decode.batchdecoder import BatchDecoder
 from zkconsumer.kafka.client import BrokerClient
 from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.kafka.errorcodes import is_refusal
@@ -119,7 +119,7 @@ class Worker:
 
 
 _workers: dict[ConsumerConfig, Worker] = {}
-_spare_decoders: dict[tuple[bool, int | None], list[Decoder]] = {}
+_spare_decoders: dict[tuple[bool, int | None], list[BatchDecoder]] = {}
 
 
 def this_worker(config: ConsumerConfig) -> Worker:
@@ -137,7 +137,7 @@ def this_worker(config: ConsumerConfig) -> Worker:
 @contextmanager
 def borrowed_decoder(
     *, check_crcs: bool, columns: tuple[str, ...], max_decompressed_bytes: int | None = None
-) -> Iterator[Decoder]:
+) -> Iterator[BatchDecoder]:
     """A decoder that nobody else uses meanwhile.
 
     Args:
@@ -147,7 +147,10 @@ def borrowed_decoder(
     """
     settings = (check_crcs, max_decompressed_bytes)
     spare = _spare_decoders.setdefault(settings, [])
-    decoder = spare.pop() if spare else Decoder(check_crcs=check_crcs, max_decompressed_bytes=max_decompressed_bytes)
+    if spare:
+        decoder = spare.pop()
+    else:
+        decoder = BatchDecoder(check_crcs=check_crcs, max_decompressed_bytes=max_decompressed_bytes)
     decoder.choose_columns(columns)
     try:
         yield decoder

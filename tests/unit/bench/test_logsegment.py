@@ -4,7 +4,7 @@ from tests.fix_decoding import rows
 from zkconsumer.bench import logsegment
 from zkconsumer.bench.datasets import DATA_SETS
 from zkconsumer.bench.logsegment import write_log
-from zkconsumer.fetch.decode import Decoder
+from zkconsumer.decode.batchdecoder import BatchDecoder
 
 NAMES = ["batches-75", "batches-1", "headers", "gzip-5", "format-1", "format-1-snappy", "format-0", "format-0-gzip"]
 
@@ -43,7 +43,7 @@ class Written:
 
 def decoded(data, requested):
     """All rows of a response, as a consumer gets them."""
-    decoder, found = Decoder(), []
+    decoder, found = BatchDecoder(), []
     while True:
         chunk = decoder.decode("t", 0, requested, memoryview(data))
         if chunk.next_offset == requested:

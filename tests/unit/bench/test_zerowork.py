@@ -4,7 +4,7 @@ import pytest
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 from zkconsumer.bench.zerowork import ZeroWorkDataSource, ZeroWorkStreamReader, prebuilt, shares, take
-from zkconsumer.fetch.schema import SCHEMA
+from zkconsumer.decode.schema import SCHEMA
 from zkconsumer.spark.rows import COLUMNS
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from zkconsumer.cli.sinks import ParquetSink, open_sink
-from zkconsumer.fetch.schema import SCHEMA_WITH_HEADERS
+from zkconsumer.decode.schema import SCHEMA_WITH_HEADERS
 
 
 def batch(*values):

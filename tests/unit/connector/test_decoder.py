@@ -4,7 +4,7 @@ import pickle
 import pytest
 
 from zkconsumer.connector.decoder import decoded_message
-from zkconsumer.fetch.messages import build
+from zkconsumer.decode.messages import build
 from zkconsumer.model import Message
 
 RAW = Message("t", 3, 7, 1000, 0, b"k", b'{"a": 1}', (("h", b"x"),))

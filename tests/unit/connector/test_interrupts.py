@@ -3,7 +3,7 @@
 import pytest
 
 from tests.fix_interrupts import DECODING, READERS, READING, Injector, Log, by_record, in_turns, read
-from zkconsumer.fetch import decode
+from zkconsumer.decode import batchdecoder
 from zkconsumer.model import TopicPartition
 
 
@@ -67,7 +67,7 @@ def test_what_follows_an_interrupt_skips_and_repeats_nothing(then):
     [("none", True), ("none", False), ("lz4", True), ("gzip", False)],
 )
 def test_an_interrupt_anywhere_in_decoding_skips_and_repeats_nothing(codec, check_crcs, monkeypatch):
-    monkeypatch.setattr(decode, "_MAX_RECORDS", 3)  # so that the chunk comes in two parts
+    monkeypatch.setattr(batchdecoder, "_MAX_RECORDS", 3)  # so that the chunk comes in two parts
 
     def two_batches():
         return Log(check_crcs=check_crcs).add(0, 2, codec=codec, batches=2, headers=True).fill()

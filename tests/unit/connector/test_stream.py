@@ -7,9 +7,9 @@ from tests.fix_chunks import make_fetched_chunk, make_info, make_queue
 from tests.fix_fork import refused_in_forked_child
 from zkconsumer.connector.decoder import decoded_message
 from zkconsumer.connector.stream import MessageStream
+from zkconsumer.decode.schema import SCHEMA, SCHEMA_WITH_HEADERS
 from zkconsumer.errors import ConsumerTimeout, RebalanceFailed, UsageError
 from zkconsumer.fetch.chunks import Chunk
-from zkconsumer.fetch.schema import SCHEMA, SCHEMA_WITH_HEADERS
 from zkconsumer.model import Message
 
 QUICK_MS = 30

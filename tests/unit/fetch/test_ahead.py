@@ -6,7 +6,7 @@ import pytest
 
 from tests.fix_batches import build, spoil
 from tests.fix_chunks import decode_pool, fetched, make_chunk, make_fetched_chunk, make_info, make_queue, take
-from zkconsumer.fetch import decode
+from zkconsumer.decode import batchdecoder
 from zkconsumer.fetch.ahead import DecodePool, Job, threads_for, to_decode_ahead
 from zkconsumer.fetch.chunkreader import ChunkReader
 from zkconsumer.fetch.chunks import Chunk
@@ -91,7 +91,7 @@ class Held:
 
     def __init__(self, pool, monkeypatch, stage):
         self.pool, self._entered, self._go = pool, threading.Event(), threading.Event()
-        original = getattr(decode.Decoder, stage)
+        original = getattr(batchdecoder.BatchDecoder, stage)
 
         def waiting(decoder, chunk):
             if threading.current_thread() is not threading.main_thread():
@@ -99,7 +99,7 @@ class Held:
                 assert self._go.wait(60)
             return original(decoder, chunk)
 
-        monkeypatch.setattr(decode.Decoder, stage, waiting)
+        monkeypatch.setattr(batchdecoder.BatchDecoder, stage, waiting)
 
     def wait_until_decoding(self):
         assert self._entered.wait(60)
@@ -184,7 +184,7 @@ def test_what_fails_ahead_is_raised_by_the_stream_that_comes_to_it(queue, infos,
     with decode_pool(2) as pool:
         reader = ChunkReader(queue, pool=pool)
         with monkeypatch.context() as patches:
-            patches.setattr(decode.Decoder, "prepare", fail)
+            patches.setattr(batchdecoder.BatchDecoder, "prepare", fail)
             for _ in range(3):
                 with pytest.raises(MemoryError):
                     reader.request(0)

@@ -4,7 +4,7 @@ import pytest
 
 from tests.fix_batches import build, spoil
 from tests.fix_chunks import fetched, make_chunk, make_fetched_chunk, make_info, make_queue, take
-from zkconsumer.fetch import decode
+from zkconsumer.decode import batchdecoder
 from zkconsumer.fetch.chunkreader import ChunkReader
 from zkconsumer.fetch.chunks import HandOver
 from zkconsumer.fetch.queues import END
@@ -75,7 +75,7 @@ def test_a_chunk_that_turns_out_to_have_no_records_moves_the_position():
 
 @pytest.mark.parametrize("codec", ["none", "lz4"])
 def test_a_chunk_that_is_too_long_for_one_batch_comes_in_several(queue, info, reader, monkeypatch, codec):
-    monkeypatch.setattr(decode, "_MAX_RECORDS", 3)
+    monkeypatch.setattr(batchdecoder, "_MAX_RECORDS", 3)
     data = b"".join(build([Record(b"%d" % start)] * 2, offset=start, codec=codec) for start in (0, 2, 4))
     queue.put(fetched(info, 0, data))
     taken = [take(reader, queue) for _ in range(3)]
@@ -205,10 +205,10 @@ def interrupt():
 
 def during(monkeypatch, stage, act, *, after=False):
     """Let something happen once, at the beginning or the end of a stage of decoding."""
-    original = getattr(decode.Decoder, stage)
+    original = getattr(batchdecoder.BatchDecoder, stage)
 
     def acting(self, chunk):
-        monkeypatch.setattr(decode.Decoder, stage, original)
+        monkeypatch.setattr(batchdecoder.BatchDecoder, stage, original)
         if not after:
             act()
         result = original(self, chunk)
@@ -216,4 +216,4 @@ def during(monkeypatch, stage, act, *, after=False):
             act()
         return result
 
-    monkeypatch.setattr(decode.Decoder, stage, acting)
+    monkeypatch.setattr(batchdecoder.BatchDecoder, stage, acting)

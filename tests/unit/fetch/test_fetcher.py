@@ -13,9 +13,9 @@ from tests.fix_chunks import make_info, make_queue, take
 from tests.fix_stubbroker import running_stub_broker
 from tests.fix_waiting import eventually
 from zkconsumer.config import ConsumerConfig
+from zkconsumer.decode.batchdecoder import warm
 from zkconsumer.errors import ConfigError, CorruptRecord, DecoderUnavailable, RecordTooLarge
 from zkconsumer.fetch.chunkreader import ChunkReader
-from zkconsumer.fetch.decode import warm
 from zkconsumer.fetch.fetcher import FetcherThread
 from zkconsumer.kafka.errorcodes import ErrorCode
 from zkconsumer.kafka.producer import Record
@@ -150,8 +150,8 @@ def test_what_is_left_out_ends_with_the_log(fetched):
 
 
 def test_the_stream_raises_that_the_decoder_cannot_be_loaded(fetched, monkeypatch):
-    monkeypatch.delattr("zkconsumer.fetch.kernel", raising=False)
-    monkeypatch.setitem(sys.modules, "zkconsumer.fetch.kernel", None)  # an import raises ImportError then
+    monkeypatch.delattr("zkconsumer.decode.kernel", raising=False)
+    monkeypatch.setitem(sys.modules, "zkconsumer.decode.kernel", None)  # an import raises ImportError then
     info = fetched(GOOD)
     with pytest.raises(DecoderUnavailable, match=r"ModuleNotFoundError: .* check the installed numba"):
         info.queue.request(10)

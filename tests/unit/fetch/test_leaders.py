@@ -7,8 +7,8 @@ from tests.fix_stubbroker import running_stub_broker
 from tests.fix_waiting import eventually
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.denials import PATIENCE
+from zkconsumer.decode.batchdecoder import warm
 from zkconsumer.errors import TopicUnreadable
-from zkconsumer.fetch.decode import warm
 from zkconsumer.fetch.leaders import LeaderFinder, fetcher_number, join_until
 from zkconsumer.model import TopicPartition
 

@@ -26,9 +26,9 @@ from tests.fix_scriptedbroker import (
 from tests.fix_waiting import eventually
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.offsets import StoredOffset
+from zkconsumer.decode.batchdecoder import warm
 from zkconsumer.errors import AuthenticationFailed, BrokerUnavailable, CoordinatorMoved, ProtocolError, TopicUnreadable
 from zkconsumer.fetch.chunkreader import ChunkReader
-from zkconsumer.fetch.decode import warm
 from zkconsumer.fetch.fetcher import FetcherThread
 from zkconsumer.kafka.client import LATEST, BrokerClient
 from zkconsumer.kafka.coordinator import OffsetCoordinator

@@ -7,6 +7,7 @@ from tests.fix_batches import build, empty, spoil
 from tests.fix_kafka import FetchRequest
 from tests.fix_stubbroker import VERSIONS
 from zkconsumer.config import ConsumerConfig
+from zkconsumer.decode.batchdecoder import BatchDecoder
 from zkconsumer.errors import (
     BrokerUnavailable,
     CorruptRecord,
@@ -14,7 +15,6 @@ from zkconsumer.errors import (
     OffsetOutOfRange,
     TopicAuthorizationFailed,
 )
-from zkconsumer.fetch.decode import Decoder
 from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.kafka.errorcodes import ErrorCode
 from zkconsumer.kafka.producer import Record
@@ -30,7 +30,7 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 @pytest.fixture
 def decoder():
-    return Decoder()
+    return BatchDecoder()
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def read(stub_broker, decoder):
         hand_over = HandOver(1 << 30)
         lane = Lane(connection, bytes_per_offset or {})
         fetcher = RangeFetcher(
-            lane, Decoder(), broker, ranges, hand_over, settings, fail_on_data_loss=fail_on_data_loss
+            lane, BatchDecoder(), broker, ranges, hand_over, settings, fail_on_data_loss=fail_on_data_loss
         )
         fetcher.start()
         offsets: list[int] = []
@@ -205,7 +205,7 @@ def test_the_next_request_leaves_before_the_last_partition_is_handed_over(stub_b
     log = stub_broker.log(T0)
     log.end, log.batches = 40, log_of(4)
     arrived = threading.Semaphore(0)
-    scan = Decoder.scan
+    scan = BatchDecoder.scan
 
     class Fetches(list):
         def append(self, fetch):
@@ -217,7 +217,7 @@ def test_the_next_request_leaves_before_the_last_partition_is_handed_over(stub_b
         return scan(self, topic, partition, requested, *rest)
 
     stub_broker.fetches = Fetches()
-    monkeypatch.setattr(Decoder, "scan", scan_later)
+    monkeypatch.setattr(BatchDecoder, "scan", scan_later)
     offsets, ended = read({T0: Span(0, 40)}, **TWO_BATCHES)
     assert (offsets, ended.error) == (list(range(40)), None)
 
@@ -237,7 +237,7 @@ def test_damage_is_an_error_after_what_is_sound_and_none_behind_the_range(decode
 
 
 def test_what_is_too_long_for_one_arrow_batch_comes_in_several_and_none_behind_the_range(decoder, monkeypatch):
-    monkeypatch.setattr("zkconsumer.fetch.decode._MAX_RECORDS", 3)
+    monkeypatch.setattr("zkconsumer.decode.batchdecoder._MAX_RECORDS", 3)
     data = b"".join(build([Record(b"v")] * 2, offset=start) for start in range(0, 10, 2))
     batches = Fetched(decoder.scan("t", 0, 0, memoryview(data)), 5).batches(decoder)
     assert [batch["offset"].to_pylist() for batch in batches] == [[0, 1], [2, 3], [4]]

@@ -11,8 +11,8 @@ from pyspark.sql.types import (
     TimestampNTZType,
 )
 
+from zkconsumer.decode.schema import SCHEMA, SCHEMA_WITH_HEADERS, schema_of
 from zkconsumer.errors import ConfigError
-from zkconsumer.fetch.schema import SCHEMA, SCHEMA_WITH_HEADERS, schema_of
 from zkconsumer.spark.rows import choose_columns, spark_schema
 
 ALL = spark_schema(include_headers=True)

@@ -6,8 +6,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from zkconsumer.fetch import batchtable as b
-from zkconsumer.fetch.kernels import kernel, messageset
+from zkconsumer.decode import batchtable as b
+from zkconsumer.decode.kernels import kernel, messageset
 
 
 class Fault(NamedTuple):

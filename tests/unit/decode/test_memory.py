@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from zkconsumer.fetch.memory import ChunkMemory
+from zkconsumer.decode.memory import ChunkMemory
 
 SIZE = 1 << 20
 

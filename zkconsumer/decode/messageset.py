@@ -19,9 +19,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from zkconsumer.fetch import batchtable as b
-from zkconsumer.fetch.checksums import crc32
-from zkconsumer.fetch.compiled import BYTES, INDEX, TABLE, compiled, copy, int32_at, int64_at, move, njit, types
+from zkconsumer.decode import batchtable as b
+from zkconsumer.decode.checksums import crc32
+from zkconsumer.decode.compiled import BYTES, INDEX, TABLE, compiled, copy, int32_at, int64_at, move, njit, types
 
 _ATTRIBUTES_AT: Final = 17
 _CRC_AT: Final = 12

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from zkconsumer.fetch import kernels
-from zkconsumer.fetch.codecache import file_name, seal, stale_files, unseal
-from zkconsumer.fetch.compiled import SOURCES, cache_directory
+from zkconsumer.decode import kernels
+from zkconsumer.decode.codecache import file_name, seal, stale_files, unseal
+from zkconsumer.decode.compiled import SOURCES, cache_directory
 
 ROOT = Path(__file__).parents[3]
 # The module that compiles in the shortest time: all of them are compiled and kept by the same function.
 LOAD = """
-from zkconsumer.fetch.compiled import cache_directory
-from zkconsumer.fetch.kernels import transactions
+from zkconsumer.decode.compiled import cache_directory
+from zkconsumer.decode.kernels import transactions
 print("kept in", cache_directory(transactions()._exclude))
 """
 DAMAGE_AND_LOAD_AGAIN = f"""
@@ -28,7 +28,7 @@ from tests.unit.fetch.test_compiled import DAMAGES
 for damage in DAMAGES:
     (file,) = Path(os.environ["NUMBA_CACHE_DIR"]).rglob("transactions.*.nbc")
     file.write_bytes(damage(file.read_bytes()))
-    del sys.modules["zkconsumer.fetch.transactions"]
+    del sys.modules["zkconsumer.decode.transactions"]
     transactions()
 """
 # Root may write everywhere, so what asks whether it may is made to hear no.
@@ -66,7 +66,7 @@ def test_without_a_place_for_a_cache_it_is_compiled_with_a_warning(package, tmp_
 
 def test_a_file_in_place_of_the_directory_is_passed_over(package, tmp_path):
     (tmp_path / "file").touch()
-    assert f"kept in {package}/zkconsumer/fetch/__pycache__" in run(LOAD, package, tmp_path / "file").stdout
+    assert f"kept in {package}/zkconsumer/decode/__pycache__" in run(LOAD, package, tmp_path / "file").stdout
 
 
 def test_a_cache_that_cannot_be_written_is_used(package, tmp_path):
@@ -81,7 +81,7 @@ def test_a_cache_that_cannot_be_written_is_used(package, tmp_path):
 def test_code_that_changed_in_another_file_is_compiled_again(package, tmp_path):
     """numba looks at the file of a function alone; its constants are in another."""
     run(LOAD, package, tmp_path)
-    table = package / "zkconsumer/fetch/batchtable.py"
+    table = package / "zkconsumer/decode/batchtable.py"
     table.write_text(table.read_text().replace("NO_TIMESTAMP: Final = -1", "NO_TIMESTAMP: Final = -2"))
     before = set(tmp_path.rglob("*.nbc"))
     again = run(LOAD, package, tmp_path)
@@ -109,8 +109,8 @@ def test_the_command_keeps_every_module_and_says_where():
 def test_the_stamp_covers_every_module_that_is_compiled():
     users = {
         file.name
-        for file in (ROOT / "zkconsumer/fetch").glob("*.py")
-        if re.search(r"^from zkconsumer.fetch.compiled import", file.read_text(), re.MULTILINE)
+        for file in (ROOT / "zkconsumer/decode").glob("*.py")
+        if re.search(r"^from zkconsumer.decode.compiled import", file.read_text(), re.MULTILINE)
     }
     assert users <= set(SOURCES)
 

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from zkconsumer.fetch import batchtable as b
-from zkconsumer.fetch.compiled import BYTES, INT64S, OUT_BYTES, TABLE, compiled, int16_at, njit, types, varint
+from zkconsumer.decode import batchtable as b
+from zkconsumer.decode.compiled import BYTES, INT64S, OUT_BYTES, TABLE, compiled, int16_at, njit, types, varint
 
 AbortedTransaction = tuple[int, int]
 """Producer id and first offset, as the broker lists them with the records."""

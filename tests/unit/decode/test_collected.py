@@ -14,7 +14,7 @@ from tests.fix_batches import build
 from tests.fix_chunks import make_info, make_queue
 from zkconsumer.connector.stream import MessageStream
 from zkconsumer.fetch.chunks import Chunk
-from zkconsumer.fetch.decode import Decoder
+from zkconsumer.decode.batchdecoder import BatchDecoder
 from zkconsumer.kafka.producer import Record
 from zkconsumer.model import Message
 
@@ -32,7 +32,7 @@ def collect(mebibytes):
 
 SIZE = int(sys.argv[1])
 data = build([Record(b"%0*d" % (SIZE // 100, n)) for n in range(100)], codec=sys.argv[2])
-queue, fetcher = make_queue(max_bytes=1 << 30, max_chunks=1000), Decoder()
+queue, fetcher = make_queue(max_bytes=1 << 30, max_chunks=1000), BatchDecoder()
 info, batches = make_info(queue), MessageStream(queue, name="s", kind=Message).batches()
 for _ in collect(50):
     pass

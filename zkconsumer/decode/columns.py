@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from zkconsumer.fetch.schema import HEADERS
+from zkconsumer.decode.schema import HEADERS
 
 _KEPT_BYTES: Final = 64 << 20
 _SMALLEST: Final = 1 << 12

@@ -8,7 +8,7 @@ import cramjam
 import numpy as np
 import xxhash
 
-from zkconsumer.fetch.memory import ChunkMemory
+from zkconsumer.decode.memory import ChunkMemory
 
 GZIP: Final = 1
 SNAPPY: Final = 2

@@ -12,7 +12,7 @@ from zkconsumer.errors import DecoderUnavailable
 
 
 def kernel() -> ModuleType:
-    """:mod:`zkconsumer.fetch.kernel`, which every chunk needs.
+    """:mod:`zkconsumer.decode.kernel`, which every chunk needs.
 
     Raises:
         DecoderUnavailable: it cannot be loaded.
@@ -21,22 +21,22 @@ def kernel() -> ModuleType:
 
 
 def messageset() -> ModuleType:
-    """:mod:`zkconsumer.fetch.messageset`, for message formats 0 and 1; as :func:`kernel`."""
+    """:mod:`zkconsumer.decode.messageset`, for message formats 0 and 1; as :func:`kernel`."""
     return _load("messageset")
 
 
 def messagekernel() -> ModuleType:
-    """:mod:`zkconsumer.fetch.messagekernel`, for those who read record by record; as :func:`kernel`."""
+    """:mod:`zkconsumer.decode.messagekernel`, for those who read record by record; as :func:`kernel`."""
     return _load("messagekernel")
 
 
 def headerlists() -> ModuleType:
-    """:mod:`zkconsumer.fetch.headerlists`, for records with headers; as :func:`kernel`."""
+    """:mod:`zkconsumer.decode.headerlists`, for records with headers; as :func:`kernel`."""
     return _load("headerlists")
 
 
 def transactions() -> ModuleType:
-    """:mod:`zkconsumer.fetch.transactions`, for aborted transactions; as :func:`kernel`."""
+    """:mod:`zkconsumer.decode.transactions`, for aborted transactions; as :func:`kernel`."""
     return _load("transactions")
 
 

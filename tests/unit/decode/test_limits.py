@@ -3,13 +3,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fix_batches import build
-from zkconsumer.fetch.decode import Decoder
-from zkconsumer.fetch.limits import rows_within
+from zkconsumer.decode.batchdecoder import BatchDecoder
+from zkconsumer.decode.limits import rows_within
 from zkconsumer.kafka.producer import Record
 
 
 def batch_of(records, *, headers=True):
-    chunk = Decoder(headers=headers).decode("t", 0, 0, memoryview(build(records)))
+    chunk = BatchDecoder(headers=headers).decode("t", 0, 0, memoryview(build(records)))
     return chunk.batch
 
 

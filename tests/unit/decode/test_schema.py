@@ -10,7 +10,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from zkconsumer.fetch.schema import SCHEMA, SCHEMA_WITH_HEADERS
+from zkconsumer.decode.schema import SCHEMA, SCHEMA_WITH_HEADERS
 
 # "key binary, value binary, topic string, partition int, offset long, timestamp timestamp, timestampType int,
 # headers array<struct<key string, value binary>>"; turning that text into types would need a running JVM.

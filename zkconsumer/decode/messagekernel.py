@@ -18,8 +18,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from zkconsumer.fetch.batchtable import MICROS, NO_TIMESTAMP
-from zkconsumer.fetch.compiled import BYTES, compiled, njit, store_word, types
+from zkconsumer.decode.batchtable import MICROS, NO_TIMESTAMP
+from zkconsumer.decode.compiled import BYTES, compiled, njit, store_word, types
 
 FIELDS: Final = 8
 """Of a message, see ``model.Message``."""

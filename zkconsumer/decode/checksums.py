@@ -21,7 +21,7 @@ import numpy as np
 from llvmlite import ir
 from numba.core.registry import cpu_target
 
-from zkconsumer.fetch.compiled import cgutils, intrinsic, load_byte, load_word, njit, types
+from zkconsumer.decode.compiled import cgutils, intrinsic, load_byte, load_word, njit, types
 
 _CRC32C_POLYNOMIAL: Final = 0x82F63B78
 _CRC32_POLYNOMIAL: Final = 0xEDB88320

@@ -14,10 +14,10 @@ from tests.fix_batches import ABORT, COMMIT, HEADER, build, compress, control, e
 from tests.fix_chunks import offsets
 from tests.fix_decoding import rows
 from tests.fix_messagesets import message, reseal, wrap
+from zkconsumer.decode.batchdecoder import BatchDecoder
+from zkconsumer.decode.messages import records
+from zkconsumer.decode.schema import SCHEMA, SCHEMA_WITH_HEADERS
 from zkconsumer.errors import CorruptRecord, RecordTooLarge
-from zkconsumer.fetch.decode import Decoder
-from zkconsumer.fetch.messages import records
-from zkconsumer.fetch.schema import SCHEMA, SCHEMA_WITH_HEADERS
 from zkconsumer.kafka.producer import Record
 
 ALL_CODECS = ["none", "gzip", "snappy", "snappy-raw", "lz4", "zstd"]
@@ -31,7 +31,7 @@ SAMPLE = [
 
 @pytest.fixture
 def decoder():
-    return Decoder(headers=True)
+    return BatchDecoder(headers=True)
 
 
 def expected(batch, offset=0, timestamp_type=0):
@@ -59,7 +59,7 @@ def test_codecs_may_change_from_batch_to_batch(decoder):
 
 
 def test_without_headers_the_column_is_missing():
-    chunk = Decoder().decode("t", 0, 0, memoryview(build(SAMPLE)))
+    chunk = BatchDecoder().decode("t", 0, 0, memoryview(build(SAMPLE)))
     assert chunk.batch.schema.equals(SCHEMA, check_metadata=True)
     assert [m.headers for m in records(chunk.batch)] == [(), (), (), ()]
 
@@ -279,12 +279,12 @@ def test_a_wrong_checksum_is_a_fault_unless_it_is_not_checked(decoder):
     data[data.index(b"first")] ^= 0x20
     with pytest.raises(CorruptRecord, match=r"t-0 at offset 0 .*checksum 0x"):
         decoder.decode("t", 0, 0, memoryview(data))
-    assert rows(Decoder(check_crcs=False).decode("t", 0, 0, memoryview(data)))[0][4] == b"First"
+    assert rows(BatchDecoder(check_crcs=False).decode("t", 0, 0, memoryview(data)))[0][4] == b"First"
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "snappy-raw", "lz4", "zstd"])
 def test_a_bomb_is_refused_without_allocating_what_it_claims(codec):
-    decoder = Decoder(max_decompressed_bytes=1 << 20)
+    decoder = BatchDecoder(max_decompressed_bytes=1 << 20)
     bomb = build([Record(bytes(50 << 20))], codec=codec)
     with pytest.raises(RecordTooLarge, match=r"more than 1048576 bytes; raise decompressed\.max\.bytes"):
         decoder.decode("t", 0, 0, memoryview(bomb))
@@ -293,7 +293,7 @@ def test_a_bomb_is_refused_without_allocating_what_it_claims(codec):
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
 def test_a_chunk_that_decompresses_to_too_much_is_cut_between_batches(codec):
-    decoder = Decoder(max_decompressed_bytes=1 << 20)
+    decoder = BatchDecoder(max_decompressed_bytes=1 << 20)
     data = b"".join(build([Record(bytes(300_000), b"%d" % i)], offset=i, codec=codec) for i in range(10))
     seen, position = [], 0
     while position < 10:
@@ -337,17 +337,17 @@ def test_lz4_frames_with_several_blocks(decoder):
 
 def test_loading_the_package_does_not_load_numba():
     code = (
-        "import sys, zkconsumer.fetch.decode, zkconsumer.fetch.messages, zkconsumer.kafka.client\n"
+        "import sys, zkconsumer.decode.batchdecoder, zkconsumer.decode.messages, zkconsumer.kafka.client\n"
         "assert 'numba' not in sys.modules and 'kafka' not in sys.modules\n"
-        "zkconsumer.fetch.decode.warm()\n"
+        "zkconsumer.decode.batchdecoder.warm()\n"
         "assert 'numba' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_a_chunk_of_very_many_records_is_cut_between_batches(decoder, monkeypatch):
-    monkeypatch.setattr("zkconsumer.fetch.decode._MAX_RECORDS", 10)
-    monkeypatch.setattr("zkconsumer.fetch.decode._MAX_ROWS", 64)
+    monkeypatch.setattr("zkconsumer.decode.batchdecoder._MAX_RECORDS", 10)
+    monkeypatch.setattr("zkconsumer.decode.batchdecoder._MAX_ROWS", 64)
     many = build([Record(b"v")] * 15) + control(15) + b"".join(build(SAMPLE, offset=16 + 4 * n) for n in range(200))
     seen, position = [], 0
     while position < 816:
@@ -407,8 +407,8 @@ def test_of_a_very_large_response_only_so_much_is_read_at_a_time(decoder, monkey
 
 
 def test_the_rest_of_a_chunk_is_as_it_was_whatever_is_decoded_in_between(monkeypatch):
-    monkeypatch.setattr("zkconsumer.fetch.decode._MAX_RECORDS", 3)
-    decoder = Decoder()
+    monkeypatch.setattr("zkconsumer.decode.batchdecoder._MAX_RECORDS", 3)
+    decoder = BatchDecoder()
     mine, others = (
         b"".join(build([Record(name * 9)] * 2, offset=offset, codec="lz4") for offset in (0, 2))
         for name in (b"a", b"b")
@@ -426,12 +426,12 @@ def test_a_snappy_block_that_claims_an_impossible_length_is_corrupt():
     body = HEADER
     claim = bytes([0xFF, 0xFF, 0xFF, 0xFF, 0x0F])  # 4 GiB
     with pytest.raises(CorruptRecord, match="claims to hold 4294967295"):
-        Decoder(check_crcs=False).decode("t", 0, 0, memoryview(data[:body] + claim + data[body + 5 :]))
+        BatchDecoder(check_crcs=False).decode("t", 0, 0, memoryview(data[:body] + claim + data[body + 5 :]))
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
 def test_a_small_batch_keeps_little_memory_after_a_large_one(codec):
-    decoder = Decoder()
+    decoder = BatchDecoder()
     decoder.decode("t", 0, 0, memoryview(build([Record(os.urandom(12 << 20))], codec=codec)))
     small = [decoder.decode("t", 0, 0, memoryview(build(SAMPLE, codec=codec))) for _ in range(5)]
     assert all(chunk.batch.num_rows == len(SAMPLE) for chunk in small)

@@ -25,9 +25,9 @@ from typing import Final
 
 import numpy as np
 
-from zkconsumer.fetch import batchtable as b
-from zkconsumer.fetch.checksums import crc32c
-from zkconsumer.fetch.compiled import (
+from zkconsumer.decode import batchtable as b
+from zkconsumer.decode.checksums import crc32c
+from zkconsumer.decode.compiled import (
     BYTES,
     INDEX,
     TABLE,

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from zkconsumer.connector.decoder import decoded_message
-from zkconsumer.fetch import messagekernel
-from zkconsumer.fetch.messages import MOST_AT_ONCE, build, columns, records
-from zkconsumer.fetch.schema import SCHEMA, SCHEMA_WITH_HEADERS
+from zkconsumer.decode import messagekernel
+from zkconsumer.decode.messages import MOST_AT_ONCE, build, columns, records
+from zkconsumer.decode.schema import SCHEMA, SCHEMA_WITH_HEADERS
 from zkconsumer.model import Message
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from tests.fix_decoding import rows
 from tests.golden.captures import captures
-from zkconsumer.fetch.decode import Decoder
+from zkconsumer.decode.batchdecoder import BatchDecoder
 from zkconsumer.kafka.errorcodes import ErrorCode
 
 CAPTURES = list(captures())
@@ -28,7 +28,7 @@ def test_records_are_what_librdkafka_read(capture, start):
         return
     assert fetched.error == ErrorCode.NONE
     requested = 0 if start == "beginning" else capture.rows[1][0]
-    chunk = Decoder(headers=True).decode("t", 0, requested, fetched.records, fetched.aborted)
+    chunk = BatchDecoder(headers=True).decode("t", 0, requested, fetched.records, fetched.aborted)
     read = rows(chunk)
     expected = in_format([row for row in capture.rows if row[0] >= requested], fetched.records[16])
     if converted_on_the_way(capture):

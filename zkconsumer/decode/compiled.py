@@ -22,7 +22,7 @@ from llvmlite import ir
 from numba.core import cgutils as numba_cgutils
 from numba.extending import intrinsic as numba_intrinsic
 
-from zkconsumer.fetch.codecache import CodeCache
+from zkconsumer.decode.codecache import CodeCache
 
 # numba describes only a part of itself to type checkers, and in a way that fits neither its types nor its intrinsics.
 njit: Any = numba.njit
@@ -59,7 +59,7 @@ def _stamp() -> int:
     numba compares the time of the one file that holds a function: constants and functions that come from another file
     could change unseen, and a container image that was copied would have to compile again.
     """
-    return zlib.crc32(b"".join(pkgutil.get_data("zkconsumer.fetch", name) or b"" for name in SOURCES))
+    return zlib.crc32(b"".join(pkgutil.get_data(__package__, name) or b"" for name in SOURCES))
 
 
 _STAMP: Final = _stamp()

@@ -16,10 +16,10 @@ from tests.fix_messagesets import (
     reseal,
     wrap,
 )
+from zkconsumer.decode.batchdecoder import BatchDecoder
+from zkconsumer.decode.messages import records
+from zkconsumer.decode.schema import SCHEMA_WITH_HEADERS
 from zkconsumer.errors import CorruptRecord, RecordTooLarge
-from zkconsumer.fetch.decode import Decoder
-from zkconsumer.fetch.messages import records
-from zkconsumer.fetch.schema import SCHEMA_WITH_HEADERS
 from zkconsumer.kafka.producer import Record
 
 SAMPLE = [
@@ -34,7 +34,7 @@ CODECS = pytest.mark.parametrize("codec", OLD_CODECS)
 
 @pytest.fixture
 def decoder():
-    return Decoder(headers=True)
+    return BatchDecoder(headers=True)
 
 
 def expected(batch, magic, offsets):
@@ -227,7 +227,7 @@ def test_a_fault_ends_the_chunk_before_it_and_is_told_when_fetched_first(decoder
 
 @FORMATS
 def test_checksums_are_not_looked_at_where_that_is_switched_off(magic):
-    unchecked = Decoder(check_crcs=False)
+    unchecked = BatchDecoder(check_crcs=False)
     for name in ("checksum", "checksum inside"):
         chunk = unchecked.decode("t", 0, 0, memoryview(bad_messages(magic)[name]))
         assert chunk.next_offset in (5, 8)
@@ -244,7 +244,7 @@ def test_checksums_of_messages_before_the_requested_offset_do_not_matter(decoder
 @FORMATS
 @CODECS
 def test_a_bomb_is_refused_without_allocating_what_it_claims(magic, codec):
-    small = Decoder(max_decompressed_bytes=1 << 20)
+    small = BatchDecoder(max_decompressed_bytes=1 << 20)
     bomb = compressed_set([Record(bytes(50 << 20))], magic, [0], codec)
     with pytest.raises(RecordTooLarge, match=r"more than 1048576 bytes; raise decompressed\.max\.bytes"):
         small.decode("t", 0, 0, memoryview(bomb))
@@ -253,7 +253,7 @@ def test_a_bomb_is_refused_without_allocating_what_it_claims(magic, codec):
 
 @FORMATS
 def test_a_chunk_that_decompresses_to_too_much_is_cut_between_messages(magic):
-    small = Decoder(max_decompressed_bytes=1 << 20)
+    small = BatchDecoder(max_decompressed_bytes=1 << 20)
     data = b"".join(compressed_set([Record(bytes(300_000), b"%d" % n)], magic, [n], "gzip") for n in range(10))
     seen, position = [], 0
     while position < 10:
@@ -268,7 +268,7 @@ def test_a_chunk_that_is_verified_again_has_the_same_fault():
     """As after an interrupt: a run of messages must not end before its fault for good, with more messages after it."""
     damaged = bytearray(message_set([Record(b"v", None, 1)] * 3, 1, range(3)))
     damaged[len(damaged) // 3 + 30] ^= 1
-    decoder = Decoder()
+    decoder = BatchDecoder()
     scanned = decoder.scan("t", 0, 0, memoryview(bytes(damaged) + message(Record(b"w", None, 1), 0, 3)))
     first, second = decoder.verify(scanned), decoder.verify(scanned)
     assert first.fault == second.fault is not None

@@ -6,9 +6,9 @@ import pytest
 
 from tests.fix_batches import build
 from tests.fix_messagesets import compressed_set, message_set
-from zkconsumer.fetch import batchtable as b
-from zkconsumer.fetch.decode import Decoder
-from zkconsumer.fetch.schema import SCHEMA_WITH_HEADERS, schema_of
+from zkconsumer.decode import batchtable as b
+from zkconsumer.decode.batchdecoder import BatchDecoder
+from zkconsumer.decode.schema import SCHEMA_WITH_HEADERS, schema_of
 from zkconsumer.kafka.producer import Record
 
 ALL = tuple(SCHEMA_WITH_HEADERS.names)
@@ -30,7 +30,7 @@ CHUNKS = {
 
 
 def decode(data, columns=None, decoder=None):
-    decoder = decoder or Decoder(headers=True)
+    decoder = decoder or BatchDecoder(headers=True)
     if columns is not None:
         decoder.choose_columns(columns)
     decoded = decoder.decode("t", 3, 2, memoryview(data))
@@ -50,7 +50,7 @@ def test_chosen_columns_hold_what_they_hold_among_all(chunk, columns):
 
 
 def test_one_decoder_serves_queries_of_different_columns():
-    decoder = Decoder()
+    decoder = BatchDecoder()
     for columns in [("value",), ("headers", "key"), ("offset",), ALL, ("value",)]:
         chosen = decode(CHUNKS["plain"], columns, decoder)
         assert chosen.batch.equals(decode(CHUNKS["plain"]).batch.select(columns))
@@ -58,7 +58,7 @@ def test_one_decoder_serves_queries_of_different_columns():
 
 def test_a_column_that_does_not_exist_is_refused():
     with pytest.raises(KeyError, match="vaule"):
-        Decoder().choose_columns(("vaule",))
+        BatchDecoder().choose_columns(("vaule",))
 
 
 @pytest.mark.parametrize("chunk", ["plain", "of three formats"])
@@ -71,7 +71,7 @@ def test_values_that_are_not_wanted_stay_where_they_are(chunk, columns):
 
 @pytest.mark.parametrize("chunk", CHUNKS)
 def test_keys_and_headers_that_are_not_wanted_are_not_copied(chunk):
-    decoder = Decoder(headers=True)
+    decoder = BatchDecoder(headers=True)
 
     def copied(columns):
         decoder.choose_columns(columns)

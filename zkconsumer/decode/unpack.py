@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from zkconsumer.fetch import batchtable as b
-from zkconsumer.fetch.decompress import DecompressError, Scratch, TooLong
-from zkconsumer.fetch.kernels import messageset
-from zkconsumer.fetch.memory import ChunkMemory
-from zkconsumer.fetch.verify import REASONS, Fault, fault_in
+from zkconsumer.decode import batchtable as b
+from zkconsumer.decode.decompress import DecompressError, Scratch, TooLong
+from zkconsumer.decode.kernels import messageset
+from zkconsumer.decode.memory import ChunkMemory
+from zkconsumer.decode.verify import REASONS, Fault, fault_in
 
 
 class Unpacker:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from zkconsumer.fetch import batchtable as b
-from zkconsumer.fetch.columns import bitmap, variable_column
-from zkconsumer.fetch.compiled import BYTES, INT32S, INT64S, OUT_BYTES, compiled, copy, types, varint
-from zkconsumer.fetch.schema import HEADERS
+from zkconsumer.decode import batchtable as b
+from zkconsumer.decode.columns import bitmap, variable_column
+from zkconsumer.decode.compiled import BYTES, INT32S, INT64S, OUT_BYTES, compiled, copy, types, varint
+from zkconsumer.decode.schema import HEADERS
 
 if TYPE_CHECKING:
-    from zkconsumer.fetch.assemble import Notes
+    from zkconsumer.decode.assemble import Notes
 
 
 @compiled(types.void(BYTES, INT32S, INT64S, INT32S, INT32S, OUT_BYTES, OUT_BYTES, OUT_BYTES))

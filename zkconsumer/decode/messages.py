@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from zkconsumer.fetch.kernels import messagekernel
+from zkconsumer.decode.kernels import messagekernel
 from zkconsumer.model import Message
 
 MOST_AT_ONCE: Final = 2048
@@ -30,7 +30,7 @@ def records(batch: Any) -> Iterator[Message]:
 
 
 def build(kind: type[M], batch: Any) -> list[M]:
-    """The messages of a batch in the schema of ``fetch/schema.py``, with or without headers, which is of one partition.
+    """The messages of a batch of one partition, in the schema of ``decode/schema.py`` with or without headers.
 
     Timestamps come back in milliseconds; dates beyond the year 294,000, which the column cannot hold, stay at its end.
     Python's garbage collector does not track the messages.

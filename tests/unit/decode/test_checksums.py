@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from crc32c import crc32c as reference_crc32c
 
-from zkconsumer.fetch import checksums
-from zkconsumer.fetch.compiled import njit
+from zkconsumer.decode import checksums
+from zkconsumer.decode.compiled import njit
 
 LENGTHS = [*range(300), 511, 512, 513, 1535, 1536, 1537, 3071, 3072, 3073, 4609, 100_003]
 """Around each length at which another loop takes over: 8, 16, 32, 128 bytes, and three strides of 512."""

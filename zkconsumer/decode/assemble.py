@@ -8,11 +8,11 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from zkconsumer.fetch import batchtable as b
-from zkconsumer.fetch.columns import ConstantColumns, variable_column
-from zkconsumer.fetch.kernels import headerlists
-from zkconsumer.fetch.memory import ChunkMemory
-from zkconsumer.fetch.schema import TIMESTAMP, schema_of
+from zkconsumer.decode import batchtable as b
+from zkconsumer.decode.columns import ConstantColumns, variable_column
+from zkconsumer.decode.kernels import headerlists
+from zkconsumer.decode.memory import ChunkMemory
+from zkconsumer.decode.schema import TIMESTAMP, schema_of
 
 _TIMESTAMP_TYPES: Final = {b.TIME_CREATED: 0, b.TIME_APPENDED: 1, b.TIME_NONE: b.NO_TIMESTAMP}
 

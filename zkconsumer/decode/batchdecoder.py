@@ -1,4 +1,4 @@
-"""Decoder: the bytes of one partition from a fetch response become one Arrow batch.
+"""BatchDecoder: the bytes of one partition from a fetch response become one Arrow batch.
 
 Message formats 0, 1 and 2 are read, also in one response (a log that was converted half-way). Transactions: control
 batches are skipped; aborted records are delivered unless the caller says which are aborted.
@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
+from zkconsumer.decode import batchtable as b
+from zkconsumer.decode import kernels
+from zkconsumer.decode.assemble import Assembler, Columns, Indexed, Notes
+from zkconsumer.decode.memory import ChunkMemory
+from zkconsumer.decode.schema import SCHEMA, SCHEMA_WITH_HEADERS, schema_of
+from zkconsumer.decode.unpack import Unpacker
+from zkconsumer.decode.verify import Fault, Verifier, by_format, fault_in
 from zkconsumer.errors import CorruptRecord, RecordTooLarge
-from zkconsumer.fetch import batchtable as b
-from zkconsumer.fetch import kernels
-from zkconsumer.fetch.assemble import Assembler, Columns, Indexed, Notes
-from zkconsumer.fetch.memory import ChunkMemory
-from zkconsumer.fetch.schema import SCHEMA, SCHEMA_WITH_HEADERS, schema_of
-from zkconsumer.fetch.unpack import Unpacker
-from zkconsumer.fetch.verify import Fault, Verifier, by_format, fault_in
 
 if TYPE_CHECKING:
-    from zkconsumer.fetch.transactions import AbortedTransaction
+    from zkconsumer.decode.transactions import AbortedTransaction
 
 MAX_DECOMPRESSED_BYTES: Final = 128 << 20
 """Default limit for what one chunk may decompress to. A chunk that holds more is cut short between two batches; a
@@ -49,7 +49,7 @@ class ScannedChunk(NamedTuple):
         partition: its number.
         requested: the offset that was fetched; records before it do not count.
         records: the bytes.
-        table: the batches that were found in them, see ``fetch/batchtable.py``.
+        table: the batches that were found in them, see ``decode/batchtable.py``.
         done: rows of the table that were decoded already.
         next_offset: where to fetch next, if the headers are true.
         fault: what is known to be wrong with the batch behind the last one of the table.
@@ -98,16 +98,16 @@ class Survey(NamedTuple):
 
 
 class PreparedChunk(NamedTuple):
-    """One partition's bytes, verified and decompressed, and what :meth:`Decoder.complete` needs to decode them.
+    """One partition's bytes, verified and decompressed, and what :meth:`BatchDecoder.complete` needs to decode them.
 
-    What was decoded of it so far is known from ``totals`` alone, which the kernel writes; see :meth:`Decoder._index`.
+    ``totals`` alone, which the kernel writes, records what was decoded of it so far; see :meth:`BatchDecoder._index`.
 
     Attributes:
         chunk: the bytes, without the batches from the first fault on.
         fault: what is wrong with the batch after the last one of the table; None if that is not known yet.
-        table: the batches to read, see ``fetch/batchtable.py``.
+        table: the batches to read, see ``decode/batchtable.py``.
         times: types of their timestamps.
-        pieces: the table in pieces of one kind, see :func:`~zkconsumer.fetch.verify.by_format`.
+        pieces: the table in pieces of one kind, see :func:`~zkconsumer.decode.verify.by_format`.
         raw: the bytes as array.
         scratch: what was decompressed.
         values: where the values go; often a part of ``raw`` or ``scratch``.
@@ -133,7 +133,7 @@ class DecodedChunk(NamedTuple):
     """What came of one partition's bytes.
 
     Attributes:
-        batch: the records, a ``pyarrow.RecordBatch`` in the schema of ``fetch/schema.py``; None where there is none.
+        batch: the records, a ``pyarrow.RecordBatch`` in the schema of ``decode/schema.py``; None where there is none.
         next_offset: where to fetch next; also past control batches, aborted ones and what compaction removed. The
             requested offset where not even one batch was complete.
         nbytes: memory that the batch owns.
@@ -158,7 +158,7 @@ def warm(*, everything: bool = False) -> str | None:
     if everything:
         kernels.load_all()
     scan = kernels.kernel().scan
-    from zkconsumer.fetch.compiled import cache_directory
+    from zkconsumer.decode.compiled import cache_directory
 
     return cache_directory(scan)
 
@@ -170,7 +170,7 @@ def _after(table: Any, requested: int) -> int:
     return max(requested, int(table[-1, b.BASE_OFFSET] + table[-1, b.LAST_DELTA]) + 1)
 
 
-class Decoder:
+class BatchDecoder:
     """Decodes chunk after chunk, keeping its work buffers. One thread uses a decoder.
 
     Args:
@@ -201,7 +201,7 @@ class Decoder:
         """Build batches of these columns, in this order; the others are not copied. Not while a chunk is prepared.
 
         Raises:
-            KeyError: ``fetch/schema.py`` has no column of a name.
+            KeyError: ``decode/schema.py`` has no column of a name.
         """
         schema_of(columns)
         if columns != self._columns:

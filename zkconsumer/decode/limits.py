@@ -14,7 +14,7 @@ def rows_within(batch: Any, max_bytes: int) -> int:
     A row's data are its key, its value, and the names and values of its headers, where the batch has that column.
 
     Args:
-        batch: in the schema of ``fetch/schema.py``, not empty; may be a slice.
+        batch: in the schema of ``decode/schema.py``, not empty; may be a slice.
         max_bytes: the limit.
     """
     ends = [_ends(batch.column("key")), _ends(batch.column("value"))]
