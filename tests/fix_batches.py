@@ -7,7 +7,7 @@ from typing import Any
 import cramjam
 
 from tests.fix_kafka import MemoryRecordsBuilder, calc_crc32c
-from zkconsumer.kafka.producer import Record
+from zkconsumer.sandbox.producer import Record
 
 HEADER = 61
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "snappy-raw": 2, "lz4": 3, "zstd": 4}

@@ -8,8 +8,8 @@ from zkconsumer.fetch.ahead import DecodePool
 from zkconsumer.fetch.chunks import Chunk, HandOver
 from zkconsumer.fetch.partition_info import PartitionInfo
 from zkconsumer.fetch.queues import ChunkQueue
-from zkconsumer.kafka.producer import Record
 from zkconsumer.model import ConsumerThreadId, TopicPartition
+from zkconsumer.sandbox.producer import Record
 
 THREAD = ConsumerThreadId("g_c", 0)
 

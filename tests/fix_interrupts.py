@@ -17,8 +17,8 @@ from zkconsumer.connector.stream import MessageStream
 from zkconsumer.errors import ConsumerTimeout
 from zkconsumer.fetch.chunkreader import ChunkReader
 from zkconsumer.fetch.chunks import Chunk
-from zkconsumer.kafka.producer import Record
 from zkconsumer.model import Message
+from zkconsumer.sandbox.producer import Record
 
 _FILES = {str(path): path.name for path in Path(zkconsumer.__file__).parent.rglob("*.py")}
 _DECODING = {f"{name}.py" for name in ("decode", "assemble", "unpack", "verify", "decompress", "memory", "columns")}

@@ -3,9 +3,9 @@
 import json
 
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.connector.identity import new_consumer_id
-from zkconsumer.connector.member import GroupMember
 from zkconsumer.core.fetchcontrol import FetchAssignment
+from zkconsumer.group.identity import new_consumer_id
+from zkconsumer.group.member import GroupMember
 from zkconsumer.model import TopicPartition
 
 JVM = {"version": 1, "pattern": "static", "timestamp": "1"}

@@ -8,7 +8,7 @@ import xxhash
 
 from tests.fix_batches import CODECS, compress
 from tests.fix_kafka import LegacyRecordBatchBuilder
-from zkconsumer.kafka.producer import Record
+from zkconsumer.sandbox.producer import Record
 
 LOG_APPEND_TIME = 0x08
 OVERHEAD = {0: 26, 1: 34}

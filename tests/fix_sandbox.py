@@ -65,9 +65,9 @@ class Topics:
     def _await_leaders(self, name: str, partitions: int) -> None:
         from tests.fix_fetch import brokers_of
         from zkconsumer.errors import BrokerUnavailable
-        from zkconsumer.kafka.admin import known_and_served
         from zkconsumer.kafka.client import BrokerClient
         from zkconsumer.model import TopicPartition
+        from zkconsumer.sandbox.admin import known_and_served
 
         wanted = {TopicPartition(name, number) for number in range(partitions)}
 

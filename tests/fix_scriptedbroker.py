@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from tests.fix_batches import build
-from zkconsumer.kafka.producer import Record
 from zkconsumer.model import Broker
+from zkconsumer.sandbox.producer import Record
 
 API_VERSIONS, METADATA, LIST_OFFSETS, FETCH = 18, 3, 2, 1
 FIND_COORDINATOR, OFFSET_FETCH, OFFSET_COMMIT = 10, 9, 8

@@ -8,7 +8,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from tests.fix_waiting import eventually
-from zkconsumer.connector.member import GroupMember
+from zkconsumer.group.member import GroupMember
 from zkconsumer.sandbox import ZooKeeperServer
 from zkconsumer.zookeeper.session import ZkSession
 

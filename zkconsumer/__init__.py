@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from zkconsumer.config import ConsumerConfig
     from zkconsumer.connector.connector import ConsumerConnector, PartitionState
     from zkconsumer.connector.decoder import DecodedMessage
-    from zkconsumer.connector.listener import ConsumerRebalanceListener
     from zkconsumer.connector.stream import MessageStream
     from zkconsumer.core.partitioner import DefaultPartitioner
     from zkconsumer.core.subscription import Blacklist, Whitelist
@@ -59,6 +58,7 @@ if TYPE_CHECKING:
         ZooKeeperUnavailable,
     )
     from zkconsumer.fetch.simple import SimpleConsumer
+    from zkconsumer.group.listener import ConsumerRebalanceListener
     from zkconsumer.model import ConsumerThreadId, Message, TopicPartition
 
 _HOMES = {
@@ -72,7 +72,7 @@ _HOMES = {
     "ConsumerConfig": "zkconsumer.config",
     "ConsumerConnector": "zkconsumer.connector.connector",
     "ConsumerIdInUse": "zkconsumer.errors",
-    "ConsumerRebalanceListener": "zkconsumer.connector.listener",
+    "ConsumerRebalanceListener": "zkconsumer.group.listener",
     "ConsumerThreadId": "zkconsumer.model",
     "ConsumerTimeout": "zkconsumer.errors",
     "CoordinatorMoved": "zkconsumer.errors",

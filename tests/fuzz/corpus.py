@@ -8,7 +8,7 @@ from tests.fix_batches import ABORT, CODECS, COMMIT, build, control
 from tests.fix_messagesets import OLD_CODECS, compressed_set, message
 from tests.fuzz import login
 from tests.golden.captures import captures
-from zkconsumer.kafka.producer import Record
+from zkconsumer.sandbox.producer import Record
 
 
 def archive_of(target: str) -> Path:

@@ -31,8 +31,8 @@ from zkconsumer.decode.compiled import SOURCES  # noqa: E402
 _COMPILED = [source.removesuffix(".py") for source in SOURCES]  # numba cannot compile what is instrumented
 
 with atheris.instrument_imports(
-    include=["zkconsumer.fetch", "zkconsumer.kafka", "kafka.net.sasl", "tests.fuzz.target", "tests.fuzz.login"],
-    exclude=["numba", "numpy", "pyarrow", *(f"zkconsumer.fetch.{module}" for module in _COMPILED)],
+    include=["zkconsumer.decode", "zkconsumer.fetch", "zkconsumer.kafka", "kafka.net.sasl", "tests.fuzz.target", "tests.fuzz.login"],
+    exclude=["numba", "numpy", "pyarrow", *(f"zkconsumer.decode.{module}" for module in _COMPILED)],
 ):
     from tests.fuzz import login
     from tests.fuzz import target as records_target

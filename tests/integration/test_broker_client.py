@@ -6,11 +6,11 @@ from tests import fix_fetch
 from tests.fix_fetch import brokers_of
 from tests.fix_waiting import eventually
 from zkconsumer.errors import BrokerUnavailable, ProtocolError
-from zkconsumer.kafka.admin import create_topics
 from zkconsumer.kafka.client import EARLIEST, LATEST, BrokerClient
 from zkconsumer.kafka.errorcodes import ErrorCode, error_name
-from zkconsumer.kafka.producer import CODECS, Record, produce
 from zkconsumer.model import Broker, TopicPartition
+from zkconsumer.sandbox.admin import create_topics
+from zkconsumer.sandbox.producer import CODECS, Record, produce
 
 pytestmark = pytest.mark.integration
 reader = fix_fetch.reader

@@ -4,10 +4,10 @@ import pytest
 
 from tests.fix_members import Cluster
 from tests.fix_waiting import eventually
-from zkconsumer.connector.listener import ConsumerRebalanceListener
-from zkconsumer.connector.member import GroupMember
 from zkconsumer.core.rebalance import orphan_delay_seconds
 from zkconsumer.core.subscription import Subscription, Whitelist
+from zkconsumer.group.listener import ConsumerRebalanceListener
+from zkconsumer.group.member import GroupMember
 from zkconsumer.model import TopicPartition
 from zkconsumer.zookeeper.registry import Registry
 

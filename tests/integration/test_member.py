@@ -11,9 +11,6 @@ from tests.fix_members import RecordingFetch
 from tests.fix_waiting import eventually
 from tests.fix_zookeeper import cut_off, expire
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.connector.identity import new_consumer_id
-from zkconsumer.connector.listener import ConsumerRebalanceListener
-from zkconsumer.connector.member import GroupMember
 from zkconsumer.core.rebalance import RebalanceCause, orphan_delay_seconds
 from zkconsumer.core.subscription import Subscription, Whitelist
 from zkconsumer.errors import (
@@ -26,6 +23,9 @@ from zkconsumer.errors import (
     SessionExpired,
     ZooKeeperUnavailable,
 )
+from zkconsumer.group.identity import new_consumer_id
+from zkconsumer.group.listener import ConsumerRebalanceListener
+from zkconsumer.group.member import GroupMember
 from zkconsumer.model import TopicPartition
 
 pytestmark = pytest.mark.integration
@@ -166,7 +166,7 @@ def put_stranger(zookeeper, group, name, topic):
 
 def test_members_that_join_one_after_another_cause_one_rebalance(group, zookeeper, topic_factory, monkeypatch):
     """Three seconds without news end the wait here, so that a busy machine is not taken for a quiet group."""
-    monkeypatch.setattr("zkconsumer.connector.rebalanceloop.settle_seconds", lambda backoff_ms: 3.0)
+    monkeypatch.setattr("zkconsumer.group.rebalanceloop.settle_seconds", lambda backoff_ms: 3.0)
     topic = topic_factory(partitions=12)
     member, _ = group("a", rebalance_backoff_ms=60_000)
     member.join(Subscription.static({topic: 1}))

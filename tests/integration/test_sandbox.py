@@ -25,14 +25,14 @@ from tests.fix_fork import in_forked_child, refused_in_forked_child
 from tests.fix_sandbox import Topics, produce_records
 from tests.fix_waiting import eventually
 from zkconsumer.errors import SandboxError
-from zkconsumer.kafka.admin import create_topics
 from zkconsumer.kafka.client import BrokerClient
-from zkconsumer.kafka.producer import Record, produce
 from zkconsumer.model import TopicPartition
 from zkconsumer.sandbox import JarSource, Sandbox, ZooKeeperServer
+from zkconsumer.sandbox.admin import create_topics
 from zkconsumer.sandbox.lockfile import LockFile, parse_lock
 from zkconsumer.sandbox.ports import HOST, free_port, is_free
 from zkconsumer.sandbox.probes import four_letter_word, known_brokers
+from zkconsumer.sandbox.producer import Record, produce
 from zkconsumer.sandbox.progress import Progress
 
 pytestmark = pytest.mark.integration

@@ -6,10 +6,10 @@ import pytest
 
 from tests.fix_waiting import eventually
 from zkconsumer import ConsumerConfig
-from zkconsumer.connector.identity import new_consumer_id
-from zkconsumer.connector.member import GroupMember
 from zkconsumer.core.subscription import Subscription
 from zkconsumer.errors import ConfigError, ZooKeeperRefused
+from zkconsumer.group.identity import new_consumer_id
+from zkconsumer.group.member import GroupMember
 from zkconsumer.model import TopicPartition
 from zkconsumer.sandbox import ZooKeeperServer
 from zkconsumer.sandbox.pysparkjars import zookeeper_jars

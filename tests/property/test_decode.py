@@ -10,7 +10,7 @@ from tests.fix_batches import CODECS, HEADER, build, compress, seal
 from tests.fix_decoding import decode
 from zkconsumer.decode.batchdecoder import BatchDecoder
 from zkconsumer.errors import CorruptRecord, ProtocolError, RecordTooLarge
-from zkconsumer.kafka.producer import Record
+from zkconsumer.sandbox.producer import Record
 
 DECODER = BatchDecoder(headers=True, max_decompressed_bytes=1 << 22)
 UNCHECKED = BatchDecoder(headers=True, check_crcs=False, max_decompressed_bytes=1 << 22)

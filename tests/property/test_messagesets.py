@@ -11,7 +11,7 @@ from tests.fix_decoding import decode
 from tests.fix_messagesets import LOG_APPEND_TIME, OLD_CODECS, compressed_set, message_set, reseal, wrap
 from zkconsumer.decode.batchdecoder import BatchDecoder
 from zkconsumer.errors import CorruptRecord, RecordTooLarge
-from zkconsumer.kafka.producer import Record
+from zkconsumer.sandbox.producer import Record
 
 DECODER = BatchDecoder(headers=True, max_decompressed_bytes=1 << 22)
 UNCHECKED = BatchDecoder(headers=True, check_crcs=False, max_decompressed_bytes=1 << 22)

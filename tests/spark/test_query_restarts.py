@@ -21,10 +21,10 @@ from tests.fix_sandbox import Topics, produce_records
 from tests.fix_sourceprocess import SourceProcess, await_gone
 from tests.fix_waiting import eventually
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.connector.identity import new_consumer_id
-from zkconsumer.connector.member import GroupMember
 from zkconsumer.core.fetchcontrol import FetchAssignment
 from zkconsumer.core.subscription import Subscription
+from zkconsumer.group.identity import new_consumer_id
+from zkconsumer.group.member import GroupMember
 from zkconsumer.model import TopicPartition
 from zkconsumer.sandbox import Sandbox
 from zkconsumer.spark.acknowledge import acknowledge

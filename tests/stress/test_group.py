@@ -17,10 +17,10 @@ import pytest
 from kazoo.client import KazooClient
 
 from tests.fix_members import Cluster
-from zkconsumer.connector.listener import ConsumerRebalanceListener
 from zkconsumer.core.fetchcontrol import FetchAssignment
 from zkconsumer.core.subscription import Subscription
 from zkconsumer.errors import ConsumerClosed, ZkConsumerError
+from zkconsumer.group.listener import ConsumerRebalanceListener
 from zkconsumer.model import TopicPartition
 
 SECONDS = float(os.environ.get("ZKCONSUMER_STRESS_SECONDS", "120"))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from zkconsumer.bench.datasets import DataSet
-from zkconsumer.kafka.producer import Record
+from zkconsumer.sandbox.producer import Record
 
 _TIMESTAMP_MS: Final = 1_700_000_000_000
 _SEED: Final = 14

@@ -16,11 +16,11 @@ from zkconsumer.bench.servers import bench_servers
 from zkconsumer.bench.zktrace import Settling, ZooKeeperTrace, settling
 from zkconsumer.core.assignors import range_assignor
 from zkconsumer.errors import SandboxError
-from zkconsumer.kafka.admin import create_topics
 from zkconsumer.kafka.client import BrokerClient
-from zkconsumer.kafka.producer import Record, append_batches, encode_batches
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.sandbox import Sandbox
+from zkconsumer.sandbox.admin import create_topics
+from zkconsumer.sandbox.producer import Record, append_batches, encode_batches
 from zkconsumer.sandbox.progress import Progress
 from zkconsumer.zookeeper.registry import Registry
 from zkconsumer.zookeeper.session import ZkSession

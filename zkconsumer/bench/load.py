@@ -6,10 +6,10 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from zkconsumer.kafka.admin import create_topics
 from zkconsumer.kafka.client import BrokerClient
-from zkconsumer.kafka.producer import Record, append_batches, encode_batches
 from zkconsumer.model import Broker, TopicPartition
+from zkconsumer.sandbox.admin import create_topics
+from zkconsumer.sandbox.producer import Record, append_batches, encode_batches
 
 _TIMEOUT_MS: Final = 60_000
 _BATCH_BYTES: Final = 1 << 17
@@ -24,7 +24,7 @@ class Load(NamedTuple):
 
     Attributes:
         value_bytes: length of each value; there are no keys and no headers.
-        codec: compression, a name that :func:`~zkconsumer.kafka.producer.produce` knows.
+        codec: compression, a name that :func:`~zkconsumer.sandbox.producer.produce` knows.
         partitions: of the topic, all with as many records.
         total_bytes: of all values together, about.
         only_on: id of the broker that leads all partitions; None spreads them.
@@ -67,7 +67,7 @@ def fill(live_brokers: Callable[[], Sequence[Broker]], load: Load) -> None:
     """Create the load's topic and append its records.
 
     Raises:
-        BrokerUnavailable, ProtocolError: see :func:`~zkconsumer.kafka.producer.produce`.
+        BrokerUnavailable, ProtocolError: see :func:`~zkconsumer.sandbox.producer.produce`.
     """
     client = BrokerClient(live_brokers, client_id="zkconsumer-bench", timeout_ms=_TIMEOUT_MS)
     try:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from zkconsumer.bench.content import compress, plain_bytes, random_share, records
 from zkconsumer.bench.datasets import DataSet
-from zkconsumer.kafka.producer import Record, encode_batches
+from zkconsumer.sandbox.producer import Record, encode_batches
 
 if TYPE_CHECKING:
     import numpy as np

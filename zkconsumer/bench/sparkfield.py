@@ -14,11 +14,11 @@ from zkconsumer.bench.contest import OURS
 from zkconsumer.bench.servers import bench_servers
 from zkconsumer.bench.sparksession import CORES, spark_session
 from zkconsumer.errors import SandboxError
-from zkconsumer.kafka.admin import create_topics
 from zkconsumer.kafka.client import BrokerClient
-from zkconsumer.kafka.producer import Record, append_batches, encode_batches
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.sandbox import Sandbox
+from zkconsumer.sandbox.admin import create_topics
+from zkconsumer.sandbox.producer import Record, append_batches, encode_batches
 from zkconsumer.sandbox.progress import Progress
 from zkconsumer.spark.rows import spark_schema
 from zkconsumer.zookeeper.registry import Registry

@@ -231,8 +231,8 @@ class _Consumption:
         Raises:
             ZkConsumerError: what made it fail.
         """
-        from zkconsumer.connector.committer import describe_uncommitted
         from zkconsumer.connector.connector import ConsumerConnector
+        from zkconsumer.group.committer import describe_uncommitted
 
         with self._ending.by_signals():
             try:

@@ -1,1 +1,1 @@
-"""The consumer: a group member (control plane) joined to local fetchers and streams (data plane)."""
+"""The public face: connector, streams, key and value decoders, metrics."""

@@ -10,12 +10,8 @@ from typing import Any, Final, Self, overload
 
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector.decoder import DecodedMessage, Decoder, decoded_message
-from zkconsumer.connector.identity import new_consumer_id
 from zkconsumer.connector.idle import IdleWatch
-from zkconsumer.connector.listener import ConsumerRebalanceListener
-from zkconsumer.connector.member import GroupMember
 from zkconsumer.connector.metrics import ConsumerMetrics, Exporter, Sample
-from zkconsumer.connector.storage import choose_store
 from zkconsumer.connector.stream import MessageStream
 from zkconsumer.core.idle import seconds_between_looks
 from zkconsumer.core.subscription import Subscription, TopicFilter
@@ -26,6 +22,9 @@ from zkconsumer.fetch.chunkreader import ChunkReader
 from zkconsumer.fetch.control import LocalFetchControl
 from zkconsumer.fetch.queues import ChunkQueue
 from zkconsumer.forks import Owner
+from zkconsumer.group.identity import new_consumer_id
+from zkconsumer.group.listener import ConsumerRebalanceListener
+from zkconsumer.memberassembly import assemble_member
 from zkconsumer.model import Broker, ConsumerThreadId, Message, TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -84,14 +83,13 @@ class ConsumerConnector:
         self._queues: dict[str | None, list[ChunkQueue]] = {}
         self._pool: DecodePool | None = None
         self._fetch = LocalFetchControl(self._consumer_id, config, self._live_brokers, self._queue_for)
-        self._member = GroupMember(
+        self._member = assemble_member(
             config,
             self._consumer_id,
             self._fetch,
             on_failure=self._fail,
             before_commit=before_commit,
             on_refusal=self._group_refused,
-            make_store=choose_store,
         )
         self._metrics = ConsumerMetrics(config, self._member.stats, self._fetch, self._queues)
         self._exporter: Exporter | None = None

@@ -13,11 +13,11 @@ from threading import Lock
 from typing import Any, Final, Literal, NamedTuple
 
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.connector.memberstats import MemberStats
 from zkconsumer.errors import UsageError
 from zkconsumer.fetch.control import LocalFetchControl
 from zkconsumer.fetch.queues import ChunkQueue
 from zkconsumer.forks import Owner, call_in_child
+from zkconsumer.group.memberstats import MemberStats
 
 _STATES: Final = ("latent", "joined", "rebalancing", "closed")
 _MINUTE_S: Final = 60.0

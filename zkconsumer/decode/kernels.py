@@ -48,7 +48,7 @@ def load_all() -> None:
 
 def _load(name: str) -> ModuleType:
     try:
-        return import_module(f"zkconsumer.fetch.{name}")
+        return import_module(f"{__package__}.{name}")
     except Exception as error:  # a package is missing or broken, or the compiler fails
         raise DecoderUnavailable(
             f"the compiled decoder cannot be loaded: {type(error).__name__}: {error}; check the installed numba, "

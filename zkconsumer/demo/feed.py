@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from zkconsumer.demo.flights import Records
 from zkconsumer.errors import ZkConsumerError
-from zkconsumer.kafka.producer import Record, produce
 from zkconsumer.model import Broker, TopicPartition
+from zkconsumer.sandbox.producer import Record, produce
 
 _SLICE = 4_000
 """Records produced together; at the demo's pace some slices a second, so that the flow looks steady."""

@@ -16,10 +16,10 @@ from zkconsumer.demo.story import Story
 from zkconsumer.demo.timeline import Event, Sample, Timeline
 from zkconsumer.demo.workspace import Workspace
 from zkconsumer.errors import SandboxError
-from zkconsumer.kafka.admin import create_topics
 from zkconsumer.kafka.client import BrokerClient
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.sandbox import Sandbox
+from zkconsumer.sandbox.admin import create_topics
 from zkconsumer.sandbox.progress import Progress
 from zkconsumer.zookeeper.registry import Registry
 from zkconsumer.zookeeper.session import ZkSession

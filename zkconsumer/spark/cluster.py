@@ -82,7 +82,7 @@ def read_cluster(options: SourceOptions, *, with_offsets: bool = False) -> Clust
 def _committed(
     config: ConsumerConfig, session: ZkSession, brokers: Sequence[Broker], partitions: Sequence[TopicPartition]
 ) -> Mapping[TopicPartition, int | None]:
-    from zkconsumer.connector.storage import open_store
+    from zkconsumer.offsets.storechoice import open_store
     from zkconsumer.offsets.zookeeper import ZooKeeperOffsetStore
 
     def pause(seconds: float) -> bool:

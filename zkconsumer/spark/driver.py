@@ -16,9 +16,6 @@ import time
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from zkconsumer.connector.identity import new_consumer_id
-from zkconsumer.connector.member import GroupMember
-from zkconsumer.connector.storage import choose_store
 from zkconsumer.cpus import available_cpus
 from zkconsumer.errors import (
     GenerationEnded,
@@ -28,6 +25,9 @@ from zkconsumer.errors import (
     UsageError,
     ZkConsumerError,
 )
+from zkconsumer.group.identity import new_consumer_id
+from zkconsumer.group.member import GroupMember
+from zkconsumer.memberassembly import assemble_member
 from zkconsumer.model import Broker
 from zkconsumer.spark.acknowledge import AcknowledgementServer, open_server
 from zkconsumer.spark.cluster import ClusterView, read_cluster
@@ -162,13 +162,12 @@ class QueryDriver:
         view = read_cluster(self._options)
         self._brokers = view.brokers
         self._warn_of_others(view)
-        self._member = member = GroupMember(
+        self._member = member = assemble_member(
             self._config,
             new_consumer_id(self._config),
             self._control,
-            self._control.fail,
+            on_failure=self._control.fail,
             on_refusal=self._control.refuse,
-            make_store=choose_store,
             without_last_commit="this query continues at its checkpoint and commits it then; until that, another "
             "consumer of the group that gets these partitions reads the records again",
         )

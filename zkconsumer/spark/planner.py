@@ -34,7 +34,7 @@ long as their last answer took, but not longer than the first of these; new reco
 
 
 class Member(Protocol):
-    """What the planner needs of a :class:`~zkconsumer.connector.member.GroupMember`."""
+    """What the planner needs of a :class:`~zkconsumer.group.member.GroupMember`."""
 
     def may_deliver(self) -> bool:
         """True while no other member can own our partitions."""

@@ -1,7 +1,7 @@
 import pytest
 
 from zkconsumer.bench.load import Load, _records
-from zkconsumer.kafka.producer import encode_batches
+from zkconsumer.sandbox.producer import encode_batches
 
 
 @pytest.mark.parametrize("load", [Load(), Load(value_bytes=1024), Load(codec="zstd")], ids=str)

@@ -1,6 +1,6 @@
-from zkconsumer.connector.memberstats import RebalanceCounts, step_name
 from zkconsumer.connector.metrics import MinuteRates
 from zkconsumer.core.rebalance import RebalanceCause, RebalanceStep
+from zkconsumer.group.memberstats import RebalanceCounts, step_name
 
 
 def test_rates_are_those_of_the_last_minute():

@@ -18,7 +18,7 @@ from zkconsumer.decode.batchdecoder import BatchDecoder
 from zkconsumer.decode.messages import records
 from zkconsumer.decode.schema import SCHEMA, SCHEMA_WITH_HEADERS
 from zkconsumer.errors import CorruptRecord, RecordTooLarge
-from zkconsumer.kafka.producer import Record
+from zkconsumer.sandbox.producer import Record
 
 ALL_CODECS = ["none", "gzip", "snappy", "snappy-raw", "lz4", "zstd"]
 SAMPLE = [

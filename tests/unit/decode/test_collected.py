@@ -15,7 +15,7 @@ from tests.fix_chunks import make_info, make_queue
 from zkconsumer.connector.stream import MessageStream
 from zkconsumer.fetch.chunks import Chunk
 from zkconsumer.decode.batchdecoder import BatchDecoder
-from zkconsumer.kafka.producer import Record
+from zkconsumer.sandbox.producer import Record
 from zkconsumer.model import Message
 
 def resident():

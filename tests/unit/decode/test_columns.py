@@ -9,7 +9,7 @@ from tests.fix_messagesets import compressed_set, message_set
 from zkconsumer.decode import batchtable as b
 from zkconsumer.decode.batchdecoder import BatchDecoder
 from zkconsumer.decode.schema import SCHEMA_WITH_HEADERS, schema_of
-from zkconsumer.kafka.producer import Record
+from zkconsumer.sandbox.producer import Record
 
 ALL = tuple(SCHEMA_WITH_HEADERS.names)
 RECORDS = [

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from tests.fix_batches import build
 from zkconsumer.decode.batchdecoder import BatchDecoder
 from zkconsumer.decode.limits import rows_within
-from zkconsumer.kafka.producer import Record
+from zkconsumer.sandbox.producer import Record
 
 
 def batch_of(records, *, headers=True):

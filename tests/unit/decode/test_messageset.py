@@ -20,7 +20,7 @@ from zkconsumer.decode.batchdecoder import BatchDecoder
 from zkconsumer.decode.messages import records
 from zkconsumer.decode.schema import SCHEMA_WITH_HEADERS
 from zkconsumer.errors import CorruptRecord, RecordTooLarge
-from zkconsumer.kafka.producer import Record
+from zkconsumer.sandbox.producer import Record
 
 SAMPLE = [
     Record(b"first", b"k", 1_700_000_000_000),

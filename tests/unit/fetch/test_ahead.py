@@ -10,8 +10,8 @@ from zkconsumer.decode import batchdecoder
 from zkconsumer.fetch.ahead import DecodePool, Job, threads_for, to_decode_ahead
 from zkconsumer.fetch.chunkreader import ChunkReader
 from zkconsumer.fetch.chunks import Chunk
-from zkconsumer.kafka.producer import Record
 from zkconsumer.model import TopicPartition
+from zkconsumer.sandbox.producer import Record
 from zkconsumer.wakeup import WakeUp
 
 

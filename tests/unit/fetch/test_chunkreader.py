@@ -8,8 +8,8 @@ from zkconsumer.decode import batchdecoder
 from zkconsumer.fetch.chunkreader import ChunkReader
 from zkconsumer.fetch.chunks import HandOver
 from zkconsumer.fetch.queues import END
-from zkconsumer.kafka.producer import Record
 from zkconsumer.model import TopicPartition
+from zkconsumer.sandbox.producer import Record
 
 BROKEN = {"attributes": 3}
 """Says that it is compressed by lz4, under a right checksum: no fetch makes it better."""

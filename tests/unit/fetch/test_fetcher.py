@@ -18,8 +18,8 @@ from zkconsumer.errors import ConfigError, CorruptRecord, DecoderUnavailable, Re
 from zkconsumer.fetch.chunkreader import ChunkReader
 from zkconsumer.fetch.fetcher import FetcherThread
 from zkconsumer.kafka.errorcodes import ErrorCode
-from zkconsumer.kafka.producer import Record
 from zkconsumer.model import Broker
+from zkconsumer.sandbox.producer import Record
 
 API_VERSIONS = struct.pack(">hi", 0, 2) + struct.pack(">hhh", 18, 0, 0) + struct.pack(">hhh", 1, 4, 4)
 GOOD = build([Record(b"v")], offset=5)

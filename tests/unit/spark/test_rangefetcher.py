@@ -17,8 +17,8 @@ from zkconsumer.errors import (
 )
 from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.kafka.errorcodes import ErrorCode
-from zkconsumer.kafka.producer import Record
 from zkconsumer.model import TopicPartition
+from zkconsumer.sandbox.producer import Record
 from zkconsumer.spark import rangefetcher
 from zkconsumer.spark.planning import Span
 from zkconsumer.spark.rangefetcher import Ended, Fetched, HandOver, RangeFetcher

@@ -1,8 +1,8 @@
 from tests.fix_batches import build
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.kafka.connection import BrokerConnection
-from zkconsumer.kafka.producer import Record
 from zkconsumer.model import Broker
+from zkconsumer.sandbox.producer import Record
 from zkconsumer.spark import worker
 
 

@@ -1,6 +1,6 @@
 """RebalanceLoop: registers a member and attempts rebalances until one succeeds, with the waits around the attempts.
 
-What one attempt does is in ``connector/rebalancer.py``. Everything here runs on the member's rebalance thread, which
+What one attempt does is in ``group/rebalancer.py``. Everything here runs on the member's rebalance thread, which
 alone writes the attributes.
 """
 
@@ -13,10 +13,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.connector.controlthread import ControlThread
-from zkconsumer.connector.memberstats import RebalanceCounts, step_name
-from zkconsumer.connector.nudge import OrphanWatch
-from zkconsumer.connector.rebalancer import Rebalancer
 from zkconsumer.core.rebalance import (
     longest_settling_seconds,
     orphan_delay_seconds,
@@ -38,6 +34,10 @@ from zkconsumer.errors import (
     ZkConsumerError,
     ZooKeeperUnavailable,
 )
+from zkconsumer.group.controlthread import ControlThread
+from zkconsumer.group.memberstats import RebalanceCounts, step_name
+from zkconsumer.group.orphanwatch import OrphanWatch
+from zkconsumer.group.rebalancer import Rebalancer
 from zkconsumer.zookeeper.membership import Membership
 from zkconsumer.zookeeper.registry import Registry
 from zkconsumer.zookeeper.session import ZkSession

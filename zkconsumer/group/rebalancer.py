@@ -10,8 +10,6 @@ from collections.abc import Callable, Collection, Mapping, Set
 from dataclasses import replace
 
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.connector.committer import OffsetCommitter
-from zkconsumer.connector.listener import ConsumerRebalanceListener
 from zkconsumer.core.assignors import ASSIGNORS, SHARED_WITH_JVM, TOPIC_BY_TOPIC, Assignment, assignor_name
 from zkconsumer.core.fetchcontrol import FetchAssignment, FetchControl, Refused
 from zkconsumer.core.groupview import GroupView, tell_changes, tell_partitions
@@ -34,6 +32,8 @@ from zkconsumer.errors import (
     StrategyConflict,
     ZkConsumerError,
 )
+from zkconsumer.group.committer import OffsetCommitter
+from zkconsumer.group.listener import ConsumerRebalanceListener
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 from zkconsumer.zookeeper.ownership import PartitionOwnership
 from zkconsumer.zookeeper.registry import Registry

@@ -6,24 +6,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.connector.member import GroupMember
 from zkconsumer.kafka.client import BrokerClient
 from zkconsumer.kafka.coordinator import OffsetCoordinator
 from zkconsumer.model import Broker
 from zkconsumer.offsets.dual import DualOffsetStore
 from zkconsumer.offsets.kafka import KafkaOffsetStore
 from zkconsumer.offsets.store import OffsetStore
-
-
-def choose_store(config: ConsumerConfig, member: GroupMember, zookeeper: OffsetStore) -> OffsetStore:
-    """The store for one member.
-
-    Args:
-        config: of the member.
-        member: asked for brokers, and whether a failed request may be repeated.
-        zookeeper: the member's offsets in ZooKeeper, fenced.
-    """
-    return open_store(config, zookeeper, live_brokers=member.live_brokers, pause=member.pause_before_retry)
 
 
 def open_store(
@@ -33,7 +21,7 @@ def open_store(
     live_brokers: Callable[[], Sequence[Broker]],
     pause: Callable[[float], bool],
 ) -> OffsetStore:
-    """The store that the properties ask for, also for somebody who is no member and only reads.
+    """The store that the properties ask for, also for a client that is not a member and only reads.
 
     Args:
         config: of the consumer.

@@ -6,8 +6,8 @@ import logging
 import time
 from collections.abc import Callable
 
-from zkconsumer.connector.rebalancer import Rebalancer
 from zkconsumer.errors import ZkConsumerError, name_some
+from zkconsumer.group.rebalancer import Rebalancer
 from zkconsumer.model import TopicPartition
 from zkconsumer.zookeeper.membership import Membership
 

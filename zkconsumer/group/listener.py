@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Set
 
-from zkconsumer.connector.controlthread import ControlThread
+from zkconsumer.group.controlthread import ControlThread
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 
 

@@ -16,19 +16,19 @@ from functools import partial
 from typing import Final
 
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.connector.committer import OffsetCommitter, describe_uncommitted
-from zkconsumer.connector.controlthread import ControlThread
-from zkconsumer.connector.listener import CalledOutListener, ConsumerRebalanceListener
-from zkconsumer.connector.memberstats import MemberStats
-from zkconsumer.connector.rebalanceloop import RebalanceLoop
-from zkconsumer.connector.rebalancer import Rebalancer
-from zkconsumer.connector.refusals import GroupRefusals, OnRefusal
 from zkconsumer.core.assignors import assignor_name
 from zkconsumer.core.fetchcontrol import FetchControl
 from zkconsumer.core.offsets import Mark
 from zkconsumer.core.rebalance import MemberState
 from zkconsumer.core.subscription import Subscription
 from zkconsumer.errors import GenerationEnded, SessionExpired, UsageError, ZkConsumerError
+from zkconsumer.group.committer import OffsetCommitter, describe_uncommitted
+from zkconsumer.group.controlthread import ControlThread
+from zkconsumer.group.grouprefusals import GroupRefusals, OnRefusal
+from zkconsumer.group.listener import CalledOutListener, ConsumerRebalanceListener
+from zkconsumer.group.memberstats import MemberStats
+from zkconsumer.group.rebalanceloop import RebalanceLoop
+from zkconsumer.group.rebalancer import Rebalancer
 from zkconsumer.model import Broker, ConsumerThreadId, TopicPartition
 from zkconsumer.offsets.store import OffsetStore
 from zkconsumer.offsets.zookeeper import ZooKeeperOffsetStore
@@ -53,14 +53,14 @@ class GroupMember:
 
     Args:
         config: the consumer's properties.
-        consumer_id: who this is in the group, see :func:`~zkconsumer.connector.identity.new_consumer_id`.
+        consumer_id: who this is in the group, see :func:`~zkconsumer.group.identity.new_consumer_id`.
         fetch: what does the fetching; called on the rebalance thread.
         on_failure: told, on the rebalance thread, if that thread dies of an error that nobody foresaw.
         before_commit: called before offsets are committed, on the rebalance thread or its stand-in; makes durable what
             they cover.
         on_refusal: told, on the rebalance thread, when Kafka goes on refusing to store or return the group's offsets,
             since a permission is missing; and with None when that has ended. The member continues to try.
-        make_store: makes the offset store, given the one in ZooKeeper (``connector/storage.py``).
+        make_store: makes the offset store, given the one in ZooKeeper (``offsets/storechoice.py``).
         without_last_commit: what it means if the last commit stores less than it should, for the log.
 
     Raises:

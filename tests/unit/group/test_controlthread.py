@@ -6,8 +6,8 @@ from concurrent.futures import Future
 
 import pytest
 
-from zkconsumer.connector.controlthread import ControlThread
 from zkconsumer.errors import ConsumerClosed
+from zkconsumer.group.controlthread import ControlThread
 from zkconsumer.zookeeper.watches import RebalanceSignal
 
 BOUND_S = 30

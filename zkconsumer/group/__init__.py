@@ -1,0 +1,1 @@
+"""One member of a consumer group: joins it, rebalances, owns partitions, and commits their offsets."""
