@@ -14,14 +14,14 @@ from zkconsumer.sandbox.producer import Record
 THREAD = ConsumerThreadId("g_c", 0)
 
 
-def make_queue(generation=1, **settings):
-    queue = ChunkQueue(**{"max_bytes": 1 << 20, "max_chunks": 2, **settings})
-    queue.clear(generation)
-    return queue
+def make_queue(**settings):
+    return ChunkQueue(**{"max_bytes": 1 << 20, "max_chunks": 2, **settings})
 
 
 def make_info(queue, partition=0, generation=1, start=0, topic="t"):
-    return PartitionInfo(TopicPartition(topic, partition), THREAD, generation, queue, start, 1 << 20)
+    info = PartitionInfo(TopicPartition(topic, partition), THREAD, generation, queue, start, 1 << 20)
+    queue.admit([info])
+    return info
 
 
 def make_fetched_chunk(info, start, count, gap=0, size=10, **changes):

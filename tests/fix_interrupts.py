@@ -164,9 +164,8 @@ class Log:
 
     def rebalance(self):
         """All partitions stay; what was not handed out is fetched again."""
-        self.queue.clear(None)
+        self.queue.release_all()
         self._generation += 1
-        self.queue.clear(self._generation)
         self.fill()
 
     def stream(self, kind=Message, timeout_ms=0):

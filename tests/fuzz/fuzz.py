@@ -31,7 +31,14 @@ from zkconsumer.decode.compiled import SOURCES  # noqa: E402
 _COMPILED = [source.removesuffix(".py") for source in SOURCES]  # numba cannot compile what is instrumented
 
 with atheris.instrument_imports(
-    include=["zkconsumer.decode", "zkconsumer.fetch", "zkconsumer.kafka", "kafka.net.sasl", "tests.fuzz.target", "tests.fuzz.login"],
+    include=[
+        "zkconsumer.decode",
+        "zkconsumer.fetch",
+        "zkconsumer.kafka",
+        "kafka.net.sasl",
+        "tests.fuzz.target",
+        "tests.fuzz.login",
+    ],
     exclude=["numba", "numpy", "pyarrow", *(f"zkconsumer.decode.{module}" for module in _COMPILED)],
 ):
     from tests.fuzz import login

@@ -362,6 +362,57 @@ def test_no_record_is_lost_or_repeated_over_many_rebalances(topic_factory, produ
     assert rebalances >= 5
 
 
+def test_partitions_that_stay_keep_their_fetcher_and_what_was_fetched(topic_factory, produce, reader):
+    topic = topic_factory(partitions=2)
+    produce(topic, [{"value": b"%d" % number, "partition": number % 2} for number in range(20)])
+    one = reader(consumer_timeout_ms=2000)
+    one.start({(topic, 0): 0, (topic, 1): 0})
+    eventually(lambda: len(one.queues[one.threads[0]]) == 2)
+    began = one.control.fetch_requests()
+    one.control.release([TopicPartition(topic, 0)])
+    assert [(message.partition, message.offset) for message in one.read_all()] == [(1, n) for n in range(10)]
+    assert one.control.positions(handed_out=True) == {(topic, 0): 0, (topic, 1): 10}
+    produce(topic, [{"value": b"more", "partition": number} for number in range(2)])
+    one.start({(topic, 0): 4, (topic, 1): 0})
+    read = [(message.partition, message.offset) for message in one.read_all()]
+    assert sorted(read) == [*((0, n) for n in range(4, 11)), (1, 10)], "partition 1 does not start again"
+    assert {name: since for name, (since, _) in one.control.fetch_requests().items()} == {
+        name: since for name, (since, _) in began.items()
+    }
+
+
+def test_no_record_is_lost_or_repeated_where_some_partitions_come_and_go(topic_factory, produce, reader):
+    topic = topic_factory(partitions=4)
+    produce(topic, [{"value": b"%d" % number, "partition": number % 4} for number in range(20_000)], batch_size=2000)
+    one = reader(fetch_message_max_bytes=5000, consumer_timeout_ms=20_000, refresh_leader_backoff_ms=20)
+    everything = [TopicPartition(topic, number) for number in range(4)]
+    seen, done, chance = [], threading.Event(), random.Random(3)
+    rebalances = 0
+
+    def use():
+        try:
+            for message in one.streams[0]:
+                seen.append((message.partition, message.offset))
+                if len(seen) % 2_000 == 0:  # a fast reader would be done before a partition was released
+                    eventually(lambda: rebalances >= len(seen) // 2_000)
+                if len(seen) == 20_000:
+                    break
+        finally:
+            done.set()
+
+    one.start(dict.fromkeys(everything, 0))
+    user = threading.Thread(target=use)
+    user.start()
+    while not done.wait(0.01):
+        one.control.release(chance.sample(everything, chance.randint(1, 3)))
+        one.start(one.control.positions(handed_out=True))
+        rebalances += 1
+    user.join()
+    assert len(seen) == len(set(seen)) == 20_000
+    for partition in everything:
+        assert [n for number, n in seen if number == partition.partition] == list(range(5000))
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_a_broker_that_dies_and_comes_back(private_sandbox, reader):

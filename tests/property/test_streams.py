@@ -77,10 +77,9 @@ class StreamMachine(RuleBasedStateMachine):
     @rule()
     def rebalance(self):
         """All partitions stay; what was not handed out is fetched again."""
-        self.queue.clear(None)
+        self.queue.release_all()
         self.generation += 1
         starts = [info.position(handed_out=True) for info in self.infos]
-        self.queue.clear(self.generation)
         self.infos = [make_info(self.queue, number, self.generation, start) for number, start in enumerate(starts)]
         self.paused.clear()
         for number, start in enumerate(starts):

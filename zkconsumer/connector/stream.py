@@ -166,7 +166,7 @@ class MessageStream(Generic[M]):
     def release(self) -> None:
         """Say that the application is done with everything it got, without asking for more; by the reading thread."""
         self._owner.require(f"stream {self.name}")
-        self.queue.release()
+        self.queue.finish()
 
     def close(self) -> None:
         """End the stream: its iterators stop. Positions stay as they are. In a forked child nothing is done."""

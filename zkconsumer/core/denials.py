@@ -72,6 +72,15 @@ class Denials:
         del self._pending[subject]
         return error
 
+    def forget_part(self, subject: Hashable, part: Hashable) -> None:
+        """The stream loses a part: what waits to be raised for it alone is forgotten; what was raised stays known."""
+        refused = self._refused.get(subject)
+        if refused is not None:
+            refused.discard(part)
+            if not refused:
+                del self._refused[subject]
+                self._pending.pop(subject, None)
+
     def forget_parts(self) -> None:
         """The stream gets other partitions: nothing is refused or waits to be raised; what was raised stays known."""
         self._refused.clear()

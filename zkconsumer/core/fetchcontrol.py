@@ -7,7 +7,7 @@ any thread may call.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -34,9 +34,10 @@ class FetchAssignment:
     """What one member fetches from one rebalance to the next.
 
     Attributes:
-        generation: rises by one with every assignment of this member; data fetched under an older one is dropped.
+        generation: rises by one with every assignment of this member.
         threads: each owned partition and the consumer thread whose queue it fills.
-        offsets: where to start each partition; None means that no offset is stored: apply ``auto.offset.reset``.
+        offsets: where to start each partition that is not fetched already; None means that no offset is stored: apply
+            ``auto.offset.reset``.
         origins: for offsets that were read from a store, where there, as messages name it.
         stored: what the store held of each partition when it was read, after claiming.
         refused: owned partitions that are not fetched, since a permission on their topics is missing.
@@ -65,8 +66,15 @@ class FetchControl(Protocol):
                 partitions are lost already, and no commit can follow.
         """
 
+    def release(self, partitions: Collection[TopicPartition], *, drain: bool = True) -> None:
+        """As :meth:`stop`, of some partitions; the others continue. Those that are not fetched are ignored."""
+
     def start(self, assignment: FetchAssignment) -> None:
-        """Begin to fetch ``assignment``, which replaces what was stopped."""
+        """Fetch the partitions of ``assignment`` and no others.
+
+        Those that are fetched for the same consumer thread and were not released continue as they are; the others begin
+        at their offset in ``assignment``.
+        """
 
     def withhold(self) -> None:
         """Take back what is being handed out just now, without waiting: the member's lease lapsed (DESIGN 4.5).

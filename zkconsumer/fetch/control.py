@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 from typing import Final, NamedTuple
 
@@ -19,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 _STOP_TIMEOUT_S: Final = 5.0
 """How long a stop waits for its threads, all together. One that hangs longer (in a name look-up, which nothing can
-interrupt) is left running: its generation is over, so queues refuse what it may still bring."""
+interrupt) is left running: its partitions are released, so queues refuse what it may still bring."""
 
 QueueFor = Callable[[str, ConsumerThreadId], ChunkQueue]
 
@@ -91,35 +92,45 @@ class LocalFetchControl:
 
     def start(self, assignment: FetchAssignment) -> None:
         """See :class:`~zkconsumer.core.fetchcontrol.FetchControl`; leaders are found in the background."""
-        self.stop()
-        infos = {
-            partition: PartitionInfo(
-                partition,
-                thread,
-                assignment.generation,
-                self._queue_for(partition.topic, thread),
-                assignment.offsets[partition],
-                self._config.fetch_message_max_bytes,
-                self._still_held(partition, assignment.offsets[partition]),
-                assignment.origins.get(partition),
-            )
-            for partition, thread in assignment.threads.items()
-        }
-        for queue in {info.queue for info in infos.values()}:
-            queue.clear(assignment.generation)
+        kept = {p: info for p, info in self._fetched().items() if assignment.threads.get(p) == info.thread}
+        self.release(self._fetched().keys() - kept.keys())
+        gained = {p: self._new_info(p, assignment) for p in assignment.threads if p not in kept}
+        for info in gained.values():
+            info.queue.admit([info])
         with self._pausing:
-            self._paused &= infos.keys()
-            for partition in self._paused:
-                infos[partition].queue.pause(partition)
-            self._infos = infos
+            self._paused &= assignment.threads.keys()
+            for partition in self._paused.intersection(gained):
+                gained[partition].queue.pause(partition)
+            self._infos = {**kept, **gained}
         for partition, (thread, error) in assignment.refused.items():
             queue = self._queue_for(partition.topic, thread)
             if queue.deny(error.topic, partition, error):
                 _log.error("stream %s: %s; trying again", thread, error)
-        if infos:
+        if not gained:
+            return
+        if self._finder is not None:
+            self._finder.add(gained.values())
+        else:
             self._finder = LeaderFinder(self._consumer_id, self._config, self._live_brokers)
-            self._finder.add(infos.values())
+            self._finder.add(gained.values())
             self._finder.start()
+
+    def _fetched(self) -> dict[TopicPartition, PartitionInfo]:
+        """Partitions that were started and not released."""
+        return {partition: info for partition, info in self._infos.items() if not info.released}
+
+    def _new_info(self, partition: TopicPartition, assignment: FetchAssignment) -> PartitionInfo:
+        thread, start = assignment.threads[partition], assignment.offsets[partition]
+        return PartitionInfo(
+            partition,
+            thread,
+            assignment.generation,
+            self._queue_for(partition.topic, thread),
+            start,
+            self._config.fetch_message_max_bytes,
+            self._still_held(partition, start),
+            assignment.origins.get(partition),
+        )
 
     def _still_held(self, partition: TopicPartition, start: int | None) -> PartitionInfo | None:
         """The partition as it was, if it goes on right after something that the user still holds."""
@@ -129,14 +140,28 @@ class LocalFetchControl:
         holder = old if old.is_held() else old.previous
         return holder if holder is not None and holder.is_held() else None
 
+    def release(self, partitions: Collection[TopicPartition], *, drain: bool = True) -> None:  # noqa: ARG002 - see stop
+        """See :class:`~zkconsumer.core.fetchcontrol.FetchControl`; the connections stay, for the other partitions."""
+        released = [info for partition, info in self._fetched().items() if partition in partitions]
+        by_queue: dict[ChunkQueue, list[PartitionInfo]] = defaultdict(list)
+        for info in released:
+            info.released = True
+            by_queue[info.queue].append(info)
+        for queue, infos in by_queue.items():
+            queue.release(infos)
+        if self._finder is not None:
+            self._finder.remove(released)
+
     def stop(self, *, drain: bool = True) -> None:  # noqa: ARG002 - there is nothing to wait for
         """See :class:`~zkconsumer.core.fetchcontrol.FetchControl`; takes milliseconds unless a thread hangs."""
         finder, self._finder = self._finder, None
         if finder is not None:
             finder.close()  # all sockets before any join: they end at the same time
         # Before waiting for the threads: from here on nothing is handed out, and puts are refused.
+        for info in self._infos.values():
+            info.released = True
         for queue in {info.queue for info in self._infos.values()}:
-            queue.clear(None)
+            queue.release_all()
         if finder is not None:
             for name in finder.join_all(_STOP_TIMEOUT_S):
                 _log.warning("%s still hangs after %.0f s and is left behind", name, _STOP_TIMEOUT_S)

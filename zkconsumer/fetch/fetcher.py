@@ -52,6 +52,7 @@ class FetcherThread(threading.Thread):
         self._give_back = give_back
         self._table: OrderedDict[TopicPartition, PartitionInfo] = OrderedDict()
         self._inbox: list[PartitionInfo] = []
+        self._outbox: list[PartitionInfo] = []  # to be taken out of the table
         self._inbox_lock = threading.Lock()
         self._closed = False  # under the inbox lock, so that nothing is added to a thread that has left
         self._stop_requested = threading.Event()
@@ -76,6 +77,12 @@ class FetcherThread(threading.Thread):
             self._inbox.extend(infos)
         self._wake.set()
         return True
+
+    def remove(self, infos: Collection[PartitionInfo]) -> None:
+        """Fetch these no more, if they are fetched here. They are marked as released already."""
+        with self._inbox_lock:
+            self._outbox.extend(infos)
+        self._wake.set()
 
     def is_idle(self) -> bool:
         """True if there is nothing to fetch."""
@@ -165,10 +172,14 @@ class FetcherThread(threading.Thread):
             queue.stop_awaiting(self._wake.set)
 
     def _adopt(self) -> None:
-        """Take over what is in the inbox."""
+        """Take over what is in the inbox, and drop what was released."""
         with self._inbox_lock:
-            arrived, self._inbox = self._inbox, []
+            arrived, self._inbox = [info for info in self._inbox if not info.released], []
             self._table.update((info.partition, info) for info in arrived)
+            leaving, self._outbox = self._outbox, []
+            for info in leaving:
+                if self._has(info):
+                    del self._table[info.partition]
         self._listen_to({*self._listening, *(info.queue for info in arrived)})  # before their room is looked at
         self._unplaced += [info for info in arrived if info.fetched is None]
 
@@ -319,7 +330,7 @@ class FetcherThread(threading.Thread):
         damage = info.queue.take_damage(info)
         if damage is not None:
             self._go_back(info, damage)
-        else:  # a rebalance has come: nobody wants this partition from us any more
+        else:  # a rebalance has come: this partition was released
             del self._table[info.partition]
 
     def _grow(self, info: PartitionInfo) -> None:
@@ -370,7 +381,7 @@ class FetcherThread(threading.Thread):
         """Tell the user; the position stays in front of what cannot be read."""
         _log.error("%s: %s", self.name, error)
         self._table.pop(info.partition, None)
-        info.queue.fail(error)
+        info.queue.fail(error, info)
 
     def _reset(self) -> None:
         """Go on where ``auto.offset.reset`` says, for partitions without an offset or with a useless one."""

@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.javastring import java_abs_mod, java_hash
@@ -70,11 +70,23 @@ class LeaderFinder(threading.Thread):
         self._outage = Outage()
 
     def add(self, infos: Iterable[PartitionInfo]) -> None:
-        """Let partitions wait for their leader; from any thread. Ignored once this is closed."""
+        """Let partitions wait for their leader; from any thread. Ignored once this is closed, or they are released."""
         with self._changed:
             if not self._stopping:
-                self._waiting.update((info.partition, info) for info in infos)
+                self._waiting.update((info.partition, info) for info in infos if not info.released)
                 self._changed.notify()
+
+    def remove(self, infos: Collection[PartitionInfo]) -> None:
+        """Fetch these no more; from any thread. They are marked as released already.
+
+        None escapes: one that is on its way from here to a fetcher, or back, is found to be released when it arrives.
+        """
+        with self._changed:
+            for info in infos:
+                if self._waiting.get(info.partition) is info:
+                    del self._waiting[info.partition]
+        for fetcher in list(self._fetchers.values()):
+            fetcher.remove(infos)
 
     def close(self) -> None:
         """Tell this thread and all fetchers to end, without waiting for it; harmless when repeated."""

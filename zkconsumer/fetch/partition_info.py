@@ -1,4 +1,4 @@
-"""PartitionInfo: what is known about one partition from one rebalance to the next."""
+"""PartitionInfo: what is known about one partition from its acquisition to its release."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ _PATIENCE: Final = 3
 
 
 class PartitionInfo:
-    """One owned partition. A new object is made for every assignment, so nothing leaks from one to the next.
+    """One owned partition. A new object is made each time that it is acquired, so nothing leaks from one to the next.
 
     Every attribute has one writer; others may read it at any time, since reading or writing one attribute is atomic.
 
     Args:
         partition: which one.
         thread: the consumer thread that it belongs to.
-        generation: of the assignment.
+        generation: of the assignment that brought it.
         queue: where its chunks go.
         start: the offset to begin with; None where ``auto.offset.reset`` must be applied first.
         fetch_bytes: how much to ask for at a time.
-        previous: this partition under an older generation, if the user still holds its last record or batch.
+        previous: this partition before its last release, if the user still holds its last record or batch.
         origin: where ``start`` is stored, as messages name it; None if it comes from elsewhere.
 
     Attributes:
@@ -48,6 +48,7 @@ class PartitionInfo:
         denials: how often in a row brokers refused to serve it; written as ``refusals``.
         retry_at: clock reading before which it is not requested again after that; written as ``refusals``.
         readable: True once a broker has served it, until it is refused; written as ``refusals``.
+        released: True once this member has given it up. Written by the rebalance thread.
         consumed: the offset after all chunks that the user is done with, or None. Written by the user's thread.
     """
 
@@ -67,6 +68,7 @@ class PartitionInfo:
         "queue",
         "readable",
         "refusals",
+        "released",
         "retry_at",
         "start",
         "thread",
@@ -98,6 +100,7 @@ class PartitionInfo:
         self.denials = 0
         self.retry_at = 0.0
         self.readable = False
+        self.released = False
         self.consumed: int | None = None
         self.previous = previous
         self.origin = origin
@@ -136,7 +139,7 @@ class PartitionInfo:
         self.readable = False
         self.denials += 1
         self.retry_at = time.monotonic() + pause_s(self.denials, backoff_s)
-        news = self.denials >= PATIENCE and self.queue.deny(error.topic, self.partition, error, self.generation)
+        news = self.denials >= PATIENCE and self.queue.deny(error.topic, self.partition, error, self)
         level = logging.ERROR if news else logging.DEBUG
         _log.log(level, "stream %s, %s: %s; trying again", self.thread, self.partition, error)
 
@@ -146,7 +149,7 @@ class PartitionInfo:
         if self.readable:
             return
         self.readable, self.denials = True, 0
-        if self.queue.allow(self.partition.topic, self.partition, self.generation):
+        if self.queue.allow(self.partition.topic, self.partition, self):
             _events.info("stream %s: topic %s can be read again", self.thread, self.partition.topic)
 
     def is_held(self) -> bool:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from enum import Enum
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
@@ -96,7 +96,7 @@ class ChunkQueue:
         self._may_deliver = may_deliver
         self._lock = threading.Lock()
         self._changed = WakeUp()  # the user's thread waits; raised under the lock
-        self._generation: int | None = None
+        self._admitted: frozenset[PartitionInfo] = frozenset()  # replaced, never changed
         self._waiting = WaitingChunks()
         self._current: HandOver[Any] | None = None
         self._moves = 0
@@ -104,7 +104,7 @@ class ChunkQueue:
         self._fetched_bytes: Counter[str] = Counter()
         self._closed = False
         self._cause: BaseException | None = None
-        self._error: BaseException | None = None
+        self._failures: dict[PartitionInfo | None, BaseException] = {}  # in the order in which they came
         self._troubles: dict[PartitionInfo, Exception] = {}
         self._told: Exception | None = None
         self._denials = Denials()
@@ -120,13 +120,13 @@ class ChunkQueue:
     # -- fetchers -----------------------------------------------------------------------------------------------
 
     def put(self, chunk: Chunk) -> bool:
-        """Append a chunk; False, and nothing is done, if nobody wants it.
+        """Append a chunk; False, and nothing is done, if it is not wanted.
 
-        That is the case where its generation is not the queue's, the queue is closed, or a chunk of its partition was
-        sent back, see :meth:`take_damage`.
+        That is the case where its partition is not admitted (any more), the queue is closed, or a chunk of its
+        partition was sent back, see :meth:`take_damage`.
         """
         with self._lock:
-            if chunk.info.generation != self._generation or self._closed or chunk.info in self._damages:
+            if chunk.info not in self._admitted or self._closed or chunk.info in self._damages:
                 return False
             self._waiting.add(chunk)
             self._troubles.pop(chunk.info, None)
@@ -200,7 +200,7 @@ class ChunkQueue:
     def add_listener(self, listener: Callable[[], None]) -> None:
         """Register a fetcher, which shares the room (see :meth:`allowance`) and may :meth:`await_room`. Idempotent.
 
-        It remains until :meth:`remove_listener` or :meth:`clear`.
+        It remains until :meth:`remove_listener` or :meth:`release_all`.
         """
         with self._lock:
             self._listeners |= {listener}
@@ -294,20 +294,41 @@ class ChunkQueue:
 
     # -- control ------------------------------------------------------------------------------------------------
 
-    def clear(self, generation: int | None) -> None:
-        """Drop everything, also what is being handed out, and admit chunks of ``generation`` only (None: of none).
+    def admit(self, infos: Iterable[PartitionInfo]) -> None:
+        """Accept chunks of these partitions from now on."""
+        with self._lock:
+            self._admitted = self._admitted.union(infos)
 
-        When this returns the user gets nothing older any more. Positions stay known. A failure is forgotten, and so is
-        which partitions are paused. What :meth:`deny` was given and the stream has raised stays known.
+    def release(self, infos: Collection[PartitionInfo]) -> None:
+        """Drop what is here of these partitions, also what is being handed out, and accept nothing more of them.
+
+        When this returns the user gets nothing more of them. Their positions stay known. That they are paused is
+        forgotten, and so is what they let the stream raise, except what it has raised for :meth:`deny`. Idempotent.
         """
         with self._lock:
+            self._review()
+            self._admitted = self._admitted.difference(infos)
+            current = self._current
+            if current is not None and current.chunk.info not in self._admitted:
+                current.take_back()
+            self._waiting.drop_partitions(frozenset(info.partition for info in infos))
+            for info in infos:
+                self._troubles.pop(info, None)
+                self._damages.pop(info, None)
+                self._failures.pop(info, None)
+                self._denials.forget_part(info.partition.topic, info.partition)
+        self._announce()
+
+    def release_all(self) -> None:
+        """Release all partitions, and forget the fetchers and every failure."""
+        with self._lock:
+            self._admitted = frozenset()
             if self._current is not None:
                 self._current.take_back()
-            self._generation = generation
             self._waiting.clear()
             self._listeners = frozenset()
             self._waits.clear()
-            self._error = None
+            self._failures.clear()
             self._troubles.clear()
             self._denials.forget_parts()
             self._damages.clear()
@@ -317,7 +338,7 @@ class ChunkQueue:
         with self._lock:
             self._take_back()
 
-    def release(self) -> None:
+    def finish(self) -> None:
         """Count everything that was handed out as done with, without asking for more."""
         with self._lock:
             self._finish()
@@ -416,24 +437,30 @@ class ChunkQueue:
                 self._current.take_back()
             self._changed.set()
 
-    def fail(self, error: BaseException) -> None:
-        """Let the stream raise ``error`` once it has handed out what is here, until the next :meth:`clear`."""
+    def fail(self, error: BaseException, info: PartitionInfo | None = None) -> None:
+        """Let the stream raise ``error`` once it has handed out what is here.
+
+        Args:
+            error: to raise, until the partition is released, or all are.
+            info: the partition that failed; None: the consumer did.
+        """
         with self._lock:
-            self._error = self._error or error
-            self._changed.set()
+            if info is None or info in self._admitted:
+                self._failures.setdefault(info, error)
+                self._changed.set()
 
     def complain(self, info: PartitionInfo, trouble: Exception) -> None:
         """Let the stream raise ``trouble`` once, when there is nothing to hand out; it can go on afterwards.
 
-        Once also where several partitions have the same. Forgotten if a chunk of this partition comes first, and by
-        :meth:`clear`.
+        Once also where several partitions have the same. Forgotten if a chunk of this partition comes first, or it is
+        released.
         """
         with self._lock:
-            if info.generation == self._generation and trouble is not self._told:
+            if info in self._admitted and trouble is not self._told:
                 self._troubles[info] = trouble
                 self._changed.set()
 
-    def deny(self, subject: Hashable, part: Hashable, error: Exception, generation: int | None = None) -> bool:
+    def deny(self, subject: Hashable, part: Hashable, error: Exception, info: PartitionInfo | None = None) -> bool:
         """Let the stream raise ``error`` at its next request, whatever waits; it can be iterated again afterwards.
 
         It does so once for each subject until that is cured, see :class:`~zkconsumer.core.denials.Denials`.
@@ -442,23 +469,23 @@ class ChunkQueue:
             subject: what cannot be read, such as a topic.
             part: of it, such as a partition.
             error: to raise.
-            generation: that the part is of; nothing is done where it is not the queue's. None: it is of none.
+            info: the partition, where the part is one; nothing is done where it is not admitted.
 
         Returns:
             True if that is news.
         """
         with self._lock:
-            if self._closed or generation not in (None, self._generation):
+            if self._closed or not (info is None or info in self._admitted):
                 return False
             news = self._denials.deny(subject, part, error)
             if news:
                 self._changed.set()
             return news
 
-    def allow(self, subject: Hashable, part: Hashable, generation: int | None = None) -> bool:
+    def allow(self, subject: Hashable, part: Hashable, info: PartitionInfo | None = None) -> bool:
         """A part can be read, after all; True if that cures what was news. For arguments see :meth:`deny`."""
         with self._lock:
-            return generation in (None, self._generation) and self._denials.allow(subject, part)
+            return (info is None or info in self._admitted) and self._denials.allow(subject, part)
 
     # -- waiting, and listeners: without the lock ---------------------------------------------------------------
 
@@ -535,8 +562,8 @@ class ChunkQueue:
             chunk = first()
             if chunk is not None:
                 return chunk
-        if self._error is not None and (self._closed or self._waiting.first() is None):
-            raise self._error
+        if self._failures and (self._closed or self._waiting.first() is None):
+            raise next(iter(self._failures.values()))
         if self._closed:
             if self._cause is not None:
                 raise self._cause
@@ -560,7 +587,7 @@ class ChunkQueue:
         """Put the rest of what is being handed out back into the queue, in front."""
         current = self._current
         rest = None if current is None else current.take_back()
-        if current is None or rest is None or rest.info.generation != self._generation:
+        if current is None or rest is None or rest.info not in self._admitted:
             return
         # Where it is not out, it was put back already, or an interrupt ended ``begin`` or this method half-way.
         if current.is_out or not self._waiting.holds(rest):

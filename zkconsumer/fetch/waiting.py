@@ -143,6 +143,13 @@ class WaitingChunks:
             sums.enter(chunk, -1)
             self._sums = sums
 
+    def drop_partitions(self, partitions: Collection[TopicPartition]) -> None:
+        """Drop everything of these partitions, and forget whether they are paused."""
+        active, paused = self._lines
+        others = {key: line for key, line in paused.items() if key not in partitions}
+        self._sums = None
+        self._lines = _Lines(deque(chunk for chunk in active if chunk.info.partition not in partitions), others)
+
     def clear(self) -> None:
         """Drop everything, and forget what is paused."""
         self._sums = None

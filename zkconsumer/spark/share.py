@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from zkconsumer.config import ConsumerConfig
@@ -97,6 +97,13 @@ class SparkFetchControl:
             len(batch.ends),
             timeout_s,
         )
+
+    def release(self, partitions: Collection[TopicPartition], *, drain: bool = True) -> None:
+        """Plan nothing more until :meth:`start`; wait for the batch in flight only where it reads these partitions."""
+        with self._changed:
+            batch = self._in_flight
+            concerned = batch is not None and not batch.ends.keys().isdisjoint(partitions)
+        self.stop(drain=drain and concerned)
 
     def start(self, assignment: FetchAssignment) -> None:
         """Let Spark's thread plan with a new assignment."""

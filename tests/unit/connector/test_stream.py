@@ -134,7 +134,7 @@ def test_records_and_batches_can_be_mixed(stream, queue, info):
 def test_after_a_rebalance_nothing_of_the_old_chunk_is_delivered(stream, queue, info):
     queue.put(make_fetched_chunk(info, 0, 5))
     assert offsets(stream, 2) == [0, 1]
-    queue.clear(2)
+    queue.release_all()
     assert info.position(handed_out=True) == 2
     newer = make_info(queue, generation=2, start=1)
     queue.put(make_fetched_chunk(newer, 1, 2))
@@ -270,7 +270,7 @@ def test_peek_ends_and_fails_as_next_does(stream, queue, info):
     queue.fail(RebalanceFailed("g", "g_c", ["no"]))
     with pytest.raises(RebalanceFailed):
         stream.peek()
-    queue.clear(2)
+    queue.release_all()
     stream.close()
     with pytest.raises(StopIteration):
         stream.peek()
@@ -288,7 +288,7 @@ def test_a_peeked_record_that_a_rebalance_took_back_does_not_come(stream, queue,
     queue.put(make_fetched_chunk(info, 0, 5))
     offsets(stream, begun)
     assert stream.peek().offset == begun
-    queue.clear(2)
+    queue.release_all()
     newer = make_info(queue, generation=2, start=40, partition=7)
     queue.put(make_fetched_chunk(newer, 40, 2))
     assert stream.peek().offset == 40

@@ -128,7 +128,7 @@ def begin(held, queue, chunks):
 
 def test_a_rebalance_drops_what_is_decoded_ahead(held, queue, infos):
     reader = begin(held, queue, [make_fetched_chunk(info, 0, 1) for info in infos])
-    queue.clear(2)
+    queue.release_all()
     info = make_info(queue, 1, generation=2)
     queue.put(make_fetched_chunk(info, 7, 2))
     assert offsets(take(reader, queue)) == [7, 8], "the reader does not wait for what was dropped"

@@ -114,9 +114,9 @@ def test_until_a_fetcher_takes_the_damage_nothing_of_the_partition_is_admitted(q
     assert not queue.put(make_fetched_chunk(info, 1, 1)), "what follows would leave it out"
     assert queue.put(make_fetched_chunk(other, 0, 1))
     assert info.position(handed_out=True) == 0
-    queue.clear(2)
+    queue.release_all()
     assert queue.take_damage(info) is None
-    assert queue.put(make_chunk(make_info(queue, generation=2), 0, 1)), "the next generation tries again"
+    assert queue.put(make_chunk(make_info(queue, generation=2), 0, 1)), "the next owner tries again"
 
 
 def test_what_is_being_handed_out_stays_when_what_follows_is_damaged(queue, info, reader):
@@ -135,7 +135,7 @@ def test_what_is_being_handed_out_stays_when_what_follows_is_damaged(queue, info
 @pytest.mark.parametrize("stage", ["prepare", "complete"])
 def test_a_rebalance_while_a_chunk_is_decoded_drops_it(queue, info, reader, monkeypatch, stage):
     queue.put(make_fetched_chunk(info, 0, 2))
-    during(monkeypatch, stage, lambda: queue.clear(2))
+    during(monkeypatch, stage, queue.release_all)
     assert take(reader, queue) is None
     assert queue.room() == 1 << 20
 

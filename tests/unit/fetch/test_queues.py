@@ -1,3 +1,4 @@
+import functools
 import sys
 import threading
 import time
@@ -114,14 +115,81 @@ def test_all_are_full_at_the_number_of_bytes_and_a_large_chunk_fits_into_an_empt
     assert not is_full(queue, info)
 
 
-def test_chunks_of_another_generation_are_refused(queue):
-    assert not queue.put(make_chunk(make_info(queue, generation=2), 0, 1))
-    assert not queue.put(make_chunk(make_info(queue, generation=0), 0, 1))
-    queue.clear(2)
-    assert queue.put(make_chunk(make_info(queue, generation=2), 0, 1))
-    queue.clear(None)
-    assert not queue.put(make_chunk(make_info(queue, generation=2), 0, 1))
-    assert len(queue) == 0
+def test_chunks_of_released_partitions_are_refused(queue, info):
+    assert queue.put(make_chunk(info, 0, 1))
+    queue.release_all()
+    assert not queue.put(make_chunk(info, 1, 1))
+    again = make_info(queue, generation=2)
+    assert not queue.put(make_chunk(info, 1, 1)), "the partition came back, but that object is not it"
+    assert queue.put(make_chunk(again, 1, 1))
+    assert len(queue) == 1
+
+
+def test_releasing_one_partition_leaves_the_others_alone(queue, info):
+    other = make_info(queue, 1)
+    for one in (info, other):
+        queue.put(make_chunk(one, 0, 2))
+    handover = hand_over(queue)
+    claim(handover)
+    assert handover.chunk.info is info
+    queue.release([info])
+    with pytest.raises(StopIteration):
+        claim(handover)
+    assert not queue.put(make_chunk(info, 2, 1))
+    assert info.position(handed_out=True) == 1
+    assert take(queue).info is other
+    assert info.position(handed_out=False) == 1, "the request released what was handed out"
+    assert queue.put(make_chunk(other, 2, 1))
+    assert take(queue) is not None
+
+
+def test_a_record_that_is_being_handed_out_of_another_partition_stays(queue, info):
+    other = make_info(queue, 1)
+    queue.put(make_chunk(info, 0, 2))
+    handover = hand_over(queue)
+    claim(handover)
+    queue.release([other])
+    assert claim(handover) == 1
+
+
+def test_a_released_partition_is_not_paused_when_it_comes_again(queue, info):
+    other = make_info(queue, 1)
+    for one in (info, other):
+        queue.pause(one.partition)
+    queue.release([info])
+    again = make_info(queue, generation=2)
+    assert queue.put(make_chunk(again, 0, 1))
+    assert queue.put(make_chunk(other, 0, 1))
+    assert take(queue).info is again
+    assert take(queue) is None, "the other is still paused"
+
+
+def test_releasing_a_partition_forgets_what_it_would_raise(queue, info):
+    other = make_info(queue, 1)
+    queue.fail(CorruptRecord("bad"), info)
+    queue.complain(info, AuthenticationFailed("no"))
+    queue.deny("t", info.partition, PermissionError("denied"), info)
+    queue.release([info])
+    assert take(queue) is None
+    queue.fail(CorruptRecord("late"), info)
+    assert take(queue) is None, "it is not this stream's partition any more"
+    queue.fail(CorruptRecord("worse"), other)
+    with pytest.raises(CorruptRecord, match="worse"):
+        take(queue)
+
+
+def test_a_release_makes_room_for_the_others():
+    queue = make_queue(max_bytes=1000)
+    info, other = make_info(queue), make_info(queue, 1)
+    queue.put(make_chunk(info, 0, 100))
+    woken = []
+    queue.add_listener(woken.clear)
+    wake = functools.partial(woken.append, 1)
+    queue.add_listener(wake)
+    assert queue.await_room(wake, [other])
+    queue.release([info])
+    assert woken == [1]
+    assert queue.to_fetch([other]) == [other]
 
 
 def waiting_fetcher(queue, *infos):
@@ -239,7 +307,7 @@ def test_a_failure_is_raised_after_the_chunks_before_it_until_cleared(queue, inf
     for _ in range(2):
         with pytest.raises(CorruptRecord, match="bad"):
             take(queue)
-    queue.clear(2)
+    queue.release_all()
     assert take(queue) is None
 
 
@@ -288,9 +356,9 @@ def test_a_complaint_is_forgotten_when_its_partition_arrives(queue, info):
     assert take(queue) is None
 
 
-def test_complaints_end_with_their_generation_and_with_the_stream(queue, info):
+def test_complaints_end_with_the_release_and_with_the_stream(queue, info):
     queue.complain(info, AuthenticationFailed("no"))
-    queue.clear(2)
+    queue.release_all()
     queue.complain(info, AuthenticationFailed("no"))
     assert take(queue) is None
     queue.complain(make_info(queue, generation=2), AuthenticationFailed("no"))
@@ -336,7 +404,7 @@ def test_a_rebalance_takes_back_what_was_not_handed_out_yet(queue, info):
     handover = hand_over(queue)
     claim(handover)
     claim(handover)
-    queue.clear(2)
+    queue.release_all()
     with pytest.raises(StopIteration):
         claim(handover)
     assert info.position(handed_out=True) == 2
@@ -348,7 +416,7 @@ def test_a_rebalance_takes_back_what_was_not_handed_out_yet(queue, info):
 def test_a_chunk_that_was_taken_before_a_rebalance_cannot_be_handed_out_after_it(queue, info):
     queue.put(make_chunk(info, 0, 5))
     chunk = queue.request(0)
-    queue.clear(2)
+    queue.release_all()
     assert not queue.begin(HandOver(chunk, offsets(chunk.batch), offsets(chunk.batch)))
     assert info.position(handed_out=True) == 0
 
@@ -445,7 +513,7 @@ def test_no_record_is_lost_or_counted_twice_when_user_and_rebalance_race(how):
         for _ in range(attempt % 40):
             assert 0 <= info.position(handed_out=True) <= 400
         if how == "clear":
-            queue.clear(2)
+            queue.release_all()
         elif how == "pause":
             queue.pause(info.partition)
         else:
@@ -474,7 +542,7 @@ def test_a_reading_tells_what_waits_and_moves_with_each_item(queue, info):
     assert one.unread == {info.partition}
     claim(handover)
     assert queue.reading().unread == set()
-    queue.release()
+    queue.finish()
     assert len({first.progress, begun.progress, one.progress, queue.reading().progress}) == 4
 
 
@@ -488,7 +556,7 @@ def test_a_cause_outlives_what_follows(queue, info):
     queue.put(make_chunk(info, 0, 1))
     queue.close(CorruptRecord("first"))
     queue.close(CorruptRecord("second"))
-    queue.clear(None)
+    queue.release_all()
     queue.close()
     for _ in range(2):
         with pytest.raises(CorruptRecord, match="first"):
@@ -512,8 +580,8 @@ def test_totals_count_records_and_bytes_by_topic(queue, info):
     assert queue.totals().messages == {"t": 3}
     take(queue)
     assert queue.totals().messages == {"t": 7}
-    queue.clear(None)
-    queue.release()
+    queue.release_all()
+    queue.finish()
     assert queue.totals() == ({"t": 7}, {"t": 150})
 
 
@@ -592,10 +660,10 @@ def test_a_resumption_wakes_the_taker(queue, info):
     timer.join()
 
 
-def test_clearing_forgets_pauses(queue, info):
+def test_releasing_everything_forgets_pauses(queue, info):
     queue.pause(info.partition)
     queue.put(make_chunk(info, 0, 1))
-    queue.clear(2)
+    queue.release_all()
     newer = make_info(queue, generation=2)
     assert not is_full(queue, newer)
     queue.resume(info.partition)
@@ -632,8 +700,10 @@ def test_a_denial_is_raised_although_chunks_wait(queue, info):
     chunk = make_chunk(info, 0, 1)
     queue.put(chunk)
     denied = PermissionError("denied")
-    assert queue.deny("u", 0, denied, generation=1)
-    assert not queue.deny("v", 0, denied, generation=2), "of another assignment"
+    assert queue.deny("u", 0, denied, info)
+    released = make_info(queue, 1)
+    queue.release([released])
+    assert not queue.deny("v", 0, denied, released), "of a released partition"
     with pytest.raises(PermissionError):
         queue.request(0)
     assert queue.request(0) is chunk
