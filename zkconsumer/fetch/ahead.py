@@ -23,7 +23,7 @@ from zkconsumer.wakeup import WakeUp
 
 if TYPE_CHECKING:
     from zkconsumer.decode.batchdecoder import BatchDecoder, ScannedChunk
-    from zkconsumer.fetch.partition_info import PartitionInfo
+    from zkconsumer.fetch.queuedpartition import QueuedPartition
     from zkconsumer.fetch.queues import ChunkQueue
 
 _log = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ def to_decode_ahead(line: Iterable[Chunk], most: int) -> list[Chunk]:
         most: how many.
     """
     found: list[Chunk] = []
-    passed: set[PartitionInfo] = set()
+    passed: set[QueuedPartition] = set()
     for place, chunk in enumerate(line):
         if len(found) == most:
             break

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from zkconsumer.decode.batchdecoder import PreparedChunk, ScannedChunk
-    from zkconsumer.fetch.partition_info import PartitionInfo
+    from zkconsumer.fetch.queuedpartition import QueuedPartition
 
 T = TypeVar("T")
 
@@ -36,7 +36,7 @@ class Chunk(NamedTuple):
         prepared: the same, if they were verified and decompressed; then the bytes of ``scanned`` may be moved.
     """
 
-    info: PartitionInfo
+    info: QueuedPartition
     batch: Any
     next_offset: int
     nbytes: int

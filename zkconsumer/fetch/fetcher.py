@@ -145,7 +145,7 @@ class FetcherThread(threading.Thread):
         self._wake.clear()
         self._decoder.memory.trim()
         self._adopt()
-        self._mend()
+        self._take_damages()
         if self._pipeline is None or not self._pipeline.in_flight:
             self._reset()
             if self._stop_requested.is_set():
@@ -195,13 +195,14 @@ class FetcherThread(threading.Thread):
             queue.add_listener(self._wake.set)
         self._listening = now
 
-    def _mend(self) -> None:
+    def _take_damages(self) -> None:
         """Fetch again what readers found to be damaged."""
         for queue in self._listening:
-            for info in queue.damaged():
-                damage = queue.take_damage(info) if self._has(info) else None
-                if damage is not None:
-                    self._go_back(info, damage)
+            for damaged in queue.damaged():
+                info = self._table.get(damaged.partition)
+                damage = queue.take_damage(info) if info is not None and info is damaged else None
+                if info is not None and damage is not None:
+                    self._fetch_again(info, damage)
 
     def _ask(self, coming: Answer | None = None) -> bool:
         """Send a request; False if there is nothing to ask for now.
@@ -302,7 +303,7 @@ class FetcherThread(threading.Thread):
             size = len(fetched.records)
             info.density = size / (scanned.next_offset - info.fetched)
             nbytes, kept = (size, scanned) if unread else (0, None)
-            self._enqueue(Chunk(info, None, scanned.next_offset, nbytes, size, kept))
+            self._enqueue(info, Chunk(info, None, scanned.next_offset, nbytes, size, kept))
         elif len(fetched.records) >= info.fetch_bytes:
             self._grow(info)
         elif is_first:
@@ -321,15 +322,14 @@ class FetcherThread(threading.Thread):
             _log.info("%s: %s answers %s", self.name, info.partition, error_name(code))
         self._return(info)
 
-    def _enqueue(self, chunk: Chunk) -> None:
-        info = chunk.info
+    def _enqueue(self, info: PartitionInfo, chunk: Chunk) -> None:
         if info.queue.put(chunk):
             info.fetched = chunk.next_offset
             self._table.move_to_end(info.partition)  # the others come first in the next request
             return
         damage = info.queue.take_damage(info)
         if damage is not None:
-            self._go_back(info, damage)
+            self._fetch_again(info, damage)
         else:  # a rebalance has come: this partition was released
             del self._table[info.partition]
 
@@ -347,7 +347,7 @@ class FetcherThread(threading.Thread):
         info.fetch_bytes = min(2 * info.fetch_bytes, self._config.fetch_max_bytes)
         _log.warning("%s: asking for %d bytes of %s at a time", self.name, info.fetch_bytes, info.partition)
 
-    def _go_back(self, info: PartitionInfo, damage: Damage) -> None:
+    def _fetch_again(self, info: PartitionInfo, damage: Damage) -> None:
         """To where a reader found that bytes are damaged; what was fetched from behind there is not in the queue."""
         info.fetched = damage.offset
         self._unplaced = [one for one in self._unplaced if one is not info]  # there it was in its place
@@ -375,7 +375,7 @@ class FetcherThread(threading.Thread):
         _log.error(
             "%s: offsets %d to %d of %s are left out: %s", self.name, info.fetched, resume_at - 1, info.partition, error
         )
-        self._enqueue(Chunk(info, None, resume_at, 0))
+        self._enqueue(info, Chunk(info, None, resume_at, 0))
 
     def _fail(self, info: PartitionInfo, error: Exception) -> None:
         """Tell the user; the position stays in front of what cannot be read."""
@@ -403,7 +403,7 @@ class FetcherThread(threading.Thread):
                 continue
             self._report_reset(info, offset, other_ends.get(info.partition))
             if info.reset_to(offset):
-                self._enqueue(Chunk(info, None, offset, 0))
+                self._enqueue(info, Chunk(info, None, offset, 0))
 
     def _report_reset(self, info: PartitionInfo, offset: int, other_end: int | None) -> None:
         """Say what was skipped or is read again (only where there was an offset: otherwise it is a beginning)."""

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from zkconsumer.core.denials import PATIENCE, pause_s
 from zkconsumer.errors import AuthenticationFailed, ConfigError, TopicUnreadable
+from zkconsumer.fetch.queuedpartition import QueuedPartition
+from zkconsumer.fetch.queues import ChunkQueue
 from zkconsumer.model import ConsumerThreadId, TopicPartition
-
-if TYPE_CHECKING:
-    from zkconsumer.fetch.queues import ChunkQueue
 
 _log = logging.getLogger(__name__)
 _events = logging.getLogger("zkconsumer.group")
@@ -20,7 +19,7 @@ _PATIENCE: Final = 3
 """At which refusal in a row the user is told: a broker that is stopping may hang up in the middle of a login."""
 
 
-class PartitionInfo:
+class PartitionInfo(QueuedPartition):
     """One owned partition. A new object is made each time that it is acquired, so nothing leaks from one to the next.
 
     Every attribute has one writer; others may read it at any time, since reading or writing one attribute is atomic.
@@ -49,11 +48,9 @@ class PartitionInfo:
         retry_at: clock reading before which it is not requested again after that; written as ``refusals``.
         readable: True once a broker has served it, until it is refused; written as ``refusals``.
         released: True once this member has given it up. Written by the rebalance thread.
-        consumed: the offset after all chunks that the user is done with, or None. Written by the user's thread.
     """
 
     __slots__ = (
-        "consumed",
         "denials",
         "density",
         "faults",
@@ -63,7 +60,6 @@ class PartitionInfo:
         "generation",
         "high_watermark",
         "origin",
-        "partition",
         "previous",
         "queue",
         "readable",
@@ -85,7 +81,7 @@ class PartitionInfo:
         previous: PartitionInfo | None = None,
         origin: str | None = None,
     ) -> None:
-        self.partition = partition
+        super().__init__(partition)
         self.thread = thread
         self.generation = generation
         self.queue = queue
@@ -101,7 +97,6 @@ class PartitionInfo:
         self.retry_at = 0.0
         self.readable = False
         self.released = False
-        self.consumed: int | None = None
         self.previous = previous
         self.origin = origin
 

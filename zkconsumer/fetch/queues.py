@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from enum import Enum
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
 from zkconsumer.core.denials import Denials
 from zkconsumer.core.idle import Reading
@@ -26,11 +26,13 @@ from zkconsumer.wakeup import WakeUp
 
 if TYPE_CHECKING:
     from zkconsumer.errors import CorruptRecord, RecordTooLarge
-    from zkconsumer.fetch.partition_info import PartitionInfo
+    from zkconsumer.fetch.queuedpartition import QueuedPartition
     from zkconsumer.model import TopicPartition
 
 _LEASE_POLL_S: Final = 0.05
 _NEVER: Final = 1 << 62
+
+P = TypeVar("P", bound="QueuedPartition")
 
 
 class Ended(Enum):
@@ -69,7 +71,7 @@ class _Wait(NamedTuple):
         due: value of ``ChunkQueue._rooms`` before which none of them can have room.
     """
 
-    infos: Collection[PartitionInfo]
+    infos: Collection[QueuedPartition]
     due: int
 
 
@@ -96,7 +98,7 @@ class ChunkQueue:
         self._may_deliver = may_deliver
         self._lock = threading.Lock()
         self._changed = WakeUp()  # the user's thread waits; raised under the lock
-        self._admitted: frozenset[PartitionInfo] = frozenset()  # replaced, never changed
+        self._admitted: frozenset[QueuedPartition] = frozenset()  # replaced, never changed
         self._waiting = WaitingChunks()
         self._current: HandOver[Any] | None = None
         self._moves = 0
@@ -104,11 +106,11 @@ class ChunkQueue:
         self._fetched_bytes: Counter[str] = Counter()
         self._closed = False
         self._cause: BaseException | None = None
-        self._failures: dict[PartitionInfo | None, BaseException] = {}  # in the order in which they came
-        self._troubles: dict[PartitionInfo, Exception] = {}
+        self._failures: dict[QueuedPartition | None, BaseException] = {}  # in the order in which they came
+        self._troubles: dict[QueuedPartition, Exception] = {}
         self._told: Exception | None = None
         self._denials = Denials()
-        self._damages: dict[PartitionInfo, tuple[Chunk, Damage]] = {}
+        self._damages: dict[QueuedPartition, tuple[Chunk, Damage]] = {}
         self._listeners: frozenset[Callable[[], None]] = frozenset()
         self._waits: dict[Callable[[], None], _Wait] = {}  # by listener; in the order in which they began
         self._rooms = 0  # at least so many chunks made room; written under the lock, before the room is made
@@ -134,7 +136,7 @@ class ChunkQueue:
             self._changed.set()
             return True
 
-    def take_damage(self, info: PartitionInfo) -> Damage | None:
+    def take_damage(self, info: QueuedPartition) -> Damage | None:
         """Where a partition must be fetched again from, because of what :meth:`send_back` was given; once."""
         if info not in self._damages:  # without the lock: listeners are called once it is there
             return None
@@ -149,13 +151,13 @@ class ChunkQueue:
         self._announce()
         return damage
 
-    def damaged(self) -> Sequence[PartitionInfo]:
+    def damaged(self) -> Sequence[QueuedPartition]:
         """Partitions for which :meth:`take_damage` has something."""
         return tuple(self._damages)
 
     def to_fetch(
-        self, infos: Collection[PartitionInfo], *, coming: PartitionInfo | None = None, coming_bytes: int = 0
-    ) -> list[PartitionInfo]:
+        self, infos: Collection[P], *, coming: QueuedPartition | None = None, coming_bytes: int = 0
+    ) -> list[P]:
         """Which partitions a fetcher should fetch now, in their order.
 
         None while more than half of what may wait is waiting: to fill every gap that a slow reader makes would cost a
@@ -211,7 +213,7 @@ class ChunkQueue:
             self._listeners -= {listener}
             self._waits.pop(listener, None)
 
-    def await_room(self, listener: Callable[[], None], infos: Collection[PartitionInfo]) -> bool:
+    def await_room(self, listener: Callable[[], None], infos: Collection[QueuedPartition]) -> bool:
         """Call ``listener`` when one of these partitions can be fetched; False, and it is not called, if one can now.
 
         It is called on the thread that makes the room, and possibly more than once, until :meth:`stop_awaiting`. It is
@@ -294,12 +296,12 @@ class ChunkQueue:
 
     # -- control ------------------------------------------------------------------------------------------------
 
-    def admit(self, infos: Iterable[PartitionInfo]) -> None:
+    def admit(self, infos: Iterable[QueuedPartition]) -> None:
         """Accept chunks of these partitions from now on."""
         with self._lock:
             self._admitted = self._admitted.union(infos)
 
-    def release(self, infos: Collection[PartitionInfo]) -> None:
+    def release(self, infos: Collection[QueuedPartition]) -> None:
         """Drop what is here of these partitions, also what is being handed out, and accept nothing more of them.
 
         When this returns the user gets nothing more of them. Their positions stay known. That they are paused is
@@ -388,13 +390,13 @@ class ChunkQueue:
             self._waiting.drop_from(chunk)
         self._announce()
 
-    def is_held(self, info: PartitionInfo) -> bool:
+    def is_held(self, info: QueuedPartition) -> bool:
         """True while the user holds something of this partition that is not released, also after a rebalance."""
         with self._lock:
             current = self._current
             return current is not None and current.chunk.info is info and current.handed_out() > 0
 
-    def position(self, info: PartitionInfo, *, handed_out: bool) -> int | None:
+    def position(self, info: QueuedPartition, *, handed_out: bool) -> int | None:
         """Position of a partition as far as the user has moved it; None if it was not moved yet.
 
         Args:
@@ -437,7 +439,7 @@ class ChunkQueue:
                 self._current.take_back()
             self._changed.set()
 
-    def fail(self, error: BaseException, info: PartitionInfo | None = None) -> None:
+    def fail(self, error: BaseException, info: QueuedPartition | None = None) -> None:
         """Let the stream raise ``error`` once it has handed out what is here.
 
         Args:
@@ -449,7 +451,7 @@ class ChunkQueue:
                 self._failures.setdefault(info, error)
                 self._changed.set()
 
-    def complain(self, info: PartitionInfo, trouble: Exception) -> None:
+    def complain(self, info: QueuedPartition, trouble: Exception) -> None:
         """Let the stream raise ``trouble`` once, when there is nothing to hand out; it can go on afterwards.
 
         Once also where several partitions have the same. Forgotten if a chunk of this partition comes first, or it is
@@ -460,7 +462,7 @@ class ChunkQueue:
                 self._troubles[info] = trouble
                 self._changed.set()
 
-    def deny(self, subject: Hashable, part: Hashable, error: Exception, info: PartitionInfo | None = None) -> bool:
+    def deny(self, subject: Hashable, part: Hashable, error: Exception, info: QueuedPartition | None = None) -> bool:
         """Let the stream raise ``error`` at its next request, whatever waits; it can be iterated again afterwards.
 
         It does so once for each subject until that is cured, see :class:`~zkconsumer.core.denials.Denials`.
@@ -482,7 +484,7 @@ class ChunkQueue:
                 self._changed.set()
             return news
 
-    def allow(self, subject: Hashable, part: Hashable, info: PartitionInfo | None = None) -> bool:
+    def allow(self, subject: Hashable, part: Hashable, info: QueuedPartition | None = None) -> bool:
         """A part can be read, after all; True if that cures what was news. For arguments see :meth:`deny`."""
         with self._lock:
             return (info is None or info in self._admitted) and self._denials.allow(subject, part)
@@ -529,7 +531,7 @@ class ChunkQueue:
         self._rooms += 1
         self._waits = {listener: wait._replace(due=0) for listener, wait in self._waits.items()}
 
-    def _due(self, infos: Collection[PartitionInfo]) -> int:
+    def _due(self, infos: Collection[QueuedPartition]) -> int:
         """The value of ``_rooms`` before which none of these partitions can be fetched; not above if one can be now."""
         if not self._damages.keys().isdisjoint(infos):
             return self._rooms

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from zkconsumer.fetch.chunks import Chunk
 
 if TYPE_CHECKING:
-    from zkconsumer.fetch.partition_info import PartitionInfo
+    from zkconsumer.fetch.queuedpartition import QueuedPartition
     from zkconsumer.model import TopicPartition
 
 Line = deque[Chunk]
+P = TypeVar("P", bound="QueuedPartition")
 
 
 class _Lines(NamedTuple):
@@ -78,7 +79,7 @@ class WaitingChunks:
         """How many chunks of a partition have records and are not paused."""
         return self._summed().counts[partition]
 
-    def lacking(self, infos: Collection[PartitionInfo], most: int, coming: PartitionInfo | None) -> list[PartitionInfo]:
+    def lacking(self, infos: Collection[P], most: int, coming: QueuedPartition | None) -> list[P]:
         """Partitions with fewer than ``most`` chunks; none while all that are not paused have more than half of that.
 
         Args:
@@ -93,7 +94,7 @@ class WaitingChunks:
             return []
         return [info for info, count in zip(active, here, strict=True) if count + (info is coming) < most]
 
-    def surplus(self, infos: Collection[PartitionInfo], most: int) -> int | None:
+    def surplus(self, infos: Collection[QueuedPartition], most: int) -> int | None:
         """How many chunks must be taken, at least, until :meth:`lacking` has something; None if all are paused."""
         counts, paused = self._summed().counts, self._lines.paused
         active = [info.partition for info in infos if info.partition not in paused]
