@@ -1,7 +1,7 @@
 """ConsumerConfig: every property of the consumer in one validated, immutable value.
 
-The properties themselves are the table in ``properties.py``; here is how a configuration is made of what a user gives,
-and the rules that tie properties together.
+The properties themselves are the table in ``consumerproperties.py``. This module makes a configuration of what a user
+gives, and has the rules that tie properties together.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Self
 
+from zkconsumer.configdef import Property, parse
+from zkconsumer.consumerproperties import RENAMED, ConsumerProperties
 from zkconsumer.errors import ConfigError
-from zkconsumer.properties import RENAMED, ConsumerProperties
-from zkconsumer.property import Property, parse
 
 _log = logging.getLogger(__name__)
 

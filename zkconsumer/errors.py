@@ -1,4 +1,4 @@
-"""Every error that zkconsumer raises, as one tree; adapters translate foreign errors at their border.
+"""Every error that zkconsumer raises, as one tree; adapters translate foreign errors at their boundary.
 
 ::
 

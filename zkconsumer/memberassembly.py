@@ -36,4 +36,4 @@ def assemble_member(
 
 
 def _open_store(config: ConsumerConfig, member: GroupMember, zookeeper: OffsetStore) -> OffsetStore:
-    return open_store(config, zookeeper, live_brokers=member.live_brokers, pause=member.pause_before_retry)
+    return open_store(config, zookeeper, live_brokers=member.live_brokers, wait_before_retry=member.wait_before_retry)

@@ -173,7 +173,7 @@ def test_members_that_join_one_after_another_cause_one_rebalance(group, zookeepe
     assert numbers(member) == list(range(12))
     for number in range(11):
         put_stranger(zookeeper, group, f"b{number:02d}", topic)
-        member.pause(0.1)
+        time.sleep(0.1)
     eventually(lambda: numbers(member) == [0])
     assert member._rebalancer.attempts == 2
 

@@ -13,7 +13,7 @@ from zkconsumer.group.member import GroupMember
 from zkconsumer.model import TopicPartition
 from zkconsumer.sandbox import ZooKeeperServer
 from zkconsumer.sandbox.pysparkjars import zookeeper_jars
-from zkconsumer.zookeeper.border import connection_loop_ended
+from zkconsumer.zookeeper.kazooadapter import connection_loop_ended
 from zkconsumer.zookeeper.session import ZkSession
 
 pytestmark = pytest.mark.integration

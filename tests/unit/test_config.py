@@ -3,8 +3,8 @@ import logging
 import pytest
 
 from zkconsumer.config import PROPERTIES, ConsumerConfig
+from zkconsumer.consumerproperties import RENAMED
 from zkconsumer.errors import ConfigError
-from zkconsumer.properties import RENAMED
 
 REQUIRED = {"group_id": "g", "zookeeper_connect": "h:2181"}
 

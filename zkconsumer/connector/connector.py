@@ -10,10 +10,10 @@ from typing import Any, Final, Self, overload
 
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector.decoder import DecodedMessage, Decoder, decoded_message
-from zkconsumer.connector.idle import IdleWatch
+from zkconsumer.connector.idlewatch import IdleWatch
 from zkconsumer.connector.metrics import ConsumerMetrics, Exporter, Sample
 from zkconsumer.connector.stream import MessageStream
-from zkconsumer.core.idle import seconds_between_looks
+from zkconsumer.core.idlestreams import seconds_between_looks
 from zkconsumer.core.subscription import Subscription, TopicFilter
 from zkconsumer.cpus import available_cpus
 from zkconsumer.errors import GroupAuthorizationFailed, StreamIdle

@@ -82,7 +82,7 @@ class Feed:
                 self._produce(self._done, until)
                 count, self._done = until - self._done, until
                 if self._rate is not None:
-                    self._pause(begun + count / self._rate - time.monotonic())
+                    self._keep_pace(begun + count / self._rate - time.monotonic())
         except Exception as error:  # noqa: BLE001 - handed to the thread that waits
             self._failure = error
 
@@ -91,7 +91,7 @@ class Feed:
             self._changed.wait_for(lambda: self._ending or self._limit > self._done)
             return not self._ending
 
-    def _pause(self, seconds: float) -> None:
+    def _keep_pace(self, seconds: float) -> None:
         """Keep the pace: this is a rate limit, not a wait for anything but the end."""
         with self._changed:
             self._changed.wait_for(lambda: self._ending, max(0.0, seconds))

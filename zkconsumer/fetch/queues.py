@@ -19,7 +19,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
 from zkconsumer.core.denials import Denials
-from zkconsumer.core.idle import Reading
+from zkconsumer.core.idlestreams import Reading
 from zkconsumer.fetch.chunks import Chunk, HandOver
 from zkconsumer.fetch.waiting import WaitingChunks
 from zkconsumer.wakeup import WakeUp

@@ -274,11 +274,7 @@ class GroupMember:
         """
         return self._without_group or self._lease.holds()
 
-    def pause(self, seconds: float) -> bool:
-        """Wait; True, and at once, if this member is leaving."""
-        return self._thread.closing.wait(seconds)
-
-    def pause_before_retry(self, seconds: float) -> bool:
+    def wait_before_retry(self, seconds: float) -> bool:
         """Wait between two attempts at something that may be put off; True if there should be no further attempt.
 
         That is so while this member leaves, and while a rebalance is requested: other members wait for both.
@@ -374,7 +370,7 @@ class GroupMember:
         try:
             automatic = self._config.auto_commit_enable
             all_ours = self._committer.commit_automatically() if automatic else self._committer.verify_ownership()
-            if not all_ours or self._rebalancer.unread():
+            if not all_ours or self._rebalancer.with_unreadable_offset():
                 self._signal.raise_flag()
             self._refused_commits.attempted(None)
         except ZkConsumerError as error:

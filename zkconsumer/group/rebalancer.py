@@ -301,7 +301,7 @@ class Rebalancer:
         """
         return "".join(f"; left out of the assignment: {reason}" for reason in self._reported.values())
 
-    def unread(self) -> Set[TopicPartition]:
+    def with_unreadable_offset(self) -> Set[TopicPartition]:
         """Partitions that we own and do not fetch, since their stored offset could not be read."""
         return self._ownership.held.keys() - self.assignment.threads.keys()
 
@@ -354,8 +354,8 @@ class Rebalancer:
             return False
         if self._settled is not None and view.recreated_since(self._settled, {p.topic for p in share}):
             return False
-        unread = self.unread()
-        return not (unread and self._committer.fetch(unread))  # an unreadable offset may have been mended
+        unreadable = self.with_unreadable_offset()
+        return not (unreadable and self._committer.fetch(unreadable))  # an unreadable offset may have been mended
 
     def _start_offsets(
         self, stored: Mapping[TopicPartition, int | None], everyone: Assignment

@@ -32,7 +32,7 @@ class KafkaOffsetStore:
     Args:
         coordinator: of the group.
         retries: ``offsets.commit.max.retries``; attempts after the first.
-        pause: waits before the next attempt; True if there should be none, since other members wait for this one.
+        wait_before_retry: returns True if there should be no further attempt, since other members wait for this one.
         on_close: called by :meth:`close`.
     """
 
@@ -41,12 +41,12 @@ class KafkaOffsetStore:
         coordinator: OffsetCoordinator,
         *,
         retries: int,
-        pause: Callable[[], bool],
+        wait_before_retry: Callable[[], bool],
         on_close: Callable[[], None] = lambda: None,
     ) -> None:
         self._coordinator = coordinator
         self._retries = retries
-        self._pause = pause
+        self._wait_before_retry = wait_before_retry
         self._on_close = on_close
         self._written = 0
         self._stored: dict[TopicPartition, StoredOffset] = {}
@@ -73,7 +73,7 @@ class KafkaOffsetStore:
         stored = self._attempt(lambda: self._coordinator.fetch(partitions), self._retries)
         for _ in range(1, PATIENCE):
             refused = {p for p, code in stored.errors.items() if is_refusal(code) and p not in self._errors}
-            if not refused or self._pause():
+            if not refused or self._wait_before_retry():
                 break
             again = self._attempt(partial(self._coordinator.fetch, refused), self._retries)
             left = {partition: code for partition, code in stored.errors.items() if partition not in refused}
@@ -145,7 +145,7 @@ class KafkaOffsetStore:
             except LeaseLapsed:
                 raise
             except RetriableError as error:
-                if self._pause():
+                if self._wait_before_retry():
                     raise
                 _log.info("offset coordinator: %s; trying again", error)
         return request()

@@ -19,7 +19,7 @@ def open_store(
     zookeeper: OffsetStore,
     *,
     live_brokers: Callable[[], Sequence[Broker]],
-    pause: Callable[[float], bool],
+    wait_before_retry: Callable[[float], bool],
 ) -> OffsetStore:
     """The store that the properties ask for, also for a client that is not a member and only reads.
 
@@ -27,7 +27,7 @@ def open_store(
         config: of the consumer.
         zookeeper: the group's offsets in ZooKeeper.
         live_brokers: where to ask for the group's coordinator.
-        pause: waits for seconds; True if there should be no further attempt.
+        wait_before_retry: waits for seconds; True if there should be no further attempt.
     """
     if config.offsets_storage == "zookeeper":
         return zookeeper
@@ -35,7 +35,7 @@ def open_store(
     kafka = KafkaOffsetStore(
         OffsetCoordinator(client, config.group_id),
         retries=config.offsets_commit_max_retries,
-        pause=partial(pause, config.offsets_channel_backoff_ms / 1000),
+        wait_before_retry=partial(wait_before_retry, config.offsets_channel_backoff_ms / 1000),
         on_close=client.close,
     )
     return DualOffsetStore(zookeeper, kafka, config.dual_read) if config.dual_commit_enabled else kafka

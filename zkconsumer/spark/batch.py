@@ -58,14 +58,14 @@ def plan_spans(options: SourceOptions, view: ClusterView, ends: LogEnds) -> dict
     """
     _check_existence(options, view.partitions)
     committed = committed_offsets(options, view)
-    if unread := starting_at_the_end(options, committed):
+    if at_the_end := starting_at_the_end(options, committed):
         _log.warning(
             "group %s has committed no offset of %s: nothing of %s is read, since auto.offset.reset=largest starts at "
             "the end of the log. Set the option startingOffsets=earliest to read what is there, as "
             'format("kafka") does by default, or startingOffsets=latest to read nothing without this warning',
             options.config.group_id,
-            name_some(unread),
-            "it" if len(unread) == 1 else "them",
+            name_some(at_the_end),
+            "it" if len(at_the_end) == 1 else "them",
         )
     partitions = sorted(committed)
     earliest = ends.earliest(partitions)

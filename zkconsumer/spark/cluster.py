@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -85,11 +85,15 @@ def _committed(
     from zkconsumer.offsets.storechoice import open_store
     from zkconsumer.offsets.zookeeper import ZooKeeperOffsetStore
 
-    def pause(seconds: float) -> bool:
-        return threading.Event().wait(seconds)
+    def wait_before_retry(seconds: float) -> bool:
+        time.sleep(seconds)
+        return False
 
     store = open_store(
-        config, ZooKeeperOffsetStore(session, config.group_id), live_brokers=lambda: brokers, pause=pause
+        config,
+        ZooKeeperOffsetStore(session, config.group_id),
+        live_brokers=lambda: brokers,
+        wait_before_retry=wait_before_retry,
     )
     try:
         return store.fetch(partitions)

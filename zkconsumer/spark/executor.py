@@ -16,7 +16,7 @@ from zkconsumer.errors import BrokerUnavailable, RetriableError
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.spark.options import SourceOptions
 from zkconsumer.spark.planning import RangePartition, Span
-from zkconsumer.spark.rangefetcher import Ended, HandOver, RangeFetcher
+from zkconsumer.spark.rangefetcher import FetchedQueue, FetcherEnded, RangeFetcher
 from zkconsumer.spark.worker import Worker, acknowledge_quickly, borrowed_decoder, collect_less, this_worker
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class _TaskReading:
         self._brokers = task.brokers
         self._waiting = {piece.topic_partition: Span(piece.start, piece.until) for piece in task.ranges}
         self._fetchers: set[RangeFetcher] = set()
-        self._hand_over = HandOver(min(options.config.queued_max_bytes, _AHEAD_BYTES))
+        self._queue = FetchedQueue(min(options.config.queued_max_bytes, _AHEAD_BYTES))
         self._backoff_s = options.config.refresh_leader_backoff_ms / 1000
         self._patience_s = options.config.socket_timeout_ms / 1000
         self._try_at = 0.0
@@ -80,8 +80,8 @@ class _TaskReading:
             if self._waiting and time.monotonic() >= self._try_at:
                 self._try_at = time.monotonic() + self._backoff_s
                 self._start_fetchers()
-            item = self._hand_over.get(self._backoff_s)
-            if isinstance(item, Ended):
+            item = self._queue.get(self._backoff_s)
+            if isinstance(item, FetcherEnded):
                 self._ended(item)
             elif item is not None:
                 yield from item.batches(self._decoder)
@@ -94,7 +94,7 @@ class _TaskReading:
 
     def close(self) -> None:
         """End what still runs: Spark may stop asking in the middle, as for ``LIMIT``."""
-        self._hand_over.close()
+        self._queue.close()
         for fetcher in self._fetchers:
             fetcher.lane.connection.close()
         for fetcher in self._fetchers:
@@ -123,7 +123,7 @@ class _TaskReading:
             self._borrow_decoder(),
             leader,
             ranges,
-            self._hand_over,
+            self._queue,
             self._options.config,
             fail_on_data_loss=self._options.fail_on_data_loss,
         )
@@ -142,7 +142,7 @@ class _TaskReading:
             )
         )
 
-    def _ended(self, ended: Ended) -> None:
+    def _ended(self, ended: FetcherEnded) -> None:
         fetcher = ended.fetcher
         self._fetchers.discard(fetcher)
         fetcher.join()  # it has nothing left to do but to return

@@ -32,7 +32,7 @@ class LogEnds:
     def __init__(self, config: ConsumerConfig, live_brokers: Callable[[], Sequence[Broker]]) -> None:
         self._client = BrokerClient.from_config(live_brokers, config)
         self._unanswered: set[TopicPartition] = set()
-        self._pauses_s = pauses_s(config)
+        self._backoffs_s = backoffs_s(config)
         self._backoff_s = config.refresh_leader_backoff_ms / 1000
         self._closed = threading.Event()
 
@@ -48,7 +48,7 @@ class LogEnds:
         A leader that has just been elected may answer with an end that is too small: it learns only from the requests
         of its followers which of its records are committed. Brokers since 2.2 answer OFFSET_NOT_AVAILABLE then
         (KIP-207), older ones do not. So an end below an offset that is known to have existed is asked for again, of
-        the leader that the brokers name by then, before it is returned: see :func:`pauses_s`.
+        the leader that the brokers name by then, before it is returned: see :func:`backoffs_s`.
 
         Args:
             partitions: to look up.
@@ -61,7 +61,7 @@ class LogEnds:
             ProtocolError: a broker's answer cannot be understood.
         """
         ends = _known(self._ask(dict.fromkeys(partitions, LATEST)))
-        for number, seconds in enumerate(self._pauses_s, 1):
+        for number, seconds in enumerate(self._backoffs_s, 1):
             short = stepped_back(ends, at_least)
             if not short:
                 break
@@ -69,10 +69,10 @@ class LogEnds:
                 logging.WARNING if number == 1 else logging.DEBUG,
                 "the log ends below an offset that it had reached; asking again, %d of %d times: %s",
                 number,
-                len(self._pauses_s),
+                len(self._backoffs_s),
                 ", ".join(f"{p} ends at {ends[p]}, had reached {at_least[p]}" for p in short),
             )
-            self._pause(seconds)
+            self._wait(seconds)
             self._client.forget_leaders(short)
             answer = _known(self._ask(dict.fromkeys(short, LATEST)))
             # One that is not answered now is unknown: the earlier answer is the one that is in doubt.
@@ -108,7 +108,7 @@ class LogEnds:
         for number in range(1, PATIENCE):  # permissions reach all brokers some time after they were granted
             if not refused:
                 break
-            self._pause(pause_s(number, self._backoff_s))
+            self._wait(pause_s(number, self._backoff_s))
             again = self._client.list_offsets({partition: wanted[partition] for partition in refused})
             answer = answer.updated(again)
             refused = again.refused()
@@ -121,7 +121,7 @@ class LogEnds:
         self._unanswered = self._unanswered.difference(wanted).union(answer.errors)
         return answer.found
 
-    def _pause(self, seconds: float) -> None:
+    def _wait(self, seconds: float) -> None:
         if self._closed.wait(seconds):
             raise BrokerUnavailable("closed while the ends of logs were being looked up")
 
@@ -135,7 +135,7 @@ def stepped_back(ends: Mapping[TopicPartition, int], at_least: Mapping[TopicPart
     return sorted(partition for partition, end in ends.items() if end < at_least.get(partition, end))
 
 
-def pauses_s(config: ConsumerConfig) -> list[float]:
+def backoffs_s(config: ConsumerConfig) -> list[float]:
     """Seconds to wait before each further question for a log end that is too small.
 
     There are ``rebalance.max.retries`` of them, at most 5; the first is ``refresh.leader.backoff.ms``, each other one

@@ -1,4 +1,4 @@
-"""RangeFetcher: a thread of one task that reads ranges from one leader, and HandOver, where it puts what it read.
+"""RangeFetcher: a thread of one task that reads ranges from one leader, and FetchedQueue, where it puts what it read.
 
 Unlike a consumer's fetcher it knows where to end: it asks for nothing beyond the ranges, so its connection is free for
 the next task when it ends, and a small micro-batch costs one round trip. Like a consumer's it receives, and leaves
@@ -70,7 +70,7 @@ class Fetched(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class FetcherEnded:
     """A fetcher has ended.
 
     Attributes:
@@ -86,7 +86,7 @@ class Ended:
     lane_is_good: bool
 
 
-class HandOver:
+class FetchedQueue:
     """From fetcher threads to the task's thread: what was fetched, bounded by bytes, and how fetchers ended.
 
     Args:
@@ -127,14 +127,14 @@ class HandOver:
 
 
 class RangeFetcher(threading.Thread):
-    """Reads its ranges to their ends and puts :class:`Fetched`, then :class:`Ended`, into the hand-over.
+    """Reads its ranges to their ends and puts :class:`Fetched`, then :class:`FetcherEnded`, into the queue.
 
     Args:
         lane: used by this thread alone until it has ended.
         decoder: likewise; its memory is what records are received into.
         broker: at the other end of the lane.
         ranges: what to read; this thread alone changes its copy.
-        hand_over: where to put it.
+        queue: where to put it.
         config: limits of fetch requests.
         fail_on_data_loss: raise where offsets are gone, else skip them with a warning.
     """
@@ -145,7 +145,7 @@ class RangeFetcher(threading.Thread):
         decoder: BatchDecoder,
         broker: Broker,
         ranges: dict[TopicPartition, Span],
-        hand_over: HandOver,
+        queue: FetchedQueue,
         config: ConsumerConfig,
         *,
         fail_on_data_loss: bool,
@@ -156,7 +156,7 @@ class RangeFetcher(threading.Thread):
         self.broker = broker
         self._left = dict(ranges)
         self._moved: dict[TopicPartition, Span] = {}
-        self._hand_over = hand_over
+        self._queue = queue
         self._config = config
         self._fail_on_data_loss = fail_on_data_loss
         self._grown: dict[TopicPartition, int] = {}
@@ -169,12 +169,12 @@ class RangeFetcher(threading.Thread):
         error: Exception | None = None
         good = False
         try:
-            good = all(self._hand_over.put(fetched, nbytes) for fetched, nbytes in self._fetch())
+            good = all(self._queue.put(fetched, nbytes) for fetched, nbytes in self._fetch())
             if self._moved:
                 error = LeaderUnknown(f"{self.broker} does not lead {', '.join(map(str, self._moved))} any more")
         except Exception as caught:  # noqa: BLE001  the task's thread raises it
             error = caught
-        self._hand_over.put(Ended(self, {**self._left, **self._moved}, error, good), 0)
+        self._queue.put(FetcherEnded(self, {**self._left, **self._moved}, error, good), 0)
 
     def _fetch(self) -> Iterator[tuple[Fetched, int]]:
         """Fetch what is left, with sizes in bytes. Until it ends an answer may be outstanding."""

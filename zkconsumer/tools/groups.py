@@ -165,27 +165,29 @@ def _is_live(owner: str, view: GroupView) -> bool:
     return consumer_id in view.members or consumer_id in view.unreadable
 
 
-class LogEnds(NamedTuple):
-    """Log ends that the brokers told, and why they did not tell others."""
+class LogEndReport(NamedTuple):
+    """Log ends that the brokers reported, and why they did not report others."""
 
     offsets: dict[TopicPartition, int]
     problems: tuple[str, ...] = ()
 
 
-def log_ends(config: ConsumerConfig, brokers: Collection[Broker], partitions: Collection[TopicPartition]) -> LogEnds:
+def log_ends(
+    config: ConsumerConfig, brokers: Collection[Broker], partitions: Collection[TopicPartition]
+) -> LogEndReport:
     """Ask the leaders of partitions where their logs end; silence of the brokers is not an error here."""
     if not partitions:
-        return LogEnds({})
+        return LogEndReport({})
     if not brokers:
-        return LogEnds({}, ("log ends are unknown: no broker is registered in ZooKeeper; check that brokers run",))
+        return LogEndReport({}, ("log ends are unknown: no broker is registered in ZooKeeper; check that brokers run",))
     client = BrokerClient.from_config(lambda: tuple(brokers), config, timeout_ms=_LOG_END_TIMEOUT_MS)
     try:
         answer = client.list_offsets(dict.fromkeys(partitions, LATEST))
     except ZkConsumerError as error:
-        return LogEnds({}, (f"log ends are unknown: {error}",))
+        return LogEndReport({}, (f"log ends are unknown: {error}",))
     finally:
         client.close()
-    return LogEnds(
+    return LogEndReport(
         {partition: end for partition, end in answer.found.items() if end is not None},
         tuple(f"log ends of {name_some(theirs)} are unknown: {why}" for why, theirs in answer.reasons().items()),
     )

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from zkconsumer.core.lease import lease_deadline, probe_interval, silence_report_is_due
+from zkconsumer.core.leasetimes import lease_deadline, probe_interval, silence_report_is_due
 from zkconsumer.core.rebalance import retry_seconds
 from zkconsumer.zookeeper.session import ZkSession
 
@@ -90,8 +90,8 @@ class SessionLease:
             timeout = self._session.negotiated_timeout
             # Wake at the next probe, or exactly when the lease lapses, whichever comes first.
             remaining = self._deadline - boot_seconds()
-            pause = probe_interval(timeout)
-            self._stopped.wait(min(pause, remaining) if remaining > 0 else pause)
+            interval = probe_interval(timeout)
+            self._stopped.wait(min(interval, remaining) if remaining > 0 else interval)
             if self.holds() != held:
                 held = not held
                 self.lapses += not held

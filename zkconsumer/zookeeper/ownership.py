@@ -10,7 +10,7 @@ from typing import Final
 from zkconsumer.core.znodes import GroupPaths, PartitionOwnerNode
 from zkconsumer.errors import OwnershipConflict
 from zkconsumer.model import ConsumerThreadId, TopicPartition
-from zkconsumer.zookeeper.border import Watch
+from zkconsumer.zookeeper.kazooadapter import Watch
 from zkconsumer.zookeeper.session import ZkSession
 from zkconsumer.zookeeper.transaction import Operation, Outcomes
 

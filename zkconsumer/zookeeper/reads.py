@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from kazoo.exceptions import KazooException, NoNodeError, UnimplementedError, ZookeeperError
 
 from zkconsumer.errors import ZooKeeperRefused, ZooKeeperUnavailable
-from zkconsumer.zookeeper.border import Watch, as_kazoo_watch, translated_errors
+from zkconsumer.zookeeper.kazooadapter import Watch, as_kazoo_watch, translated_errors
 from zkconsumer.zookeeper.multiread import ArmWatches, MultiRead, in_requests, supports_multi_read
 
 _log = logging.getLogger(__name__)

@@ -21,7 +21,7 @@ from zkconsumer.core.znodes import (
 )
 from zkconsumer.errors import ConfigError, MalformedZnode
 from zkconsumer.model import Broker, TopicIdentity, TopicPartition
-from zkconsumer.zookeeper.border import Watch
+from zkconsumer.zookeeper.kazooadapter import Watch
 from zkconsumer.zookeeper.reads import Reads, Znode
 from zkconsumer.zookeeper.session import ZkSession
 from zkconsumer.zookeeper.watchedreads import WatchedReads

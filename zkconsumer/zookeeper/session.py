@@ -20,7 +20,7 @@ from kazoo.protocol.states import KazooState, KeeperState
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import ChrootMissing, SessionExpired, ZooKeeperRefused, ZooKeeperUnavailable
 from zkconsumer.forks import Owner
-from zkconsumer.zookeeper.border import (
+from zkconsumer.zookeeper.kazooadapter import (
     LOGIN_FAILED,
     NegotiationLog,
     PollingHandler,

@@ -10,7 +10,7 @@ from kazoo.exceptions import NodeExistsError, NoNodeError, RolledBackError, Runt
 from kazoo.protocol.serialization import Create, Delete, SetData
 
 from zkconsumer.errors import SessionExpired, ZooKeeperRefused, ZooKeeperUnavailable
-from zkconsumer.zookeeper.border import translated_errors
+from zkconsumer.zookeeper.kazooadapter import translated_errors
 
 TRANSACTION_SIZE: Final = 500
 """Operations sent in one transaction; 501 small ones stay far below jute.maxbuffer of 1 MiB (DESIGN 4.4)."""

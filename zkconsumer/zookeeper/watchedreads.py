@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable
 from functools import partial
 
-from zkconsumer.zookeeper.border import Watch
+from zkconsumer.zookeeper.kazooadapter import Watch
 from zkconsumer.zookeeper.reads import Reads, Znode
 from zkconsumer.zookeeper.session import ZkSession
 

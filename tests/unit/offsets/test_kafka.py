@@ -67,7 +67,7 @@ def broker(monkeypatch):
 
 def make_store(*, retries=5, no_more_attempts=False):
     client = BrokerClient(lambda: [Broker(1, "broker", 1)], client_id="test", timeout_ms=1000)
-    return KafkaOffsetStore(OffsetCoordinator(client, "g"), retries=retries, pause=lambda: no_more_attempts)
+    return KafkaOffsetStore(OffsetCoordinator(client, "g"), retries=retries, wait_before_retry=lambda: no_more_attempts)
 
 
 class Lease:

@@ -9,7 +9,7 @@ from tests.fix_waiting import eventually
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable
 from zkconsumer.model import TopicPartition
-from zkconsumer.spark.logends import LogEnds, pauses_s, stepped_back
+from zkconsumer.spark.logends import LogEnds, backoffs_s, stepped_back
 
 A, B = (TopicPartition("t", n) for n in range(2))
 
@@ -115,4 +115,4 @@ def test_partitions_that_stepped_back_are_those_below_a_known_offset():
     ("retries", "pauses"), [(4, [0.2, 0.4, 0.8, 1.6]), (0, []), (-1, []), (1000, [0.2, 0.4, 0.8, 1.6, 3.2])]
 )
 def test_the_pauses_double_and_are_few(retries, pauses):
-    assert pauses_s(config(rebalance_max_retries=retries, refresh_leader_backoff_ms=200)) == pauses
+    assert backoffs_s(config(rebalance_max_retries=retries, refresh_leader_backoff_ms=200)) == pauses

@@ -21,7 +21,7 @@ from zkconsumer.model import TopicPartition
 from zkconsumer.sandbox.producer import Record
 from zkconsumer.spark import rangefetcher
 from zkconsumer.spark.planning import Span
-from zkconsumer.spark.rangefetcher import Ended, Fetched, HandOver, RangeFetcher
+from zkconsumer.spark.rangefetcher import Fetched, FetchedQueue, FetcherEnded, RangeFetcher
 from zkconsumer.spark.worker import Lane
 
 LONG_S = 30.0
@@ -42,19 +42,19 @@ def read(stub_broker, decoder):
         connection = BrokerConnection(broker.host, broker.port, client_id="test", timeout_ms=10_000)
         connection.connect()
         settings = ConsumerConfig(zookeeper_connect="unused:1", group_id="g", **config)
-        hand_over = HandOver(1 << 30)
+        queue = FetchedQueue(1 << 30)
         lane = Lane(connection, bytes_per_offset or {})
         fetcher = RangeFetcher(
-            lane, BatchDecoder(), broker, ranges, hand_over, settings, fail_on_data_loss=fail_on_data_loss
+            lane, BatchDecoder(), broker, ranges, queue, settings, fail_on_data_loss=fail_on_data_loss
         )
         fetcher.start()
         offsets: list[int] = []
         try:
-            while not isinstance(item := hand_over.get(LONG_S), Ended):
+            while not isinstance(item := queue.get(LONG_S), FetcherEnded):
                 assert item is not None, "the fetcher neither hands over nor ends"
                 offsets += [offset for batch in item.batches(decoder) for offset in batch["offset"].to_pylist()]
         finally:
-            hand_over.close()
+            queue.close()
             fetcher.join(LONG_S)
             connection.close()
         return offsets, item
@@ -63,37 +63,37 @@ def read(stub_broker, decoder):
 
 
 def test_items_come_out_in_order_and_nothing_is_none():
-    hand_over = HandOver(100)
-    assert hand_over.get(0) is None
-    assert hand_over.put("a", 50)
-    assert hand_over.put("b", 50)
-    assert [hand_over.get(0), hand_over.get(0), hand_over.get(0)] == ["a", "b", None]
+    queue = FetchedQueue(100)
+    assert queue.get(0) is None
+    assert queue.put("a", 50)
+    assert queue.put("b", 50)
+    assert [queue.get(0), queue.get(0), queue.get(0)] == ["a", "b", None]
 
 
 def test_an_item_larger_than_the_bound_is_admitted_alone():
-    hand_over = HandOver(100)
-    assert hand_over.put("large", 1000)
+    queue = FetchedQueue(100)
+    assert queue.put("large", 1000)
     with ThreadPoolExecutor(1) as fetcher:
-        second = fetcher.submit(hand_over.put, "next", 1)
-        assert hand_over.get(LONG_S) == "large"
+        second = fetcher.submit(queue.put, "next", 1)
+        assert queue.get(LONG_S) == "large"
         assert second.result(LONG_S)
-    assert hand_over.get(LONG_S) == "next"
+    assert queue.get(LONG_S) == "next"
 
 
 def test_a_full_queue_makes_the_fetcher_wait_until_the_task_ends():
-    hand_over = HandOver(100)
-    assert hand_over.put("a", 100)
+    queue = FetchedQueue(100)
+    assert queue.put("a", 100)
     begun = threading.Event()
 
     def put() -> bool:
         begun.set()
-        return hand_over.put("b", 1)
+        return queue.put("b", 1)
 
     with ThreadPoolExecutor(1) as fetcher:
         waiting = fetcher.submit(put)
         assert begun.wait(LONG_S)
         assert not waiting.done()
-        hand_over.close()
+        queue.close()
         assert waiting.result(LONG_S) is False
 
 

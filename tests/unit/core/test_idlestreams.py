@@ -1,4 +1,4 @@
-from zkconsumer.core.idle import Reading, is_idle, judge, seconds_between_looks
+from zkconsumer.core.idlestreams import Reading, is_idle, judge, seconds_between_looks
 from zkconsumer.model import TopicPartition
 
 SOME = frozenset({TopicPartition("t", 0)})

@@ -1,4 +1,4 @@
-"""The border to kazoo: its errors become ours, our watches become its, and what it hides is read out of it."""
+"""The adapter to kazoo: translates its errors into ours and our watches into its, and reads what it does not expose."""
 
 from __future__ import annotations
 

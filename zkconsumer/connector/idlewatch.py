@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 
-from zkconsumer.core.idle import Seen, is_idle, judge
+from zkconsumer.core.idlestreams import Seen, is_idle, judge
 from zkconsumer.errors import StreamIdle
 from zkconsumer.fetch.queues import ChunkQueue
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from zkconsumer.property import REQUIRED, declare
+from zkconsumer.configdef import REQUIRED, declare
 
 RENAMED: Mapping[str, str] = {
     "autocommit.enable": "auto.commit.enable",

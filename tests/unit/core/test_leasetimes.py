@@ -1,4 +1,4 @@
-from zkconsumer.core.lease import silence_report_is_due
+from zkconsumer.core.leasetimes import silence_report_is_due
 
 
 def test_a_silence_is_reported_at_once_and_then_at_growing_intervals():

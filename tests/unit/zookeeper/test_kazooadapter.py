@@ -5,7 +5,7 @@ import logging
 import pytest
 from kazoo.protocol.serialization import SASL, Auth, Connect
 
-from zkconsumer.zookeeper.border import NegotiationLog
+from zkconsumer.zookeeper.kazooadapter import NegotiationLog
 
 SECRET = "S3CRET"
 
