@@ -116,7 +116,7 @@ class _Served:
 
     def share(self) -> tuple[list[tuple[str, int]], dict[str, int | str]] | None:
         """Owned partitions, and identities of the subscribed topics; None while a rebalance is under way."""
-        assignment = self._reader._query()._control.settled(0)
+        assignment = self._reader._query()._control.await_assignment(0)
         if assignment is None:
             return None
         identities = {name: topic.identity.recorded for name, topic in assignment.topics.items()}

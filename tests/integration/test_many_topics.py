@@ -72,7 +72,7 @@ def test_topics_of_others_do_not_concern_a_member_by_range(cluster, open_session
     session = open_session(cluster.connect)
     assert Registry(session).view("g", "g_a").partitions == {"mine": (0, 1)}
     assert Registry(session).view("g").partitions == {"mine": (0, 1), "theirs": (0, 1)}
-    assert member._rebalancer._assigned_from.partitions == {"mine": (0, 1)}
+    assert member._rebalancer._assigned_view.partitions == {"mine": (0, 1)}
 
 
 def test_a_member_nudges_for_topics_that_are_not_its_own(cluster):

@@ -265,7 +265,7 @@ def test_a_batch_read_by_spark_raises(guarded, unique_name):
     from zkconsumer.spark.batch import plan_batch_read
     from zkconsumer.spark.executor import read_ranges
     from zkconsumer.spark.options import parse_options
-    from zkconsumer.spark.worker import close_lanes
+    from zkconsumer.spark.worker import close_connections
 
     described = guarded.topic(f"{unique_name}-a", DESCRIBE)
     hidden = guarded.topic(f"{unique_name}-b")
@@ -287,4 +287,4 @@ def test_a_batch_read_by_spark_raises(guarded, unique_name):
         list(read_ranges(options(described), task, ("value",)))
     with pytest.raises(TopicAuthorizationFailed, match="operation Describe"):
         plan_batch_read(options(hidden))
-    close_lanes()
+    close_connections()

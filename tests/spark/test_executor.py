@@ -12,13 +12,13 @@ from zkconsumer.spark.executor import read_ranges
 from zkconsumer.spark.options import parse_options
 from zkconsumer.spark.planning import OffsetRange, RangePartition
 from zkconsumer.spark.rows import COLUMNS
-from zkconsumer.spark.worker import close_lanes, this_worker
+from zkconsumer.spark.worker import close_connections, this_worker
 
 
 @pytest.fixture(autouse=True)
 def _no_connection_outlives_a_test():
     yield
-    close_lanes()
+    close_connections()
 
 
 def options_for(box, **more):
@@ -114,16 +114,16 @@ def test_a_connection_serves_task_after_task_and_only_with_the_same_options(sand
     topic = topic_factory()
     produce(topic, [b"v"] * 10)
 
-    def lanes(**more):
+    def pooled_connections(**more):
         read(sandbox, (topic, 0, 0, 10), **more)
         options = options_for(sandbox, **more)
-        (kept,) = this_worker(options.config)._lanes.values()
+        (kept,) = this_worker(options.config)._idle_connections.values()
         return kept
 
-    (first,) = lanes()
-    (second,) = lanes()
+    (first,) = pooled_connections()
+    (second,) = pooled_connections()
     assert second.connection is first.connection
-    (other,) = lanes(**{"client.id": "another"})
+    (other,) = pooled_connections(**{"client.id": "another"})
     assert other.connection is not first.connection
 
 

@@ -116,10 +116,10 @@ class ControlThread:
             answer.result()
         except BaseException:
             if not answer.done():  # interrupted: no thread waits for the answer any more
-                self._withdraw(answer)
+                self._cancel(answer)
             raise
 
-    def _withdraw(self, answer: Future[None]) -> None:
+    def _cancel(self, answer: Future[None]) -> None:
         with self._lock:
             self._requests = deque(one for one in self._requests if one[1] is not answer)
 
@@ -139,11 +139,11 @@ class ControlThread:
         with self._changed:
             self._calling_out.add(me)
             self._changed.notify_all()
-        self._put_down()
+        self._put_baton_down()
         try:
             yield
         finally:
-            self._take_back(me)
+            self._take_baton(me)
             with self._changed:
                 self._calling_out.discard(me)
                 self._changed.notify_all()
@@ -169,21 +169,21 @@ class ControlThread:
         if self._holder is me:
             yield
             return
-        self._take_back(me)
+        self._take_baton(me)
         try:
             if self._ended:
                 raise ConsumerClosed("the consumer has left its group")
             yield
         finally:
-            self._put_down()
+            self._put_baton_down()
 
-    def _put_down(self) -> None:
+    def _put_baton_down(self) -> None:
         with self._changed:
             self._holder = None
             self._changed.notify_all()
         self._start_stand_in()
 
-    def _take_back(self, me: threading.Thread) -> None:
+    def _take_baton(self, me: threading.Thread) -> None:
         """Wait for the baton, before all requests that are not running yet."""
         self._signal.wake()  # the control thread may wait for something else, with the baton in its hand
         with self._changed:
@@ -222,7 +222,7 @@ class ControlThread:
         try:
             self._serve_requests()
         finally:
-            self._put_down()
+            self._put_baton_down()
 
     # -- on this thread ---------------------------------------------------------------------------------------------
 
@@ -346,7 +346,7 @@ class ControlThread:
         return True
 
     def _end_in_its_place(self, me: threading.Thread) -> None:
-        self._take_back(me)
+        self._take_baton(me)
         try:
             if not self._ended:
                 self._abandon()

@@ -94,12 +94,12 @@ class Rebalancer:
         self.attempts = 0
         self.listener: ConsumerRebalanceListener | None = None
         self._fetching = False
-        self._settled: GroupView | None = None
-        self._read: GroupView | None = None
-        self._read_after: object = None
+        self._view_at_last_success: GroupView | None = None
+        self._latest_view: GroupView | None = None
+        self._latest_view_token: object = None
         self._registered_again = False
-        self._assigned_from: GroupView | None = None
-        self._everyone: Assignment = {}
+        self._assigned_view: GroupView | None = None
+        self._group_assignment: Assignment = {}
         self._jvm_members: frozenset[str] = frozenset()
         self._reported: Mapping[str, str] = {}
         self._missing_topics: Set[str] = frozenset()
@@ -116,9 +116,9 @@ class Rebalancer:
         except OwnershipConflict:
             raise  # only former owners have to let go: the next attempt need not read the group again
         except BaseException:
-            self._read = None
+            self._latest_view = None
             raise
-        self._read = None
+        self._latest_view = None
 
     def _attempt(self) -> None:
         view = self._view()
@@ -135,23 +135,23 @@ class Rebalancer:
         if self._is_needless(view):
             return
         self.attempts += 1
-        self.cause = rebalance_cause(self._settled, view, registered_again=self._registered_again)
+        self.cause = rebalance_cause(self._view_at_last_success, view, registered_again=self._registered_again)
         _log.info(
             "group %s consumer %s rebalance %d (%s): %s",
             self._config.group_id,
             self._consumer_id,
             self.attempts,
             self.cause.value,
-            tell_changes(self._settled, view),
+            tell_changes(self._view_at_last_success, view),
         )
         with self._committer.releasing():
             self._stop_fetchers()  # 1
             self._release_ownership(view)  # 2
-        everyone, share = self._reassign()  # 3
+        group_assignment, share = self._reassign()  # 3
         self._claim_ownership(share)  # 4
-        self._restart_fetchers(everyone, share)  # 5
+        self._restart_fetchers(group_assignment, share)  # 5
         # The view that step 3 used, which may be newer than the one that made this attempt necessary.
-        self._settled, self._registered_again = self._assigned_from, False
+        self._view_at_last_success, self._registered_again = self._assigned_view, False
 
     # -- the five steps ---------------------------------------------------------------------------------------------
 
@@ -174,11 +174,11 @@ class Rebalancer:
         if self.listener is not None:
             self.listener.before_releasing_partitions(frozenset(self._ownership.held))
         # Where the listener took its time, step 3 may find another share; step 4 deletes what is not in that one.
-        stays = my_share(self._everyone, self._consumer_id) if self._assigned_from is view else {}
+        stays = my_share(self._group_assignment, self._consumer_id) if self._assigned_view is view else {}
         self._ownership.release(retain=stays)
 
     def _reassign(self) -> tuple[Assignment, dict[TopicPartition, ConsumerThreadId]]:
-        """Compute everybody's partitions and which are ours, from a view that nothing has outdated."""
+        """Compute the partitions of all members and which are ours, from a view that nothing has outdated."""
         self._enter(RebalanceStep.REASSIGN)
         try:
             return self._assign(self._view())
@@ -191,13 +191,13 @@ class Rebalancer:
         self._enter(RebalanceStep.CLAIM_OWNERSHIP)
         self._ownership.claim(share)
 
-    def _restart_fetchers(self, everyone: Assignment, share: Mapping[TopicPartition, ConsumerThreadId]) -> None:
+    def _restart_fetchers(self, group_assignment: Assignment, share: Mapping[TopicPartition, ConsumerThreadId]) -> None:
         """Read offsets, which only now are the former owners' last word, and start to fetch."""
         self._enter(RebalanceStep.RESTART_FETCHERS)
         try:
             marked = self._committer.fetch_marked(share.keys())
             stored = {partition: one.offset for partition, one in marked.items()}
-            offsets = self._start_offsets(stored, everyone)
+            offsets = self._start_offsets(stored, group_assignment)
         except Exception:
             self._ownership.release()
             raise
@@ -265,7 +265,7 @@ class Rebalancer:
 
         Also where its last view is outdated: then a rebalance follows, after which it is asked again.
         """
-        view = self._assigned_from
+        view = self._assigned_view
         return view is not None and nudges(self._consumer_id, view.our_clients)
 
     def orphans(self) -> tuple[list[TopicPartition], bool]:
@@ -276,16 +276,18 @@ class Rebalancer:
         """
         if not self._jvm_members:
             return [], False
-        everyone = self._of_all_topics()
-        theirs = [p for p, thread in everyone.items() if thread.consumer_id in self._jvm_members]
+        group_assignment = self._of_all_topics()
+        theirs = [p for p, thread in group_assignment.items() if thread.consumer_id in self._jvm_members]
         owners = self._registry.owner_threads(self._config.group_id, theirs)
-        return given_up(everyone, owners, self._jvm_members), held_by_others(everyone, owners, self._jvm_members)
+        return given_up(group_assignment, owners, self._jvm_members), held_by_others(
+            group_assignment, owners, self._jvm_members
+        )
 
     def _of_all_topics(self) -> Assignment:
         """The partitions of all members, also of topics that do not concern this member otherwise."""
-        view = self._assigned_from
+        view = self._assigned_view
         if view is None or self._topics_of is None:
-            return self._everyone
+            return self._group_assignment
         threads = view.threads_by_topic(exclude_internal=self._config.exclude_internal_topics)
         others = self._registry.partitions(sorted(threads.keys() - view.partitions.keys()))
         return ASSIGNORS[self._assignor_name](threads, {**view.partitions, **others})
@@ -308,10 +310,10 @@ class Rebalancer:
     def _view(self) -> GroupView:
         """The group as it is. Every read leaves watches on all that matters, so what they guard is not read again."""
         latest = self._signal.latest  # before reading: what changes meanwhile makes the view outdated
-        if self._read is not None and self._read_after is latest:
-            return self._read
+        if self._latest_view is not None and self._latest_view_token is latest:
+            return self._latest_view
         view = self._registry.view(self._config.group_id, self._topics_of)
-        self._read, self._read_after = view, latest
+        self._latest_view, self._latest_view_token = view, latest
         self.views += 1
         for consumer_id, reason in view.unreadable.items():
             if self._reported.get(consumer_id) != reason:
@@ -337,13 +339,16 @@ class Rebalancer:
         reason = view.disagreement(self._assignor_name, shared_with_jvm=self._assignor_name in SHARED_WITH_JVM)
         if reason is not None:
             raise StrategyConflict(f"group {self._config.group_id}: {reason}")
-        if view is self._assigned_from:
-            return self._everyone, my_share(self._everyone, self._consumer_id)
+        if view is self._assigned_view:
+            return self._group_assignment, my_share(self._group_assignment, self._consumer_id)
         threads = view.threads_by_topic(exclude_internal=self._config.exclude_internal_topics)
-        everyone = ASSIGNORS[self._assignor_name](threads, view.partitions)
-        self._assigned_from = view
-        self._everyone, self._jvm_members = everyone, frozenset(view.members.keys() - view.our_clients.keys())
-        return everyone, my_share(everyone, self._consumer_id)
+        group_assignment = ASSIGNORS[self._assignor_name](threads, view.partitions)
+        self._assigned_view = view
+        self._group_assignment, self._jvm_members = (
+            group_assignment,
+            frozenset(view.members.keys() - view.our_clients.keys()),
+        )
+        return group_assignment, my_share(group_assignment, self._consumer_id)
 
     def _is_needless(self, view: GroupView) -> bool:
         """True if we fetch exactly our share already and ZooKeeper says that it is ours (DESIGN 4.12)."""
@@ -352,13 +357,15 @@ class Rebalancer:
         _, share = self._assign(view)
         if share != self._ownership.held or not self._committer.verify_ownership():
             return False
-        if self._settled is not None and view.recreated_since(self._settled, {p.topic for p in share}):
+        if self._view_at_last_success is not None and view.recreated_since(
+            self._view_at_last_success, {p.topic for p in share}
+        ):
             return False
         unreadable = self.with_unreadable_offset()
         return not (unreadable and self._committer.fetch(unreadable))  # an unreadable offset may have been mended
 
     def _start_offsets(
-        self, stored: Mapping[TopicPartition, int | None], everyone: Assignment
+        self, stored: Mapping[TopicPartition, int | None], group_assignment: Assignment
     ) -> dict[TopicPartition, int | None]:
         positions = self._fetch.positions(handed_out=True)
         offsets = {
@@ -366,7 +373,7 @@ class Rebalancer:
             for partition, offset in stored.items()
         }
         if self.listener is not None:
-            chosen = self.listener.before_starting_fetchers(self._consumer_id, dict(everyone)) or {}
+            chosen = self.listener.before_starting_fetchers(self._consumer_id, dict(group_assignment)) or {}
             offsets.update({partition: offset for partition, offset in chosen.items() if partition in offsets})
         return offsets
 
@@ -378,7 +385,7 @@ class Rebalancer:
     ) -> FetchAssignment:
         as_stored = (p for p, n in offsets.items() if n is not None and p in stored and stored[p].offset == n)
         origins = {partition: self._committer.location(partition) for partition in as_stored}
-        view, internal = self._assigned_from, self._config.exclude_internal_topics
+        view, internal = self._assigned_view, self._config.exclude_internal_topics
         topics = {} if view is None else view.subscribed_topics(self._consumer_id, exclude_internal=internal)
         return FetchAssignment(self.assignment.generation + 1, threads, offsets, origins, stored, topics)
 

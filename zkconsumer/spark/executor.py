@@ -96,7 +96,7 @@ class _TaskReading:
         """End what still runs: Spark may stop asking in the middle, as for ``LIMIT``."""
         self._queue.close()
         for fetcher in self._fetchers:
-            fetcher.lane.connection.close()
+            fetcher.pooled.connection.close()
         for fetcher in self._fetchers:
             fetcher.join()
         self._borrowed.close()
@@ -115,11 +115,11 @@ class _TaskReading:
             try:
                 self._start_fetcher(leader, ranges)
             except RetriableError as error:
-                self._give_back(ranges, error)
+                self._find_leaders_again(ranges, error)
 
     def _start_fetcher(self, leader: Broker, ranges: dict[TopicPartition, Span]) -> None:
         fetcher = RangeFetcher(
-            self._worker.take_lane(leader),
+            self._worker.take_connection(leader),
             self._borrow_decoder(),
             leader,
             ranges,
@@ -146,18 +146,18 @@ class _TaskReading:
         fetcher = ended.fetcher
         self._fetchers.discard(fetcher)
         fetcher.join()  # it has nothing left to do but to return
-        if ended.lane_is_good:
-            self._worker.keep_lane(fetcher.broker, fetcher.lane)
+        if ended.connection_is_reusable:
+            self._worker.return_connection(fetcher.broker, fetcher.pooled)
         else:
-            fetcher.lane.connection.close()
+            fetcher.pooled.connection.close()
         if ended.error is not None:
             if not isinstance(ended.error, RetriableError):
                 raise ended.error
-            if fetcher.lane.reused and not ended.lane_is_good:
+            if fetcher.pooled.reused and not ended.connection_is_reusable:
                 self._try_at = 0.0  # it may have died between two tasks, which says nothing of the broker
-            self._give_back(ended.left, ended.error)
+            self._find_leaders_again(ended.left, ended.error)
 
-    def _give_back(self, ranges: dict[TopicPartition, Span], error: Exception) -> None:
+    def _find_leaders_again(self, ranges: dict[TopicPartition, Span], error: Exception) -> None:
         """Read these from another leader, or over another connection."""
         _log.info("%s; looking for leaders again", error)
         self._failure = error

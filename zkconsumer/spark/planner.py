@@ -96,7 +96,7 @@ class BatchPlanner:
         Raises:
             RetriableError: a rebalance is under way, or a partition has no leader.
         """
-        assignment = self._settled()
+        assignment = self._await_assignment()
         stored = {p: one.offset for p, one in assignment.stored.items() if one.offset is not None}
         ends = self._ends.latest(assignment.threads, stored)
         _require_leaders(assignment.threads.keys() - ends.keys())
@@ -116,7 +116,7 @@ class BatchPlanner:
             OffsetOutOfRange: offsets to read are gone and ``failOnDataLoss`` is true.
         """
         while True:
-            assignment = self._settled()
+            assignment = self._await_assignment()
             positions = self._positions.of(assignment, finished)
             self._commit(assignment.generation, self._positions.committable(finished))
             available = self._available(positions)
@@ -155,8 +155,8 @@ class BatchPlanner:
         self._planned_at = time.monotonic()
         return planned
 
-    def _settled(self) -> FetchAssignment:
-        assignment = self._control.settled(self._settle_s)
+    def _await_assignment(self) -> FetchAssignment:
+        assignment = self._control.await_assignment(self._settle_s)
         if assignment is None:
             raise LeaderUnknown(
                 f"group {self._group} did not settle within {self._settle_s:g} s; check that brokers are registered in "

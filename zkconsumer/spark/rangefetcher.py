@@ -27,7 +27,7 @@ from zkconsumer.kafka.refusals import DESCRIBE, READ, topic_refused
 from zkconsumer.kafka.security import BrokerSecurity
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.spark.planning import Span
-from zkconsumer.spark.worker import Lane
+from zkconsumer.spark.worker import PooledConnection
 
 _log = logging.getLogger(__name__)
 
@@ -77,13 +77,13 @@ class FetcherEnded:
         fetcher: which.
         left: what it did not read; nothing unless ``error`` is given.
         error: why; a RetriableError where another leader or another try may help.
-        lane_is_good: True if no answer is outstanding on the fetcher's lane.
+        connection_is_reusable: True if no answer is outstanding on the fetcher's connection.
     """
 
     fetcher: RangeFetcher
     left: dict[TopicPartition, Span]
     error: Exception | None
-    lane_is_good: bool
+    connection_is_reusable: bool
 
 
 class FetchedQueue:
@@ -130,9 +130,9 @@ class RangeFetcher(threading.Thread):
     """Reads its ranges to their ends and puts :class:`Fetched`, then :class:`FetcherEnded`, into the queue.
 
     Args:
-        lane: used by this thread alone until it has ended.
+        pooled: the connection, used by this thread alone until it has ended.
         decoder: likewise; its memory is what records are received into.
-        broker: at the other end of the lane.
+        broker: at the other end of the connection.
         ranges: what to read; this thread alone changes its copy.
         queue: where to put it.
         config: limits of fetch requests.
@@ -141,7 +141,7 @@ class RangeFetcher(threading.Thread):
 
     def __init__(
         self,
-        lane: Lane,
+        pooled: PooledConnection,
         decoder: BatchDecoder,
         broker: Broker,
         ranges: dict[TopicPartition, Span],
@@ -151,7 +151,7 @@ class RangeFetcher(threading.Thread):
         fail_on_data_loss: bool,
     ) -> None:
         super().__init__(name=f"range-fetcher-{broker.id}", daemon=True)
-        self.lane = lane
+        self.pooled = pooled
         self._decoder = decoder
         self.broker = broker
         self._left = dict(ranges)
@@ -187,7 +187,7 @@ class RangeFetcher(threading.Thread):
         """Ask for partitions from offsets on."""
         self._asked = {partition: (offset, self._size(partition, offset)) for partition, offset in wanted.items()}
         max_wait_ms = self._config.fetch_wait_max_ms
-        if not limits_responses(self.lane.connection):
+        if not limits_responses(self.pooled.connection):
             limit = min(self._config.fetch_max_bytes, self._config.queued_max_bytes)
             named = turn({partition: size for partition, (_, size) in self._asked.items()}, limit)
             max_wait_ms = wait_ms(max_wait_ms, len(named), len(wanted))
@@ -195,7 +195,7 @@ class RangeFetcher(threading.Thread):
             for partition in named:  # to the end of the line, also if it has no data
                 self._left[partition] = self._left.pop(partition)
         self._correlation_id = send_fetch(
-            self.lane.connection,
+            self.pooled.connection,
             without_session([PartitionFetch(*partition, *asked) for partition, asked in self._asked.items()]),
             max_wait_ms=max_wait_ms,
             min_bytes=self._config.fetch_min_bytes,
@@ -209,7 +209,7 @@ class RangeFetcher(threading.Thread):
             return self._grown[partition]
         share = min(self._config.fetch_max_bytes, _RESPONSE_BYTES) // len(self._left)
         most = max(self._config.fetch_message_max_bytes, min(_PARTITION_BYTES, share))
-        per_offset = self.lane.bytes_per_offset.get(partition)
+        per_offset = self.pooled.bytes_per_offset.get(partition)
         if per_offset is None:
             return most
         return min(most, _MORE_BYTES + int(_MORE * per_offset * (self._left[partition].until - offset)))
@@ -221,7 +221,7 @@ class RangeFetcher(threading.Thread):
         the partition still is where it was asked for, as in :mod:`zkconsumer.fetch.pipeline`.
         """
         assert self._correlation_id is not None
-        connection, memory, isolation = self.lane.connection, self._decoder.memory.take, self._config.isolation_level
+        connection, memory, isolation = self.pooled.connection, self._decoder.memory.take, self._config.isolation_level
         response = open_response(connection, self._correlation_id, memory, isolation=isolation)
         self._correlation_id, asked = None, self._asked
         response.require_success(self.broker)
@@ -257,7 +257,7 @@ class RangeFetcher(threading.Thread):
             foreseen = self._decoder.next_offset(position, last.records)
             if foreseen > position:
                 moves = True
-                self.lane.bytes_per_offset[partition] = len(last.records) / (foreseen - position)
+                self.pooled.bytes_per_offset[partition] = len(last.records) / (foreseen - position)
             if not last.error and (foreseen > position or not last.records) and foreseen < self._left[partition].until:
                 wanted[partition] = foreseen
         if wanted and moves:
@@ -278,7 +278,7 @@ class RangeFetcher(threading.Thread):
         if chunk.next_offset == position:
             self._grow(partition, position, size, len(fetched.records))
             return None
-        self.lane.bytes_per_offset[partition] = len(fetched.records) / (chunk.next_offset - position)
+        self.pooled.bytes_per_offset[partition] = len(fetched.records) / (chunk.next_offset - position)
         # To the end of the line: whoever is cut off by fetch.max.bytes now comes first in the next request (KIP-74).
         del self._left[partition]
         if chunk.next_offset < until:
@@ -367,7 +367,7 @@ class RangeFetcher(threading.Thread):
         Raises:
             BrokerUnavailable: the broker does not tell, for another reason.
         """
-        answer = list_offsets(self.lane.connection, {partition: which}, isolation=self._config.isolation_level)
+        answer = list_offsets(self.pooled.connection, {partition: which}, isolation=self._config.isolation_level)
         code = answer.errors.get(partition, ErrorCode.NONE)
         if code in LEADER_MOVED:
             self._moved[partition] = self._left.pop(partition)

@@ -138,7 +138,7 @@ class SparkFetchControl:
 
     # -- Spark's thread ---------------------------------------------------------------------------------------------
 
-    def settled(self, timeout_s: float) -> FetchAssignment | None:
+    def await_assignment(self, timeout_s: float) -> FetchAssignment | None:
         """Wait until no rebalance is under way; None if it takes longer than ``timeout_s`` seconds.
 
         Raises:

@@ -1,10 +1,11 @@
 """What a Spark Python worker keeps from task to task: connections and decoders.
 
 Spark reuses worker processes (``spark.python.worker.reuse``), one task at a time in each, so this module's state
-survives between micro-batches. A task takes lanes and decoders out and brings back those that are still in order.
+survives between micro-batches. A task takes connections and decoders from here and returns those that can be used
+again.
 
-A lane belongs to one set of options, for it was opened and logged in by them. A decoder serves any query: what makes it
-worth keeping is its memory, which costs more to touch for the first time than to fill.
+A connection belongs to one set of options, since it was opened and logged in with them. A decoder serves any query: it
+is kept for its memory, which costs more to touch for the first time than to fill.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ _IDLE_LIMIT_S = 60.0
 
 
 @dataclass
-class Lane:
-    """A connection to one broker; one thread uses a lane at a time.
+class PooledConnection:
+    """A connection to one broker, with what is known of it between tasks; one thread uses it at a time.
 
     Attributes:
         connection: connected.
@@ -47,7 +48,7 @@ class Lane:
 
 @dataclass
 class Worker:
-    """Lanes, leaders and the metadata client for one set of options. Used by the thread that runs the tasks.
+    """Idle connections, leaders and the metadata client for one set of options. Used by the thread that runs the tasks.
 
     Args:
         config: the consumer's properties.
@@ -59,7 +60,7 @@ class Worker:
     config: ConsumerConfig
     used_at: float = 0.0
     leaders: dict[TopicPartition, Broker] = field(default_factory=dict)
-    _lanes: dict[Broker, list[Lane]] = field(default_factory=dict)
+    _idle_connections: dict[Broker, list[PooledConnection]] = field(default_factory=dict)
     _brokers: Sequence[Broker] = ()
     _client: BrokerClient | None = None
 
@@ -84,35 +85,35 @@ class Worker:
                     raise topic_refused(topic, code, DESCRIBE, "a broker", self._client.security)
         return {partition: self.leaders[partition] for partition in partitions if partition in self.leaders}
 
-    def take_lane(self, broker: Broker) -> Lane:
-        """An idle lane to the broker, or a new one.
+    def take_connection(self, broker: Broker) -> PooledConnection:
+        """An idle connection to the broker, or a new one.
 
         Raises:
             BrokerUnavailable: the broker cannot be reached.
             ProtocolError: it is no broker that we can talk to.
         """
-        idle = self._lanes.get(broker, [])
+        idle = self._idle_connections.get(broker, [])
         while idle:
-            lane = idle.pop()
-            if time.monotonic() - lane._idle_since < _IDLE_LIMIT_S:
-                return lane
-            lane.connection.close()
+            pooled = idle.pop()
+            if time.monotonic() - pooled._idle_since < _IDLE_LIMIT_S:
+                return pooled
+            pooled.connection.close()
         connection = BrokerConnection.from_config(broker, self.config)
         connection.connect()
-        return Lane(connection)
+        return PooledConnection(connection)
 
-    def keep_lane(self, broker: Broker, lane: Lane) -> None:
-        """Bring back a lane on which no answer is outstanding."""
-        lane.reused = True
-        lane._idle_since = time.monotonic()
-        self._lanes.setdefault(broker, []).append(lane)
+    def return_connection(self, broker: Broker, pooled: PooledConnection) -> None:
+        """Return a connection to the pool; no answer may be outstanding on it."""
+        pooled.reused = True
+        pooled._idle_since = time.monotonic()
+        self._idle_connections.setdefault(broker, []).append(pooled)
 
     def close(self) -> None:
-        """Close the connections of idle lanes and of the metadata client."""
-        for lanes in self._lanes.values():
-            for lane in lanes:
-                lane.connection.close()
-        self._lanes.clear()
+        """Close the idle connections and that of the metadata client."""
+        for of_broker in self._idle_connections.values():
+            for pooled in of_broker:
+                pooled.connection.close()
+        self._idle_connections.clear()
         if self._client is not None:
             self._client.close()
             self._client = None
@@ -158,7 +159,7 @@ def borrowed_decoder(
         spare.append(decoder)
 
 
-def close_lanes() -> None:
+def close_connections() -> None:
     """Close all connections and drop the decoders, for a process that goes on after its last task."""
     for worker in _workers.values():
         worker.close()

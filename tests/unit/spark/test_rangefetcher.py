@@ -22,7 +22,7 @@ from zkconsumer.sandbox.producer import Record
 from zkconsumer.spark import rangefetcher
 from zkconsumer.spark.planning import Span
 from zkconsumer.spark.rangefetcher import Fetched, FetchedQueue, FetcherEnded, RangeFetcher
-from zkconsumer.spark.worker import Lane
+from zkconsumer.spark.worker import PooledConnection
 
 LONG_S = 30.0
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -43,9 +43,9 @@ def read(stub_broker, decoder):
         connection.connect()
         settings = ConsumerConfig(zookeeper_connect="unused:1", group_id="g", **config)
         queue = FetchedQueue(1 << 30)
-        lane = Lane(connection, bytes_per_offset or {})
+        pooled = PooledConnection(connection, bytes_per_offset or {})
         fetcher = RangeFetcher(
-            lane, BatchDecoder(), broker, ranges, queue, settings, fail_on_data_loss=fail_on_data_loss
+            pooled, BatchDecoder(), broker, ranges, queue, settings, fail_on_data_loss=fail_on_data_loss
         )
         fetcher.start()
         offsets: list[int] = []
@@ -105,7 +105,7 @@ def test_a_leader_that_moves_before_it_tells_where_the_log_begins_loses_nothing(
     offsets, ended = read({T0: Span(2, 8)}, fail_on_data_loss=fail_on_data_loss)
     assert offsets == []
     assert isinstance(ended.error, LeaderUnknown)
-    assert (ended.left, ended.lane_is_good) == ({T0: Span(2, 8)}, True)
+    assert (ended.left, ended.connection_is_reusable) == ({T0: Span(2, 8)}, True)
 
 
 def test_a_broker_that_does_not_tell_where_the_log_begins_is_asked_again_later(stub_broker, read):
@@ -196,7 +196,7 @@ def test_what_was_received_is_not_asked_for_again(stub_broker, read):
         stub_broker.log(partition).end, stub_broker.log(partition).batches = 60, log_of(6)
     offsets, ended = read({T0: Span(0, 55), T1: Span(5, 20)}, fail_on_data_loss=True, **TWO_BATCHES)
     assert sorted(offsets) == sorted([*range(55), *range(5, 20)])
-    assert (ended.error, ended.left, ended.lane_is_good) == (None, {}, True)
+    assert (ended.error, ended.left, ended.connection_is_reusable) == (None, {}, True)
     asked = [{partition: offset for partition, (offset, _) in fetch.items()} for fetch in stub_broker.fetches]
     assert asked == [{T0: 0, T1: 5}, {T0: 20}, {T0: 40}]
 
@@ -248,7 +248,7 @@ def test_an_answer_to_what_was_foreseen_wrongly_does_not_count(stub_broker, read
     log.end, log.batches = 60, log_of(6, 10)
     offsets, ended = read({T0: Span(0, 60)}, on_corrupt="skip", **TWO_BATCHES)
     assert offsets == [*range(10), *range(20, 60)]
-    assert (ended.error, ended.left, ended.lane_is_good) == (None, {}, True)
+    assert (ended.error, ended.left, ended.connection_is_reusable) == (None, {}, True)
     assert [fetch[T0][0] for fetch in stub_broker.fetches] == [0, 20, 10, 30, 20, 40]
 
 
@@ -266,7 +266,7 @@ def test_little_more_than_the_rest_of_a_range_is_asked_for(stub_broker, read, mo
     assert others[-1][1] > 1000 * 1000, "a batch that is longer than foreseen comes in the end"
 
 
-def test_a_lane_remembers_how_long_records_are(stub_broker, read):
+def test_a_pooled_connection_remembers_how_long_records_are(stub_broker, read):
     log = stub_broker.log(T0)
     log.end, log.batches = 10, log_of(1)
     read({T0: Span(0, 10)}, bytes_per_offset={T0: 1e3})

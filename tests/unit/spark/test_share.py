@@ -39,7 +39,7 @@ def test_a_release_waits_for_the_batch_in_flight_and_then_commits_its_end(rebala
     control = running(T0, T1)
     assert control.take(1, 7, {T0: Span(5, 9)})
     committed = rebalance_thread.submit(lambda: (control.stop(), control.positions(handed_out=False))[1])
-    while control.settled(0) is not None:  # until the rebalance has begun
+    while control.await_assignment(0) is not None:  # until the rebalance has begun
         pass
     assert not committed.done()
     control.finish(7)
@@ -102,7 +102,7 @@ def test_a_replayed_batch_is_waited_for_as_well(rebalance_thread):
     control = running(T0)
     control.replay(3, {T0: Span(1, 5)})
     stopped = rebalance_thread.submit(control.stop)
-    while control.settled(0) is not None:
+    while control.await_assignment(0) is not None:
         pass
     assert not stopped.done()
     control.finish(3)
@@ -175,10 +175,10 @@ def test_nobody_waits_for_a_batch_of_a_query_that_ends(rebalance_thread):
 
 def test_spark_waits_for_the_end_of_a_rebalance(rebalance_thread):
     control = SparkFetchControl(LONG_S)
-    assert control.settled(0.01) is None
-    settled = rebalance_thread.submit(control.settled, LONG_S)
+    assert control.await_assignment(0.01) is None
+    waiting = rebalance_thread.submit(control.await_assignment, LONG_S)
     control.start(assignment(1, T0))
-    assert settled.result(LONG_S) == assignment(1, T0)
+    assert waiting.result(LONG_S) == assignment(1, T0)
     assert control.current() == assignment(1, T0)
 
 
@@ -187,7 +187,7 @@ def test_the_death_of_the_rebalance_thread_reaches_spark():
     killer = threading.Timer(0, control.fail, [RuntimeError("boom")])
     killer.start()
     with pytest.raises(ConsumerClosed) as caught:
-        control.settled(LONG_S)
+        control.await_assignment(LONG_S)
     assert str(caught.value.__cause__) == "boom"
     killer.join()
 

@@ -26,7 +26,7 @@ def test_what_other_queries_left_long_ago_is_closed(monkeypatch):
     monkeypatch.setattr(worker, "_workers", {})
     old, busy = worker.this_worker(config("old")), worker.this_worker(config("busy"))
     connection = BrokerConnection("127.0.0.1", 1, client_id="test", timeout_ms=1000)
-    old.keep_lane(Broker(0, "127.0.0.1", 1), worker.Lane(connection))
+    old.return_connection(Broker(0, "127.0.0.1", 1), worker.PooledConnection(connection))
     old.used_at -= 60
     assert worker.this_worker(config("busy")) is busy
     assert connection._transport.closed
