@@ -28,7 +28,6 @@ from zkconsumer.errors import ChrootMissing, ConsumerIdInUse, UsageError
 from zkconsumer.sandbox import Sandbox
 from zkconsumer.sandbox.progress import Progress
 from zkconsumer.zookeeper.membership import Membership
-from zkconsumer.zookeeper.watches import RebalanceSignal
 
 pytestmark = pytest.mark.integration
 
@@ -331,17 +330,19 @@ def test_ephemeral_node_cleanup(sessions, zookeeper, unique_name):
 def test_checked_ephemeral(sessions, zookeeper, unique_name):
     """ZKEphemeralTest.testZkWatchedEphemeral, testOverlappingSessions, testSameSession: registering a consumer."""
     session, other = sessions(), sessions()
-    at_once = RebalanceSignal()
-    at_once.close()  # a conflict is not waited for
+
+    def register(membership):
+        membership.register(Subscription.static({}), lambda: None, lambda seconds: False)  # waits for no conflict
+
     one, two = (Membership(each, unique_name, f"{unique_name}_c", "range", lambda: 7) for each in (session, other))
-    one.register(Subscription.static({}), at_once)  # all parents are missing
+    register(one)  # all parents are missing
     path = f"/consumers/{unique_name}/ids/{unique_name}_c"
     assert zookeeper.get(path)[1].ephemeralOwner == session.session_id
     with pytest.raises(ConsumerIdInUse):
-        two.register(Subscription.static({}), at_once)
-    one.register(Subscription.static({}), at_once)
+        register(two)
+    register(one)
     session.close()
-    two.register(Subscription.static({}), at_once)
+    register(two)
     assert zookeeper.get(path)[1].ephemeralOwner == other.session_id
 
 

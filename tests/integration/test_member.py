@@ -786,7 +786,7 @@ def test_without_a_registration_nothing_is_written(group, zookeeper, topic_facto
     topic = topic_factory(partitions=1)
     member, _ = group("a")
     member.join(Subscription.static({topic: 1}))
-    member._thread.do(member._membership.forget)  # what an expired session does
+    member._thread.do(member._membership.session_lost)  # what an expired session does
     with pytest.raises(SessionExpired):
         member.commit({TopicPartition(topic, 0): 5}, force=True)
     assert zookeeper.exists(f"/consumers/{group.name}/offsets/{topic}/0") is None

@@ -22,10 +22,10 @@ from zkconsumer.errors import (
     ZooKeeperUnavailable,
     name_some,
 )
+from zkconsumer.group.rebalancesignal import RebalanceSignal
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 from zkconsumer.offsets.store import OffsetStore
 from zkconsumer.zookeeper.ownership import PartitionOwnership
-from zkconsumer.zookeeper.watches import RebalanceSignal
 
 _log = logging.getLogger(__name__)
 
@@ -158,7 +158,7 @@ class OffsetCommitter:
 
     def verify_ownership(self) -> bool:
         """True if every partition that we fetch is still ours in ZooKeeper; what is not is logged and given up."""
-        lost = self._ownership.drop_lost()
+        lost = self._ownership.lose_taken()
         if lost:
             self.lost += len(lost)
             _log.warning("group %s lost ownership of %s", self._group, ", ".join(map(str, lost)))
@@ -186,7 +186,7 @@ class OffsetCommitter:
             raise NotOwner(
                 f"not owned by {self._consumer_id}: {', '.join(map(str, foreign))}; force=True commits anyway"
             )
-        self._store.forget(foreign)
+        self._store.invalidate(foreign)
         self._commit_vouched(offsets)
 
     def _commit_everything(self) -> None:

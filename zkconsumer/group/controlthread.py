@@ -33,7 +33,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 
 from zkconsumer.errors import ConsumerClosed
-from zkconsumer.zookeeper.watches import RebalanceSignal
+from zkconsumer.group.rebalancesignal import RebalanceSignal
 
 _log = logging.getLogger(__name__)
 

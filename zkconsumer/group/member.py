@@ -29,6 +29,7 @@ from zkconsumer.group.listener import CalledOutListener, ConsumerRebalanceListen
 from zkconsumer.group.memberstats import MemberStats
 from zkconsumer.group.rebalanceloop import RebalanceLoop
 from zkconsumer.group.rebalancer import Rebalancer
+from zkconsumer.group.rebalancesignal import RebalanceSignal
 from zkconsumer.model import Broker, ConsumerThreadId, TopicPartition
 from zkconsumer.offsets.store import OffsetStore
 from zkconsumer.offsets.zookeeper import ZooKeeperOffsetStore
@@ -38,7 +39,6 @@ from zkconsumer.zookeeper.ownership import PartitionOwnership
 from zkconsumer.zookeeper.registry import Registry
 from zkconsumer.zookeeper.session import ZkSession
 from zkconsumer.zookeeper.watchedreads import WatchedReads
-from zkconsumer.zookeeper.watches import RebalanceSignal
 
 _log = logging.getLogger(__name__)
 

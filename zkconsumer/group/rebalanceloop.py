@@ -38,10 +38,10 @@ from zkconsumer.group.controlthread import ControlThread
 from zkconsumer.group.memberstats import RebalanceCounts, step_name
 from zkconsumer.group.orphanwatch import OrphanWatch
 from zkconsumer.group.rebalancer import Rebalancer
+from zkconsumer.group.rebalancesignal import RebalanceSignal
 from zkconsumer.zookeeper.membership import Membership
 from zkconsumer.zookeeper.registry import Registry
 from zkconsumer.zookeeper.session import ZkSession
-from zkconsumer.zookeeper.watches import RebalanceSignal
 
 _log = logging.getLogger(__name__)
 
@@ -199,20 +199,20 @@ class RebalanceLoop:
             self._rebalancer.rebalance()
             self._look_for_orphans_later()
         except SessionExpired as error:
-            self._forget_session()
+            self._session_lost()
             return self._failed(error)
         except RegistrationLost as error:
-            self._withdraw()
+            self._deregister()
             return self._failed(error)
         except Exception as error:  # noqa: BLE001 - a listener may raise anything; the attempt has failed then
             return self._failed(error)
         return None
 
-    def _withdraw(self) -> None:
+    def _deregister(self) -> None:
         try:
-            self._membership.withdraw()
+            self._membership.deregister()
         except ZkConsumerError as error:  # the next attempt finds the registration missing again
-            _log.info("group %s: could not withdraw what is left of a registration: %s", self._config.group_id, error)
+            _log.info("group %s: could not remove what is left of a registration: %s", self._config.group_id, error)
 
     def _look_for_orphans_later(self) -> None:
         self._thread.call_after(orphan_delay_seconds(self._config.rebalance_backoff_ms), self._orphans.look)
@@ -235,19 +235,22 @@ class RebalanceLoop:
         """Register again if the session is a new one; while merely disconnected, everything goes on as it was."""
         stale = self._session.lost or not self._membership.is_current_or_unknown()
         if stale and self._membership.is_registered:
-            self._forget_session()
+            self._session_lost()
         if not self._session.connected:
             raise ZooKeeperUnavailable("no connection to ZooKeeper")
         if not self._membership.is_registered:
             assert self._subscription is not None
-            self._membership.register(self._subscription, self._signal)
+            self._membership.register(self._subscription, self._signal.raise_flag, self._wait_for_signal)
             # Those who have to let go for us let events settle, too; and others may come along with us.
             self._settle(unless_alone=True)
 
-    def _forget_session(self) -> None:
+    def _session_lost(self) -> None:
         self.expiries += self._membership.is_registered
         self._rebalancer.session_lost()
-        self._membership.forget()
+        self._membership.session_lost()
+
+    def _wait_for_signal(self, seconds: float) -> bool:
+        return not self._signal.closed and self._signal.wait(seconds)
 
     # -- between attempts -------------------------------------------------------------------------------------------
 

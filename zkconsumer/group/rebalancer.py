@@ -34,10 +34,10 @@ from zkconsumer.errors import (
 )
 from zkconsumer.group.committer import OffsetCommitter
 from zkconsumer.group.listener import ConsumerRebalanceListener
+from zkconsumer.group.rebalancesignal import RebalanceSignal
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 from zkconsumer.zookeeper.ownership import PartitionOwnership
 from zkconsumer.zookeeper.registry import Registry
-from zkconsumer.zookeeper.watches import RebalanceSignal
 
 _log = logging.getLogger(__name__)
 _events = logging.getLogger("zkconsumer.group")
@@ -240,7 +240,7 @@ class Rebalancer:
         """The session is gone and everything that it owned: stop handing out, own nothing, keep positions."""
         self._registered_again = True
         self._stop_handing_out(drain=False)
-        self._ownership.disown()
+        self._ownership.lose_all()
 
     def _stop_handing_out(self, *, drain: bool) -> None:
         self._fetching = False

@@ -47,10 +47,10 @@ class DualOffsetStore:
         left = {partition: offsets[partition] for partition in offsets if partition in accepted}
         return self._kafka.commit(left, may_send=may_send, retry=retry)
 
-    def forget(self, partitions: Collection[TopicPartition]) -> None:
-        """See :meth:`OffsetStore.forget <zkconsumer.offsets.store.OffsetStore.forget>`."""
-        self._zookeeper.forget(partitions)
-        self._kafka.forget(partitions)
+    def invalidate(self, partitions: Collection[TopicPartition]) -> None:
+        """See :meth:`OffsetStore.invalidate <zkconsumer.offsets.store.OffsetStore.invalidate>`."""
+        self._zookeeper.invalidate(partitions)
+        self._kafka.invalidate(partitions)
 
     def marks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Mark | None]:
         """See :meth:`OffsetStore.marks <zkconsumer.offsets.store.OffsetStore.marks>`: of the offset that counts."""

@@ -110,8 +110,8 @@ class KafkaOffsetStore:
         self._stored.update((partition, marked[partition]) for partition in outcome.accepted)
         return outcome.accepted
 
-    def forget(self, partitions: Collection[TopicPartition]) -> None:
-        """See :meth:`OffsetStore.forget <zkconsumer.offsets.store.OffsetStore.forget>`."""
+    def invalidate(self, partitions: Collection[TopicPartition]) -> None:
+        """See :meth:`OffsetStore.invalidate <zkconsumer.offsets.store.OffsetStore.invalidate>`."""
         for partition in partitions:
             self._stored.pop(partition, None)
 

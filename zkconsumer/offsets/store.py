@@ -43,8 +43,8 @@ class OffsetStore(Protocol):
             RetriableError, SessionExpired: which of them were stored is unknown; storing them again is harmless.
         """
 
-    def forget(self, partitions: Collection[TopicPartition]) -> None:
-        """Write these at the next commit whatever is known of them: others may have written them meanwhile."""
+    def invalidate(self, partitions: Collection[TopicPartition]) -> None:
+        """Take what is known of these as outdated, since another client may write them: the next commit writes them."""
 
     def refused(self) -> Mapping[TopicPartition, TopicUnreadable]:
         """Of the partitions left out of the last answer of :meth:`fetch`, those for which a permission is missing."""

@@ -103,8 +103,8 @@ class ZooKeeperOffsetStore:
         known = self._known.get(partition)
         return known is not None and known.version == NO_NODE
 
-    def forget(self, partitions: Collection[TopicPartition]) -> None:
-        """See :meth:`OffsetStore.forget <zkconsumer.offsets.store.OffsetStore.forget>`."""
+    def invalidate(self, partitions: Collection[TopicPartition]) -> None:
+        """See :meth:`OffsetStore.invalidate <zkconsumer.offsets.store.OffsetStore.invalidate>`."""
         for partition in partitions:
             self._known.pop(partition, None)
 

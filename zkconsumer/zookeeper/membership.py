@@ -9,9 +9,9 @@ from collections.abc import Callable
 from zkconsumer.core.subscription import Subscription
 from zkconsumer.core.znodes import ConsumerIdNode, GroupPaths, SessionNode
 from zkconsumer.errors import ConsumerIdInUse, SessionExpired, ZooKeeperUnavailable
+from zkconsumer.zookeeper.kazooadapter import Watch
 from zkconsumer.zookeeper.session import ZkSession
 from zkconsumer.zookeeper.transaction import Operation
-from zkconsumer.zookeeper.watches import RebalanceSignal
 
 _log = logging.getLogger(__name__)
 
@@ -55,14 +55,14 @@ class Membership:
 
     @property
     def is_registered(self) -> bool:
-        """True from a registration until :meth:`forget`."""
+        """True from a registration until :meth:`session_lost` or :meth:`deregister`."""
         return self._registered_session != 0
 
     def is_current_or_unknown(self) -> bool:
         """False if the connection has another session than the one that the registration was made in."""
         return self._session.session_id in (0, self._registered_session)
 
-    def register(self, subscription: Subscription, signal: RebalanceSignal) -> None:
+    def register(self, subscription: Subscription, on_change: Watch, wait: Callable[[float], bool]) -> None:
         """Make this consumer a member of its group in the current session.
 
         Another node of the same id can be our own of an earlier session that the servers have not expired yet, or a
@@ -71,7 +71,9 @@ class Membership:
 
         Args:
             subscription: what to register.
-            signal: ends the wait when it is closed.
+            on_change: watches the node of the same id while it is waited for.
+            wait: waits, at most so many seconds, for a reason to look again, such as a call of ``on_change``; False if
+                there was none, and at once if this consumer is leaving.
 
         Raises:
             ConsumerIdInUse: the id is still registered by another session.
@@ -88,22 +90,27 @@ class Membership:
             (self._paths.session(self._consumer_id, session_id), SessionNode.encode(self._assignor)),
         ]
         if not self._session.create_ephemerals(nodes):
-            self._resolve_conflict(path, nodes, session_id, signal)
+            self._resolve_conflict(path, nodes, session_id, on_change, wait)
         if self._session.session_id != session_id:
             raise SessionExpired("the ZooKeeper session changed during registration")
         self._registered_session = session_id
         _log.info("group %s consumer %s registered", self._paths.group, self._consumer_id)
 
     def _resolve_conflict(
-        self, path: str, nodes: list[tuple[str, bytes]], session_id: int, signal: RebalanceSignal
+        self,
+        path: str,
+        nodes: list[tuple[str, bytes]],
+        session_id: int,
+        on_change: Watch,
+        wait: Callable[[float], bool],
     ) -> None:
         deadline = time.monotonic() + 1.5 * self._session.negotiated_timeout
-        while (holder := self._session.exists(path, signal.raise_flag)) is not None:
+        while (holder := self._session.exists(path, on_change)) is not None:
             if holder.owner_session == session_id:
                 self._complete(nodes)
                 return
             _log.warning("%s belongs to session 0x%x; waiting for it to go", path, holder.owner_session)
-            if signal.closed or not signal.wait(max(0.0, deadline - time.monotonic())):
+            if not wait(max(0.0, deadline - time.monotonic())):
                 break
         if not self._session.create_ephemerals(nodes):
             raise ConsumerIdInUse(
@@ -134,10 +141,10 @@ class Membership:
         without_topics = Subscription.static({}).to_registration(self._now_ms())
         self._session.flash(self.fence, path, ConsumerIdNode.encode(without_topics))
 
-    def withdraw(self) -> None:
-        """Remove what is left of a registration whose ``ids`` node somebody deleted or overwrote.
+    def deregister(self) -> None:
+        """Remove what is left of a registration whose ``ids`` node another client deleted or overwrote.
 
-        The ``ids`` node goes, too: only that it comes anew tells the others to read it.
+        The ``ids`` node goes, too: only when it is created again do the other members read it.
 
         Raises:
             ZooKeeperUnavailable: not done.
@@ -149,8 +156,8 @@ class Membership:
             self._session.transact(self.fence, [Operation("delete", one) for one in (*ours, self.fence)])
         except SessionExpired:
             _log.info("group %s: the session node of %s is gone as well", self._paths.group, self._consumer_id)
-        self.forget()
+        self.session_lost()
 
-    def forget(self) -> None:
+    def session_lost(self) -> None:
         """The session is gone, and the nodes with it."""
         self._registered_session = 0

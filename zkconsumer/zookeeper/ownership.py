@@ -1,4 +1,8 @@
-"""PartitionOwnership: claims and releases the owner znodes of one member, and checks that they are still its own."""
+"""PartitionOwnership: claims and releases the owner znodes of one member, and checks that they are still its own.
+
+A member *releases* partitions to the group: it deletes their owner znodes. It *loses* partitions that are taken from
+it: their owner znodes disappeared, or belong to another session.
+"""
 
 from __future__ import annotations
 
@@ -135,7 +139,7 @@ class PartitionOwnership:
             ZooKeeperUnavailable: try again.
         """
         # From here on nothing may be committed, whatever becomes of the deletion.
-        self._give_up()
+        self._hold_nothing()
         ours = self._data_of_ours(self._tried)
         retained = {
             partition: thread
@@ -153,23 +157,23 @@ class PartitionOwnership:
         nodes, mine = self._session.get_many(paths.values()), self._session_id()
         return {p: node.data for p, path in paths.items() if (node := nodes[path]) and node.owner_session == mine}
 
-    def disown(self) -> None:
+    def lose_all(self) -> None:
         """The session node is gone: nothing may be committed any more.
 
-        The owner znodes went with it if the session did. If somebody deleted that one node, they are still there; the
-        next :meth:`release` looks, or they would be in everybody's way for as long as this session lives.
+        The owner znodes went with it if the session did. If only that node was deleted, they are still there; the next
+        :meth:`release` looks, or they would block all other members for as long as this session lives.
         """
-        self._give_up()
+        self._hold_nothing()
         self._retained = {}
 
-    def _give_up(self) -> None:
+    def _hold_nothing(self) -> None:
         self._held = {}
         self.releases += 1
 
-    def drop_lost(self) -> list[TopicPartition]:
-        """Let go of partitions whose owner znode is not this session's any more, and return them.
+    def lose_taken(self) -> list[TopicPartition]:
+        """Stop holding partitions whose owner znode is not this session's any more, and return them.
 
-        JVM members delete owner znodes blindly. What is dropped may not be committed: somebody else consumes it.
+        JVM members delete owner znodes blindly. What is lost may not be committed: another member consumes it.
         """
         ours = self._data_of_ours(self._held)
         kept = {partition: thread for partition, thread in self._held.items() if partition in ours}

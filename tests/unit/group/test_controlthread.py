@@ -8,7 +8,7 @@ import pytest
 
 from zkconsumer.errors import ConsumerClosed
 from zkconsumer.group.controlthread import ControlThread
-from zkconsumer.zookeeper.watches import RebalanceSignal
+from zkconsumer.group.rebalancesignal import RebalanceSignal
 
 BOUND_S = 30
 

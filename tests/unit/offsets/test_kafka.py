@@ -147,9 +147,9 @@ def test_what_was_forgotten_gets_metadata_of_its_own(broker):
     broker.answers = [[0], [0], [0]]
     store = make_store()
     marks = []
-    for forget in (False, False, True):
-        if forget:
-            store.forget([T0])
+    for invalidate in (False, False, True):
+        if invalidate:
+            store.invalidate([T0])
         store.commit({T0: 5})
         marks.append(store.marks([T0])[T0])
     assert marks[0] == marks[1] != marks[2]
