@@ -1,6 +1,5 @@
 """Waiting for what happens on another thread or in another process."""
 
-import threading
 import time
 from collections.abc import Callable
 
@@ -10,4 +9,4 @@ def eventually(condition: Callable[[], object], seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"did not come true within {seconds} s"
-        threading.Event().wait(0.01)
+        time.sleep(0.01)

@@ -270,7 +270,7 @@ def disturb(cluster: Cluster, consumers: list[Consumer], chance: random.Random) 
     event = chance.choice(["stranger", "stranger", "expiry", "nothing", "nothing"])
     if event == "stranger":
         cluster.register_stranger("stranger", "no-topic")
-        threading.Event().wait(chance.uniform(0, 0.2))
+        time.sleep(chance.uniform(0, 0.2))
         cluster.zookeeper.delete(f"{cluster.root}/consumers/g/ids/g_stranger")
     elif event == "expiry":
         try_to_expire(cluster, chance.choice(consumers))

@@ -328,7 +328,7 @@ class _Consumption:
             except (RetriableError, SessionExpired) as error:
                 if attempts == 1:
                     _log.warning("%s yet, trying again: %s", story, error)
-                threading.Event().wait(_COMMIT_AGAIN_S)
+                time.sleep(_COMMIT_AGAIN_S)
             else:
                 return
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 import math
-import threading
 import time
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -233,4 +232,4 @@ class QueryDriver:
             raise error
         _log.warning("group %s: no batch is planned now: %s", self._config.group_id, error)
         self._refresh_brokers()
-        threading.Event().wait(self._config.refresh_leader_backoff_ms / 1000)
+        time.sleep(self._config.refresh_leader_backoff_ms / 1000)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import math
-import threading
 import time
 from collections.abc import Collection, Mapping
 from typing import Protocol
@@ -184,7 +183,7 @@ class BatchPlanner:
 
     def _available(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, Span] | None:
         """From position to log end or target; None if positions had to be moved because a log became shorter."""
-        threading.Event().wait(max(0.0, self._idle_until - time.monotonic()))
+        time.sleep(max(0.0, self._idle_until - time.monotonic()))
         began = time.monotonic()
         reached = {p: max(offset, (self._targets or {}).get(p, offset)) for p, offset in positions.items()}
         ends = self._ends.latest(positions, reached)

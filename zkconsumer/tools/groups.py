@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+import time
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -228,5 +228,5 @@ def _persistently(
         try:
             return fetch()
         except CoordinatorMoved:
-            threading.Event().wait(_COORDINATOR_PAUSE_S)
+            time.sleep(_COORDINATOR_PAUSE_S)
     return fetch()
