@@ -13,149 +13,140 @@
 
 from __future__ import annotations
 
+# ruff: noqa: I001 - it would give each name with "as" an import of its own
+
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from zkconsumer.config import ConsumerConfig
-    from zkconsumer.connector.connector import ConsumerConnector, PartitionState
-    from zkconsumer.connector.decoder import DecodedMessage
-    from zkconsumer.connector.stream import MessageStream
-    from zkconsumer.core.partitioner import DefaultPartitioner
-    from zkconsumer.core.subscription import Blacklist, Whitelist
-    from zkconsumer.errors import (
-        AuthenticationFailed,
-        BrokerUnavailable,
-        ChrootMissing,
-        CommitRefused,
-        ConfigError,
-        ConsumerClosed,
-        ConsumerIdInUse,
-        ConsumerTimeout,
-        CoordinatorMoved,
-        CorruptRecord,
-        DecoderUnavailable,
-        GenerationEnded,
-        GroupAuthorizationFailed,
-        LeaderUnknown,
-        LeaseLapsed,
-        MalformedZnode,
-        NotLeader,
-        NotOwner,
-        OffsetOutOfRange,
-        OffsetsNotStored,
-        ProtocolError,
-        RebalanceFailed,
-        RecordTooLarge,
-        RetriableError,
-        SessionExpired,
-        StreamIdle,
-        TopicAuthorizationFailed,
-        TopicUnreadable,
-        UsageError,
-        ZkConsumerError,
-        ZooKeeperRefused,
-        ZooKeeperUnavailable,
+if TYPE_CHECKING:  # for type checkers alone, to which "as" means that the name is public
+    from zkconsumer.config import (
+        ConsumerConfig as ConsumerConfig,
     )
-    from zkconsumer.fetch.simple import SimpleConsumer
-    from zkconsumer.group.listener import ConsumerRebalanceListener
-    from zkconsumer.model import ConsumerThreadId, Message, TopicPartition
+    from zkconsumer.connector.connector import (
+        ConsumerConnector as ConsumerConnector,
+        PartitionState as PartitionState,
+    )
+    from zkconsumer.connector.decoder import (
+        DecodedMessage as DecodedMessage,
+    )
+    from zkconsumer.connector.stream import (
+        MessageStream as MessageStream,
+    )
+    from zkconsumer.core.partitioner import (
+        DefaultPartitioner as DefaultPartitioner,
+    )
+    from zkconsumer.core.subscription import (
+        Blacklist as Blacklist,
+        Whitelist as Whitelist,
+    )
+    from zkconsumer.errors import (
+        AuthenticationFailed as AuthenticationFailed,
+        BrokerUnavailable as BrokerUnavailable,
+        ChrootMissing as ChrootMissing,
+        CommitRefused as CommitRefused,
+        ConfigError as ConfigError,
+        ConsumerClosed as ConsumerClosed,
+        ConsumerIdInUse as ConsumerIdInUse,
+        ConsumerTimeout as ConsumerTimeout,
+        CoordinatorMoved as CoordinatorMoved,
+        CorruptRecord as CorruptRecord,
+        DecoderUnavailable as DecoderUnavailable,
+        GenerationEnded as GenerationEnded,
+        GroupAuthorizationFailed as GroupAuthorizationFailed,
+        LeaderUnknown as LeaderUnknown,
+        LeaseLapsed as LeaseLapsed,
+        MalformedZnode as MalformedZnode,
+        NotLeader as NotLeader,
+        NotOwner as NotOwner,
+        OffsetOutOfRange as OffsetOutOfRange,
+        OffsetsNotStored as OffsetsNotStored,
+        ProtocolError as ProtocolError,
+        RebalanceFailed as RebalanceFailed,
+        RecordTooLarge as RecordTooLarge,
+        RetriableError as RetriableError,
+        SandboxError as SandboxError,
+        SessionExpired as SessionExpired,
+        StreamIdle as StreamIdle,
+        TopicAuthorizationFailed as TopicAuthorizationFailed,
+        TopicUnreadable as TopicUnreadable,
+        UsageError as UsageError,
+        ZkConsumerError as ZkConsumerError,
+        ZooKeeperRefused as ZooKeeperRefused,
+        ZooKeeperUnavailable as ZooKeeperUnavailable,
+    )
+    from zkconsumer.fetch.simple import (
+        SimpleConsumer as SimpleConsumer,
+    )
+    from zkconsumer.group.listener import (
+        ConsumerRebalanceListener as ConsumerRebalanceListener,
+    )
+    from zkconsumer.model import (
+        ConsumerThreadId as ConsumerThreadId,
+        Message as Message,
+        TopicPartition as TopicPartition,
+    )
 
-_HOMES = {
-    "AuthenticationFailed": "zkconsumer.errors",
-    "Blacklist": "zkconsumer.core.subscription",
-    "BrokerUnavailable": "zkconsumer.errors",
-    "ChrootMissing": "zkconsumer.errors",
-    "CommitRefused": "zkconsumer.errors",
-    "ConfigError": "zkconsumer.errors",
-    "ConsumerClosed": "zkconsumer.errors",
-    "ConsumerConfig": "zkconsumer.config",
-    "ConsumerConnector": "zkconsumer.connector.connector",
-    "ConsumerIdInUse": "zkconsumer.errors",
-    "ConsumerRebalanceListener": "zkconsumer.group.listener",
-    "ConsumerThreadId": "zkconsumer.model",
-    "ConsumerTimeout": "zkconsumer.errors",
-    "CoordinatorMoved": "zkconsumer.errors",
-    "CorruptRecord": "zkconsumer.errors",
-    "DecoderUnavailable": "zkconsumer.errors",
-    "DecodedMessage": "zkconsumer.connector.decoder",
-    "DefaultPartitioner": "zkconsumer.core.partitioner",
-    "GenerationEnded": "zkconsumer.errors",
-    "GroupAuthorizationFailed": "zkconsumer.errors",
-    "LeaderUnknown": "zkconsumer.errors",
-    "LeaseLapsed": "zkconsumer.errors",
-    "MalformedZnode": "zkconsumer.errors",
-    "Message": "zkconsumer.model",
-    "MessageStream": "zkconsumer.connector.stream",
-    "NotLeader": "zkconsumer.errors",
-    "NotOwner": "zkconsumer.errors",
-    "OffsetOutOfRange": "zkconsumer.errors",
-    "OffsetsNotStored": "zkconsumer.errors",
-    "PartitionState": "zkconsumer.connector.connector",
-    "ProtocolError": "zkconsumer.errors",
-    "RebalanceFailed": "zkconsumer.errors",
-    "RecordTooLarge": "zkconsumer.errors",
-    "RetriableError": "zkconsumer.errors",
-    "SessionExpired": "zkconsumer.errors",
-    "SimpleConsumer": "zkconsumer.fetch.simple",
-    "StreamIdle": "zkconsumer.errors",
-    "TopicAuthorizationFailed": "zkconsumer.errors",
-    "TopicPartition": "zkconsumer.model",
-    "TopicUnreadable": "zkconsumer.errors",
-    "UsageError": "zkconsumer.errors",
-    "Whitelist": "zkconsumer.core.subscription",
-    "ZkConsumerError": "zkconsumer.errors",
-    "ZooKeeperRefused": "zkconsumer.errors",
-    "ZooKeeperUnavailable": "zkconsumer.errors",
+_PUBLIC = {
+    "zkconsumer.config": ("ConsumerConfig",),
+    "zkconsumer.connector.connector": (
+        "ConsumerConnector",
+        "PartitionState",
+    ),
+    "zkconsumer.connector.decoder": ("DecodedMessage",),
+    "zkconsumer.connector.stream": ("MessageStream",),
+    "zkconsumer.core.partitioner": ("DefaultPartitioner",),
+    "zkconsumer.core.subscription": (
+        "Blacklist",
+        "Whitelist",
+    ),
+    "zkconsumer.errors": (
+        "AuthenticationFailed",
+        "BrokerUnavailable",
+        "ChrootMissing",
+        "CommitRefused",
+        "ConfigError",
+        "ConsumerClosed",
+        "ConsumerIdInUse",
+        "ConsumerTimeout",
+        "CoordinatorMoved",
+        "CorruptRecord",
+        "DecoderUnavailable",
+        "GenerationEnded",
+        "GroupAuthorizationFailed",
+        "LeaderUnknown",
+        "LeaseLapsed",
+        "MalformedZnode",
+        "NotLeader",
+        "NotOwner",
+        "OffsetOutOfRange",
+        "OffsetsNotStored",
+        "ProtocolError",
+        "RebalanceFailed",
+        "RecordTooLarge",
+        "RetriableError",
+        "SandboxError",
+        "SessionExpired",
+        "StreamIdle",
+        "TopicAuthorizationFailed",
+        "TopicUnreadable",
+        "UsageError",
+        "ZkConsumerError",
+        "ZooKeeperRefused",
+        "ZooKeeperUnavailable",
+    ),
+    "zkconsumer.fetch.simple": ("SimpleConsumer",),
+    "zkconsumer.group.listener": ("ConsumerRebalanceListener",),
+    "zkconsumer.model": (
+        "ConsumerThreadId",
+        "Message",
+        "TopicPartition",
+    ),
 }
+"""Every public name, by the module that defines it."""
 
-__all__ = [
-    "AuthenticationFailed",
-    "Blacklist",
-    "BrokerUnavailable",
-    "ChrootMissing",
-    "CommitRefused",
-    "ConfigError",
-    "ConsumerClosed",
-    "ConsumerConfig",
-    "ConsumerConnector",
-    "ConsumerIdInUse",
-    "ConsumerRebalanceListener",
-    "ConsumerThreadId",
-    "ConsumerTimeout",
-    "CoordinatorMoved",
-    "CorruptRecord",
-    "DecodedMessage",
-    "DecoderUnavailable",
-    "DefaultPartitioner",
-    "GenerationEnded",
-    "GroupAuthorizationFailed",
-    "LeaderUnknown",
-    "LeaseLapsed",
-    "MalformedZnode",
-    "Message",
-    "MessageStream",
-    "NotLeader",
-    "NotOwner",
-    "OffsetOutOfRange",
-    "OffsetsNotStored",
-    "PartitionState",
-    "ProtocolError",
-    "RebalanceFailed",
-    "RecordTooLarge",
-    "RetriableError",
-    "SessionExpired",
-    "SimpleConsumer",
-    "StreamIdle",
-    "TopicAuthorizationFailed",
-    "TopicPartition",
-    "TopicUnreadable",
-    "UsageError",
-    "Whitelist",
-    "ZkConsumerError",
-    "ZooKeeperRefused",
-    "ZooKeeperUnavailable",
-]
+_HOMES = {name: module for module, names in _PUBLIC.items() for name in names}
+
+__all__ = sorted(_HOMES)  # noqa: PLE0605
 
 
 def __getattr__(name: str) -> Any:

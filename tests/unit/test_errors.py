@@ -8,6 +8,8 @@ from importlib.metadata import version
 import pytest
 
 import zkconsumer
+import zkconsumer.sandbox
+import zkconsumer.spark
 from zkconsumer import errors
 
 CLASSES = {
@@ -28,12 +30,13 @@ def test_the_tree_shows_every_error_under_its_base():
 
 def test_errors_that_public_calls_announce_are_exported():
     announced = set()
-    for name in zkconsumer.__all__:
-        public = getattr(zkconsumer, name)
-        members = [call for called, call in inspect.getmembers(public) if not called.startswith("_")]
-        for doc in filter(None, (inspect.getdoc(each) for each in (public, *members) if callable(each))):
-            announced |= {word for word in re.findall(r"\w+", doc) if word in CLASSES}
-    assert {"NotOwner", "OffsetOutOfRange"} <= announced
+    for package in (zkconsumer, zkconsumer.sandbox, zkconsumer.spark):
+        for public in (getattr(package, name) for name in package.__all__):
+            members = [member for name, member in inspect.getmembers(public) if not name.startswith("_")]
+            documented = (each for each in (public, *members) if callable(each) or isinstance(each, property))
+            for doc in filter(None, map(inspect.getdoc, documented)):
+                announced |= {word for word in re.findall(r"\w+", doc) if word in CLASSES}
+    assert {"NotOwner", "OffsetOutOfRange", "SandboxError"} <= announced
     assert announced - set(zkconsumer.__all__) == set()
 
 

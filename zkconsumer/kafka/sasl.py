@@ -14,7 +14,7 @@ import struct
 from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol, TypeVar
 
 from zkconsumer.errors import AuthenticationFailed, ZkConsumerError
 from zkconsumer.kafka.errorcodes import ErrorCode, error_name
@@ -22,8 +22,7 @@ from zkconsumer.kafka.fields import Fields, encode_string, told_malformed
 from zkconsumer.kafka.library import load_kafka_python
 from zkconsumer.kafka.security import BrokerSecurity
 
-if TYPE_CHECKING:
-    from zkconsumer.kafka.connection import BrokerConnection
+T = TypeVar("T")
 
 _HANDSHAKE: Final = 17
 _AUTHENTICATE: Final = 36
@@ -38,7 +37,27 @@ _CHECK_KERBEROS: Final = (
 )
 
 
-def log_in(wire: BrokerConnection, security: BrokerSecurity) -> None:
+class Wire(Protocol):
+    """What a login needs of a connection: :class:`~zkconsumer.kafka.connection.BrokerConnection`."""
+
+    @property
+    def host(self) -> str:
+        """Name or address of the broker, as given."""
+
+    def knows(self, api_key: int) -> bool:
+        """True if the broker has reported that it knows this API."""
+
+    def version(self, api_key: int, name: str, oldest: int, newest: int) -> int:
+        """Newest version of an API that both sides know."""
+
+    def exchange(self, api_key: int, api_version: int, body: bytes, decode: Callable[[memoryview], T]) -> T:
+        """Send a request, and return what ``decode`` makes of the body of the response."""
+
+    def exchange_bare(self, token: bytes, *, answered: bool = True) -> bytes:
+        """Send bytes after their length only, and return what comes back in the same way."""
+
+
+def log_in(wire: Wire, security: BrokerSecurity) -> None:
     """Prove to the broker who we are, on a new connection.
 
     Raises:
@@ -88,7 +107,7 @@ def _converse(mechanism: Any, exchange: Callable[[bytes, bool], bytes]) -> None:
         raise ValueError("the broker's answer is no proof that it accepted")
 
 
-def _authenticate(wire: BrokerConnection, token: bytes, check: str) -> bytes:
+def _authenticate(wire: Wire, token: bytes, check: str) -> bytes:
     body = struct.pack(">i", len(token)) + token
     code, message, answer = wire.exchange(_AUTHENTICATE, 0, body, _parse_authenticate)
     if code:
@@ -96,7 +115,7 @@ def _authenticate(wire: BrokerConnection, token: bytes, check: str) -> bytes:
     return answer
 
 
-def _mechanism(wire: BrokerConnection, security: BrokerSecurity) -> Any:
+def _mechanism(wire: Wire, security: BrokerSecurity) -> Any:
     load_kafka_python()
     from kafka.net.sasl import get_sasl_mechanism
     from kafka.net.sasl.oauth import AbstractTokenProvider
@@ -123,7 +142,7 @@ def _mechanism(wire: BrokerConnection, security: BrokerSecurity) -> Any:
         raise AuthenticationFailed(f"{wire}: {security.mechanism} cannot be used: {reason}") from error
 
 
-def _what_to_check(wire: BrokerConnection, security: BrokerSecurity) -> str:
+def _what_to_check(wire: Wire, security: BrokerSecurity) -> str:
     if security.mechanism != _KERBEROS:
         return _CHECK
     return _CHECK_KERBEROS.format(service=security.kerberos_service_name, host=wire.host)

@@ -1,0 +1,77 @@
+"""The import graph of the package, and what its first line costs."""
+
+import ast
+import subprocess
+import sys
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import grimp
+import pytest
+
+import zkconsumer
+
+# To be removed together with the circle.
+KNOWN_CIRCLE = {f"zkconsumer.fetch.{name}" for name in ("chunks", "partition_info", "queues", "waiting")}
+
+
+@pytest.fixture(scope="module")
+def imports() -> dict[str, set[str]]:
+    """Module to the modules that it imports, wherever it does: in functions and for type checkers, too."""
+    graph = grimp.build_graph("zkconsumer", cache_dir=None)
+    return {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
+
+
+def circle(imports: dict[str, set[str]]) -> list[str]:
+    """The modules of one import circle, the first one repeated at the end; none if there is no circle."""
+    try:
+        TopologicalSorter(imports).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def test_a_circle_is_found():
+    assert set(circle({"a": {"b"}, "b": {"c"}, "c": {"b"}})) == {"b", "c"}
+
+
+def test_imports_for_type_checkers_count(imports):
+    assert "zkconsumer.decode.batchdecoder" in imports["zkconsumer.spark.executor"]
+
+
+def test_imports_inside_functions_count(imports):
+    assert "zkconsumer.offsets.storechoice" in imports["zkconsumer.spark.cluster"]
+
+
+def test_there_is_no_import_circle(imports):
+    without_known = {
+        module: imported - KNOWN_CIRCLE if module in KNOWN_CIRCLE else imported for module, imported in imports.items()
+    }
+    assert circle(without_known) == []
+
+
+def test_type_checkers_and_programs_see_the_same_names():
+    tree = ast.parse(Path(zkconsumer.__file__).read_text(encoding="utf-8"))
+    (block,) = (node for node in tree.body if isinstance(node, ast.If))
+    typed = {
+        (node.module, name.name, name.asname)
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for name in node.names
+    }
+    public = {(module, name, name) for module, names in zkconsumer._PUBLIC.items() for name in names}
+    assert typed == public
+    assert sorted(name for _, name, _ in public) == zkconsumer.__all__, "each name once"
+
+
+@pytest.mark.parametrize("name", zkconsumer.__all__)
+def test_every_public_name_can_be_imported(name):
+    value = getattr(zkconsumer, name)
+    assert value.__name__ == name
+    assert value.__module__ == zkconsumer._HOMES[name]
+
+
+def test_importing_the_package_loads_no_other_module_of_it():
+    script = "import sys, zkconsumer; print([name for name in sys.modules if name.startswith('zkconsumer.')])"
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    assert loaded.strip() == "[]"
