@@ -11,9 +11,6 @@ import pytest
 
 import zkconsumer
 
-# To be removed together with the circle.
-KNOWN_CIRCLE = {f"zkconsumer.fetch.{name}" for name in ("chunks", "partition_info", "queues", "waiting")}
-
 
 @pytest.fixture(scope="module")
 def imports() -> dict[str, set[str]]:
@@ -44,10 +41,7 @@ def test_imports_inside_functions_count(imports):
 
 
 def test_there_is_no_import_circle(imports):
-    without_known = {
-        module: imported - KNOWN_CIRCLE if module in KNOWN_CIRCLE else imported for module, imported in imports.items()
-    }
-    assert circle(without_known) == []
+    assert circle(imports) == []
 
 
 def test_type_checkers_and_programs_see_the_same_names():

@@ -34,7 +34,7 @@ def _load_what_reading_needs() -> None:
         _log.warning("loading the decoder ahead of time failed", exc_info=True)
 
 
-class PartitionState(NamedTuple):
+class FetchPosition(NamedTuple):
     """What is known of a partition that is fetched; offsets that are not known yet are None.
 
     ``fetched`` is the offset fetched next, ``consumed`` what the user released; ``high_watermark`` is the broker's.
@@ -213,10 +213,10 @@ class LocalFetchControl:
         finder = self._finder
         return 0 if finder is None else finder.wakeups()
 
-    def states(self) -> list[PartitionState]:
+    def states(self) -> list[FetchPosition]:
         """A look at all partitions, in their order."""
         return [
-            PartitionState(
+            FetchPosition(
                 info.partition, info.thread, info.fetched, info.position(handed_out=False), info.high_watermark
             )
             for _, info in sorted(self._infos.items())

@@ -32,7 +32,7 @@ _MAX_FAULTS: Final = 3
 """How often bytes that cannot be decoded are fetched, in case they were damaged on their way."""
 _JITTER: Final = 0.5
 
-GiveBack = Callable[[Iterable[PartitionInfo]], None]
+ReturnToFinder = Callable[[Iterable[PartitionInfo]], None]
 
 
 class FetcherThread(threading.Thread):
@@ -42,14 +42,14 @@ class FetcherThread(threading.Thread):
         name: of the thread.
         broker: leader of all its partitions.
         config: fetch sizes, waits, timeouts, reset policy.
-        give_back: takes partitions that this broker does not lead any more, or when it cannot be reached.
+        return_to_finder: takes partitions that this broker does not lead any more, or when it cannot be reached.
     """
 
-    def __init__(self, name: str, broker: Broker, config: ConsumerConfig, give_back: GiveBack) -> None:
+    def __init__(self, name: str, broker: Broker, config: ConsumerConfig, return_to_finder: ReturnToFinder) -> None:
         super().__init__(name=name, daemon=True)
         self.broker = broker
         self._config = config
-        self._give_back = give_back
+        self._return_to_finder = return_to_finder
         self._table: OrderedDict[TopicPartition, PartitionInfo] = OrderedDict()
         self._inbox: list[PartitionInfo] = []
         self._outbox: list[PartitionInfo] = []  # to be taken out of the table
@@ -59,12 +59,12 @@ class FetcherThread(threading.Thread):
         self._wake = WakeUp()  # readers set it, who may be interrupted
         self._connection: BrokerConnection | None = None
         self._pipeline: FetchPipeline | None = None  # with the connection
-        self._unplaced: list[PartitionInfo] = []
+        self._awaiting_reset: list[PartitionInfo] = []
         self.requests = 0  # this and the next are written by this thread only
         self.wakeups = 0  # how often it was woken while it waited for room or partitions
         self.began = time.monotonic()
-        self._left_out: frozenset[PartitionInfo] = frozenset()
-        self._left_out_since = 0.0
+        self._without_room: frozenset[PartitionInfo] = frozenset()
+        self._without_room_since = 0.0
         self._listening: set[ChunkQueue] = set()
 
     # -- from other threads -------------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ class FetcherThread(threading.Thread):
             with self._inbox_lock:
                 self._closed = True
                 leftover = [*self._table.values(), *self._inbox]
-            self._give_back(leftover)
+            self._return_to_finder(leftover)
 
     def _load_decoder(self) -> bool:
         """Load the decoder. If that fails, the streams raise the cause: no other fetcher could read the partitions."""
@@ -144,7 +144,7 @@ class FetcherThread(threading.Thread):
         # Cleared before looking, so that what is put into the inbox while we look wakes us afterwards.
         self._wake.clear()
         self._decoder.memory.trim()
-        self._adopt()
+        self._take_from_inbox()
         self._take_damages()
         if self._pipeline is None or not self._pipeline.in_flight:
             self._reset()
@@ -156,8 +156,8 @@ class FetcherThread(threading.Thread):
         assert self._pipeline is not None
         for answer in self._pipeline.receive():
             if answer.fetched.error == ErrorCode.OFFSET_OUT_OF_RANGE and self._has(answer.info):
-                self._unplaced.append(answer.info)
-            if answer.fetched.is_last and not self._unplaced:  # to look up an offset nothing may be in flight
+                self._awaiting_reset.append(answer.info)
+            if answer.fetched.is_last and not self._awaiting_reset:  # to look up an offset nothing may be in flight
                 self._ask(answer)
             self._accept(answer)
         self.requests += 1
@@ -171,7 +171,7 @@ class FetcherThread(threading.Thread):
         for queue in queues:
             queue.stop_awaiting(self._wake.set)
 
-    def _adopt(self) -> None:
+    def _take_from_inbox(self) -> None:
         """Take over what is in the inbox, and drop what was released."""
         with self._inbox_lock:
             arrived, self._inbox = [info for info in self._inbox if not info.released], []
@@ -181,7 +181,7 @@ class FetcherThread(threading.Thread):
                 if self._has(info):
                     del self._table[info.partition]
         self._listen_to({*self._listening, *(info.queue for info in arrived)})  # before their room is looked at
-        self._unplaced += [info for info in arrived if info.fetched is None]
+        self._awaiting_reset += [info for info in arrived if info.fetched is None]
 
     def _listen_to(self, queues: Collection[ChunkQueue]) -> None:
         """Hear of room in these queues, and in no others: each listener gets a share of what may be fetched.
@@ -210,7 +210,7 @@ class FetcherThread(threading.Thread):
         Args:
             coming: what was received, but is not queued yet.
         """
-        wanted = self._wanted(coming)
+        wanted = self._offsets_to_fetch(coming)
         if not wanted:
             return False
         config = self._config
@@ -229,10 +229,10 @@ class FetcherThread(threading.Thread):
         self._pipeline.send({info: wanted[info] for info in named}, max_wait_ms=max_wait_ms, max_bytes=max_bytes)
         return True
 
-    def _wanted(self, coming: Answer | None) -> dict[PartitionInfo, int]:
+    def _offsets_to_fetch(self, coming: Answer | None) -> dict[PartitionInfo, int]:
         """Partitions whose queue wants them, and from where: those first that had none or got nothing lately."""
         # Without an offset it will be looked up.
-        wanted = {info: info.fetched for info in self._welcome(coming) if info.fetched is not None}
+        wanted = {info: info.fetched for info in self._with_room(coming) if info.fetched is not None}
         if coming is None or coming.info not in wanted or not (coming.fetched.error or coming.fetched.records):
             return wanted
         info, fetched = coming.info, coming.fetched
@@ -243,20 +243,20 @@ class FetcherThread(threading.Thread):
                 wanted[info] = foreseen
         return wanted
 
-    def _welcome(self, coming: Answer | None) -> Iterable[PartitionInfo]:
+    def _with_room(self, coming: Answer | None) -> Iterable[PartitionInfo]:
         """Partitions whose queue wants them, in the order of the table."""
         theirs = _by_queue(self._table.values())
         self._listen_to(theirs)
         chunk_of = coming.info if coming is not None and coming.fetched.records else None
-        welcome = [
+        with_room = [
             info
             for queue, infos in theirs.items()
             for info in queue.to_fetch(infos, coming=chunk_of, coming_bytes=_bytes_for(queue, coming))
         ]
-        left_out = frozenset(self._table.values()).difference(welcome)
-        if left_out != self._left_out:
-            self._left_out, self._left_out_since = left_out, time.monotonic()
-        return welcome if len(theirs) < 2 else [info for info in self._table.values() if info not in left_out]
+        without_room = frozenset(self._table.values()).difference(with_room)
+        if without_room != self._without_room:
+            self._without_room, self._without_room_since = without_room, time.monotonic()
+        return with_room if len(theirs) < 2 else [info for info in self._table.values() if info not in without_room]
 
     def _max_wait_ms(self) -> int:
         """``fetch.wait.max.ms``, less while some partition was left out for its full queue.
@@ -266,9 +266,9 @@ class FetcherThread(threading.Thread):
         requests.
         """
         limit = self._config.fetch_wait_max_ms
-        if not self._left_out:
+        if not self._without_room:
             return limit
-        full_ms = int((time.monotonic() - self._left_out_since) * 1000)
+        full_ms = int((time.monotonic() - self._without_room_since) * 1000)
         return min(limit, max(1, full_ms))
 
     # -- one partition's answer ---------------------------------------------------------------------------------
@@ -297,7 +297,7 @@ class FetcherThread(threading.Thread):
                 scanned = self._decoder.verify(scanned)._replace(fault=None)
                 unread = scanned.has_records()
         except Exception as error:  # noqa: BLE001 - one partition's bytes must not take the broker's others with them
-            self._blame(info, error)
+            self._retry_or_fail(info, error)
             return
         if scanned.next_offset > info.fetched:
             size = len(fetched.records)
@@ -310,7 +310,7 @@ class FetcherThread(threading.Thread):
             # The first batch comes whole, or as much of it as was asked for (KIP-74); the limit of the whole response
             # cuts only those behind it. So this is no batch: its length was damaged.
             reason = f"{len(fetched.records)} bytes hold no complete batch"
-            self._blame(info, CorruptRecord(f"{info.partition} at offset {info.fetched}: {reason}"))
+            self._retry_or_fail(info, CorruptRecord(f"{info.partition} at offset {info.fetched}: {reason}"))
 
     def _refused(self, info: PartitionInfo, code: int, operation: str) -> None:
         """This broker does not serve a partition: another one may, or this one later."""
@@ -350,10 +350,10 @@ class FetcherThread(threading.Thread):
     def _fetch_again(self, info: PartitionInfo, damage: Damage) -> None:
         """To where a reader found that bytes are damaged; what was fetched from behind there is not in the queue."""
         info.fetched = damage.offset
-        self._unplaced = [one for one in self._unplaced if one is not info]  # there it was in its place
-        self._blame(info, damage.error)
+        self._awaiting_reset = [one for one in self._awaiting_reset if one is not info]  # there it was in its place
+        self._retry_or_fail(info, damage.error)
 
-    def _blame(self, info: PartitionInfo, error: Exception) -> None:
+    def _retry_or_fail(self, info: PartitionInfo, error: Exception) -> None:
         """What is at the offset to fetch next cannot be read: try again, in the end fail or go on behind it."""
         assert info.fetched is not None
         info.faults = info.faults + 1 if info.faulty == info.fetched else 1
@@ -385,7 +385,7 @@ class FetcherThread(threading.Thread):
 
     def _reset(self) -> None:
         """Go on where ``auto.offset.reset`` says, for partitions without an offset or with a useless one."""
-        infos, self._unplaced = [info for info in self._unplaced if self._has(info)], []
+        infos, self._awaiting_reset = [info for info in self._awaiting_reset if self._has(info)], []
         if not infos or self._stop_requested.is_set():
             return
         first, last = EARLIEST, LATEST
@@ -439,7 +439,7 @@ class FetcherThread(threading.Thread):
         if self._connection is not None:
             self._connection.close()
             self._connection = self._pipeline = None
-        self._unplaced.clear()
+        self._awaiting_reset.clear()
 
     def _lose_broker(self, error: Exception | None) -> None:
         """Give everything back after the backoff, spread so that not all fetchers return at once."""
@@ -449,7 +449,7 @@ class FetcherThread(threading.Thread):
         if error is not None:
             _log.warning("%s: %s; its partitions look for a leader again", self.name, error)
             for info in self._table.values():
-                info.blame_settings(error)
+                info.report_wrong_settings(error)
         spread = random.uniform(1 - _JITTER, 1 + _JITTER)
         self._stop_requested.wait(spread * self._config.refresh_leader_backoff_ms / 1000)
         with self._inbox_lock:
@@ -457,7 +457,7 @@ class FetcherThread(threading.Thread):
             self._table.clear()
             self._inbox.clear()
         self._listen_to(())
-        self._give_back(everything)
+        self._return_to_finder(everything)
 
     def _has(self, info: PartitionInfo) -> bool:
         """False for a partition that was given up, or that a rebalance has brought anew since it was asked for."""
@@ -465,7 +465,7 @@ class FetcherThread(threading.Thread):
 
     def _return(self, info: PartitionInfo) -> None:
         self._table.pop(info.partition, None)
-        self._give_back([info])
+        self._return_to_finder([info])
 
 
 def _by_queue(infos: Iterable[PartitionInfo]) -> dict[ChunkQueue, list[PartitionInfo]]:

@@ -127,7 +127,7 @@ class LeaderFinder(threading.Thread):
                 except ZkConsumerError as error:
                     self._report_failure(error)
                     for info in wanted.values():
-                        info.blame_settings(error)
+                        info.report_wrong_settings(error)
                 except Exception:  # noqa: BLE001  live_brokers may raise anything, and this thread must go on
                     _log.exception("%s: unexpected error, going on after %.1f s", self.name, self._backoff_s)
                 self._end_idle_fetchers()

@@ -114,7 +114,7 @@ class PartitionInfo(QueuedPartition):
             return 0
         return min(self.fetch_bytes, 1 + int(self.density * (self.high_watermark - offset)))
 
-    def blame_settings(self, error: Exception) -> None:
+    def report_wrong_settings(self, error: Exception) -> None:
         """Tell the user of an error that no waiting mends, while this partition is tried again, for a login may change.
 
         That is where brokers refuse us, or a file that the settings name cannot be used. Other errors are passed over.

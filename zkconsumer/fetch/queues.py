@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 from zkconsumer.core.denials import Denials
 from zkconsumer.core.idlestreams import Reading
 from zkconsumer.fetch.chunks import Chunk, HandOver
-from zkconsumer.fetch.waiting import WaitingChunks
+from zkconsumer.fetch.waitingchunks import WaitingChunks
 from zkconsumer.wakeup import WakeUp
 
 if TYPE_CHECKING:

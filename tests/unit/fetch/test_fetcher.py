@@ -221,10 +221,10 @@ def test_an_old_broker_is_asked_for_no_more_than_there_is_room_for():
 
 
 @contextlib.contextmanager
-def fetching(broker, *infos, give_back=lambda infos: None, **settings):
+def fetching(broker, *infos, return_to_finder=lambda infos: None, **settings):
     """A fetcher of these partitions, which has made a request when the block begins."""
     config = ConsumerConfig(group_id="g", zookeeper_connect="unused:1", refresh_leader_backoff_ms=1, **settings)
-    fetcher = FetcherThread("fetcher", broker, config, give_back)
+    fetcher = FetcherThread("fetcher", broker, config, return_to_finder)
     fetcher.add(infos)
     fetcher.start()
     try:
@@ -255,7 +255,7 @@ def test_a_fetcher_whose_partitions_moved_keeps_no_share_of_the_room():
         for info in infos:
             stub.log(info.partition)
         stub.fetch_errors[infos[1].partition] = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        with fetching(stub.broker, *infos, give_back=given_back.extend):
+        with fetching(stub.broker, *infos, return_to_finder=given_back.extend):
             eventually(lambda: moves.allowance() == moves.room())
             assert (stays.listeners(), moves.listeners()) == (1, 1)
         assert given_back[0] is infos[1]

@@ -8,7 +8,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 
 from tests.fix_chunks import make_info, make_queue
 from zkconsumer.fetch.chunks import Chunk
-from zkconsumer.fetch.waiting import WaitingChunks
+from zkconsumer.fetch.waitingchunks import WaitingChunks
 from zkconsumer.model import TopicPartition
 
 QUEUE = make_queue()
