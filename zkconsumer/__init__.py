@@ -32,6 +32,9 @@ if TYPE_CHECKING:  # for type checkers alone, to which "as" means that the name 
     from zkconsumer.connector.stream import (
         MessageStream as MessageStream,
     )
+    from zkconsumer.core.memberstate import (
+        MemberState as MemberState,
+    )
     from zkconsumer.core.partitioner import (
         DefaultPartitioner as DefaultPartitioner,
     )
@@ -77,6 +80,9 @@ if TYPE_CHECKING:  # for type checkers alone, to which "as" means that the name 
     from zkconsumer.fetch.simple import (
         SimpleConsumer as SimpleConsumer,
     )
+    from zkconsumer.group.description import (
+        MemberDescription as MemberDescription,
+    )
     from zkconsumer.group.listener import (
         ConsumerRebalanceListener as ConsumerRebalanceListener,
     )
@@ -94,6 +100,7 @@ _PUBLIC = {
     ),
     "zkconsumer.connector.decoder": ("DecodedMessage",),
     "zkconsumer.connector.stream": ("MessageStream",),
+    "zkconsumer.core.memberstate": ("MemberState",),
     "zkconsumer.core.partitioner": ("DefaultPartitioner",),
     "zkconsumer.core.subscription": (
         "Blacklist",
@@ -135,6 +142,7 @@ _PUBLIC = {
         "ZooKeeperUnavailable",
     ),
     "zkconsumer.fetch.simple": ("SimpleConsumer",),
+    "zkconsumer.group.description": ("MemberDescription",),
     "zkconsumer.group.listener": ("ConsumerRebalanceListener",),
     "zkconsumer.model": (
         "ConsumerThreadId",

@@ -156,16 +156,16 @@ def test_a_zookeeper_that_freezes_for_less_than_the_session_changes_nothing(priv
 
         members = [connector._member for connector in both]
         deliver(0)
-        before = [(member._rebalancer.assignment, dict(member.ownership())) for member in members]
+        before = [(one.describe().generation, dict(one.describe().owned)) for one in both]
         sandbox.zookeeper.pause()
         deliver(200)
         cut_off(*members)
         sandbox.zookeeper.resume()
-        eventually(lambda: all(member._session.connected for member in members))
+        eventually(lambda: all(one.describe().connected for one in both))
         deliver(400)
         for member in members:
             member.commit()  # served after the look at the group that the reconnect asks for
-        assert [(member._rebalancer.assignment, dict(member.ownership())) for member in members] == before
+        assert [(one.describe().generation, dict(one.describe().owned)) for one in both] == before
         assert (readers[0].seen + readers[1].seen).total() == 600
 
 
@@ -191,9 +191,9 @@ def test_an_expired_session_redelivers_nothing(connect, topic_factory, produce):
     connector = connect(auto_commit_interval_ms=3_600_000)
     reader = Reader(connector.create_message_streams({topic: 1})[topic][0])
     eventually(lambda: reader.seen.total() == 100)
-    generation = connector._member._rebalancer.assignment.generation
+    generation = connector.describe().generation
     expire(connector._member)
-    eventually(lambda: connector._member._rebalancer.assignment.generation > generation)
+    eventually(lambda: connector.describe().generation > generation)
     produce(topic, values(100, start=100))
     eventually(lambda: len(reader.seen) == 200)
     assert reader.seen.total() == 200

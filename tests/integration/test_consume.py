@@ -122,6 +122,20 @@ def test_a_signal_commits_everything_written_and_leaves(
     assert zookeeper.get_children(f"/consumers/{unique_name}/ids") == []
 
 
+def test_sigusr1_logs_what_the_consumer_does(start, topic_factory, produce, tmp_path):
+    topic = topic_factory()
+    produce(topic, records(3))
+    log, output = tmp_path / "log", tmp_path / "out"
+    with log.open("w") as errors:
+        process = start("--topic", topic, "--from-beginning", "--output", output, stderr=errors)
+    eventually(lambda: len(lines_of(output)) == 3)
+    for count in (1, 2):
+        process.send_signal(signal.SIGUSR1)
+        eventually(lambda count=count: log.read_text().count(f"fetching; generation 1, owns {topic} 0;") == count)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 0
+
+
 @pytest.mark.parametrize("end", ["signal", "timeout"])
 def test_an_impossible_last_commit_is_reported_and_fails(private_sandbox, unique_name, tmp_path, end):
     box = private_sandbox(tick_time_ms=2000)

@@ -11,6 +11,7 @@ from tests.fix_members import RecordingFetch
 from tests.fix_waiting import eventually
 from tests.fix_zookeeper import cut_off, expire
 from zkconsumer.config import ConsumerConfig
+from zkconsumer.core.memberstate import MemberState, illegal_transitions
 from zkconsumer.core.rebalance import RebalanceCause, orphan_delay_seconds
 from zkconsumer.core.subscription import Subscription, Whitelist
 from zkconsumer.errors import (
@@ -60,6 +61,7 @@ def group(sandbox, unique_name):
     yield member
     for one in members:
         one.leave()
+        assert illegal_transitions(one.describe().states) == []
 
 
 def numbers(member):
@@ -151,9 +153,9 @@ def test_unchanged_share_keeps_the_fetchers_running(group, zookeeper, topic_fact
     second.join(Subscription.static({other: 1}))
     second.leave()
     eventually(lambda: elsewhere.calls[-1] == "stop")
-    seen = first._rebalancer.views
+    seen = first.describe().views
     zookeeper.delete(f"/consumers/{group.name}/ids/{group.name}_ghost")
-    eventually(lambda: first._rebalancer.views > seen)  # it has looked after all that happened
+    eventually(lambda: first.describe().views > seen)  # it has looked after all that happened
     first.commit()  # served when that look is over
     assert fetch.calls == ["stop", "start"]
 
@@ -175,7 +177,7 @@ def test_members_that_join_one_after_another_cause_one_rebalance(group, zookeepe
         put_stranger(zookeeper, group, f"b{number:02d}", topic)
         time.sleep(0.1)
     eventually(lambda: numbers(member) == [0])
-    assert member._rebalancer.attempts == 2
+    assert member.describe().attempts == 2
 
 
 def test_a_view_is_read_again_only_after_news(group, zookeeper, topic_factory):
@@ -190,11 +192,11 @@ def test_a_view_is_read_again_only_after_news(group, zookeeper, topic_factory):
 
     member.set_listener(Disturbing())
     member.join(Subscription.static({topic: 1}))
-    assert member._rebalancer.views == 1
+    assert member.describe().views == 1
     put_stranger(zookeeper, group, "a", topic)
     # With one stranger two partitions would be ours: the other is counted in, without another rebalance for it.
     eventually(lambda: numbers(member) == [3])
-    assert member._rebalancer.attempts == 2
+    assert member.describe().attempts == 2
 
 
 def test_commit_names_only_owned_partitions_unless_forced(group, zookeeper, topic_factory):
@@ -284,7 +286,7 @@ def test_a_claim_waits_for_the_owner_to_let_go(group, zookeeper, topic_factory):
     member, _ = group("a", rebalance_backoff_ms=20_000)
     joining = threading.Thread(target=member.join, args=(Subscription.static({topic: 1}),))
     joining.start()
-    eventually(lambda: member._rebalancer.attempts == 1)
+    eventually(lambda: member.describe().attempts == 1)
     zookeeper.delete(path)
     joining.join(30)
     assert not joining.is_alive()
@@ -342,9 +344,9 @@ def test_a_jvm_member_that_gave_up_is_nudged_once(group, zookeeper, topic_factor
     member.join(Subscription.static({topic: 1}))
     # A visitor came and went, too quickly to be seen itself; our share is the same, and there is no second one.
     eventually(lambda: zookeeper.get(ids)[1].cversion == joined + 2)
-    seen = member._rebalancer.views
+    seen = member.describe().views
     zookeeper.create(f"{ids}/{group.name}_x", json.dumps(jvm | {"subscription": {}}).encode())
-    eventually(lambda: member._rebalancer.views > seen)
+    eventually(lambda: member.describe().views > seen)
     member.commit()
     assert zookeeper.get(ids)[1].cversion == joined + 3
     assert fetch.calls == ["stop", "start"]
@@ -490,10 +492,10 @@ def test_what_was_stored_of_a_commit_stays_although_the_rest_was_refused(group, 
     zookeeper.set_acls(f"{path}/0", [make_acl("world", "anyone", read=True, admin=True)])
     with pytest.raises(OffsetsNotStored, match=f"{topic}-0; the log"):
         member.commit(dict.fromkeys(partitions, 100))
-    seen = member._committer.commits()["zookeeper"]
+    seen = member.stats().commits["zookeeper"]
     zookeeper.set_acls(f"{path}/0", [make_acl("world", "anyone", all=True)])
     fetch.released = {partitions[0]: 20, partitions[1]: 20}
-    eventually(lambda: member._committer.commits()["zookeeper"] > seen)
+    eventually(lambda: member.stats().commits["zookeeper"] > seen)
     assert [zookeeper.get(f"{path}/{number}")[0] for number in (0, 1)] == [b"20", b"100"]
 
 
@@ -737,11 +739,11 @@ def test_requests_and_timers_are_served_while_a_claim_waits(group, zookeeper, to
     member, _ = group("a", rebalance_backoff_ms=120_000)
     joining = threading.Thread(target=member.join, args=(Subscription.static({topic: 1}),))
     joining.start()
-    eventually(lambda: member._rebalancer.attempts == 1)
+    eventually(lambda: member.describe().attempts == 1)
     ticks = threading.Semaphore(0)
     member.repeat(0.01, ticks.release)
     assert all(ticks.acquire(timeout=30) for _ in range(5))
-    assert member._rebalancer.attempts == 1, "a request is no reason to try again"
+    assert member.describe().attempts == 1, "a request is no reason to try again"
     zookeeper.delete(path)
     joining.join(30)
     assert not joining.is_alive()
@@ -882,3 +884,42 @@ def test_a_frozen_zookeeper_for_less_than_the_session_changes_nothing(private_sa
         assert fetch.calls == ["stop", "start"]
     finally:
         member.leave()
+
+
+def test_a_description_names_what_a_member_does_and_holds(group, topic_factory):
+    topic = topic_factory(partitions=2)
+    member, _ = group("a")
+    assert (member.describe().state, member.describe().generation) == ("latent", 0)
+    member.join(Subscription.static({topic: 1}))
+    joined = member.describe()
+    assert (joined.state, joined.protocol, joined.generation) == ("fetching", "zookeeper", 1)
+    assert {partition.partition for partition in joined.owned} == {0, 1}
+    assert joined.last_cause is RebalanceCause.START
+    assert 0 < joined.last_seconds < time.time() - joined.last_finished + 60
+    assert joined.connected
+    assert joined.delivering
+    assert joined.session
+    assert 0 < joined.lease_s <= 10
+    assert [one.state for one in joined.states] == [
+        MemberState.LATENT,
+        MemberState.REGISTERING,
+        MemberState.SETTLING,
+        MemberState.READING_GROUP,
+        MemberState.STOPPING,
+        MemberState.RELEASING,
+        MemberState.ASSIGNING,
+        MemberState.CLAIMING,
+        MemberState.STARTING,
+        MemberState.FETCHING,
+    ]
+    assert f"generation 1, owns {topic} 0-1; last rebalance: start" in str(joined)
+    member.leave()
+    assert [one.state for one in member.describe().states[-2:]] == [MemberState.LEAVING, MemberState.CLOSED]
+
+
+def test_a_lost_session_is_a_state(group, topic_factory):
+    member, fetch = group("a")
+    member.join(Subscription.static({topic_factory(): 1}))
+    expire(member)
+    eventually(lambda: fetch.assignment.generation == 2 and member.describe().state == "fetching")
+    assert MemberState.SESSION_LOST in [one.state for one in member.describe().states]

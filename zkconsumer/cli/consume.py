@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from zkconsumer.model import Message
 
 _log = logging.getLogger(__name__)
+_events = logging.getLogger("zkconsumer.group")
 
 _ROWS = 65_536
 """Largest number of records that are written, and so committed, together."""
@@ -269,7 +270,7 @@ class _Consumption:
         readers = [threading.Thread(target=self._read, args=(connector, stream), daemon=True) for stream in streams]
         for reader in readers:
             reader.start()
-        self._ending.wait()
+        self._ending.wait(lambda: _events.info("%s", connector.describe()))
         # The streams end first, so that every record they handed out is written before the last commit.
         connector.end_streams()
         deadline = time.monotonic() + _LAST_WRITE_S

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 
 class EndedEarly(BaseException):
@@ -23,16 +23,18 @@ class Ending:
     def __init__(self) -> None:
         self._asked = False
         self._raises = False
+        self._report_asked = False
         self._woken, self._wake = socket.socketpair()
         self._wake.setblocking(False)
 
     @contextlib.contextmanager
     def by_signals(self) -> Iterator[None]:
-        """Within, SIGTERM, SIGINT and SIGHUP ask for the end; to be entered by the main thread, once."""
+        """Within, SIGTERM, SIGINT and SIGHUP ask for the end, and SIGUSR1 for a report; for the main thread, once."""
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             # nohup's ignored SIGHUP is an instruction.
             if not (number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN):
                 signal.signal(number, self._signalled)
+        signal.signal(signal.SIGUSR1, self._ask_for_report)
         former = signal.set_wakeup_fd(self._wake.fileno(), warn_on_full_buffer=False)
         try:
             yield
@@ -58,6 +60,9 @@ class Ending:
             self._raises = False
             raise EndedEarly
 
+    def _ask_for_report(self, *_: object) -> None:
+        self._report_asked = True
+
     def ask(self) -> None:
         """Let :meth:`wait` return, now and ever after."""
         self._asked = True
@@ -68,7 +73,14 @@ class Ending:
         """True after :meth:`ask`."""
         return self._asked
 
-    def wait(self) -> None:
-        """Wait until the end is asked for."""
+    def wait(self, report: Callable[[], None]) -> None:
+        """Wait until the end is asked for.
+
+        Args:
+            report: called on this thread for SIGUSR1, also where that came before this was called.
+        """
         while not self._asked:
+            if self._report_asked:
+                self._report_asked = False
+                report()
             self._woken.recv(1)

@@ -22,6 +22,7 @@ from zkconsumer.fetch.chunkreader import ChunkReader
 from zkconsumer.fetch.control import LocalFetchControl
 from zkconsumer.fetch.queues import ChunkQueue
 from zkconsumer.forks import Owner
+from zkconsumer.group.description import MemberDescription
 from zkconsumer.group.identity import new_consumer_id
 from zkconsumer.group.listener import ConsumerRebalanceListener
 from zkconsumer.memberassembly import assemble_member
@@ -247,6 +248,14 @@ class ConsumerConnector:
     def set_rebalance_listener(self, listener: ConsumerRebalanceListener) -> None:
         """Set who is told of rebalances; before creating streams."""
         self._member.set_listener(listener)
+
+    def describe(self) -> MemberDescription:
+        """What this consumer does and holds now: state, generation, last rebalance, partitions, session and lease.
+
+        For operators and tests; any thread may call it, and it asks no server.
+        """
+        self._owner.require(self._name())
+        return self._member.describe()
 
     def partition_states(self) -> list[PartitionState]:
         """Where every owned partition is, sorted."""

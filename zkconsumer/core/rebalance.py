@@ -1,4 +1,4 @@
-"""The five steps of a rebalance, the states of a member, and when a rebalance is needless."""
+"""The five steps of a rebalance, its causes, and the times between attempts."""
 
 from __future__ import annotations
 
@@ -54,17 +54,6 @@ def rebalance_cause(before: GroupView | None, after: GroupView, *, registered_ag
     if before.members != after.members:
         return RebalanceCause.MEMBERS
     return RebalanceCause.TOPICS if before.partitions != after.partitions else RebalanceCause.OWNERSHIP
-
-
-class MemberState(Enum):
-    """Life of a group member; it only moves down this list."""
-
-    LATENT = "latent"
-    """Not joined yet: nothing of it is in ZooKeeper."""
-    JOINED = "joined"
-    """Registered; the rebalance thread runs."""
-    CLOSED = "closed"
-    """Left the group, or never joined it; cannot be used again."""
 
 
 def settle_seconds(backoff_ms: int) -> float:

@@ -18,15 +18,16 @@ from typing import Final
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.assignors import assignor_name
 from zkconsumer.core.fetchcontrol import FetchControl
+from zkconsumer.core.memberstate import MemberState, StateHistory
 from zkconsumer.core.offsets import Mark
-from zkconsumer.core.rebalance import MemberState
 from zkconsumer.core.subscription import Subscription
 from zkconsumer.errors import GenerationEnded, SessionExpired, UsageError, ZkConsumerError
 from zkconsumer.group.committer import OffsetCommitter, describe_uncommitted
 from zkconsumer.group.controlthread import ControlThread
+from zkconsumer.group.description import MemberDescription
 from zkconsumer.group.grouprefusals import GroupRefusals, OnRefusal
 from zkconsumer.group.listener import CalledOutListener, ConsumerRebalanceListener
-from zkconsumer.group.memberstats import MemberStats
+from zkconsumer.group.memberstats import MemberStats, coarse_state
 from zkconsumer.group.rebalanceloop import RebalanceLoop
 from zkconsumer.group.rebalancer import Rebalancer
 from zkconsumer.group.rebalancesignal import RebalanceSignal
@@ -102,8 +103,9 @@ class GroupMember:
         self._commit_interval = config.auto_commit_interval_ms / 1000
         self._refused_commits = GroupRefusals(on_refusal, _COMMIT_PATIENCE)
         self._without_group = False  # written by the rebalance thread
-        self._state = MemberState.LATENT
-        self._starting = threading.Lock()  # held while the state leaves LATENT
+        self._states = StateHistory(time.monotonic())
+        self._begun = False
+        self._starting = threading.Lock()  # held while that is looked at and set
         self._session = ZkSession.from_config(config, self._signal.raise_flag)
         self._registry = Registry(
             self._session, config.security_protocol, WatchedReads(self._session, self._signal.raise_flag)
@@ -137,6 +139,7 @@ class GroupMember:
             self._committer,
             fetch,
             self._signal,
+            self._enter,
         )
         self._loop = RebalanceLoop(
             config,
@@ -247,9 +250,7 @@ class GroupMember:
         without its last commit.
         """
         with self._starting:
-            latent = self._state is MemberState.LATENT
-            if latent:
-                self._state = MemberState.CLOSED
+            latent, self._begun = not self._begun, True
         if latent:
             self._close()
         self._thread.close()
@@ -292,7 +293,7 @@ class GroupMember:
     def stats(self) -> MemberStats:
         """What this member counted so far."""
         return MemberStats(
-            state="rebalancing" if self._loop.running else self._state.value,
+            state=coarse_state(self._states.current),
             rebalances=self._loop.counts,
             owned=Counter(partition.topic for partition in self._ownership.held),
             commits=self._committer.commits(),
@@ -300,6 +301,27 @@ class GroupMember:
             session_expiries=self._loop.expiries,
             lost_partitions=self._committer.lost,
             connected=self._session.connected,
+            delivering=self.may_deliver(),
+        )
+
+    def describe(self) -> MemberDescription:
+        """This member now, for operators and tests."""
+        counts = self._loop.counts
+        return MemberDescription(
+            group=self._config.group_id,
+            consumer_id=self.consumer_id,
+            protocol="none" if self._without_group else "zookeeper",
+            states=self._states.entered,
+            generation=self._rebalancer.assignment.generation,
+            attempts=self._rebalancer.attempts,
+            views=self._rebalancer.views,
+            last_cause=counts.last_cause,
+            last_seconds=counts.last_seconds,
+            last_finished=counts.last_finished,
+            owned=self.ownership(),
+            session=self._session.session_id,
+            connected=self._session.connected,
+            lease_s=self._lease.remaining(),
             delivering=self.may_deliver(),
         )
 
@@ -313,7 +335,7 @@ class GroupMember:
         Raises:
             UsageError: joined already.
         """
-        if self._state is not MemberState.LATENT:
+        if self._begun:
             raise UsageError("set the rebalance listener before creating streams")
         self._rebalancer.listener = CalledOutListener(listener, self._thread)
 
@@ -337,13 +359,13 @@ class GroupMember:
         Raises:
             UsageError: joined or assigned before.
         """
-        if self._state is not MemberState.LATENT:
+        if self._begun:
             raise UsageError("a consumer creates its streams once; make a new connector for another subscription")
 
     def _begin(self, request: Callable[[], None]) -> None:
         with self._starting:
             self.require_latent()
-            self._state = MemberState.JOINED
+            self._begun = True
             self._thread.start()
         try:
             self._thread.do(request)
@@ -353,11 +375,15 @@ class GroupMember:
 
     # -- on the rebalance thread ------------------------------------------------------------------------------------
 
+    def _enter(self, state: MemberState) -> None:
+        self._states.enter(state, time.monotonic())
+
     def _react(self) -> None:
         self._loop.react()
 
     def _assign(self, partitions: Mapping[TopicPartition, int | None]) -> None:
         self._without_group = True
+        self._enter(MemberState.STARTING)
         self._rebalancer.start_without_group(partitions)
         self._thread.call_after(self._commit_interval, self._commit_by_timer)
 
@@ -381,6 +407,7 @@ class GroupMember:
 
     def _say_goodbye(self) -> None:
         """Stop, commit, close the session, which removes the registration and the owners at once."""
+        self._enter(MemberState.LEAVING)
         self._fetch.stop()
         if self._config.auto_commit_enable:
             self._commit_last()
@@ -420,7 +447,7 @@ class GroupMember:
 
     def _close(self) -> None:
         """Idempotent."""
-        self._state = MemberState.CLOSED
         self._lease.stop()
         self._committer.close()
         self._session.close()
+        self._enter(MemberState.CLOSED)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from zkconsumer.core.memberstate import MemberState
 from zkconsumer.core.rebalance import RebalanceCause, RebalanceStep
 
 
@@ -17,6 +18,7 @@ class RebalanceCounts:
         seconds: time that they took together, failed attempts and the waits between them included.
         failures: failed attempts by step, see :func:`step_name`.
         last_cause: of the newest finished one, None before the first.
+        last_seconds: how long that took.
         last_finished: when, in seconds since the epoch.
     """
 
@@ -24,17 +26,38 @@ class RebalanceCounts:
     seconds: float = 0.0
     failures: Mapping[str, int] = field(default_factory=dict)
     last_cause: RebalanceCause | None = None
+    last_seconds: float = 0.0
     last_finished: float = 0.0
 
     def finished(self, cause: RebalanceCause, seconds: float, at: float) -> RebalanceCounts:
         """One more."""
         by_cause = {**self.by_cause, cause: self.by_cause.get(cause, 0) + 1}
-        return replace(self, by_cause=by_cause, seconds=self.seconds + seconds, last_cause=cause, last_finished=at)
+        return replace(
+            self,
+            by_cause=by_cause,
+            seconds=self.seconds + seconds,
+            last_cause=cause,
+            last_seconds=seconds,
+            last_finished=at,
+        )
 
     def failed(self, step: RebalanceStep | None) -> RebalanceCounts:
         """One more attempt that failed in this step."""
         name = step_name(step)
         return replace(self, failures={**self.failures, name: self.failures.get(name, 0) + 1})
+
+
+_COARSE = {
+    MemberState.LATENT: "latent",
+    MemberState.FETCHING: "joined",
+    MemberState.WAITING_FOR_BROKERS: "joined",
+    MemberState.CLOSED: "closed",
+}
+
+
+def coarse_state(state: MemberState) -> str:
+    """``latent``, ``joined``, ``rebalancing`` or ``closed``, for the metric."""
+    return _COARSE.get(state, "rebalancing")
 
 
 def step_name(step: RebalanceStep | None) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from zkconsumer.config import ConsumerConfig
+from zkconsumer.core.memberstate import MemberState
 from zkconsumer.core.rebalance import (
     longest_settling_seconds,
     orphan_delay_seconds,
@@ -60,7 +61,6 @@ class RebalanceLoop:
         signal: says that something changed.
 
     Attributes:
-        running: True from the first of a series of attempts to the end of the last.
         counts: rebalances so far; replaced, never changed.
         expiries: sessions lost so far while registered.
         attempted: called after each attempt of a member that has joined, with what stopped it or None.
@@ -85,6 +85,7 @@ class RebalanceLoop:
         self._rebalancer = rebalancer
         self._thread = thread
         self._signal = signal
+        self._enter = rebalancer.enter_state
         self._orphans = OrphanWatch(
             config.group_id,
             retry_window_seconds(config.rebalance_max_retries, config.rebalance_backoff_ms),
@@ -93,7 +94,6 @@ class RebalanceLoop:
             self._look_for_orphans_later,
         )
         self._subscription: Subscription | None = None
-        self.running = False
         self.counts = RebalanceCounts()
         self.expiries = 0
         self.attempted: Callable[[Exception | None], None] = lambda _: None
@@ -128,11 +128,7 @@ class RebalanceLoop:
     def _counted(self) -> Iterator[None]:
         """Around a whole loop of attempts; it counts if one of them did something and the last one succeeded."""
         began, attempts = time.monotonic(), self._rebalancer.attempts
-        self.running = True
-        try:
-            yield
-        finally:
-            self.running = False
+        yield
         if self._rebalancer.attempts > attempts and not self._thread.closing.is_set():
             self.counts = self.counts.finished(self._rebalancer.cause, time.monotonic() - began, time.time())
 
@@ -170,6 +166,7 @@ class RebalanceLoop:
         Args:
             unless_alone: do not wait where this is the group's only member.
         """
+        self._enter(MemberState.SETTLING)
         backoff_ms = self._config.rebalance_backoff_ms
         deadline = time.monotonic() + longest_settling_seconds(backoff_ms)
         while True:
@@ -202,6 +199,7 @@ class RebalanceLoop:
             self._session_lost()
             return self._failed(error)
         except RegistrationLost as error:
+            self._enter(MemberState.SESSION_LOST)
             self._deregister()
             return self._failed(error)
         except Exception as error:  # noqa: BLE001 - a listener may raise anything; the attempt has failed then
@@ -240,11 +238,13 @@ class RebalanceLoop:
             raise ZooKeeperUnavailable("no connection to ZooKeeper")
         if not self._membership.is_registered:
             assert self._subscription is not None
+            self._enter(MemberState.REGISTERING)
             self._membership.register(self._subscription, self._signal.raise_flag, self._wait_for_signal)
             # Those who have to let go for us let events settle, too; and others may come along with us.
             self._settle(unless_alone=True)
 
     def _session_lost(self) -> None:
+        self._enter(MemberState.SESSION_LOST)
         self.expiries += self._membership.is_registered
         self._rebalancer.session_lost()
         self._membership.session_lost()
@@ -264,6 +264,7 @@ class RebalanceLoop:
         seconds = retry_seconds(self._config.rebalance_backoff_ms, outages)
         if isinstance(failure, RegistrationLost):
             return
+        self._enter(MemberState.WAITING_TO_RETRY)
         if isinstance(failure, OwnershipConflict) and self._session.connected:
             try:
                 self._thread.wait(seconds, until=self._rebalancer.awaited_release(failure.holders))

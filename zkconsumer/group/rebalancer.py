@@ -13,6 +13,7 @@ from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.assignors import ASSIGNORS, SHARED_WITH_JVM, TOPIC_BY_TOPIC, Assignment, assignor_name
 from zkconsumer.core.fetchcontrol import FetchAssignment, FetchControl, Refused
 from zkconsumer.core.groupview import GroupView, tell_changes, tell_partitions
+from zkconsumer.core.memberstate import STATE_OF_STEP, MemberState
 from zkconsumer.core.offsets import StoredOffset, start_offset
 from zkconsumer.core.rebalance import (
     RebalanceCause,
@@ -57,6 +58,7 @@ class Rebalancer:
         committer: the member's offsets.
         fetch: the data plane.
         signal: raised by watches on all that the assignment was computed from; requests the next rebalance.
+        enter_state: notes the state that the member is in now.
 
     Attributes:
         assignment: what is being fetched; replaced, never changed.
@@ -76,6 +78,7 @@ class Rebalancer:
         committer: OffsetCommitter,
         fetch: FetchControl,
         signal: RebalanceSignal,
+        enter_state: Callable[[MemberState], None],
     ) -> None:
         self._config = config
         self._consumer_id = consumer_id
@@ -84,6 +87,7 @@ class Rebalancer:
         self._committer = committer
         self._fetch = fetch
         self._signal = signal
+        self.enter_state = enter_state
         self._assignor_name = assignor_name(config.partition_assignment_strategy, config.roundrobin_hash_era)
         # Other topics cannot change what this member gets by range, so they are neither read nor watched.
         self._topics_of = consumer_id if self._assignor_name in TOPIC_BY_TOPIC else None
@@ -121,6 +125,7 @@ class Rebalancer:
         self._latest_view = None
 
     def _attempt(self) -> None:
+        self.enter_state(MemberState.READING_GROUP)
         view = self._view()
         if not view.brokers and not self._registry.live_brokers(self._signal.raise_flag):
             # SPEC 4.4: without brokers nothing is touched; the watch just set brings us back when one registers.
@@ -129,10 +134,12 @@ class Rebalancer:
                 "that brokers run, security.protocol, and the chroot of zookeeper.connect",
                 self._config.group_id,
             )
+            self.enter_state(MemberState.FETCHING if self._fetching else MemberState.WAITING_FOR_BROKERS)
             return
         if self._consumer_id not in view.members or self._consumer_id not in view.our_clients:
             self._rejoin()
         if self._is_needless(view):
+            self.enter_state(MemberState.FETCHING)
             return
         self.attempts += 1
         self.cause = rebalance_cause(self._view_at_last_success, view, registered_again=self._registered_again)
@@ -207,6 +214,7 @@ class Rebalancer:
         self._committer.learn(stored, offsets)
         self._fetch.start(self.assignment)
         self._fetching = True
+        self.enter_state(MemberState.FETCHING)
         _events.info(
             "group %s: %s %s, generation %d, owns %s",
             self._config.group_id,
@@ -233,6 +241,7 @@ class Rebalancer:
         threads = self._committer.without_group = dict.fromkeys(partitions, thread)
         self.assignment = self._next_assignment(threads, offsets, marked)
         self._fetch.start(self.assignment)
+        self.enter_state(MemberState.FETCHING)
 
     # -- what the steps need ----------------------------------------------------------------------------------------
 
@@ -391,6 +400,7 @@ class Rebalancer:
 
     def _enter(self, step: RebalanceStep) -> None:
         self.step = step
+        self.enter_state(STATE_OF_STEP[step])
         _log.info(
             "group %s consumer %s rebalance %d: step %s",
             self._config.group_id,

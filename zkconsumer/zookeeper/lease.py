@@ -82,6 +82,10 @@ class SessionLease:
         """True while the session that the member is registered in cannot have expired on the servers."""
         return boot_seconds() < self._deadline and self._registered_session() in (0, self._alive_session)
 
+    def remaining(self) -> float:
+        """Seconds until the lease lapses if ZooKeeper remains silent; 0 or less if it has lapsed."""
+        return self._deadline - boot_seconds()
+
     def _run(self) -> None:
         held = True
         while not self._stopped.is_set():

@@ -1,0 +1,136 @@
+"""The states of a group member, which of them may follow each other, and the history of one member."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from itertools import pairwise
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from zkconsumer.core.rebalance import RebalanceStep
+
+_HISTORY: Final = 64
+"""How many states a member remembers: about five rebalances."""
+
+
+class MemberState(Enum):
+    """What a member is doing, and what is true meanwhile."""
+
+    LATENT = "latent"
+    """Constructed. Nothing of it is in the group."""
+    REGISTERING = "registering"
+    """Makes itself known to the group; it may have to wait for its former session to expire."""
+    SETTLING = "settling"
+    """Registered. Waits until other members have stopped joining and leaving (docs/adr/0005)."""
+    READING_GROUP = "reading the group"
+    """Reads members, topics and brokers, and decides whether a rebalance is needed. What is owned stays as it is."""
+    STOPPING = "stopping fetchers"
+    """Step 1: nothing more is handed out; what was released by the user is committed."""
+    RELEASING = "releasing partitions"
+    """Step 2: the listener is called, and partitions are given up."""
+    ASSIGNING = "assigning partitions"
+    """Step 3: the group is read again, and every member's partitions are computed from it."""
+    CLAIMING = "claiming partitions"
+    """Step 4: all partitions of its share become its own, or none."""
+    STARTING = "starting fetchers"
+    """Step 5: offsets are read, the listener is called, fetching starts."""
+    FETCHING = "fetching"
+    """Owns its share, which may be empty, and hands out records while its lease holds."""
+    WAITING_FOR_BROKERS = "waiting for brokers"
+    """No broker that it can use is registered; nothing is changed until one is."""
+    WAITING_TO_RETRY = "waiting to retry"
+    """An attempt failed. Waits for a former owner's release, for a change of the group, or for the backoff."""
+    SESSION_LOST = "session lost"
+    """The session expired, or the registration was deleted: it owns nothing, and keeps its positions."""
+    LEAVING = "leaving"
+    """Stops fetching, commits for the last time and leaves the group."""
+    CLOSED = "closed"
+    """Not in the group any more, or never joined. Final."""
+
+
+STATE_OF_STEP: Final[Mapping[RebalanceStep, MemberState]] = MappingProxyType(
+    {
+        RebalanceStep.STOP_FETCHERS: MemberState.STOPPING,
+        RebalanceStep.RELEASE_OWNERSHIP: MemberState.RELEASING,
+        RebalanceStep.REASSIGN: MemberState.ASSIGNING,
+        RebalanceStep.CLAIM_OWNERSHIP: MemberState.CLAIMING,
+        RebalanceStep.RESTART_FETCHERS: MemberState.STARTING,
+    }
+)
+"""The state of a member that is in a step of a rebalance."""
+
+_FAILURE: Final = {MemberState.WAITING_TO_RETRY, MemberState.SESSION_LOST}
+_END: Final = {MemberState.LEAVING, MemberState.CLOSED}
+_ATTEMPT: Final = {MemberState.REGISTERING, MemberState.SETTLING, MemberState.READING_GROUP}
+
+TRANSITIONS: Final[Mapping[MemberState, frozenset[MemberState]]] = MappingProxyType(
+    {
+        state: frozenset(following)
+        for state, following in {
+            MemberState.LATENT: {MemberState.REGISTERING, MemberState.STARTING, MemberState.WAITING_TO_RETRY} | _END,
+            MemberState.REGISTERING: {MemberState.SETTLING} | _FAILURE | _END,
+            MemberState.SETTLING: {MemberState.REGISTERING, MemberState.READING_GROUP} | _FAILURE | _END,
+            MemberState.READING_GROUP: {
+                MemberState.STOPPING,
+                MemberState.FETCHING,
+                MemberState.WAITING_FOR_BROKERS,
+            }
+            | _FAILURE
+            | _END,
+            MemberState.STOPPING: {MemberState.RELEASING} | _FAILURE | _END,
+            MemberState.RELEASING: {MemberState.ASSIGNING} | _FAILURE | _END,
+            MemberState.ASSIGNING: {MemberState.CLAIMING} | _FAILURE | _END,
+            MemberState.CLAIMING: {MemberState.STARTING} | _FAILURE | _END,
+            MemberState.STARTING: {MemberState.FETCHING} | _FAILURE | _END,
+            MemberState.FETCHING: _ATTEMPT | _FAILURE | _END,
+            MemberState.WAITING_FOR_BROKERS: _ATTEMPT | _FAILURE | _END,
+            MemberState.WAITING_TO_RETRY: _ATTEMPT | _FAILURE | _END,
+            MemberState.SESSION_LOST: _ATTEMPT | _FAILURE | _END,
+            MemberState.LEAVING: {MemberState.CLOSED},
+            MemberState.CLOSED: set(),
+        }.items()
+    }
+)
+"""Which states may follow a state. :class:`StateHistory` keeps what did follow, and tests compare the two."""
+
+
+class Entered(NamedTuple):
+    """A state, and when it was entered, on a monotonic clock in seconds."""
+
+    state: MemberState
+    at: float
+
+
+class StateHistory:
+    """The state of one member and those before it.
+
+    Written by one thread at a time; the value is replaced, so that any thread may read it.
+
+    Args:
+        now: reading of a monotonic clock, in seconds.
+    """
+
+    def __init__(self, now: float) -> None:
+        self._entered: tuple[Entered, ...] = (Entered(MemberState.LATENT, now),)
+
+    @property
+    def entered(self) -> tuple[Entered, ...]:
+        """The newest states, the present one last."""
+        return self._entered
+
+    @property
+    def current(self) -> MemberState:
+        """The present state."""
+        return self._entered[-1].state
+
+    def enter(self, state: MemberState, now: float) -> None:
+        """Change the state. Entering the present one changes nothing, and CLOSED is final."""
+        if self.current not in (state, MemberState.CLOSED):
+            self._entered = (*self._entered[1 - _HISTORY :], Entered(state, now))
+
+
+def illegal_transitions(entered: Sequence[Entered]) -> list[tuple[MemberState, MemberState]]:
+    """Those between successive states that are not in :data:`TRANSITIONS`."""
+    pairs = pairwise(entered)
+    return [(one.state, two.state) for one, two in pairs if two.state not in TRANSITIONS[one.state]]
