@@ -22,6 +22,7 @@ from zkconsumer.errors import AuthenticationFailed, BrokerUnavailable
 from zkconsumer.forks import Owner
 from zkconsumer.kafka.resolver import Address, resolve
 from zkconsumer.kafka.security import BrokerSecurity
+from zkconsumer.kafka.tlsstream import TlsStream
 from zkconsumer.wakeup import WakeUp
 
 _ALERT: Final = "_ALERT_"
@@ -58,6 +59,7 @@ class Transport:
         self._lock = threading.Lock()
         self._owner = Owner()
         self._socket: socket.socket | None = None
+        self._tls: TlsStream | None = None  # over the socket; the owner's
         self._in_use = False
         self._closed = False
         self._closing = WakeUp()  # raised by close(), and when the host name has been looked up
@@ -120,27 +122,17 @@ class Transport:
             self._set_options(sock)
             sock.settimeout(self._timeout_ms / 1000)
             sock.connect(address)
-            if not self._security.encrypted:
-                sock.settimeout(None)
+            sock.settimeout(None)
         if self._security.encrypted:
             self._encrypt()
 
     def _encrypt(self) -> None:
-        """Put TLS around the socket. Its time limit is Python's: the kernel's would be taken for a reason to retry.
-
-        The plain socket is replaced under the lock. Otherwise: the owner has moved the descriptor to the new socket;
-        another thread closes the transport and shuts the plain one down, which has no descriptor any more; the owner
-        stores the new one and waits for a peer that never answers.
-        """
         context = self._security.tls_context()
         try:
-            with self._use("TLS handshake") as plain:
-                with self._lock:
-                    if self._closed:
-                        raise ConnectionAbortedError("closed")
-                    sock = context.wrap_socket(plain, server_hostname=self.host, do_handshake_on_connect=False)
-                    self._socket = sock
-                sock.do_handshake()
+            with self._use("TLS handshake") as sock:
+                tls = TlsStream(sock, context, self.host)
+                tls.do_handshake()
+                self._tls = tls
         except AuthenticationFailed:
             raise
         except BrokerUnavailable as error:
@@ -171,8 +163,7 @@ class Transport:
             self._closing.set()
             if self._socket is not None:
                 with contextlib.suppress(OSError):  # not connected yet, or already reset by the broker
-                    # Not SSLSocket's own, which would go on in plain text.
-                    socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+                    self._socket.shutdown(socket.SHUT_RDWR)
             if not self._in_use:
                 self._discard()
 
@@ -183,7 +174,7 @@ class Transport:
             BrokerUnavailable: the connection broke, timed out or was closed.
         """
         with self._use("sending") as sock:
-            sock.sendall(data)
+            (self._tls or sock).sendall(data)
 
     def fill(self, *views: memoryview) -> None:
         """Receive until the views are full, one after the other.
@@ -191,7 +182,7 @@ class Transport:
         Raises:
             BrokerUnavailable: the connection broke, timed out or was closed.
         """
-        if self._security.encrypted:  # TLS decrypts into one place at a time
+        if self._tls is not None:  # which decrypts into one place at a time
             for view in views:
                 self._receive(view, len(view))
             return
@@ -221,11 +212,13 @@ class Transport:
     def _receive(self, view: memoryview, enough: int) -> int:
         filled = 0
         with self._use("receiving") as sock:
-            while filled < enough:
-                count = sock.recv_into(view[filled:])
-                if count == 0:
-                    raise ConnectionResetError("the broker closed the connection")
-                filled += count
+            if self._tls is not None:
+                filled = self._tls.fill(view, enough)
+            else:
+                while filled < enough and (count := sock.recv_into(view[filled:])):
+                    filled += count
+            if filled < enough:
+                raise ConnectionResetError("the broker closed the connection")
         return filled
 
     @contextlib.contextmanager
@@ -256,7 +249,7 @@ class Transport:
     def _discard(self) -> None:
         if self._socket is not None:
             self._socket.close()
-            self._socket = None
+            self._socket = self._tls = None
 
     def _failure(self, doing: str, error: OSError) -> BrokerUnavailable:
         if self._closed:
@@ -291,7 +284,7 @@ def _unfilled(views: tuple[memoryview, ...], count: int) -> tuple[memoryview, ..
 
 
 def _reason(error: OSError) -> str:
-    # The kernel's time limit ends as "would block", Python's, for TLS, as a timeout.
+    # The kernel's time limit ends as "would block", Python's, while connecting, as a timeout.
     return "no answer in time" if isinstance(error, BlockingIOError | TimeoutError) else str(error)
 
 

@@ -1,6 +1,8 @@
 """Transport to a server with TLS that asks for a client's certificate; this one's words are OpenSSL's, not Java's."""
 
 import contextlib
+import itertools
+import random
 import socket
 import ssl
 import threading
@@ -81,10 +83,10 @@ def test_with_a_certificate_of_somebody_else(port, authority, tmp_path):
 
 
 @pytest.fixture
-def silent_port():
-    """Of a listener that accepts connections and never sends anything."""
+def silent_listener():
+    """Never sends anything."""
     with socket.create_server((HOST, 0)) as listener:
-        yield listener.getsockname()[1]
+        yield listener
 
 
 @pytest.fixture
@@ -124,10 +126,17 @@ def end_of_connect(transport, close_when=None):
 LONG_MS = 3_600_000
 
 
-def test_closing_ends_a_tls_handshake(silent_port):
-    security = BrokerSecurity(protocol="SSL")
-    transport = Transport(HOST, silent_port, timeout_ms=LONG_MS, receive_buffer_bytes=0, security=security)
-    error = end_of_connect(transport, lambda: isinstance(transport._socket, ssl.SSLSocket))
+def test_closing_ends_a_tls_handshake(silent_listener):
+    security, port = BrokerSecurity(protocol="SSL"), silent_listener.getsockname()[1]
+    transport = Transport(HOST, port, timeout_ms=LONG_MS, receive_buffer_bytes=0, security=security)
+    accepted = []
+
+    def has_begun():
+        accepted.append(silent_listener.accept()[0])
+        return accepted[0].recv(1) == b"\x16"
+
+    error = end_of_connect(transport, has_begun)
+    accepted[0].close()
     assert "TLS handshake failed: closed by this process" in error
 
 
@@ -137,26 +146,66 @@ def test_closing_ends_an_attempt_to_connect(unanswered_port):
     assert "connecting failed: closed by this process" in error
 
 
-def test_closing_while_tls_takes_over_the_socket_ends_the_handshake(silent_port):
-    """The transport is closed when the descriptor has moved to the new socket, which is not stored yet."""
-
-    class Context(ssl.SSLContext):
-        def wrap_socket(self, *arguments, **settings):
-            wrapped = super().wrap_socket(*arguments, **settings)
-            closing = threading.Thread(target=transport.close, daemon=True)
-            closing.start()
-            eventually(lambda: not closing.is_alive() or transport._lock.locked())
-            return wrapped
-
+def test_closing_between_connecting_and_tls_ends_both(silent_listener):
     class Security(BrokerSecurity):
         def tls_context(self):
-            context = Context(ssl.PROTOCOL_TLS_CLIENT)
-            context.check_hostname = False
-            return context
+            transport.close()
+            return super().tls_context()
 
-    security = Security(protocol="SSL")
-    transport = Transport(HOST, silent_port, timeout_ms=LONG_MS, receive_buffer_bytes=0, security=security)
-    assert "closed by this process" in end_of_connect(transport)
+    security, port = Security(protocol="SSL"), silent_listener.getsockname()[1]
+    transport = Transport(HOST, port, timeout_ms=LONG_MS, receive_buffer_bytes=0, security=security)
+    assert "the connection is closed" in end_of_connect(transport)
+
+
+def test_a_server_that_hangs_up_in_the_handshake_is_unavailable(silent_listener):
+    security, port = BrokerSecurity(protocol="SSL"), silent_listener.getsockname()[1]
+    transport = Transport(HOST, port, timeout_ms=LONG_MS, receive_buffer_bytes=0, security=security)
+
+    def hang_up():
+        silent_listener.accept()[0].close()
+
+    serving = threading.Thread(target=hang_up, daemon=True)
+    serving.start()
+    assert "TLS handshake failed" in end_of_connect(transport)
+    serving.join(60)
+
+
+@pytest.mark.parametrize("version", TLS)
+def test_bytes_of_any_number_of_tls_records_arrive_in_order(authority, version):
+    """Records of a byte, of the largest size, and of what is between; read into views of other sizes."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(authority.broker_properties(HOST)["ssl.keystore.location"])
+    context.minimum_version = context.maximum_version = TLS[version]
+    sizes = [1, 16384, 51, 16384, 16384, 51, 300_000, 2, 1] * 5
+    data = random.Random(1).randbytes(sum(sizes))
+    with socket.create_server((HOST, 0)) as listener:
+
+        def serve():
+            with context.wrap_socket(listener.accept()[0], server_side=True) as sock:
+                assert sock.recv(7) == b"x" * 7
+                rest = memoryview(data)
+                for size in sizes:
+                    sock.sendall(rest[:size])
+                    rest = rest[size:]
+
+        server = threading.Thread(target=serve, daemon=True)
+        server.start()
+        security = BrokerSecurity(protocol="SSL", ca_location=authority.location)
+        port = listener.getsockname()[1]
+        transport = Transport(HOST, port, timeout_ms=60_000, receive_buffer_bytes=0, security=security)
+        transport.connect()
+        transport.send(b"x" * 7)
+        received = memoryview(bytearray(len(data)))
+        at = 0
+        for size in itertools.cycle([5, 70_000, 1, 16_384, 400_000]):
+            transport.fill(received[at : at + size], received[at + size : at + size + 3])
+            at += size + 3
+            if at >= len(data):
+                break
+        assert received == data
+        with pytest.raises(BrokerUnavailable, match="closed the connection"):
+            transport.fill(memoryview(bytearray(1)))
+        server.join(60)
 
 
 @pytest.mark.parametrize(
