@@ -36,7 +36,7 @@ def test_checksums_are_those_of_the_libraries(start: int) -> None:
 
 def test_processors_without_the_instructions_use_tables() -> None:
     script = (
-        "from tests.unit.fetch import test_checksums as t\n"
+        "from tests.unit.decode import test_checksums as t\n"
         "assert not t.checksums._HAS_CRC32C and not t.checksums._HAS_MULTIPLICATION\n"
         "t.test_checksums_are_those_of_the_libraries(1)\n"
         "assembly = ''.join(t._crc32c.inspect_asm().values()) + ''.join(t._crc32.inspect_asm().values())\n"
