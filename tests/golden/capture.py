@@ -4,7 +4,7 @@
 a fixed set of records with every codec, and writes ``tests/golden/kafka-RELEASE.json``: per topic the rows that
 confluent-kafka (librdkafka) reads, and per Fetch version the response's body as our own connection got it. Version 0
 and, where they exist, version 3 make brokers from 0.11 on convert to message formats 0 and 1.
-``tests/unit/fetch/test_golden.py`` decodes the captures. Nothing else has to be done to renew them; all is fixed but
+``tests/unit/decode/test_golden.py`` decodes the captures. Nothing else has to be done to renew them; all is fixed but
 the times of transactions and of log-append time, producer ids, and what compression makes of the bytes.
 """
 

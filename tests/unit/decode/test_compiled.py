@@ -24,7 +24,7 @@ DAMAGE_AND_LOAD_AGAIN = f"""
 import os, sys
 from pathlib import Path
 sys.path.insert(0, {str(ROOT)!r})  # the package is imported already
-from tests.unit.fetch.test_compiled import DAMAGES
+from tests.unit.decode.test_compiled import DAMAGES
 for damage in DAMAGES:
     (file,) = Path(os.environ["NUMBA_CACHE_DIR"]).rglob("transactions.*.nbc")
     file.write_bytes(damage(file.read_bytes()))
