@@ -279,7 +279,7 @@ def test_a_closed_pipe_is_a_normal_end(sandbox, topic_factory, produce, unique_n
     os.close(writer)
     lines = process.stderr.decode().splitlines()
     assert process.returncode == 0, lines
-    assert [line for line in lines if " INFO zkconsumer.group: " not in line] == []
+    assert [line for line in lines if " INFO zkconsumer.events: " not in line] == []
 
 
 def test_head_of_a_pipe_commits_the_one_record_it_takes(start, zookeeper, topic_factory, produce, unique_name):

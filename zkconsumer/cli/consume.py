@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from zkconsumer.model import Message
 
 _log = logging.getLogger(__name__)
-_events = logging.getLogger("zkconsumer.group")
+_events = logging.getLogger("zkconsumer.events")
 
 _ROWS = 65_536
 """Largest number of records that are written, and so committed, together."""

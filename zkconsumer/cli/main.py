@@ -112,7 +112,7 @@ def _configure_logging(verbose: int) -> None:
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     logging.getLogger().setLevel(level)
     # What happens to a member (it joined, rebalanced, lost ZooKeeper) is reported at every level.
-    logging.getLogger("zkconsumer.group").setLevel(min(level, logging.INFO))
+    logging.getLogger("zkconsumer.events").setLevel(min(level, logging.INFO))
     # kazoo repeats every failed connection attempt.
     logging.getLogger("zkconsumer.kazoo").setLevel(logging.ERROR if verbose < 2 else logging.NOTSET)
 

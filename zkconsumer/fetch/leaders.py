@@ -21,7 +21,7 @@ from zkconsumer.kafka.security import BrokerSecurity
 from zkconsumer.model import Broker, TopicPartition
 
 _log = logging.getLogger(__name__)
-_events = logging.getLogger("zkconsumer.group")
+_events = logging.getLogger("zkconsumer.events")
 
 _HASH_STEP = 31
 

@@ -13,7 +13,7 @@ from zkconsumer.fetch.queues import ChunkQueue
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 
 _log = logging.getLogger(__name__)
-_events = logging.getLogger("zkconsumer.group")
+_events = logging.getLogger("zkconsumer.events")
 
 _PATIENCE: Final = 3
 """At which refusal in a row the user is told: a broker that is stopping may hang up in the middle of a login."""

@@ -41,7 +41,7 @@ from zkconsumer.zookeeper.ownership import PartitionOwnership
 from zkconsumer.zookeeper.registry import Registry
 
 _log = logging.getLogger(__name__)
-_events = logging.getLogger("zkconsumer.group")
+_events = logging.getLogger("zkconsumer.events")
 
 NOTHING = FetchAssignment(generation=0, threads={}, offsets={})
 """The assignment of a member that owns nothing yet."""

@@ -14,7 +14,7 @@ from zkconsumer.core.leasetimes import lease_deadline, probe_interval, silence_r
 from zkconsumer.core.rebalance import retry_seconds
 from zkconsumer.zookeeper.session import ZkSession
 
-_log = logging.getLogger("zkconsumer.group")
+_log = logging.getLogger("zkconsumer.events")
 
 # CLOCK_BOOTTIME goes on while the machine sleeps, as the servers' clocks do; CLOCK_MONOTONIC does not.
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
