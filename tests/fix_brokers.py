@@ -37,6 +37,7 @@ class VersionedBroker:
 
     def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> str:
         """Create a topic by its znodes, which is how Kafka's own command does it for all these releases."""
+        from confluent_kafka import KafkaException
         from confluent_kafka.admin import AdminClient
 
         zookeeper = KazooClient(self.sandbox.zookeeper_connect)
@@ -52,7 +53,10 @@ class VersionedBroker:
         admin = AdminClient(self.client_settings)
 
         def all_led() -> bool:
-            found = admin.list_topics(timeout=30).topics.get(name)
+            try:
+                found = admin.list_topics(timeout=30).topics.get(name)
+            except KafkaException:  # a broker that has just started answers that it knows a part only
+                return False
             return found is not None and [p.leader for p in found.partitions.values()] == [0] * partitions
 
         eventually(all_led)
