@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 from typing import Final, NamedTuple
 
@@ -12,7 +11,7 @@ from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.fetchcontrol import FetchAssignment
 from zkconsumer.errors import NotOwner
 from zkconsumer.fetch.leaders import LeaderFinder
-from zkconsumer.fetch.partition_info import PartitionInfo
+from zkconsumer.fetch.partition_info import PartitionInfo, by_queue
 from zkconsumer.fetch.queues import ChunkQueue
 from zkconsumer.model import Broker, ConsumerThreadId, TopicPartition
 
@@ -95,8 +94,8 @@ class LocalFetchControl:
         kept = {p: info for p, info in self._fetched().items() if assignment.threads.get(p) == info.thread}
         self.release(self._fetched().keys() - kept.keys())
         gained = {p: self._new_info(p, assignment) for p in assignment.threads if p not in kept}
-        for info in gained.values():
-            info.queue.admit([info])
+        for queue, infos in by_queue(gained.values()).items():
+            queue.admit(infos)
         with self._pausing:
             self._paused &= assignment.threads.keys()
             for partition in self._paused.intersection(gained):
@@ -143,11 +142,9 @@ class LocalFetchControl:
     def release(self, partitions: Collection[TopicPartition], *, drain: bool = True) -> None:  # noqa: ARG002 - see stop
         """See :class:`~zkconsumer.core.fetchcontrol.FetchControl`; the connections stay, for the other partitions."""
         released = [info for partition, info in self._fetched().items() if partition in partitions]
-        by_queue: dict[ChunkQueue, list[PartitionInfo]] = defaultdict(list)
         for info in released:
             info.released = True
-            by_queue[info.queue].append(info)
-        for queue, infos in by_queue.items():
+        for queue, infos in by_queue(released).items():
             queue.release(infos)
         if self._finder is not None:
             self._finder.remove(released)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import defaultdict
+from collections.abc import Iterable
 from typing import Final
 
 from zkconsumer.core.denials import PATIENCE, pause_s
@@ -177,3 +179,14 @@ class PartitionInfo(QueuedPartition):
             return self.previous.position(handed_out=False)
         position = self.queue.position(self, handed_out=handed_out)
         return self.start if position is None else position
+
+
+def by_queue(infos: Iterable[PartitionInfo]) -> dict[ChunkQueue, list[PartitionInfo]]:
+    """Partitions by the queue that they fill, in their order."""
+    infos = list(infos)
+    if len({info.queue for info in infos}) == 1:  # as mostly; a thousand times appending takes longer
+        return {infos[0].queue: infos}
+    theirs: dict[ChunkQueue, list[PartitionInfo]] = defaultdict(list)
+    for info in infos:
+        theirs[info.queue].append(info)
+    return theirs

@@ -371,7 +371,7 @@ class Rebalancer:
         ):
             return False
         unreadable = self.with_unreadable_offset()
-        return not (unreadable and self._committer.fetch(unreadable))  # an unreadable offset may have been mended
+        return not (unreadable and self._committer.fetch(unreadable))  # an unreadable offset may have been repaired
 
     def _start_offsets(
         self, stored: Mapping[TopicPartition, int | None], group_assignment: Assignment
