@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(firstword $(shell printf %s "$(CURDIR)" | cksum))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-kerberos test-all lint type fmt unit fuzz docs clean distclean
+.PHONY: help venv demo test test-slow test-kerberos test-web test-all lint type fmt unit fuzz docs clean distclean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,21 +29,28 @@ demo: $(STAMP) ## the main job end to end on real servers and real data, verifie
 test: $(STAMP) ## unit, property and integration tests
 	@$(BIN)/python -m zkconsumer.sandbox kafka-3.9.1
 	@$(BIN)/pytest -n 2 -m 'not slow' tests/unit tests/property
-	@$(BIN)/pytest -m 'not slow' tests/integration
+	@$(BIN)/pytest -n 2 --dist loadfile -m 'not slow' tests/integration
 
-test-slow: $(STAMP) ## what `make test` does not run: slow tests, old brokers, JVM interop, Spark, Kerberos, containers, the demo
+test-slow: $(STAMP) ## what `make test` does not run: slow tests, old brokers, JVM interop, faults, Spark, Kerberos, the web page, containers, the demo
 	@$(BIN)/python -m zkconsumer.sandbox
-	@$(BIN)/pytest -m slow tests/unit tests/property tests/integration
-	@$(BIN)/pytest tests/brokers tests/interop tests/stress tests/kerberos tests/spark tests/containers tests/demo
+	@$(BIN)/pytest -n 2 --dist loadfile -m slow tests/unit tests/property tests/integration
+	@$(BIN)/pytest -n 2 --dist loadfile tests/brokers tests/interop tests/stress tests/chaos tests/kerberos tests/web
+	@$(BIN)/pytest tests/spark tests/containers tests/demo
 
-# In test-slow these are skipped where something is missing; here that is a failure, which says what it is.
-test-kerberos: $(STAMP) ## those of them with a real KDC, after building gssapi; docs/kerberos.md says what that needs
+# In test-slow these are skipped where something is missing; here that is a failure, which names it.
+test-kerberos: $(STAMP) ## those of them with a real KDC, after building gssapi; docs/security.md lists the requirements
 	@$(BIN)/python -c 'import gssapi, kerberos' 2>/dev/null || $(BIN)/python -m pip install \
 		--disable-pip-version-check --config-settings editable_mode=compat -e '.[gssapi,gssapi-zookeeper]'
 	@$(BIN)/python -m zkconsumer.sandbox kafka-3.9.1 kafka-0.10.2.2
 	@ZKCONSUMER_KERBEROS_REQUIRED=1 $(BIN)/pytest tests/kerberos
 
+test-web: $(STAMP) ## those of them with a real Chromium and Prometheus, which have to be installed
+	@$(BIN)/python -m zkconsumer.sandbox kafka-3.9.1
+	@ZKCONSUMER_WEB_REQUIRED=1 $(BIN)/pytest tests/web
+
 test-all: test test-slow ## everything
+
+venv: $(STAMP) ## the virtual environment .venv, with everything that tests need
 
 unit: $(STAMP) ## the tests that need no server
 	@$(BIN)/pytest -n 2 tests/unit tests/property
@@ -62,12 +69,13 @@ lint: $(STAMP) ## ruff and the import contracts
 type: $(STAMP) ## mypy, strict
 	@$(BIN)/mypy
 
-fmt: $(STAMP) ## format and mend what ruff can mend
+fmt: $(STAMP) ## format, and fix what ruff can fix
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-docs: $(STAMP) ## write what is generated: docs/config.md, docs/metrics.md
+docs: $(STAMP) ## write what is generated: docs/cli.md, docs/config.md, docs/metrics.md
 	@for page in config metrics; do $(BIN)/python -m zkconsumer.tools.reference $$page > docs/$$page.md || exit 1; done
+	@$(BIN)/python -m zkconsumer.cli.reference > docs/cli.md
 
 clean: ## remove the virtual environment, caches and build files of this checkout
 	rm -rf $(VENV) build dist *.egg-info .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis .fuzz \

@@ -1,13 +1,12 @@
-"""Prepare what the images are built from, and build them.
+"""Prepare the build contexts of the images, and build them.
 
 ::
 
     python docker/images.py prepare                # then: docker build docker/zookeeper, or docker compose up --build
     python docker/images.py build                  # on the public bases that the Dockerfiles name
-    python docker/images.py build --local-bases    # on bases made of this machine's files; nothing is pulled
+    python docker/images.py build --local-bases    # on bases made of this machine's files, without a pull
 
-Runs in the environment that the Makefile makes. An image is tagged ``zkconsumer/`` and the name
-of its directory.
+Runs in the environment that the Makefile creates. An image is tagged ``zkconsumer/`` and the name of its directory.
 """
 
 import os
@@ -34,7 +33,7 @@ HERE = Path(__file__).resolve().parent
 PROJECT = HERE.parent
 
 # What the project's wheel is made of, next to the package itself.
-_PROJECT_FILES = ("pyproject.toml", "setup.cfg", "README.md", "LICENSE", "pyspark_zkconsumer.py")
+_PROJECT_FILES = ("pyproject.toml", "setup.cfg", "setup.py", "README.md", "LICENSE", "pyspark_zkconsumer.py")
 
 
 def prepare_zookeeper() -> None:
@@ -43,7 +42,7 @@ def prepare_zookeeper() -> None:
 
 
 def prepare_kafka() -> None:
-    """Put Kafka's jars into its build context, fetching them when no sandbox has before."""
+    """Put Kafka's jars into its build context; fetch them if no sandbox has done so before."""
     jars = JarSource.from_environment().provide(read_lock(f"kafka-{DEFAULT_KAFKA_VERSION}"), Progress())
     _copy_jars(jars, HERE / "kafka" / "jars")
 
@@ -59,7 +58,7 @@ def prepare_wheels(image: str) -> None:
 
 
 def _copy_project(target: Path) -> None:
-    """Copy the sources away first: setuptools leaves files where it builds, and takes up those it finds there."""
+    """Copy the sources to a new directory first: setuptools leaves build files there, and includes existing ones."""
     target.mkdir()
     for name in _PROJECT_FILES:
         if (PROJECT / name).exists():
@@ -68,12 +67,12 @@ def _copy_project(target: Path) -> None:
 
 
 def _prepare_dependencies(project: Path, wheels: Path) -> None:
-    """Provide wheels of the versions that are installed here: what was tested is what runs in the image."""
+    """Provide wheels of the versions installed here, so that the image runs the tested versions."""
     requirements = _requirements(project)
     listed = wheels / "requirements.txt"
     if listed.exists() and listed.read_text(encoding="utf-8") == requirements:
         return
-    with tempfile.TemporaryDirectory(dir=wheels.parent) as name:  # all or nothing: the list is what says "complete"
+    with tempfile.TemporaryDirectory(dir=wheels.parent) as name:  # the list marks a complete directory
         fresh = Path(name) / "dependencies"
         fresh.mkdir()
         (fresh / "requirements.txt").write_text(requirements, encoding="utf-8")
@@ -83,9 +82,9 @@ def _prepare_dependencies(project: Path, wheels: Path) -> None:
 
 
 def _requirements(project: Path) -> str:
-    """Pin, for this interpreter, each distribution that the wheel in ``project`` needs, the indirect ones too.
+    """Pin, for this interpreter, each direct and indirect dependency of the wheel in ``project``.
 
-    Asked is the wheel that was just built, since what an editable installation says of itself may be older.
+    The metadata come from the wheel that was just built, since those of an editable installation may be older.
     """
     versions: dict[str, str] = {}
     (wheel,) = project.glob("*.whl")
@@ -114,7 +113,7 @@ def _emptied(directory: Path) -> Path:
 
 
 def _pip(command: str, *words: str | Path) -> None:
-    # A wheel of unchanged sources is the same file again, so that what was built on it is not built again.
+    # A wheel of unchanged sources is an identical file, so that layers on it are not built again.
     environment = {"SOURCE_DATE_EPOCH": "946684800", **os.environ}
     complete = [sys.executable, "-m", "pip", command, "--quiet", "--disable-pip-version-check", *words]
     subprocess.run(complete, check=True, env=environment)
@@ -130,26 +129,26 @@ PREPARATIONS: Mapping[str, Callable[[], None]] = {
 
 _BASE_KIND = {"zookeeper": "java", "kafka": "java", "consumer": "python", "spark": "spark"}
 _DEFAULT = ("zookeeper", "kafka", "consumer")
-"""The images that make up a group; Spark's is built on an image of Spark, which nobody makes of a machine's files."""
+"""The images of a group; Spark's needs an image of Spark, which is not built from a machine's files."""
 _IMAGE_ARGUMENT = click.argument("images", nargs=-1, type=click.Choice(list(PREPARATIONS)))
 
 
 @click.group(help=__doc__.split("\n", maxsplit=1)[0] if __doc__ else None)
 def main() -> None:
-    """Hold the two commands."""
+    """Prepare and build the project's images."""
 
 
 @main.command()
 @_IMAGE_ARGUMENT
 def prepare(images: tuple[str, ...]) -> None:
-    """Put jars and wheels beside the Dockerfiles of IMAGES; of all but spark, when none is named."""
+    """Put jars and wheels beside the Dockerfiles of IMAGES; by default of all images but spark."""
     for image in images or _DEFAULT:
         click.echo(f"preparing docker/{image}", err=True)
         PREPARATIONS[image]()
 
 
 @main.command()
-@click.option("--local-bases", is_flag=True, help="Make the bases that are not given here, of this machine's files.")
+@click.option("--local-bases", is_flag=True, help="Create the bases that are not given from this machine's files.")
 @click.option("--java-base", envvar="ZKCONSUMER_JAVA_IMAGE", metavar="IMAGE", help="Base with Java 17 or later.")
 @click.option("--python-base", envvar="ZKCONSUMER_PYTHON_IMAGE", metavar="IMAGE", help="Base with this Python and pip.")
 @click.option("--spark-base", envvar="ZKCONSUMER_SPARK_IMAGE", metavar="IMAGE", help="Base with Spark and this Python.")
@@ -163,7 +162,7 @@ def build(
     python_base: str | None,
     spark_base: str | None,
 ) -> None:
-    """Prepare and build IMAGES; all of them but spark, when none is named.
+    """Prepare and build IMAGES, by default all but spark.
 
     The bases may also be given as ZKCONSUMER_JAVA_IMAGE, ZKCONSUMER_PYTHON_IMAGE and ZKCONSUMER_SPARK_IMAGE.
     """
@@ -175,7 +174,7 @@ def build(
             click.echo(f"making {bases[kind]}", err=True)
             provide_base(kind, bases[kind])
     if bases["python"] is None:
-        bases["python"] = f"python:{sys.version_info.major}.{sys.version_info.minor}-slim"  # as the wheels are
+        bases["python"] = f"python:{sys.version_info.major}.{sys.version_info.minor}-slim"  # as for the wheels
     context.invoke(prepare, images=images)
     for image in images:
         click.echo(f"building zkconsumer/{image}", err=True)
@@ -193,5 +192,5 @@ if __name__ == "__main__":
         main()
     except SandboxError as error:
         sys.exit(str(error))
-    except subprocess.CalledProcessError as error:  # its own words are on standard error already
+    except subprocess.CalledProcessError as error:  # its output is on standard error already
         sys.exit(f"failed ({error.returncode}): {' '.join(map(str, error.cmd))}")

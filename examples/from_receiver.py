@@ -6,9 +6,9 @@ The old job:
     counts = stream.flatMap(lambda kv: kv[1].split()).map(lambda word: (word, 1)).reduceByKey(add)
     counts.foreachRDD(save)
 
-What was ``zkQuorum``, ``groupId`` and the map of topics to receiver threads are the options ``zookeeper.connect``,
-``group.id``, ``subscribe`` and ``numStreams``. The group and its offsets stay: stop the old job, start this one, and it
-goes on where the old one stopped; members of both kinds may even run side by side for a while.
+The options ``zookeeper.connect``, ``group.id``, ``subscribe`` and ``numStreams`` replace ``zkQuorum``, ``groupId`` and
+the map of topics to receiver threads. The group and its offsets stay: stop the old job, start this one, and it
+continues where the old one stopped; members of both kinds may even run side by side for a while.
 
     python examples/from_receiver.py --zookeeper h1:2181 --group word-count --topic lines \
         --checkpoint /checkpoints/word-count --database counts.sqlite
@@ -23,16 +23,16 @@ from pyspark.sql import functions as f
 
 
 def counts_of(lines: DataFrame) -> DataFrame:
-    """Words and how often each occurs."""
+    """Words with the number of their occurrences."""
     words = lines.select(f.explode(f.split(f.col("value").cast("string"), r"\s+")).alias("word"))
     return words.where("word != ''").groupBy("word").count()
 
 
 def saver(database: str):
-    """Adds the counts of a batch to a table, each batch once, however often Spark hands it in.
+    """Adds the counts of a batch to a table, each batch once, however often Spark delivers it.
 
     The rows and the batch's number are one transaction: after a crash in between, Spark repeats the batch, and the
-    number tells that it is there already. Any database with transactions will do.
+    number shows that it is stored already. Any database with transactions will do.
     """
     with closing(sqlite3.connect(database)) as connection, connection:
         connection.execute("CREATE TABLE IF NOT EXISTS counts (word TEXT PRIMARY KEY, count INTEGER)")
@@ -58,7 +58,7 @@ def main() -> None:
     parser.add_argument("--topic", required=True)
     parser.add_argument("--checkpoint", required=True, metavar="DIRECTORY")
     parser.add_argument("--database", required=True, metavar="FILE")
-    parser.add_argument("--follow", action="store_true", help="go on for ever; otherwise end when all is read")
+    parser.add_argument("--follow", action="store_true", help="keep running; otherwise end when all is read")
     arguments = parser.parse_args()
 
     spark = SparkSession.builder.appName("word-count").getOrCreate()
@@ -68,7 +68,7 @@ def main() -> None:
         .option("group.id", arguments.group)
         .option("subscribe", arguments.topic)
         .option("numStreams", 2)
-        .option("auto.offset.reset", "smallest")  # only without an offset of the group, as in the old job
+        .option("auto.offset.reset", "smallest")  # used only if the group has no offset, as in the old job
         .load()
     )
     writer = lines.writeStream.foreachBatch(saver(arguments.database)).option(

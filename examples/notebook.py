@@ -19,7 +19,7 @@ monitor = zkconsumer.spark.register(spark)
 
 # %% [markdown]
 # ## Look
-# A batch read joins no group and commits nothing, so it disturbs nobody.
+# A batch read joins no group and commits nothing, so it does not affect other consumers.
 
 # %%
 everything = (

@@ -1,15 +1,40 @@
-"""Loads the fixtures; they live in one ``fix_*.py`` file for each thing that they start."""
+"""Loads the fixtures; they live in ``tests/fixtures``, one file for each thing that they start."""
 
+import logging
+import signal
+
+import pytest
 from hypothesis import settings
 
 # A deadline would fail examples that a busy machine made slow; pytest's timeout ends what hangs.
 settings.register_profile("tests", deadline=None)
 settings.load_profile("tests")
 
+# A shell without job control starts what runs in the background with SIGINT ignored, and children inherit that: then
+# tests that send SIGINT, to this process or to a command, would wait until their timeout.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 pytest_plugins = [
-    "tests.fix_sandbox",
-    "tests.fix_brokers",
-    "tests.fix_consumers",
-    "tests.fix_signals",
-    "tests.fix_zookeeper",
+    "tests.fixtures.sandbox",
+    "tests.fixtures.brokers",
+    "tests.fixtures.consumers",
+    "tests.fixtures.disks",
+    "tests.fixtures.groupnodes",
+    "tests.fixtures.migrations",
+    "tests.fixtures.migrationsinmemory",
+    "tests.fixtures.offsetwrites",
+    "tests.fixtures.signals",
+    "tests.fixtures.zookeeper",
 ]
+
+_SET_BY_THE_COMMAND = ("", "zkconsumer.events", "zkconsumer.kazoo")
+
+
+@pytest.fixture(autouse=True)
+def log_levels():
+    """Restores the levels that ``zkconsumer`` sets, in whichever test it is called."""
+    former = {name: logging.getLogger(name).level for name in _SET_BY_THE_COMMAND}
+    yield
+    for name, level in former.items():
+        logging.getLogger(name).setLevel(level)

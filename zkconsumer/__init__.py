@@ -13,12 +13,12 @@
 
 from __future__ import annotations
 
-# ruff: noqa: I001 - it would give each name with "as" an import of its own
+# ruff: noqa: I001 - ruff would write a separate import for each name with "as"
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:  # for type checkers alone, to which "as" means that the name is public
+if TYPE_CHECKING:  # only for type checkers, which read "as" as a public name
     from zkconsumer.config import (
         ConsumerConfig as ConsumerConfig,
     )
@@ -35,7 +35,7 @@ if TYPE_CHECKING:  # for type checkers alone, to which "as" means that the name 
     from zkconsumer.core.memberstate import (
         MemberState as MemberState,
     )
-    from zkconsumer.core.partitioner import (
+    from zkconsumer.core.producerpartitioner import (
         DefaultPartitioner as DefaultPartitioner,
     )
     from zkconsumer.core.subscription import (
@@ -77,7 +77,7 @@ if TYPE_CHECKING:  # for type checkers alone, to which "as" means that the name 
         ZooKeeperRefused as ZooKeeperRefused,
         ZooKeeperUnavailable as ZooKeeperUnavailable,
     )
-    from zkconsumer.fetch.simple import (
+    from zkconsumer.fetch.simpleconsumer import (
         SimpleConsumer as SimpleConsumer,
     )
     from zkconsumer.group.description import (
@@ -101,7 +101,7 @@ _PUBLIC = {
     "zkconsumer.connector.decoder": ("DecodedMessage",),
     "zkconsumer.connector.stream": ("MessageStream",),
     "zkconsumer.core.memberstate": ("MemberState",),
-    "zkconsumer.core.partitioner": ("DefaultPartitioner",),
+    "zkconsumer.core.producerpartitioner": ("DefaultPartitioner",),
     "zkconsumer.core.subscription": (
         "Blacklist",
         "Whitelist",
@@ -141,7 +141,7 @@ _PUBLIC = {
         "ZooKeeperRefused",
         "ZooKeeperUnavailable",
     ),
-    "zkconsumer.fetch.simple": ("SimpleConsumer",),
+    "zkconsumer.fetch.simpleconsumer": ("SimpleConsumer",),
     "zkconsumer.group.description": ("MemberDescription",),
     "zkconsumer.group.listener": ("ConsumerRebalanceListener",),
     "zkconsumer.model": (
@@ -158,7 +158,10 @@ __all__ = sorted(_HOMES)  # noqa: PLE0605
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used: kazoo, numba and pyarrow are slow to load (DESIGN 4.14)."""
+    """Import a public name when it is first used: kazoo, numba and pyarrow are slow to load.
+
+    See architecture.md#imports.
+    """
     if name == "__version__":
         from importlib.metadata import version
 

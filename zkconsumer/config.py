@@ -1,7 +1,7 @@
 """ConsumerConfig: every property of the consumer in one validated, immutable value.
 
-The properties themselves are the table in ``consumerproperties.py``. This module makes a configuration of what a user
-gives, and has the rules that tie properties together.
+The properties themselves are the table in ``consumerproperties.py``. This module turns a user's values into a
+configuration, and checks the rules that involve several properties.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ _log = logging.getLogger(__name__)
 _LEGAL_CONNECT = re.compile(
     r"(?:[^\s,/:]+|\[[^\s\]]+\])(?::\d+)?(?:,\s*(?:[^\s,/:]+|\[[^\s\]]+\])(?::\d+)?)*(?:/\S*)?\Z"
 )
+_LEGAL_BROKER = re.compile(r"[^\s,:\[\]]+:\d+|\[[^\s\]]+\]:\d+")
 _LEGAL_ID = re.compile(r"[a-zA-Z0-9._-]*\Z")
 
 
@@ -33,8 +34,8 @@ _LEGAL_ID = re.compile(r"[a-zA-Z0-9._-]*\Z")
 class ConsumerConfig(ConsumerProperties):
     """All properties of one consumer.
 
-    Give values by keyword, in either spelling: ``zookeeper_session_timeout_ms=6000`` or, through ``**``,
-    ``{"zookeeper.session.timeout.ms": "6000"}``. Texts are read as the JVM reads a properties file.
+    Values are keyword arguments, in either spelling: ``zookeeper_session_timeout_ms=6000`` or, through ``**``,
+    ``{"zookeeper.session.timeout.ms": "6000"}``. Texts are parsed as the JVM parses a properties file.
 
     Raises:
         ConfigError: with *every* violation, not only the first.
@@ -75,17 +76,17 @@ class ConsumerConfig(ConsumerProperties):
     def from_properties(cls, source: str | Path | Mapping[str, object], /, **overrides: object) -> Self:
         """Read a JVM consumer's properties file (or a mapping with the same names), unchanged.
 
-        Unknown names are warned about and left out, as in the JVM; names that start with ``external`` silently.
+        Unknown names are ignored with a warning, as in the JVM; names that start with ``external`` without one.
 
         Args:
             source: path of a properties file, or a mapping of property names to values.
-            overrides: values that win over the file, in either spelling; here an unknown name is an error.
+            overrides: values that override those of the file, in either spelling; an unknown name is an error here.
 
         Raises:
             ConfigError: with every violation, or the file is not a properties file.
             OSError: the file cannot be read.
         """
-        values = dict(source) if isinstance(source, Mapping) else _load_properties(Path(source))
+        values: Mapping[str, object] = source if isinstance(source, Mapping) else load_properties(Path(source))
         known: dict[str, object] = {}
         for name, value in values.items():
             attribute = name.replace(".", "_")
@@ -110,7 +111,7 @@ PROPERTIES: Mapping[str, Property] = {f.name: f.metadata["property"] for f in da
 
 
 def _suggestion(name: str) -> str:
-    """What to write in place of an unknown name, as the end of a sentence; empty if nothing is close."""
+    """The likely correct name for an unknown one, as the end of a message; empty if no name is similar."""
     spelling = name if "." in name else name.replace("_", ".")
     new = RENAMED.get(spelling.lower())
     if new is not None:
@@ -120,7 +121,7 @@ def _suggestion(name: str) -> str:
 
 
 def _attribute(name: str) -> str:
-    """The attribute that a name in either spelling means; an unknown name stays as the user wrote it."""
+    """The attribute for a name in either spelling; an unknown name stays as the user wrote it."""
     attribute = name.replace(".", "_")
     return attribute if attribute in PROPERTIES else name
 
@@ -137,7 +138,7 @@ _COMPUTED_DEFAULTS: Mapping[str, Callable[[ConsumerConfig], object]] = {
 
 
 def _violations(config: ConsumerConfig) -> Iterable[str]:
-    """Rules that tie values together, and rules of form that are more than a type."""
+    """Violated rules, one sentence each: rules that involve several properties, and rules of form that a type lacks."""
     missing = [name for name in ("group_id", "zookeeper_connect") if getattr(config, name) is None]
     for attribute in missing:
         yield f"{PROPERTIES[attribute].name} is missing"
@@ -145,9 +146,10 @@ def _violations(config: ConsumerConfig) -> Iterable[str]:
     if "zookeeper_connect" not in missing and not _LEGAL_CONNECT.match(config.zookeeper_connect):
         yield f"zookeeper.connect {config.zookeeper_connect!r} is not of the form host:port,host:port/chroot"
     yield from _zookeeper_violations(config)
+    yield from _bootstrap_violations(config)
     yield from _broker_violations(config)
     if config.metrics_port > 65535:
-        yield f"metrics.port {config.metrics_port} is not a port"
+        yield f"metrics.port {config.metrics_port} is not a port: at most 65535, negative for no metrics"
     if config.fetch_wait_max_ms > config.socket_timeout_ms:
         yield "fetch.wait.max.ms must not exceed socket.timeout.ms, or every idle fetch would time out"
 
@@ -170,14 +172,28 @@ def _name_violations(config: ConsumerConfig) -> Iterable[str]:
                 f"as with the JVM consumer ({_WHY_LEGAL[attribute]})"
             )
             if attribute == "group_id":
-                break  # the client id is the group id unless given: one sentence for one mistake
+                break  # the client id defaults to the group id: one sentence for one mistake
 
 
 def _zookeeper_violations(config: ConsumerConfig) -> Iterable[str]:
     if config.zookeeper_digest is not None and ":" not in config.zookeeper_digest:
         yield "zookeeper.digest must be of the form user:password"
     if config.zookeeper_set_acl and not (config.zookeeper_digest or config.zookeeper_sasl_mechanism):
-        yield "zookeeper.set.acl needs zookeeper.digest or zookeeper.sasl.mechanism: nobody else could be named owner"
+        yield "zookeeper.set.acl needs zookeeper.digest or zookeeper.sasl.mechanism: it restricts access to a principal"
+
+
+def is_broker_list(text: str) -> bool:
+    """True for addresses of the form host:port,host:port, also with spaces after the commas."""
+    addresses = [address.strip() for address in text.split(",")]
+    return all(
+        _LEGAL_BROKER.fullmatch(address) and 0 < int(address.rpartition(":")[2]) < 1 << 16 for address in addresses
+    )
+
+
+def _bootstrap_violations(config: ConsumerConfig) -> Iterable[str]:
+    servers = config.bootstrap_servers
+    if servers is not None and not is_broker_list(servers):
+        yield f"bootstrap.servers {servers!r} is not of the form host:port,host:port"
 
 
 def _broker_violations(config: ConsumerConfig) -> Iterable[str]:
@@ -185,7 +201,7 @@ def _broker_violations(config: ConsumerConfig) -> Iterable[str]:
     if logs_in and mechanism is None:
         yield f"security.protocol {config.security_protocol} needs sasl.mechanism"
     if mechanism is not None and not logs_in:
-        yield "sasl.mechanism needs security.protocol SASL_PLAINTEXT or SASL_SSL, or nobody would log in"
+        yield "sasl.mechanism needs security.protocol SASL_PLAINTEXT or SASL_SSL, or it has no effect"
     if mechanism in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512") and not (config.sasl_username and config.sasl_password):
         yield f"sasl.mechanism {mechanism} needs sasl.username and sasl.password"
     if mechanism == "OAUTHBEARER":
@@ -198,7 +214,13 @@ def _broker_violations(config: ConsumerConfig) -> Iterable[str]:
         yield "ssl.key.location needs ssl.certificate.location"
 
 
-def _load_properties(path: Path) -> dict[str, object]:
+def load_properties(path: Path) -> dict[str, str]:
+    """Names and values of a properties file.
+
+    Raises:
+        ConfigError: it is not one.
+        OSError: the file cannot be read.
+    """
     import javaproperties
 
     # Bytes: the format is Latin-1 with escapes, which the parser knows. Some editors begin a file with a byte order
@@ -207,4 +229,4 @@ def _load_properties(path: Path) -> dict[str, object]:
     try:
         return dict(javaproperties.load(io.BytesIO(content)))
     except ValueError as error:
-        raise ConfigError(f"{path} is not a properties file: {error}; a backslash is written twice") from error
+        raise ConfigError(f"{path} is not a properties file: {error}; write each backslash twice") from error

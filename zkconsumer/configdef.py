@@ -1,4 +1,4 @@
-"""Property: one row of the configuration's table, and how what a user gives becomes its value."""
+"""Property: one row of the table of properties, and the parsing of the value that a user gives for it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 REQUIRED = object()
-"""Default of a property that has none."""
+"""Stands for the default of a property that must be given."""
 
 _INTEGER = re.compile(r"[+-]?[0-9]+\Z")
 
@@ -41,7 +41,7 @@ class Property:
 
 
 def declare(default: object, name: str, kind: Any, doc: str, **more: Any) -> Any:
-    """A dataclass field for a property; see :class:`Property` for what can be given."""
+    """A dataclass field for a property; for the arguments see :class:`Property`."""
     row = Property(name, doc, kind, **more)
     if default is REQUIRED:
         return field(metadata={"property": row})
@@ -49,7 +49,7 @@ def declare(default: object, name: str, kind: Any, doc: str, **more: Any) -> Any
 
 
 def parse(row: Property, value: object) -> Any:
-    """Turn what the user gave into the property's type, as strictly as the JVM.
+    """Convert a user's value to the property's type, as strictly as the JVM does.
 
     Raises:
         ValueError: with the reason, to be prefixed by the property's name.
@@ -71,9 +71,9 @@ def parse(row: Property, value: object) -> Any:
 
 
 def _older_name(choices: tuple[str, ...], value: str) -> str:
-    """What the ZooKeeper-based consumer calls a value of Kafka's newer consumer, as the end of a sentence."""
+    """The name that this consumer has for a value of Kafka's newer consumer, as the end of a message."""
     older = {"earliest": "smallest", "latest": "largest"}.get(value.lower())
-    return f"; {older} is what newer consumers call {value}" if older in choices else ""
+    return f"; newer consumers' {value} is {older} here" if older in choices else ""
 
 
 def _parse_bool(value: object) -> bool:

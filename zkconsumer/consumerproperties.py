@@ -1,8 +1,8 @@
 """ConsumerProperties: the table of all properties of the consumer.
 
-Names, defaults and rules of the JVM consumer's properties are SPEC section 10; a property that only we have is marked
-``ours``. This table is the one home of these facts: :class:`zkconsumer.config.ConsumerConfig`, the command line, Spark
-options and the reference are derived from it.
+jvm-consumer.md#configuration gives the names, defaults and rules of the JVM consumer's properties; a property that only
+this consumer has is marked ``ours``. No other place repeats these facts: :class:`zkconsumer.config.ConsumerConfig`, the
+command line, Spark options and the reference are derived from this table.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ RENAMED: Mapping[str, str] = {
     "max.partition.fetch.bytes": "fetch.message.max.bytes",
     "receive.buffer.bytes": "socket.receive.buffer.bytes",
 }
-"""Names of Kafka 0.7 (to ``zk.synctime.ms``) and of Kafka's newer consumer, with those of this consumer."""
+"""Property names of Kafka 0.7 (up to ``zk.synctime.ms``) and of Kafka's newer consumer, with this consumer's names."""
 
 
 @dataclass(frozen=True, init=False)
 class ConsumerProperties:
-    """Names, types, defaults and meanings, in the order of the reference; ``ConsumerConfig`` gives the values."""
+    """Names, types, defaults and meanings, in the order of the reference; ``ConsumerConfig`` holds the values."""
 
     group_id: str = declare(REQUIRED, "group.id", str, "Consumer group; letters, digits, dot, underscore and hyphen.")
     zookeeper_connect: str = declare(
@@ -53,15 +53,15 @@ class ConsumerProperties:
         None,
         "zookeeper.connection.timeout.ms",
         int,
-        "How long the constructor waits for ZooKeeper, in ms.",
+        "How long the constructor waits for a connection to ZooKeeper, in ms.",
         minimum=1,
         default_text="zookeeper.session.timeout.ms",
     )
     zookeeper_sync_time_ms: int = declare(
-        2000, "zookeeper.sync.time.ms", int, "Only the default of rebalance.backoff.ms."
+        2000, "zookeeper.sync.time.ms", int, "Used only as the default of rebalance.backoff.ms, in ms."
     )
     consumer_id: str | None = declare(
-        None, "consumer.id", str, "Fixed last part of the consumer id; for tests.", default_text="generated"
+        None, "consumer.id", str, "Last part of the consumer id, fixed; for tests.", default_text="generated"
     )
     client_id: str = declare(
         None, "client.id", str, "Client id sent to brokers and used in metrics.", default_text="group.id"
@@ -73,38 +73,38 @@ class ConsumerProperties:
         65_536, "socket.receive.buffer.bytes", int, "Receive buffer of the fetch socket in bytes."
     )
     fetch_message_max_bytes: int = declare(
-        1_048_576, "fetch.message.max.bytes", int, "Bytes asked for per partition and fetch.", minimum=1
+        1_048_576, "fetch.message.max.bytes", int, "Bytes requested per partition in one fetch.", minimum=1
     )
     fetch_max_bytes: int = declare(
-        52_428_800, "fetch.max.bytes", int, "Bytes asked for per fetch (the JVM parses it and ignores it).", minimum=1
+        52_428_800, "fetch.max.bytes", int, "Bytes requested in one fetch (the JVM parses and ignores it).", minimum=1
     )
-    fetch_min_bytes: int = declare(1, "fetch.min.bytes", int, "Bytes for which a broker waits before it answers.")
+    fetch_min_bytes: int = declare(1, "fetch.min.bytes", int, "Bytes that a broker collects before it answers a fetch.")
     fetch_wait_max_ms: int = declare(
-        100, "fetch.wait.max.ms", int, "Longest wait of a broker for fetch.min.bytes, in ms.", minimum=0
+        100, "fetch.wait.max.ms", int, "How long a broker waits for fetch.min.bytes, in ms.", minimum=0
     )
     num_consumer_fetchers: int = declare(
         1,
         "num.consumer.fetchers",
         int,
-        "Fetcher threads per broker (the JVM accepts 0 and then never fetches).",
+        "Fetcher threads per broker (the JVM accepts 0 and then fetches nothing).",
         minimum=1,
     )
     queued_max_message_chunks: int = declare(
         2,
         "queued.max.message.chunks",
         int,
-        "Chunks of one partition that may wait in a consumer thread's queue. Fetchers ask for more when its partitions "
-        "have at most half of that, taken together.",
+        "Chunks of one partition that may wait in a consumer thread's queue. Fetchers request more when the chunks of "
+        "all its partitions are at most half of what they may be together.",
         minimum=1,
     )
     auto_commit_enable: bool = declare(
-        True, "auto.commit.enable", bool, "Commit offsets by timer, rebalance, shutdown."
+        True, "auto.commit.enable", bool, "Commit offsets by timer, at a rebalance and at shutdown."
     )
     auto_commit_interval_ms: int = declare(
         60_000, "auto.commit.interval.ms", int, "Time between automatic commits, in ms.", minimum=1
     )
     rebalance_max_retries: int = declare(
-        4, "rebalance.max.retries", int, "Attempts of the rebalance at start (0 always fails, as in the JVM)."
+        4, "rebalance.max.retries", int, "Rebalance attempts when joining the group (0 always fails, as in the JVM)."
     )
     rebalance_backoff_ms: int = declare(
         None,
@@ -115,10 +115,10 @@ class ConsumerProperties:
         default_text="zookeeper.sync.time.ms",
     )
     refresh_leader_backoff_ms: int = declare(
-        200, "refresh.leader.backoff.ms", int, "Wait before looking for leaders again, in ms.", minimum=0
+        200, "refresh.leader.backoff.ms", int, "Pause before leaders are looked up again, in ms.", minimum=0
     )
     auto_offset_reset: str = declare(
-        "largest", "auto.offset.reset", ("smallest", "largest"), "Where to start without a usable offset."
+        "largest", "auto.offset.reset", ("smallest", "largest"), "Where to start a partition that has no usable offset."
     )
     consumer_timeout_ms: int = declare(
         -1,
@@ -127,14 +127,33 @@ class ConsumerProperties:
         "A stream raises ConsumerTimeout after this many ms without data; negative: never.",
     )
     exclude_internal_topics: bool = declare(
-        True, "exclude.internal.topics", bool, "Leave Kafka's internal topics out of whitelists and blacklists."
+        True, "exclude.internal.topics", bool, "Exclude Kafka's internal topics from whitelists and blacklists."
     )
     partition_assignment_strategy: str = declare(
         "range",
         "partition.assignment.strategy",
         ("range", "roundrobin", "roundrobin-natural"),
-        "Assignor; the same in all members of a group. roundrobin-natural is ours: the order of Kafka's newer clients, "
-        "for groups without JVM members.",
+        "Assignor; all members of a group must use the same. roundrobin-natural, which the JVM consumer lacks, assigns "
+        "in the order of Kafka's newer clients; it is for groups without JVM members.",
+    )
+    group_protocol: str = declare(
+        "zookeeper",
+        "group.protocol",
+        ("zookeeper", "coordinator"),
+        "How the group agrees on who owns which partition. zookeeper: each member computes its share, as the JVM "
+        "consumer does. coordinator: an elected member assigns all partitions, and only those that move are stopped. "
+        "Members of both kinds, and JVM consumers, may be in one group.",
+        ours=True,
+    )
+    coordinator_min_session_ms: int = declare(
+        0,
+        "coordinator.min.session.ms",
+        int,
+        "With group.protocol=coordinator, the least session timeout of a member in ms, as the servers granted it: the "
+        "coordinator refuses a member with a smaller one, which would lose its partitions in a short pause. That of "
+        "the member that leads counts.",
+        minimum=0,
+        ours=True,
     )
     offsets_storage: str = declare(
         "zookeeper", "offsets.storage", ("zookeeper", "kafka"), "Where offsets are committed."
@@ -147,13 +166,13 @@ class ConsumerProperties:
         default_text="true where offsets.storage is kafka",
     )
     offsets_channel_backoff_ms: int = declare(
-        1000, "offsets.channel.backoff.ms", int, "Wait before asking the offset coordinator again, in ms.", minimum=0
+        1000, "offsets.channel.backoff.ms", int, "Pause before the offset coordinator is asked again, in ms.", minimum=0
     )
     offsets_channel_socket_timeout_ms: int = declare(
         10_000,
         "offsets.channel.socket.timeout.ms",
         int,
-        "Socket timeout towards the offset coordinator, in ms.",
+        "Timeout of sockets to the offset coordinator, in ms.",
         minimum=1,
     )
     offsets_commit_max_retries: int = declare(
@@ -166,7 +185,8 @@ class ConsumerProperties:
         False,
         "zookeeper.set.acl",
         bool,
-        "Let only this principal change owner and offset znodes; then all members of a group must be one principal.",
+        "Allow only this consumer's principal to change owner and offset znodes; all members of the group must then "
+        "use the same principal.",
         ours=True,
     )
     zookeeper_digest: str | None = declare(
@@ -182,7 +202,7 @@ class ConsumerProperties:
         None,
         "zookeeper.sasl.mechanism",
         ("DIGEST-MD5", "GSSAPI"),
-        "Authenticate to ZooKeeper by SASL; needs the package pure-sasl, for GSSAPI see docs/kerberos.md.",
+        "SASL mechanism for ZooKeeper; needs the package pure-sasl; for GSSAPI see docs/security.md.",
         ours=True,
         default_text="none",
     )
@@ -205,7 +225,7 @@ class ConsumerProperties:
         None,
         "zookeeper.ssl.ca.location",
         str,
-        "PEM file of the authorities that ZooKeeper's certificate may come from.",
+        "PEM file of the certificate authorities that may sign ZooKeeper's certificate.",
         ours=True,
         default_text="the system's",
     )
@@ -230,60 +250,83 @@ class ConsumerProperties:
         default_text="none",
     )
     zookeeper_ssl_check_hostname: bool = declare(
-        True, "zookeeper.ssl.check.hostname", bool, "Refuse a certificate that is for another host.", ours=True
+        True,
+        "zookeeper.ssl.check.hostname",
+        bool,
+        "Require that the server's certificate matches its host name.",
+        ours=True,
     )
     commit_on: str = declare(
         "next",
         "commit.on",
         ("next", "delivery"),
-        "What commits by timer, rebalance and shutdown cover: what the next request released, or all handed out "
-        "(the JVM's way).",
+        "Which records commits by timer, at a rebalance and at shutdown cover. next: those that the application "
+        "released by requesting the next record; delivery: all that were handed out, as in the JVM.",
         ours=True,
     )
     dual_read: str = declare(
         "max",
         "dual.read",
         ("max", "zookeeper", "kafka"),
-        "With dual commit, which store's offset counts; max is the JVM's rule, under which a rewind must lower both.",
+        "With dual commit, whose offset is used; max, the larger one, is the JVM's rule, so a rewind must lower both.",
         ours=True,
     )
     roundrobin_hash_era: str = declare(
         "1.0",
         "roundrobin.hash.era",
         ("1.0", "0.8"),
-        "With roundrobin, which JVM members to agree with: those since 1.0, or those from 0.8.2 to 0.11.",
+        "With roundrobin, the release of the group's JVM members. 1.0: 1.0 and later; 0.8: 0.8.2 to 0.11.",
         ours=True,
     )
     max_stream_idle_ms: int = declare(
         -1,
         "max.stream.idle.ms",
         int,
-        "A consumer leaves its group when one of its streams leaves data unread for this many ms, so that a stuck "
-        "reader does not hold partitions for ever; 0 or negative: never.",
+        "The consumer leaves its group when the application reads no data from one of its streams for this many ms "
+        "although data is available, so that a stuck reader does not hold partitions forever; 0 or negative: never.",
         ours=True,
     )
     metrics_port: int = declare(
         -1,
         "metrics.port",
         int,
-        "Serve metrics for Prometheus on this port (docs/metrics.md); 0 takes a free one, negative: do not serve.",
+        "Port on which metrics are served for Prometheus (docs/metrics.md). 0: any free port; negative: none.",
         ours=True,
     )
     metrics_host: str = declare(
-        "127.0.0.1", "metrics.host", str, "Address on which metrics are served; 0.0.0.0 is all.", ours=True
+        "127.0.0.1", "metrics.host", str, "Address on which metrics are served; 0.0.0.0: all addresses.", ours=True
+    )
+    bootstrap_servers: str | None = declare(
+        None,
+        "bootstrap.servers",
+        str,
+        "Brokers to begin with, host:port,host:port. Brokers, topics and partitions are then asked for from the "
+        "brokers, and zookeeper.connect is for the group only: needed for Kafka 4, which does not use ZooKeeper "
+        "(docs/migration.md).",
+        ours=True,
+        default_text="none: brokers and topics are read from ZooKeeper",
+    )
+    metadata_max_age_ms: int = declare(
+        30_000,
+        "metadata.max.age.ms",
+        int,
+        "With bootstrap.servers, time between two requests for the brokers and topics, in ms: how long a new partition "
+        "or topic may go unnoticed.",
+        minimum=1,
+        ours=True,
     )
     security_protocol: str = declare(
         "PLAINTEXT",
         "security.protocol",
         ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
-        "How brokers are talked to; their listener for this protocol is used (the JVM's consumer: PLAINTEXT).",
+        "Protocol of connections to brokers; their listener for it is used (the JVM consumer: PLAINTEXT only).",
         ours=True,
     )
     ssl_ca_location: str | None = declare(
         None,
         "ssl.ca.location",
         str,
-        "PEM file of the authorities that brokers' certificates may come from.",
+        "PEM file of the certificate authorities that may sign brokers' certificates.",
         ours=True,
         default_text="the system's",
     )
@@ -291,7 +334,12 @@ class ConsumerProperties:
         None, "ssl.certificate.location", str, "PEM file of this client's certificate.", ours=True, default_text="none"
     )
     ssl_key_location: str | None = declare(
-        None, "ssl.key.location", str, "PEM file of this client's key.", ours=True, default_text="in the certificate's"
+        None,
+        "ssl.key.location",
+        str,
+        "PEM file of this client's key.",
+        ours=True,
+        default_text="the certificate's file",
     )
     ssl_key_password: str | None = declare(
         None, "ssl.key.password", str, "Password of this client's key.", ours=True, secret=True, default_text="none"
@@ -300,14 +348,14 @@ class ConsumerProperties:
         "https",
         "ssl.endpoint.identification.algorithm",
         ("https", "none"),
-        "With https a broker's certificate must be for its host name.",
+        "With https, a broker's certificate must match its host name.",
         ours=True,
     )
     sasl_mechanism: str | None = declare(
         None,
         "sasl.mechanism",
         ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI"),
-        "How to log in to brokers; GSSAPI needs the package gssapi and a ticket (docs/kerberos.md).",
+        "SASL mechanism for brokers; GSSAPI needs the package gssapi and a ticket (docs/security.md).",
         ours=True,
         default_text="none",
     )
@@ -335,33 +383,34 @@ class ConsumerProperties:
         "read_uncommitted",
         "isolation.level",
         ("read_uncommitted", "read_committed"),
-        "With read_committed, records of transactions that were aborted, or are open yet, are not delivered (the JVM's "
-        "consumer of the time knows no transactions).",
+        "With read_committed, records of aborted and of open transactions are not delivered (the JVM's ZooKeeper-based "
+        "consumer does not support transactions).",
         ours=True,
     )
     broker_version_fallback: str | None = declare(
         None,
         "broker.version.fallback",
         ("0.8.2", "0.9.0"),
-        "Release of brokers that hang up when asked for their versions, as all before 0.10 do; saves finding it out.",
+        "Release of brokers that close the connection when asked for their API versions, as all before 0.10 do; "
+        "setting it saves the detection.",
         ours=True,
-        default_text="found out",
+        default_text="detected",
     )
     check_crcs: bool = declare(True, "check.crcs", bool, "Verify the checksum of every record batch.", ours=True)
     on_corrupt: str = declare(
         "fail",
         "on.corrupt",
         ("fail", "skip"),
-        "Bytes that cannot be read: raise an error, or log what is left out and go on behind the batch that has them. "
-        "Where not even its end can be told it is an error in either case.",
+        "What to do with a corrupt record batch. fail: raise CorruptRecord; skip: log which offsets are skipped and "
+        "continue after the batch. If the end of the batch is unknown, it is an error in either case.",
         ours=True,
     )
     decompressed_max_bytes: int = declare(
         134_217_728,
         "decompressed.max.bytes",
         int,
-        "Longest batch that is accepted, in bytes after decompression. A longer one is an error, not corrupt data: "
-        "on.corrupt does not apply. Each stream may need this much memory.",
+        "Largest batch that is accepted, in bytes after decompression. A larger one raises RecordTooLarge; it is not "
+        "corrupt, so on.corrupt does not apply. Each stream may need this much memory.",
         minimum=1,
         maximum=1_073_741_824,
         ours=True,
@@ -370,7 +419,7 @@ class ConsumerProperties:
         33_554_432,
         "queued.max.bytes",
         int,
-        "Bytes that may wait in one consumer thread's queue. Fetchers ask for more when at most half of that waits.",
+        "Bytes that may wait in one consumer thread's queue. Fetchers request more when at most half of them wait.",
         minimum=1,
         ours=True,
     )
@@ -378,8 +427,8 @@ class ConsumerProperties:
         -1,
         "decode.threads",
         int,
-        "Threads that decode ahead of the streams, for all streams of the consumer together; 0: none, each stream's "
-        "thread decodes what it takes. Negative: as many as CPUs are free, at most 4, and none on two CPUs or fewer.",
+        "Threads that decode ahead of the streams, for all streams of the consumer together. 0: none, each stream's "
+        "thread decodes what it takes; negative: one per free CPU, at most 4, and none on two CPUs or fewer.",
         maximum=64,
         ours=True,
     )

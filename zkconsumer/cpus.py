@@ -1,7 +1,7 @@
 """available_cpus: how many CPUs this process may use, by its affinity and by the CPU quota of its control groups.
 
-``os.cpu_count()`` counts those of the machine, also in a container that is allowed one of them. The rules are those of
-the JVM: the tightest quota among the process's own group and the groups around it, rounded up.
+``os.cpu_count()`` counts the CPUs of the machine, also in a container that may use only one of them. The rules are
+those of the JVM: the smallest quota among the process's own group and its parent groups, rounded up.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ def parse_quota(quota: str, period: str | None) -> float | None:
 
 
 def quota_files(cgroup: str, mountinfo: str) -> list[QuotaFiles]:
-    """Quotas that a process is under: those of its own groups, and of the groups around these as far as mounted.
+    """Files with the quotas that apply to a process: of its own groups, and of their parents as far as mounted.
 
     Args:
-        cgroup: of ``/proc/self/cgroup``: lines ``hierarchy:controllers:path``, version 2 without controllers.
-        mountinfo: of ``/proc/self/mountinfo``.
+        cgroup: content of ``/proc/self/cgroup``: lines ``hierarchy:controllers:path``, version 2 without controllers.
+        mountinfo: content of ``/proc/self/mountinfo``.
     """
     paths = {}
     for line in cgroup.splitlines():
@@ -83,13 +83,13 @@ def quota_files(cgroup: str, mountinfo: str) -> list[QuotaFiles]:
 
 
 def _groups(path: str, root: str, place: Path) -> list[Path]:
-    """Directories of a group and of those around it.
+    """Directories of a group and of its parents.
 
     Args:
-        path: of the group in its hierarchy.
-        root: the group that is mounted. In a container it is often the container's own; the groups around it cannot be
-            seen then, and neither can the path, if it is one of the host.
-        place: where that is mounted.
+        path: path of the group in its hierarchy.
+        root: the group that is mounted. In a container it is often the container's own; its parents are not visible
+            then, and neither is the path, if it is one of the host.
+        place: directory where that group is mounted.
     """
     if PurePosixPath(path).is_relative_to(root) and ".." not in PurePosixPath(path).parts:
         below = PurePosixPath(path).relative_to(root)

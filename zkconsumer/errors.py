@@ -4,18 +4,22 @@
 
     ZkConsumerError
     ├── ConfigError                 a property is missing, malformed or out of range
-    ├── UsageError                  a call that cannot be right: second stream creation, two threads on one stream
+    ├── UsageError                  a call that is not allowed: second stream creation, two threads on one stream
     ├── RetriableError              trying again later may succeed
     │   ├── ZooKeeperUnavailable    no connection, or it broke during the operation
     │   ├── StrategyConflict        members of the group assign partitions in different ways
-    │   ├── OwnershipConflict       somebody else holds a partition that we want
+    │   ├── OwnershipConflict       another member holds a partition that this consumer should own
+    │   ├── ShareChanged            the partitions that this consumer should own have changed meanwhile
+    │   ├── CoordinatorUnknown      no coordinator has assigned anything to this consumer yet
+    │   ├── MemberRefused           the coordinator does not let this consumer own partitions
     │   ├── LeaseLapsed             a commit was not sent: ZooKeeper has been silent for most of the session timeout
-    │   ├── RegistrationLost        somebody deleted this consumer's registration
+    │   ├── RegistrationLost        another client deleted this consumer's registration
     │   ├── CoordinatorMoved        another broker coordinates the group's offsets now
-    │   ├── LeaderUnknown           a partition has no leader just now
+    │   ├── LeaderUnknown           a partition has no leader at the moment
     │   └── BrokerUnavailable       a broker refused, closed or timed out
-    │       └── AuthenticationFailed  a broker and this consumer do not trust each other
-    ├── SessionExpired              the ZooKeeper session this work belonged to is gone
+    │       └── AuthenticationFailed  a broker and this consumer could not authenticate each other
+    ├── SessionExpired              the ZooKeeper session that the operation belonged to has expired
+    ├── WriteRefused                a guard of a tool that writes refuses; nothing was written
     ├── ZooKeeperRefused            no permission, a quota is used up, or the server is read-only
     ├── ChrootMissing               the path after the slash of zookeeper.connect does not exist
     ├── ConsumerIdInUse             another live consumer registered the same consumer id
@@ -25,21 +29,21 @@
     ├── GenerationEnded             a commit carries positions of an assignment that a newer one has replaced
     ├── CommitRefused               the application could not make durable what a commit would cover
     ├── OffsetsNotStored            the store did not accept some of the offsets of a commit
-    ├── MalformedZnode              a znode that others wrote does not hold what it should
+    ├── MalformedZnode              a znode has content that its readers do not expect
     ├── TopicUnreadable             brokers refuse to serve a topic, for a reason that waiting does not remove
     │   └── TopicAuthorizationFailed  this consumer lacks a permission on a topic
     ├── GroupAuthorizationFailed    this consumer lacks a permission on its group, whose offsets Kafka stores
     ├── OffsetOutOfRange            the broker no longer (or not yet) has the requested offset
-    ├── RecordTooLarge              longer than fetch.max.bytes, or decompressed than decompressed.max.bytes
+    ├── RecordTooLarge              larger than fetch.max.bytes, or than decompressed.max.bytes once decompressed
     ├── CorruptRecord               bytes from a broker fail their checksum or contradict themselves
     ├── DecoderUnavailable          the compiled decoder cannot be loaded, nor compiled
-    ├── ProtocolError               a broker answered something that this version of the protocol does not allow
+    ├── ProtocolError               a broker's answer does not fit the protocol version in use
     ├── ConsumerTimeout             nothing arrived within consumer.timeout.ms; the stream stays usable
     ├── StreamIdle                  a stream was left unread for max.stream.idle.ms; its consumer left the group
     ├── ConsumerClosed              the connector was shut down
     └── SandboxError                a sandbox server could not be provided
 
-Whether a failed operation is worth repeating is a question of type: ``isinstance(error, RetriableError)``.
+The type of an error specifies whether the operation may be repeated: ``isinstance(error, RetriableError)``.
 """
 
 import itertools
@@ -49,7 +53,7 @@ from zkconsumer.model import Broker, TopicPartition
 
 
 def name_some(things: Collection[object], limit: int = 5) -> str:
-    """The first few of many things, as a sentence names them, and how many there are besides."""
+    """The first ``limit`` things and the number of the others, for a message: ``a, b and 3 more``."""
     more = f" and {len(things) - limit} more" if len(things) > limit else ""
     return ", ".join(str(thing) for thing in itertools.islice(things, limit)) + more
 
@@ -61,7 +65,7 @@ class ZkConsumerError(Exception):
 class ConfigError(ZkConsumerError):
     """One or more properties cannot be used.
 
-    ``violations`` holds one sentence for each, so that a user mends them all in one go.
+    ``violations`` holds one sentence for each, so that a user can fix all of them at once.
     """
 
     def __init__(self, violations: str | Sequence[str]) -> None:
@@ -70,19 +74,19 @@ class ConfigError(ZkConsumerError):
 
 
 class UsageError(ZkConsumerError):
-    """A call that cannot be right in the state the object is in."""
+    """A call that is not allowed in the present state of the object."""
 
 
 class RetriableError(ZkConsumerError):
-    """The same call may succeed later without anybody changing anything here."""
+    """The same call may succeed later, without a change in this process or its configuration."""
 
 
 class ZooKeeperUnavailable(RetriableError):
-    """No usable connection to ZooKeeper, or it was lost while an operation was under way."""
+    """There is no usable connection to ZooKeeper, or it was lost during an operation."""
 
 
 class OwnershipConflict(RetriableError):
-    """Partitions that this consumer should own are still held by others.
+    """Partitions that this consumer should own are still held by other members.
 
     ``holders`` maps each such partition to the consumer thread that its owner znode names.
     """
@@ -90,11 +94,26 @@ class OwnershipConflict(RetriableError):
     def __init__(self, holders: Mapping[TopicPartition, str]) -> None:
         self.holders = dict(holders)
         held = [f"{partition} by {owner}" for partition, owner in sorted(holders.items())]
-        super().__init__(f"still owned by others: {name_some(held)}")
+        super().__init__(f"still owned by other members: {name_some(held)}")
 
 
 class StrategyConflict(RetriableError):
     """Members of the group assign partitions in different ways; nothing is claimed until they agree."""
+
+
+class ShareChanged(RetriableError):
+    """The partitions that this consumer should own have changed since it was asked to claim them; nothing was claimed.
+
+    It obeys the newer command of the group's coordinator at once.
+    """
+
+
+class CoordinatorUnknown(RetriableError):
+    """No coordinator of the group has assigned anything to this consumer yet (``group.protocol=coordinator``)."""
+
+
+class MemberRefused(RetriableError):
+    """The coordinator of the group does not let this member own partitions."""
 
 
 class LeaseLapsed(RetriableError):
@@ -105,15 +124,15 @@ class LeaseLapsed(RetriableError):
 
 
 class RegistrationLost(RetriableError):
-    """This consumer's ``ids`` znode is gone although its session lives; it registers again."""
+    """This consumer's ``ids`` znode was deleted although its session is alive; it registers again."""
 
 
 class CoordinatorMoved(RetriableError):
-    """The broker that was asked does not coordinate the group, or not yet."""
+    """The broker that was asked is not, or not yet, the coordinator of the group."""
 
 
 class LeaderUnknown(RetriableError):
-    """A partition has no leader that the brokers agree on just now."""
+    """The brokers report no leader for a partition at the moment, or different ones."""
 
 
 class BrokerUnavailable(RetriableError):
@@ -121,15 +140,15 @@ class BrokerUnavailable(RetriableError):
 
 
 class AuthenticationFailed(BrokerUnavailable):
-    """A broker and this consumer do not trust each other: certificate, password or token.
+    """A broker and this consumer could not authenticate each other: certificate, password or token.
 
-    It is tried again like a broker that is away, since passwords and certificates are changed on one side first. A
-    stream raises it when that has failed a few times, and at each later failure; whoever wants to wait iterates again.
+    The connection is tried again as with an unavailable broker, since passwords and certificates are changed on one
+    side first. A stream raises this error after a few failures, and at each later one; to keep waiting, iterate again.
     """
 
 
 class NotLeader(ZkConsumerError):
-    """A broker was asked about a partition that ``leader`` leads: ask that one."""
+    """The broker that was asked does not lead the partition; ``leader`` does, so ask that one."""
 
     def __init__(self, message: str, leader: Broker) -> None:
         self.leader = leader
@@ -137,7 +156,18 @@ class NotLeader(ZkConsumerError):
 
 
 class SessionExpired(ZkConsumerError):
-    """The ZooKeeper session to which this operation belonged is gone; nothing was changed."""
+    """The ZooKeeper session that this operation belonged to has expired; nothing was changed."""
+
+
+class WriteRefused(ZkConsumerError):
+    """A guard of a tool that writes offsets refuses: members live, or another client is at work; nothing was written.
+
+    ``reasons`` holds one sentence for each.
+    """
+
+    def __init__(self, reasons: str | Sequence[str]) -> None:
+        self.reasons: tuple[str, ...] = (reasons,) if isinstance(reasons, str) else tuple(reasons)
+        super().__init__("; ".join(self.reasons))
 
 
 class ZooKeeperRefused(ZkConsumerError):
@@ -145,15 +175,18 @@ class ZooKeeperRefused(ZkConsumerError):
 
 
 class ChrootMissing(ZkConsumerError):
-    """The chroot of ``zookeeper.connect`` does not exist; the consumer never creates it (as the JVM's, SPEC 1)."""
+    """The chroot of ``zookeeper.connect`` does not exist; the consumer never creates it (as the JVM's).
+
+    See jvm-consumer.md#zookeeper-layout.
+    """
 
 
 class ConsumerIdInUse(ZkConsumerError):
-    """Another live session has registered the same consumer id in this group (SPEC 1.2)."""
+    """Another live session has registered the same consumer id in this group (jvm-consumer.md#conflicts)."""
 
 
 class RebalanceFailed(ZkConsumerError):
-    """Every attempt of a rebalance failed; ``attempts`` tells, in order, why each did."""
+    """Every attempt of a rebalance failed; ``attempts`` holds the reason of each, in order."""
 
     def __init__(self, group: str, consumer: str, attempts: Sequence[str]) -> None:
         self.attempts = tuple(attempts)
@@ -174,15 +207,15 @@ class GenerationEnded(ZkConsumerError):
 
 
 class CommitRefused(ZkConsumerError):
-    """What the offsets cover could not be made durable, so they were not committed."""
+    """Offsets were not committed, since the application could not make durable what they cover."""
 
 
 class OffsetsNotStored(ZkConsumerError):
-    """The store did not accept some of the offsets of a commit, and its log line says why; the others are stored."""
+    """The store rejected some of the offsets of a commit and logged the reason; the others are stored."""
 
 
 class MalformedZnode(ZkConsumerError):
-    """A znode does not hold what its readers expect; ``path`` says which."""
+    """The znode at ``path`` has content that its readers do not expect."""
 
     def __init__(self, path: str, reason: str) -> None:
         self.path = path
@@ -222,16 +255,16 @@ class OffsetOutOfRange(ZkConsumerError):
 
 
 class RecordTooLarge(ZkConsumerError):
-    """A record or batch is longer than ``fetch.max.bytes`` or, decompressed, than ``decompressed.max.bytes``.
+    """A record or batch is larger than ``fetch.max.bytes`` or, once decompressed, than ``decompressed.max.bytes``.
 
-    It cannot be read under these limits; its data are valid. The position stays before it.
+    Its data is valid, but cannot be read under these limits. The position stays before it.
     """
 
 
 class CorruptRecord(ZkConsumerError):
     """Bytes received from a broker fail their checksum or contradict themselves.
 
-    ``resume_at`` is the first offset behind the batch that is at fault, None where it cannot be told.
+    ``resume_at`` is the first offset after the corrupt batch, None if unknown.
     """
 
     def __init__(self, message: str, resume_at: int | None = None) -> None:
@@ -260,4 +293,4 @@ class ConsumerClosed(ZkConsumerError):
 
 
 class SandboxError(ZkConsumerError):
-    """A sandbox server could not be provided; the message says what to check."""
+    """A sandbox server could not be provided; the message names what to check."""

@@ -62,10 +62,10 @@ _ADVICE: Final = "create it after forking"
 
 
 class Inherited(Protocol):
-    """What has something to do at once in a child."""
+    """An object that must react at once in a forked child."""
 
     def forked(self) -> None:
-        """This is the copy in a child; take no lock, since nothing may ever release it."""
+        """Called on the copy in a child. It must not take a lock: if another thread held it, it stays locked there."""
 
 
 _inherited: Final[weakref.WeakSet[Inherited]] = weakref.WeakSet()
@@ -78,7 +78,7 @@ def call_in_child(thing: Inherited) -> None:
 
 def _after_fork() -> None:
     for thing in list(_inherited):
-        with contextlib.suppress(Exception):  # the others have to hear of it, too
+        with contextlib.suppress(Exception):  # the other objects have to be notified, too
             thing.forked()
 
 

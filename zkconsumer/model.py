@@ -16,7 +16,7 @@ class TopicPartition(NamedTuple):
 
 
 class ConsumerThreadId(NamedTuple):
-    """Identity of one consumer thread, that is one stream, inside its group (SPEC 2).
+    """Identity of one consumer thread, that is one stream, inside its group (jvm-consumer.md#identifiers).
 
     Its text is what an owner znode holds. Order among thread ids is that of the *text*, see
     :func:`zkconsumer.core.javastring.java_order`; do not rely on the tuple order.
@@ -42,29 +42,40 @@ class ConsumerThreadId(NamedTuple):
 
 
 class TopicIdentity(NamedTuple):
-    """Which topic of a name this is: a topic that is deleted and created again gets another identity.
+    """Distinguishes topics that had the same name: a topic that is deleted and created again gets another identity.
 
     Attributes:
         topic_id: assigned by the controller since Kafka 2.8 (KIP-516); None before, and until a cluster is upgraded.
-        czxid: of the znode ``/brokers/topics/T``.
+        czxid: the ZooKeeper transaction that created the znode ``/brokers/topics/T``; None if brokers described the
+            topic, which do not know it.
     """
 
     topic_id: str | None
-    czxid: int
+    czxid: int | None
 
     @property
     def recorded(self) -> str | int:
-        """What to remember a topic by: its topic id, or the czxid where it has none."""
-        return self.czxid if self.topic_id is None else self.topic_id
+        """What to store in order to recognise the topic later: its topic id, or the czxid if it has none; else ""."""
+        if self.topic_id is not None:
+            return self.topic_id
+        return "" if self.czxid is None else self.czxid
 
     def is_recorded_as(self, recorded: str | int) -> bool:
-        """True if ``recorded`` was this topic's; a topic that got its id by an upgrade is still the same topic."""
+        """False if ``recorded`` belongs to another topic.
+
+        A topic that got its id by an upgrade is still the same topic. What cannot be compared, such as the czxid that
+        was recorded before the brokers left ZooKeeper, counts as the same topic, too.
+        """
+        if recorded == "":
+            return True
+        if self.czxid is None:
+            return not isinstance(recorded, str) or self.topic_id in (None, recorded)
         return recorded in (self.topic_id, self.czxid)
 
     def is_same_topic(self, other: TopicIdentity) -> bool:
-        """True if both are of one topic, also where only one of them has a topic id."""
+        """True if both identify the same topic, or cannot be compared; also if only one of them has a topic id."""
         if self.topic_id is None or other.topic_id is None:
-            return self.czxid == other.czxid
+            return self.czxid is None or other.czxid is None or self.czxid == other.czxid
         return self.topic_id == other.topic_id
 
 

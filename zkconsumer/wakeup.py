@@ -1,4 +1,4 @@
-"""WakeUp: one thread waits, others wake it, and an interrupt of any of them breaks nothing."""
+"""WakeUp: one thread waits, others wake it, and it stays usable if any of them is interrupted."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ class WakeUp:
 
     Why not ``threading.Event`` or ``Condition``: they are written in Python. An exception that is raised asynchronously
     in the thread that calls them (KeyboardInterrupt in a signal handler, for example) can come after they acquired
-    their lock and before they know it; then no thread releases it, and every other thread waits for ever. A lock
-    of the module ``threading`` is written in C: its methods have done all or nothing.
+    their lock and before the block that releases it; then no thread releases it, and every other thread waits forever.
+    A lock of the module ``threading`` is written in C: its methods take effect entirely or not at all.
     """
 
     def __init__(self) -> None:
@@ -29,9 +29,9 @@ class WakeUp:
         self._lowered.acquire(blocking=False)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the flag is raised, and lower it; False if it was not raised in time.
+        """Wait until the flag is raised, and lower it; False after the timeout.
 
         Args:
-            timeout: seconds after which to return in any case; None waits for ever.
+            timeout: seconds after which to return in any case; None waits without limit.
         """
         return self._lowered.acquire(timeout=-1 if timeout is None else timeout)

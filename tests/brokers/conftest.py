@@ -1,4 +1,4 @@
-"""Everything below this directory runs against real brokers of every known release."""
+"""All tests in this directory run against real brokers of every known release."""
 
 import pytest
 

@@ -1,9 +1,9 @@
-"""The brokers themselves: each serves an independent client, and stores what its release is known for."""
+"""The brokers themselves: each serves an independent client, and stores its release's message format."""
 
 import pytest
 
-from tests.fix_brokers import VersionedBroker
-from tests.fix_waiting import eventually
+from tests.fixtures.brokers import VersionedBroker
+from tests.fixtures.waiting import eventually
 from zkconsumer.sandbox import Sandbox
 
 _MAGIC_AT = 16  # in a log segment, after offset, size and, by format, checksum or leader epoch
@@ -14,7 +14,7 @@ def stored_formats(broker: VersionedBroker, topic: str) -> set[int]:
     return {segment.read_bytes()[_MAGIC_AT] for segment in directory.glob("*.log")}
 
 
-def test_an_independent_client_reads_back_what_it_wrote(broker: VersionedBroker, unique_name: str) -> None:
+def test_an_independent_client_reads_its_own_records(broker: VersionedBroker, unique_name: str) -> None:
     for codec in broker.codecs:
         topic = broker.create_topic(f"{unique_name[-20:]}-{codec}")
         written = [(b"k%d" % n, b"value %d " % n * 5) for n in range(200)]

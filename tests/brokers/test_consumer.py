@@ -1,36 +1,24 @@
-"""The whole consumer against brokers of every release, beside what an independent client reads."""
+"""The whole consumer with brokers of every release, compared with an independent client."""
 
 import contextlib
 
 import pytest
 
-from tests.fix_brokers import VersionedBroker
-from tests.fix_decoding import messages_of
-from tests.fix_waiting import eventually
-from zkconsumer import ConsumerConfig, ConsumerConnector, ConsumerTimeout, TopicPartition
+from tests.fixtures.brokers import VersionedBroker
+from tests.fixtures.consumers import consumers
+from tests.fixtures.decoding import messages_of
+from tests.fixtures.waiting import eventually
+from zkconsumer import ConsumerTimeout, TopicPartition
 
 _FORMAT_2_SINCE = (0, 11)
 
 
 @pytest.fixture
 def consumer(broker: VersionedBroker, unique_name):
-    """Make members of one group; all are shut down at the end."""
-    made = []
-
-    def make(**values):
-        config = {
-            "zookeeper_connect": broker.sandbox.zookeeper_connect,
-            "group_id": unique_name,
-            "auto_offset_reset": "smallest",
-            "zookeeper_session_timeout_ms": 10_000,
-            "consumer_timeout_ms": 20_000,
-        }
-        made.append(ConsumerConnector(ConsumerConfig(**{**config, **values})))
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.shutdown()
+    """Create members of one group; all are shut down at the end."""
+    connection = broker.sandbox.connection
+    with consumers(connection, unique_name, zookeeper_session_timeout_ms=10_000, consumer_timeout_ms=20_000) as make:
+        yield make
 
 
 def records_for(broker, count=300, *, with_headers=True):
@@ -55,7 +43,7 @@ def as_we_read(message):
 
 
 def older_formats(broker):
-    """Message formats before its own that a broker can store: the release that began each, for a topic's setting."""
+    """Older message formats that a broker can store, by the first release of each, for a topic's setting."""
     if broker.release >= (3, 0) or broker.release < (0, 10):
         return []
     return ["0.9.0", "0.10.0"] if broker.release >= _FORMAT_2_SINCE else ["0.9.0"]
@@ -80,7 +68,7 @@ def topics_for(broker, name, most_in_a_batch):
 
 
 def rows_of(stream, count):
-    """So many records, by batches."""
+    """The next ``count`` records, by batches."""
     rows = []
     for batch in stream.batches(headers=True):
         batch.validate(full=True)
@@ -128,7 +116,8 @@ def test_only_committed_records_arrive_under_read_committed(broker, consumer, un
             received.extend(message.value for message in stream)
         return received
 
-    # A silence ends nothing, a broker may be slow: what is committed was read when nothing is left before the open one.
+    # A pause proves nothing, as a broker may be slow: all committed records were read once none is left before the open
+    # one.
     eventually(lambda: read_on() and [state.lag for state in member.partition_states()] == [0])
     committed = [b"%d-%d" % (number, record) for number in (0, 2) for record in range(5)]
     assert received == [message.value() for message in broker.consume(topic, 10)] == committed

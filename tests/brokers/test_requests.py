@@ -1,20 +1,22 @@
-"""Every request that the consumer makes, to brokers of every release, in the versions that these speak."""
+"""Every request of the consumer, to brokers of every release, in the versions that these support."""
 
 from itertools import pairwise
 
 import pytest
 
-from tests.fix_brokers import VersionedBroker
-from tests.fix_fetch import brokers_of
-from tests.fix_waiting import eventually
+from tests.fixtures.brokers import VersionedBroker
+from tests.fixtures.fetch import brokers_of
+from tests.fixtures.waiting import eventually
+from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.offsets import StoredOffset
-from zkconsumer.errors import CoordinatorMoved
+from zkconsumer.errors import CoordinatorMoved, ProtocolError
+from zkconsumer.kafka.brokercatalog import BrokerCatalog
 from zkconsumer.kafka.client import EARLIEST, LATEST, BrokerClient
 from zkconsumer.kafka.connection import BrokerConnection
-from zkconsumer.kafka.coordinator import OffsetCoordinator
 from zkconsumer.kafka.errorcodes import ErrorCode
-from zkconsumer.kafka.fetch_protocol import fetch_version, receive_fetch, send_fetch
-from zkconsumer.kafka.fetch_session import PartitionFetch, without_session
+from zkconsumer.kafka.fetchprotocol import fetch_version, receive_fetch, send_fetch
+from zkconsumer.kafka.fetchsession import PartitionFetch, without_session
+from zkconsumer.kafka.offsetcoordinator import OffsetCoordinator
 from zkconsumer.model import TopicPartition
 
 
@@ -50,7 +52,7 @@ def fetch(connection, topic, *, offset=0, max_bytes=1 << 20, **settings):
 
 
 def test_the_newest_common_version_of_fetch(broker, connection):
-    newest = {"0.8.2.2": 0, "0.10.2.2": 3, "1.1.1": 7, "2.4.1": 11, "3.9.1": 12}
+    newest = {"0.8.2.2": 0, "0.10.2.2": 3, "1.1.1": 7, "2.4.1": 11, "3.9.1": 12, "4.2.0": 12}
     assert fetch_version(connection) == newest[broker.version]
 
 
@@ -62,6 +64,22 @@ def test_leaders(broker, client, unique_name):
         (one.host, one.port) for one in brokers_of(broker.sandbox.bootstrap_servers)
     }
     assert metadata.failed_topics == {"no-such-topic": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+
+
+def test_the_brokers_themselves_describe_the_cluster(broker, unique_name):
+    topic = broker.create_topic(unique_name, partitions=3)
+    config = ConsumerConfig(
+        group_id="unused", zookeeper_connect="unused:1", bootstrap_servers=broker.sandbox.bootstrap_servers
+    )
+    named, every = (BrokerCatalog(config).read(topics) for topics in ([topic, "no-such-topic"], None))
+    assert named.describe_topics(["no-such-topic"]) == {}
+    (described,) = named.describe_topics([topic]).values()
+    assert described.partitions == (0, 1, 2)
+    assert (described.identity.topic_id is not None) is (broker.release >= (2, 8))
+    assert every.describe_topics([topic]) == {topic: described}
+    assert [(b.host, b.port) for b in named.live_brokers()] == [
+        (b.host, b.port) for b in brokers_of(broker.sandbox.bootstrap_servers)
+    ]
 
 
 def test_beginning_and_end_of_a_log(broker, client, unique_name):
@@ -91,7 +109,7 @@ def test_offsets_of_a_group_in_kafka(broker, client, unique_name):
     def commits():
         try:
             return coordinator.commit({partition: StoredOffset(41, "first")}).accepted == {partition}
-        except CoordinatorMoved:  # the first to ask makes the broker create the topic that holds offsets
+        except CoordinatorMoved:  # the first request makes the broker create the topic of offsets
             return False
 
     eventually(commits)
@@ -102,6 +120,36 @@ def test_offsets_of_a_group_in_kafka(broker, client, unique_name):
     assert other not in coordinator.fetch([partition]).found
 
 
+def test_deletion_of_offsets_of_a_group_in_kafka(broker, client, unique_name):
+    topic = broker.create_topic(unique_name, partitions=2)
+    first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    coordinator = OffsetCoordinator(client(), unique_name)
+
+    def when_there_is_a_coordinator(question):
+        answers = []
+
+        def answered():
+            try:
+                answers.append(question())
+            except CoordinatorMoved:
+                return False
+            return True
+
+        eventually(answered)
+        return answers[0]
+
+    when_there_is_a_coordinator(lambda: coordinator.commit(dict.fromkeys([first, second], StoredOffset(41, "m"))))
+    assert coordinator.can_delete() == (broker.release >= (2, 4))
+    if not coordinator.can_delete():
+        with pytest.raises(ProtocolError, match="no common version of OffsetDelete"):
+            coordinator.delete([first])
+        return
+    assert coordinator.delete([first]) == {}
+    assert coordinator.fetch([first, second]).found == {first: StoredOffset(None), second: StoredOffset(41, "m")}
+    assert coordinator.delete([first]) == {}, "idempotent"
+    assert OffsetCoordinator(client(), f"{unique_name}-2").delete([first]) == {}, "a group that is not there"
+
+
 def test_isolation(broker, client, connection, unique_name):
     if not broker.has_transactions:
         pytest.skip("this release has no transactions")
@@ -109,7 +157,7 @@ def test_isolation(broker, client, connection, unique_name):
     producer = broker.produce_transactions(topic)
     partition = TopicPartition(topic, 0)
 
-    # Three transactions with their markers lie before the open one, which starts at 18.
+    # Three transactions with their markers are before the open one, which starts at 18.
     assert client(isolation="read_committed").list_offsets({partition: LATEST}).found == {partition: 18}
     assert client().list_offsets({partition: LATEST}).found == {partition: 23}
     committed = fetch(connection, topic, isolation="read_committed")
@@ -124,7 +172,7 @@ def test_isolation(broker, client, connection, unique_name):
 
 
 def test_a_record_that_is_longer_than_asked_for(broker, connection, unique_name):
-    """From 0.10.1 on the first batch comes whole (KIP-74); before, a cut one comes, and whoever asks has to grow."""
+    """From 0.10.1 on the first batch comes whole (KIP-74); older brokers cut it, and the client must request more."""
     topic = broker.create_topic(unique_name)
     broker.produce(topic, [b"x" * 50_000])
     sizes = [len(fetch(connection, topic, max_bytes=size).records) for size in (1000, 2000, 200_000)]

@@ -3,10 +3,12 @@
 import pytest
 from kazoo.client import KazooClient
 
-from tests.fix_waiting import eventually
+from tests.fixtures.waiting import eventually
 from zkconsumer import SimpleConsumer, TopicPartition
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.errors import BrokerUnavailable, CoordinatorMoved, OffsetOutOfRange, RecordTooLarge
+from zkconsumer.errors import BrokerUnavailable, CoordinatorMoved, OffsetOutOfRange, ProtocolError, RecordTooLarge
+
+WITHOUT_ZOOKEEPER = (4,)
 
 
 def connect(broker, **values):
@@ -18,7 +20,7 @@ def connect(broker, **values):
 
 @pytest.fixture
 def offset_node(broker):
-    """Read what a group's offset znode holds: ``offset_node(group, partition)``."""
+    """Read a group's offset znode: ``offset_node(group, partition)``."""
     client = KazooClient(broker.sandbox.zookeeper_connect)
     client.start()
     yield lambda group, partition: client.get(f"/consumers/{group}/offsets/{partition.topic}/{partition.partition}")[0]
@@ -32,15 +34,24 @@ def test_records_ends_and_offsets(broker, unique_name, offset_node):
     group = unique_name
     with connect(broker) as simple:
         assert (simple.earliest(partition), simple.latest(partition)) == (0, 100)
-        assert simple.offsets_before(partition, simple.LATEST, 3) == [100, 0]
         fetched = simple.fetch(partition, 40)
         assert [message.offset for message in fetched] == list(range(40, 100))
         assert (fetched.next_offset, fetched.high_watermark) == (100, 100)
         with pytest.raises(OffsetOutOfRange):
             simple.fetch(partition, 101)
-        simple.commit_offsets(group, {partition: 12})
-        assert simple.fetch_offsets(group, [partition]) == {partition: 12}
-        assert offset_node(group, partition) == b"12"
+        if broker.release < WITHOUT_ZOOKEEPER:
+            assert simple.offsets_before(partition, simple.LATEST, 3) == [100, 0]
+            simple.commit_offsets(group, {partition: 12})
+            assert simple.fetch_offsets(group, [partition]) == {partition: 12}
+            assert offset_node(group, partition) == b"12"
+        else:
+            for ask in (
+                lambda: simple.offsets_before(partition, simple.LATEST),
+                lambda: simple.commit_offsets(group, {partition: 12}),
+                lambda: simple.fetch_offsets(group, [partition]),
+            ):
+                with pytest.raises(ProtocolError, match="no common version"):
+                    ask()
 
 
 def test_a_fetch_that_is_too_small(broker, unique_name):

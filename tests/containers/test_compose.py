@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.fix_compose import ComposeStack
-from tests.fix_sandbox import Topics, produce_records
+from tests.fixtures.compose import ComposeStack
+from tests.fixtures.sandbox import Topics, produce_records
 
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(1200)]  # the first test builds the images
 
@@ -21,7 +21,7 @@ def until(stack: ComposeStack, condition: Callable[[], bool], what: str) -> None
     deadline = time.monotonic() + RECOVERY_S
     while not condition():
         assert time.monotonic() < deadline, f"{what}: not within {RECOVERY_S:g} s\n{stack.errors()}"
-        time.sleep(0.5)  # the engine only answers questions: there is nothing to wait on
+        time.sleep(0.5)  # the engine cannot notify: it must be polled
 
 
 def owns_everything_evenly(stack: ComposeStack) -> bool:
@@ -31,11 +31,11 @@ def owns_everything_evenly(stack: ComposeStack) -> bool:
 
 
 def works(stack: ComposeStack, kind: str) -> None:
-    """Wait until the stack is healthy, both consumers own partitions, and each prints records of its own."""
+    """Wait until the stack is healthy, both consumers own partitions, and each prints its own records."""
     for service in SERVICES:
         until(stack, lambda service=service: stack.health(service) == "healthy", f"{kind}: {service} is healthy")
     until(stack, lambda: owns_everything_evenly(stack), f"{kind}: two consumers share the partitions")
-    # With keys, so that every partition gets some.
+    # With keys, so that every partition gets records.
     values = {f"{kind}-{number}" for number in range(400)}
     produce_records(stack.bootstrap_servers, TOPIC, [(value.encode(), value.encode()) for value in sorted(values)])
     until(

@@ -1,4 +1,4 @@
-"""ZooKeeper freezes for longer than a session may last: a group of two gets over it.
+"""ZooKeeper freezes for longer than a session timeout: a group of two recovers.
 
 One member lives in this process, the other in a container of the image that ``docker/consumer`` builds.
 """
@@ -13,9 +13,10 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NoNodeError
 
-from tests.fix_containers import ConsumerContainer, KafkaContainer, ZooKeeperContainer
-from tests.fix_sandbox import Topics, produce_records
+from tests.fixtures.containers import ConsumerContainer
+from tests.fixtures.sandbox import Topics, produce_records
 from zkconsumer import ConsumerConfig, ConsumerConnector
+from zkconsumer.testing.containers import KafkaContainer, ZooKeeperContainer
 
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(900)]  # the first test builds the images
 
@@ -67,7 +68,7 @@ def local_member(zookeeper_connect: str) -> Iterator[LocalMember]:
 
 
 class Group:
-    """What both members have handed out, and what an outsider's ZooKeeper client sees of them."""
+    """The records that both members have handed out, and their state in ZooKeeper as seen by another client."""
 
     def __init__(self, observer: KazooClient, local: LocalMember, remote: ConsumerContainer) -> None:
         self._observer = observer
@@ -78,12 +79,12 @@ class Group:
         return values <= self._local.values | {record["value"] for record in self._remote.records()}
 
     def owns_everything_evenly(self) -> bool:
-        """True when each member owns half of the partitions, by nodes of the session it is registered with."""
+        """True if each member owns half of the partitions, by nodes of its registered session."""
         try:
             sessions = self._sessions()
             owned = self._owned_under_live_sessions(sessions)
         except (NoNodeError, KazooException):
-            return False  # on the way: a node has gone between two questions, or the connection is not back yet
+            return False  # still changing: a node was deleted between two reads, or the connection is not restored yet
         return len(sessions) == 2 and sorted(owned.values()) == [PARTITIONS // 2, PARTITIONS // 2]
 
     def _sessions(self) -> dict[str, int]:
@@ -104,21 +105,21 @@ class Group:
         deadline = time.monotonic() + RECOVERY_S
         while not condition():
             assert self._local.failure is None, f"the member in this process failed: {self._local.failure!r}"
-            assert self._remote.is_running(), f"the member in the container has ended; {self._told()}"
-            assert time.monotonic() < deadline, f"{what}: not within {RECOVERY_S:g} s; {self._told()}"
+            assert self._remote.is_running(), f"the member in the container has ended; {self._summary()}"
+            assert time.monotonic() < deadline, f"{what}: not within {RECOVERY_S:g} s; {self._summary()}"
             time.sleep(0.1)
 
-    def _told(self) -> str:
+    def _summary(self) -> str:
         _, errors = self._remote.get_logs()
         return (
             f"local handed out {len(self._local.values)}, remote {len(self._remote.records())}; "
-            f"remote said: {errors.decode()[-2000:]}"
+            f"remote logged: {errors.decode()[-2000:]}"
         )
 
 
 @contextmanager
 def observer(connect: str) -> Iterator[KazooClient]:
-    """A ZooKeeper client that outlives the freeze, so that it measures the members and not itself."""
+    """A ZooKeeper client whose session outlives the freeze, so that the members are tested and not the client."""
     client = KazooClient(hosts=connect, timeout=60.0)
     client.start()
     try:
@@ -143,12 +144,12 @@ def test_group_of_two_recovers_from_a_frozen_zookeeper(
     Topics(kafka.bootstrap_servers).create(TOPIC, PARTITIONS)
 
     def produce(kind: str) -> set[str]:
-        # With keys, so that every partition gets some of each kind.
+        # With keys, so that every partition gets records of each kind.
         records = [(value.encode(), value.encode()) for value in sorted(values(kind))]
         produce_records(kafka.bootstrap_servers, TOPIC, records)
         return values(kind)
 
-    with observer(zookeeper_container.connect) as client, local_member(zookeeper_container.connect) as local:
+    with observer(zookeeper_container.address) as client, local_member(zookeeper_container.address) as local:
         remote = consumer_container(kafka, GROUP, TOPIC, PROPERTIES)
         group = Group(client, local, remote)
         group.until(group.owns_everything_evenly, "two members share the partitions")
@@ -158,10 +159,10 @@ def test_group_of_two_recovers_from_a_frozen_zookeeper(
         zookeeper_container.pause()
         try:
             during = produce("during")  # brokers do not need ZooKeeper for that
-            # Time itself is what the sessions run out of: there is nothing else to wait for.
+            # The sessions expire by time: there is no other condition to await.
             time.sleep(FROZEN_S)
         finally:
-            zookeeper_container.unpause()
+            zookeeper_container.resume()
 
         after = produce("after")
         group.until(lambda: group.has_handed_out(before | during | after), "records from during and after arrive")

@@ -1,4 +1,4 @@
-"""The demo as its users run it: a command, with its exit code, its output and what it leaves behind."""
+"""The demo as users run it: a command, with its exit code, its output and the files that remain."""
 
 import contextlib
 import os
@@ -19,7 +19,7 @@ PATIENCE_S = 120.0
 
 
 class Run:
-    """A running demo. Its temporary files go to a directory whose name has spaces, by which its processes are found."""
+    """A running demo. Its temporary directory, with spaces in its name, identifies its processes."""
 
     def __init__(self, directory: Path, *arguments: str) -> None:
         self.temporary = directory / "temporary files"
@@ -59,7 +59,7 @@ class Run:
             time.sleep(0.05)
 
     def processes(self, mark: str = "") -> list[int]:
-        """Processes whose command line names our directory and ``mark``, the demo itself not counted."""
+        """Processes with our directory and ``mark`` in their command line, without the demo itself."""
         found = []
         for path in Path("/proc").glob("[0-9]*/cmdline"):
             with contextlib.suppress(OSError):
@@ -73,7 +73,7 @@ class Run:
     def expect_nothing_running(self) -> None:
         deadline = time.monotonic() + 30
         while left := self.processes():
-            assert time.monotonic() < deadline, f"processes {left} stayed behind"
+            assert time.monotonic() < deadline, f"processes {left} are still running"
             time.sleep(0.05)
 
     def end(self) -> None:
@@ -95,12 +95,14 @@ def demo(tmp_path: Path) -> Iterator[Callable[..., Run]]:
         run.end()
 
 
-def test_everything_holds_and_only_the_picture_is_left(demo: Callable[..., Run]) -> None:
+@pytest.mark.parametrize("version", ["3.9.1", "4.2.0"])
+def test_all_checks_hold_and_only_the_picture_remains(demo: Callable[..., Run], version: str) -> None:
     begun = time.monotonic()
-    run = demo()
+    run = demo("--kafka-version", version)
     assert run.exit_code() == 0, run.out + run.err
     assert time.monotonic() - begun < LONGEST_S
 
+    assert f"A real ZooKeeper and Kafka {version};" in run.out
     assert "336,776 of 336,776 on 8 partitions" in run.out
     assert re.search(r"delivered at least once +count missing: 0, count duplicates: [\d,]+ .*ok", run.out)
     assert "count altered: 0" in run.out
@@ -118,13 +120,13 @@ def test_everything_holds_and_only_the_picture_is_left(demo: Callable[..., Run])
     assert list(run.temporary.iterdir()) == []
 
 
-def test_records_that_get_lost_make_it_fail(demo: Callable[..., Run], tmp_path: Path) -> None:
+def test_lost_records_make_the_demo_fail(demo: Callable[..., Run], tmp_path: Path) -> None:
     run = demo("--keep", str(tmp_path / "kept files"))
     output = run.kept / "consumers" / "consumer-1.jsonl"
     run.await_until(lambda: output.exists() and output.stat().st_size > 1_000_000, "consumer-1 has written")
     os.truncate(
         output, 0
-    )  # a disk that forgets what was flushed: the records were committed, nobody delivers them again
+    )  # a disk that loses flushed data: the records were committed, so no member delivers them again
     assert run.exit_code() == 1, run.out + run.err
     missing = re.search(r"delivered at least once +count missing: ([\d,]+), .*FAILED", run.out)
     assert missing is not None, run.out
@@ -136,7 +138,7 @@ def test_records_that_get_lost_make_it_fail(demo: Callable[..., Run], tmp_path: 
     assert list(run.temporary.iterdir()) == []
 
 
-def test_a_consumer_that_dies_by_itself_ends_it_in_one_line_and_keeps_the_logs(demo: Callable[..., Run]) -> None:
+def test_a_dying_consumer_ends_the_demo_and_keeps_the_logs(demo: Callable[..., Run]) -> None:
     run = demo()
     run.await_until(lambda: "Two consumer processes share" in run.out, "two consumers share")
     for pid in run.processes("consumer-1.jsonl"):
@@ -151,7 +153,7 @@ def test_a_consumer_that_dies_by_itself_ends_it_in_one_line_and_keeps_the_logs(d
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
-def test_nothing_is_left_running_when_it_is_ended(demo: Callable[..., Run], number: signal.Signals) -> None:
+def test_no_process_is_left_running_after_a_signal(demo: Callable[..., Run], number: signal.Signals) -> None:
     run = demo()
     run.await_until(lambda: "Two consumer processes share" in run.out, "two consumers share")
     assert len(run.processes()) >= 4

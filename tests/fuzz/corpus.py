@@ -1,18 +1,18 @@
-"""Inputs of the fuzzer: where each target begins, and what earlier runs found to reach something new."""
+"""Inputs of the fuzzer: the first inputs of each target, and those of earlier runs that reached new code."""
 
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.fix_batches import ABORT, CODECS, COMMIT, build, control
-from tests.fix_messagesets import OLD_CODECS, compressed_set, message
+from tests.fixtures.batches import ABORT, CODECS, COMMIT, build, control
+from tests.fixtures.messagesets import OLD_CODECS, compressed_set, message
 from tests.fuzz import login
 from tests.golden.captures import captures
 from zkconsumer.sandbox.producer import Record
 
 
 def archive_of(target: str) -> Path:
-    """Where the inputs of a target are kept."""
+    """The file with the kept inputs of a target."""
     return Path(__file__).with_name(f"{target}.zip")
 
 
@@ -58,7 +58,7 @@ def small_batches() -> Iterator[tuple[str, bytes]]:
 
 
 def kept_inputs(target: str) -> Iterator[tuple[str, bytes]]:
-    """(name, input) of what was kept."""
+    """(name, input) of each kept input."""
     if archive_of(target).exists():
         with zipfile.ZipFile(archive_of(target)) as archive:
             for name in archive.namelist():

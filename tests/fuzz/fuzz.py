@@ -1,13 +1,13 @@
-"""Fuzz what takes bytes of brokers: ``python -m tests.fuzz.fuzz [MINUTES] [TARGET ...]`` (``make fuzz``).
+"""Fuzz the code that parses bytes of brokers: ``python -m tests.fuzz.fuzz [MINUTES] [TARGET ...]`` (``make fuzz``).
 
 Targets are ``records``, the decoder and the parser of fetch responses, and ``login``, a connection from its first byte:
 frames, versions, the login and the answers to the first requests. They share the time; without a name all run.
 
-It begins with the golden captures, valid conversations and the kept corpus. It mutates inside batches and inside
-compressed ones too, and makes lengths and checksums fit again, so that mutants get past the first check. The compiled
-code runs with bounds checks, and in memory that ends before an inaccessible page. A crash, a hang of 10 s, or 2 GiB of
-memory (the fuzzer's own tables grow) ends it and leaves the input in ``.fuzz``. ``--keep`` then writes what reached
-something new into ``tests/fuzz``, which the unit tests replay.
+It begins with the golden captures, valid conversations and the kept corpus. It also mutates inside batches and
+compressed ones, and corrects lengths and checksums, so that mutants pass the first check. The compiled code runs with
+bounds checks, and in memory that ends before an inaccessible page. A crash, a hang of 10 s, or 2 GiB of memory (the
+fuzzer's own tables grow) ends it and leaves the input in ``.fuzz``. ``--keep`` then writes the inputs that reached new
+code into ``tests/fuzz``, which the unit tests replay.
 """
 
 import os
@@ -28,7 +28,7 @@ import cramjam  # noqa: E402
 
 from zkconsumer.decode.compiled import SOURCES  # noqa: E402
 
-_COMPILED = [source.removesuffix(".py") for source in SOURCES]  # numba cannot compile what is instrumented
+_COMPILED = [source.removesuffix(".py") for source in SOURCES]  # numba cannot compile instrumented code
 
 with atheris.instrument_imports(
     include=[
@@ -44,20 +44,20 @@ with atheris.instrument_imports(
     from tests.fuzz import login
     from tests.fuzz import target as records_target
     from tests.fuzz.target import frames, seal
-    from zkconsumer.decode.kernels import load_all
+    from zkconsumer.decode.kernelloader import load_all
 
-from tests.fix_batches import compress  # noqa: E402
+from tests.fixtures.batches import compress  # noqa: E402
 from tests.fuzz.corpus import archive_of, first_inputs, kept_inputs  # noqa: E402
 
 _HEADER = 61
 _CODECS = {1: "gzip", 2: "snappy-raw", 3: "lz4", 4: "zstd"}
 _PLAIN_LIMIT = 1 << 16
 _KEPT_BYTES = 80_000
-_PER_ENTRY = 170  # of the archive itself
+_PER_ENTRY = 170  # bytes of the archive itself
 
 
 def mutate(data: bytes, max_size: int, seed: int) -> bytes:
-    """One change: anywhere, or inside a batch, whose length and checksum are made to fit."""
+    """One change: anywhere, or inside a batch, whose length and checksum are corrected."""
     draw = random.Random(seed)
     whole = frames(data[1:]) if data[:1] == b"\0" else []
     if not whole or draw.random() < 0.2:
@@ -81,7 +81,7 @@ def mutate(data: bytes, max_size: int, seed: int) -> bytes:
 
 
 def renumbered(batch: bytes, draw: random.Random) -> bytes:
-    """The same behind itself."""
+    """A copy of a batch with later offsets."""
     offset = int.from_bytes(batch[:8], "big", signed=True) + draw.choice([0, 1, 5, 100])
     return struct.pack(">q", max(-(2**63), min(offset, 2**63 - 1))) + batch[8:]
 
@@ -109,7 +109,7 @@ def mutate_message(message: bytes, max_size: int, draw: random.Random) -> bytes:
 
 
 def mutate_inside(codec: int, body: bytes, max_size: int, draw: random.Random) -> bytes:
-    """Change what was compressed, or the compressed bytes."""
+    """Change the uncompressed content, or the compressed bytes."""
     if codec not in _CODECS or draw.random() < 0.3:
         return bytes(atheris.Mutate(body, max_size))
     try:
@@ -136,7 +136,7 @@ def decompress(codec: int, body: bytes) -> bytes:
 
 
 def mutate_login(data: bytes, max_size: int, seed: int) -> bytes:
-    """One change: anywhere, or of what one step of the peer sends, whose length is made to fit."""
+    """One change: anywhere, or in the bytes of one step of the peer, whose length is corrected."""
     draw = random.Random(seed)
     steps = list(login.steps_of(data[1:]))
     if not steps or draw.random() < 0.1:
@@ -192,7 +192,7 @@ def fuzz(name: str, minutes: float) -> None:
 
 
 def keep(name: str) -> None:
-    """Write what the last run of a target found, but for what it began with, the smallest first."""
+    """Write the new inputs that the last run of a target found, the smallest first."""
     first = {title for title, _ in first_inputs(name)}
     found = [path for path in (WORK / name).glob("*") if path.name not in first]
     with zipfile.ZipFile(archive_of(name), "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:

@@ -1,4 +1,4 @@
-"""Memory that ends where a page ends, before a page that cannot be touched: access beyond the end is a crash.
+"""Memory that ends at the end of a page, before an inaccessible page: access beyond the end is a crash.
 
 The compiled decoder loads and stores by address, which numba's bounds checks do not see.
 """
@@ -17,7 +17,7 @@ from zkconsumer.decode.unpack import Unpacker
 _PAGE = mmap.PAGESIZE
 _NO_ACCESS = 0
 _ALIGNMENT = 8
-"""Of columns. What is longer than that beyond their end is seen."""
+"""Alignment of columns; accesses further beyond their end are detected."""
 
 _mprotect = ctypes.CDLL(None, use_errno=True).mprotect
 _mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
@@ -41,7 +41,7 @@ def guarded_copy(data: bytes) -> memoryview:
 
 
 class GuardedMemory(ChunkMemory):
-    """Blocks that are used once."""
+    """Blocks for a single use."""
 
     def take(self, count: int) -> memoryview:
         return guarded(count, _ALIGNMENT)
@@ -55,7 +55,7 @@ class GuardedScratch(Scratch):
         self.data = np.frombuffer(guarded_copy(self.data[: self.used]), np.uint8)
 
     def fit(self) -> None:
-        """It fits."""
+        """Do nothing: the buffer fits already."""
 
 
 def guarded_decoder(*, check_crcs: bool, max_decompressed_bytes: int) -> BatchDecoder:

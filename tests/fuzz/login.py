@@ -1,4 +1,4 @@
-"""What is fuzzed of a connection: whatever a peer sends from connecting on, and what must hold whatever it is.
+"""The fuzz target of a connection: the bytes of a peer from connecting on, and the invariants for any bytes.
 
 An input is one byte for the settings, then steps of the peer: one byte for the kind, two for the length, the bytes.
 """
@@ -15,12 +15,12 @@ from base64 import b64encode
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tests.fix_kafka import load_kafka_python
+from tests.fixtures.kafka import load_kafka_python
 from zkconsumer.errors import AuthenticationFailed, BrokerUnavailable, ProtocolError
 from zkconsumer.kafka.client import fetch_metadata, list_offsets
 from zkconsumer.kafka.connection import BrokerConnection
-from zkconsumer.kafka.fetch_protocol import receive_fetch, send_fetch
-from zkconsumer.kafka.fetch_session import PartitionFetch, without_session
+from zkconsumer.kafka.fetchprotocol import receive_fetch, send_fetch
+from zkconsumer.kafka.fetchsession import PartitionFetch, without_session
 from zkconsumer.kafka.response import ResponseStream
 from zkconsumer.kafka.security import BrokerSecurity
 from zkconsumer.kafka.transport import Transport
@@ -39,19 +39,19 @@ _MECHANISMS = [None, "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 _HELD = 1 << 20
 """Bytes that a connection may take by itself."""
 _PER_BYTE = 200
-"""And for each byte that it receives: an object for two bytes of an array."""
+"""Further bytes for each byte that it receives: an object for two bytes of an array."""
 _PARTITION = TopicPartition("t", 0)
 
 
 class Step(NamedTuple):
-    """What the peer does: answer in a frame, send bytes as they are, hang up, or answer in a bare frame."""
+    """An action of the peer: answer in a frame, send raw bytes, close the connection, or answer in a bare frame."""
 
     kind: int
     data: bytes = b""
 
 
 def steps_of(data: bytes) -> Iterator[Step]:
-    """The steps in an input but for the byte of settings; the last may be cut off."""
+    """The steps in an input, without the byte of settings; the last one may be cut off."""
     at = 0
     while at + _STEP.size <= len(data):
         kind, length = _STEP.unpack_from(data, at)
@@ -61,13 +61,13 @@ def steps_of(data: bytes) -> Iterator[Step]:
 
 
 def encode(settings: int, steps: list[Step]) -> bytes:
-    """An input."""
+    """Encode an input."""
     parts = [_STEP.pack(kind, len(data[:0xFFFF])) + data[:0xFFFF] for kind, data in steps]
     return bytes([settings]) + b"".join(parts)
 
 
 class FixedNonce:
-    """In place of the module ``uuid``, so that the peer can know what the client is going to say."""
+    """Replaces the module ``uuid``, so that the peer can predict the client's messages."""
 
     @staticmethod
     def uuid4() -> str:
@@ -75,7 +75,7 @@ class FixedNonce:
 
 
 class Peer(Transport):
-    """A transport whose peer has sent all that it will ever send; each connection has its own share of that."""
+    """A transport whose peer has sent all its bytes already; each connection has its own part of them."""
 
     script: list[bytes]
     ends: list[socket.socket]
@@ -92,7 +92,7 @@ class Peer(Transport):
 
 
 def script_of(steps: Iterator[Step]) -> list[bytes]:
-    """What comes on each connection."""
+    """The bytes that arrive on each connection."""
     connections = [b""]
     numbers = itertools.count(1)
     for step in steps:
@@ -109,11 +109,11 @@ def script_of(steps: Iterator[Step]) -> list[bytes]:
 
 
 def run(data: bytes) -> None:
-    """Connect to a peer that does what the input specifies, and ask it some questions.
+    """Connect to a peer that acts as the input specifies, and send it some requests.
 
     Raises:
         AssertionError: too much memory was used.
-        Exception: whatever must not come out of a connection.
+        Exception: an error that a connection must not raise.
     """
     if not data:
         return
@@ -129,7 +129,7 @@ def run(data: bytes) -> None:
     with memory_traced():
         before = tracemalloc.get_traced_memory()[0]
         tracemalloc.reset_peak()
-        # What may come out of a connection, and nothing else.
+        # The only errors that a connection may raise.
         try:
             with contextlib.suppress(AuthenticationFailed, BrokerUnavailable, ProtocolError):
                 ask(connection)
@@ -195,9 +195,9 @@ def _scram(mechanism: str) -> tuple[bytes, bytes]:
     hashed = mechanism.removeprefix("SCRAM-").replace("-", "").lower()
     salt, iterations = b"salt", 4096
     first = f"r={_NONCE}server,s={b64encode(salt).decode()},i={iterations}"
-    said = ",".join([f"n=alice,r={_NONCE}", first, f"c=biws,r={_NONCE}server"]).encode()
+    authenticated = ",".join([f"n=alice,r={_NONCE}", first, f"c=biws,r={_NONCE}server"]).encode()
     salted = hashlib.pbkdf2_hmac(hashed, _PASSWORD.encode(), salt, iterations)
-    signature = hmac.digest(hmac.digest(salted, b"Server Key", hashed), said, hashed)
+    signature = hmac.digest(hmac.digest(salted, b"Server Key", hashed), authenticated, hashed)
     return first.encode(), b"v=" + b64encode(signature)
 
 
@@ -215,7 +215,7 @@ def _conversation(settings: int, framed: bool) -> bytes:
 
 
 def seeds() -> Iterator[tuple[str, bytes]]:
-    """(name, input) of conversations in which all is well, and of some in which it is not."""
+    """(name, input) of valid conversations, and of some with errors."""
     for settings, framed in itertools.product(range(len(_MECHANISMS)), [False, True]):
         yield f"conversation-{settings}-{framed:d}", _conversation(settings, framed)
     yield "old-broker", encode(0, [Step(HANG_UP), Step(FRAME, bytes(4)), Step(HANG_UP), Step(FRAME, bytes(4))])

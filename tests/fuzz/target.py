@@ -1,7 +1,7 @@
-"""What is fuzzed: bytes of a broker through the response parser and the decoder, and what must hold whatever they are.
+"""The fuzz target: bytes of a broker through the response parser and the decoder, and the invariants for any bytes.
 
-An input is one byte that says what it is, then the bytes: 0 for the records of a partition, n + 1 for the body of a
-response to a Fetch of version n.
+An input is one byte for its kind, then the bytes: 0 for the records of a partition, n + 1 for the body of a response to
+a Fetch of version n.
 """
 
 import itertools
@@ -9,23 +9,23 @@ import random
 import struct
 import zlib
 
-from tests.fix_decoding import messages_of
-from tests.fix_kafka import calc_crc32c
+from tests.fixtures.decoding import messages_of
+from tests.fixtures.kafka import calc_crc32c
 from tests.fuzz.guard import guarded_copy, guarded_decoder
 from zkconsumer.decode.messages import build
 from zkconsumer.decode.schema import SCHEMA_WITH_HEADERS
 from zkconsumer.errors import CorruptRecord, ProtocolError, RecordTooLarge
-from zkconsumer.kafka.fetch_protocol import NEWEST_VERSION, decode_fetch
+from zkconsumer.kafka.fetchprotocol import NEWEST_VERSION, decode_fetch
 from zkconsumer.model import Message
 
 CAP = 1 << 20
-"""Most that a chunk may decompress to here."""
+"""Limit of the decompressed bytes of a chunk."""
 _LONGEST_ROW = 64  # bytes of memory for the columns of a record, which takes at least seven bytes in a batch
 _LEAST_HELD = 1 << 20
 
 _ALL = tuple(SCHEMA_WITH_HEADERS.names)
 _MOST_PARTS = 100
-"""Batches of an input that are read one by one, too: more show nothing new, and take long."""
+"""Number of batches of an input that are also read one by one: more take long without new results."""
 _CONTROL, _TRANSACTIONAL = 0x20, 0x10
 _HEADER = 61
 
@@ -34,11 +34,11 @@ UNCHECKED = guarded_decoder(check_crcs=False, max_decompressed_bytes=CAP)
 
 
 def run(data: bytes) -> None:
-    """Put one input through everything.
+    """Run all checks with one input.
 
     Raises:
-        AssertionError: something does not hold.
-        Exception: whatever must not come out of the decoder or the parser.
+        AssertionError: an invariant does not hold.
+        Exception: an error that the decoder or the parser must not raise.
     """
     if not data:
         return
@@ -49,7 +49,7 @@ def run(data: bytes) -> None:
 
 
 def parse(version: int, body: bytes) -> None:
-    """A response, and the records in it."""
+    """Parse a response, and decode the records in it."""
     try:
         fetched = decode_fetch(version, memoryview(body)).partitions
     except ProtocolError:
@@ -61,7 +61,7 @@ def parse(version: int, body: bytes) -> None:
 
 
 def decode(data: bytes) -> None:
-    """Records of a partition, from several offsets, as they are and under right checksums."""
+    """Decode the records of a partition, from several offsets, unchanged and with right checksums."""
     first = int.from_bytes(data[:8], "big", signed=True)
     places = sorted({0, max(0, min(first + 1, 2**63 - 1)), 7})
     draw = random.Random(zlib.crc32(data))
@@ -71,14 +71,14 @@ def decode(data: bytes) -> None:
         read(UNCHECKED, requested, data, [(number, 0) for number in range(-1, 20)])
         sealed = seal(data)
         checked, unchecked = read(CHECKED, requested, sealed), read(UNCHECKED, requested, sealed)
-        # Checksums inside compressed messages are as they were, so the check may end earlier, and do nothing else.
+        # Checksums inside compressed messages are unchanged, so the check may only end earlier.
         assert checked is None or checked[0] == unchecked[0][: len(checked[0])]
         if requested == compared:
             compare(requested, sealed, checked, draw)
 
 
 def compare(requested, data, whole, draw):
-    """Read the same in other ways, which must give the same."""
+    """Read the same bytes in other ways, with equal results."""
     assert read(CHECKED, requested, data, foreseen=draw.choice(["first", "again"])) == whole
     columns_are_the_same(requested, data, draw)
     if whole is None:
@@ -90,7 +90,7 @@ def compare(requested, data, whole, draw):
     if aborted:
         committed = read(CHECKED, requested, data, aborted)
         assert committed is not None
-        # What is left out is not decompressed and not read, so its faults are not seen.
+        # Skipped batches are not decompressed and not read, so their faults are not detected.
         assert committed[1] >= end
         spans = aborted_spans(data, aborted)
         kept = [row for row in rows if not any(first <= row.offset <= last for first, last in spans)]
@@ -98,7 +98,7 @@ def compare(requested, data, whole, draw):
 
 
 def columns_are_the_same(requested, data, draw):
-    """A decoder that builds fewer columns builds the same ones."""
+    """Check that a decoder for fewer columns builds equal ones."""
     chosen = tuple(draw.sample(_ALL, draw.randrange(1, len(_ALL) + 1)))
     all_columns = list(chunks(CHECKED, requested, data))
     CHECKED.choose_columns(chosen)
@@ -115,7 +115,7 @@ def columns_are_the_same(requested, data, draw):
 
 
 def one_by_one(requested, data):
-    """The rows of batches that are fetched alone, as by a consumer whose fetches are small."""
+    """The rows of batches that are fetched one by one, as by a consumer with small fetches."""
     rows = []
     for start, stop, _ in frames(data):
         found = read(CHECKED, requested, data[start:stop])
@@ -159,7 +159,7 @@ def aborted_spans(data, aborted):
 
 
 def is_abort(body):
-    """Whether the key of the first record begins with a version and the type 0."""
+    """True if the key of the first record begins with a version and the type 0."""
     at = varint_end(body, 0) + 1  # after the length and the attributes
     for _ in range(3):
         at = varint_end(body, at)
@@ -167,7 +167,7 @@ def is_abort(body):
 
 
 def varint_end(body, at):
-    """The position after a varint, or after all for one that does not end."""
+    """The position after a varint, or the end of the data if the varint does not end."""
     for end in range(at, min(at + 10, len(body))):
         if body[end] < 0x80:
             return end + 1
@@ -175,7 +175,7 @@ def varint_end(body, at):
 
 
 def read(decoder, requested, data, aborted=(), foreseen=""):
-    """The rows and the next offset, or None for bytes of which nothing can be read."""
+    """The rows and the next offset, or None if the bytes cannot be read."""
     rows, end = [], None
     for chunk in chunks(decoder, requested, data, aborted, foreseen):
         rows += rows_of(chunk, requested if end is None else end, data)
@@ -184,14 +184,14 @@ def read(decoder, requested, data, aborted=(), foreseen=""):
 
 
 def chunks(decoder, requested, data, aborted=(), foreseen=""):
-    """What is decoded, up to the first fault.
+    """The decoded chunks, up to the first fault.
 
     Args:
-        decoder: that is used.
+        decoder: decoder to use.
         requested: the offset that was fetched.
         data: the bytes.
         aborted: transactions.
-        foreseen: "first" to look at the headers first, as fetchers do; "again" to look at those of other bytes then.
+        foreseen: "first" to read the headers first, as fetchers do; "again" to read those of other bytes then.
     """
     records = guarded_copy(data)
     expected = decoder.next_offset(requested, records) if foreseen else None
@@ -209,7 +209,7 @@ def chunks(decoder, requested, data, aborted=(), foreseen=""):
 
 
 def part(decoder, requested, data, decode):
-    """What ``decode`` gives, or None for a fault; either within the limits of memory."""
+    """The result of ``decode``, or None for a fault; both within the limits of memory."""
     chunk = fault = None
     try:
         chunk = decode()
@@ -241,7 +241,7 @@ def rows_of(chunk, requested, data):
 
 
 def seal(data: bytes) -> bytes:
-    """The same with right checksums, as far as batches and messages can be found."""
+    """A copy with right checksums, as far as batches and messages can be found."""
     sealed = bytearray(data)
     for start, end, magic in frames(data):
         if magic < 2 and end - start >= 18:

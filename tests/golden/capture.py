@@ -1,11 +1,12 @@
-"""Capture what real brokers of every release answer to a fetch, with what an independent client reads from the same.
+"""Capture the fetch responses of real brokers of every release, with the rows that an independent client reads.
 
 ``python -m tests.golden.capture [RELEASE ...]``, in the repository's root, starts each release in the sandbox, produces
 a fixed set of records with every codec, and writes ``tests/golden/kafka-RELEASE.json``: per topic the rows that
-confluent-kafka (librdkafka) reads, and per Fetch version the response's body as our own connection got it. Version 0
-and, where they exist, version 3 make brokers from 0.11 on convert to message formats 0 and 1.
-``tests/unit/decode/test_golden.py`` decodes the captures. Nothing else has to be done to renew them; all is fixed but
-the times of transactions and of log-append time, producer ids, and what compression makes of the bytes.
+confluent-kafka (librdkafka) reads, and per Fetch version the response body received by this package's connection.
+Version 0 and, where they exist, version 3 make brokers from 0.11 to 3.9 convert to message formats 0 and 1; the oldest
+version of Kafka 4 is 4.
+``tests/unit/decode/test_golden.py`` decodes the captures. No other step is needed to renew them; all content is fixed
+except the times of transactions and of log-append time, producer ids, and the compressed bytes.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-from tests.fix_brokers import VersionedBroker
+from tests.fixtures.brokers import VersionedBroker
+from zkconsumer.errors import ProtocolError
 from zkconsumer.kafka.connection import BrokerConnection
-from zkconsumer.kafka.fetch_protocol import FETCH, NEWEST_VERSION, encode_fetch
-from zkconsumer.kafka.fetch_session import PartitionFetch, without_session
+from zkconsumer.kafka.fetchprotocol import FETCH, NEWEST_VERSION, encode_fetch
+from zkconsumer.kafka.fetchsession import PartitionFetch, without_session
 from zkconsumer.model import Broker
 from zkconsumer.sandbox import Sandbox, known_kafka_versions
 from zkconsumer.sandbox.progress import Progress
@@ -38,7 +40,7 @@ _FLEXIBLE = 12
 
 
 def sample(release: tuple[int, ...]) -> list[dict[str, Any]]:
-    """Records with all that may be null, empty, repeated or long, as far as the release takes it."""
+    """Records with null, empty, repeated and long parts, as far as the release supports them."""
     records: list[dict[str, Any]] = [
         {"key": b"k", "value": b"first"},
         {"key": b"tombstone", "value": None},
@@ -68,7 +70,7 @@ def row(message: Any) -> list[Any]:
 
 
 def fetch(connection: BrokerConnection, topic: str, version: int, isolation: str) -> str | None:
-    """The body of a response with all of the topic's only partition."""
+    """The body of a response with the whole only partition of a topic."""
     body = encode_fetch(
         version,
         without_session([PartitionFetch(topic, 0, 0, 1 << 20)]),
@@ -98,14 +100,21 @@ class Capture:
 
     def _fetch_versions(self) -> list[int]:
         newest = self._connection.version(FETCH, "Fetch", 0, NEWEST_VERSION)
-        return sorted({0, min(3, newest), newest})
+        oldest = next(version for version in range(newest + 1) if self._supports(version))
+        return sorted({oldest, max(oldest, min(3, newest)), newest})
+
+    def _supports(self, version: int) -> bool:
+        try:
+            return self._connection.version(FETCH, "Fetch", version, version) == version
+        except ProtocolError:
+            return False
 
     def plain(self, name: str, codec: str, settings: dict[str, str] | None = None) -> None:
-        """Two batches of the sample in a topic of its own."""
+        """Two batches of the sample in a new topic."""
         topic = self.broker.create_topic(name, config=settings)
         release = self.broker.release
         if settings and "message.format.version" in settings:
-            release = min(release, _TIMESTAMPS_SINCE)  # refuses headers then, converts timestamps
+            release = min(release, _TIMESTAMPS_SINCE)  # then it refuses headers and converts timestamps
         records = sample(release)
         for _ in range(2):
             self.broker.produce(topic, records, compression_codec=codec, linger_ms=100)
@@ -150,7 +159,7 @@ class Capture:
         return producer
 
     def keep(self, topic: str, counts: dict[str, int]) -> None:
-        """Note what the independent client reads, and what our connection gets."""
+        """Record the rows of the independent client, and the responses of this package's connection."""
         for isolation, count in counts.items():
             settings = {} if len(counts) == 1 else {"isolation.level": isolation}
             rows = [row(message) for message in self.broker.consume(topic, count, **settings)]
@@ -159,7 +168,7 @@ class Capture:
             self.topics[f"{topic}, {isolation}"] = {"rows": rows, "responses": responses}
 
     def run(self) -> None:
-        """All topics that this release can have."""
+        """Capture all topics that this release supports."""
         release = self.broker.release
         for codec in self.broker.codecs:
             self.plain(codec, codec)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from zkconsumer.kafka.fetch_protocol import FetchedPartition, decode_fetch
+from zkconsumer.kafka.fetchprotocol import FetchedPartition, decode_fetch
 
 HERE = Path(__file__).parent
 
@@ -14,7 +14,7 @@ Row = tuple[int, int | None, int | None, bytes | None, bytes | None, tuple[tuple
 
 
 class Capture(NamedTuple):
-    """A response, and the rows (offset, timestamp, its type, key, value, headers) that librdkafka read of its topic."""
+    """A response, and the rows that librdkafka read: offset, timestamp, its type, key, value, headers."""
 
     release: str
     topic: str
@@ -32,7 +32,7 @@ class Capture(NamedTuple):
 
 
 def captures() -> Iterator[Capture]:
-    """All of them."""
+    """All captures."""
     for path in sorted(HERE.glob("kafka-*.json")):
         for topic, content in json.loads(path.read_text()).items():
             rows = [

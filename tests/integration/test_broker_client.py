@@ -2,9 +2,9 @@ from contextlib import closing
 
 import pytest
 
-from tests import fix_fetch
-from tests.fix_fetch import brokers_of
-from tests.fix_waiting import eventually
+from tests.fixtures import fetch as fetch_fixtures
+from tests.fixtures.fetch import brokers_of
+from tests.fixtures.waiting import eventually
 from zkconsumer.errors import BrokerUnavailable, ProtocolError
 from zkconsumer.kafka.client import EARLIEST, LATEST, BrokerClient
 from zkconsumer.kafka.errorcodes import ErrorCode, error_name
@@ -13,7 +13,7 @@ from zkconsumer.sandbox.admin import create_topics
 from zkconsumer.sandbox.producer import CODECS, Record, produce
 
 pytestmark = pytest.mark.integration
-reader = fix_fetch.reader
+reader = fetch_fixtures.reader
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def test_created_topics_have_leaders_at_once(client, sandbox, unique_name):
     assert not metadata.leaderless
 
 
-def test_a_refused_topic_says_why(client):
+def test_a_refused_topic_gives_the_reason(client):
     with pytest.raises(ProtocolError, match="cannot create topic a b"):
         create_topics(client, {"a b": 1})
 
@@ -79,8 +79,8 @@ def test_offsets_of_many_partitions_with_errors_among_them(client, unique_name):
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-def test_leaders_that_die_and_a_topic_that_comes_anew(private_sandbox):
-    from tests.fix_sandbox import Topics, produce_records
+def test_leaders_that_die_and_a_topic_that_is_created_again(private_sandbox):
+    from tests.fixtures.sandbox import Topics, produce_records
 
     box = private_sandbox(brokers=2)
     topics = Topics(box.bootstrap_servers)
@@ -111,7 +111,7 @@ def test_leaders_that_die_and_a_topic_that_comes_anew(private_sandbox):
         eventually(lambda: ends() == dict.fromkeys(partitions, 0))
 
 
-def test_dead_brokers_are_passed_over(live_brokers, unique_name):
+def test_dead_brokers_are_skipped(live_brokers, unique_name):
     client = BrokerClient(lambda: [Broker(7, "127.0.0.1", 1), *live_brokers()], client_id="test", timeout_ms=5000)
     for _ in range(8):
         assert client.metadata([unique_name]).brokers

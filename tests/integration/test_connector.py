@@ -5,10 +5,10 @@ from collections import Counter
 
 import pytest
 
-from tests.fix_fork import in_forked_child, refused_in_forked_child
-from tests.fix_sandbox import Topics, produce_records
-from tests.fix_waiting import eventually
-from tests.fix_zookeeper import cut_off, expire
+from tests.fixtures.fork import in_forked_child, refused_in_forked_child
+from tests.fixtures.sandbox import Topics, produce_records
+from tests.fixtures.waiting import eventually
+from tests.fixtures.zookeeper import cut_off, expire
 from zkconsumer import (
     Blacklist,
     ConfigError,
@@ -29,7 +29,7 @@ def values(count, start=0):
 
 
 def spread(count, start=0):
-    """The same over four partitions; left to itself a producer may send all to one."""
+    """The same over four partitions; without explicit partitions a producer may send all to one."""
     return [{"value": value, "partition": int(value) % 4} for value in values(count, start)]
 
 
@@ -73,7 +73,7 @@ def test_everything_is_delivered_in_order_and_committed(connect, topic_factory, 
     assert {state.lag for state in connector.partition_states()} == {0}
 
 
-def test_shutdown_commits_what_was_released_and_the_next_consumer_goes_on_there(connect, topic_factory, produce):
+def test_shutdown_commits_released_records_and_the_next_consumer_continues_there(connect, topic_factory, produce):
     topic = topic_factory()
     produce(topic, values(10))
     with connect() as first:
@@ -82,7 +82,7 @@ def test_shutdown_commits_what_was_released_and_the_next_consumer_goes_on_there(
     with pytest.raises(StopIteration):
         next(stream)
     (stream,) = connect().create_message_streams({topic: 1})[topic]
-    # The fourth was handed out, but nobody asked for a fifth: its handling may not have been finished.
+    # The fourth was handed out, but no fifth was requested: its processing may not have been finished.
     assert take(stream, 7) == values(7, start=3)
 
 
@@ -118,7 +118,10 @@ def test_timer_commits(connect, topic_factory, produce, zookeeper):
 
 @pytest.mark.parametrize("auto_commit", [True, False])
 def test_a_join_duplicates_and_loses_nothing(connect, topic_factory, produce, auto_commit):
-    """With auto commit off the JVM rewinds every partition at each rebalance (SPEC 4.4); those that stay must not."""
+    """With auto commit off the JVM rewinds every partition at each rebalance; those that stay must not.
+
+    See jvm-consumer.md#attempt.
+    """
     topic = topic_factory(partitions=4)
     produce(topic, spread(400))
     first = connect(auto_commit_enable=auto_commit)
@@ -164,7 +167,7 @@ def test_a_zookeeper_that_freezes_for_less_than_the_session_changes_nothing(priv
         eventually(lambda: all(one.describe().connected for one in both))
         deliver(400)
         for member in members:
-            member.commit()  # served after the look at the group that the reconnect asks for
+            member.commit()  # served after the read of the group that the reconnect requests
         assert [(one.describe().generation, dict(one.describe().owned)) for one in both] == before
         assert (readers[0].seen + readers[1].seen).total() == 600
 
@@ -200,7 +203,7 @@ def test_an_expired_session_redelivers_nothing(connect, topic_factory, produce):
 
 
 def test_lost_owner_nodes_are_claimed_again(connect, topic_factory, zookeeper):
-    """JVM members delete owner znodes without looking whose they are (SPEC 1.2)."""
+    """JVM members delete owner znodes without checking the owner (jvm-consumer.md#conflicts)."""
     topic = topic_factory()
     connector = connect(auto_commit_interval_ms=50)
     connector.create_message_streams({topic: 1})
@@ -305,7 +308,7 @@ def test_assign_reads_without_a_group(connect, topic_factory, produce, zookeeper
     assert zookeeper.get(f"/consumers/{connect.group}/offsets/{topic}/1")[0] == b"10"
 
 
-def test_misuse_is_told(connect, topic_factory, produce):
+def test_misuse_is_reported(connect, topic_factory, produce):
     topic = topic_factory()
     connector = connect()
     with pytest.raises(ConfigError):
@@ -314,7 +317,7 @@ def test_misuse_is_told(connect, topic_factory, produce):
     with pytest.raises(UsageError, match="once"):
         connector.create_message_streams({topic: 1})
     produce(topic, values(3))
-    assert take(stream, 3) == values(3)  # the refused call has not touched the first one's streams
+    assert take(stream, 3) == values(3)  # the refused call has not affected the first one's streams
     connector.shutdown()
     connector.shutdown()
     with pytest.raises(ConsumerClosed):

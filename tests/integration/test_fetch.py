@@ -10,16 +10,16 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer
 from confluent_kafka import TopicPartition as ConfluentPartition
 
-from tests import fix_fetch
-from tests.fix_decoding import messages_of
-from tests.fix_kafka import DeleteRecordsRequest
-from tests.fix_waiting import eventually
+from tests.fixtures import fetch as fetch_fixtures
+from tests.fixtures.decoding import messages_of
+from tests.fixtures.kafka import DeleteRecordsRequest
+from tests.fixtures.waiting import eventually
 from zkconsumer.errors import ConsumerTimeout, CorruptRecord
 from zkconsumer.kafka.client import LATEST, BrokerClient
 from zkconsumer.model import Message, TopicPartition
 
 pytestmark = pytest.mark.integration
-reader = fix_fetch.reader
+reader = fetch_fixtures.reader
 
 ISOLATION_LEVELS = ["read_committed", "read_uncommitted"]
 
@@ -57,8 +57,8 @@ def place_of(message):
 
 
 def end_of(bootstrap_servers, topic, isolation):
-    """Where the only partition ends for who reads with this isolation level."""
-    brokers = partial(fix_fetch.brokers_of, bootstrap_servers)
+    """Where the only partition ends for a reader with this isolation level."""
+    brokers = partial(fetch_fixtures.brokers_of, bootstrap_servers)
     with closing(BrokerClient(brokers, client_id="test", timeout_ms=10_000, isolation=isolation)) as client:
         return client.list_offsets({TopicPartition(topic, 0): LATEST}).found[topic, 0]
 
@@ -131,7 +131,7 @@ def test_log_append_time(sandbox, topic_factory, produce, reader):
     assert {m.timestamp_type for m in messages} == {1}
 
 
-def test_transactions_are_read_like_the_jvm_does_and_their_markers_are_passed(sandbox, topic_factory, reader):
+def test_transactions_are_read_like_the_jvm_does_and_their_markers_are_skipped(sandbox, topic_factory, reader):
     topic = topic_factory()
     producer = Producer({"bootstrap.servers": sandbox.bootstrap_servers, "transactional.id": topic})
     producer.init_transactions()
@@ -195,18 +195,18 @@ def test_transactions_are_read_like_by_confluent_kafka(sandbox, transactions, re
     assert len(messages) > 50
 
 
-def test_an_open_transaction_holds_back_what_is_behind_it(sandbox, transactions, produce, reader):
+def test_an_open_transaction_holds_back_later_records(sandbox, transactions, produce, reader):
     topic, producer = transactions
     producer.begin_transaction()
     producer.produce(topic, b"open")
     producer.flush()
-    ((_, behind),) = produce(topic, [b"behind"])
+    ((_, after),) = produce(topic, [b"after"])
     one = reader(isolation_level="read_committed", consumer_timeout_ms=1000)
     one.start({(topic, 0): 0})
-    messages = read_to(one, behind - 1)
+    messages = read_to(one, after - 1)
     assert messages == confluent_reads(sandbox.bootstrap_servers, topic, 1, "read_committed")
     producer.commit_transaction()
-    assert [m.value for m in one.read(2)] == [b"open", b"behind"]
+    assert [m.value for m in one.read(2)] == [b"open", b"after"]
 
 
 def test_a_record_larger_than_the_fetch_size_is_read(topic_factory, produce, reader):
@@ -225,7 +225,7 @@ def test_without_a_usable_offset_the_policy_decides(topic_factory, produce, read
     one = reader(auto_offset_reset=policy)
     one.start({(topic, 0): stored})
     position = {TopicPartition(topic, 0): start}
-    # The position moves though nobody consumes, as in the JVM (SPEC 6.2).
+    # The position moves although no record is consumed, as in the JVM (jvm-consumer.md#fetch-loop).
     eventually(lambda: one.control.positions(handed_out=False) == position)
     produce(topic, [b"new"])
     assert [m.value for m in one.read(6 - start)] == [b"old"] * (5 - start) + [b"new"]
@@ -243,7 +243,7 @@ def test_a_stored_offset_is_where_reading_begins(topic_factory, produce, reader)
 
 def delete_records_before(bootstrap_servers, partition, offset):
     """What retention does, at once."""
-    client = BrokerClient(lambda: fix_fetch.brokers_of(bootstrap_servers), client_id="test", timeout_ms=10_000)
+    client = BrokerClient(lambda: fetch_fixtures.brokers_of(bootstrap_servers), client_id="test", timeout_ms=10_000)
     topic = DeleteRecordsRequest.DeleteRecordsTopic
     chosen = topic.DeleteRecordsPartition(partition_index=partition.partition, offset=offset)
     request = DeleteRecordsRequest(
@@ -281,7 +281,7 @@ def test_a_slow_stream_stops_only_itself(topic_factory, produce, reader):
     produce(topic, [{"value": b"x" * 1000, "partition": number % 2} for number in range(4000)], batch_size=20_000)
     one = reader(streams=2, fetch_message_max_bytes=50_000)
     one.start({(topic, 0): 0, (topic, 1): 0})
-    assert len(one.read(2000, stream=1)) == 2000  # nobody reads the other stream
+    assert len(one.read(2000, stream=1)) == 2000  # the other stream is not read
     stuck = one.queues[one.threads[0]]
     assert 1 <= len(stuck) <= one.config.queued_max_message_chunks
     assert len(one.read(2000, stream=0)) == 2000
@@ -330,7 +330,7 @@ def test_stopping_is_quick_even_in_a_long_poll_and_positions_stay(topic_factory,
 
 
 def test_no_record_is_lost_or_repeated_over_many_rebalances(topic_factory, produce, reader):
-    """Each generation starts where the positions of the one before say: everything handed out."""
+    """Each generation starts at the positions of the one before: after everything handed out."""
     topic = topic_factory(partitions=4)
     produce(topic, [{"value": b"%d" % number, "partition": number % 4} for number in range(40_000)], batch_size=4000)
     one = reader(fetch_message_max_bytes=5000, consumer_timeout_ms=20_000)
@@ -352,7 +352,7 @@ def test_no_record_is_lost_or_repeated_over_many_rebalances(topic_factory, produ
     user = threading.Thread(target=use)
     user.start()
     while not done.wait(0.02):
-        if len(seen) > seen_before:  # else generations could be too short for a first record, for ever
+        if len(seen) > seen_before:  # otherwise generations could always be too short for a first record
             seen_before = len(seen)
             one.control.stop()
             one.start(one.control.positions(handed_out=True))
@@ -416,7 +416,7 @@ def test_no_record_is_lost_or_repeated_where_some_partitions_come_and_go(topic_f
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_a_broker_that_dies_and_comes_back(private_sandbox, reader):
-    from tests.fix_sandbox import Topics, produce_records
+    from tests.fixtures.sandbox import Topics, produce_records
 
     box = private_sandbox()
     topic = Topics(box.bootstrap_servers).create("t", 2)
@@ -433,11 +433,11 @@ def test_a_broker_that_dies_and_comes_back(private_sandbox, reader):
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_partitions_of_two_brokers_one_of_which_dies(private_sandbox, reader):
-    from tests.fix_sandbox import Topics, produce_records
+    from tests.fixtures.sandbox import Topics, produce_records
 
     box = private_sandbox(brokers=2)
     topic = Topics(box.bootstrap_servers).create("t", 4)
-    client = BrokerClient(lambda: fix_fetch.brokers_of(box.bootstrap_servers), client_id="test", timeout_ms=10_000)
+    client = BrokerClient(lambda: fetch_fixtures.brokers_of(box.bootstrap_servers), client_id="test", timeout_ms=10_000)
     leaders = client.metadata([topic]).leaders
     client.close()
     lasting = {tp.partition for tp, leader in leaders.items() if leader.id == 0}
@@ -461,7 +461,7 @@ def damaged(private_sandbox):
     """A broker with one record in each of three batches, where ``damage(data)`` was done to the log of partition 0."""
 
     def make(damage):
-        from tests.fix_sandbox import Topics, produce_records
+        from tests.fixtures.sandbox import Topics, produce_records
 
         box = private_sandbox()
         topic = Topics(box.bootstrap_servers).create("t", 1)
@@ -485,7 +485,7 @@ def flip_a_value(number):
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-def test_damage_on_the_broker_s_disk_reaches_the_user_after_what_is_sound(damaged, reader):
+def test_damage_on_the_broker_s_disk_is_raised_after_intact_records(damaged, reader):
     one = reader(damaged(flip_a_value(2)).bootstrap_servers, consumer_timeout_ms=20_000)
     one.start({("t", 0): 0})
     assert [m.offset for m in one.read(2)] == [0, 1]
@@ -496,12 +496,12 @@ def test_damage_on_the_broker_s_disk_reaches_the_user_after_what_is_sound(damage
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-def test_damage_is_left_out_and_told_where_that_is_wanted(damaged, reader, caplog):
+def test_damage_is_skipped_and_logged_if_configured(damaged, reader, caplog):
     one = reader(damaged(flip_a_value(1)).bootstrap_servers, consumer_timeout_ms=20_000, on_corrupt="skip")
     one.start({("t", 0): 0})
     assert [m.offset for m in one.read(2)] == [0, 2]
     assert one.control.positions(handed_out=True) == {("t", 0): 3}
-    assert "offsets 1 to 1 of t-0 are left out: t-0 at offset 1 (fetched from 1): checksum" in caplog.text
+    assert "offsets 1 to 1 of t-0 are skipped: t-0 at offset 1 (fetched from 1): checksum" in caplog.text
 
 
 def test_states(topic_factory, produce, reader):

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from tests.fix_waiting import eventually
+from tests.fixtures.waiting import eventually
 from zkconsumer import ConsumerClosed, ConsumerTimeout, StreamIdle
 
 pytestmark = pytest.mark.integration
@@ -18,7 +18,7 @@ def has_left(zookeeper, connector, group):
 def test_the_partitions_of_a_stuck_reader_go_to_another(
     connect, topic_factory, produce, zookeeper, caplog, fetch_bytes, count
 ):
-    """What is unread is a chunk behind the one in hand, or only the rest of that one."""
+    """The unread data is a chunk after the one that is being read, or only the rest of that one."""
     topic = topic_factory(partitions=1)
     for values in ([b"0", b"1", b"2", b"3", b"4"], [b"5", b"6", b"7", b"8", b"9"]):
         produce(topic, values)
@@ -31,11 +31,11 @@ def test_the_partitions_of_a_stuck_reader_go_to_another(
     (warning,) = [text for text in caplog.messages if "max.stream.idle.ms" in text]
     assert all(name in warning for name in (connect.group, stuck.consumer_id, f"{stuck.consumer_id}-0", f"{topic}-0"))
     (stream,) = connect().create_message_streams({topic: 1})[topic]
-    # The last was in the stuck reader's hand: nobody knows what became of it.
+    # The stuck reader had got the last one: whether it was processed is unknown.
     assert [next(stream).value for _ in range(11 - count)] == [b"%d" % number for number in range(count - 1, 10)]
     for one in streams:
         for _ in range(2):
-            with pytest.raises(StreamIdle, match="make a new connector"):
+            with pytest.raises(StreamIdle, match="create a new connector"):
                 next(one)
     with pytest.raises(ConsumerClosed):
         stuck.commit_offsets()

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from tests.fix_interrupts import Alarm, read_under_fire
+from tests.fixtures.interrupts import Alarm, read_under_fire
 
 pytestmark = [
     pytest.mark.integration,

@@ -1,4 +1,4 @@
-"""The scenarios of the JVM consumer's own tests, played with ours; each test names the one that it follows.
+"""The scenarios of the JVM consumer's own tests, run with ours; each test names the one that it follows.
 
 Not here: partition assignment (golden vectors in tests/unit/core, and against the JVM in tests/interop).
 """
@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.fix_sandbox import Topics, produce_records
-from tests.fix_waiting import eventually
+from tests.fixtures.sandbox import Topics, produce_records
+from tests.fixtures.waiting import eventually
 from zkconsumer import (
     Blacklist,
     ConsumerConfig,
@@ -36,7 +36,7 @@ OFFSETS_TOPIC = "__consumer_offsets"
 
 @pytest.fixture(scope="module")
 def two_brokers():
-    """The cluster of most of the originals; the tests here harm no server."""
+    """The cluster of most of the originals; the tests here stop no server."""
     with Sandbox(brokers=2, progress=Progress()) as box:
         yield box
 
@@ -160,7 +160,7 @@ def test_leader_selection_for_partition(consumers, two_brokers, unique_name, own
 
 
 class Remembering(ConsumerRebalanceListener):
-    """Keeps what it was told last."""
+    """Keeps the arguments of its last call."""
 
     def __init__(self):
         self.released = None
@@ -367,7 +367,7 @@ def test_metrics_leak(consumers, spread_topic, two_brokers):
             (stream,) = connector.create_message_streams({spread_topic: 1})[spread_topic]
             assert len(receive(len(sent), stream)) == len(sent)
             connector.commit_offsets()
-        gc.collect()  # what only waits for the collector is not what leaks here
+        gc.collect()  # what only waits for the garbage collector is no leak
 
     def held():
         threads = Counter(thread.name for thread in threading.enumerate())

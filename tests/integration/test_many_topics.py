@@ -2,9 +2,10 @@
 
 import pytest
 
-from tests.fix_members import Cluster
-from tests.fix_waiting import eventually
-from zkconsumer.core.rebalance import orphan_delay_seconds
+from tests.fixtures.members import Cluster
+from tests.fixtures.waiting import eventually
+from tests.fixtures.zookeeper import session_of
+from zkconsumer.core.rebalancesteps import orphan_delay_seconds
 from zkconsumer.core.subscription import Subscription, Whitelist
 from zkconsumer.group.listener import ConsumerRebalanceListener
 from zkconsumer.group.member import GroupMember
@@ -26,7 +27,7 @@ def cluster(sandbox, zookeeper, unique_name):
 
 
 def sent(*members: GroupMember) -> list[int]:
-    return [member._session._client._connection._xid for member in members]
+    return [session_of(member)._client._connection._xid for member in members]
 
 
 @pytest.mark.parametrize("strategy", ["range", "roundrobin"])
@@ -72,11 +73,11 @@ def test_topics_of_others_do_not_concern_a_member_by_range(cluster, open_session
     session = open_session(cluster.connect)
     assert Registry(session).view("g", "g_a").partitions == {"mine": (0, 1)}
     assert Registry(session).view("g").partitions == {"mine": (0, 1), "theirs": (0, 1)}
-    assert member._rebalancer._assigned_view.partitions == {"mine": (0, 1)}
+    assert member._protocol._shares._assigned_view.partitions == {"mine": (0, 1)}
 
 
 def test_a_member_nudges_for_topics_that_are_not_its_own(cluster):
-    """It is the smallest of ours, so no other member does."""
+    """Its id is the smallest of ours, so no other member does."""
     cluster.create_topics("mine", "theirs")
     cluster.register_stranger("z-jvm", "theirs")
     ids = f"{cluster.root}/consumers/g/ids"

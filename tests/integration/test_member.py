@@ -1,4 +1,4 @@
-"""The control plane alone, on a real ZooKeeper: who owns what, and what is left behind."""
+"""The control plane alone, on a real ZooKeeper: who owns what, and what remains in ZooKeeper."""
 
 import json
 import threading
@@ -7,12 +7,12 @@ import time
 import pytest
 from kazoo.security import make_acl
 
-from tests.fix_members import RecordingFetch
-from tests.fix_waiting import eventually
-from tests.fix_zookeeper import cut_off, expire
+from tests.fixtures.members import RecordingFetch, open_member
+from tests.fixtures.waiting import eventually
+from tests.fixtures.zookeeper import cut_off, expire
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.memberstate import MemberState, illegal_transitions
-from zkconsumer.core.rebalance import RebalanceCause, orphan_delay_seconds
+from zkconsumer.core.rebalancesteps import RebalanceCause, orphan_delay_seconds
 from zkconsumer.core.subscription import Subscription, Whitelist
 from zkconsumer.errors import (
     ChrootMissing,
@@ -24,7 +24,6 @@ from zkconsumer.errors import (
     SessionExpired,
     ZooKeeperUnavailable,
 )
-from zkconsumer.group.identity import new_consumer_id
 from zkconsumer.group.listener import ConsumerRebalanceListener
 from zkconsumer.group.member import GroupMember
 from zkconsumer.model import TopicPartition
@@ -38,7 +37,7 @@ def group(sandbox, unique_name):
     members: list[GroupMember] = []
 
     def member(
-        consumer_id: str, before_commit=None, fetch=None, make_store=None, **values
+        consumer_id: str, before_commit=None, fetch=None, wrap_store=lambda store: store, **values
     ) -> tuple[GroupMember, RecordingFetch]:
         config = ConsumerConfig(
             **{
@@ -53,8 +52,7 @@ def group(sandbox, unique_name):
             }
         )
         fetch = fetch or RecordingFetch()
-        more = {} if make_store is None else {"make_store": make_store}
-        members.append(GroupMember(config, new_consumer_id(config), fetch, before_commit=before_commit, **more))
+        members.append(open_member(config, fetch, wrap_store, before_commit=before_commit))
         return members[-1], fetch
 
     member.name = unique_name
@@ -155,8 +153,8 @@ def test_unchanged_share_keeps_the_fetchers_running(group, zookeeper, topic_fact
     eventually(lambda: elsewhere.calls[-1] == "stop")
     seen = first.describe().views
     zookeeper.delete(f"/consumers/{group.name}/ids/{group.name}_ghost")
-    eventually(lambda: first.describe().views > seen)  # it has looked after all that happened
-    first.commit()  # served when that look is over
+    eventually(lambda: first.describe().views > seen)  # it has read the group after all these changes
+    first.commit()  # served after that read
     assert fetch.calls == ["stop", "start"]
 
 
@@ -167,7 +165,7 @@ def put_stranger(zookeeper, group, name, topic):
 
 
 def test_members_that_join_one_after_another_cause_one_rebalance(group, zookeeper, topic_factory, monkeypatch):
-    """Three seconds without news end the wait here, so that a busy machine is not taken for a quiet group."""
+    """Three seconds without a change end the wait here, so that a busy machine is not taken for a quiet group."""
     monkeypatch.setattr("zkconsumer.group.rebalanceloop.settle_seconds", lambda backoff_ms: 3.0)
     topic = topic_factory(partitions=12)
     member, _ = group("a", rebalance_backoff_ms=60_000)
@@ -180,7 +178,7 @@ def test_members_that_join_one_after_another_cause_one_rebalance(group, zookeepe
     assert member.describe().attempts == 2
 
 
-def test_a_view_is_read_again_only_after_news(group, zookeeper, topic_factory):
+def test_a_view_is_read_again_only_after_a_change(group, zookeeper, topic_factory):
     topic = topic_factory(partitions=4)
     member, _ = group("z")
 
@@ -194,7 +192,7 @@ def test_a_view_is_read_again_only_after_news(group, zookeeper, topic_factory):
     member.join(Subscription.static({topic: 1}))
     assert member.describe().views == 1
     put_stranger(zookeeper, group, "a", topic)
-    # With one stranger two partitions would be ours: the other is counted in, without another rebalance for it.
+    # With one stranger two partitions would be ours: the other is included, without another rebalance for it.
     eventually(lambda: numbers(member) == [3])
     assert member.describe().attempts == 2
 
@@ -256,7 +254,7 @@ def test_a_topic_that_is_created_again_begins_a_generation(group, topics, topic_
     assert numbers(member) == [0, 1]
 
 
-def test_listener_is_told_in_order_and_may_set_start_offsets(group, topic_factory):
+def test_listener_is_called_in_order_and_may_set_start_offsets(group, topic_factory):
     topic = topic_factory(partitions=1)
     partition = TopicPartition(topic, 0)
     member, fetch = group("a")
@@ -268,7 +266,7 @@ def test_listener_is_told_in_order_and_may_set_start_offsets(group, topic_factor
     assert fetch.assignment.offsets == {partition: 11}
 
 
-def test_failing_to_claim_tells_who_holds_what_and_leaves_nothing(group, zookeeper, topic_factory):
+def test_a_failed_claim_names_the_owners_and_leaves_nothing(group, zookeeper, topic_factory):
     topic = topic_factory(partitions=2)
     zookeeper.create(f"/consumers/{group.name}/owners/{topic}/1", b"ghost-0", makepath=True)
     member, _ = group("a", rebalance_max_retries=2, rebalance_backoff_ms=100)
@@ -279,7 +277,7 @@ def test_failing_to_claim_tells_who_holds_what_and_leaves_nothing(group, zookeep
     assert zookeeper.get_children(f"/consumers/{group.name}/owners/{topic}") == ["1"]
 
 
-def test_a_claim_waits_for_the_owner_to_let_go(group, zookeeper, topic_factory):
+def test_a_claim_waits_for_the_owner_to_release(group, zookeeper, topic_factory):
     topic = topic_factory(partitions=1)
     path = f"/consumers/{group.name}/owners/{topic}/0"
     zookeeper.create(path, b"ghost-0", makepath=True)
@@ -334,7 +332,7 @@ def test_members_that_disagree_on_the_assignor_are_named(group, topic_factory):
 
 
 def test_a_jvm_member_that_gave_up_is_nudged_once(group, zookeeper, topic_factory):
-    """Its registration is there, its owner znodes never come (SPEC 4.5)."""
+    """Its registration is there, its owner znodes never appear (jvm-consumer.md#exhausted-retries)."""
     topic = topic_factory(partitions=2)
     jvm = {"version": 1, "subscription": {topic: 1}, "pattern": "static", "timestamp": "1"}
     ids = f"/consumers/{group.name}/ids"
@@ -408,7 +406,7 @@ def test_a_group_that_was_deleted_under_a_member_is_made_again(group, zookeeper,
 
 @pytest.mark.parametrize("joins", [False, True])
 def test_a_deleted_session_node_is_made_again(group, zookeeper, topic_factory, joins):
-    """Without it nothing can be claimed or committed; and what was claimed must not be forgotten if it moves on."""
+    """Without it nothing can be claimed or committed; and claims must not be forgotten if it is missing."""
     topic = topic_factory(partitions=2)
     member, fetch = group("a", auto_commit_interval_ms=300)
     member.join(Subscription.static({topic: 1}))
@@ -431,12 +429,12 @@ def test_a_registration_that_was_overwritten_is_made_again(group, zookeeper, top
     path = f"/consumers/{group.name}/ids/{group.name}_a"
     written = json.loads(zookeeper.get(path)[0])
     zookeeper.set(path, b"not json")
-    put_stranger(zookeeper, group, "b", topic)  # nobody watches the data; the next look finds it
+    put_stranger(zookeeper, group, "b", topic)  # the data is not watched; the next read finds it
     eventually(lambda: numbers(member) == [0])
     assert json.loads(zookeeper.get(path)[0]) | {"timestamp": ""} == written | {"timestamp": ""}
 
 
-def test_an_unreadable_offset_costs_its_partition_until_it_is_mended(group, zookeeper, topic_factory):
+def test_an_unreadable_offset_costs_its_partition_until_it_is_repaired(group, zookeeper, topic_factory):
     topic = topic_factory(partitions=2)
     path = f"/consumers/{group.name}/offsets/{topic}/0"
     zookeeper.create(path, b"abc", makepath=True)
@@ -448,7 +446,10 @@ def test_an_unreadable_offset_costs_its_partition_until_it_is_mended(group, zook
 
 
 def test_what_a_thief_committed_is_not_taken_back(group, zookeeper, topic_factory):
-    """A JVM member deletes our owner znode blindly, claims the partition, and commits (SPEC 1.2)."""
+    """A JVM member deletes our owner znode without a check, claims the partition, and commits.
+
+    See jvm-consumer.md#conflicts.
+    """
     topic = topic_factory()
     partition = TopicPartition(topic, 0)
     member, fetch = group("a", auto_commit_interval_ms=3_600_000)
@@ -463,7 +464,7 @@ def test_what_a_thief_committed_is_not_taken_back(group, zookeeper, topic_factor
     assert zookeeper.get(f"/consumers/{group.name}/offsets/{topic}/0")[0] == b"500"
 
 
-def test_what_the_user_vouched_for_is_kept_but_never_beyond_the_position(group, zookeeper, topic_factory):
+def test_an_explicit_commit_is_kept_but_never_beyond_the_position(group, zookeeper, topic_factory):
     topic = topic_factory()
     partition, path = TopicPartition(topic, 0), f"/consumers/{group.name}/offsets/{topic}/0"
     member, fetch = group("a", auto_commit_interval_ms=50)
@@ -490,7 +491,7 @@ def test_what_was_stored_of_a_commit_stays_although_the_rest_was_refused(group, 
     fetch.position = dict.fromkeys(partitions, 100)
     eventually(lambda: zookeeper.exists(f"{path}/1") is not None)
     zookeeper.set_acls(f"{path}/0", [make_acl("world", "anyone", read=True, admin=True)])
-    with pytest.raises(OffsetsNotStored, match=f"{topic}-0; the log"):
+    with pytest.raises(OffsetsNotStored, match=f"not stored: {topic}-0; the others are stored"):
         member.commit(dict.fromkeys(partitions, 100))
     seen = member.stats().commits["zookeeper"]
     zookeeper.set_acls(f"{path}/0", [make_acl("world", "anyone", all=True)])
@@ -580,7 +581,10 @@ def test_a_slow_commit_does_not_take_back_a_later_one(group, zookeeper, topic_fa
 
 
 def test_a_listener_may_wait_for_a_worker_that_commits(group, zookeeper, topic_factory):
-    """MirrorMaker's pattern (SPEC 12): the worker's commit must not wait for the listener that waits for it."""
+    """MirrorMaker's pattern: the worker's commit must not wait for the listener that waits for it.
+
+    See jvm-consumer.md#tools.
+    """
     topic = topic_factory(partitions=2)
     partition = TopicPartition(topic, 0)
     member, _ = group("a")
@@ -615,7 +619,7 @@ class AtStop(RecordingFetch):
 
 @pytest.mark.parametrize("waits_in", ["listener", "before_commit"])
 def test_a_commit_posted_before_user_code_does_not_block_it(group, zookeeper, topic_factory, waits_in):
-    """1. A worker posts a commit in step 1; 2. user code waits for that worker (SPEC 12, MirrorMaker)."""
+    """1. A worker posts a commit in step 1; 2. user code waits for that worker (jvm-consumer.md#tools, MirrorMaker)."""
     topic = topic_factory(partitions=2)
     partition = TopicPartition(topic, 0)
     workers: list[threading.Thread] = []
@@ -708,11 +712,11 @@ def test_while_partitions_are_released_commits_are_tried_once(group, topics, top
     partition = TopicPartition(topic, 0)
     stores: list[RecordingStore] = []
 
-    def make_store(config, member, store):
+    def record(store):
         stores.append(RecordingStore(store))
         return stores[0]
 
-    member, fetch = group("a", make_store=make_store, auto_commit_interval_ms=3_600_000)
+    member, fetch = group("a", wrap_store=record, auto_commit_interval_ms=3_600_000)
 
     class Committing(ConsumerRebalanceListener):
         def before_releasing_partitions(self, owned):
@@ -750,7 +754,7 @@ def test_requests_and_timers_are_served_while_a_claim_waits(group, zookeeper, to
 
 
 def test_the_cause_is_found_in_the_view_that_was_used(group, zookeeper, topics, topic_factory):
-    """A member that is seen in step 3 only is no news at the next rebalance."""
+    """A member that is first seen in step 3 is not the cause of the next rebalance."""
     topic = topic_factory(partitions=4)
     member, _ = group("z")
 
@@ -788,7 +792,7 @@ def test_without_a_registration_nothing_is_written(group, zookeeper, topic_facto
     topic = topic_factory(partitions=1)
     member, _ = group("a")
     member.join(Subscription.static({topic: 1}))
-    member._thread.do(member._membership.session_lost)  # what an expired session does
+    member._thread.do(member._protocol.lose)  # what an expired session does
     with pytest.raises(SessionExpired):
         member.commit({TopicPartition(topic, 0): 5}, force=True)
     assert zookeeper.exists(f"/consumers/{group.name}/offsets/{topic}/0") is None
@@ -800,11 +804,11 @@ def test_reading_without_a_group_outlives_zookeeper(private_sandbox, unique_name
         zookeeper_connect=sandbox.zookeeper_connect, group_id=unique_name, zookeeper_session_timeout_ms=1000
     )
     fetch = RecordingFetch()
-    member = GroupMember(config, new_consumer_id(config), fetch)
+    member = open_member(config, fetch)
     try:
         member.assign({TopicPartition(unique_name, 0): 0})
         sandbox.zookeeper.pause()
-        eventually(lambda: member._lease.lapses)
+        eventually(lambda: member.stats().lease_lapses)
         assert member.may_deliver()
     finally:
         sandbox.zookeeper.resume()
@@ -844,12 +848,12 @@ def test_unreachable_zookeeper_and_missing_chroot(sandbox, group):
 
 
 def test_without_brokers_nothing_happens_until_one_registers(private_sandbox, unique_name):
-    from tests.fix_sandbox import Topics
+    from tests.fixtures.sandbox import Topics
 
     sandbox = private_sandbox(brokers=0)
     fetch = RecordingFetch()
     config = ConsumerConfig(zookeeper_connect=sandbox.zookeeper_connect, group_id=unique_name)
-    member = GroupMember(config, new_consumer_id(config), fetch)
+    member = open_member(config, fetch)
     try:
         member.join(Subscription.static({unique_name: 1}))
         assert fetch.calls == []
@@ -862,7 +866,7 @@ def test_without_brokers_nothing_happens_until_one_registers(private_sandbox, un
 
 
 def test_a_frozen_zookeeper_for_less_than_the_session_changes_nothing(private_sandbox, unique_name):
-    from tests.fix_sandbox import Topics
+    from tests.fixtures.sandbox import Topics
 
     sandbox = private_sandbox(tick_time_ms=2000)
     topic = Topics(sandbox.bootstrap_servers).create(unique_name, 1)
@@ -873,14 +877,14 @@ def test_a_frozen_zookeeper_for_less_than_the_session_changes_nothing(private_sa
         zookeeper_session_timeout_ms=30_000,
         rebalance_backoff_ms=200,
     )
-    member = GroupMember(config, new_consumer_id(config), fetch)
+    member = open_member(config, fetch)
     try:
         member.join(Subscription.static({topic: 1}))
         sandbox.zookeeper.pause()
         cut_off(member)
         sandbox.zookeeper.resume()
-        eventually(lambda: member._session.connected)
-        member.commit()  # served after the request to look at the group again
+        eventually(lambda: member.describe().connected)
+        member.commit()  # served after the request to read the group again
         assert fetch.calls == ["stop", "start"]
     finally:
         member.leave()

@@ -7,9 +7,9 @@ from urllib.request import urlopen
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.fix_fork import idle_forked_child
-from tests.fix_sandbox import Topics
-from tests.fix_waiting import eventually
+from tests.fixtures.fork import idle_forked_child
+from tests.fixtures.sandbox import Topics
+from tests.fixtures.waiting import eventually
 from zkconsumer import ConsumerConfig, ConsumerConnector
 from zkconsumer.connector.metrics import METRICS
 from zkconsumer.errors import UsageError
@@ -139,7 +139,7 @@ def test_values_have_the_names_of_the_reference(serve, topic_factory, produce):
     assert documented.keys() - seen.keys() <= {"zkconsumer_rebalance_failures_total"}
 
 
-def test_a_port_in_use_is_told(serve, topic_factory):
+def test_a_port_in_use_is_reported(serve, topic_factory):
     taken = serve().metrics_address[1]
     with pytest.raises(UsageError, match=r"metrics\.port"):
         serve(metrics_port=taken)

@@ -1,8 +1,9 @@
-"""Permissions on a real broker with ACLs: what a missing one ends in, and that other topics continue."""
+"""Permissions on a real broker with ACLs: which error a missing one causes, and that other topics continue."""
 
 import logging
 import subprocess
 import sys
+from contextlib import closing, contextmanager
 
 import pytest
 from confluent_kafka.admin import (
@@ -15,8 +16,9 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from tests.fix_sandbox import Topics, produce_records
-from tests.fix_waiting import eventually
+from tests.fixtures.sandbox import Topics, produce_records
+from tests.fixtures.waiting import eventually
+from tests.fixtures.zookeeper import connected
 from zkconsumer import (
     ConsumerConfig,
     ConsumerConnector,
@@ -26,9 +28,15 @@ from zkconsumer import (
     TopicPartition,
     Whitelist,
 )
+from zkconsumer.core.migrationend import End
+from zkconsumer.core.offsets import StoredOffset
 from zkconsumer.decode.batchdecoder import warm
 from zkconsumer.sandbox import Sandbox
 from zkconsumer.sandbox.ports import HOST, free_port
+from zkconsumer.tools.migrationends import MigrationEnds
+from zkconsumer.tools.offsetstores import Cluster
+from zkconsumer.zookeeper.registry import Registry
+from zkconsumer.zookeeper.session import ZkSession
 
 pytestmark = pytest.mark.integration
 
@@ -44,7 +52,7 @@ READ, DESCRIBE = AclOperation.READ, AclOperation.DESCRIBE
 class Guarded:
     """A broker where alice, who logs in, may do what ACLs allow; and anyone on the plain listener everything."""
 
-    def __init__(self) -> None:
+    def __init__(self, authorizer: str) -> None:
         self.ports = {protocol: free_port() for protocol in ("PLAINTEXT", "SASL_PLAINTEXT")}
         listeners = ",".join(f"{protocol}://{HOST}:{port}" for protocol, port in self.ports.items())
         module = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -55,7 +63,7 @@ class Guarded:
             "listener.name.sasl_plaintext.plain.sasl.jaas.config": (
                 f'{module} required username=admin password=admin user_alice="{LOGIN["sasl_password"]}";'
             ),
-            "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+            "authorizer.class.name": authorizer,
             "super.users": "User:ANONYMOUS",
         }
         self.server = f"{HOST}:{self.ports['PLAINTEXT']}"
@@ -104,17 +112,38 @@ class Guarded:
             "rebalance_backoff_ms": 200,
             "offsets_channel_backoff_ms": 50,
         }
+        if self.sandbox.has_brokers_without_zookeeper:
+            defaults["bootstrap_servers"] = f"{HOST}:{self.ports['SASL_PLAINTEXT']}"
         return ConsumerConfig(**{**defaults, **LOGIN, **more})
+
+
+@contextmanager
+def guard(kafka_version, authorizer):
+    made = Guarded(authorizer)
+    warm()
+    with Sandbox(kafka_version=kafka_version, brokers=0, kafka_properties=made.properties) as box:
+        box.add_brokers(port=made.ports["PLAINTEXT"])
+        made.begin(box)
+        yield made
 
 
 @pytest.fixture(scope="module")
 def guarded():
-    made = Guarded()
-    warm()
-    with Sandbox(brokers=0, kafka_properties=made.properties) as box:
-        box.add_brokers(port=made.ports["PLAINTEXT"])
-        made.begin(box)
+    with guard("3.9.1", "kafka.security.authorizer.AclAuthorizer") as made:
         yield made
+
+
+@pytest.fixture(scope="module")
+def guarded_without_zookeeper():
+    """A broker of Kafka 4, which stores ACLs in its own metadata."""
+    with guard("4.2.0", "org.apache.kafka.metadata.authorizer.StandardAuthorizer") as made:
+        yield made
+
+
+@pytest.fixture(params=["guarded", pytest.param("guarded_without_zookeeper", marks=pytest.mark.slow)])
+def each_guarded(request):
+    """Each of these two in turn."""
+    return request.getfixturevalue(request.param)
 
 
 def waits(stream, seconds=0.5):
@@ -146,6 +175,24 @@ def test_a_missing_permission_is_raised_once_and_its_grant_ends_it(guarded, uniq
     lines = [record.getMessage() for record in caplog.records if secret in record.getMessage()]
     assert len([line for line in lines if "cannot be read" in line]) == 2, lines
     assert len([line for line in lines if "can be read again" in line]) == 1, lines
+
+
+@pytest.mark.slow
+def test_kafka_4_hides_topics_that_may_not_be_described(guarded_without_zookeeper, unique_name, caplog):
+    guarded = guarded_without_zookeeper
+    hidden, described = guarded.topic(f"{unique_name}-a"), guarded.topic(f"{unique_name}-b", DESCRIBE)
+    public = guarded.topic(f"{unique_name}-c", READ)
+    with ConsumerConnector(guarded.config(unique_name, metadata_max_age_ms=200)) as connector:
+        streams = connector.create_message_streams({hidden: 1, described: 1, public: 1})
+        assert [next(streams[public][0]).topic for _ in range(2)] == [public] * 2
+        with pytest.raises(TopicAuthorizationFailed, match=rf"topic {described} cannot be read.*operation Read"):
+            next(streams[described][0])
+        assert waits(streams[hidden][0])
+        for topic in (hidden, described):
+            guarded.allow(ResourceType.TOPIC, topic, READ)
+            assert [next(streams[topic][0]).topic for _ in range(2)] == [topic] * 2
+    lines = [record.getMessage() for record in caplog.records if hidden in record.getMessage()]
+    assert len([line for line in lines if "operation Describe" in line]) == 1, lines
 
 
 def test_a_stream_of_many_topics_raises_one_error_for_each(guarded, unique_name):
@@ -195,9 +242,9 @@ def test_a_simple_consumer_raises_at_once(guarded, unique_name):
             simple.fetch_offsets(unique_name, [described], storage="kafka")
 
 
-def test_joining_without_permission_on_the_group_fails(guarded, unique_name):
-    topic = guarded.topic(unique_name, READ)
-    config = guarded.config(unique_name, offsets_storage="kafka", rebalance_max_retries=2)
+def test_joining_without_permission_on_the_group_fails(each_guarded, unique_name):
+    topic = each_guarded.topic(unique_name, READ)
+    config = each_guarded.config(unique_name, offsets_storage="kafka", rebalance_max_retries=2)
     with (
         ConsumerConnector(config) as connector,
         pytest.raises(GroupAuthorizationFailed, match=rf"--group {config.group_id}\).*User:alice"),
@@ -205,20 +252,20 @@ def test_joining_without_permission_on_the_group_fails(guarded, unique_name):
         connector.create_message_streams({topic: 1})
 
 
-def test_a_group_that_loses_its_permission_raises_once(guarded, unique_name):
-    topic = guarded.topic(unique_name, READ)
-    config = guarded.config(unique_name, offsets_storage="kafka", auto_commit_interval_ms=100)
-    guarded.allow(ResourceType.GROUP, config.group_id, READ)
+def test_a_group_that_loses_its_permission_raises_once(each_guarded, unique_name):
+    topic = each_guarded.topic(unique_name, READ)
+    config = each_guarded.config(unique_name, offsets_storage="kafka", auto_commit_interval_ms=100)
+    each_guarded.allow(ResourceType.GROUP, config.group_id, READ)
     with ConsumerConnector(config) as connector:
         (stream,) = connector.create_message_streams({topic: 1})[topic]
         assert [next(stream).offset for _ in range(2)] == [0, 1]
-        guarded.forbid(ResourceType.GROUP, config.group_id, READ)
+        each_guarded.forbid(ResourceType.GROUP, config.group_id, READ)
         with pytest.raises(GroupAuthorizationFailed, match="operation Read"):
             next(stream)
         with pytest.raises(GroupAuthorizationFailed):
             connector.commit_offsets()
-        guarded.allow(ResourceType.GROUP, config.group_id, READ)
-        guarded.fill(topic, records=1)
+        each_guarded.allow(ResourceType.GROUP, config.group_id, READ)
+        each_guarded.fill(topic, records=1)
         assert next(stream).offset == 2
 
 
@@ -288,3 +335,25 @@ def test_a_batch_read_by_spark_raises(guarded, unique_name):
     with pytest.raises(TopicAuthorizationFailed, match="operation Describe"):
         plan_batch_read(options(hidden))
     close_connections()
+
+
+def test_a_migration_without_permission_is_refused_before_it_writes(guarded, unique_name):
+    group, allowed, denied = f"{unique_name[-30:]}-g", f"{unique_name}-a", f"{unique_name}-b"
+    guarded.topic(allowed, READ)
+    guarded.topic(denied, DESCRIBE)
+    guarded.allow(ResourceType.GROUP, group, READ)
+    config = guarded.config(group)
+    with connected(guarded.sandbox.zookeeper_connect) as client, closing(ZkSession.from_config(config)) as session:
+        for topic in (allowed, denied):
+            client.create(f"/consumers/{group}/offsets/{topic}/0", b"1", makepath=True)
+        session.open()
+        cluster = Cluster(config, Registry(session, config.security_protocol).live_brokers(), session)
+        ends = MigrationEnds(session, cluster, End("zookeeper", group), End("kafka", group))
+        eventually(lambda: f"Read on topic {denied};" in "".join(g.text for g in ends.observe().guards))
+        guarded.allow(ResourceType.TOPIC, denied, READ)
+        eventually(lambda: all(guard.holds for guard in ends.observe().guards))
+        # The first commit to a cluster makes its topic of offsets; before, no coordinator is asked.
+        assert cluster.commit(group, {TopicPartition(allowed, 0): StoredOffset(1)}) == {}
+        guarded.forbid(ResourceType.GROUP, group, READ)
+        guarded.allow(ResourceType.GROUP, group, DESCRIBE)
+        eventually(lambda: f"Read on group {group};" in "".join(g.text for g in ends.observe().guards))

@@ -1,4 +1,4 @@
-"""The sandbox itself: real servers that start, die, freeze, come back and never stay behind."""
+"""The sandbox itself: real servers that start, are killed, freeze, restart, and never outlive it."""
 
 import contextlib
 import hashlib
@@ -20,10 +20,10 @@ from typing import Any
 
 import pytest
 
-from tests.fix_fetch import brokers_of
-from tests.fix_fork import in_forked_child, refused_in_forked_child
-from tests.fix_sandbox import Topics, produce_records
-from tests.fix_waiting import eventually
+from tests.fixtures.fetch import brokers_of
+from tests.fixtures.fork import in_forked_child, refused_in_forked_child
+from tests.fixtures.sandbox import Topics, produce_records
+from tests.fixtures.waiting import eventually
 from zkconsumer.errors import SandboxError
 from zkconsumer.kafka.client import BrokerClient
 from zkconsumer.model import TopicPartition
@@ -76,7 +76,7 @@ def java_processes(directory: str) -> list[int]:
 def await_none(directory: str, timeout_s: float = 30) -> None:
     deadline = time.monotonic() + timeout_s
     while left := java_processes(directory):
-        assert time.monotonic() < deadline, f"processes {left} stayed behind"
+        assert time.monotonic() < deadline, f"processes {left} are still running"
 
 
 @contextlib.contextmanager
@@ -156,7 +156,7 @@ def test_brokers_replicate_and_more_can_join(private_sandbox: Callable[..., Sand
 
 @pytest.mark.slow
 def test_leaders_take_records_as_soon_as_their_topic_is_created(private_sandbox: Callable[..., Sandbox]) -> None:
-    """Each broker is told by itself who leads, be it itself or another."""
+    """Each broker learns by itself which broker leads, itself or another."""
     box = private_sandbox(brokers=2)
     live = partial(brokers_of, box.bootstrap_servers)
     with contextlib.closing(BrokerClient(live, client_id="test", timeout_ms=10_000)) as client:
@@ -187,7 +187,7 @@ def test_server_that_ends_by_itself_is_noticed(private_sandbox: Callable[..., Sa
 
 
 def test_port_lost_to_another_program_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # The port is taken after the server has looked at it. So that Java cannot have it first, we take it before.
+    # The port is bound after the server has checked it. So that Java cannot bind it first, the test binds it before.
     monkeypatch.setattr("zkconsumer.sandbox.server.require_free", lambda port, server: None)
     server = ZooKeeperServer(tmp_path)
     lost = server.port
@@ -280,14 +280,14 @@ def test_a_failed_start_leaves_only_its_logs_in_one_place(tmp_path: Path, monkey
 
 
 @pytest.mark.parametrize(("option", "server"), [("--zookeeper-port", "ZooKeeper"), ("--kafka-port", "Kafka")])
-def test_port_in_use_is_one_line_that_says_what_to_check(option: str, server: str) -> None:
+def test_port_in_use_is_one_line_that_names_what_to_check(option: str, server: str) -> None:
     port = free_port()
     with socket_on(port):
         done = subprocess.run([*COMMAND, option, str(port)], capture_output=True, text=True, timeout=60, check=False)
     error = done.stderr.splitlines()[-1]
     assert done.returncode == 1
     assert error.startswith(f"error: port {port} on 127.0.0.1 cannot be used for {server}")
-    assert "check what listens there" in error
+    assert "check which process listens there" in error
 
 
 @pytest.mark.slow
@@ -396,7 +396,7 @@ def test_first_runs_at_the_same_time_fetch_once(tmp_path: Path) -> None:
     assert sorted(mirror.fetched) == ["alpha-1.0.jar", "beta_2.13-2.0-1.jar"]
 
 
-def test_unreachable_mirror_says_what_to_do(tmp_path: Path) -> None:
+def test_unreachable_mirror_names_what_to_do(tmp_path: Path) -> None:
     port = free_port()
     assert is_free(port)
     source = JarSource(maven_url=f"http://{HOST}:{port}/", cache=tmp_path)
@@ -405,7 +405,7 @@ def test_unreachable_mirror_says_what_to_do(tmp_path: Path) -> None:
         source.provide(lock, QUIET)
     message = str(raised.value)
     assert "1 of 1 are missing (org.example:alpha:1.0)" in message
-    assert f"check that http://{HOST}:{port}/ can be reached, or give --maven-url, or --jars-dir" in message
+    assert f"check that http://{HOST}:{port}/ can be reached, or set --maven-url or --jars-dir" in message
     assert (tmp_path / "jars" / "sample.fetch.log").exists()
 
 

@@ -1,13 +1,13 @@
-"""SimpleConsumer on a real broker; the facts that the JVM's gave are in SPEC 13."""
+"""SimpleConsumer on a real broker; what the JVM's does is in jvm-consumer.md#simpleconsumer."""
 
 import time
 
 import pytest
 
-from tests import fix_fetch
-from tests.fix_fork import in_forked_child, refused_in_forked_child
-from tests.fix_sandbox import Topics, produce_records
-from tests.fix_waiting import eventually
+from tests.fixtures import fetch as fetch_fixtures
+from tests.fixtures.fork import in_forked_child, refused_in_forked_child
+from tests.fixtures.sandbox import Topics, produce_records
+from tests.fixtures.waiting import eventually
 from zkconsumer import NotLeader, SimpleConsumer, TopicPartition
 from zkconsumer.errors import (
     BrokerUnavailable,
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture
 def simple(sandbox):
-    (broker,) = fix_fetch.brokers_of(sandbox.bootstrap_servers)
+    (broker,) = fetch_fixtures.brokers_of(sandbox.bootstrap_servers)
     with SimpleConsumer(broker.host, broker.port, client_id="test") as consumer:
         yield consumer
 
@@ -134,7 +134,7 @@ def test_a_broker_that_does_not_lead_names_the_leader(private_sandbox):
     box = private_sandbox(brokers=2)
     topic = Topics(box.bootstrap_servers).create("t", 2)
     produce_records(box.bootstrap_servers, topic, [{"value": b"v", "partition": n} for n in range(2)])
-    one, two = fix_fetch.brokers_of(box.bootstrap_servers)
+    one, two = fetch_fixtures.brokers_of(box.bootstrap_servers)
     with SimpleConsumer(one.host, one.port) as simple:
         leaders = simple.metadata(topic).leaders
         other = next(partition for partition, leader in leaders.items() if leader.port == two.port)

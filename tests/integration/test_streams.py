@@ -7,12 +7,12 @@ from itertools import groupby, takewhile
 
 import pytest
 
-from tests import fix_fetch
-from tests.fix_waiting import eventually
+from tests.fixtures import fetch as fetch_fixtures
+from tests.fixtures.waiting import eventually
 from zkconsumer import ConsumerTimeout, NotOwner, TopicPartition, Whitelist
 
 pytestmark = pytest.mark.integration
-reader = fix_fetch.reader
+reader = fetch_fixtures.reader
 
 
 def spread(count, partitions, size=100, start=0):
@@ -50,7 +50,7 @@ def patient_next(stream):
     return messages[0]
 
 
-def test_a_paused_partition_rests_and_goes_on_where_it_was(connect, topic_factory, produce):
+def test_a_paused_partition_stops_and_continues_where_it_was(connect, topic_factory, produce):
     topic = topic_factory(partitions=2)
     paused = TopicPartition(topic, 0)
     produce(topic, spread(2000, 2), batch_size=4000)

@@ -1,15 +1,14 @@
-"""SASL logins on a real ZooKeeper: accepted, refused, and refused to a member that was in already."""
+"""SASL logins on a real ZooKeeper: accepted, refused, and refused to a member that had joined already."""
 
 import dataclasses
 
 import pytest
 
-from tests.fix_waiting import eventually
+from tests.fixtures.members import open_member
+from tests.fixtures.waiting import eventually
 from zkconsumer import ConsumerConfig
 from zkconsumer.core.subscription import Subscription
 from zkconsumer.errors import ConfigError, ZooKeeperRefused
-from zkconsumer.group.identity import new_consumer_id
-from zkconsumer.group.member import GroupMember
 from zkconsumer.model import TopicPartition
 from zkconsumer.sandbox import ZooKeeperServer
 from zkconsumer.sandbox.pysparkjars import zookeeper_jars
@@ -100,7 +99,7 @@ def test_znodes_belong_to_who_logged_in(config):
     assert ("sasl", "consumer") in {(acl.id.scheme, acl.id.id) for acl in acls}
 
 
-def test_a_package_that_is_missing_is_told(config, monkeypatch):
+def test_a_package_that_is_missing_is_reported(config, monkeypatch):
     monkeypatch.setattr("zkconsumer.zookeeper.security.find_spec", lambda name: None if name == "kerberos" else name)
     with pytest.raises(ConfigError, match=r"needs the package kerberos: pip install 'zkconsumer\[gssapi-zookeeper\]'"):
         ZkSession.from_config(dataclasses.replace(config, zookeeper_sasl_mechanism="GSSAPI"))
@@ -118,13 +117,13 @@ def wrong(config):
     return ZkSession.from_config(dataclasses.replace(config, zookeeper_sasl_password="wrong"))
 
 
-def test_a_wrong_password_is_told(wrong):
+def test_a_wrong_password_is_reported(wrong):
     with pytest.raises(ZooKeeperRefused, match="the login failed; check zookeeper"):
         wrong.open()
 
 
-def test_a_wrong_password_is_told_by_a_connection_that_has_closed(wrong, monkeypatch):
-    """The first request comes after kazoo has failed what was waiting: it is told of the closed connection alone."""
+def test_a_wrong_password_is_reported_by_a_closed_connection(wrong, monkeypatch):
+    """The first request comes after kazoo has failed the waiting ones: it only learns that the connection is closed."""
 
     def late(path, **arguments):
         eventually(lambda: connection_loop_ended(wrong._client))
@@ -136,15 +135,15 @@ def test_a_wrong_password_is_told_by_a_connection_that_has_closed(wrong, monkeyp
 
 
 @pytest.mark.slow
-def test_a_member_whose_login_is_refused_meanwhile_says_so_and_comes_back(config, server, open_session, caplog):
-    """kazoo ends its connection loop for good then; nothing would ever happen in this member again."""
+def test_a_member_whose_login_is_refused_logs_it_and_recovers(config, server, open_session, caplog):
+    """kazoo then ends its connection loop; without a restart the member would never recover."""
     operator = open_session(server.address)
     operator.ensure_path("/brokers/ids/0", b'{"host":"127.0.0.1","port":1}')
     operator.ensure_path("/brokers/topics/t", b'{"version":1,"partitions":{"0":[0]}}')
     operator.close()
     config = dataclasses.replace(config, zookeeper_session_timeout_ms=4000)  # its lease has to lapse
     fetch = NoFetch()
-    member = GroupMember(config, new_consumer_id(config), fetch)
+    member = open_member(config, fetch)
     member.join(Subscription.static({"t": 1}))
     try:
         server.password = "changed"

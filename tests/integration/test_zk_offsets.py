@@ -3,7 +3,7 @@
 import pytest
 from kazoo.security import make_acl
 
-from tests.fix_waiting import eventually
+from tests.fixtures.waiting import eventually
 from zkconsumer import ConsumerConfig, ConsumerConnector
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.zookeeper import ZooKeeperOffsetStore
@@ -33,10 +33,10 @@ def store(session, unique_name):
 
 
 def warnings(caplog):
-    return [record.message for record in caplog.records if "somebody else wrote" in record.message]
+    return [record.message for record in caplog.records if "another client wrote" in record.message]
 
 
-def test_our_own_writes_are_nobody_elses(store, caplog):
+def test_our_own_writes_are_not_reported_as_foreign(store, caplog):
     for offset in (11, 12):
         store.commit(dict.fromkeys(PARTITIONS, offset))
     store.fetch(PARTITIONS)
@@ -44,27 +44,30 @@ def test_our_own_writes_are_nobody_elses(store, caplog):
     assert warnings(caplog) == []
 
 
-def test_an_offset_that_somebody_else_wrote_is_reported_and_overwritten(store, zookeeper, path, caplog):
+def test_an_offset_that_another_client_wrote_is_reported_and_overwritten(store, zookeeper, path, caplog):
     zookeeper.set(f"{path}/0", b"3")
     store.commit({PARTITIONS[0]: 11, PARTITIONS[1]: 11})
     (warning,) = warnings(caplog)
-    assert f"{path}/0 since this consumer left it at offset 10, version 0; offset 11" in warning
+    assert (
+        f"{path}/0 since this consumer left it at offset 10, version 0; it is overwritten with offset 11, version 2"
+        in warning
+    )
     assert zookeeper.get(f"{path}/0")[0] == b"11"
     store.commit({PARTITIONS[0]: 12})
-    assert len(warnings(caplog)) == 1, "told once"
+    assert len(warnings(caplog)) == 1, "reported once"
 
 
 def test_nodes_that_were_created_or_deleted_by_others_are_reported(store, zookeeper, path, caplog):
     zookeeper.delete(f"{path}/1")
     zookeeper.create(f"{path}/2", b"3")
     assert store.commit(dict.fromkeys(PARTITIONS, 11)) == set(PARTITIONS)
-    told = " ".join(warnings(caplog))
-    assert f"{path}/1 since this consumer left it at offset 10" in told
-    assert f"{path}/2 since this consumer left it at no offset" in told
-    assert f"{path}/0" not in told
+    reported = " ".join(warnings(caplog))
+    assert f"{path}/1 since this consumer left it at offset 10" in reported
+    assert f"{path}/2 since this consumer left it at no offset" in reported
+    assert f"{path}/0" not in reported
 
 
-def test_a_second_look_at_an_unreadable_offset_forgets_nothing(session, unique_name, zookeeper, path, caplog):
+def test_reading_an_unreadable_offset_again_forgets_nothing(session, unique_name, zookeeper, path, caplog):
     zookeeper.create(f"{path}/1", b"abc", makepath=True)
     store = ZooKeeperOffsetStore(session, unique_name)
     assert store.fetch(PARTITIONS[:2]) == {PARTITIONS[0]: None}
@@ -113,7 +116,7 @@ def test_a_node_that_we_may_not_read_costs_its_partition_only(store, zookeeper, 
     assert f"will not consume t-0: ZooKeeper refused get {path}/0: no permission" in caplog.text
 
 
-def test_what_was_known_is_forgotten_where_nothing_is_owned(store, zookeeper, path):
+def test_known_offsets_are_forgotten_when_nothing_is_owned(store, zookeeper, path):
     assert store.fetch([]) == {}
     zookeeper.set(f"{path}/0", b"99")
     assert store.commit({PARTITIONS[0]: 10}) == {PARTITIONS[0]}
@@ -136,8 +139,8 @@ def test_an_offset_beyond_the_log_is_reported_with_its_path(
         zookeeper_connection_timeout_ms=20_000,
     )
     report = (
-        f"offset 900, which {path} holds, of {topic}-0 is out of range: its log has 0 to 3. It goes on at the {reset} "
-        f"offset {offset}, as auto.offset.reset says"
+        f"offset 900, stored in {path}, of {topic}-0 is out of range: its log holds 0 to 3. Continuing at the {reset} "
+        f"offset {offset} (auto.offset.reset)"
     )
     with ConsumerConnector(config) as connector:
         stream = connector.create_message_streams({topic: 1})[topic][0]

@@ -3,7 +3,7 @@
 import pytest
 from kazoo.client import KazooClient
 
-from tests.fix_waiting import eventually
+from tests.fixtures.waiting import eventually
 from zkconsumer.errors import ZooKeeperRefused, ZooKeeperUnavailable
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.zookeeper import ZooKeeperOffsetStore

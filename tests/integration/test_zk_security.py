@@ -28,14 +28,14 @@ def test_znodes_belong_to_whom_the_jvm_gives_them(sandbox, zookeeper, topic_fact
         zookeeper_set_acl=set_acl,
     )
     root = f"/consumers/{unique_name}"
-    everybody, owner_only = {("world", 31)}, {("digest", 31), ("world", 1)}
-    owned = owner_only if set_acl else everybody
+    open_to_all, owner_only = {("world", 31)}, {("digest", 31), ("world", 1)}
+    owned = owner_only if set_acl else open_to_all
     with ConsumerConnector(config) as connector:
         connector.create_message_streams({topic: 1})
         connector.commit_offsets({TopicPartition(topic, 0): 3})
-        assert perms(zookeeper, f"{root}/ids/{connector.consumer_id}") == everybody
+        assert perms(zookeeper, f"{root}/ids/{connector.consumer_id}") == open_to_all
         for path in (root, f"{root}/ids", f"{root}/zkconsumer/members"):
-            assert perms(zookeeper, path) == everybody
+            assert perms(zookeeper, path) == open_to_all
         for path in ("owners", f"owners/{topic}", f"owners/{topic}/0", "offsets", f"offsets/{topic}/0"):
             assert perms(zookeeper, f"{root}/{path}") == owned, path
     if set_acl:
@@ -56,7 +56,7 @@ def test_the_debug_log_does_not_show_the_digest_password(sandbox, unique_name, c
     assert not [secret for secret in ("hunter2", password.hex(), repr(password)) if secret in caplog.text]
 
 
-def test_being_refused_is_told(sandbox, zookeeper, topic_factory, unique_name):
+def test_a_refusal_is_reported(sandbox, zookeeper, topic_factory, unique_name):
     topic = topic_factory()
     common = {"zookeeper_connect": sandbox.zookeeper_connect, "group_id": unique_name}
     owner = ConsumerConfig(**common, zookeeper_digest="consumer:hunter2", zookeeper_set_acl=True)

@@ -12,8 +12,8 @@ import pytest
 from kazoo.exceptions import ConnectionLoss
 from kazoo.security import make_acl
 
-from tests.fix_fork import in_forked_child
-from tests.fix_waiting import eventually
+from tests.fixtures.fork import in_forked_child
+from tests.fixtures.waiting import eventually
 from zkconsumer.errors import SessionExpired
 from zkconsumer.zookeeper.session import ZkSession
 from zkconsumer.zookeeper.transaction import Operation
@@ -54,7 +54,23 @@ def test_bulk_reads_agree_with_single_ones(session, fence):
     assert in_bulk["/n"].data is None
 
 
-def test_what_cannot_be_done_is_told_and_the_rest_is_done(session, fence):
+def test_children_in_bulk_agree_with_single_ones(session, fence):
+    paths = create_all(session, fence, 40)
+    session.ensure_path("/n/5/<\u00fc>", None)
+    wanted = [*paths, "/n/none", "/n"]
+    in_bulk = session.children_of(wanted)
+    assert session._reads.multi_read_known is True
+    session._reads.multi_read_known = False
+    one_by_one = session.children_of(wanted)
+    assert in_bulk.names["/n/5"] == ["<\u00fc>"]
+    assert (in_bulk.names["/n/6"], in_bulk.names["/n/none"], in_bulk.refused) == ([], None, {})
+    assert len(in_bulk.names["/n"]) == 40
+    assert {path: names and sorted(names) for path, names in in_bulk.names.items()} == {
+        path: names and sorted(names) for path, names in one_by_one.names.items()
+    }
+
+
+def test_impossible_operations_are_reported_and_the_rest_is_done(session, fence):
     paths = create_all(session, fence, 30)
     operations = [Operation("create-ephemeral", path) for path in paths[::2]]
     operations += [Operation("set", path, b"new") for path in paths[1::2]]
@@ -78,7 +94,7 @@ def test_missing_parents_are_found_all_at_once(session, fence):
     assert session._client._connection._xid - before < 5
 
 
-def test_creating_below_a_missing_parent_is_told(session, fence):
+def test_creating_below_a_missing_parent_is_reported(session, fence):
     assert session.transact(fence, [Operation("create", "/no/parent", b"")]) == {"/no/parent": "missing"}
 
 
@@ -117,7 +133,7 @@ def test_bulk_reads_arm_watches_in_few_requests(session, fence, zookeeper, uniqu
     zookeeper.delete(f"/{unique_name}/n/7")
     zookeeper.create(f"/{unique_name}/n/later", b"")
     eventually(lambda: fired == {"/n/5", "/n/7", "/n/later"})
-    session.get("/")  # an answer: from now on this client knows what the server had done by then
+    session.get("/")  # an answer: from now on this client knows the server's last transaction
     assert paths_that_fire(session, paths[:100]) == set(), "what was there before the read does not fire"
 
 
@@ -136,7 +152,7 @@ def test_a_change_between_reading_and_arming_fires(session, fence, zookeeper, un
     eventually(lambda: "/n/2" in fired)
 
 
-def test_what_may_not_be_read_keeps_nothing_else_from_being_read(session, fence, zookeeper, unique_name):
+def test_a_node_that_may_not_be_read_prevents_no_other_read(session, fence, zookeeper, unique_name):
     paths = create_all(session, fence, 30)
     zookeeper.set_acls(f"/{unique_name}/n/3", [make_acl("world", "anyone", write=True)])
     for known in (True, False):
@@ -144,6 +160,17 @@ def test_what_may_not_be_read_keeps_nothing_else_from_being_read(session, fence,
         reads = session.read_many(paths)
         assert reads.refused.keys() == {"/n/3"}
         assert reads.nodes.keys() == set(paths) - {"/n/3"}
+
+
+def test_children_that_may_not_be_listed_prevent_no_others(session, fence, zookeeper, unique_name):
+    paths = create_all(session, fence, 30)
+    zookeeper.set_acls(f"/{unique_name}/n/3", [make_acl("world", "anyone", write=True)])
+    for known in (True, False):
+        session._reads.multi_read_known = known
+        found = session.children_of(paths)
+        assert [str(reason) for reason in found.refused.values()] == [str(found.refused["/n/3"])]
+        assert "children of /n/3" in str(found.refused["/n/3"])
+        assert found.names.keys() == set(paths) - {"/n/3"}
 
 
 def test_missing_parents_are_created_in_few_requests(session):
@@ -200,7 +227,7 @@ def test_parents_get_the_data_that_the_jvm_gives_them(session):
     assert session.get("/d").data == b""
 
 
-def test_the_server_tells_the_granted_timeout(sandbox, open_session):
+def test_the_granted_timeout_is_known(sandbox, open_session):
     opened = open_session(sandbox.zookeeper_connect, session_timeout_ms=3_600_000)
     assert opened.negotiated_timeout == 10.0  # 20 ticks of 500 ms
 

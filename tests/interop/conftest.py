@@ -1,10 +1,10 @@
-"""Fixtures of these tests. Here and not in the root's plugins, since nobody else needs a JVM consumer."""
+"""Fixtures of these tests. Here and not in the root's plugins, since no other tests need a JVM consumer."""
 
 import pytest
 
-from tests.fix_jvm import feed, group, jvm, make_jvm, old_jvm, private_jvm
+from tests.fixtures.jvm import feed, group, jvm, jvm_tool, make_jvm, newer_tool, old_jvm, private_jvm
 
-__all__ = ["feed", "group", "jvm", "make_jvm", "old_jvm", "private_jvm"]
+__all__ = ["feed", "group", "jvm", "jvm_tool", "make_jvm", "newer_tool", "old_jvm", "private_jvm"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

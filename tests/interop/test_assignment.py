@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.fix_jvm import spread, values
+from tests.fixtures.jvm import spread, values
 from zkconsumer import TopicPartition
 
 ROUNDROBIN = {"partition_assignment_strategy": "roundrobin"}

@@ -6,9 +6,9 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NodeExistsError
 
-from tests.fix_jvm import SETTINGS, spread, values
-from tests.fix_waiting import eventually
-from tests.fix_zookeeper import expire
+from tests.fixtures.jvm import SETTINGS, spread, values
+from tests.fixtures.waiting import eventually
+from tests.fixtures.zookeeper import expire
 from zkconsumer import TopicPartition
 from zkconsumer.errors import ConsumerIdInUse, SandboxError
 
@@ -50,7 +50,10 @@ def test_jvm_takes_over_from_a_killed_process_of_ours(group, topic_factory, prod
 
 @pytest.mark.parametrize("frozen", ["jvm", "ours"])
 def test_a_frozen_member_loses_its_share_and_gets_it_back(group, private_jvm, topic_factory, feed, zookeeper, frozen):
-    """Longer than its session: the other takes over; when it wakes up, offsets must not go back (SPEC 15.4)."""
+    """Longer than its session: the other takes over; when it wakes up, offsets must not go back.
+
+    See jvm-consumer.md#defects.
+    """
     topic = topic_factory(partitions=2)
     if frozen == "jvm":
         sleeper = group.join_jvm("a", {topic: 1}, jvm=private_jvm, auto_commit_interval_ms=100)
@@ -111,7 +114,7 @@ def test_an_id_belongs_to_one_live_consumer(group, topic_factory):
 
 
 class LateMember:
-    """A member of our making, the first in the order of ids, that leaves without letting go of its partitions."""
+    """A scripted member, the first in the order of ids, that leaves without releasing its partitions."""
 
     def __init__(self, sandbox, group, topic):
         self._client = KazooClient(sandbox.zookeeper_connect)
@@ -149,7 +152,7 @@ class LateMember:
 
 @pytest.fixture
 def late_member(sandbox, group, topic_factory):
-    """A member that can leave without letting go, and its topic of four partitions."""
+    """A member that can leave without releasing, and its topic of four partitions."""
     topic = topic_factory(partitions=4)
     member = LateMember(sandbox, group, topic)
     yield member, topic
@@ -161,7 +164,7 @@ GIVES_UP_SOON = {"rebalance_max_retries": 3}
 
 
 def give_up(jvm, late):
-    """Let a JVM member want what a member that left still holds, until it stops trying; then nobody holds it."""
+    """Let a JVM member try to claim what a member that left still holds, until it gives up; then release that."""
     before = jvm.log.read_text().count(GAVE_UP)
     late.leave()
     eventually(lambda: jvm.log.read_text().count(GAVE_UP) > before)
@@ -169,14 +172,14 @@ def give_up(jvm, late):
 
 
 def test_a_jvm_member_that_gave_up_alone_waits_for_the_group_to_change(group, private_jvm, late_member):
-    """SPEC 4.5: it stays a member, owns nothing, and the JVM has nobody who tells it."""
+    """jvm-consumer.md#exhausted-retries: it stays a member, owns nothing, and no JVM member makes it try again."""
     late, topic = late_member
     group.join_jvm("a", {topic: 1}, jvm=private_jvm, **GIVES_UP_SOON)
     late.join(0, 1)
     group.settle()
     give_up(private_jvm, late)
     eventually(lambda: not group.owners())
-    with pytest.raises(AssertionError):  # there is nothing to wait for: the point is that it does not come
+    with pytest.raises(AssertionError):  # there is nothing to wait for: the test is that nothing happens
         eventually(group.owners, 1.5)
     group.join("b", {topic: 1})
     assert len(group.settle()) == 4
@@ -184,7 +187,9 @@ def test_a_jvm_member_that_gave_up_alone_waits_for_the_group_to_change(group, pr
 
 @pytest.mark.parametrize("backoff_ms", [100, 400])
 def test_a_jvm_member_that_gave_up_is_nudged_by_ours(group, private_jvm, late_member, backoff_ms):
-    """DESIGN 4.7; here a third member lets go late: when ours first looks (after 600 ms), or only after that."""
+    """architecture.md#nudging; a third member releases late: when ours first checks (after 600 ms), or only after
+    that.
+    """
     late, topic = late_member
     group.join_jvm("a", {topic: 1}, jvm=private_jvm, rebalance_max_retries=3, rebalance_backoff_ms=backoff_ms)
     group.join("b", {topic: 1})
@@ -195,7 +200,9 @@ def test_a_jvm_member_that_gave_up_is_nudged_by_ours(group, private_jvm, late_me
 
 
 def test_an_unreadable_registration_stops_jvm_members_only(group, private_jvm, topic_factory, zookeeper):
-    """SPEC 1.1: JVM members fail every attempt; ours leave such a member out, and all is well when it is gone."""
+    """jvm-consumer.md#registration: JVM members fail every attempt; ours exclude such a member, and JVM members
+    succeed when it is gone.
+    """
     topic = topic_factory(partitions=4)
     group.join_jvm("a", {topic: 1}, jvm=private_jvm, **GIVES_UP_SOON)
     ours = group.join("b", {topic: 1})
@@ -209,6 +216,6 @@ def test_an_unreadable_registration_stops_jvm_members_only(group, private_jvm, t
 
 
 def test_settings_are_honest():
-    """The attempts of these tests outlast a session, as they have to in production (SPEC 4.4)."""
+    """The attempts of these tests outlast a session, as they have to in production (jvm-consumer.md#attempt)."""
     total = int(SETTINGS["rebalance.max.retries"]) * int(SETTINGS["rebalance.backoff.ms"])
     assert total > int(SETTINGS["zookeeper.session.timeout.ms"])

@@ -1,4 +1,4 @@
-"""Our reading of filters against java.util.regex itself."""
+"""Our interpretation of filters against java.util.regex itself."""
 
 import re
 
@@ -85,8 +85,8 @@ FILTERS = [
 ]
 
 
-def test_every_filter_that_we_accept_is_one_that_the_jvm_reads_alike(jvm):
-    """A filter that the JVM refuses stops all JVM members of the group; one that it reads differently, agreement."""
+def test_every_accepted_filter_means_the_same_to_the_jvm(jvm):
+    """A filter that the JVM rejects stops its members; with one that it interprets differently, members disagree."""
     names = ["a", "aa", "aaa", "b", "A", "t-a", "t_1", "x.y", "1", "_", "-", "]", "}a", "{a", "]a", "t{1}", "a&&", "[a"]
     accepted = []
     for regex in FILTERS:

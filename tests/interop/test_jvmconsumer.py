@@ -1,10 +1,13 @@
-"""The sandbox's JVM consumer itself: what it hands over, and what it says when something is wrong."""
+"""The sandbox's JVM consumer itself: the records that it returns, and its errors."""
+
+import time
 
 import pytest
 
-from tests.fix_jvm import SETTINGS
-from tests.fix_waiting import eventually
+from tests.fixtures.jvm import SETTINGS
+from tests.fixtures.waiting import eventually
 from zkconsumer.errors import SandboxError
+from zkconsumer.sandbox.jvmconsumer import read_output
 
 
 @pytest.fixture
@@ -30,6 +33,19 @@ def test_records_come_as_they_were_produced(jvm, old_jvm, properties, topic_fact
         consumer.shutdown()
 
 
+def test_an_output_outlasts_a_killed_jvm(private_jvm, properties, topic_factory, produce, tmp_path):
+    topic, output = topic_factory(), tmp_path / "records"
+    assert read_output(output) == []
+    produce(topic, [(b"k", b"1"), (None, b"2")])
+    began = time.monotonic()
+    private_jvm.consumer(properties).create_streams({topic: 1}, output=output)
+    eventually(lambda: len(read_output(output)) == 2)
+    private_jvm.kill()
+    records = read_output(output)
+    assert [tuple(record) for record, _ in records] == [(topic, 0, 0, b"k", b"1"), (topic, 0, 1, None, b"2")]
+    assert all(began <= at <= time.monotonic() for _, at in records)
+
+
 def test_many_records(jvm, properties, topic_factory, produce):
     topic = topic_factory(partitions=2)
     produce(topic, [b"%d" % number for number in range(20_000)])
@@ -40,7 +56,7 @@ def test_many_records(jvm, properties, topic_factory, produce):
     consumer.shutdown()
 
 
-def test_the_jvm_tells_what_is_wrong(jvm, properties, topic_factory):
+def test_the_jvm_reports_what_is_wrong(jvm, properties, topic_factory):
     with pytest.raises(SandboxError, match=r"Wrong value .*auto\.offset\.reset"):
         jvm.consumer(properties | {"auto.offset.reset": "earliest"})
     consumer = jvm.consumer(properties)
@@ -50,7 +66,7 @@ def test_the_jvm_tells_what_is_wrong(jvm, properties, topic_factory):
     consumer.shutdown()
 
 
-def test_a_killed_jvm_is_told(private_jvm, properties):
+def test_a_killed_jvm_is_reported(private_jvm, properties):
     consumer = private_jvm.consumer(properties)
     private_jvm.kill()
     with pytest.raises(SandboxError, match="not running"):

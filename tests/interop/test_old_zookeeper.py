@@ -1,9 +1,9 @@
-"""Groups on ZooKeeper 3.4, the version of the old consumer's days; it knows neither multiRead nor container nodes."""
+"""Groups on ZooKeeper 3.4, the old consumer's release; it supports neither multiRead nor container nodes."""
 
 import pytest
 
-from tests.fix_sandbox import Topics, produce_records
-from tests.fix_waiting import eventually
+from tests.fixtures.sandbox import Topics, produce_records
+from tests.fixtures.waiting import eventually
 from zkconsumer import ConsumerConfig, ConsumerConnector
 from zkconsumer.errors import ZooKeeperUnavailable
 from zkconsumer.sandbox import DEFAULT_KAFKA_VERSION, JarSource, KafkaBroker, ZooKeeperServer
@@ -85,11 +85,11 @@ def test_a_multi_read_is_not_sent(session):
     assert session._reads.multi_read_known is False
 
 
-def test_one_that_is_sent_all_the_same_costs_one_reconnect(session, connections):
-    """As behind a load balancer, where another server tells its version than the one that reads."""
+def test_a_multi_read_that_is_sent_anyway_costs_one_reconnect(session, connections):
+    """As behind a load balancer, where the server that reports its version is not the one that reads."""
     session._reads.multi_read_known = True
     paths = [f"/none/{number}" for number in range(PARTITIONS)]
-    with pytest.raises(ZooKeeperUnavailable, match="does not know multiRead"):
+    with pytest.raises(ZooKeeperUnavailable, match="does not support multiRead"):
         session.get_many(paths)
     eventually(lambda: connections == [session.session_id] * 2)
     session._reads.multi_read_known = True

@@ -1,4 +1,4 @@
-"""The golden values of the partitioner are the JVM's. Where their file is missing it is written anew."""
+"""The golden values of the partitioner are the JVM's. If their file is missing, it is written."""
 
 import json
 import random

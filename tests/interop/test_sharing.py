@@ -1,7 +1,7 @@
-"""JVM consumers and ours share a group: they agree who owns what, nothing is lost, each goes on where another was."""
+"""JVM consumers and ours share a group: they agree on owners, nothing is lost, each continues where another was."""
 
-from tests.fix_jvm import spread, values
-from tests.fix_waiting import eventually
+from tests.fixtures.jvm import spread, values
+from tests.fixtures.waiting import eventually
 from zkconsumer import TopicPartition
 
 
@@ -57,7 +57,8 @@ def test_members_of_both_kinds_come_and_go_while_records_flow(group, topic_facto
     group.settle()
     produced = flowing.stop()
     seen = group.expect_all(produced)
-    # In each rebalance a stream may be handling one record whose offset is not committed (SPEC 4.7, DESIGN 3.1).
+    # In each rebalance a stream may be handling one record whose offset is not committed
+    # (jvm-consumer.md#in-flight-data, delivery.md#what-a-commit-covers).
     repeated = {record: count for record, count in seen.items() if count > 1}
     assert len(repeated) <= 8 * 9, repeated
     for member in (last, *group.members[:1]):
@@ -65,7 +66,7 @@ def test_members_of_both_kinds_come_and_go_while_records_flow(group, topic_facto
     assert sum(group.offsets(topic).values()) == len(produced)
 
 
-def test_each_goes_on_where_the_other_was(group, topic_factory, produce):
+def test_each_continues_where_the_other_was(group, topic_factory, produce):
     topic = topic_factory(partitions=3)
     produce(topic, spread(values(300), 3))
     member = group.join_jvm("c", {topic: 1}, auto_commit_enable="false")
@@ -95,7 +96,7 @@ def test_a_topic_that_grows_is_shared_by_both(group, topics, topic_factory, prod
     assert max(group.expect_all(values(100)).values()) == 1
 
 
-def test_filters_let_go_of_a_deleted_topic(group, topics, topic_factory, unique_name):
+def test_filters_release_a_deleted_topic(group, topics, topic_factory, unique_name):
     stays, goes = topic_factory(partitions=2), topic_factory(partitions=2)
     group.join_jvm("a", topic_filter=("Whitelist", f"{unique_name}.*"))
     group.join("b", topic_filter=("Whitelist", f"{unique_name}.*"))
@@ -107,7 +108,10 @@ def test_filters_let_go_of_a_deleted_topic(group, topics, topic_factory, unique_
 
 
 def test_a_static_topic_that_is_deleted_and_comes_back(group, topics, topic_factory, produce):
-    """The JVM goes on owning what is deleted (SPEC 3), ours lets go; with the topic back they agree again."""
+    """The JVM keeps owning a deleted topic, ours releases it; when the topic is back they agree again.
+
+    See jvm-consumer.md#subscriptions.
+    """
     topic = topic_factory(partitions=4)
     a = group.join_jvm("a", {topic: 1})
     group.join("b", {topic: 1})

@@ -1,11 +1,24 @@
-"""The JVM's own tools see a group of ours as one of theirs."""
+"""The JVM's own tools see a group of ours as one of theirs, and our tools print of any group what those print."""
 
+import json
 import subprocess
+import sys
+from contextlib import closing, suppress
 
 import pytest
 
-from tests.fix_jvm import spread, values
-from tests.fix_waiting import eventually
+from tests.fixtures.jvm import spread, values
+from tests.fixtures.waiting import eventually
+from zkconsumer import ConsumerConfig
+from zkconsumer.core.lagstatus import LagStatus
+from zkconsumer.errors import SandboxError
+from zkconsumer.sandbox.jars import JarSource
+from zkconsumer.sandbox.java import find_java
+from zkconsumer.sandbox.lockfile import read_lock
+from zkconsumer.sandbox.process import java_command
+from zkconsumer.sandbox.progress import Progress
+from zkconsumer.tools.lagsamples import LagSampler
+from zkconsumer.zookeeper.session import ZkSession
 
 
 @pytest.fixture
@@ -74,3 +87,199 @@ def test_verify_consumer_rebalance(group, sandbox, run, committed):
         "kafka.tools.VerifyConsumerRebalance", "--zookeeper.connect", sandbox.zookeeper_connect, "--group", group.name
     )
     assert "Rebalance operation successful" in said
+
+
+# -- our tools beside the JVM's --------------------------------------------------------------------------------
+
+RECORDS = 90
+
+
+@pytest.fixture
+def ours(sandbox):
+    """Run a command of ``zkconsumer groups`` to its end: ``ours("describe", ..., code=0)``."""
+
+    def command(*arguments, code=0):
+        full = [sys.executable, "-m", "zkconsumer", "groups", *arguments, "--zookeeper", sandbox.zookeeper_connect]
+        ended = subprocess.run(full, capture_output=True, text=True, timeout=60, check=False)
+        assert ended.returncode == code, ended.stderr
+        return ended.stdout
+
+    return command
+
+
+@pytest.fixture
+def theirs(sandbox, jvm):
+    """Run a tool of 1.1.1 to its end and return what it printed on standard output."""
+
+    def tool(main, *arguments, connect="--zookeeper"):
+        full = jvm.tool(main, connect, sandbox.zookeeper_connect, *arguments)
+        return subprocess.run(full, capture_output=True, text=True, timeout=120, check=False).stdout
+
+    return tool
+
+
+@pytest.fixture(scope="session")
+def checker(sandbox):
+    """Run ConsumerOffsetChecker of 0.10.2.2 for a group and return what it printed on standard output."""
+    jars = JarSource.from_environment().provide(read_lock("kafka-0.10.2.2"), Progress())
+
+    def check(group):
+        words = ("kafka.tools.ConsumerOffsetChecker", "--zookeeper", sandbox.zookeeper_connect, "--group", group)
+        full = java_command(find_java().executable, ("-Xmx128m",), jars, *words)
+        return subprocess.run(full, capture_output=True, text=True, timeout=120, check=False).stdout
+
+    return check
+
+
+def join_static(group, topics):
+    """Two members that own partitions, ours with two threads, and one that owns none."""
+    group.join_jvm("a", {topic: 1 for topic in topics})
+    group.join("b", {topic: 2 for topic in topics})
+    group.join_jvm("z", {topic: 1 for topic in topics})
+
+
+def join_white_list(group, topics):
+    group.join_jvm("a", topic_filter=("Whitelist", topics[0].rpartition("-")[0] + ".*"))
+    group.join("b", topic_filter=("Whitelist", topics[0].rpartition("-")[0] + ".*"))
+
+
+def join_mixed(group, topics):
+    group.join_jvm("a", topic_filter=("Whitelist", topics[0]))
+    group.join("b", {topics[1]: 1})
+    group.join_jvm("c", {topics[0]: 1, topics[1]: 1})
+
+
+@pytest.fixture(params=[join_static, join_white_list, join_mixed], ids=["static", "white list", "mixed"])
+def consumed(group, topic_factory, produce, request):
+    """A group whose members have consumed and committed the records of two topics, and then one record more came."""
+    topics = [topic_factory(partitions=3), topic_factory(partitions=3)]
+    request.param(group, topics)
+    group.settle()
+    for topic in topics:
+        produce(topic, spread(values(RECORDS), 3))
+    eventually(lambda: len(group.received()) >= 2 * RECORDS)
+    for member in group.members:
+        member.commit()
+    return topics
+
+
+def rows_of(text, first):
+    """The lines after the heading, as a set; the heading is the first line that begins so."""
+    lines = text.splitlines()
+    (start,) = [number for number, line in enumerate(lines) if line.startswith(first)]
+    return lines[start], set(lines[start + 1 :])
+
+
+def test_describe_prints_what_the_jvm_prints(group, consumed, theirs, ours):
+    printed = ours("describe", "--group", group.name)
+    wanted = rows_of(theirs("kafka.admin.ConsumerGroupCommand", "--describe", "--group", group.name), "TOPIC")
+    assert rows_of(printed, "TOPIC") == wanted
+    assert printed.startswith("\nTOPIC")
+    for member in list(group.members):
+        group.leave(member)
+    printed = ours("describe", "--group", group.name)
+    wanted = rows_of(theirs("kafka.admin.ConsumerGroupCommand", "--describe", "--group", group.name), "TOPIC")
+    assert rows_of(printed, "TOPIC") == wanted
+
+
+def test_the_checker_format_is_what_the_checker_prints(group, consumed, checker, ours):
+    printed = ours("describe", "--group", group.name, "--format", "checker")
+    assert rows_of(printed, "Group") == rows_of(checker(group.name), "Group")
+
+
+def test_unknown_offsets_are_printed_as_the_jvm_prints_them(group, topic_factory, zookeeper, theirs, checker, ours):
+    topic = topic_factory(partitions=2)
+    member = group.join_jvm("a", {topic: 1}, auto_commit_enable="false")
+    group.settle()
+    describe = ("kafka.admin.ConsumerGroupCommand", "--describe", "--group", group.name)
+    wanted = {line for line in theirs(*describe).splitlines() if line.startswith(topic)}
+    assert rows_of(ours("describe", "--group", group.name), "TOPIC")[1] == wanted
+    assert all(line.split()[2:5:2] == ["-", "-"] for line in wanted)
+    zookeeper.ensure_path(group.path("offsets", topic))
+    assert rows_of(ours("describe", "--group", group.name, "--format", "checker"), "Group") == rows_of(
+        checker(group.name), "Group"
+    )
+    group.leave(member)
+
+
+def test_list_prints_what_the_jvm_prints(group, consumed, theirs, ours):
+    wanted = theirs("kafka.admin.ConsumerGroupCommand", "--list").split()
+    assert group.name in wanted
+    assert set(ours("list").splitlines()) == set(wanted)
+
+
+def test_verify_prints_what_the_jvm_prints(group, consumed, theirs, ours):
+    words = ("kafka.tools.VerifyConsumerRebalance", "--group", group.name)
+    assert ours("verify", "--group", group.name) == theirs(*words, connect="--zookeeper.connect")
+
+
+def test_a_failed_rebalance_is_what_the_jvm_calls_one(group, topic_factory, zookeeper, theirs, ours):
+    topic = topic_factory(partitions=2)
+    group.join_jvm("a", {topic: 1})
+    group.settle()
+    zookeeper.delete(group.path("owners", topic, 1))  # no member of ours is there to repair it
+    failed = ours("verify", "--group", group.name, code=3)
+    words = ("kafka.tools.VerifyConsumerRebalance", "--group", group.name)
+    assert failed == theirs(*words, connect="--zookeeper.connect")
+    assert "failed" in failed
+
+
+def test_a_jvm_member_that_does_not_read_is_stall(group, jvm, topic_factory, produce, zookeeper, ours):
+    topic = topic_factory()
+    produce(topic, values(10))
+    zookeeper.create(group.path("offsets", topic, 0), b"0", makepath=True)
+    consumer = jvm.consumer(group._properties("slow", {}))
+    consumer.create_streams({topic: 1}, read=False)
+    eventually(group.owners)
+    status = ("status", "--group", group.name, "--interval", "50ms", "--samples", "3", "--json")
+    found = json.loads(ours(*status, code=3))
+    assert (found["status"], found["lag"], found["partitions"][0]["owner_live"]) == ("STALL", 10, True)
+    consumer.shutdown()
+
+
+def test_a_jvm_member_that_is_paused_is_stop(group, topic_factory, produce, private_jvm, sandbox, ours):
+    topic = topic_factory()
+    group.join_jvm("a", {topic: 1}, jvm=private_jvm, auto_commit_interval_ms=100)
+    group.settle()
+    produce(topic, values(10))
+    eventually(lambda: group.offsets(topic) == {0: 10})
+    private_jvm.pause()
+    produce(topic, values(10))
+    eventually(lambda: not group.children("ids"))  # its session has expired
+    config = ConsumerConfig(zookeeper_connect=sandbox.zookeeper_connect, group_id=group.name)
+    with closing(ZkSession.from_config(config)) as session:
+        session.open()
+        with LagSampler(session, config, window=5) as sampler:
+            for at in (0, 10, 20, 31):
+                sampler.sample([group.name], at)
+            assert sampler.evaluate(group.name).status is LagStatus.STOP
+            found = json.loads(ours("explain", "--group", group.name, "--json", code=3))
+            assert "no-member" in {one["kind"] for one in found["findings"]}
+            private_jvm.resume()
+            eventually(lambda: group.offsets(topic) == {0: 20})
+            sampler.sample([group.name], 40)
+            assert sampler.evaluate(group.name).status is LagStatus.OK
+
+
+def test_a_jvm_member_without_partitions_is_explained(group, topic_factory, ours):
+    topic = topic_factory()
+    group.join_jvm("a", {topic: 1})
+    idle = group.join_jvm("b", {topic: 1})
+    group.settle()
+    (finding,) = json.loads(ours("explain", "--group", group.name, "--json", code=3))["findings"]
+    assert (finding["kind"], finding["subject"]) == ("more-threads-than-partitions", idle.consumer_id)
+
+
+def test_jvm_members_with_different_strategies_are_explained(group, topic_factory, ours):
+    topics = [topic_factory(partitions=4) for _ in range(2)]
+    few = {"rebalance_max_retries": 1, "rebalance_backoff_ms": 100}
+    group.join_jvm("a", dict.fromkeys(topics, 1))
+    group.settle()
+    with suppress(SandboxError):  # it fails where the other member keeps what it claims
+        group.join_jvm("b", dict.fromkeys(topics, 1), partition_assignment_strategy="roundrobin", **few)
+
+    def explained():
+        found = json.loads(ours("explain", "--group", group.name, "--json", code=3))
+        return {one["kind"] for one in found["findings"]} & {"gave-up", "different-strategies"}
+
+    eventually(explained)

@@ -6,14 +6,14 @@ import re
 import pytest
 from kazoo.exceptions import NoNodeError
 
-from tests.fix_jvm import spread, values
-from tests.fix_waiting import eventually
+from tests.fixtures.jvm import spread, values
+from tests.fixtures.waiting import eventually
 
 ANY_TIME = b'"timestamp":"<ms>"'
 
 
 def snapshot(zookeeper, path):
-    """Every znode below a path: data (the time of registration left out), whether ephemeral, and ACL."""
+    """Every znode below a path: data (without the time of registration), whether ephemeral, and ACL."""
     found = {}
     for name in zookeeper.get_children(path):
         below = f"{path}/{name}"
@@ -86,7 +86,7 @@ def test_a_member_that_committed(both, group, topic_factory, produce):
 
 
 def test_registrations_of_several_topics(both, group):
-    """Topics that do not exist; beyond four the JVM's order depends on its hash tables, and no reader cares."""
+    """Topics that do not exist; beyond four the JVM's order depends on its hash tables, and no reader depends on it."""
     topics = {f"{group.name}-{n}": n for n in range(1, 7)}
     jvm, ours = both(lambda join: join("c", topics))
     node = group.path("ids", f"{group.name}_c")
@@ -105,7 +105,10 @@ def test_filters(both, group, topic_factory, kind):
 
 
 def test_a_regex_with_a_backslash(both, group, old_jvm, topic_factory):
-    """Up to 1.0.0 the JVM escaped it once; since then twice, and finds no topic any more (SPEC 1.1): not copied."""
+    """Up to 1.0.0 the JVM escaped it once; since then twice, and finds no topic any more: not copied.
+
+    See jvm-consumer.md#registration.
+    """
     topic = topic_factory()
     regex = topic.replace("-", r"\-")
     jvm, ours = both(lambda join, **old: join("c", topic_filter=("Whitelist", regex), **old), jvm=old_jvm)
@@ -125,7 +128,10 @@ def test_each_reads_the_others_backslash(group, topic_factory):
 
 @pytest.mark.parametrize(("reset", "offsets"), [("largest", [b"20", b"0"]), ("smallest", [b"0", b"0"])])
 def test_a_fresh_group_commits_where_it_starts(both, group, topic_factory, produce, reset, offsets):
-    """Also without consuming anything (SPEC 6.2); what is there is deleted first, so smallest has nothing to read."""
+    """Also without consuming anything; what is there is deleted first, so smallest has nothing to read.
+
+    See jvm-consumer.md#fetch-loop.
+    """
     topic = topic_factory(partitions=2)
     if reset == "largest":
         produce(topic, spread(values(20), 1))

@@ -1,10 +1,10 @@
-"""Everything below this directory needs a Kerberos realm, and is skipped where none can be made."""
+"""All tests in this directory need a Kerberos realm, and are skipped if none can be created."""
 
 import pytest
 
-from tests.fix_kerberos import alice, nobody, realm, ticket
+from tests.fixtures.kerberos import alice, realm, ticket, ticket_cache
 
-__all__ = ["alice", "nobody", "realm", "ticket"]
+__all__ = ["alice", "realm", "ticket", "ticket_cache"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

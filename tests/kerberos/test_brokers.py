@@ -1,13 +1,13 @@
-"""Logging in to real brokers by Kerberos: with a ticket, with a keytab, and all that can be wrong with either."""
+"""Login to real brokers by Kerberos: with a ticket, with a keytab, and the possible errors of both."""
 
 import contextlib
 
 import pytest
 
-from tests.fix_fetch import Reader
-from tests.fix_kerberos import NAME, KerberizedBroker
-from tests.fix_sandbox import Topics, produce_records
-from tests.fix_waiting import eventually
+from tests.fixtures.fetch import Reader
+from tests.fixtures.kerberos import NAME, KerberizedBroker
+from tests.fixtures.sandbox import Topics, produce_records
+from tests.fixtures.waiting import eventually
 from zkconsumer import ConsumerConfig, ConsumerConnector
 from zkconsumer.errors import AuthenticationFailed
 from zkconsumer.kafka.connection import BrokerConnection
@@ -17,16 +17,16 @@ from zkconsumer.sandbox.lockfile import read_lock
 from zkconsumer.sandbox.ports import HOST, free_port
 from zkconsumer.sandbox.progress import Progress
 
-# Brokers before 2.0 ask a class for the realm that Java no longer shows to everybody.
+# Brokers before 2.0 ask a class for the realm that Java no longer exports.
 SHOW_REALM = "--add-exports=java.security.jgss/sun.security.krb5=ALL-UNNAMED"
 GSSAPI = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "GSSAPI"}
 FRAMED, BARE = "3.9.1", "0.10.2.2"  # how the tokens travel, see sasl.py
 
-pytestmark = pytest.mark.usefixtures("nobody")
+pytestmark = pytest.mark.usefixtures("ticket_cache")
 
 
 class Kerberized:
-    """A broker with a listener that wants Kerberos, and one that wants nothing."""
+    """A broker with a listener for Kerberos, and one without login."""
 
     def __init__(self, realm, directory, version):
         self.port = free_port()
@@ -108,24 +108,24 @@ def test_a_keytab_needs_no_kinit(kerberized, alice, monkeypatch):
     kerberized.log_in()
 
 
-def test_a_keytab_outlives_its_tickets(kerberized, realm, alice, nobody, tmp_path, monkeypatch):
+def test_a_keytab_outlives_its_tickets(kerberized, realm, alice, ticket_cache, tmp_path, monkeypatch):
     config = tmp_path / "krb5.conf"
     config.write_text(realm.config.read_text().replace("[libdefaults]", "[libdefaults]\nticket_lifetime = 10s"))
     monkeypatch.setenv("KRB5_CONFIG", str(config))
     monkeypatch.setenv("KRB5_CLIENT_KTNAME", str(alice))
     kerberized.log_in()
-    assert realm.is_valid(nobody)
-    eventually(lambda: not realm.is_valid(nobody), 40)
+    assert realm.is_valid(ticket_cache)
+    eventually(lambda: not realm.is_valid(ticket_cache), 40)
     kerberized.log_in()
-    assert realm.is_valid(nobody)
+    assert realm.is_valid(ticket_cache)
 
 
 def test_no_ticket(kerberized):
-    with pytest.raises(AuthenticationFailed, match=r"No Kerberos credentials.*check by klist.*kinit and KRB5CCNAME"):
+    with pytest.raises(AuthenticationFailed, match=r"No Kerberos credentials.*check with klist.*kinit and KRB5CCNAME"):
         kerberized.log_in()
 
 
-def test_a_stream_tells_that_there_is_no_ticket_and_goes_on_with_one(kerberized, realm, alice, nobody, unique_name):
+def test_a_stream_reports_a_missing_ticket_and_continues_with_one(kerberized, realm, alice, ticket_cache, unique_name):
     servers = kerberized.broker.address
     topic = Topics(servers).create(unique_name)
     produce_records(servers, topic, [b"at last"])
@@ -133,7 +133,7 @@ def test_a_stream_tells_that_there_is_no_ticket_and_goes_on_with_one(kerberized,
         reader.start({(topic, 0): 0})
         with pytest.raises(AuthenticationFailed, match="No Kerberos credentials"):
             next(reader.streams[0])
-        realm.kinit("alice", alice, nobody)
+        realm.kinit("alice", alice, ticket_cache)
         read = []
 
         def succeeds():
@@ -145,8 +145,8 @@ def test_a_stream_tells_that_there_is_no_ticket_and_goes_on_with_one(kerberized,
     assert read == [b"at last"]
 
 
-def test_a_ticket_that_expired_and_is_had_anew(kerberized, realm, alice, nobody):
-    realm.kinit("alice", alice, nobody, lifetime_s=10)
+def test_an_expired_ticket_is_refused_and_a_new_one_accepted(kerberized, realm, alice, ticket_cache):
+    realm.kinit("alice", alice, ticket_cache, lifetime_s=10)
     kerberized.log_in()
     refusals = []
 
@@ -159,11 +159,11 @@ def test_a_ticket_that_expired_and_is_had_anew(kerberized, realm, alice, nobody)
 
     eventually(refused, 40)
     assert "xpired" in refusals[0]
-    realm.kinit("alice", alice, nobody)
+    realm.kinit("alice", alice, ticket_cache)
     kerberized.log_in()
 
 
-def test_a_service_that_the_realm_does_not_know(kerberized, ticket):
+def test_a_service_unknown_to_the_realm_is_refused(kerberized, ticket):
     with pytest.raises(AuthenticationFailed, match=r"not found.*nobody/localhost \(sasl\.kerberos\.service\.name"):
         kerberized.log_in(sasl_kerberos_service_name="nobody")
 

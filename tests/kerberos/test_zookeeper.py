@@ -1,14 +1,14 @@
-"""Logging in to a real ZooKeeper by Kerberos."""
+"""Login to a real ZooKeeper by Kerberos."""
 
 import pytest
 
-from tests.fix_kerberos import NAME, REALM, KerberizedZooKeeper
+from tests.fixtures.kerberos import NAME, REALM, KerberizedZooKeeper
 from zkconsumer import ConsumerConfig
 from zkconsumer.errors import ZooKeeperRefused
 from zkconsumer.sandbox.pysparkjars import zookeeper_jars
 from zkconsumer.zookeeper.session import ZkSession
 
-pytestmark = pytest.mark.usefixtures("nobody")
+pytestmark = pytest.mark.usefixtures("ticket_cache")
 
 
 @pytest.fixture(scope="module")
@@ -17,7 +17,7 @@ def server(realm, tmp_path_factory):
     made = KerberizedZooKeeper(
         directory,
         properties={"authProvider.1": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"},
-        jars=zookeeper_jars(tls=True),  # with one provider named, the server loads them all, that of TLS too
+        jars=zookeeper_jars(tls=True),  # with one provider configured, the server loads all of them, including TLS
     )
     made.jvm_options = realm.server_options(directory, "Server", "zookeeper")
     made.start()
@@ -46,7 +46,7 @@ def owners(session, path):
 
 
 @pytest.mark.usefixtures("ticket")
-def test_znodes_belong_to_who_has_the_ticket(session):
+def test_znodes_belong_to_the_ticket_s_principal(session):
     session.open()
     assert ("sasl", f"alice@{REALM}") in owners(session, "/by-ticket")
 

@@ -1,12 +1,13 @@
-"""What must hold of every assignment, whatever the group looks like."""
+"""Invariants of every assignment, for any group."""
 
 from collections import Counter
 
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from zkconsumer.core.assignors import ASSIGNORS, range_assignor, sticky_assignor
+from zkconsumer.core.assignors import ASSIGNORS, range_assignor
 from zkconsumer.core.groupview import GroupView
+from zkconsumer.core.stickyassignor import sticky_assignor
 from zkconsumer.core.subscription import Subscription
 from zkconsumer.model import TopicPartition
 
@@ -33,7 +34,7 @@ def assignable(threads, partitions):
 
 
 @given(subscriptions, partition_counts)
-def test_every_partition_has_one_owner_who_subscribes_to_it(members, counts):
+def test_every_partition_has_one_owner_that_subscribes_to_it(members, counts):
     view = view_of(members, counts)
     threads = view.threads_by_topic(exclude_internal=True)
     for assignor in ASSIGNORS.values():
@@ -94,9 +95,9 @@ def test_sticky_is_balanced_and_settles(before, after, counts_before, counts_aft
     assert sticky_assignor(threads, new.partitions, assignment) == assignment
 
 
-@example(2, 5, {"alpha": 6, "beta": 1}, {"alpha": 6, "beta": 1})  # one thread was emptied further than it had to be
+@example(2, 5, {"alpha": 6, "beta": 1}, {"alpha": 6, "beta": 1})  # one thread lost more partitions than necessary
 @given(st.integers(1, 6), st.integers(1, 6), partition_counts, partition_counts)
-def test_sticky_moves_no_more_than_balance_asks_for(consumers_before, consumers_after, counts_before, counts_after):
+def test_sticky_moves_no_more_than_balance_requires(consumers_before, consumers_after, counts_before, counts_after):
     topics = dict.fromkeys(TOPICS, 1)
     old = view_of({f"g_{n}": topics for n in range(consumers_before)}, counts_before)
     new = view_of({f"g_{n}": topics for n in range(consumers_after)}, counts_after)

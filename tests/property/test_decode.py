@@ -1,4 +1,4 @@
-"""What producers write comes back; what is damaged never comes back as something else, and never harms the process."""
+"""Written records are read back; damaged bytes never become other records, and never crash the process."""
 
 import contextlib
 import resource
@@ -6,8 +6,8 @@ import resource
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.fix_batches import CODECS, HEADER, build, compress, seal
-from tests.fix_decoding import decode
+from tests.fixtures.batches import CODECS, HEADER, build, compress, seal
+from tests.fixtures.decoding import decode
 from zkconsumer.decode.batchdecoder import BatchDecoder
 from zkconsumer.errors import CorruptRecord, ProtocolError, RecordTooLarge
 from zkconsumer.sandbox.producer import Record
@@ -29,7 +29,7 @@ batches = st.lists(batch, min_size=1, max_size=5)
 
 
 def encode(chunk, gaps):
-    """The bytes, and the rows that they stand for; ``gaps`` offsets are missing in front of each batch."""
+    """The bytes, and their rows; ``gaps`` offsets are missing before each batch."""
     data, rows, offset = b"", [], 0
     for (content, codec), gap in zip(chunk, gaps, strict=False):
         offset += gap
@@ -40,7 +40,7 @@ def encode(chunk, gaps):
 
 
 @given(batches, st.lists(st.integers(0, 3), min_size=5, max_size=5), st.data())
-def test_what_was_written_is_read(chunk, gaps, data):
+def test_written_records_are_read(chunk, gaps, data):
     encoded, rows, end = encode(chunk, gaps)
     requested = data.draw(st.integers(0, end))
     read, next_offset = decode(DECODER, requested, encoded)
@@ -68,15 +68,15 @@ def test_a_flipped_bit_is_noticed(chunk, data):
         read, _ = decode(DECODER, 0, damaged)
     except (CorruptRecord, RecordTooLarge, ProtocolError):
         return
-    # A flip in the unprotected base offset may renumber records (the format cannot tell), but never changes them.
+    # A flip in the unprotected base offset may renumber records (the format cannot detect it), but never changes them.
     written = [row[1:] for row in rows]
     assert all(row[1:] in written for row in read)
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(batches, st.data())
-def test_damage_under_a_valid_checksum_harms_nobody(chunk, data):
-    """Bytes that a broken producer checksummed: any outcome but a crash, a hang or a batch that Arrow finds invalid."""
+def test_damage_under_a_valid_checksum_causes_no_crash(chunk, data):
+    """Bytes with the checksum of a broken producer: any result but a crash, a hang or an invalid Arrow batch."""
     content, codec = chunk[0]
     plain = bytearray(build(content)[HEADER:])
     for _ in range(data.draw(st.integers(1, 4))):
@@ -90,7 +90,7 @@ def test_damage_under_a_valid_checksum_harms_nobody(chunk, data):
 
 @settings(max_examples=400)
 @given(batches, st.data())
-def test_damage_anywhere_without_checksums_harms_nobody(chunk, data):
+def test_damage_without_checksums_causes_no_crash(chunk, data):
     encoded, _, _ = encode(chunk, [0] * 5)
     damaged = bytearray(encoded)
     for _ in range(data.draw(st.integers(1, 6))):
@@ -103,6 +103,6 @@ def test_damage_anywhere_without_checksums_harms_nobody(chunk, data):
 
 
 @given(st.binary(max_size=400), st.integers(0, 2**63 - 1))
-def test_noise_harms_nobody(noise, requested):
+def test_random_bytes_cause_no_crash(noise, requested):
     with contextlib.suppress(CorruptRecord, RecordTooLarge, ProtocolError):
         decode(UNCHECKED, requested, noise)

@@ -1,14 +1,24 @@
-"""A reading thread is interrupted thousands of times at random: each record comes once, in order and as written."""
+"""A reading thread is interrupted thousands of times at random: each record comes once, in order and unchanged."""
 
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
 import pytest
 
-from tests.fix_chunks import decode_pool
-from tests.fix_interrupts import CODECS, READERS, Alarm, Log, Striker, by_batch, by_record, in_turns, read_under_fire
+from tests.fixtures.chunks import decode_pool
+from tests.fixtures.interrupts import (
+    CODECS,
+    READERS,
+    Alarm,
+    Log,
+    Striker,
+    by_batch,
+    by_record,
+    in_turns,
+    read_under_fire,
+)
 from zkconsumer.connector.decoder import decoded_message
-from zkconsumer.decode import kernels
+from zkconsumer.decode import kernelloader
 from zkconsumer.model import Message
 
 pytestmark = [
@@ -23,7 +33,7 @@ UPPER = decoded_message(None, bytes.upper)
 
 @cache
 def large_log():
-    kernels.load_all()  # what an interrupt does to an import is not the subject
+    kernelloader.load_all()  # the effect of an interrupt on an import is not tested here
     log = Log()
     for number, codec in enumerate(CODECS):
         for _ in range(3):
@@ -46,19 +56,19 @@ def read_again_and_again(reader, check_crcs, kind, weapon, pool=None):
 
 @pytest.mark.parametrize("check_crcs", [True, False])
 @pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.__name__)
-def test_signals_at_random_skip_and_repeat_nothing(reader, check_crcs):
+def test_random_signals_skip_and_repeat_no_record(reader, check_crcs):
     read_again_and_again(reader, check_crcs, Message, Alarm())
 
 
 @pytest.mark.parametrize("kind", [Message, UPPER])
 @pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.__name__)
-def test_asynchronous_exceptions_at_random_skip_and_repeat_nothing(reader, kind):
+def test_random_asynchronous_exceptions_skip_and_repeat_no_record(reader, kind):
     with ThreadPoolExecutor(1) as thread:
         thread.submit(read_again_and_again, reader, True, kind, Striker()).result()
 
 
 @pytest.mark.parametrize("weapon", [Alarm, Striker])
 @pytest.mark.parametrize("reader", [by_record, by_batch, in_turns], ids=lambda reader: reader.__name__)
-def test_interrupts_while_chunks_are_decoded_ahead_skip_nothing(reader, weapon):
+def test_interrupts_while_decoding_ahead_skip_no_record(reader, weapon):
     with decode_pool(2) as pool:
         read_again_and_again(reader, True, Message, weapon(), pool)

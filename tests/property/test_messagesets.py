@@ -1,4 +1,4 @@
-"""Formats 0 and 1, and all formats in one log: what was written is read, and damage harms nobody."""
+"""Formats 0 and 1, and all formats in one log: written records are read, and damage causes no crash."""
 
 import contextlib
 import struct
@@ -6,9 +6,9 @@ import struct
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.fix_batches import build
-from tests.fix_decoding import decode
-from tests.fix_messagesets import LOG_APPEND_TIME, OLD_CODECS, compressed_set, message_set, reseal, wrap
+from tests.fixtures.batches import build
+from tests.fixtures.decoding import decode
+from tests.fixtures.messagesets import LOG_APPEND_TIME, OLD_CODECS, compressed_set, message_set, reseal, wrap
 from zkconsumer.decode.batchdecoder import BatchDecoder
 from zkconsumer.errors import CorruptRecord, RecordTooLarge
 from zkconsumer.sandbox.producer import Record
@@ -24,8 +24,10 @@ piece = st.fixed_dictionaries(
         "records": st.lists(record, min_size=1, max_size=6),
         "magic": st.integers(0, 2),
         "codec": st.sampled_from(["none", *OLD_CODECS]),
-        "gaps": st.lists(st.integers(0, 3), min_size=7, max_size=7),  # offsets that compaction took before each record
-        "base": st.integers(0, 5),  # how far before the first record the offsets inside begin
+        "gaps": st.lists(
+            st.integers(0, 3), min_size=7, max_size=7
+        ),  # offsets that compaction removed before each record
+        "base": st.integers(0, 5),  # distance of the first inner offset before the first record
         "append_time": st.booleans(),
     }
 )
@@ -34,7 +36,7 @@ pieces = st.lists(piece, min_size=1, max_size=6)
 
 
 def encode(log):
-    """The bytes of a log, and the rows and the end that they stand for."""
+    """The bytes of a log, with their rows and end offset."""
     data, rows, following = b"", [], 0
     for part in log:
         magic, codec, content = part["magic"], part["codec"], part["records"]
@@ -66,7 +68,7 @@ def encode(log):
 
 @slow
 @given(pieces, st.data())
-def test_what_was_written_is_read(log, data):
+def test_written_records_are_read(log, data):
     encoded, rows, end = encode(log)
     requested = data.draw(st.integers(0, end))
     read, next_offset = decode(DECODER, requested, encoded)
@@ -99,7 +101,7 @@ def test_a_flipped_bit_is_noticed(log, data):
 
 @slow
 @given(st.lists(record, min_size=1, max_size=6), st.integers(0, 1), st.sampled_from(OLD_CODECS), st.data())
-def test_damage_inside_under_a_valid_checksum_harms_nobody(content, magic, codec, data):
+def test_damage_inside_under_a_valid_checksum_causes_no_crash(content, magic, codec, data):
     inner = bytearray(message_set(content, magic, range(len(content))))
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.integers(0, len(inner) - 1))
@@ -110,7 +112,7 @@ def test_damage_inside_under_a_valid_checksum_harms_nobody(content, magic, codec
 
 @slow
 @given(record, st.integers(0, 1), st.data())
-def test_lengths_that_lie_harm_nobody(content, magic, data):
+def test_wrong_lengths_cause_no_crash(content, magic, data):
     """Key and value lengths of a message with a right checksum."""
     damaged = bytearray(message_set([content], magic, [0]))
     at = data.draw(st.sampled_from([len(damaged) - 4, 18 + 8 * magic, 22 + 8 * magic + len(content.key or b"")]))

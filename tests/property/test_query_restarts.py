@@ -9,19 +9,16 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from tests.fix_querydriver import TRANSACTIONS, Member
-from tests.fix_queryrestarts import NUMBERS, QueryRestarts
-from tests.fix_stubbroker import running_stub_broker
-from zkconsumer.core.fetchcontrol import FetchAssignment
+from tests.fixtures.querydriver import TRANSACTIONS, Member
+from tests.fixtures.queryrestarts import NUMBERS, QueryRestarts
+from tests.fixtures.stubbroker import running_stub_broker
 from zkconsumer.core.groupview import Topic
 from zkconsumer.core.offsets import StoredOffset
-from zkconsumer.model import ConsumerThreadId, TopicIdentity, TopicPartition
-from zkconsumer.spark.driver import QueryDriver
-from zkconsumer.spark.options import parse_options
+from zkconsumer.model import TopicIdentity, TopicPartition
 
 
 class PlannerRestarts(QueryRestarts):
-    """Adds what a single real broker cannot do: a log that loses its end."""
+    """Adds an event that a single real broker cannot produce: a log that loses its end."""
 
     def __init__(self):
         super().__init__()
@@ -79,10 +76,8 @@ class PlannerRestarts(QueryRestarts):
 
     def start_source(self, options, others):
         quick = {"refresh.leader.backoff.ms": "1", "rebalance.backoff.ms": "1"}
-        self.driver = QueryDriver(parse_options({"zookeeper.connect": "unused:1", **quick, **options}))
-        self.driver._member = self.member = Member()
-        self.driver._plan_for(self.member)
-        self.driver._brokers = (self.stub.broker,)
+        self.member = Member()
+        self.driver = self.member.make_driver({**quick, **options}, [self.stub.broker])
         self._assign(self._but(others))
 
     def rebalance_source(self, others):
@@ -90,7 +85,7 @@ class PlannerRestarts(QueryRestarts):
         self._assign(self._but(others))
 
     def owned(self):
-        return list(self.driver._control.current().threads)
+        return list(self.member.owned)
 
     def prepare_available_now(self):
         self.driver.prepare_available_now()
@@ -104,35 +99,28 @@ class PlannerRestarts(QueryRestarts):
         self.driver.partitions(start, end)
 
     def acknowledge(self, offset):
-        committable = self.driver._control.acknowledge(offset.number)
-        assert committable is not None
-        self.member.commit(committable[1], generation=committable[0])
+        before = len(self.member.commits)
+        self.member.acknowledge(offset.number)
+        assert len(self.member.commits) == before + 1
         self._keep_what_was_committed()
 
     def stop_source(self):
-        self.driver._control.abandon()
+        self.driver.stop()
         self._release()
-        self.kill_source()
 
     def kill_source(self):
-        self.driver._ends.close()
+        self.driver.stop()
 
     def _assign(self, partitions):
-        self.member.generation += 1
-        self.member.stored = {p: self.in_store.get(p, StoredOffset(None)) for p in partitions}
+        stored = {p: self.in_store.get(p, StoredOffset(None)) for p in partitions}
         topics = {
             name: Topic(tuple(range(count)), TopicIdentity(identity, int(identity.removeprefix("id-"))))
             for name, (identity, count) in self.topics.items()
         }
-        threads = dict.fromkeys(partitions, ConsumerThreadId("c", 0))
-        stored = dict(self.member.stored)
-        self.driver._control.start(FetchAssignment(self.member.generation, threads, {}, stored=stored, topics=topics))
+        self.member.own(stored, topics)
 
     def _release(self):
-        """As the rebalance thread: stop, commit what may be committed, give the partitions up."""
-        control = self.driver._control
-        control.stop(drain=False)
-        self.member.commit(control.positions(handed_out=False), generation=self.member.generation)
+        self.member.release()
         self._keep_what_was_committed()
 
     def _keep_what_was_committed(self):

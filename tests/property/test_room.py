@@ -1,10 +1,10 @@
-"""Whatever happens to a queue: a fetcher that waits for room is called as soon as it can send, and not before."""
+"""A fetcher that waits for room in a queue is called as soon as it can send, and not before, in all cases."""
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from tests.fix_chunks import make_chunk, make_fetched_chunk, make_info, make_queue, offsets
+from tests.fixtures.chunks import make_chunk, make_fetched_chunk, make_info, make_queue, offsets
 from zkconsumer.errors import CorruptRecord
 from zkconsumer.fetch.chunks import Chunk, HandOver
 
@@ -14,7 +14,7 @@ NUMBERS = st.sampled_from([number for share in SHARES for number in share])
 
 
 class RoomMachine(RuleBasedStateMachine):
-    """One queue, three fetchers that wait whenever there is nothing to fetch, and one reader."""
+    """One queue, three fetchers that wait whenever they cannot fetch, and one reader."""
 
     @initialize(max_bytes=st.sampled_from([400, 1 << 20]), max_chunks=st.integers(1, 3))
     def begin(self, max_bytes, max_chunks):
@@ -26,7 +26,7 @@ class RoomMachine(RuleBasedStateMachine):
     def listener(self, number):
         def called():
             if number in self.waiting:
-                assert self.has_something_to_do(number), "woken for nothing"
+                assert self.has_something_to_do(number), "woken without need"
                 self.waiting[number] = True
 
         return called
@@ -104,5 +104,5 @@ TestRoom = RoomMachine.TestCase
 TestRoom.settings = settings(
     max_examples=200,
     stateful_step_count=40,
-    suppress_health_check=list(HealthCheck),  # as without settings of one's own; they take the machine for the test
+    suppress_health_check=list(HealthCheck),  # as by default; the settings treat the machine as the test
 )

@@ -1,10 +1,10 @@
-"""Whatever users and rebalances do to a stream: each partition's records come once, in order, and none is missing."""
+"""For all actions of users and rebalances, each partition's records come once, in order, and none is missing."""
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from tests.fix_chunks import make_fetched_chunk, make_info, make_queue
+from tests.fixtures.chunks import make_fetched_chunk, make_info, make_queue
 from zkconsumer.connector.stream import MessageStream
 from zkconsumer.errors import ConsumerTimeout
 from zkconsumer.fetch.chunks import Chunk
@@ -76,7 +76,7 @@ class StreamMachine(RuleBasedStateMachine):
 
     @rule()
     def rebalance(self):
-        """All partitions stay; what was not handed out is fetched again."""
+        """Keep all partitions; records that were not handed out are fetched again."""
         self.queue.release_all()
         self.generation += 1
         starts = [info.position(handed_out=True) for info in self.infos]
@@ -109,5 +109,5 @@ TestStream = StreamMachine.TestCase
 TestStream.settings = settings(
     max_examples=150,
     stateful_step_count=30,
-    suppress_health_check=list(HealthCheck),  # as without settings of one's own; they take the machine for the test
+    suppress_health_check=list(HealthCheck),  # as by default; the settings treat the machine as the test
 )

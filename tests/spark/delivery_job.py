@@ -1,7 +1,7 @@
-"""A Spark application that writes down all that it delivers: ``delivery_job.py SETTINGS.json``.
+"""A Spark application that records all that it delivers: ``delivery_job.py SETTINGS.json``.
 
-Each delivery of a batch becomes one file of its own, ``<batch id>.<time in ns>.json``, complete or not there: rows as
-``[partition, offset]``. So a test can tell what an idempotent sink would hold, and what any other would.
+Each delivery of a batch is written atomically to a separate file, ``<batch id>.<time in ns>.json``: rows as
+``[partition, offset]``. So a test can determine the content of an idempotent sink, and of any other.
 """
 
 import json

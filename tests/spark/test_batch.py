@@ -20,7 +20,7 @@ def reader(spark, sandbox, group, topic, **options):
     return spark.read.format("zkconsumer").options(**{name: each for name, each in given.items() if each is not None})
 
 
-def test_rows_are_what_was_produced_with_the_types_of_sparks_own_source(spark, sandbox, group, topic_factory, produce):
+def test_rows_are_the_produced_records_with_sparks_own_types(spark, sandbox, group, topic_factory, produce):
     topic = topic_factory(partitions=2)
     produce(
         topic,
@@ -78,7 +78,7 @@ def test_a_batch_read_starts_at_the_groups_offset_and_leaves_no_trace(spark, san
     assert group.is_deserted(topic)
 
 
-def test_a_partition_whose_offset_is_malformed_is_never_left_out(spark, sandbox, group, topic_factory, produce):
+def test_a_partition_with_a_malformed_offset_is_never_skipped(spark, sandbox, group, topic_factory, produce):
     topic = topic_factory(partitions=2)
     produce(topic, [{"value": b"v", "partition": n % 2} for n in range(20)])
     group.set_offset(topic, 0, "many")
@@ -121,7 +121,7 @@ def test_all_mistakes_are_named_at_load(spark):
         ).load()
     message = str(caught.value)
     for part in (
-        "give zookeeper.connect (host:port[,...][/chroot]) and group.id instead",
+        "set zookeeper.connect (host:port[,...][/chroot]) and group.id instead",
         "did you mean maxOffsetsPerTrigger?",
         "numStreams must be a positive integer, not 'x'",
         "group.id is missing",
@@ -134,7 +134,7 @@ def test_a_topic_that_does_not_exist_is_named(spark, sandbox, group):
         reader(spark, sandbox, group, "no-such-topic").load().count()
 
 
-def test_offsets_that_are_gone_fail_or_are_skipped(spark, sandbox, group, topic_factory, produce):
+def test_offsets_no_longer_in_the_log_fail_or_are_skipped(spark, sandbox, group, topic_factory, produce):
     topic = topic_factory()
     produce(topic, [b"v"] * 10)
     group.set_offset(topic, 0, 50)
@@ -163,9 +163,7 @@ def test_a_stream_has_no_ending_offsets(spark, sandbox, tmp_path):
         ).start().awaitTermination(90)
 
 
-def test_times_become_the_offsets_of_the_first_records_that_are_not_older(
-    spark, sandbox, group, topic_factory, produce
-):
+def test_times_become_offsets_of_the_first_records_not_older(spark, sandbox, group, topic_factory, produce):
     topic = topic_factory(partitions=2)
     produce(topic, [{"value": b"v", "partition": n % 2, "timestamp": TIMESTAMP_MS + 1000 * n} for n in range(20)])
     frame = reader(
@@ -182,7 +180,7 @@ def test_times_become_the_offsets_of_the_first_records_that_are_not_older(
         *((1, offset) for offset in range(2, 10)),
     ]
     late = {"startingOffsets": None, "startingTimestamp": str(TIMESTAMP_MS + 60_000)}
-    with pytest.raises(Exception, match="no record is as new as the time to start at"):
+    with pytest.raises(Exception, match="no record is as new as the start time"):
         reader(spark, sandbox, group, topic, **late).load().count()
     assert reader(spark, sandbox, group, topic, **late, startingOffsetsByTimestampStrategy="latest").load().count() == 0
 

@@ -1,4 +1,4 @@
-"""A standalone cluster, two workers on this machine: executors have nothing but the environment sent to them."""
+"""A standalone cluster, two workers on this machine: executors have only the environment sent to them."""
 
 import json
 import os
@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.fix_spark import await_until
+from tests.fixtures.spark import await_until
 from zkconsumer.sandbox import java_home_for_spark
 from zkconsumer.sandbox.ports import free_port
 
 PROJECT = Path(__file__).parents[2]
-SOURCES = ("pyproject.toml", "setup.cfg", "README.md", "LICENSE", "pyspark_zkconsumer.py")
+SOURCES = ("pyproject.toml", "setup.cfg", "setup.py", "README.md", "LICENSE", "pyspark_zkconsumer.py")
 
-pytestmark = pytest.mark.timeout(900)  # an environment of 500 MB is made and packed
+pytestmark = pytest.mark.timeout(900)  # an environment of 500 MB is created and packed
 
 WHERE = """
 import json, sys
@@ -42,7 +42,7 @@ open(where, "w").write(json.dumps([list(row) for row in rows]))
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory) -> Path:
-    """A virtual environment with this project and what it needs, packed, as docs/spark.md says."""
+    """A packed virtual environment with this project and its dependencies, as in docs/spark.md."""
     import venv_pack
 
     directory = tmp_path_factory.mktemp("environment")
@@ -67,14 +67,14 @@ def cluster(tmp_path) -> Iterator[str]:
     master = f"spark://127.0.0.1:{port}"
     started = [_daemon(tmp_path / "master", "master.Master", "--host", "127.0.0.1", "--port", str(port))]
     try:
-        await_until(lambda: _says(tmp_path / "master", "I have been elected leader"), "the master is up", 120)
+        await_until(lambda: _has_logged(tmp_path / "master", "I have been elected leader"), "the master is up", 120)
         for number in range(2):
             name = tmp_path / f"worker-{number}"
             arguments = ("--host", "127.0.0.1", "--cores", "1", "--memory", "1g", "--work-dir", str(name / "work"))
             started.append(_daemon(name, "worker.Worker", *arguments, master))
         for number in range(2):
             name = tmp_path / f"worker-{number}"
-            await_until(lambda name=name: _says(name, "Successfully registered"), "the workers are up", 120)
+            await_until(lambda name=name: _has_logged(name, "Successfully registered"), "the workers are up", 120)
         yield master
     finally:
         for process in reversed(started):
@@ -103,11 +103,11 @@ def _daemon(directory: Path, name: str, *arguments: str) -> subprocess.Popen[byt
         )
 
 
-def _says(directory: Path, words: str) -> bool:
+def _has_logged(directory: Path, words: str) -> bool:
     return words in (directory / "log").read_text(encoding="utf-8", errors="replace")
 
 
-def test_executors_of_two_workers_read_with_the_environment_that_was_sent_to_them(
+def test_executors_of_two_workers_read_with_the_sent_environment(
     cluster, environment, sandbox, topic_factory, produce, unique_name, tmp_path
 ):
     topic = topic_factory(partitions=4)
@@ -122,7 +122,7 @@ def test_executors_of_two_workers_read_with_the_environment_that_was_sent_to_the
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.executor.memory": "512m",
-        # Tasks wait for both executors: the first to come could do them all.
+        # Tasks wait for both executors: the first one could run all tasks.
         "spark.cores.max": "2",
         "spark.scheduler.minRegisteredResourcesRatio": "1.0",
         "spark.scheduler.maxRegisteredResourcesWaitingTime": "120s",
@@ -135,10 +135,10 @@ def test_executors_of_two_workers_read_with_the_environment_that_was_sent_to_the
         "startingOffsets": "earliest",
         "numStreams": "4",
     }
-    told = tmp_path / "told.json"
+    output = tmp_path / "output.json"
     variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(
-        [sys.executable, "-c", WHERE, json.dumps(options), str(told)],
+        [sys.executable, "-c", WHERE, json.dumps(options), str(output)],
         cwd=home,
         env={
             **variables,
@@ -151,7 +151,7 @@ def test_executors_of_two_workers_read_with_the_environment_that_was_sent_to_the
         check=False,
     )
     assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
-    rows = json.loads(told.read_text(encoding="utf-8"))
+    rows = json.loads(output.read_text(encoding="utf-8"))
     assert Counter((partition, offset) for _, _, partition, offset in rows) == Counter(produced)
     executors = {Path(where) for _, where, _, _ in rows}
     assert {where.parents[2].name for where in executors} == {"worker-0", "worker-1"}

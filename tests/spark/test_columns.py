@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.fix_spark import DEADLINE_S
+from tests.fixtures.spark import DEADLINE_S
 
 HEADERS = "headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
 SCHEMAS = [
@@ -16,7 +16,7 @@ SCHEMAS = [
 
 
 def records(count: int, first: int = 0) -> list[dict]:
-    """Some have no key, no value, or headers."""
+    """Records, some without key or value, some with headers."""
     return [
         {
             "key": None if n % 3 == 0 else b"k%d" % n,
@@ -44,7 +44,7 @@ def read(spark, sandbox, group):
 
 @pytest.fixture
 def stream(start_query):
-    """Run a query that reads what there is; returns its rows, and the error of a sink that fails."""
+    """Run a query that reads all existing records; returns its rows, and the error of a failing sink."""
 
     def run(topic, schema, *, checkpoint="checkpoint", fail=False):
         rows: list[tuple] = []

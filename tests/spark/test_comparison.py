@@ -1,4 +1,4 @@
-"""The same job text on Spark's own Kafka source and on this one; and the examples, which migrate such jobs."""
+"""The same job with Spark's own Kafka source and with this one; and the examples, which migrate such jobs."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fix_sandbox import Topics, produce_records
+from tests.fixtures.sandbox import Topics, produce_records
 from zkconsumer.sandbox import java_home_for_spark
 from zkconsumer.sandbox.jars import JarSource
 from zkconsumer.sandbox.lockfile import read_lock
@@ -36,22 +36,22 @@ def job(spark, source, where, topics, directory):
         .trigger(availableNow=True).start()
     )
     query.awaitTermination()
-    told = {"batch": batch.schema.json(), "stream": stream.schema.json()}
+    results = {"batch": batch.schema.json(), "stream": stream.schema.json()}
     for kind in ("batch", "stream"):
         rows = spark.read.parquet(f"{directory}/{source}-{kind}").orderBy("topic", "partition", "offset")
-        told[f"{kind} rows"] = [json.loads(row) for row in rows.toJSON().collect()]
-    return told
+        results[f"{kind} rows"] = [json.loads(row) for row in rows.toJSON().collect()]
+    return results
 
 directory, topics, *sources = sys.argv[1:]
 spark = SparkSession.builder.config("spark.sql.jsonGenerator.ignoreNullFields", "false").getOrCreate()
 pairs = zip(sources[::2], sources[1::2])
-told = {source: job(spark, source, json.loads(where), topics, directory) for source, where in pairs}
-open(f"{directory}/told.json", "w").write(json.dumps(told))
+results = {source: job(spark, source, json.loads(where), topics, directory) for source, where in pairs}
+open(f"{directory}/results.json", "w").write(json.dumps(results))
 """
 
 
 def run_application(*arguments: str, jars: str = "", **environment: str) -> None:
-    """Run a Python file as a Spark application of its own, in ``local[2]``."""
+    """Run a Python file as a separate Spark application, in ``local[2]``."""
     confs = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     confs |= {"spark.jars": jars} if jars else {}
     submit = " ".join(f"--conf {name}={value}" for name, value in confs.items())
@@ -73,7 +73,7 @@ def run_application(*arguments: str, jars: str = "", **environment: str) -> None
 
 @pytest.fixture(scope="module")
 def compared(sandbox, tmp_path_factory):
-    """What both sources told of the same topics, and the directory of their checkpoints."""
+    """The results of both sources for the same topics, and the directory of their checkpoints."""
     directory = tmp_path_factory.mktemp("comparison")
     topics = Topics(sandbox.bootstrap_servers)
     for name, config in (("compared-a", {}), ("compared-b", {"message.timestamp.type": "LogAppendTime"})):
@@ -103,25 +103,25 @@ def compared(sandbox, tmp_path_factory):
         json.dumps(ours),
         jars=",".join(map(str, jars)),
     )
-    return json.loads((directory / "told.json").read_text(encoding="utf-8")), directory
+    return json.loads((directory / "results.json").read_text(encoding="utf-8")), directory
 
 
 @pytest.mark.parametrize("kind", ["batch", "stream"])
 def test_the_same_job_gives_equal_rows_types_and_nullability(compared, kind):
-    told, _ = compared
-    kafka, ours = told["kafka"], told["zkconsumer"]
+    results, _ = compared
+    kafka, ours = results["kafka"], results["zkconsumer"]
     assert json.loads(ours[kind]) == json.loads(kafka[kind])
     assert len(kafka[f"{kind} rows"]) == 46
     assert ours[f"{kind} rows"] == kafka[f"{kind} rows"]
 
 
-def test_the_example_takes_over_a_checkpoint_and_restarts_without_it(compared, sandbox, tmp_path):
+def test_the_example_continues_a_checkpoint_and_restarts_without_it(compared, sandbox, tmp_path):
     _, directory = compared
     produced = produce_records(sandbox.bootstrap_servers, "compared-a", [b"later"] * 5)
     checkpoint = directory / "kafka-checkpoint"
     one_topic = json.loads((checkpoint / "offsets" / _newest(checkpoint)).read_text(encoding="utf-8").splitlines()[-1])
     old = tmp_path / "old"
-    # Beside the last finished batch: an older one, and one that was not finished.
+    # Besides the last finished batch: an older one, and an unfinished one.
     for number, text in ((9, {}), (10, {"compared-a": one_topic["compared-a"]}), (11, {"compared-a": {"0": 99}})):
         for name, last_line in (("commits", "{}"), ("offsets", json.dumps(text))):
             (old / name).mkdir(parents=True, exist_ok=True)

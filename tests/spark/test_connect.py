@@ -47,7 +47,7 @@ await_until(lambda: not monitor.snapshot())
 seen["rows"] = spark.read.parquet(f"{output}one").count()
 seen["batch"] = spark.read.format("zkconsumer").options(**options).option("startingOffsets", "earliest").load().count()
 
-# What a client of Connect does when its connection breaks: all listeners are gone.
+# A client of Connect drops all listeners when its connection breaks.
 spark.streams.removeListener(monitor)
 seen["attached again"] = zkconsumer.spark.register(spark) is monitor, len(spark.streams._sqlb._listener_bus)
 

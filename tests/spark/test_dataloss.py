@@ -1,10 +1,10 @@
-"""Offsets that the log does not hold any more: fail, or go on and say so."""
+"""Offsets that the log does not hold any more: fail, or continue with a warning."""
 
 from collections import Counter
 
 import pytest
 
-from tests.fix_spark import DEADLINE_S, Sink
+from tests.fixtures.spark import DEADLINE_S, Sink
 
 
 def run(start_query, topic, sink, **options):
@@ -13,7 +13,7 @@ def run(start_query, topic, sink, **options):
 
 
 def delete_before(sandbox, topic: str, offset: int) -> None:
-    """What retention does, at once."""
+    """Delete records at once, as retention does."""
     from confluent_kafka import TopicPartition
     from confluent_kafka.admin import AdminClient
 
@@ -31,13 +31,13 @@ def test_retention_that_overtook_the_query(start_query, sandbox, group, topic_fa
     delete_before(sandbox, topic, 70)
     with pytest.raises(Exception, match=rf"{topic}-0: wanted 50, the log has \[70, 100\), 20 offsets are lost"):
         run(start_query, topic, sink)
-    assert group.offsets(topic) == {0: 50}, "nothing is committed of what was not read"
+    assert group.offsets(topic) == {0: 50}, "offsets of unread records are not committed"
     run(start_query, topic, sink, failOnDataLoss="false")
     assert sink.positions() == Counter(produced[:50] + produced[70:])
     assert group.offsets(topic) == {0: 100}
 
 
-def test_a_batch_that_lost_its_records_before_it_is_repeated(start_query, sandbox, group, topic_factory, produce):
+def test_a_repeated_batch_whose_records_were_deleted_fails(start_query, sandbox, group, topic_factory, produce):
     topic = topic_factory()
     produced = produce(topic, [b"v"] * 50)
     failing = Sink(failure=RuntimeError("the sink is broken"))
@@ -60,7 +60,7 @@ def test_a_topic_that_was_created_again(start_query, group, topics, topic_factor
     run(start_query, topic, sink)
     topics.delete(topic)
     topics.create(topic, 1)
-    produce(topic, [b"new"] * new)  # also past the offset that was read of the old one
+    produce(topic, [b"new"] * new)  # also past the position in the old topic
     with pytest.raises(Exception, match=f"{topic} was deleted and created again since this query read it"):
         run(start_query, topic, sink)
     run(start_query, topic, sink, failOnDataLoss="false")
@@ -68,9 +68,7 @@ def test_a_topic_that_was_created_again(start_query, group, topics, topic_factor
     assert group.offsets(topic) == {0: new}
 
 
-def test_what_retention_left_is_read_whatever_auto_offset_reset_specifies(
-    start_query, sandbox, group, topic_factory, produce
-):
+def test_remaining_records_are_read_for_any_auto_offset_reset(start_query, sandbox, group, topic_factory, produce):
     topic = topic_factory()
     produced = produce(topic, [b"v"] * 100)
     group.set_offset(topic, 0, 10)

@@ -1,4 +1,4 @@
-"""The executor's reading alone, in this process: what a task does on a real broker, without Spark around it."""
+"""The executor's part in this process: the work of a task on a real broker, without Spark."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -9,8 +9,8 @@ from zkconsumer.errors import OffsetOutOfRange
 from zkconsumer.kafka.client import BrokerClient
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.spark.executor import read_ranges
+from zkconsumer.spark.microbatch import OffsetRange, RangePartition
 from zkconsumer.spark.options import parse_options
-from zkconsumer.spark.planning import OffsetRange, RangePartition
 from zkconsumer.spark.rows import COLUMNS
 from zkconsumer.spark.worker import close_connections, this_worker
 
@@ -80,7 +80,7 @@ def transactions(sandbox, topic_factory, unique_name):
         producer.begin_transaction()
         for _ in range(10):
             producer.produce(topic, b"v")
-        producer.flush(30)  # aborting would throw away what was not sent yet
+        producer.flush(30)  # aborting would discard records that were not sent yet
         end(30)
     return topic
 
@@ -90,11 +90,11 @@ def test_a_range_that_ends_in_control_records_ends(sandbox, transactions, isolat
     until = log_end(sandbox, transactions)
     assert until > 20, "control records take offsets"
     rows = read(sandbox, (transactions, 0, 0, until), **{"isolation.level": isolation})
-    assert len(rows) == records, "by default aborted records are read, as the JVM consumer of the time does"
+    assert len(rows) == records, "by default aborted records are read, as by the JVM consumer"
     assert rows == sorted(rows)
 
 
-def test_tasks_at_the_same_time_and_again_read_exactly_their_range(sandbox, topic_factory, produce):
+def test_concurrent_and_repeated_tasks_read_exactly_their_range(sandbox, topic_factory, produce):
     topic = topic_factory()
     produce(topic, [b"v"] * 1000)
     expected = [(0, offset) for offset in range(100, 900)]
@@ -106,7 +106,7 @@ def test_tasks_at_the_same_time_and_again_read_exactly_their_range(sandbox, topi
 
 
 def read_apart(box, *ranges):
-    """Read with connections of its own, as another worker process would."""
+    """Read with separate connections, as another worker process."""
     return read(box, *ranges, **{"client.id": f"worker-{threading.get_ident()}"})
 
 
@@ -127,7 +127,7 @@ def test_a_connection_serves_task_after_task_and_only_with_the_same_options(sand
     assert other.connection is not first.connection
 
 
-def test_a_task_that_spark_stops_asking_leaves_no_thread(sandbox, topic_factory, produce):
+def test_a_task_that_spark_stops_reading_leaves_no_thread(sandbox, topic_factory, produce):
     topic = topic_factory()
     produce(topic, [b"x" * 1000] * 5000)
     options = options_for(sandbox, **{"fetch.message.max.bytes": "100000", "queued.max.bytes": "1"})
@@ -156,7 +156,7 @@ def test_deleted_offsets_fail_the_task_or_are_skipped(sandbox, topic_factory, pr
 
 
 def test_a_connection_that_died_between_two_tasks_is_replaced(private_sandbox):
-    from tests.fix_sandbox import Topics, produce_records
+    from tests.fixtures.sandbox import Topics, produce_records
 
     box = private_sandbox()
     Topics(box.bootstrap_servers).create("t", 1)

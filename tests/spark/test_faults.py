@@ -1,7 +1,7 @@
-"""What is killed in the middle of batches costs nothing but a repetition (DESIGN 4.7).
+"""A process killed in the middle of a batch only causes a repetition (architecture.md#spark-source).
 
-After each fault: nothing is lost; a sink that knows batches by their ids holds everything once; a repeated batch is the
-same batch; and at no time was an offset in ZooKeeper ahead of the checkpoint.
+After each fault: no record is lost; a sink that identifies batches by their ids holds every record once; a repeated
+batch is equal; and at no time was an offset in ZooKeeper ahead of the checkpoint.
 """
 
 import os
@@ -10,9 +10,9 @@ from collections import Counter
 
 import pytest
 
-from tests.fix_sandbox import Topics, produce_records
-from tests.fix_spark import GroupNodes, await_until
-from tests.fix_sparkjob import EXECUTORS, PATIENCE_S, SOURCES
+from tests.fixtures.sandbox import Topics, produce_records
+from tests.fixtures.spark import ObservedGroup, await_until
+from tests.fixtures.sparkjob import EXECUTORS, PATIENCE_S, SOURCES
 
 PARTITIONS = 4
 
@@ -51,7 +51,7 @@ def test_a_killed_driver_repeats_the_batch_that_was_not_finished(sandbox, group,
     produced = []
     job = make_job(sandbox, topic)
     for _ in range(2):
-        produced += produce(topic, spread(200))  # five batches, of which each run of the query does two at least
+        produced += produce(topic, spread(200))  # five batches; each run of the query processes at least two
         job.await_batches(len(job.deliveries()) + 2, group)
         job.kill_driver()
         job.require_not_ahead(group)
@@ -94,7 +94,7 @@ def test_an_expired_session_repeats_nothing_that_was_finished(sandbox, group, to
     assert job.kept() == Counter(produced)
 
 
-def test_a_killed_broker_holds_nothing_up(private_sandbox, unique_name, make_job):
+def test_a_killed_broker_does_not_delay_the_others(private_sandbox, unique_name, make_job):
     from kazoo.client import KazooClient
 
     box = private_sandbox(brokers=2)
@@ -103,7 +103,7 @@ def test_a_killed_broker_holds_nothing_up(private_sandbox, unique_name, make_job
     client = KazooClient(hosts=box.zookeeper_connect)
     client.start()
     try:
-        group = GroupNodes(client, unique_name)
+        group = ObservedGroup(client, unique_name)
         job = make_job(box, "t")
         job.await_batches(2, group)
         box.brokers[1].kill()
@@ -115,3 +115,17 @@ def test_a_killed_broker_holds_nothing_up(private_sandbox, unique_name, make_job
     finally:
         client.stop()
         client.close()
+
+
+def test_a_full_disk_under_the_checkpoint_loses_nothing(sandbox, group, topic_factory, produce, make_job, small_disk):
+    topic = topic_factory(partitions=PARTITIONS)
+    produced = produce(topic, spread(400))
+    job = make_job(sandbox, topic, checkpoint=small_disk.path / "checkpoint")
+    job.await_batches(2, group)
+    small_disk.fill()
+    job.await_failure(group)
+    assert "No space left on device" in job.log.read_text(encoding="utf-8")
+    small_disk.free()
+    job.start()
+    job.await_all(produced, group)
+    assert job.kept() == Counter(produced)

@@ -1,4 +1,4 @@
-"""A query among other members of its group: queries, applications, JVM consumers (DESIGN 4.7)."""
+"""A query among other members of its group: queries, applications, JVM consumers (architecture.md#spark-source)."""
 
 import os
 import signal
@@ -7,8 +7,8 @@ from collections import Counter
 
 import pytest
 
-from tests.fix_jvm import SETTINGS, JvmMember
-from tests.fix_spark import DEADLINE_S, Sink, await_until, start_application
+from tests.fixtures.jvm import SETTINGS, JvmMember
+from tests.fixtures.spark import DEADLINE_S, Sink, await_until, start_application
 
 PARTITIONS = 4
 
@@ -17,9 +17,7 @@ def numbered(count: int, first: int = 0) -> list[dict]:
     return [{"value": b"%d" % n, "partition": n % PARTITIONS} for n in range(first, first + count)]
 
 
-def test_a_batch_past_the_drain_timeout_is_read_again_by_whoever_gets_the_partition(
-    start_query, group, topic_factory, produce
-):
+def test_a_batch_past_the_drain_timeout_is_read_again_by_the_next_owner(start_query, group, topic_factory, produce):
     topic = topic_factory(partitions=PARTITIONS)
     produced = produce(topic, numbered(100))
     slow, other = Sink(hold=threading.Event()), Sink()
@@ -27,7 +25,7 @@ def test_a_batch_past_the_drain_timeout_is_read_again_by_whoever_gets_the_partit
     start_query(topic, slow, checkpoint="slow", options=options)
     assert slow.entered.wait(DEADLINE_S)
     start_query(topic, other, checkpoint="other", options={"rebalance.max.retries": "10"})
-    await_until(lambda: len(other.rows()) == 50, "the second query reads its share, which was never committed")
+    await_until(lambda: len(other.rows()) == 50, "the second query reads its partitions, which were never committed")
     taken = {partition for partition, _ in other.positions()}
     slow.hold.set()
     produced += produce(topic, numbered(100, first=100))
@@ -36,13 +34,11 @@ def test_a_batch_past_the_drain_timeout_is_read_again_by_whoever_gets_the_partit
     assert delivered.keys() == set(produced), "nothing is lost"
     assert {position for position, times in delivered.items() if times > 1} == {
         (p, offset) for p, offset in produced[:100] if p in taken
-    }, "read twice is what the other query took over, of one batch"
+    }, "records of one batch that the other query took over are read twice"
     await_until(lambda: group.offsets(topic) == dict.fromkeys(range(PARTITIONS), 50), "all is committed")
 
 
-def test_partitions_that_a_topic_grows_are_read_from_their_first_record(
-    start_query, group, topics, topic_factory, produce
-):
+def test_added_partitions_are_read_from_their_first_record(start_query, group, topics, topic_factory, produce):
     topic = topic_factory(partitions=1)
     produce(topic, [b"before"] * 10)
     sink = Sink()
@@ -72,8 +68,8 @@ def test_two_applications_share_a_group_and_one_takes_over_when_the_other_is_kil
         os.kill(jvm_pid, signal.SIGKILL)
         await_until(lambda: len(set(group.owners(topic).values())) == 1, "the query takes over")
         produced += produce(topic, numbered(100, first=100))
-        await_until(lambda: group.offsets(topic) == dict.fromkeys(range(PARTITIONS), 50), "and reads on")
-    assert len(sink.rows()) == 150, "what the other application had committed is not read again"
+        await_until(lambda: group.offsets(topic) == dict.fromkeys(range(PARTITIONS), 50), "and continues to read")
+    assert len(sink.rows()) == 150, "records that the other application had committed are not read again"
 
 
 @pytest.mark.interop
@@ -83,7 +79,7 @@ def test_a_jvm_consumer_joins_waits_for_the_batch_in_flight_and_leaves_again(
     properties = {
         **SETTINGS,
         "zookeeper.connect": sandbox.zookeeper_connect,
-        "zookeeper.session.timeout.ms": "10000",  # no session is to expire here, however slow the machine
+        "zookeeper.session.timeout.ms": "10000",  # no session must expire here, however slow the machine
         "group.id": group.group,
         "rebalance.backoff.ms": "1000",
         "auto.commit.interval.ms": "500",
@@ -107,7 +103,7 @@ def test_a_jvm_consumer_joins_waits_for_the_batch_in_flight_and_leaves_again(
             joining.join()
         if in_time:
             break
-        member.leave()  # the machine was too slow for it to say anything
+        member.leave()  # the machine was too slow for a meaningful result
         query.stop()
     else:
         pytest.fail("the batch in flight always took longer than the drain timeout")
@@ -120,6 +116,6 @@ def test_a_jvm_consumer_joins_waits_for_the_batch_in_flight_and_leaves_again(
     member.leave()
     await_until(lambda: len(set(group.owners(topic).values())) == 1, "the query takes over")
     produced += produce(topic, numbered(100, first=200))
-    await_until(lambda: group.offsets(topic) == dict.fromkeys(range(PARTITIONS), 75), "and reads on")
+    await_until(lambda: group.offsets(topic) == dict.fromkeys(range(PARTITIONS), 75), "and continues to read")
     everything = sink.positions() + Counter((p, o) for _, p, o, _ in member.received())
     assert everything == Counter(produced)

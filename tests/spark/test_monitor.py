@@ -1,9 +1,9 @@
-"""What an operator sees of a running query: the monitor's state, its metrics, and the driver's log."""
+"""The view of an operator on a running query: the monitor's state, its metrics, and the driver's log."""
 
 from prometheus_client import REGISTRY
 
 import zkconsumer.spark
-from tests.fix_spark import Sink, await_until
+from tests.fixtures.spark import Sink, await_until
 from zkconsumer.model import TopicPartition
 
 PARTITIONS = 2

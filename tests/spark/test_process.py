@@ -1,9 +1,9 @@
-"""A Spark application of its own, started in another directory: how the source is found, and how it dies."""
+"""A separate Spark application, started in another directory: look-up and end of the source."""
 
 import os
 import signal
 
-from tests.fix_spark import await_until, start_application
+from tests.fixtures.spark import await_until, start_application
 from zkconsumer.cpus import available_cpus
 
 
@@ -12,7 +12,7 @@ def test_found_from_any_directory_and_gone_from_the_group_when_the_driver_is_kil
 ):
     topic = topic_factory(partitions=2)
     with start_application(sandbox, group, topic, tmp_path) as (_, jvm):
-        # Owners are there before the join is over; offsets are stored by the first plan after it.
+        # Owners exist before the join is over; the first plan after it stores offsets.
         await_until(lambda: len(group.offsets(topic)) == 2, "the query has planned its first batch")
         assert len(group.owners(topic)) == 2
         (session,) = group.sessions()

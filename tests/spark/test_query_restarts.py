@@ -1,7 +1,7 @@
-"""Random restarts of a whole source on real servers, by the rules of ``tests/fix_queryrestarts.py``.
+"""Random restarts of a whole source on real servers, by the rules of ``tests/fixtures/queryrestarts.py``.
 
-The source runs in a process of its own that is driven as Spark drives it, and killed. ``ZKCONSUMER_RESTARTS`` is the
-number of sequences.
+The source runs in a separate process, is called in Spark's order, and is killed. ``ZKCONSUMER_RESTARTS`` is the number
+of sequences.
 """
 
 import json
@@ -16,26 +16,25 @@ from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 from kazoo.client import KazooClient
 
-from tests.fix_queryrestarts import FATES, QueryRestarts
-from tests.fix_sandbox import Topics, produce_records
-from tests.fix_sourceprocess import SourceProcess, await_gone
-from tests.fix_waiting import eventually
+from tests.fixtures.members import open_member
+from tests.fixtures.queryrestarts import FATES, QueryRestarts
+from tests.fixtures.sandbox import Topics, produce_records
+from tests.fixtures.sourceprocess import SourceProcess, await_gone
+from tests.fixtures.waiting import eventually
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.fetchcontrol import FetchAssignment
 from zkconsumer.core.subscription import Subscription
-from zkconsumer.group.identity import new_consumer_id
-from zkconsumer.group.member import GroupMember
 from zkconsumer.model import TopicPartition
 from zkconsumer.sandbox import Sandbox
 from zkconsumer.spark.acknowledge import acknowledge
-from zkconsumer.spark.offsets_json import decode_offset
+from zkconsumer.spark.offsetsjson import decode_offset
 
 SEQUENCES = int(os.environ.get("ZKCONSUMER_RESTARTS", "25"))
 STEPS = 12
 
 
 class Idle:
-    """The data plane of a member that owns its share and reads nothing."""
+    """The data plane of a member that owns its partitions without reading them."""
 
     def stop(self, *, drain: bool = True) -> None: ...
 
@@ -82,7 +81,7 @@ class SourceRestarts(QueryRestarts):
             try:
                 for future in self.admin.delete_records([KafkaPartition(*partition, offset)]).values():
                     future.result(60)
-            except KafkaException:  # the client has not heard of the partition's leader so far
+            except KafkaException:  # the client does not know the partition's leader yet
                 return False
             return True
 
@@ -118,7 +117,7 @@ class SourceRestarts(QueryRestarts):
         self.rebalance_source(others)
 
     def rebalance_source(self, others):
-        """The other member takes the share that the assignor gives it, or leaves."""
+        """The other member takes the partitions that the assignor gives it, or leaves."""
         if others and self.other is None:
             config = ConsumerConfig(
                 zookeeper_connect=self.sandbox.zookeeper_connect,
@@ -126,7 +125,7 @@ class SourceRestarts(QueryRestarts):
                 rebalance_backoff_ms=300,
                 rebalance_max_retries=100,
             )
-            self.other = GroupMember(config, new_consumer_id(config), Idle())
+            self.other = open_member(config, Idle())
             self.other.join(Subscription.static(dict.fromkeys(self.names, 1)))
         elif not others:
             self._other_leaves()
@@ -139,7 +138,7 @@ class SourceRestarts(QueryRestarts):
         self.source.ask("prepare")
 
     def latest_offset(self, start, limit):
-        """Asked again, as Spark does, while the source waits for a leader or for its group."""
+        """Call it repeatedly, as Spark does, while the source waits for a leader or for its group."""
         while (end := self.source.ask("latest_offset", start, limit)) == start:
             report = self.source.ask("report")
             if report is not None and self._reads_to_the_end(report):
@@ -224,8 +223,8 @@ RUNNING = {
     "stop": lambda _: {},
     "crash": lambda _: {},
 }
-"""What may happen when, and the arguments. Hypothesis does not choose here: it needs a world that repeats itself, and
-which partitions a member gets first is up to the servers."""
+"""The possible events with their conditions and arguments. Hypothesis does not choose here: it needs a reproducible
+world, but the servers determine which partitions a member gets first."""
 
 
 @pytest.mark.parametrize("seed", range(SEQUENCES))

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from tests.fix_spark import DEADLINE_S, Sink, await_until
+from tests.fixtures.spark import DEADLINE_S, Sink, await_until
 
 AVAILABLE_NOW = {"availableNow": True}
 PARTITIONS = 4
@@ -31,9 +31,7 @@ def ends(positions: list[tuple[int, int]]) -> dict[int, int]:
     return result
 
 
-def test_available_now_reads_what_was_produced_commits_it_and_leaves(
-    start_query, sandbox, group, topic_factory, produce
-):
+def test_available_now_reads_and_commits_all_records_and_leaves(start_query, sandbox, group, topic_factory, produce):
     topic = topic_factory(partitions=PARTITIONS)
     produced = produce(topic, numbered(1000))
     sink = Sink()
@@ -60,7 +58,7 @@ def test_every_batch_is_committed_at_once_and_a_restart_reads_nothing_twice(
     query = start_query(topic, sink)
     await_until(lambda: group.offsets(topic) == ends(produced), "znodes show the first batch")
     produced += produce(topic, numbered(100, first=100))
-    await_until(lambda: group.offsets(topic) == ends(produced), "znodes show it before auto.commit.interval.ms is over")
+    await_until(lambda: group.offsets(topic) == ends(produced), "znodes show it before auto.commit.interval.ms")
     assert len(group.owners(topic)) == PARTITIONS
     (session,) = group.sessions()
     query.stop()
@@ -103,7 +101,7 @@ def test_a_rebalance_waits_for_the_batch_in_flight(start_query, group, topic_fac
         slow.hold.set()
         if group.await_drained(topic, ends(produced)):
             break
-        for query in queries:  # the machine was too slow for it to say anything
+        for query in queries:  # the machine was too slow for a meaningful result
             query.stop()
     else:
         pytest.fail("the batch in flight always took longer than the drain timeout")
@@ -111,7 +109,7 @@ def test_a_rebalance_waits_for_the_batch_in_flight(start_query, group, topic_fac
     await_until(lambda: len(set(group.owners(topic).values())) == 2, "both own partitions")
     produced += produce(topic, numbered(100, first=100))
     await_until(lambda: len(slow.rows()) + len(other.rows()) >= 200, "all is read")
-    assert slow.positions() + other.positions() == Counter(produced), "the second query has read nothing again"
+    assert slow.positions() + other.positions() == Counter(produced), "the second query has read no record again"
 
 
 def test_a_failed_batch_is_replayed_as_it_was_and_counts(start_query, group, topic_factory, produce):
@@ -131,21 +129,21 @@ def test_a_failed_batch_is_replayed_as_it_was_and_counts(start_query, group, top
     assert group.offsets(topic) == ends(later)
 
 
-def test_the_groups_offset_is_law_when_somebody_has_reset_it(start_query, group, topic_factory, produce):
+def test_a_query_follows_a_reset_of_the_groups_offset(start_query, group, topic_factory, produce):
     topic = topic_factory(partitions=PARTITIONS)
     produced = produce(topic, numbered(100))
     first, second = Sink(), Sink()
     run_available_now(start_query, topic, first)
     produce(topic, numbered(4, first=100))
     run_available_now(start_query, topic, first)
-    group.set_offset(topic, 0, 10)  # outside of the last batch: an operator went back
+    group.set_offset(topic, 0, 10)  # outside of the last batch: an operator moved it back
     run_available_now(start_query, topic, second)
     end = ends(produced)[0] + 1
     assert second.positions() == Counter((0, offset) for offset in range(10, end))
     assert group.offsets(topic)[0] == end
 
 
-def test_a_reset_into_the_last_batch_is_law(start_query, group, topic_factory, produce):
+def test_a_query_follows_a_reset_into_its_last_batch(start_query, group, topic_factory, produce):
     topic = topic_factory()
     produced = produce(topic, [b"v"] * 20)
     first, second = Sink(), Sink()
@@ -157,7 +155,7 @@ def test_a_reset_into_the_last_batch_is_law(start_query, group, topic_factory, p
         assert second.positions() == Counter(produced[offset:])
 
 
-def test_a_deleted_group_does_not_beat_the_checkpoint(start_query, group, zookeeper, topic_factory, produce):
+def test_the_checkpoint_takes_precedence_over_a_deleted_group(start_query, group, zookeeper, topic_factory, produce):
     topic = topic_factory(partitions=PARTITIONS)
     produced = produce(topic, numbered(40))
     sink = Sink()
@@ -171,7 +169,7 @@ def test_a_deleted_group_does_not_beat_the_checkpoint(start_query, group, zookee
     assert group.offsets(topic) == ends(produced)
 
 
-def test_a_nightly_run_with_latest_reads_what_came_since_the_last(start_query, group, topic_factory, produce):
+def test_a_nightly_run_with_latest_reads_records_since_the_last(start_query, group, topic_factory, produce):
     topic = topic_factory(partitions=PARTITIONS)
     produce(topic, numbered(40))
     sink = Sink()
@@ -304,7 +302,7 @@ def test_offsets_stored_in_kafka_follow_the_checkpoint_too(start_query, sandbox,
     assert group.offsets(topic) == (ends(produced) if dual == "true" else {})
     produced += produce(topic, numbered(100, first=100))
     run_available_now(start_query, topic, sink, options=options, checkpoint="another")
-    assert sink.positions() == Counter(produced), "a new query goes on where the group is"
+    assert sink.positions() == Counter(produced), "a new query continues at the group's offset"
 
 
 def test_progress_shows_the_end_of_the_log_so_lag_can_be_computed(start_query, group, topic_factory, produce):

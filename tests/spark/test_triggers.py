@@ -1,8 +1,8 @@
-"""When the group's offsets follow the checkpoint, under each trigger (DESIGN 4.7)."""
+"""When the group's offsets follow the checkpoint, under each trigger (architecture.md#spark-source)."""
 
 from collections import Counter
 
-from tests.fix_spark import DEADLINE_S, Sink, await_until
+from tests.fixtures.spark import DEADLINE_S, Sink, await_until
 
 PARTITIONS = 2
 
@@ -20,13 +20,13 @@ def test_processing_time_commits_a_batch_at_the_next_trigger(start_query, group,
     def look(frame, number):
         committed.append(group.offsets(topic))
         sink(frame, number)
-        if number == 0:  # from here, so that no trigger sees a part of it only
+        if number == 0:  # from here, so that no trigger sees only a part of it
             produced.extend(produce(topic, numbered(20, first=20)))
 
     start_query(topic, look, trigger={"processingTime": "3 seconds"})
     await_until(lambda: sink.batches, "the first batch")
     await_until(lambda: group.offsets(topic) == dict.fromkeys(range(PARTITIONS), 20), "the trigger after the last")
-    # While a batch runs, what is committed is what the batch before it ended with.
+    # While a batch runs, the committed offsets are the end of the previous batch.
     assert committed == [{}, dict.fromkeys(range(PARTITIONS), 10)]
     assert sink.positions() == Counter(produced)
 
@@ -47,22 +47,20 @@ def test_a_registered_session_commits_a_batch_before_the_next_trigger(
     assert len(sink.batches) == 1
 
 
-def test_what_a_query_finished_and_did_not_commit_is_committed_by_its_next_start(
-    start_query, group, topic_factory, produce
-):
+def test_an_uncommitted_finished_batch_is_committed_at_the_next_start(start_query, group, topic_factory, produce):
     topic = topic_factory(partitions=PARTITIONS)
     produced = produce(topic, numbered(20))
     sink = Sink()
     query = start_query(topic, sink, trigger={"once": True})
     assert query.awaitTermination(DEADLINE_S)
-    assert group.offsets(topic) == {}, "trigger once asks for no offset afterwards"
+    assert group.offsets(topic) == {}, "trigger once requests no offset afterwards"
     query = start_query(topic, sink, trigger={"availableNow": True})
     assert query.awaitTermination(DEADLINE_S)
     assert group.offsets(topic) == dict.fromkeys(range(PARTITIONS), 10)
     assert sink.positions() == Counter(produced), "nothing is read twice"
 
 
-def test_trigger_once_heeds_no_limit(start_query, topic_factory, produce):
+def test_trigger_once_ignores_limits(start_query, topic_factory, produce):
     topic = topic_factory(partitions=PARTITIONS)
     produce(topic, numbered(100))
     for options in ({"maxOffsetsPerTrigger": "10"}, {"minOffsetsPerTrigger": "1000"}):
@@ -85,7 +83,7 @@ def test_few_records_wait_for_more(start_query, topic_factory, produce):
     assert [len(batch) for batch in sink.batches] == [10, 10]
 
 
-def test_available_now_ends_at_the_ends_that_it_found(start_query, group, topic_factory, produce):
+def test_available_now_ends_at_the_log_ends_of_its_start(start_query, group, topic_factory, produce):
     topic = topic_factory(partitions=PARTITIONS)
     produced = produce(topic, numbered(100))
     sink = Sink()
@@ -101,4 +99,4 @@ def test_available_now_ends_at_the_ends_that_it_found(start_query, group, topic_
     assert later
     query = start_query(topic, sink, trigger={"availableNow": True})
     assert query.awaitTermination(DEADLINE_S)
-    assert sink.positions() == Counter(produced + later), "the next run reads what came meanwhile"
+    assert sink.positions() == Counter(produced + later), "the next run reads the records produced meanwhile"

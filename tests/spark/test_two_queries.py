@@ -6,10 +6,10 @@ from collections import Counter
 import pytest
 from kazoo.client import KazooClient
 
-from tests.fix_sandbox import Topics, produce_records
-from tests.fix_sourceprocess import SourceProcess, await_gone
+from tests.fixtures.sandbox import Topics, produce_records
+from tests.fixtures.sourceprocess import SourceProcess, await_gone
 from zkconsumer.sandbox import Sandbox
-from zkconsumer.spark.offsets_json import initial_offset
+from zkconsumer.spark.offsetsjson import initial_offset
 
 PARTITIONS = 6
 STEPS = 40
@@ -45,7 +45,7 @@ class Query:
             self._read()
 
     def trigger(self, fate: str = "finished") -> bool:
-        """One batch, which is left where ``fate`` specifies; False if there was nothing to read."""
+        """Run one batch, up to the step that ``fate`` specifies; False if there was nothing to read."""
         start = self._offsets[self._finished - 1]
         end = self.source.ask("latest_offset", start, 20)
         if end == start:
@@ -131,7 +131,7 @@ def test_a_new_query_that_overrides_committed_offsets_warns(
     try:
         first.start()
         while first.trigger():
-            pass  # the last one commits what is finished
+            pass  # the last one commits finished batches
         member = first.source.ask("consumer_id")
         second.start()
         second.trigger()
@@ -153,7 +153,7 @@ def test_a_new_query_that_overrides_committed_offsets_warns(
             assert named in text
 
 
-def test_a_last_commit_that_failed_is_logged_with_what_the_query_does(private_sandbox, unique_name):
+def test_a_failed_last_commit_is_logged_with_its_consequences(private_sandbox, unique_name):
     box = private_sandbox(tick_time_ms=2000)
     topic = Topics(box.bootstrap_servers).create(unique_name)
     produce_records(box.bootstrap_servers, topic, [b"%d" % number for number in range(10)])
@@ -164,7 +164,7 @@ def test_a_last_commit_that_failed_is_logged_with_what_the_query_does(private_sa
         end = source.ask("latest_offset", start, None)
         assert len(source.ask("read", start, end)) == 10
         box.zookeeper.stop()
-        assert source.ask("latest_offset", end, None) == end, "the batch is finished, and cannot be committed"
+        assert source.ask("latest_offset", end, None) == end, "the batch is finished, but cannot be committed"
         source.ask("stop")
         (text,) = [text for text in source.ask("warnings") if "did not store" in text]
     finally:

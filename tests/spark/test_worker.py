@@ -1,11 +1,11 @@
-"""A Python worker that runs a user's function and tasks of the source in turn: each leaves the other's things alone."""
+"""A Python worker that runs a user's function and tasks of the source in turn, without effects on each other."""
 
 import json
 import socket
 
 import pytest
 
-from tests.fix_spark import await_until
+from tests.fixtures.spark import await_until
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(socket, "TCP_QUICKACK"), reason="needs Linux"),
@@ -14,7 +14,7 @@ pytestmark = [
 
 
 def function_of_a_user(port):
-    """Connects to a database at its first call in a process, and keeps the connection; returns what it sees.
+    """Connects to a database at its first call in a process, keeps the connection, and returns its observations.
 
     A closure, which is pickled by value: workers cannot import this module.
     """
@@ -58,7 +58,7 @@ def test_a_reused_worker_keeps_the_users_socket_options_and_frees_its_objects(
         "startingOffsets": "earliest",
     }
     session = spark.newSession()
-    # A source that the look-up found has workers of its own; one that is registered shares those of functions.
+    # A source found by the look-up has separate workers; a registered one shares those of functions.
     session.dataSource.register(ZkConsumerDataSource)
     # Part of the environment of workers, so that these are not shared with other tests.
     session.conf.set("spark.sql.execution.pyspark.udf.faulthandler.enabled", "true")
@@ -66,7 +66,7 @@ def test_a_reused_worker_keeps_the_users_socket_options_and_frees_its_objects(
         look = udf(function_of_a_user(database.getsockname()[1]))
 
         def seen_in_shared_worker():
-            """What the function sees in a worker that ran it before it ran a task of the source."""
+            """The function's observations in a worker that ran it before a task of the source."""
             (row,) = session.range(1, numPartitions=1).select(look("id")).collect()
             assert session.read.format("zkconsumer").options(**options).load().count() == 3
             seen = json.loads(row[0])

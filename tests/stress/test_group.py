@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
-from kazoo.client import KazooClient
 
-from tests.fix_members import Cluster
+from tests.fixtures.members import Cluster
+from tests.fixtures.zookeeper import session_of, take_over
 from zkconsumer.core.fetchcontrol import FetchAssignment
 from zkconsumer.core.subscription import Subscription
 from zkconsumer.errors import ConsumerClosed, ZkConsumerError
@@ -26,7 +26,7 @@ from zkconsumer.model import TopicPartition
 SECONDS = float(os.environ.get("ZKCONSUMER_STRESS_SECONDS", "120"))
 SEED = int(os.environ.get("ZKCONSUMER_STRESS_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 32)
 BOUND_S = 90.0
-"""For any one call on a busy machine; what hangs would take for ever."""
+"""For any one call on a busy machine; what hangs would take forever."""
 SESSION_MS = 4000
 TOPIC = "t"
 CONSUMERS = 3
@@ -42,7 +42,7 @@ class Calls:
         self.done = 0
 
     def make(self, name: str, call: Callable[[], object]) -> bool:
-        """True if it succeeded; errors of this package are a part of the game."""
+        """True if it succeeded; errors of this package are expected."""
         token = object()
         with self._lock:
             self._running[token] = (name, time.monotonic())
@@ -208,7 +208,7 @@ class Consumer(ConsumerRebalanceListener):
         self._wait_for_workers()
 
     def _wait_for_workers(self) -> None:
-        """As MirrorMaker does; also for one that has just called shutdown, which must return all the same."""
+        """As MirrorMaker does; also for one that has just called shutdown, which must return nevertheless."""
         if self._ends_in("listener"):
             self.shutdown()
         for flush, flushed, worker in zip(self._flushes, self._flushed, self.threads[1:], strict=True):
@@ -257,12 +257,9 @@ class Watcher:
 
 def try_to_expire(cluster: Cluster, victim: Consumer) -> None:
     """End a consumer's session from elsewhere; its own connection may win the race, or it may have left."""
-    identity = victim.member._session._client.client_id
+    identity = session_of(victim.member)._client.client_id
     if identity is not None and not victim.ended.is_set():
-        thief = KazooClient(cluster.connect, client_id=identity)
-        thief.start_async().wait(5)
-        thief.stop()
-        thief.close()
+        take_over(cluster.connect, identity, 5)
 
 
 def disturb(cluster: Cluster, consumers: list[Consumer], chance: random.Random) -> None:

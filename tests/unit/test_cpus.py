@@ -1,4 +1,4 @@
-"""How many CPUs a process may use, from the texts that the kernel shows of its control groups."""
+"""How many CPUs a process may use, according to the kernel's files about its control groups."""
 
 import os
 import subprocess

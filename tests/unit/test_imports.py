@@ -1,4 +1,4 @@
-"""The import graph of the package, and what its first line costs."""
+"""The import graph of the package, and what importing it loads."""
 
 import ast
 import subprocess
@@ -14,7 +14,7 @@ import zkconsumer
 
 @pytest.fixture(scope="module")
 def imports() -> dict[str, set[str]]:
-    """Module to the modules that it imports, wherever it does: in functions and for type checkers, too."""
+    """Module to the modules that it imports, anywhere: in functions and for type checkers, too."""
     graph = grimp.build_graph("zkconsumer", cache_dir=None)
     return {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
 

@@ -1,6 +1,6 @@
 import pytest
 
-from zkconsumer.model import ConsumerThreadId, TopicPartition
+from zkconsumer.model import ConsumerThreadId, TopicIdentity, TopicPartition
 
 
 def test_thread_id_is_cut_at_the_last_hyphen():
@@ -9,10 +9,44 @@ def test_thread_id_is_cut_at_the_last_hyphen():
 
 
 @pytest.mark.parametrize("text", ["", "g_c", "g_c-", "g_c-x", "g_c-\N{SUPERSCRIPT TWO}"])
-def test_what_is_no_thread_id(text):
+def test_malformed_thread_ids(text):
     with pytest.raises(ValueError, match="not a consumer thread id"):
         ConsumerThreadId.parse(text)
 
 
 def test_partitions_sort_as_numbers():
     assert sorted([TopicPartition("t", 10), TopicPartition("t", 2)])[0].partition == 2
+
+
+@pytest.mark.parametrize(
+    ("identity", "recorded", "expected"),
+    [
+        (TopicIdentity("id", 5), "id", True),
+        (TopicIdentity("id", 5), 5, True),
+        (TopicIdentity("id", 5), "another", False),
+        (TopicIdentity(None, 5), 6, False),
+        (TopicIdentity("id", None), "id", True),
+        (TopicIdentity("id", None), "another", False),
+        (TopicIdentity("id", None), 5, True),
+        (TopicIdentity(None, None), "id", True),
+        (TopicIdentity("id", 5), "", True),
+    ],
+)
+def test_a_topic_is_recognised_by_what_was_recorded(identity, recorded, expected):
+    assert identity.is_recorded_as(recorded) is expected
+    assert identity.is_recorded_as(identity.recorded)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        (TopicIdentity("id", 5), TopicIdentity("id", None), True),
+        (TopicIdentity("id", 5), TopicIdentity("another", 5), False),
+        (TopicIdentity(None, 5), TopicIdentity("id", 6), False),
+        (TopicIdentity(None, 5), TopicIdentity("id", None), True),
+        (TopicIdentity(None, None), TopicIdentity(None, None), True),
+    ],
+)
+def test_topics_are_the_same_unless_an_identity_differs(one, other, expected):
+    assert one.is_same_topic(other) is expected
+    assert other.is_same_topic(one) is expected

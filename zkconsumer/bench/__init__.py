@@ -1,1 +1,1 @@
-"""Benchmarks beside the peers, each in one run, printed as medians and ratios; ``zkconsumer bench`` runs them."""
+"""Benchmarks against other clients, each in one run, as medians and ratios; ``zkconsumer bench`` runs them."""

@@ -1,4 +1,4 @@
-"""Records for the benchmark: keys, headers and values of different lengths that compress as much as asked for."""
+"""Records for the benchmark: keys, headers and values of different lengths with a given compression ratio."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from zkconsumer.sandbox.producer import Record
 _TIMESTAMP_MS: Final = 1_700_000_000_000
 _SEED: Final = 14
 _STRETCH: Final = 256
-"""Each stretch of text begins with random bytes; the rest is the same in all of them, as in log lines."""
+"""Length of a stretch of text: it begins with random bytes; the rest is the same in all, as in log lines."""
 _SAMPLE_RECORDS: Final = 1000
 _STEPS: Final = 10
 _XERIAL: Final = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
-"""What snappy-java, and so every Java producer, writes before its blocks."""
+"""The header that snappy-java, and so every Java producer, writes before its blocks."""
 _XERIAL_BLOCK: Final = 32 * 1024
 
 Encode = Callable[[Sequence[Record]], Sequence[bytes]]
@@ -25,7 +25,7 @@ Encode = Callable[[Sequence[Record]], Sequence[bytes]]
 
 
 def records(data: DataSet, count: int, random_share: float = 0.2) -> list[Record]:
-    """So many records, the same in each run; ``random_share`` of the bytes of their values cannot be compressed."""
+    """``count`` records, equal in each run; ``random_share`` of the bytes of their values are incompressible."""
     chance = random.Random(_SEED)
     shortest, longest = data.value_bytes
     common = bytes(chance.choices(b"abcdefghijklmnopqrstuvwxyz0123456789", k=_STRETCH))
@@ -48,10 +48,10 @@ def records(data: DataSet, count: int, random_share: float = 0.2) -> list[Record
 
 
 def random_share(data: DataSet, encode: Encode) -> float:
-    """The share of random bytes with which batches that ``encode`` makes have the data set's compression ratio.
+    """The share of random bytes with which the batches of ``encode`` have the data set's compression ratio.
 
     Raises:
-        ValueError: there is none: keys and lengths alone take more room.
+        ValueError: there is none: keys and lengths alone need more bytes.
     """
     plain = data._replace(codec="none")
     low, high = 0.0, 1.0
@@ -81,6 +81,6 @@ def compress(codec: str, body: bytes) -> bytes:
 
 
 def plain_bytes(record: Record) -> int:
-    """Size of a record without compression, about: what comes with key, value and headers is seven bytes."""
+    """Approximate uncompressed size of a record: seven bytes plus key, value and headers."""
     headers = sum(len(name) + len(value or b"") + 2 for name, value in record.headers)
     return len(record.value or b"") + len(record.key or b"") + headers + 7

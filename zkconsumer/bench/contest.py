@@ -1,4 +1,4 @@
-"""Contest: what several contestants needed for the same job, and how they compare. Values only; nothing is run here."""
+"""Contest: the measurements of several contestants for the same job, and their ratios. Pure values."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 OURS = "zkconsumer"
-"""What the names of our own contestants begin with."""
+"""Prefix of the names of this package's contestants."""
 
 
 class Summary(NamedTuple):
@@ -29,17 +29,17 @@ class Contest:
     """One job, measured round by round for each contestant.
 
     Attributes:
-        title: what was done.
-        about: what the title stands for, in full; empty where it is clear.
-        unit: of the measurements, such as ``s`` or ``records/s``.
-        reference: the contestant that the others are compared with.
+        title: short description of the job.
+        about: full description of the job; empty if the title is clear.
+        unit: unit of the measurements, such as ``s`` or ``records/s``.
+        reference: contestant with which the others are compared.
         peers: further contestants to compare with.
-        target: what our ratio to the reference should be, in words; empty where there is no target.
-        targets: the same for single contestants, where they differ.
-        measured: contestant to its measurements, one a round.
-        memory: contestant to its peak resident memory in MiB, where it was measured.
-        windows: contestant to its shortest measurement in seconds, where that is known.
-        enough_s: measurements that are shorter are reported as too short.
+        target: text of the target for this package's ratio to the reference; empty if there is none.
+        targets: targets of single contestants, if they differ.
+        measured: contestant to its measurements, one per round.
+        memory: contestant to its peak resident memory in MiB, if measured.
+        windows: contestant to its shortest measurement in seconds, if known.
+        enough_s: minimum duration of a measurement in seconds; shorter ones are reported.
     """
 
     title: str
@@ -55,31 +55,31 @@ class Contest:
     about: str = ""
 
     def announce(self, contestant: str) -> None:
-        """Give a contestant its place in the report, before it is measured."""
+        """Add a contestant to the report before it is measured, which determines its position."""
         self.measured.setdefault(contestant, [])
 
     def add(self, contestant: str, value: float) -> None:
-        """Note one round's measurement."""
+        """Record the measurement of one round."""
         self.measured.setdefault(contestant, []).append(value)
 
     def note_memory(self, contestant: str, mebibytes: float) -> None:
-        """Note a peak; the largest counts."""
+        """Record a peak; the largest one is kept."""
         self.memory[contestant] = max(mebibytes, self.memory.get(contestant, 0.0))
 
     def note_window(self, contestant: str, seconds: float) -> None:
-        """Note how long a measurement took; the shortest counts."""
+        """Record the duration of a measurement; the shortest one is kept."""
         self.windows[contestant] = min(seconds, self.windows.get(contestant, seconds))
 
     def too_short(self) -> dict[str, float]:
-        """Contestants whose shortest measurement was not long enough, with its seconds."""
+        """Contestants whose shortest measurement was too short, with its seconds."""
         return {name: seconds for name, seconds in self.windows.items() if seconds < self.enough_s}
 
     def target_of(self, contestant: str) -> str:
-        """What to reach, in words; empty for those who are not ours."""
+        """Text of a contestant's target; empty for contestants of other packages."""
         return self.targets.get(contestant, self.target if contestant.startswith(OURS) else "")
 
     def summaries(self) -> dict[str, Summary]:
-        """Contestant to a summary of its measurements, in the order in which they were announced or added."""
+        """Contestant to a summary of its measurements, in the order of :meth:`announce` and :meth:`add`."""
         return {contestant: Summary.of(values) for contestant, values in self.measured.items() if values}
 
     def ratio(self, contestant: str, to: str | None = None) -> float | None:
@@ -91,6 +91,6 @@ class Contest:
 
 
 def rotated(names: Sequence[str], number: int) -> list[str]:
-    """The names in the order of a round: each round begins with the next one."""
+    """The names in the order of round ``number``: each round begins with the next name."""
     first = number % len(names) if names else 0
     return [*names[first:], *names[:first]]

@@ -1,4 +1,4 @@
-"""DataSet: what the topics of the fetch benchmark hold, and the catalogue of them."""
+"""DataSet: the content of a topic of the fetch benchmark, and the list of all data sets."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ class DataSet(NamedTuple):
     """The content of one topic, and the brokers that hold it.
 
     Attributes:
-        name: on the command line.
+        name: name on the command line.
         batch_records: records in each batch, or in each compressed message of formats 0 and 1.
-        value_bytes: shortest and longest value; lengths are spread evenly.
-        keys: each record has a key of about ten bytes.
-        headers: headers of each record.
+        value_bytes: shortest and longest value; lengths are distributed evenly.
+        keys: whether each record has a key, of about ten bytes.
+        headers: number of headers of each record.
         magic: record format, 0 to 2.
         codec: compression codec: none, gzip, snappy, lz4 or zstd.
         ratio: uncompressed size of the records divided by their compressed size.
-        partitions: of the topic, all of the same size, spread over all brokers.
+        partitions: number of partitions, of equal size, spread over all brokers.
         brokers: number of brokers.
         kafka: release of the brokers.
-        tls: clients connect by TLS.
-        total_bytes: size of all partitions before compression, about. It has to last for the time that the fastest
-            contestant reads.
-        single: the same data is also read from one broker alone, to compare.
+        tls: whether clients connect by TLS.
+        total_bytes: approximate size of all partitions before compression. The fastest contestant must not reach the
+            end in the time of a measurement.
+        single: whether the same data is also read from a single broker, for comparison.
     """
 
     name: str
@@ -66,7 +66,7 @@ _FULL_BATCH: Final = 1 << 17
 
 
 def _large(name: str, value: int, codec: str = "none", partitions: int = 8) -> DataSet:
-    """Batches of 128 KiB without keys: what a producer writes that is tuned for throughput."""
+    """Batches of 128 KiB without keys, as from a producer that is tuned for throughput."""
     total = DataSet._field_defaults["total_bytes"] if codec == "none" else _COMPRESSED
     return DataSet(
         name,

@@ -1,8 +1,8 @@
-"""Plain drain: receives a topic's bytes from its brokers by prepared fetch requests, and does not read them.
+"""Plain drain: receives a topic's bytes from its brokers by prepared fetch requests, without parsing them.
 
-A thread for each broker sends the next request before it receives the response to the one before, so that the broker
-always has one to answer, and receives into the same buffer. A reader that is as fast is bounded by the broker. A reader
-can even be faster: the drain uses one connection to each broker and receives one response at a time.
+A thread per broker sends the next request before it receives the previous response, so that the broker always has a
+request, and receives into the same buffer. A reader that is as fast is limited by the broker. A reader can even be
+faster: the drain uses one connection to each broker and receives one response at a time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from zkconsumer.bench.logsegment import CUT_BYTES, Log
 
 _FETCH: Final = 1
 _TOGETHER: Final = 8
-"""Partitions in a request: responses of 8 MiB."""
+"""Partitions in a request, for responses of 8 MiB."""
 _MAX_WAIT_MS: Final = 100
 _TIMEOUT_S: Final = 30.0
 _WINDOW: Final = 2
@@ -30,7 +30,7 @@ _CLIENT: Final = b"drain"
 
 
 class Prepared(NamedTuple):
-    """What a drain sends.
+    """The requests of a drain.
 
     Attributes:
         requests: broker, as host:port, to requests in hexadecimal digits and the number of records in each response.
@@ -46,7 +46,7 @@ class Prepared(NamedTuple):
 
     @classmethod
     def load(cls, path: Path) -> Prepared:
-        """What :meth:`save` wrote."""
+        """Read a file written by :meth:`save`."""
         return cls(*json.loads(path.read_text(encoding="utf-8")))
 
 
@@ -59,7 +59,7 @@ def prepare(version: int, topic: str, partitions: Sequence[int], log: Log) -> It
 
 
 def fetch_request(version: int, topic: str, partitions: Sequence[int], offset: int) -> bytes:
-    """A fetch request of version 0 to 4 that asks for the same offset in each partition."""
+    """A fetch request of version 0 to 4 for the same offset in each partition."""
     body = struct.pack(">iii", -1, _MAX_WAIT_MS, 1)
     body += struct.pack(">i", 2 * CUT_BYTES * len(partitions)) if version >= 3 else b""
     body += b"\0" if version >= 4 else b""  # isolation level: read uncommitted
@@ -70,10 +70,10 @@ def fetch_request(version: int, topic: str, partitions: Sequence[int], offset: i
 
 
 def drain(prepared: Prepared, seconds: float) -> tuple[int, float, float]:
-    """Receive again and again until the time is over.
+    """Receive repeatedly until the time is over.
 
     Returns:
-        Records received after each broker's first response, seconds, and when these began.
+        Number of records after each broker's first response, seconds, and start time of that period.
     """
     threads = [_Drain(broker, list(pairs), prepared.ca_location) for broker, pairs in prepared.requests.items()]
     for thread in threads:
@@ -156,7 +156,7 @@ def _fill(connection: socket.socket, view: memoryview) -> None:
     while view:
         count = connection.recv_into(view)
         if count == 0:
-            raise EOFError("a broker closed the connection; look into its log")
+            raise EOFError("a broker closed the connection; see its log")
         view = view[count:]
 
 

@@ -1,13 +1,13 @@
 """The fetch benchmark: records per second and memory beside the JVM consumer and Python's clients, in one run.
 
-Each data set has brokers of its own. Their partitions are written as files before the brokers open them (see
-:mod:`zkconsumer.bench.logsegment`), so everything is in the page cache. Then the brokers are warmed by prepared
+Each data set has separate brokers. Their partitions are written as files before the brokers open them (see
+:mod:`zkconsumer.bench.logsegment`), so all data are in the page cache. Then the brokers are warmed by prepared
 requests, half of them in the version of the JVM consumer. In each round every contestant reads for the same time, from
-the first record that it has; a data set is large enough that none comes to its end within two seconds, and the report
+its first record on; a data set is large enough that no contestant reaches its end within two seconds, and the report
 names those that did. The order rotates from round to round.
 
-The plain drain starts again at the end of the topic. The JVM consumer takes part twice: *fresh* in a new JVM each
-round, *warm* in one JVM that has read for some time before the first round.
+The plain drain starts from the beginning again at the end of the topic. The JVM consumer takes part twice: *fresh* in a
+new JVM each round, *warm* in one JVM that has read for some time before the first round.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from zkconsumer.sandbox.progress import Progress
 JVM_WARM: Final = "JVM consumer 1.1.1, warm"
 JVM_FRESH: Final = "JVM consumer 1.1.1, fresh"
 CONTESTANTS: Final = (BATCHES, RECORDS, JVM_WARM, JVM_FRESH, TUNED, CONFLUENT, AIOKAFKA, DRAIN)
-"""All of them, ours first."""
+"""All contestants, this package's first."""
 
 _BEYOND_JVM: Final = "zstd"
-"""A codec that is younger than the JVM consumer."""
+"""A codec that is newer than the JVM consumer."""
 _OLDEST_FOR_JVM: Final = (0, 10, 1)
 """The JVM consumer 1.1.1 sends requests that brokers before this release do not know."""
 _TARGETS: Final[Mapping[str, Mapping[str, str]]] = {
@@ -58,15 +58,15 @@ _SLOW_LIMIT_MIB: Final = 381
 
 @dataclass(frozen=True)
 class FetchSizes:
-    """What is measured, and how long.
+    """The extent of the fetch benchmark.
 
     Attributes:
         rounds: measurements of each contestant in each contest.
-        seconds: how long each contestant reads.
-        names: of data sets and of other contests.
-        contestants: those that take part.
-        warm_seconds: how long the brokers, and then the JVM consumer that is warm, are warmed.
-        scale: of the data sets' sizes; below 1, quick contestants come to the end too early.
+        seconds: duration of each contestant's reading.
+        names: names of data sets and of other contests.
+        contestants: the contestants that take part.
+        warm_seconds: duration of warming the brokers, and then the warm JVM consumer.
+        scale: factor for the data sets' sizes; below 1, fast contestants reach the end too early.
     """
 
     rounds: int = 5
@@ -78,7 +78,7 @@ class FetchSizes:
 
 
 class Readers:
-    """Runs contestants on one field; a JVM that is warm lives as long as this."""
+    """Runs contestants on one field; the warm JVM lives as long as this object."""
 
     def __init__(self, field: FetchField, sizes: FetchSizes) -> None:
         self._field = field
@@ -88,7 +88,7 @@ class Readers:
         self.loop_ns: dict[str, float] = {}
 
     def task(self, topic: str = TOPIC) -> Task:
-        """Reading a topic in a group of its own."""
+        """The task of reading a topic in a new group."""
         field = self._field
         filled = field.topics[topic]
         brokers = field.brokers()
@@ -107,10 +107,10 @@ class Readers:
         )
 
     def run(self, name: str, topic: str = TOPIC) -> Run:
-        """Let one contestant read.
+        """Run one contestant.
 
         Raises:
-            SandboxError: it failed; with what it reported.
+            SandboxError: it failed; the message has its output.
         """
         task = self.task(topic)
         if name == JVM_WARM:
@@ -126,7 +126,7 @@ class Readers:
             reader.close()
 
     def close(self) -> None:
-        """End the JVM that is warm."""
+        """End the warm JVM."""
         if self._warm is not None:
             self._warm.close()
 
@@ -150,15 +150,15 @@ def finish(name: str, process: subprocess.Popen[str]) -> Run:
     """Wait for a contestant's result.
 
     Raises:
-        SandboxError: it failed; with what it reported.
+        SandboxError: it failed; the message has its output.
     """
     try:
         out, err = process.communicate(timeout=_TIMEOUT_S)
     except subprocess.TimeoutExpired:
         process.kill()
         _, err = process.communicate()
-        raise SandboxError(f"{name} was not done after {_TIMEOUT_S:g} s: {err[-2000:]}") from None
-    except BaseException:  # Ctrl-C; it would go on looking for its servers for ever
+        raise SandboxError(f"{name} did not finish within {_TIMEOUT_S:g} s: {err[-2000:]}") from None
+    except BaseException:  # Ctrl-C; otherwise it would look for its servers without end
         process.kill()
         raise
     if process.returncode != 0:
@@ -170,12 +170,12 @@ def run_fetch_contests(sizes: FetchSizes, directory: Path, progress: Progress) -
     """Run the contests and return them.
 
     Args:
-        sizes: which ones, and how large they are.
+        sizes: selection and sizes of the contests.
         directory: for temporary files.
-        progress: what is going on is reported here.
+        progress: reports the steps.
 
     Raises:
-        SandboxError: a server or one of our contestants failed.
+        SandboxError: a server or one of this package's contestants failed.
     """
     contests: list[Contest] = []
     for name in sizes.names:
@@ -185,7 +185,7 @@ def run_fetch_contests(sizes: FetchSizes, directory: Path, progress: Progress) -
 
 
 def taking_part(data: DataSet, wanted: Sequence[str] = CONTESTANTS) -> list[str]:
-    """The contestants that are installed and know the data set's codec, security protocol and brokers."""
+    """The installed contestants that support the data set's codec, security protocol and brokers."""
     release = tuple(int(part) for part in data.kafka.split("."))
     jvm = not data.tls and data.codec != _BEYOND_JVM and release >= _OLDEST_FOR_JVM
     return [
@@ -194,7 +194,7 @@ def taking_part(data: DataSet, wanted: Sequence[str] = CONTESTANTS) -> list[str]
 
 
 def _read_data_set(data: DataSet, sizes: FetchSizes, directory: Path, progress: Progress) -> list[Contest]:
-    """All contestants read a topic, in turn, round by round."""
+    """Let all contestants read a topic, in turn, round by round."""
     data = data._replace(total_bytes=int(data.total_bytes * sizes.scale))
     names = taking_part(data, sizes.contestants)
     contest = Contest(
@@ -220,7 +220,7 @@ def _read_data_set(data: DataSet, sizes: FetchSizes, directory: Path, progress: 
 
 
 def _rounds(contest: Contest, names: Sequence[str], run: Callable[[str], Run], rounds: int, progress: Progress) -> None:
-    """Measure each contestant in each round; one that is not ours may fail."""
+    """Measure each contestant in each round; contestants of other packages may fail."""
     for name in names:
         contest.announce(name)
     with progress.step(contest.title, rounds * len(names)) as advance:
@@ -232,11 +232,11 @@ def _rounds(contest: Contest, names: Sequence[str], run: Callable[[str], Run], r
                 except SandboxError as error:
                     if name.startswith(OURS):
                         raise
-                    progress.say(f"{name} is excluded from a round: {str(error).splitlines()[-1]}")
+                    progress.write_line(f"{name} is excluded from a round: {str(error).splitlines()[-1]}")
 
 
 def _loop_contest(data: DataSet, readers: Readers) -> list[Contest]:
-    """What the loop costs that the JVM consumer is driven by: the same loop over an iterator that does nothing."""
+    """Measure the cost of the loop that drives the JVM consumer: the same loop over an iterator that does nothing."""
     contest = Contest(f"{data.name}: the loop that drives the JVM consumer", "ns/record", "")
     for name, nanoseconds in sorted(readers.loop_ns.items()):
         contest.add(name, nanoseconds)
@@ -244,7 +244,7 @@ def _loop_contest(data: DataSet, readers: Readers) -> list[Contest]:
 
 
 def _single(data: DataSet, readers: Readers, sizes: FetchSizes, progress: Progress) -> Contest:
-    """The same data on one broker and spread over all, each read by one process."""
+    """Read the same data from one broker and from all brokers, each in one process."""
     places = {
         f"{name}, {place}": (name, topic)
         for name in (BATCHES, RECORDS, TUNED, DRAIN)
@@ -263,12 +263,14 @@ def _single(data: DataSet, readers: Readers, sizes: FetchSizes, progress: Progre
 
 
 def _processes(sizes: FetchSizes, directory: Path, progress: Progress) -> list[Contest]:
-    """One process, then two that read everything at the same time: they share nothing but the machine."""
+    """Run one process, then two that read all data at the same time; they share only the machine."""
     data = DATA_SETS["large-100"]
     contests = []
     with fetch_field(data._replace(total_bytes=int(data.total_bytes * sizes.scale)), directory, progress) as field:
         field.warm(sizes.warm_seconds)
-        readers = Readers(field, replace(sizes, seconds=_LONGER * sizes.seconds))  # they do not begin together
+        readers = Readers(
+            field, replace(sizes, seconds=_LONGER * sizes.seconds)
+        )  # the two do not begin at the same time
         for reader in (DRAIN, BATCHES, RECORDS):
             names = {f"{reader}, 1 process": 1, f"{reader}, 2 processes": 2}
             contest = Contest("processes", "records/s", f"{reader}, 1 process", about=f"each reads all of {data}")
@@ -281,18 +283,18 @@ def _processes(sizes: FetchSizes, directory: Path, progress: Progress) -> list[C
 
 
 def _slow_reader(sizes: FetchSizes, directory: Path, progress: Progress) -> list[Contest]:
-    """Peak memory of a consumer whose reader takes twenty batches a second while fetchers could fill any queue."""
+    """Peak memory of a consumer with a slow reader, twenty batches per second, while fetchers could fill any queue."""
     data = DATA_SETS["large-64-partitions"]
     contest = Contest("slow-reader: peak memory", "MiB", "", f"less than {_SLOW_LIMIT_MIB}", about=str(data))
     with fetch_field(data._replace(total_bytes=int(data.total_bytes * sizes.scale)), directory, progress) as field:
-        readers = Readers(field, replace(sizes, seconds=_LONGER * sizes.seconds))  # its queues fill up
+        readers = Readers(field, replace(sizes, seconds=_LONGER * sizes.seconds))  # so that its queues fill up
         for _ in range(sizes.rounds):
             contest.add(f"{OURS}, slow reader", readers.run(SLOW).peak_mib)
     return [contest]
 
 
 def _starting(sizes: FetchSizes, _directory: Path, progress: Progress) -> list[Contest]:
-    """Whole processes, from nothing to their end."""
+    """Measure whole processes, from their start to their end."""
     bare = "python -c pass"
     commands = {
         bare: ["-c", "pass"],
@@ -311,7 +313,7 @@ def _starting(sizes: FetchSizes, _directory: Path, progress: Progress) -> list[C
 
 
 def _many_brokers(sizes: FetchSizes, _directory: Path, progress: Progress) -> list[Contest]:
-    """Simulated brokers, 1 to 100, and 8 to 1,000 partitions: CPU, requests and wake-ups of our own consumer."""
+    """CPU, requests and wake-ups of this consumer, with 1 to 100 simulated brokers and 8 to 1,000 partitions."""
     return many_broker_contests(sizes.rounds, sizes.seconds, progress)
 
 
@@ -321,11 +323,11 @@ OTHERS: Final[Mapping[str, Callable[[FetchSizes, Path, Progress], list[Contest]]
     "starting": _starting,
     "brokers-100": _many_brokers,
 }
-"""Contests that are not about a data set, by name."""
+"""Contests without a data set, by name."""
 
 
 def note(contest: Contest, name: str, *runs: Run) -> None:
-    """Note runs that took place at the same time: what they read between the first beginning and the last end."""
+    """Record concurrent runs: the records that they read between the first start and the last end."""
     began, ended = min(run.began for run in runs), max(run.began + run.seconds for run in runs)
     contest.add(name, sum(run.records for run in runs) / (ended - began))
     contest.note_memory(name, max(run.peak_mib for run in runs))

@@ -1,4 +1,4 @@
-"""FetchField: the brokers of one data set, filled, and warmed by none of the contestants."""
+"""FetchField: the brokers of one data set, filled and warmed without any contestant."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ from zkconsumer.zookeeper.session import ZkSession
 
 TOPIC: Final = "spread"
 SINGLE_TOPIC: Final = "single"
-"""The same data on one broker alone, where the data set asks for it."""
+"""Topic with the same data on a single broker, if the data set specifies that."""
 
 _SESSION_MS: Final = 60_000
 _TIMEOUT_MS: Final = 60_000
 _RECOVERY_S: Final = 120.0
 _POLL_S: Final = 0.1
 _JVM_FETCH_VERSION: Final = 3
-"""What the JVM consumer 1.1.1 sends; newer brokers convert format 2 for it."""
+"""Fetch version of the JVM consumer 1.1.1; newer brokers convert format 2 for it."""
 _FETCH_VERSIONS: Final = (((0, 11), 4), ((0, 10, 1), 3), ((0, 10), 2), ((0, 9), 1), ((0, 8), 0))
-"""The newest version that requests are prepared in, by release of the broker."""
+"""The newest version of prepared requests, by release of the broker."""
 
 
 class FetchTopic(NamedTuple):
     """A filled topic.
 
     Attributes:
-        name: of the topic.
-        leaders: id of the broker that has each partition.
-        log: what each partition holds.
+        name: name of the topic.
+        leaders: id of the broker of each partition.
+        log: content of each partition.
     """
 
     name: str
@@ -51,12 +51,12 @@ class FetchTopic(NamedTuple):
 
     @property
     def records(self) -> int:
-        """Records in all partitions."""
+        """Number of records in all partitions."""
         return self.log.records * len(self.leaders)
 
 
 class FetchField:
-    """Where contests take place. Use :func:`fetch_field`."""
+    """The servers and topics of a contest. Use :func:`fetch_field`."""
 
     def __init__(self, data: DataSet, sandbox: Sandbox, session: ZkSession, security: Mapping[str, str]) -> None:
         self.data = data
@@ -68,12 +68,12 @@ class FetchField:
 
     @property
     def directory(self) -> Path:
-        """Where contestants can put their logs."""
+        """Directory for the contestants' logs."""
         return self._sandbox.directory
 
     @property
     def zookeeper(self) -> str:
-        """Address of the ZooKeeper."""
+        """Connection string of ZooKeeper."""
         return self._sandbox.zookeeper_connect
 
     @property
@@ -90,7 +90,7 @@ class FetchField:
         """Create and fill the topics, and wait until the brokers have opened them.
 
         Raises:
-            SandboxError: they do not find all records.
+            SandboxError: the brokers do not find all records.
         """
         leaders = tuple(number % self.data.brokers for number in range(self.data.partitions))
         self._fill(TOPIC, leaders)
@@ -113,9 +113,9 @@ class FetchField:
         return self._prepared[topic, version]
 
     def warm(self, seconds: float) -> None:
-        """Let the brokers compile what they answer fetch requests with, by draining all topics.
+        """Let the brokers' JVMs compile the code for fetch requests, by draining all topics.
 
-        Half of the time goes to the version of the JVM consumer, which takes another way through newer brokers.
+        Half of the time is for the version of the JVM consumer, for which newer brokers run other code.
         """
         versions = {self._newest(), min(self._newest(), _JVM_FETCH_VERSION)}
         for topic in self.topics:
@@ -138,14 +138,14 @@ class FetchField:
         self._wait_for(topic)
 
     def _create(self, topic: str, leaders: Sequence[int]) -> None:
-        """Create a topic by its znodes, which is how Kafka's own command did it for all these releases."""
+        """Create a topic by its znodes, as Kafka's own command did in all these releases."""
         config = {"version": 1, "config": {}}
         replicas = {"version": 1, "partitions": {str(number): [leader] for number, leader in enumerate(leaders)}}
         self._session.ensure_path(f"/config/topics/{topic}", json.dumps(config).encode())
         self._session.ensure_path(f"/brokers/topics/{topic}", json.dumps(replicas).encode())
 
     def _wait_for(self, topic: str) -> None:
-        """Wait until the log of each partition ends where its last segment does."""
+        """Wait until the log end of each partition is that of its last segment."""
         filled = self.topics[topic]
         wanted = {TopicPartition(topic, number): LATEST for number in range(len(filled.leaders))}
         client = BrokerClient(
@@ -158,7 +158,9 @@ class FetchField:
                 if len(ends) == len(wanted):
                     break
                 if time.monotonic() > deadline:
-                    raise SandboxError(f"{len(wanted) - len(ends)} partitions of {topic} have no leader; see the logs")
+                    raise SandboxError(
+                        f"{len(wanted) - len(ends)} partitions of {topic} have no leader; see the brokers' logs"
+                    )
                 time.sleep(_POLL_S)
         finally:
             client.close()
@@ -195,7 +197,7 @@ def fetch_field(data: DataSet, directory: Path, progress: Progress) -> Iterator[
 
 
 def _certificates(directory: Path) -> dict[str, str]:
-    """An authority's certificate, and the properties with which a broker presents one of its own."""
+    """A CA's certificate, and the properties with which a broker presents its own one."""
     import trustme
     from cryptography.hazmat.primitives.serialization import (
         Encoding,

@@ -1,4 +1,7 @@
-"""The group benchmark: joining, settling and committing, beside the JVM consumer (DESIGN 4.4)."""
+"""The group benchmark: joining, settling and committing, compared with the JVM consumer.
+
+See architecture.md#round-trips.
+"""
 
 from __future__ import annotations
 
@@ -27,30 +30,30 @@ from zkconsumer.zookeeper.session import ZkSession
 
 _TIMEOUT_MS: Final = 60_000
 _QUIET_S: Final = 3.0
-"""A group has settled when nothing was written for so long: longer than the backoff of 2 s between attempts."""
+"""A group has settled when nothing was written for this long: longer than the backoff of 2 s between attempts."""
 _SETTLE_LIMIT_S: Final = 120.0
 _CONSUME_LIMIT_S: Final = 120.0
 _PROCESSES: Final = 10
-"""Our members are dealt to so many processes. One in each, as teams run them, would wait for processors."""
+"""Number of processes for this package's members. One process each, as in real use, would wait for processors."""
 _WARM_UP: Final = 3
-"""Rounds after which the JVM has compiled what it rebalances with."""
+"""Rounds after which the JVM has compiled the code of a rebalance."""
 _TOPIC_MEMBERS: Final = 5
-"""Members on many topics: enough to see what each has to read."""
+"""Number of members on many topics: enough to show how much each must read."""
 _WARM_UP_TOPICS: Final = 1
 _QUIET_TOPICS_S: Final = 10.0
-"""Longer than the JVM's members read thousands of topics, one request after the other, before they write."""
+"""Longer than the JVM's members take to read thousands of topics one by one before they write."""
 _GROWTH: Final = (1, 2, 5, 10, 20, 50)
 
 
 @dataclass(frozen=True)
 class GroupSizes:
-    """How large the contests are.
+    """The sizes of the contests.
 
     Attributes:
         rounds: measurements of each contestant in each contest.
-        partitions: of the topics to join; the largest is the one to commit on, the smallest the one to settle on.
-        members: that settle on a topic.
-        topics: with one partition each, to join by a filter; 0 leaves that contest out.
+        partitions: numbers of partitions of the topics to join; commits use the largest, settling the smallest.
+        members: number of members that settle on a topic.
+        topics: number of topics with one partition each, to join by a filter; 0 skips that contest.
     """
 
     rounds: int = 5
@@ -60,7 +63,7 @@ class GroupSizes:
 
 
 class GroupField:
-    """Where the contests take place: a sandbox with a topic for each number of partitions. To be closed."""
+    """The servers of the contests: a sandbox with a topic for each number of partitions. Must be closed."""
 
     def __init__(self, sandbox: Sandbox, session: ZkSession, sizes: GroupSizes) -> None:
         self.sandbox = sandbox
@@ -71,13 +74,13 @@ class GroupField:
             self.create_topics({self.topic(partitions): partitions})
 
     def create_topics(self, partitions: Mapping[str, int]) -> None:
-        """Create topics with so many partitions each, and wait until the brokers serve them."""
+        """Create topics with these numbers of partitions, and wait until the brokers serve them."""
         client = BrokerClient(self.live_brokers, client_id="zkconsumer-bench", timeout_ms=_TIMEOUT_MS)
         with closing(client):
             create_topics(client, partitions, timeout_s=2 * _TIMEOUT_MS / 1000)
 
     def topic(self, partitions: int) -> str:
-        """The topic with that many partitions."""
+        """The topic with this number of partitions."""
         return f"wide-{partitions}"
 
     def new_group(self) -> str:
@@ -85,7 +88,7 @@ class GroupField:
         return f"bench-{next(self._groups)}"
 
     def properties(self, group: str) -> dict[str, str]:
-        """The JVM's defaults, but for what the benchmark needs: nothing is committed unless asked for."""
+        """The JVM's defaults, except for the benchmark's needs: no automatic commits."""
         return {
             "zookeeper.connect": self.sandbox.zookeeper_connect,
             "group.id": group,
@@ -104,12 +107,12 @@ class GroupField:
         append_batches(self.live_brokers, {TopicPartition(topic, number): batches for number in range(partitions)})
 
     def expect_settled(self, group: str, members: int, partitions: int) -> None:
-        """Raise SandboxError unless every partition is owned by the thread that the range assignor names."""
+        """Raise SandboxError unless the thread chosen by the range assignor owns each partition."""
         topic = self.topic(partitions)
         self._expect_owners(group, members, [TopicPartition(topic, number) for number in range(partitions)])
 
     def expect_settled_by_filter(self, group: str, members: int) -> None:
-        """The same for all topics that the group's members subscribe to."""
+        """Raise SandboxError as above, for all topics that the group's members subscribe to."""
         self._expect_owners(group, members, None)
 
     def _expect_owners(self, group: str, members: int, partitions: list[TopicPartition] | None) -> None:
@@ -120,7 +123,7 @@ class GroupField:
         if wrong or not owners or len(view.members) != members:
             raise SandboxError(
                 f"group {group} has {len(view.members)} of {members} members, and {len(wrong)} of {len(owners)} "
-                "partitions do not have the owner that they should have"
+                "partitions have the wrong owner"
             )
 
 
@@ -137,16 +140,16 @@ def run_group_contests(sizes: GroupSizes, directory: Path, progress: Progress) -
     """Run all contests of the group benchmark and return them.
 
     Args:
-        sizes: how large they are.
-        directory: for the JVM's log.
-        progress: who is told what is going on.
+        sizes: sizes of the contests.
+        directory: directory for the JVM's log.
+        progress: reports the steps.
 
     Raises:
         SandboxError: a server did not start, or a group did not settle.
     """
     makers = (lambda: JvmMembers(directory, progress), lambda: OurMembers(_PROCESSES))
     with group_field(sizes, progress) as field, ExitStack() as stack:
-        fresh = _Settling(field, "in new processes")
+        fresh = GroupSettling(field, "in new processes")
         with progress.step(fresh.title, sizes.rounds) as advance:
             for number in range(sizes.rounds):
                 advance(number, "rounds")
@@ -164,10 +167,10 @@ def run_group_contests(sizes: GroupSizes, directory: Path, progress: Progress) -
 
 
 def many_topics(field: GroupField, kinds: Sequence[Members], progress: Progress) -> list[Contest]:
-    """Members join by a filter that matches many topics, a topic is added, and the member that owns them leaves.
+    """Members join by a filter that matches many topics, a topic is added, and the member that owns all leaves.
 
-    By range each partition of a topic with one partition belongs to the first member, so all topics have one owner, and
-    another after it has left.
+    The range assignor gives each partition of a topic with one partition to the first member, so all topics have one
+    owner, and another one after it has left.
     """
     if not field.sizes.topics:
         return []
@@ -191,7 +194,7 @@ def many_topics(field: GroupField, kinds: Sequence[Members], progress: Progress)
 
 
 def _many_topics_once(field: GroupField, kind: Members, new_topic: str) -> tuple[float, ...]:
-    """Seconds and packets of joining, of a new topic, and of losing the member that owns everything."""
+    """Seconds and packets of joining, of a new topic, and of losing the member that owns all partitions."""
     group, ids = field.new_group(), _ids(_TOPIC_MEMBERS)
     figures: list[float] = []
     for members, event in (
@@ -212,7 +215,7 @@ def _timed_creation(field: GroupField, topic: str) -> float:
 
 
 def _join(field: GroupField, kinds: Sequence[Members], progress: Progress) -> Iterator[Contest]:
-    """One member joins a new group; the first round only warms up."""
+    """One member joins a new group; the first round is a warm-up."""
     for partitions in field.sizes.partitions:
         contest = Contest(f"One member joins a group on {partitions:,} partitions", "s", JVM, "at most 0.1")
         with progress.step(contest.title, field.sizes.rounds) as advance:
@@ -252,32 +255,13 @@ def _await_records(kind: Members, consumer: str, wanted: int) -> None:
     deadline = time.monotonic() + _CONSUME_LIMIT_S
     while kind.received(consumer) < wanted:
         if time.monotonic() > deadline:
-            raise SandboxError(f"{kind.name} got {kind.received(consumer)} of {wanted} records")
-        time.sleep(0.05)  # a member can only be asked
-
-
-class _Settling:
-    """Many members join at the same moment; once the group has settled one of them leaves."""
-
-    def __init__(self, field: GroupField, how: str) -> None:
-        self.title = f"{field.sizes.members} members {how}, {min(field.sizes.partitions):,} partitions"
-        self._field = field
-        self.contests = [
-            Contest(f"{self.title}: {event}", unit, JVM, "at most 0.2")
-            for event in ("all join", "one leaves")
-            for unit in ("s", "ZooKeeper packets")
-        ]
-
-    def measure(self, kind: Members) -> None:
-        """Let them join, let one leave, and note time and packets of both, and the memory of these processes."""
-        for contest, figure in zip(self.contests, _settle_once(self._field, kind), strict=True):
-            contest.add(kind.name, figure)
-            contest.note_memory(kind.name, kind.peak_memory_mib())
+            raise SandboxError(f"{kind.name} received {kind.received(consumer)} of {wanted} records")
+        time.sleep(0.05)  # a member must be polled
 
 
 def _settle_again(field: GroupField, kinds: Sequence[Members], progress: Progress) -> list[Contest]:
-    """In processes that have done all of it before: what is compiled at run time is compiled."""
-    warm = _Settling(field, "in processes that did it before")
+    """Settle in processes that have done it before, in which all code is compiled."""
+    warm = GroupSettling(field, "in processes that did it before")
     with progress.step(warm.title, field.sizes.rounds) as advance:
         for number in range(_WARM_UP + field.sizes.rounds):
             advance(max(0, number - _WARM_UP), "rounds")
@@ -302,8 +286,39 @@ def _settle_once(field: GroupField, kind: Members) -> tuple[float, ...]:
     return (*started, *left)
 
 
+class GroupSettling:
+    """Many members join at the same time; once the group has settled one of them leaves.
+
+    Args:
+        field: the servers.
+        how: description of the members' processes, for the title.
+        settle: runs it once; returns seconds and packets of joining, and of leaving.
+    """
+
+    def __init__(
+        self,
+        field: GroupField,
+        how: str,
+        settle: Callable[[GroupField, Members], Sequence[float]] = _settle_once,
+    ) -> None:
+        self._settle = settle
+        self.title = f"{field.sizes.members} members {how}, {min(field.sizes.partitions):,} partitions"
+        self._field = field
+        self.contests = [
+            Contest(f"{self.title}: {event}", unit, JVM, "at most 0.2")
+            for event in ("all join", "one leaves")
+            for unit in ("s", "ZooKeeper packets")
+        ]
+
+    def measure(self, kind: Members) -> None:
+        """Let members join and one leave, and record time and packets of both, and the memory of the processes."""
+        for contest, figure in zip(self.contests, self._settle(self._field, kind), strict=True):
+            contest.add(kind.name, figure)
+            contest.note_memory(kind.name, kind.peak_memory_mib())
+
+
 def _grow(field: GroupField, kinds: Sequence[Members], progress: Progress) -> list[Contest]:
-    """One more member joins a group of some size: packets for each member that has to react."""
+    """Another member joins a group of some size: packets per member that must react."""
     sizes = [size for size in _GROWTH if size <= field.sizes.members]
     contests = [Contest(f"ZooKeeper requests per member while number {size} joins", "packets", JVM) for size in sizes]
     with progress.step("a member joins groups of different sizes", len(sizes)) as advance:
@@ -331,7 +346,7 @@ def _ids(members: int) -> list[str]:
 
 
 def _disturb(field: GroupField, event: Callable[[], float], quiet_s: float = _QUIET_S) -> Settling:
-    """Let something happen to a group and watch it settle; ``event`` returns the moment at which it happened."""
+    """Trigger an event in a group and wait until it settles; ``event`` returns the time of the event."""
     with ZooKeeperTrace(field.sandbox.zookeeper.ask) as trace:
         since = event()
         return settling(trace.wait_until_quiet(quiet_s, _SETTLE_LIMIT_S), since)

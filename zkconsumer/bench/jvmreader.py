@@ -1,4 +1,4 @@
-"""JvmReader: the JVM consumer reads a topic in one loop of compiled Java, in a new JVM or in one that is warm."""
+"""JvmReader: the JVM consumer reads a topic in one loop of compiled Java, in a new or a warm JVM."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from zkconsumer.bench.task import Clock, Run, Task
 from zkconsumer.sandbox.jvmconsumer import OPEN_STREAMS, ConsumerJvm, JvmIterator
 
 _AT_ONCE: Final = 50_000
-"""Records between two looks at the clock, each of which costs some calls through py4j: a millisecond or two."""
+"""Records between two reads of the clock, each of which costs some calls through py4j, one or two milliseconds."""
 _TIMEOUT_MS: Final = 60_000
 _LOOP_ELEMENTS: Final = 20_000_000
 
 
 class JvmReader:
-    """A JVM in which the consumer reads, again and again. Used by one thread."""
+    """A JVM in which the consumer reads repeatedly. Used by one thread."""
 
     def __init__(self, directory: Path, name: str) -> None:
         self._jvm = ConsumerJvm(directory, name=name, jvm_options=(*JVM_OPTIONS, *OPEN_STREAMS))
@@ -37,7 +37,7 @@ class JvmReader:
                 "consumer.id": "one",
                 "auto.offset.reset": "smallest",
                 "auto.commit.enable": "false",
-                "consumer.timeout.ms": str(_TIMEOUT_MS),  # a consumer that finds nothing fails
+                "consumer.timeout.ms": str(_TIMEOUT_MS),  # a consumer without records fails
             }
         )
         clock = Clock(task)
@@ -50,7 +50,7 @@ class JvmReader:
         return run
 
     def loop_ns(self) -> float:
-        """What the loop itself costs per record, in nanoseconds, with the calls through py4j."""
+        """The cost of the loop itself per record, in nanoseconds, including the calls through py4j."""
         elements = JvmIterator.of_nothing(self._jvm, _LOOP_ELEMENTS)
         began = time.monotonic()
         while elements.take(_AT_ONCE) == _AT_ONCE:

@@ -1,4 +1,4 @@
-"""Load: fills topics for the benchmarks, quickly: a few batches are encoded once and appended again and again."""
+"""Load: fills topics for the benchmarks quickly: a few batches are encoded once and appended repeatedly."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _BATCH_BYTES: Final = 1 << 17
 """Size of a batch before compression; between a producer's default of 16 KiB and the limit of 1 MiB."""
 _TIMESTAMP_MS: Final = 1_700_000_000_000
 _WORDS: Final = 512
-"""Values are made of so many different words of eight letters: lz4 and zstd halve them at least, as they do JSON."""
+"""Number of different words of eight letters in values: lz4 and zstd at least halve them, like JSON."""
 
 
 class Load(NamedTuple):
-    """What is in a topic.
+    """The content of a topic.
 
     Attributes:
         value_bytes: length of each value; there are no keys and no headers.
         codec: compression, a name that :func:`~zkconsumer.sandbox.producer.produce` knows.
-        partitions: of the topic, all with as many records.
-        total_bytes: of all values together, about.
+        partitions: number of partitions, with equal numbers of records.
+        total_bytes: approximate size of all values together.
         only_on: id of the broker that leads all partitions; None spreads them.
     """
 

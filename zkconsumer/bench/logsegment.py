@@ -1,11 +1,11 @@
-"""Log segments: partitions are filled by writing the file that the broker keeps, before the broker opens it.
+"""Log segments: fills partitions by writing the broker's files before the broker opens them.
 
-Through a producer, batches of one record would take minutes, and the broker would be warmed by it. A broker that
-creates a partition opens what is in its directory, checks every batch and builds the index. So each partition has
-exactly the batches that were asked for.
+With a producer, batches of one record would take minutes, and warm the broker. A broker that creates a partition opens
+the files in its directory, checks every batch and builds the index. So each partition has exactly the specified
+batches.
 
-A block of some MiB of different batches is encoded once and repeated with growing offsets. These are not covered by the
-batches' checksums, except for compressed messages of format 0, which are encoded again.
+A block of some MiB of different batches is encoded once and repeated with increasing offsets. The batches' checksums do
+not cover these, except for compressed messages of format 0, which are encoded again.
 """
 
 from __future__ import annotations
@@ -25,27 +25,42 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _CODECS: Final = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
-_BLOCK_BYTES: Final = 16 << 20
 _SAMPLE_RECORDS: Final = 1000
-_ROLL_BYTES: Final = 1_000_000_000
-"""Size at which the next segment begins; brokers roll at a GiB."""
 _ANY_SIZE: Final = 1 << 30
 _V2_HEADER: Final = 61
 _V2_CHECKED_FROM: Final = 21
 _LENGTH_END: Final = 12
 
 CUT_BYTES: Final = 1 << 20
-"""Size of the responses that :attr:`Log.cuts` are for."""
+"""Size of the responses for which :attr:`Log.cuts` are computed."""
+
+
+class LogSizes(NamedTuple):
+    """Sizes of the parts of a log, in bytes.
+
+    Attributes:
+        block: size of the records that are generated once and then repeated with other offsets.
+        roll: size at which a segment ends; brokers roll at 1 GiB.
+        cut: size of the responses for which :attr:`Log.cuts` are computed.
+    """
+
+    block: int = 16 << 20
+    roll: int = 1_000_000_000
+    cut: int = CUT_BYTES
+
+
+BROKER_SIZES: Final = LogSizes()
+"""Sizes like those of a broker."""
 
 
 class Log(NamedTuple):
-    """The segments of a partition that were written.
+    """The written segments of a partition.
 
     Attributes:
         records: number of them; offsets begin with 0.
-        size: in bytes.
-        cuts: offsets at which requests for :data:`CUT_BYTES` continue. A response has no room for the next one of them,
-            or its segment ends before.
+        size: size in bytes.
+        cuts: offsets at which requests for :attr:`LogSizes.cut` bytes continue: the response before has no room for
+            more, or its segment ends.
     """
 
     records: int
@@ -58,10 +73,10 @@ class Block(NamedTuple):
 
     Attributes:
         body: their bytes.
-        starts: position of each; the first eight bytes there are its offset field.
-        fields: what the offset fields contain.
+        starts: position of each; its first eight bytes are the offset field.
+        fields: values of the offset fields.
         firsts: offset of the first record in each.
-        records: number of records in all.
+        records: total number of records.
     """
 
     body: bytes | bytearray
@@ -81,25 +96,25 @@ class Block(NamedTuple):
         return Block(body, self.starts, fields, self.firsts + offset, self.records)
 
 
-def write_log(directory: Path, data: DataSet) -> Log:
+def write_log(directory: Path, data: DataSet, sizes: LogSizes = BROKER_SIZES) -> Log:
     """Write one partition of a data set as the files that a broker keeps, into an empty directory."""
     share = 0.2 if data.codec == "none" else random_share(data, lambda sample: encode(data, sample))
     sample = records(data, _SAMPLE_RECORDS, share)
     wanted = data.total_bytes // data.partitions * len(sample) // sum(map(plain_bytes, sample))
     offset = size = cut_at = 0
-    position = _ROLL_BYTES
+    position = sizes.roll
     cuts: list[int] = []
     path = directory
-    for block in _blocks(data, share, wanted):
-        if position >= _ROLL_BYTES:
+    for block in _blocks(data, share, wanted, sizes.block):
+        if position >= sizes.roll:
             path = directory / f"{offset:020}.log"
             cuts.append(offset)
             position = cut_at = 0
         with path.open("ab") as file:
             file.write(block.body)
         end = position + len(block.body)
-        while cut_at + CUT_BYTES < end:
-            entry = int(block.starts.searchsorted(cut_at + CUT_BYTES - position, "right")) - 1
+        while cut_at + sizes.cut < end:
+            entry = int(block.starts.searchsorted(cut_at + sizes.cut - position, "right")) - 1
             cut_at = position + int(block.starts[entry])
             cuts.append(int(block.firsts[entry]))
         offset, size, position = offset + block.records, size + len(block.body), end
@@ -117,7 +132,7 @@ def encode(data: DataSet, content: Sequence[Record], offset: int = 0) -> list[by
         return [_message(data.magic, offset + at, record) for at, record in enumerate(content)]
     wrapped = []
     for part in slices:
-        first = offset if data.magic == 0 else 0  # offsets inside are relative since format 1
+        first = offset if data.magic == 0 else 0  # inner offsets are relative since format 1
         inner = b"".join(_message(data.magic, first + at, record) for at, record in enumerate(part))
         offset += len(part)
         outer = Record(compress(data.codec, inner), None, part[-1].timestamp)
@@ -125,10 +140,10 @@ def encode(data: DataSet, content: Sequence[Record], offset: int = 0) -> list[by
     return wrapped
 
 
-def _blocks(data: DataSet, share: float, wanted: int) -> Iterator[Block]:
-    """Blocks without end."""
+def _blocks(data: DataSet, share: float, wanted: int, block_bytes: int) -> Iterator[Block]:
+    """An endless sequence of blocks."""
     sample = records(data, _SAMPLE_RECORDS, share)
-    count = min(wanted, _BLOCK_BYTES * len(sample) // sum(map(plain_bytes, sample)))
+    count = min(wanted, block_bytes * len(sample) // sum(map(plain_bytes, sample)))
     content = records(data, -(-count // data.batch_records) * data.batch_records, share)
     template = _block(data, content, 0)
     absolute = data.magic == 0 and data.codec != "none"

@@ -1,4 +1,4 @@
-"""Machine: what the figures of a run depend on."""
+"""Machine: the environment on which the figures of a run depend."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zkconsumer.cpus import available_cpus
 
 
 class Machine(NamedTuple):
-    """Where and when a benchmark ran."""
+    """The machine and date of a benchmark run."""
 
     processor: str
     cores: int
@@ -21,7 +21,7 @@ class Machine(NamedTuple):
     python: str
     date: str
     load: float
-    """Average number of runnable threads in the minute before the run: other work makes figures worse."""
+    """Load average of the minute before the run: other work makes figures worse."""
 
     def __str__(self) -> str:
         return (
@@ -44,7 +44,7 @@ class Machine(NamedTuple):
 
 
 def peak_memory_mib(pid: int) -> float:
-    """The largest resident memory that a process has had so far, in MiB."""
+    """Peak resident memory of a process so far, in MiB."""
     for line in Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) / 1024

@@ -1,7 +1,7 @@
-"""What reading from many brokers and partitions costs: CPU, requests and wake-ups, on simulated brokers.
+"""The cost of reading from many brokers and partitions: CPU, requests and wake-ups, on simulated brokers.
 
-A reader in a process of its own reads Arrow batches through one stream, as fast as it can, without a group. Its CPU
-time is that of its process alone, so other work on the machine matters little, and the brokers' work not at all.
+A reader in a separate process reads Arrow batches through one stream, as fast as possible, without a group. Only the
+CPU time of its process is measured, so other work on the machine matters little, and the brokers' work not at all.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ SIMULATIONS: Final = {
 
 
 class Reading(NamedTuple):
-    """What a reader measured.
+    """The measurements of a reader.
 
     Attributes:
-        records: that it read.
-        cpu_s: of its process, from the first record on.
-        seconds: from the first record on.
-        wakeups: of fetchers that waited for room.
-        peak_mib: resident memory.
+        records: number of records read.
+        cpu_s: CPU time of its process, from the first record on.
+        seconds: duration from the first record on.
+        wakeups: wake-ups of fetchers that waited for room.
+        peak_mib: peak resident memory.
     """
 
     records: int
@@ -51,7 +51,7 @@ def many_broker_contests(rounds: int, seconds: float, progress: Progress) -> lis
     """Run all simulations, and return a contest for each figure.
 
     Raises:
-        SandboxError: a process failed; with what it reported.
+        SandboxError: a process failed; the message has its output.
     """
     cpu = Contest("brokers-100: CPU", "s/million records", FEW, "at most 1.2")
     requests = Contest("brokers-100: fetch requests", "1/MiB", FEW)
@@ -72,10 +72,10 @@ def many_broker_contests(rounds: int, seconds: float, progress: Progress) -> lis
 
 
 def simulate(simulation: Simulation, seconds: float) -> tuple[Counts, Reading]:
-    """Start brokers and a reader, and return what they counted.
+    """Start brokers and a reader, and return their counts.
 
     Raises:
-        SandboxError: one of them failed; with what it reported.
+        SandboxError: one of them failed; the message has its output.
     """
     with ExitStack() as cleaning:
         brokers = _start("zkconsumer.bench.simbrokers", json.dumps(simulation), cleaning)
@@ -93,17 +93,17 @@ def _start(module: str, argument: str, cleaning: ExitStack) -> subprocess.Popen[
     process = subprocess.Popen(
         [sys.executable, "-m", module, argument], stdin=pipe, stdout=pipe, stderr=pipe, text=True
     )
-    cleaning.enter_context(process)  # waits for its end, so:
+    cleaning.enter_context(process)  # its exit waits for the process to end, so kill it first
     cleaning.callback(process.kill)
     return process
 
 
 def _finish(process: subprocess.Popen[str]) -> list[Any]:
-    """The last line that a process prints once its input ends, as JSON."""
+    """The last line that a process prints after its input ends, parsed as JSON."""
     try:
         out, err = process.communicate(timeout=_TIMEOUT_S)
     except subprocess.TimeoutExpired:
-        raise SandboxError(f"{process.args[2:]!r} was not done after {_TIMEOUT_S:g} s") from None  # type: ignore[index]
+        raise SandboxError(f"{process.args[2:]!r} did not finish within {_TIMEOUT_S:g} s") from None  # type: ignore[index]
     if process.returncode != 0 or not out:
         raise SandboxError(f"{process.args!r} failed: {err[-2000:]}")
     return list(json.loads(out.splitlines()[-1]))
@@ -115,9 +115,9 @@ def read(ports: list[int], partitions: int, seconds: float) -> Reading:
     from zkconsumer.connector.stream import MessageStream
     from zkconsumer.core.fetchcontrol import FetchAssignment
     from zkconsumer.decode.batchdecoder import warm
+    from zkconsumer.fetch.chunkqueue import ChunkQueue
     from zkconsumer.fetch.chunkreader import ChunkReader
-    from zkconsumer.fetch.control import LocalFetchControl
-    from zkconsumer.fetch.queues import ChunkQueue
+    from zkconsumer.fetch.localfetchcontrol import LocalFetchControl
     from zkconsumer.model import Broker, ConsumerThreadId, Message, TopicPartition
 
     warm()

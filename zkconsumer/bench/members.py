@@ -1,6 +1,6 @@
-"""Members of consumer groups to be timed: JVM consumers in a JVM, ours in a process of their own.
+"""Members of consumer groups to be timed: JVM consumers in a JVM, this package's in separate processes.
 
-All are made first and join then at the same moment, each on a thread, so that what is timed is joining.
+All are created first and then join at the same time, each on a thread, so that only joining is timed.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from zkconsumer.sandbox.progress import Progress
 JVM: Final = "JVM consumer 1.1.1"
 
 JVM_OPTIONS: Final = ("-Xmx1g", "-XX:+UseParallelGC", "-XX:-UsePerfData")
-"""Room enough, and the compiler unrestrained: the JVM at its best."""
+"""Enough memory and full compilation, for the best figures of the JVM."""
 
 
 class Joined(NamedTuple):
-    """When some members began to join, by ``time.monotonic()``, and how many seconds each needed."""
+    """The time at which members began to join, by ``time.monotonic()``, and the seconds of each."""
 
     at: float
     seconds: tuple[float, ...]
@@ -49,22 +49,22 @@ class Members(Protocol):
     name: str
 
     def join(self, properties: Mapping[str, str], ids: Sequence[str], topic: str, *, read: bool = False) -> Joined:
-        """Make members with one stream of a topic each, let them join together; ``read`` drains the streams."""
+        """Create members with one stream of a topic each, and let them join together; ``read`` drains the streams."""
 
     def join_by_filter(self, properties: Mapping[str, str], ids: Sequence[str], regex: str) -> Joined:
-        """The same with one stream of all topics that match."""
+        """Create members with one stream of all matching topics each, and let them join together."""
 
     def received(self, consumer: str) -> int:
-        """Records that a member's stream has handed out so far."""
+        """Number of records that a member's stream has handed out so far."""
 
     def commit(self, consumer: str) -> float:
-        """Commit what was handed out; seconds that it took."""
+        """Commit what was handed out; returns the duration in seconds."""
 
     def leave(self, consumers: Sequence[str]) -> float:
-        """Let members leave together; the moment at which they began."""
+        """Let members leave together; returns the time at which they began."""
 
     def peak_memory_mib(self) -> float:
-        """Peak resident memory of the process that all of them live in."""
+        """Peak resident memory of the process of the members, in MiB."""
 
     def close(self) -> None:
         """End the process."""
@@ -114,10 +114,10 @@ class JvmMembers:
 
 
 class OurMembers:
-    """Our members, in child processes: a benchmark that polls must not share an interpreter with them.
+    """This package's members, in child processes: a polling benchmark must not share an interpreter with them.
 
     Args:
-        processes: how many; members are dealt to them in turn.
+        processes: number of processes, to which members are assigned in turn.
     """
 
     name = OURS
@@ -174,14 +174,14 @@ def _all_joined(parts: Sequence[Joined]) -> Joined:
 
 
 def _everywhere(homes: Mapping[_Host, list[str]], name: str, *arguments: Any) -> list[Any]:
-    """Let every host do the same with its own consumers, all at the same time."""
+    """Call a method of every host with its own consumers, all at the same time."""
     for host, consumers in homes.items():
         host.ask(name, consumers, *arguments)
     return [host.answer() for host in homes]
 
 
 class _Host:
-    """A child process with some of our members, and the way to talk to it."""
+    """A child process with some members, and the connection to it."""
 
     def __init__(self, context: SpawnContext) -> None:
         self._connection, theirs = context.Pipe()
@@ -202,15 +202,15 @@ class _Host:
         try:
             self._connection.send((name, arguments))
         except OSError as error:
-            raise SandboxError(f"a process with our members has ended: {error!r}") from error
+            raise SandboxError(f"a process with zkconsumer members has ended: {error!r}") from error
 
     def answer(self) -> Any:
         try:
             failure, result = self._connection.recv()
         except (OSError, EOFError) as error:
-            raise SandboxError(f"a process with our members has ended: {error!r}") from error
+            raise SandboxError(f"a process with zkconsumer members has ended: {error!r}") from error
         if failure is not None:
-            raise SandboxError(f"our members failed: {failure}")
+            raise SandboxError(f"zkconsumer members failed: {failure}")
         return result
 
     def close(self) -> None:
@@ -221,8 +221,8 @@ class _Host:
 
 def _serve(connection: Connection) -> None:
     """Serve one host, in the child process, until it closes the connection."""
-    warm()  # what is measured is joining, not loading the decode kernel
-    load_kafka_python()  # nor importing libraries
+    warm()  # joining is measured, and not loading the decode kernel
+    load_kafka_python()  # or importing libraries
     hosted = _Hosted()
     connection.send((None, None))
     while True:
@@ -237,7 +237,7 @@ def _serve(connection: Connection) -> None:
 
 
 class _Hosted:
-    """What lives in a child process."""
+    """The members in a child process."""
 
     def __init__(self) -> None:
         self._connectors: dict[str, ConsumerConnector] = {}
@@ -282,7 +282,7 @@ class _Hosted:
 
 
 def _together(consumers: Sequence[str], act: Callable[[str], None]) -> Joined:
-    """Let all do the same, such as joining, at the same moment, each on a thread."""
+    """Call ``act`` for all consumers at the same time, each on a thread."""
     barrier = threading.Barrier(len(consumers) + 1)
 
     def timed(consumer: str) -> float:

@@ -1,7 +1,7 @@
-"""The contestants of the fetch benchmark that are Python: each reads a topic from its start, in a process of its own.
+"""The Python contestants of the fetch benchmark: each reads a topic from its start, in a separate process.
 
-``python -m zkconsumer.bench.peers NAME TASK`` runs one and prints a line of JSON. All verify checksums. Those that hand
-out records also get key and value of each, so that what a client decodes late counts.
+``python -m zkconsumer.bench.peers NAME TASK`` runs one and prints a line of JSON. All verify checksums. Those that
+return records also access key and value of each, so that late decoding is included.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _TUNING: Final = {
 
 
 def read_batches(task: Task, pause_s: float = 0.0) -> Clock:
-    """Our consumer as a member of a group, batch by batch; a slow reader pauses for each."""
+    """This package's consumer as a member of a group, batch by batch; a slow reader pauses at each batch."""
     clock = Clock(task)
     connector, stream = _our_stream(task)
     with connector:
@@ -54,7 +54,7 @@ def read_batches(task: Task, pause_s: float = 0.0) -> Clock:
 
 
 def read_records(task: Task) -> Clock:
-    """Our consumer, record by record; the clock is looked at now and then."""
+    """This package's consumer, record by record; the clock is read only now and then."""
     clock = Clock(task)
     connector, stream = _our_stream(task)
     with connector:
@@ -63,7 +63,7 @@ def read_records(task: Task) -> Clock:
         while True:
             count = min(_MANY, clock.left)
             for message in islice(stream, count):
-                message.key, message.value  # noqa: B018 - decoded now, if it was not before
+                message.key, message.value  # noqa: B018 - decodes them, if that was deferred
             if clock.note(count):
                 break
     return clock
@@ -85,7 +85,7 @@ def _our_stream(task: Task) -> tuple[Any, Any]:
 
 
 def read_drain(task: Task) -> Clock:
-    """The same bytes, which nobody looks at."""
+    """Receive the same bytes without parsing them."""
     from zkconsumer.bench.drain import Prepared, drain
 
     clock = Clock(task)
@@ -94,7 +94,7 @@ def read_drain(task: Task) -> Clock:
 
 
 def read_aiokafka(task: Task) -> Clock:
-    """The client aiokafka by its quickest call, ``getmany``."""
+    """The client aiokafka with its fastest call, ``getmany``."""
     return asyncio.run(_read_aiokafka(task))
 
 
@@ -120,7 +120,7 @@ async def _read_aiokafka(task: Task) -> Clock:
             got = await consumer.getmany(timeout_ms=_POLL_MS)
             for records in got.values():
                 for record in records:
-                    record.key, record.value  # noqa: B018 - as of the others
+                    record.key, record.value  # noqa: B018 - as for the others
             if clock.note(sum(map(len, got.values()))):
                 return clock
     finally:
@@ -128,7 +128,7 @@ async def _read_aiokafka(task: Task) -> Clock:
 
 
 def read_confluent(task: Task, tuning: Mapping[str, Any] = MappingProxyType({})) -> Clock:
-    """The client confluent-kafka by its quickest call, ``consume``."""
+    """The client confluent-kafka with its fastest call, ``consume``."""
     from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
     settings: dict[str, Any] = {
@@ -169,14 +169,14 @@ PEERS: Final[dict[str, tuple[str, Callable[[Task], Clock]]]] = {
     DRAIN: ("zkconsumer", read_drain),
     SLOW: ("zkconsumer", partial(read_batches, pause_s=_PAUSE_S)),
 }
-"""Contestant to the package that it needs, and what reads."""
+"""Contestant to the package that it needs, and its function."""
 
 
 def main() -> None:
-    """Run one contestant as the command line says."""
+    """Run the contestant that the command line specifies."""
     _, read = PEERS[sys.argv[1]]
     clock = read(Task(*json.loads(sys.argv[2])))
-    # What getrusage reports begins with the memory of the process that started this one.
+    # The peak of getrusage starts with the memory of the process that started this one.
     print(json.dumps(Run(clock.counted, clock.elapsed, peak_memory_mib(os.getpid()), clock.began)))  # noqa: T201 - read by the parent
 
 

@@ -39,7 +39,7 @@ def print_table(console: Console, contests: Sequence[Contest], machine: Machine)
 
 
 def as_markdown(contests: Sequence[Contest], machine: Machine) -> str:
-    """The same as Markdown."""
+    """The table as Markdown."""
     peers = _peers(contests)
     headings = _headings(peers)
     ruler = ["---" if heading in _LEFT else "---:" for heading in headings]
@@ -49,7 +49,7 @@ def as_markdown(contests: Sequence[Contest], machine: Machine) -> str:
 
 
 def as_json(contests: Sequence[Contest], machine: Machine) -> str:
-    """Everything that was measured, as one JSON object."""
+    """All measurements as one JSON object."""
     return json.dumps(
         {
             "machine": machine._asdict(),
@@ -104,7 +104,7 @@ def _ratio(contest: Contest, name: str, peer: str) -> str:
 
 
 def _remarks(contests: Sequence[Contest]) -> Iterator[str]:
-    """What titles stand for, and what makes figures doubtful."""
+    """Full descriptions of titles, and warnings about doubtful figures."""
     for contest in contests:
         if contest.about:
             yield f"{contest.title}: {contest.about}."

@@ -1,4 +1,4 @@
-"""The servers that a benchmark runs on, with a ZooKeeper session to look at them."""
+"""The servers of a benchmark, with a ZooKeeper session to observe them."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""Simulated brokers: one process answers for a hundred brokers, with prepared bytes.
+"""Simulated brokers: one process acts as up to a hundred brokers, with prepared bytes.
 
-Real brokers need a JVM and some hundred MiB each. A consumer does not notice the difference: each simulated broker has
-a port, leads its partitions, keeps fetch sessions (KIP-227), obeys the limits of a request, and lets a request wait
-where there is no data. Its partitions have no end: whatever offset is asked for, the same batches come with other
-offsets, which their checksums do not cover.
+Real brokers need a JVM and some hundred MiB each. For a consumer there is no difference: each simulated broker has a
+port, leads its partitions, keeps fetch sessions (KIP-227), respects the limits of a request, and lets a request wait if
+there are no data. Its partitions are endless: for every requested offset it sends the same batches with other offsets,
+which their checksums do not cover.
 
-The process prints one JSON line with its ports when it is ready. It ends when its standard input is closed, and then
-prints another one, a :class:`Counts`.
+The process prints one JSON line with its ports when it is ready. When its standard input is closed, it prints another
+one, a :class:`Counts`, and ends.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ _VERSIONS: Final = {_FETCH: (4, 11), _METADATA: (1, 1), _API_VERSIONS: (0, 0)}
 _FETCH_VERSION: Final = 11
 _FULL_EPOCH: Final = 0
 _END: Final = 1 << 60
-"""High watermark of partitions that have data."""
+"""High watermark of partitions with data."""
 _ANSWER_BYTES: Final = 1 << 20
-"""The most that is sent of one partition at a time."""
+"""Maximum bytes of one partition in a response."""
 _RECEIVE_BYTES: Final = 1 << 16
 
 
 class Simulation(NamedTuple):
-    """What is simulated.
+    """The parameters of a simulation.
 
     Attributes:
         brokers: number of brokers.
-        partitions: of the topic; partition ``p`` is led by broker ``p % brokers``.
-        busy: how many partitions have data, the first ones; the others are empty.
+        partitions: number of partitions; broker ``p % brokers`` leads partition ``p``.
+        busy: number of partitions with data, the first ones; the others are empty.
         batch_records: records in each batch.
     """
 
@@ -59,12 +59,12 @@ class Simulation(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """What the brokers counted.
+    """The counts of the brokers.
 
     Attributes:
-        requests: fetch requests.
-        named: partitions that they named, those to be forgotten included.
-        sent: bytes of the answers to them.
+        requests: number of fetch requests.
+        named: number of partitions named in them, including those to be forgotten.
+        sent: bytes of the responses to them.
     """
 
     requests: int
@@ -73,7 +73,7 @@ class Counts(NamedTuple):
 
 
 class Batches:
-    """Prepared batches of one length, which can be had from any offset on."""
+    """Prepared batches of one length, available from any offset on."""
 
     def __init__(self, batch_records: int) -> None:
         import numpy as np
@@ -88,7 +88,7 @@ class Batches:
         self._bytes = len(batch)
 
     def read(self, offset: int, max_bytes: int, *, at_least_one: bool) -> bytes:
-        """Whole batches from an offset on, which must be the first one of a batch."""
+        """Whole batches from an offset on, which must be the first offset of a batch."""
         import numpy as np
 
         number = max(min(self._number, max_bytes // self._bytes), int(at_least_one))
@@ -99,19 +99,19 @@ class Batches:
 
 
 class FetchRequest(NamedTuple):
-    """A fetch request of version 11, as far as it matters here."""
+    """The relevant fields of a fetch request of version 11."""
 
     max_wait_ms: int
     max_bytes: int
     session_id: int
     epoch: int
     partitions: Mapping[int, tuple[int, int]]
-    """Number to offset and most bytes."""
+    """Partition to offset and maximum bytes."""
     forgotten: Sequence[int]
 
 
 def parse_fetch(body: memoryview) -> FetchRequest:
-    """Take the body of a request of version 11 apart."""
+    """Parse the body of a request of version 11."""
     _, max_wait_ms, _, max_bytes, _, session_id, epoch = struct.unpack_from(">iiiibii", body)
     at = struct.calcsize(">iiiibii")
     partitions: dict[int, tuple[int, int]] = {}
@@ -125,7 +125,7 @@ def parse_fetch(body: memoryview) -> FetchRequest:
 
 
 def _topics(body: memoryview, at: int, size: int) -> list[tuple[int, int]]:
-    """Where the partitions of each topic begin and end; where there are none, an empty span at its end."""
+    """Start and end of the partitions of each topic; an empty span at the end if there are none."""
     (topics,) = struct.unpack_from(">i", body, at)
     at += 4
     spans = []
@@ -139,7 +139,7 @@ def _topics(body: memoryview, at: int, size: int) -> list[tuple[int, int]]:
 
 
 class Session:
-    """One connection's fetch session: what the broker remembers of it."""
+    """The broker's state of one connection's fetch session."""
 
     def __init__(self, batches: Batches, busy: int) -> None:
         self._batches = batches
@@ -147,7 +147,7 @@ class Session:
         self._held: dict[int, tuple[int, int]] = {}
 
     def fetch(self, request: FetchRequest) -> list[tuple[int, int, bytes]]:
-        """Number, high watermark and records of each partition that has something to report."""
+        """Number, high watermark and records of each partition with changes."""
         fresh = {number for number in request.partitions if number >= self._busy and number not in self._held}
         if request.epoch == _FULL_EPOCH:
             self._held = {}
@@ -166,7 +166,7 @@ class Session:
                     break
                 left -= len(found)
                 answers.append((number, _END, found))
-                self._held[number] = self._held.pop(number)  # the others come first the next time
+                self._held[number] = self._held.pop(number)  # the others come first in the next response
         return answers
 
 
@@ -185,7 +185,7 @@ class Cluster:
         self._requests = self._named = self._sent = 0
 
     def serve(self, until: socket.socket | int) -> Counts:
-        """Serve until the end of a file."""
+        """Serve until the end of the file ``until``."""
         self._selector.register(until, selectors.EVENT_READ, None)
         for listener in self._listeners:
             self._selector.register(listener, selectors.EVENT_READ, listener)
@@ -256,7 +256,7 @@ class _Connection:
         self._buffer = bytearray()
 
     def frames(self, received: bytes) -> Iterator[bytes]:
-        """The requests that are complete."""
+        """The complete requests."""
         self._buffer += received
         while len(self._buffer) >= 4:
             end = 4 + int.from_bytes(self._buffer[:4], "big")
@@ -293,11 +293,11 @@ def _send(sock: socket.socket, answer: bytes) -> None:
     try:
         sock.sendall(answer)
     except OSError:
-        return  # the client has gone; the selector finds out
+        return  # the client has closed the connection; the selector detects that
 
 
 def main() -> None:
-    """Serve what the first argument describes, a :class:`Simulation` as JSON."""
+    """Serve the simulation in the first argument, a :class:`Simulation` as JSON."""
     cluster = Cluster(Simulation(*json.loads(sys.argv[1])))
     _report(cluster.ports)
     _report(cluster.serve(sys.stdin.fileno()))

@@ -1,14 +1,16 @@
-"""The Spark benchmark: this source beside Spark's own Kafka source and the ceiling, in one run (DESIGN 4.3).
+"""The Spark benchmark: this source compared with Spark's own Kafka source and the ceiling, in one run.
+
+See benchmarks.md#spark-zkconsumer-bench-spark.
 
 All contestants run in one session, with Spark's defaults, two cores and the broker on the same machine. They take turns
-in every contest, and a first turn of each is thrown away: code is compiled, workers are started and the broker's files
-are in memory for all of them alike. Options are the defaults too, except where a name says otherwise, so Spark's own
-source has a task for each of 8 partitions where ours has one for each core. It also waits up to 500 ms in most of its
-tasks (see ``SPARK_TUNED``), so it takes part a second time without that wait: that ratio is the one of the fetching.
-The ceiling is described at :mod:`zkconsumer.bench.zerowork`.
+in every contest, and the first turn of each is discarded: then code is compiled, workers are started and the broker's
+files are in memory for all of them. Options are the defaults too, unless a name specifies otherwise, so Spark's own
+source has a task for each of 8 partitions, and this one a task for each core. Spark's also waits up to 500 ms in most
+of its tasks (see ``SPARK_TUNED``), so it takes part a second time without that wait: that is the ratio of the fetching.
+:mod:`zkconsumer.bench.zerowork` describes the ceiling.
 
-The records have no keys, so the second column beside the value is one that a query of a few columns often has and that
-differs from row to row.
+The records have no keys, so the second column besides the value is one that queries of a few columns often have and
+that differs from row to row.
 """
 
 from __future__ import annotations
@@ -41,22 +43,22 @@ _SHORT: Final = {CEILING: "ceiling", SPARK_TUNED: f"tuned {SPARK}"}
 _SMALL_BYTES: Final = 100
 _LARGE_BYTES: Final = 1024
 _FEWER: Final = 6
-"""So many times fewer large records than small ones."""
+"""Ratio of the numbers of small and large records."""
 _LONGER: Final = 10
-"""The long stream has so many times more records."""
+"""Factor for the number of records of the long stream."""
 _CAPPED_BATCHES: Final = 10
 _TRICKLE_PARTITIONS: Final = 8
 
 
 @dataclass(frozen=True)
 class SparkSizes:
-    """How large the contests are.
+    """The sizes of the contests.
 
     Attributes:
         rounds: measurements of each contestant in each contest.
-        records: of 100 bytes to read; of 1 KiB there are a sixth of it.
-        partitions: of the topics whose batches are planned.
-        long: also read ten times as many records in one stream.
+        records: number of records of 100 bytes to read; a sixth of it for records of 1 KiB.
+        partitions: numbers of partitions of the topics whose batches are planned.
+        long: whether to also read ten times as many records in one stream.
     """
 
     rounds: int = 5
@@ -77,12 +79,12 @@ def run_spark_contests(sizes: SparkSizes, directory: Path, progress: Progress) -
     """Run all contests of the Spark benchmark and return them.
 
     Args:
-        sizes: how large they are.
-        directory: for Spark's files and log.
-        progress: who is told what is going on.
+        sizes: sizes of the contests.
+        directory: directory for Spark's files and log.
+        progress: reports the steps.
 
     Raises:
-        SandboxError: a server or Spark did not start, or a contestant did not read everything.
+        SandboxError: a server or Spark did not start, or a contestant did not read all records.
     """
     with spark_field(directory, progress) as field:
         turns = _Turns(field, sizes.rounds, progress)
@@ -100,17 +102,17 @@ def run_spark_contests(sizes: SparkSizes, directory: Path, progress: Progress) -
 
 
 def beside(contest: Contest, reference: str, target: str) -> Contest:
-    """Our measurements compared with another contestant's."""
+    """This source's measurements compared with another contestant's."""
     measured = {name: contest.measured[name] for name in (OURS, reference)}
     return Contest(f"{contest.title}, beside the {_SHORT[reference]}", contest.unit, reference, target, {}, measured)
 
 
 def by_columns(contests: Mapping[int, Contest], target: str) -> Contest:
-    """Our measurements of reading so many columns, compared with those of reading the most.
+    """This source's measurements by the number of columns read, compared with the largest number.
 
     Args:
-        contests: by the number of columns.
-        target: of the fewest.
+        contests: contests by the number of columns.
+        target: target for the smallest number.
     """
     measured = {f"{OURS}, columns: {count}": contest.measured[OURS] for count, contest in sorted(contests.items())}
     names, everything = list(measured), contests[max(contests)]
@@ -134,7 +136,7 @@ def _fill(field: SparkField, load: Load, progress: Progress) -> Reading:
 
 
 class _Turns:
-    """Lets contestants take turns."""
+    """Runs contests in which contestants take turns."""
 
     def __init__(self, field: SparkField, rounds: int, progress: Progress) -> None:
         self._field = field
@@ -142,13 +144,13 @@ class _Turns:
         self._progress = progress
 
     def batch(self, targets: Mapping[Reading, str]) -> list[Contest]:
-        """Batch reads, one contest each; they take turns, so that their figures can be compared with each other."""
+        """Batch reads, one contest each; the contests take turns, so that their figures are comparable."""
         contests = {
-            reading: Contest(f"Batch read of {_told(reading)}", "rows/s", SPARK, target)
+            reading: Contest(f"Batch read of {_described(reading)}", "rows/s", SPARK, target)
             for reading, target in targets.items()
         }
         for reading in contests:
-            with self._progress.step(f"counting {_told(reading)}"):
+            with self._progress.step(f"counting {_described(reading)}"):
                 for name in _EVERYBODY:
                     self._field.count_rows(name, reading)
         with self._progress.step("batch reads", self._rounds) as advance:
@@ -161,18 +163,18 @@ class _Turns:
         return list(contests.values())
 
     def stream(self, reading: Reading, target: str) -> Contest:
-        """An AvailableNow query that plans one batch."""
-        contest = Contest(f"AvailableNow over {_told(reading)}", "s", SPARK, target)
+        """An AvailableNow query of one batch."""
+        contest = Contest(f"AvailableNow over {_described(reading)}", "s", SPARK, target)
         return self._take(contest, _EVERYBODY, lambda name: self._field.read_stream(name, reading))
 
     def capped(self, reading: Reading) -> Contest:
-        """The same in ten batches."""
+        """An AvailableNow query of ten batches."""
         cap = -(-reading.records // _CAPPED_BATCHES)
-        contest = Contest(f"AvailableNow over {_told(reading)}, {cap:,} a batch", "s", SPARK, "at most 0.77")
+        contest = Contest(f"AvailableNow over {_described(reading)}, {cap:,} a batch", "s", SPARK, "at most 0.77")
         return self._take(contest, _EVERYBODY, lambda name: self._field.read_stream(name, reading, cap))
 
     def trickle(self) -> Contest:
-        """Batches of a few rows; each round is a query, and its figure the median of its batches.
+        """Batches of a few rows; each round is a query, measured by the median of its batches.
 
         Compared with Spark's own source as tuned for such batches; with its defaults it is far slower.
         """
@@ -184,7 +186,7 @@ class _Turns:
         )
 
     def driver(self, partitions: int) -> Contest:
-        """What the driver does for a batch of many partitions; ours alone, see :mod:`zkconsumer.bench.sparkdriver`."""
+        """This source's driver work for a batch of many partitions; see :mod:`zkconsumer.bench.sparkdriver`."""
         topic, batches = f"wide-{partitions}", WARM_UP + self._rounds
         with self._progress.step(f"planning batches of {partitions:,} partitions"):
             self._field.create_topic(topic, partitions, batches)
@@ -193,7 +195,7 @@ class _Turns:
             return driver_contest(options, partitions, self._rounds)
 
     def _take(self, contest: Contest, names: Sequence[str], measure: Callable[[str], float]) -> Contest:
-        """Measure round by round; the first round only warms up."""
+        """Measure round by round; the first round is a warm-up."""
         with self._progress.step(contest.title, self._rounds) as advance:
             for number in range(self._rounds + 1):
                 for name in names:
@@ -204,7 +206,7 @@ class _Turns:
         return contest
 
 
-def _told(reading: Reading) -> str:
+def _described(reading: Reading) -> str:
     size = f"{reading.value_bytes} B" if reading.value_bytes < _LARGE_BYTES else f"{reading.value_bytes // 1024} KiB"
     columns = f", only {' and '.join(reading.columns)}" if reading.columns else ""
     return f"{reading.records:,} records of {size}{columns}"

@@ -1,9 +1,9 @@
-"""What Spark's driver does for a batch of many partitions, with and without a group; no Spark is needed to run it.
+"""The work of Spark's driver for a batch of many partitions, with and without a group; runs without Spark.
 
-The group's share is measured as the difference of two things that run one after the other, round by round: a
-:class:`~zkconsumer.spark.driver.QueryDriver` that owns every partition is asked as Spark asks it (``latestOffset``,
-which also commits the batch before, ``partitions``, ``reportLatestOffset``), and the same questions to the brokers and
-the same arithmetic run without membership, assignment, lease or commit. Every batch holds one record of each partition.
+The group's part is the difference of two measurements that alternate round by round: the calls of Spark to a
+:class:`~zkconsumer.spark.driver.QueryDriver` that owns every partition (``latestOffset``, which also commits the
+previous batch, ``partitions``, ``reportLatestOffset``), and the same requests to the brokers and the same arithmetic
+without membership, assignment, lease or commit. Every batch holds one record of each partition.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from zkconsumer.errors import SandboxError
 from zkconsumer.spark.cluster import read_cluster
 from zkconsumer.spark.driver import QueryDriver
 from zkconsumer.spark.logends import LogEnds
-from zkconsumer.spark.offsets_json import decode_offset, encode_offset, encode_report, initial_offset
+from zkconsumer.spark.microbatch import RangePartition, Span, cap_offsets, group_by_thread, split_tasks
+from zkconsumer.spark.offsetsjson import decode_offset, encode_offset, encode_report, initial_offset
 from zkconsumer.spark.options import SourceOptions, parse_options
-from zkconsumer.spark.planning import RangePartition, Span, cap_offsets, group_by_thread, split_tasks
 from zkconsumer.spark.sourceoffset import Plan, next_offset
 
 WARM_UP: Final = 3
-"""Batches before the first that counts: one joins the group, the next creates the znodes of its offsets."""
+"""Batches before the first measured one: one joins the group, the next creates the znodes of its offsets."""
 PLANNING: Final = "questions and planning without a group"
 ADDED: Final = f"{OURS}: what the group adds"
 _STREAMS: Final = 2
@@ -36,22 +36,22 @@ def driver_contest(options: Mapping[str, str], partitions: int, rounds: int) -> 
     """Measure the driver's work for batches of one record of each of ``partitions``.
 
     Args:
-        options: of the query; the topic needs ``rounds`` and :data:`WARM_UP` records in every partition.
-        partitions: of the topic.
-        rounds: batches to measure.
+        options: options of the query; the topic needs ``rounds`` plus :data:`WARM_UP` records in every partition.
+        partitions: number of partitions of the topic.
+        rounds: number of batches to measure.
 
     Raises:
         SandboxError: a batch did not have a record of each partition.
         ZkConsumerError: ZooKeeper or the brokers cannot be reached.
     """
-    logging.getLogger("zkconsumer").addHandler(logging.NullHandler())  # else the driver would set up logging
+    logging.getLogger("zkconsumer").addHandler(logging.NullHandler())  # otherwise the driver would configure logging
     contest = Contest(
         f"Driver's work for a batch of {partitions:,} partitions",
         "ms",
         PLANNING,
         targets={OURS: "under 200 ms for 5,000", ADDED: "under 20 ms for 1,000"},
     )
-    # Not on the main thread, where the driver would take SIGTERM for the end of its query.
+    # Not on the main thread, where the driver would treat SIGTERM as the end of its query.
     with ThreadPoolExecutor(max_workers=1) as thread:
         thread.submit(_measure, contest, parse_options(options), partitions, rounds).result()
     return contest
@@ -84,7 +84,7 @@ def _member_ms(options: SourceOptions, partitions: int) -> Generator[float, None
 
 
 def _planning_ms(options: SourceOptions, partitions: int) -> Generator[float, None, None]:
-    """Duration of what any source would have to do for each of these batches."""
+    """Duration of the work that any source must do for each of these batches."""
     view = read_cluster(options)
     positions = dict.fromkeys(view.partitions, 0)
     threads = {partition: partition.partition % _STREAMS for partition in view.partitions}
@@ -112,5 +112,5 @@ def _planning_ms(options: SourceOptions, partitions: int) -> Generator[float, No
 def _require_all(offset: dict[str, Any], partitions: int) -> dict[str, Any]:
     planned = sum(span.size > 0 for span in decode_offset(offset).spans.values())
     if planned != partitions:
-        raise SandboxError(f"a batch was to have a record of each of {partitions} partitions, and has {planned}")
+        raise SandboxError(f"a batch should have a record of each of {partitions} partitions, but has {planned}")
     return offset

@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 SPARK: Final = 'Spark\'s format("kafka")'
 SPARK_TUNED: Final = f"{SPARK}, kafka.fetch.max.wait.ms=50"
-"""By default a task of that source often waits for a fetch at the end of the log to give up, after 500 ms."""
+"""By default a task of that source often waits 500 ms for the timeout of a fetch at the end of the log."""
 CEILING: Final = "zero-work source"
 CEILING_CACHED: Final = f"{CEILING}, one batch in the cache"
-"""The ceiling as it was measured at first: higher than a source can reach whose rows come from memory."""
+"""The ceiling as first measured: higher than a source can reach whose rows come from memory."""
 _FORMATS: Final = {
     OURS: "zkconsumer",
     SPARK: "kafka",
@@ -50,12 +50,12 @@ _TRICKLE_BATCHES: Final = 10
 
 
 class Reading(NamedTuple):
-    """What a job reads.
+    """The input of a job.
 
     Attributes:
         topic: name of the topic, which is read from its beginning to its end.
         value_bytes: length of each value.
-        records: how many there are.
+        records: number of records.
         columns: names of the columns to read; empty for all.
     """
 
@@ -66,14 +66,14 @@ class Reading(NamedTuple):
 
 
 class Endpoints(NamedTuple):
-    """Where the servers are."""
+    """Addresses of the servers."""
 
     zookeeper: str
     bootstrap: str
 
 
 def source_options(name: str, reading: Reading, endpoints: Endpoints, group: str) -> dict[str, str]:
-    """The options of one contestant for reading all of a topic."""
+    """The options of one contestant for reading a whole topic."""
     if name in (CEILING, CEILING_CACHED):
         rows = {"topic": reading.topic, "records": str(reading.records), "valueBytes": str(reading.value_bytes)}
         return {**rows, "tasks": str(CORES), "distinct": str(name == CEILING).lower()}
@@ -87,7 +87,7 @@ def source_options(name: str, reading: Reading, endpoints: Endpoints, group: str
 
 
 def part_of_schema(columns: Sequence[str]) -> StructType:
-    """The schema to read only these columns with."""
+    """The schema with only these columns."""
     from pyspark.sql.types import StructType
 
     fields = spark_schema(include_headers=True)
@@ -101,7 +101,7 @@ def few_row_batches(progresses: Sequence[Mapping[str, Any]], skip: int) -> list[
 
 
 class SparkField:
-    """Where the contests take place; used by one thread."""
+    """The servers, session and jobs of the contests; used by one thread."""
 
     def __init__(self, sandbox: Sandbox, session: ZkSession, spark: SparkSession, directory: Path) -> None:
         self.endpoints = Endpoints(sandbox.zookeeper_connect, sandbox.bootstrap_servers)
@@ -115,11 +115,11 @@ class SparkField:
         return self._registry.live_brokers()
 
     def new_name(self) -> str:
-        """For a group or a checkpoint that does not exist yet."""
+        """A new name for a group or a checkpoint."""
         return f"bench-{next(self._names)}"
 
     def create_topic(self, topic: str, partitions: int, records: int) -> None:
-        """Make a topic with so many small records in each partition."""
+        """Create a topic with ``records`` small records in each partition."""
         client = BrokerClient(self.live_brokers, client_id="zkconsumer-bench", timeout_ms=_TIMEOUT_MS)
         try:
             create_topics(client, {topic: partitions}, timeout_s=2 * _TIMEOUT_MS / 1000)
@@ -132,12 +132,12 @@ class SparkField:
     # -- jobs -------------------------------------------------------------------------------------------------------
 
     def count_rows(self, name: str, reading: Reading) -> None:
-        """Raise SandboxError unless the contestant reads all there is."""
+        """Raise SandboxError unless the contestant reads all records."""
         rows = self._load(self._spark.read, name, reading).count()
         _require_all(name, rows, reading)
 
     def read_batch(self, name: str, reading: Reading) -> float:
-        """Rows per second of reading the columns into a sink that drops them, ``load()`` and planning included."""
+        """Rows per second of reading the columns into a sink that drops them, including ``load()`` and planning."""
         began = time.perf_counter()
         self._load(self._spark.read, name, reading).write.format("noop").mode("overwrite").save()
         return reading.records / (time.perf_counter() - began)
@@ -156,15 +156,15 @@ class SparkField:
         seconds = time.perf_counter() - began
         if not ended:
             query.stop()
-            raise SandboxError(f"{name} had not read {reading.topic} after {_QUERY_TIMEOUT_S} s")
+            raise SandboxError(f"{name} did not read {reading.topic} within {_QUERY_TIMEOUT_S} s")
         _require_all(name, sum(progress["numInputRows"] for progress in _progresses(query)), reading)
         return seconds
 
     def trickle(self, name: str, topic: str, partitions: int) -> float:
-        """Median duration in ms of batches with a few rows of one partition, each appended when the last is done.
+        """Median duration in ms of batches with a few rows of one partition, each appended after the previous batch.
 
-        Partitions take turns. The first turn of each does not count: Spark's own source connects a consumer for each
-        partition that it meets, and keeps it.
+        Partitions take turns. The first turn of each is not measured: Spark's own source connects a consumer for each
+        new partition, and keeps it.
         """
         reading = Reading(topic, 0, 0)
         writer = self._writer(self._load(self._spark.readStream, name, reading, {"startingOffsets": "latest"}))
@@ -179,13 +179,13 @@ class SparkField:
         finally:
             query.stop()
         if not durations:
-            raise SandboxError(f"{name} read nothing of what was appended to {topic}")
+            raise SandboxError(f"{name} read none of the records appended to {topic}")
         return statistics.median(durations)
 
     def _load(self, reader: Any, name: str, reading: Reading, options: Mapping[str, str] | None = None) -> Any:
-        """A frame of the columns; typed loosely, as batch and stream have no type in common.
+        """A frame of the columns; typed loosely, as batch and stream have no common type.
 
-        Spark's own source cannot be given a schema, so its user selects.
+        Spark's own source does not accept a schema, so the columns are selected.
         """
         given = {**source_options(name, reading, self.endpoints, self.new_name()), **(options or {})}
         if not reading.columns:

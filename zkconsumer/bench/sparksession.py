@@ -1,4 +1,4 @@
-"""A Spark session for the benchmark, with Spark's own Kafka source, ours, and the zero-work source."""
+"""A Spark session for the benchmark, with Spark's own Kafka source, this package's, and the zero-work source."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _STOP_TIMEOUT_S: Final = 30
 
 @contextmanager
 def spark_session(directory: Path, progress: Progress) -> Iterator[SparkSession]:
-    """Start Spark ``local[2]`` with its defaults; afterwards its JVM has ended.
+    """Start Spark ``local[2]`` with its defaults; at the end its JVM is stopped.
 
-    What Spark and the sources' processes log goes to ``spark.log``. The environment of this process is changed: for
-    programs that do nothing else.
+    The logs of Spark and the sources' processes go to ``spark.log``. The environment of this process is changed: only
+    for programs that do nothing else.
 
     Args:
-        directory: for logs and temporary files.
-        progress: who is told what is going on.
+        directory: directory for logs and temporary files.
+        progress: reports the steps.
 
     Raises:
-        SandboxError: Java or the jars cannot be had.
+        SandboxError: Java or the jars are missing and cannot be fetched.
     """
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
@@ -43,7 +43,7 @@ def spark_session(directory: Path, progress: Progress) -> Iterator[SparkSession]
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     for variable in ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS"):
-        os.environ.pop(variable, None)  # the Spark that belongs to this Python, as it comes
+        os.environ.pop(variable, None)  # use the Spark of this Python, with its default settings
     conf = SparkConf().setMaster(f"local[{CORES}]").setAppName("zkconsumer-bench")
     conf.setAll([*_settings(directory), ("spark.jars", ",".join(map(str, jars)))])
     with (directory / "spark.log").open("wb") as log, progress.step("starting Spark"):
@@ -72,7 +72,7 @@ def _settings(directory: Path) -> list[tuple[str, str]]:
 
 
 def _register(session: SparkSession) -> None:
-    """Make the Python sources known, without the listener that ``zkconsumer.spark.register`` attaches."""
+    """Register the Python sources, without the listener that ``zkconsumer.spark.register`` attaches."""
     from zkconsumer.bench.zerowork import ZeroWorkDataSource
     from zkconsumer.spark.source import ZkConsumerDataSource
 
@@ -81,7 +81,7 @@ def _register(session: SparkSession) -> None:
 
 
 def _end(gateway: Any) -> None:
-    """Wait for the JVM to end; pyspark leaves that to the end of this process and does not wait."""
+    """Wait for the JVM to end; pyspark ends it only at the end of this process, without a wait."""
     gateway.shutdown()
     gateway.proc.stdin.close()
     gateway.proc.wait(_STOP_TIMEOUT_S)

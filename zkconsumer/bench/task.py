@@ -1,4 +1,4 @@
-"""What a contestant of the fetch benchmark is asked to do, the clock that it counts with, and the result."""
+"""The task of a contestant in the fetch benchmark, its clock, and its result."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import NamedTuple
 
 
 class Task(NamedTuple):
-    """What to read.
+    """The parameters of a reading.
 
     Attributes:
-        zookeeper: for members of a group.
+        zookeeper: connection string, for members of a group.
         bootstrap: brokers, for clients without ZooKeeper.
-        group: a new one.
-        topic: to read from its start.
-        partitions: of the topic.
-        records: in the topic.
-        seconds: how long to read, from the first record on.
+        group: a new group.
+        topic: topic to read from its start.
+        partitions: number of partitions of the topic.
+        records: number of records in the topic.
+        seconds: duration of the reading, from the first record on.
         kafka: release of the brokers.
-        ca_location: certificate to verify brokers with, which are connected by TLS then; else empty.
+        ca_location: certificate to verify brokers with; empty without TLS.
         prepared: file with the requests of the plain drain.
     """
 
@@ -35,13 +35,13 @@ class Task(NamedTuple):
 
 
 class Run(NamedTuple):
-    """How it went.
+    """The result of a contestant.
 
     Attributes:
-        records: read from the first ones on.
-        seconds: that it took.
+        records: number of records read after the first ones.
+        seconds: duration.
         peak_mib: the process's peak memory.
-        began: when the first ones were there, on the clock that all processes of the machine share.
+        began: time of the first ones, on the clock that all processes of the machine share.
     """
 
     records: int
@@ -51,7 +51,7 @@ class Run(NamedTuple):
 
 
 class Clock:
-    """Counts records; the first ones start the time and do not count, since reading them took place before."""
+    """Counts records; the first ones start the clock and are not counted, since they were read before that."""
 
     def __init__(self, task: Task) -> None:
         self.left = task.records
@@ -61,7 +61,7 @@ class Clock:
         self.elapsed = 0.0
 
     def note(self, records: int) -> bool:
-        """Note records that were just handed out; True if this was enough."""
+        """Count records that were just returned; True if the task is complete."""
         now = time.monotonic()
         self.left -= records
         if not self.began:

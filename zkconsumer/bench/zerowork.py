@@ -1,9 +1,9 @@
-"""ZeroWorkDataSource: rows that cost nothing to make, which is the ceiling of any source that Spark runs in Python.
+"""ZeroWorkDataSource: rows that cost nothing to create, the ceiling of any source that Spark runs in Python.
 
-Same schema, same number of tasks and batches of the same size as those of the source that it is compared with; only
-the fetching and decoding are missing. A task hands out distinct batches in rotation, together larger than the cache of
-the processor: what a real source hands out has come from memory, too. With the option ``distinct=false`` it hands out
-one batch again and again, which stays in the cache, so that Spark reads it faster than it could read fetched records.
+It has the same schema, number of tasks and batch sizes as the source that it is compared with; only fetching and
+decoding are missing. A task returns distinct batches in rotation, together larger than the processor's cache, since the
+batches of a real source come from memory, too. With the option ``distinct=false`` it returns one batch repeatedly,
+which stays in the cache, so that Spark reads it faster than it could read fetched records.
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ class ZeroWorkDataSource(DataSource):
         return "zerowork"
 
     def schema(self) -> StructType:
-        """That of the Kafka sources."""
+        """The schema of the Kafka sources."""
         return spark_schema(include_headers=False)
 
     def reader(self, schema: StructType) -> ZeroWorkReader:
-        """For ``spark.read``."""
+        """Create the reader for ``spark.read``."""
         return ZeroWorkReader(self.options, choose_columns(schema))
 
     def streamReader(self, schema: StructType) -> ZeroWorkStreamReader:  # noqa: N802  Spark's name
-        """For ``spark.readStream``."""
+        """Create the reader for ``spark.readStream``."""
         return ZeroWorkStreamReader(self.options, choose_columns(schema))
 
 
 class _Rows:
-    """What both readers do."""
+    """The common part of both readers."""
 
     def __init__(self, options: Mapping[str, str], columns: tuple[str, ...]) -> None:
         self._columns = columns
@@ -72,9 +72,9 @@ class _Rows:
         return [InputPartition(share) for share in shares(records, self._tasks)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Hand out the batches in rotation until there are enough rows."""
+        """Return the batches in rotation until there are enough rows."""
         acknowledge_quickly()
-        rows = partition.value or 0  # None: Spark's stand-in for no partition
+        rows = partition.value or 0  # Spark passes None if there is no partition
         batches = _rotation(self._topic, self._value_bytes, _beyond_cache() if self._distinct else 1)
         for batch in take(batches, rows):
             yield batch.select(self._columns)
@@ -85,26 +85,26 @@ class ZeroWorkReader(_Rows, DataSourceReader):
     """Batch read of all records."""
 
     def partitions(self) -> list[InputPartition]:
-        """As many tasks as were asked for."""
+        """The specified number of tasks."""
         return self._partitions(self._records)
 
 
 class ZeroWorkStreamReader(_Rows, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Stream that has all its records from the beginning; an offset is the number of records read."""
+    """Stream with all its records from the beginning; an offset is the number of records read."""
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  Spark's name
-        """Nothing has been read."""
+        """The offset before the first record."""
         return {"records": 0}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  Spark's name
-        """From ``maxOffsetsPerTrigger``."""
+        """The limit by ``maxOffsetsPerTrigger``."""
         return ReadAllAvailable() if self._limit is None else ReadMaxRows(self._limit)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  Spark's name
-        """Nothing: no records are added."""
+        """Do nothing: no records are added."""
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802  Spark's name
-        """The end, or as far as the limit allows."""
+        """The end, or an earlier offset because of the limit."""
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else self._records
         return {"records": min(start["records"] + most, self._records)}
 
@@ -117,13 +117,13 @@ class ZeroWorkStreamReader(_Rows, DataSourceStreamReader, SupportsTriggerAvailab
 
 
 def shares(records: int, tasks: int) -> list[int]:
-    """Records of each task: alike but for one; tasks without any are left out."""
+    """Number of records of each task, which differ by at most one; tasks without records are excluded."""
     each, more = divmod(records, tasks)
     return [share for share in (each + (number < more) for number in range(tasks)) if share]
 
 
 def take(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
-    """The next batches until there are enough rows; of the last only a part."""
+    """The next batches until there are enough rows; the last one may be cut."""
     while rows:
         batch = next(batches)
         yield batch if batch.num_rows <= rows else batch.slice(0, rows)
@@ -132,12 +132,12 @@ def take(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatc
 
 @functools.cache
 def _rotation(topic: str, value_bytes: int, total_bytes: int) -> Iterator[pa.RecordBatch]:
-    """One for all tasks of a process, so that a small task continues where the one before it stopped."""
+    """The rotation for all tasks of a process, so that a small task continues after the previous one."""
     return itertools.cycle(prebuilt(topic, value_bytes, total_bytes))
 
 
 def _beyond_cache() -> int:
-    """Bytes that no cache of this machine holds: twice the largest, but no more than memory is likely to have."""
+    """Bytes that exceed every cache of this machine: twice the largest one, up to a limit that fits into memory."""
     try:
         cache = os.sysconf("SC_LEVEL3_CACHE_SIZE")
     except (ValueError, OSError):  # a system that does not report it
@@ -146,13 +146,13 @@ def _beyond_cache() -> int:
 
 
 def prebuilt(topic: str, value_bytes: int, total_bytes: int) -> tuple[pa.RecordBatch, ...]:
-    """Batches of as many rows as the real source makes of one partition's part of a response.
+    """Batches with as many rows as those of the real source for one partition's part of a response.
 
     Args:
-        topic: of all rows.
+        topic: topic of all rows.
         value_bytes: length of each value.
-        total_bytes: of all values together, at least. Each batch has memory of its own, but for topic, partition and
-            timestamp type: the real source's batches share these too.
+        total_bytes: minimum size of all values together. Each batch has its own memory, except for topic, partition and
+            timestamp type, which the real source's batches share, too.
     """
     import pyarrow as pa
 

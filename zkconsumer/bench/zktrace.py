@@ -1,4 +1,4 @@
-"""ZooKeeperTrace: samples a ZooKeeper server while a group settles: packets received, and when it last wrote."""
+"""ZooKeeperTrace: samples a ZooKeeper server while a group settles: received packets, and the last write."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _ZXID: Final = re.compile(r"^Zxid: 0x([0-9a-f]+)$", re.MULTILINE)
 
 
 class Sample(NamedTuple):
-    """What the server said at one moment.
+    """The state of the server at one time.
 
     Attributes:
-        at: ``time.monotonic()`` just before it was asked.
-        packets: requests that it has received from clients, pings included.
+        at: ``time.monotonic()`` right before the request.
+        packets: number of requests that it has received from clients, including pings.
         zxid: number of its last write.
     """
 
@@ -32,18 +32,18 @@ class Sample(NamedTuple):
 
 
 class Settling(NamedTuple):
-    """How a group settled: seconds until the last write, packets until ``TAIL_S`` after it."""
+    """The settling of a group: seconds until the last write, and packets until ``TAIL_S`` after it."""
 
     seconds: float
     packets: int
 
 
 TAIL_S: Final = 1.0
-"""Packets are counted this long after the last write, so that reads that found nothing to do are in."""
+"""Packets are counted this long after the last write, to include reads that led to no write."""
 
 
 def settling(samples: Sequence[Sample], since: float) -> Settling:
-    """How the group settled that was disturbed at ``since``; the samples must go on for ``TAIL_S`` after it."""
+    """The settling of a group that was disturbed at ``since``; the samples must continue for ``TAIL_S`` after it."""
     before = next(sample for sample in reversed(samples) if sample.at <= since)
     last_write = since
     for earlier, later in pairwise(samples):
@@ -54,10 +54,10 @@ def settling(samples: Sequence[Sample], since: float) -> Settling:
 
 
 class ZooKeeperTrace:
-    """Samples the server on a thread of its own, from ``with`` to its end.
+    """Samples the server on its own thread during a ``with`` block.
 
     Args:
-        ask: gives the server's answer to a four-letter word.
+        ask: returns the server's answer to a four-letter word.
     """
 
     def __init__(self, ask: Callable[[str], str]) -> None:
@@ -82,23 +82,23 @@ class ZooKeeperTrace:
         self._thread.join()
 
     def wait_until_quiet(self, seconds: float, timeout: float) -> list[Sample]:
-        """Wait until nothing was written for ``seconds``; all samples so far.
+        """Wait until nothing was written for ``seconds``; returns all samples so far.
 
         Raises:
-            SandboxError: it was never quiet for so long within ``timeout`` seconds.
+            SandboxError: there was no such period within ``timeout`` seconds.
         """
         with self._changed:
             if not self._changed.wait_for(lambda: self._quiet_for() >= seconds, timeout):
                 raise SandboxError(
-                    f"ZooKeeper was written to all the time for {timeout:g} s; the group does not settle"
+                    f"ZooKeeper was written to continuously for {timeout:g} s; the group does not settle"
                 )
             return list(self._samples)
 
     def _quiet_for(self) -> float:
-        """For how long nothing was written for certain.
+        """The seconds for which certainly nothing was written.
 
-        A sample's ``at`` is before the question: what the first one with the newest number tells may have been written
-        after its ``at``, but not after that of the second.
+        A sample's ``at`` is before the request: the write reported by the first sample with the newest number may have
+        happened after its ``at``, but not after that of the second one.
         """
         newest = self._samples[-1]
         same = list(takewhile(lambda sample: sample.zxid == newest.zxid, reversed(self._samples)))
@@ -112,7 +112,7 @@ class ZooKeeperTrace:
             received, zxid = _RECEIVED.search(answer), _ZXID.search(answer)
             with self._changed:
                 if received and zxid:
-                    asked += 1  # the server counts our question, too
+                    asked += 1  # the server counts this request, too
                     self._samples.append(Sample(at, int(received[1]) - asked, int(zxid[1], 16)))
                     self._changed.notify_all()
                 if self._changed.wait_for(lambda: self._ending, _EVERY_S):

@@ -1,7 +1,9 @@
-"""``zkconsumer bench``: benchmarks beside the peers, in one run."""
+"""``zkconsumer bench``: benchmarks of this consumer and its peers, in one run."""
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import sys
 import tempfile
 from collections.abc import Callable
@@ -24,10 +26,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 @click.group(invoke_without_command=True)
 @click.pass_context
 def bench(context: click.Context) -> None:
-    """Measure this consumer beside its peers on servers of its own, and print medians and ratios.
+    """Measure this consumer and its peers on servers started for the run, and print medians and ratios.
 
-    Without a command: fetch. Figures depend on the machine and on what else it does: only those of one run can be
-    compared.
+    Without a subcommand: fetch. Results depend on the machine and its load: compare only results of the same run.
     """
     if context.invoked_subcommand is None:
         context.invoke(fetch)
@@ -36,7 +37,7 @@ def bench(context: click.Context) -> None:
 _rounds = click.option(
     "--rounds", type=click.IntRange(1), default=5, show_default=True, help="Measurements of each contestant."
 )
-_markdown = click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown in place of a table.")
+_markdown = click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown instead of a table.")
 _json = click.option("--json", "as_json", is_flag=True, help="Print everything that was measured as JSON.")
 
 
@@ -87,7 +88,7 @@ def fetch(
     as_markdown: bool,
     as_json: bool,
 ) -> None:
-    """Reading topics, beside the JVM consumer, the clients that are installed and a plain drain of the same bytes.
+    """Read topics, compared with the JVM consumer, the installed clients and a plain read of the same bytes.
 
     A data set takes up to 5 GB of disk in the directory for temporary files, and as much free memory for the page
     cache.
@@ -119,14 +120,14 @@ def fetch(
     type=click.IntRange(0, 20_000),
     default=2000,
     show_default=True,
-    help="Topics of one partition to join by a filter; 0 leaves that out.",
+    help="Topics of one partition to join by a filter; 0 skips that measurement.",
 )
 @_markdown
 @_json
 def group(
     rounds: int, partitions: tuple[int, ...], members: int, topics: int, as_markdown: bool, as_json: bool
 ) -> None:
-    """Joining, settling and committing, beside the JVM consumer: time and ZooKeeper requests."""
+    """Join, settle and commit, compared with the JVM consumer: time and ZooKeeper requests."""
     from zkconsumer.bench.group import GroupSizes, run_group_contests
 
     sizes = GroupSizes(rounds, partitions, members, topics)
@@ -140,7 +141,7 @@ def group(
     type=click.IntRange(10_000),
     default=3_000_000,
     show_default=True,
-    help="Records of 100 bytes to read; of 1 KiB a sixth of it.",
+    help="Records of 100 bytes to read, and a sixth as many of 1 KiB.",
 )
 @_partitions("whose batches are planned")
 @click.option("--long", "long_stream", is_flag=True, help="Also stream ten times the records, on a few GB of disk.")
@@ -149,19 +150,69 @@ def group(
 def spark(
     rounds: int, records: int, partitions: tuple[int, ...], long_stream: bool, as_markdown: bool, as_json: bool
 ) -> None:
-    """The Spark source, beside Spark's own Kafka source and a source that has nothing to do."""
+    """Read with the Spark source, compared with Spark's own Kafka source and a source that reads nothing."""
     from zkconsumer.bench.spark import SparkSizes, run_spark_contests
 
     sizes = SparkSizes(rounds, records, partitions, long_stream)
     _run(partial(run_spark_contests, sizes), as_markdown=as_markdown, as_json=as_json)
 
 
+@bench.command()
+@click.option("--groups", type=click.IntRange(1, 2000), default=200, show_default=True, help="Groups to sample.")
+@click.option(
+    "--partitions", type=click.IntRange(1, 500), default=50, show_default=True, help="Partitions of each group."
+)
+@click.option(
+    "--topics", type=click.IntRange(1, 500), default=20, show_default=True, help="Topics, which the groups share."
+)
+@click.option("--seconds", type=click.FloatRange(1), default=60.0, show_default=True, help="How long CPU is measured.")
+@_json
+def serve(groups: int, partitions: int, topics: int, seconds: float, as_json: bool) -> None:
+    """CPU and memory of `zkconsumer serve` with many groups, a sample every 10 s and a scrape every 15 s."""
+    from zkconsumer.bench.machine import Machine
+    from zkconsumer.bench.serve import ServeSizes, measure_serve
+    from zkconsumer.sandbox.progress import Progress
+
+    machine = Machine.this()
+    cost = measure_serve(ServeSizes(groups, partitions, topics, seconds=seconds), Progress())
+    if as_json:
+        click.echo(json.dumps({**dataclasses.asdict(cost), "machine": machine._asdict()}))
+    else:
+        click.echo(f"CPU {cost.cores:.1%} of a core, memory {cost.memory_mib:.0f} MiB, a sample {cost.sample_s:.2f} s")
+        click.echo(str(machine))
+
+
+@bench.command()
+@_rounds
+@click.option(
+    "--partitions", type=click.IntRange(1, 20_000), default=1000, show_default=True, help="Partitions to describe."
+)
+@click.option(
+    "--znodes", type=click.IntRange(1), default=10_000, show_default=True, help="Offsets to export, import and restore."
+)
+@click.option(
+    "--large",
+    type=click.IntRange(0, 20_000),
+    default=5000,
+    show_default=True,
+    help="Partitions of a large topic to describe and to reset; 0 skips that.",
+)
+@_markdown
+@_json
+def tools(rounds: int, partitions: int, znodes: int, large: int, as_markdown: bool, as_json: bool) -> None:
+    """Commands on many partitions, compared with the tools of the JVM; each measurement is a whole process."""
+    from zkconsumer.bench.tools import ToolSizes, run_tool_contests
+
+    sizes = ToolSizes(rounds, partitions, znodes, large)
+    _run(partial(run_tool_contests, sizes), as_markdown=as_markdown, as_json=as_json)
+
+
 def _run(contests: Callable[[Path, Progress], list[Contest]], *, as_markdown: bool, as_json: bool) -> None:
-    """Run contests, which are given a temporary directory, and print them."""
+    """Run contests with a temporary directory, and print the results."""
     from zkconsumer.bench.machine import Machine
     from zkconsumer.sandbox.progress import Progress
 
-    machine = Machine.this()  # first: it tells the load before the run
+    machine = Machine.this()  # first: it records the load before the run
     with tempfile.TemporaryDirectory(prefix="zkconsumer-bench-") as directory:
         done = contests(Path(directory), Progress())
     _print(done, machine, as_markdown=as_markdown, as_json=as_json)

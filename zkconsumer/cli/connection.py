@@ -1,15 +1,17 @@
-"""The options that name a cluster, shared by all commands, and what they mean."""
+"""The options that specify a cluster, shared by all commands, and the configuration that they give."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from zkconsumer.config import ConsumerConfig
+from zkconsumer.config import ConsumerConfig, is_broker_list
 from zkconsumer.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -19,7 +21,7 @@ _WHERE = {
     "group.id is missing": "; give --group, or --config FILE with group.id",
     "zookeeper.connect is missing": "; give --zookeeper, or --config FILE with zookeeper.connect",
 }
-"""Which option gives what is missing."""
+"""The option that supplies a missing property, by the violation."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -47,10 +49,25 @@ def connection_options(function: F) -> F:
     return function
 
 
+def _check_brokers(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+    if value is not None and not is_broker_list(value):
+        raise click.BadParameter(f"{value}: write it as HOST:PORT[,HOST:PORT..]")
+    return value
+
+
+bootstrap_option = click.option(
+    "--bootstrap-server",
+    "bootstrap_servers",
+    callback=_check_brokers,
+    metavar="HOST:PORT[,..]",
+    help="Read brokers, topics and partitions from these brokers instead of ZooKeeper; needed for Kafka 4.",
+)
+
+
 def consumer_config(
     zookeeper: str | None, config_file: Path | None, properties: tuple[str, ...], **overrides: object
 ) -> ConsumerConfig:
-    """The configuration that the options describe; a later source wins: file, properties, options.
+    """The configuration that the options specify; a later source overrides: file, properties, options.
 
     Raises:
         ConfigError: with every violation.
@@ -80,14 +97,14 @@ def _parse_properties(properties: tuple[str, ...]) -> dict[str, str]:
 def refuse_conflicts(properties: tuple[str, ...], options: Mapping[str, tuple[str, object]]) -> None:
     """Refuse an option and a ``--property`` of the same command line that set one property to different values.
 
-    A file with another value is no contradiction: the command line overrides it.
+    A different value in the file is no conflict: the command line overrides it.
 
     Args:
-        properties: texts NAME=VALUE.
-        options: by property, the option that sets it too and its value; None if it is not given.
+        properties: values of ``--property``, as NAME=VALUE.
+        options: by property name, the option that sets it, too, and its value; None if not given.
 
     Raises:
-        click.UsageError: naming both.
+        click.UsageError: the message names both.
     """
     given = {name.replace("_", "."): value.strip() for name, value in _parse_properties(properties).items()}
     for name, (option, value) in options.items():
@@ -112,9 +129,22 @@ def group_name(group: str | None, zookeeper: str | None, config_file: Path | Non
     return consumer_config(zookeeper, config_file, properties).group_id
 
 
-def tool_config(zookeeper: str | None, config_file: Path | None, properties: tuple[str, ...]) -> ConsumerConfig:
-    """The configuration of a tool that is in no group; raises as :func:`consumer_config`."""
-    return consumer_config(zookeeper, config_file, properties, group_id=_TOOL_GROUP, client_id=_TOOL_GROUP)
+def tool_config(
+    zookeeper: str | None,
+    config_file: Path | None,
+    properties: tuple[str, ...],
+    *,
+    bootstrap_servers: str | None = None,
+) -> ConsumerConfig:
+    """The configuration of a tool that is not a member of a group; raises as :func:`consumer_config`."""
+    return consumer_config(
+        zookeeper,
+        config_file,
+        properties,
+        group_id=_TOOL_GROUP,
+        client_id=_TOOL_GROUP,
+        bootstrap_servers=bootstrap_servers,
+    )
 
 
 @contextmanager
@@ -122,7 +152,7 @@ def tool_session(config: ConsumerConfig) -> Iterator[ZkSession]:
     """An open ZooKeeper session.
 
     Raises:
-        ZooKeeperUnavailable, ChrootMissing: see there.
+        ZooKeeperUnavailable, ChrootMissing: see :meth:`ZkSession.open`.
     """
     from zkconsumer.zookeeper.session import ZkSession
 
@@ -132,3 +162,47 @@ def tool_session(config: ConsumerConfig) -> Iterator[ZkSession]:
         yield session
     finally:
         session.close()
+
+
+@dataclass(frozen=True, slots=True)
+class ToolConnection:
+    """What the options of a tool name: a cluster, and the brokers to ask.
+
+    Attributes:
+        zookeeper, config_file, properties: as given, see :func:`connection_options`.
+        bootstrap_servers: brokers to ask for brokers, topics and partitions, instead of ZooKeeper; None if not given.
+    """
+
+    zookeeper: str | None
+    config_file: Path | None
+    properties: tuple[str, ...]
+    bootstrap_servers: str | None
+
+    def config(self) -> ConsumerConfig:
+        """See :func:`tool_config`."""
+        refuse_conflicts(self.properties, {"bootstrap.servers": ("--bootstrap-server", self.bootstrap_servers)})
+        return tool_config(self.zookeeper, self.config_file, self.properties, bootstrap_servers=self.bootstrap_servers)
+
+    def group_names(self, groups: tuple[str, ...]) -> tuple[str, ...]:
+        """The groups of repeatable ``--group`` options, else the one that :func:`group_name` finds."""
+        if len(groups) > 1:
+            return tuple(dict.fromkeys(groups))
+        return (group_name(groups[0] if groups else None, self.zookeeper, self.config_file, self.properties),)
+
+
+def tool_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that name a cluster and the brokers to ask; they come as a :class:`ToolConnection`."""
+
+    @connection_options
+    @bootstrap_option
+    @functools.wraps(function)
+    def command(
+        zookeeper: str | None,
+        config_file: Path | None,
+        properties: tuple[str, ...],
+        bootstrap_servers: str | None,
+        **options: object,
+    ) -> None:
+        function(ToolConnection(zookeeper, config_file, properties, bootstrap_servers), **options)
+
+    return command

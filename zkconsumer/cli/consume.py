@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zkconsumer.cli.connection import METRICS_PORT_VARIABLE, connection_options, consumer_config, refuse_conflicts
+from zkconsumer.cli.connection import (
+    METRICS_PORT_VARIABLE,
+    bootstrap_option,
+    connection_options,
+    consumer_config,
+    refuse_conflicts,
+)
 from zkconsumer.cli.ending import EndedEarly, Ending
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.subscription import Subscription, Whitelist
@@ -40,35 +46,37 @@ _log = logging.getLogger(__name__)
 _events = logging.getLogger("zkconsumer.events")
 
 _ROWS = 65_536
-"""Largest number of records that are written, and so committed, together."""
+"""Most records that are written, and so committed, together."""
 
 _COMMIT_AGAIN_S = 0.2
-"""Pause between two attempts to commit a record."""
+"""Pause between two attempts to commit a record, in seconds."""
 
 _LAST_WRITE_S = 10.0
-"""How long the end waits for a reader that is in the middle of a write."""
+"""How long the process waits at its end for a thread that is still writing, in seconds."""
 
 
 @click.command()
 @connection_options
+@bootstrap_option
 @click.option("--group", help="Consumer group. [group.id]")
 @click.option(
     "--topic", "topics", multiple=True, metavar="T[:THREADS]", help="Topic and number of threads; repeatable."
 )
-@click.option("--whitelist", metavar="RE", help="Topics whose whole name matches.")
-@click.option("--threads", type=click.IntRange(min=1), metavar="N", help="Threads of --whitelist.  [default: 1]")
-@click.option("--from-beginning", is_flag=True, help="Start at the first record where the group has no offset.")
+@click.option("--whitelist", metavar="RE", help="Regex of topics; it must match the whole name.")
+@click.option("--threads", type=click.IntRange(min=1), metavar="N", help="Threads for --whitelist.  [default: 1]")
+@click.option("--from-beginning", is_flag=True, help="Start at the first record if there is no committed offset.")
 @click.option("--max-messages", type=click.IntRange(min=1), metavar="N", help="End after N records.")
-@click.option("--timeout-ms", type=click.IntRange(min=0), metavar="N", help="End when no record came for N ms.")
+@click.option("--timeout-ms", type=click.IntRange(min=0), metavar="N", help="End when no record arrived for N ms.")
 @click.option("--format", "kind", type=click.Choice(("value", "json", "parquet")), default="value", show_default=True)
 @click.option(
-    "--output", type=click.Path(path_type=Path), metavar="PATH", help="File to append to; Parquet: directory."
+    "--output", type=click.Path(path_type=Path), metavar="PATH", help="File to append to; for parquet a directory."
 )
 @click.option("--commit-each", is_flag=True, help="Commit after each record, before the next one is written.")
 def consume(
     zookeeper: str | None,
     config_file: Path | None,
     properties: tuple[str, ...],
+    bootstrap_servers: str | None,
     group: str | None,
     topics: tuple[str, ...],
     whitelist: str | None,
@@ -82,18 +90,18 @@ def consume(
 ) -> None:
     """Consume topics as a member of a group.
 
-    Offsets are committed only of records that are written and flushed, so a process that is killed loses none; the next
-    owner gets again what was not committed yet. SIGTERM, SIGHUP and Ctrl-C commit and leave the group.
+    Only offsets of records that are written and flushed are committed, so a process that is killed loses no record; the
+    next owner reads the uncommitted records again. SIGTERM, SIGHUP and Ctrl-C commit and leave the group.
 
-    A topic that the brokers refuse to serve, because a permission is missing for example, is reported and tried again.
-    The others are consumed meanwhile, and the exit code is 1 in the end.
+    A topic that the brokers refuse to serve, for example because a permission is missing, is reported and tried again.
+    The other topics are consumed meanwhile, and the exit code is 1 at the end.
 
-    Into a pipe, written means that the pipe has it: `consume | head -1` commits up to a batch of records of which head
-    prints one. To take N records use --max-messages N. With --commit-each a record is committed when the reader has
-    taken it out of the pipe (on Linux), and the next one is written after that; this is slow. What a reader does with
-    what it has taken cannot be known. A reader that closes the pipe is a normal end (exit code 0).
+    With a pipe, a record is written when the pipe has it: `consume | head -1` commits up to a batch of records, of
+    which head prints one. To consume N records use --max-messages N. With --commit-each a record is committed when the
+    reader has taken it from the pipe (on Linux), and the next one is written after that; this is slow. What the reader
+    does with it is unknown. If the reader closes the pipe, the command ends normally (exit code 0).
 
-    ZKCONSUMER_METRICS_PORT in the environment serves metrics on that port where metrics.port is not set.
+    If ZKCONSUMER_METRICS_PORT is set in the environment and metrics.port is not, metrics are served on that port.
     """
     if bool(topics) == (whitelist is not None):
         raise click.UsageError("give either --topic (repeatable) or --whitelist")
@@ -102,12 +110,14 @@ def consume(
     if kind == "parquet" and commit_each:
         raise click.UsageError("--commit-each would write a Parquet file for each record; use --format value or json")
     _refuse_contradictions(topics, threads, group, from_beginning, timeout_ms, properties)
+    refuse_conflicts(properties, {"bootstrap.servers": ("--bootstrap-server", bootstrap_servers)})
     subscription = _parse_topics(topics)
     config = consumer_config(
         zookeeper,
         config_file,
         properties,
         group_id=group,
+        bootstrap_servers=bootstrap_servers,
         auto_offset_reset="smallest" if from_beginning else None,
         consumer_timeout_ms=timeout_ms,
     )
@@ -130,7 +140,7 @@ def _refuse_contradictions(
     timeout_ms: int | None,
     properties: tuple[str, ...],
 ) -> None:
-    """Refuse two settings of one thing on the command line, unless they are equal."""
+    """Refuse different values for one property on the command line."""
     if topics and threads is not None:
         raise click.UsageError("--threads is for --whitelist; with --topic write --topic TOPIC:THREADS")
     refuse_conflicts(
@@ -144,15 +154,15 @@ def _refuse_contradictions(
 
 
 def _with_metrics_port(config: ConsumerConfig, given: str) -> ConsumerConfig:
-    """Serve metrics on a port that the environment names, unless ``metrics.port`` is set.
+    """Serve metrics on the port that the environment specifies, unless ``metrics.port`` is set.
 
     Raises:
-        click.UsageError: it is not a port.
+        click.UsageError: the value is not a port.
     """
     if not given or config.metrics_port >= 0:
         return config
     if not given.isdecimal() or int(given) > 65_535:
-        raise click.UsageError(f"{METRICS_PORT_VARIABLE}={given}: give the number of a port, or leave it empty")
+        raise click.UsageError(f"{METRICS_PORT_VARIABLE}={given}: must be a port number, or empty")
     return dataclasses.replace(config, metrics_port=int(given))
 
 
@@ -165,14 +175,14 @@ def _parse_topics(topics: tuple[str, ...]) -> dict[str, int]:
         if topic in parsed:
             raise click.UsageError(f"--topic {topic} is given twice; write --topic {topic}:THREADS for more threads")
         parsed[topic] = int(count or 1)
-    Subscription.static(parsed)  # here: before anything is connected to
+    Subscription.static(parsed)  # here: before any connection is made
     return parsed
 
 
 def _create_streams(
     connector: ConsumerConnector, topics: dict[str, int], whitelist: str | None, threads: int
 ) -> list[MessageStream[Message]]:
-    """Join the group; the streams of all topics."""
+    """Join the group; returns the streams of all topics."""
     if whitelist is not None:
         return connector.create_message_streams_by_filter(Whitelist(whitelist), threads)
     return [stream for of_topic in connector.create_message_streams(topics).values() for stream in of_topic]
@@ -186,7 +196,7 @@ class _Quota:
         self._lock = threading.Lock()
 
     def limit(self) -> int:
-        """Largest batch that is worth asking for; at least 1."""
+        """Largest useful batch; at least 1."""
         return _ROWS if self._left is None else max(1, min(_ROWS, self._left))
 
     def take(self, wanted: int) -> int:
@@ -230,7 +240,7 @@ class _Consumption:
         """Consume until a signal, the quota, the timeout or a failure.
 
         Raises:
-            ZkConsumerError: what made it fail.
+            ZkConsumerError: the run failed.
         """
         from zkconsumer.connector.connector import ConsumerConnector
         from zkconsumer.group.committer import describe_uncommitted
@@ -247,13 +257,13 @@ class _Consumption:
                 self._sink.close()
                 return
         self._raise_first_failure()
-        if not self._failures:  # else the reader of our output has enough
+        if not self._failures:  # otherwise the reader of our output has closed it
             self._sink.close()
         if uncommitted := connector.uncommitted():
             raise ZkConsumerError(
                 f"group {self._config.group_id}: records were written and their offsets not committed: "
                 f"{describe_uncommitted(uncommitted)}; the next consumer of the group writes them again. Check that "
-                "ZooKeeper runs, and the log"
+                "ZooKeeper runs, and see the log"
             )
         if self._refusals:
             raise ZkConsumerError("; ".join(map(str, self._refusals.values())))
@@ -266,7 +276,7 @@ class _Consumption:
                 raise ZkConsumerError(f"records could not be written to {self._destination}: {failure}") from failure
 
     def _drain(self, connector: ConsumerConnector, streams: list[MessageStream[Message]]) -> None:
-        # Daemons: one that is stuck in a pipe which nobody reads must not keep the process from ending.
+        # Daemons: a thread that blocks on a pipe which is not read must not keep the process from ending.
         readers = [threading.Thread(target=self._read, args=(connector, stream), daemon=True) for stream in streams]
         for reader in readers:
             reader.start()
@@ -292,17 +302,17 @@ class _Consumption:
                         self._commit(connector, batch)
         except (StopIteration, ConsumerClosed):
             pass  # end_streams(): the run ends
-        except Exception as error:  # noqa: BLE001 - whatever it is ends the run and is reported at its end
+        except Exception as error:  # noqa: BLE001 - every error ends the run and is reported at its end
             self._failures.append(error)
         finally:
             self._ending.ask()
 
     def _note_refusal(self, error: TopicUnreadable | GroupAuthorizationFailed) -> None:
-        """What cannot be read is logged already, and is tried again; the run fails in the end."""
+        """Keep a refusal, which is logged already and tried again; the run fails at its end."""
         self._refusals[error.topic if isinstance(error, TopicUnreadable) else ""] = error
 
     def _write(self, stream: MessageStream[Message], batch: Any) -> bool:
-        """Write a batch, or what the quota leaves of it; what is not written entirely is not released either."""
+        """Write a batch, or the part that the quota allows; a batch that is not written entirely is not released."""
         self._last_record = time.monotonic()
         rows = self._quota.take(batch.num_rows)
         if rows:
@@ -317,7 +327,7 @@ class _Consumption:
         partition = TopicPartition(topic, number)
         story = f"group {self._config.group_id}: {partition} offset {offset} is written and not committed"
         attempts = 0
-        while attempts == 0 or not self._ending.is_asked():  # the last commit of all covers it, too
+        while attempts == 0 or not self._ending.is_asked():  # the last commit, at shutdown, covers it, too
             attempts += 1
             try:
                 connector.commit_offsets({partition: offset + 1})

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from zkconsumer.cli.sandbox import kafka_version_option, require_kafka_version
 from zkconsumer.errors import ZkConsumerError
 
 _PICTURE = Path("zkconsumer-demo.png")
@@ -33,7 +34,8 @@ _WIDTH_ELSEWHERE = 120
     metavar="DIR",
     help="Leave the consumers' output and all logs in this directory, which must be empty or not exist.",
 )
-def demo(picture: Path, keep: Path | None) -> None:
+@kafka_version_option
+def demo(picture: Path, keep: Path | None, kafka_version: str | None) -> None:
     """Show the whole system on real servers and real data, verified.
 
     Starts a ZooKeeper and a Kafka broker, loads 336,776 real flights, lets consumers share them, join and be killed,
@@ -50,7 +52,7 @@ def demo(picture: Path, keep: Path | None) -> None:
     story = Story(Console(highlight=False, markup=False, emoji=False, width=width), Progress())
     try:
         with _every_end_cleans_up():
-            good = run_demo(story, picture.absolute(), keep)
+            good = run_demo(story, picture.absolute(), keep, require_kafka_version(kafka_version))
     except KeyboardInterrupt:
         raise ZkConsumerError("interrupted; nothing is left running") from None
     if not good:
@@ -59,17 +61,17 @@ def demo(picture: Path, keep: Path | None) -> None:
 
 @contextmanager
 def _every_end_cleans_up() -> Iterator[None]:
-    """Make every signal that asks for the end unwind the stack, so that servers, consumers and files go."""
+    """Make every signal that asks for the end unwind the stack, so that servers, consumers and files are removed."""
     former = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
 
     def interrupt(*_: object) -> None:
         for number in former:
-            signal.signal(number, signal.SIG_IGN)  # impatience must not interrupt the cleaning up
+            signal.signal(number, signal.SIG_IGN)  # a second signal must not interrupt the cleanup
         raise KeyboardInterrupt
 
     for number, handler in former.items():
-        # A shell that starts us in the background has SIGINT ignored, but whoever sends it means it; nohup's ignored
-        # SIGHUP, however, is an instruction.
+        # A shell that starts a process in the background makes it ignore SIGINT; one that is sent must still end it.
+        # The SIGHUP that nohup makes it ignore must stay ignored.
         if not (number == signal.SIGHUP and handler == signal.SIG_IGN):
             signal.signal(number, interrupt)
     try:

@@ -1,4 +1,4 @@
-"""How a command that runs until a signal ends: SIGTERM, SIGHUP and Ctrl-C, and what ends it otherwise."""
+"""Ending: the end of a command that runs until SIGTERM, SIGHUP or Ctrl-C, or until another thread asks for it."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ from collections.abc import Callable, Iterator
 
 
 class EndedEarly(BaseException):
-    """A signal came before there was anything to end; raised in the main thread, wherever it is."""
+    """A signal came before the command had started; raised in the main thread, wherever it is."""
 
 
 class Ending:
-    """Asks the main thread to end; by a signal, too.
+    """Asks the main thread to end; a signal can ask, too.
 
-    An event would not do. 1. The process is stopped (SIGSTOP, a debugger, a frozen container); 2. SIGTERM comes; 3. it
-    continues, and the kernel has some thread take the signal; 4. Python runs handlers on the main thread only, and that
-    sleeps on the event's lock, which nobody wakes. So it sleeps in a socket, to which Python writes on whatever thread.
+    An event would not work: 1. the process is stopped (SIGSTOP, a debugger, a frozen container); 2. SIGTERM comes; 3.
+    it continues, and the kernel delivers the signal to any thread; 4. Python runs handlers on the main thread only,
+    which sleeps on the event's lock and is not woken. Or: 1. the main thread holds that lock, in ``wait()``; 2. SIGTERM
+    comes; 3. the handler, on the same thread, waits for the lock in ``set()`` for ever. So the main thread sleeps on a
+    socket, to which Python writes from any thread.
     """
 
     def __init__(self) -> None:
@@ -29,9 +31,9 @@ class Ending:
 
     @contextlib.contextmanager
     def by_signals(self) -> Iterator[None]:
-        """Within, SIGTERM, SIGINT and SIGHUP ask for the end, and SIGUSR1 for a report; for the main thread, once."""
+        """Inside, SIGTERM, SIGINT and SIGHUP ask for the end, and SIGUSR1 for a report; for the main thread, once."""
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            # nohup's ignored SIGHUP is an instruction.
+            # The SIGHUP that nohup makes a process ignore must stay ignored.
             if not (number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN):
                 signal.signal(number, self._signalled)
         signal.signal(signal.SIGUSR1, self._ask_for_report)
@@ -45,7 +47,7 @@ class Ending:
 
     @contextlib.contextmanager
     def raising(self) -> Iterator[None]:
-        """Within, the first signal raises :class:`EndedEarly`; for calls that may wait long for servers."""
+        """Inside, the first signal raises :class:`EndedEarly`; for calls that may wait long for servers."""
         self._raises = not self._asked
         if self._asked:
             raise EndedEarly
@@ -64,9 +66,9 @@ class Ending:
         self._report_asked = True
 
     def ask(self) -> None:
-        """Let :meth:`wait` return, now and ever after."""
+        """Make :meth:`wait` return, now and from now on."""
         self._asked = True
-        with contextlib.suppress(OSError):  # full, so it will wake; or closed, since it is over
+        with contextlib.suppress(OSError):  # full, so it will wake; or closed, since the command has ended
             self._wake.send(b"\0")
 
     def is_asked(self) -> bool:
@@ -77,7 +79,7 @@ class Ending:
         """Wait until the end is asked for.
 
         Args:
-            report: called on this thread for SIGUSR1, also where that came before this was called.
+            report: called on this thread for SIGUSR1, also if that came before this call.
         """
         while not self._asked:
             if self._report_asked:

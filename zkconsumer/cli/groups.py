@@ -1,83 +1,228 @@
-"""``zkconsumer groups``: look at consumer groups."""
+"""``zkconsumer groups``: list, describe and verify consumer groups."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from pathlib import Path
-from typing import TYPE_CHECKING
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from zkconsumer.cli.connection import connection_options, group_name, tool_config, tool_session
+from zkconsumer.cli.connection import ToolConnection, tool_options, tool_session
+from zkconsumer.cli.groupexplain import explain
+from zkconsumer.cli.grouplag import status, watch
+from zkconsumer.cli.groupoptions import (
+    all_groups,
+    all_option,
+    chosen_groups,
+    echo_lines,
+    group_option,
+    json_option,
+    match_option,
+    storage_option,
+    warn,
+)
+from zkconsumer.cli.groupwrites import add_group_writes
+from zkconsumer.cli.main import EXIT_PROBLEM
+from zkconsumer.cli.progress import progress
+from zkconsumer.core.terminaltext import printable
 
 if TYPE_CHECKING:
-    from zkconsumer.tools.groups import GroupDescription
+    from zkconsumer.config import ConsumerConfig
+    from zkconsumer.tools.grouplist import GroupListing
+    from zkconsumer.tools.groups import GroupDescription, OffsetStorage
+    from zkconsumer.zookeeper.session import ZkSession
 
 _HINT = (
-    "hint: an owned partition shows - until its consumer's first commit; that is after auto.commit.interval.ms, by "
-    "default 60 s"
+    "hint: the offset of an owned partition is shown as - until its consumer's first commit, which comes after "
+    "auto.commit.interval.ms (default 60 s)"
 )
-
-_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
 
 @click.group()
 def groups() -> None:
-    """Look at consumer groups."""
+    """Look at consumer groups, and change them."""
+
+
+@groups.command(name="list")
+@tool_options
+@click.option("--long", "is_long", is_flag=True, help="Also layout, members, topics, lag, newest commit and status.")
+@match_option
+@click.option("--all-chroots", is_flag=True, help="Groups of every cluster in this ZooKeeper, after their chroots.")
+@json_option
+def list_command(
+    connection: ToolConnection, is_long: bool, pattern: str | None, all_chroots: bool, as_json: bool
+) -> None:
+    """List the groups that ever existed in ZooKeeper.
+
+    The status in the long form is that of a single look, which finds offsets outside the log (RANGE) and unknown lag;
+    `groups status` finds the rest.
+    """
+    config = connection.config()
+    found: list[tuple[str, str, GroupListing | None]] = []
+    problems: list[str] = []
+    for chroot, each in _clusters(config, all_chroots=all_chroots):
+        with tool_session(each) as session, progress("reading"):
+            listed, more = _list(session, each, pattern, is_long=is_long)
+        found += [(chroot, name, listing) for name, listing in listed]
+        problems += more
+    if as_json:
+        click.echo(json.dumps([_listing_document(*one, with_chroot=all_chroots) for one in found]))
+    elif is_long:
+        from zkconsumer.cli.grouptables import listing_table
+
+        rows = [(chroot, listing) for chroot, _, listing in found if listing is not None]
+        echo_lines(listing_table(rows, time.time() * 1000, with_chroot=all_chroots))
+    else:
+        echo_lines(
+            f"{chroot or '/'} {printable(name)}" if all_chroots else printable(name) for chroot, name, _ in found
+        )
+    warn(problems)
+
+
+def _clusters(config: ConsumerConfig, *, all_chroots: bool) -> list[tuple[str, ConsumerConfig]]:
+    """Chroots, and the configuration for each."""
+    if not all_chroots:
+        return [("", config)]
+    from zkconsumer.tools.grouplist import find_chroots
+
+    servers = config.zookeeper_connect.partition("/")[0]
+    root = dataclasses.replace(config, zookeeper_connect=servers)
+    with tool_session(root) as session, progress("searching"):
+        chroots = list(find_chroots(session))
+    return [(chroot, dataclasses.replace(root, zookeeper_connect=servers + chroot)) for chroot in chroots]
+
+
+def _list(
+    session: ZkSession, config: ConsumerConfig, pattern: str | None, *, is_long: bool
+) -> tuple[list[tuple[str, GroupListing | None]], tuple[str, ...]]:
+    from zkconsumer.tools.grouplist import list_groups, matching_groups
+
+    names = matching_groups(session, pattern)
+    if not is_long:
+        return [(name, None) for name in names], ()
+    listings, problems = list_groups(session, config, names)
+    return [(one.group, one) for one in listings], problems
+
+
+def _listing_document(chroot: str, name: str, listing: GroupListing | None, *, with_chroot: bool) -> dict[str, Any]:
+    document: dict[str, Any] = {"chroot": chroot or "/"} if with_chroot else {}
+    if listing is None:
+        return {**document, "group": name}
+    return {**document, **dataclasses.asdict(listing), "status": listing.status.value}
 
 
 @groups.command()
-@connection_options
-@click.option("--group", help="Name of the group.  [default: group.id of --config]")
-@_JSON
+@tool_options
+@group_option()
+@all_option
+@storage_option
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "checker"]),
+    default="table",
+    help="The table of ConsumerGroupCommand 1.1.1 or that of ConsumerOffsetChecker 0.10.2.2.  [default: table]",
+)
+@click.option("--members", "of_members", is_flag=True, help="A line for each member in place of each partition.")
+@click.option(
+    "--unhealthy",
+    is_flag=True,
+    help="Only partitions without a live owner, with unknown lag or with an offset outside the log, and members that "
+    "own nothing; the exit code is 3 if there are any.",
+)
+@json_option
 def describe(
-    zookeeper: str | None, config_file: Path | None, properties: tuple[str, ...], group: str | None, as_json: bool
+    connection: ToolConnection,
+    groups: tuple[str, ...],
+    of_all: bool,
+    storage: OffsetStorage,
+    form: str,
+    of_members: bool,
+    unhealthy: bool,
+    as_json: bool,
 ) -> None:
-    """Show members, owners, committed offsets and lag of a group.
+    """Show members, owners, committed offsets and lag of groups.
 
-    The committed offset is the one in Kafka where there is one, else the one in ZooKeeper. What cannot be known is
-    shown as `-` (null in JSON), never as a number.
+    What cannot be known is shown as `-` (in the checker's format as `unknown`, in JSON as null), never as a number.
     """
-    from zkconsumer.tools.groups import describe_group
+    from zkconsumer.tools.groupdocuments import description_document
+    from zkconsumer.tools.groups import describe_groups
 
-    name = group_name(group, zookeeper, config_file, properties)
-    config = tool_config(zookeeper, config_file, properties)
-    with tool_session(config) as session:
-        description = describe_group(session, config, name)
+    names = chosen_groups(connection, groups, of_all=of_all)
+    config = connection.config()
+    skipped: list[str] = []
+    with tool_session(config) as session, progress("reading"):
+        descriptions = describe_groups(
+            session,
+            config,
+            names or all_groups(session),
+            storage=storage,
+            with_log_starts=unhealthy,
+            skipped=skipped if of_all else None,
+        )
+    if unhealthy:
+        descriptions = [one.unhealthy() for one in descriptions]
+        descriptions = [one for one in descriptions if one.partitions or one.members]
     if as_json:
-        document = dataclasses.asdict(description)
-        del document["problems"]
-        click.echo(json.dumps(document))
+        documents = [description_document(one, both_stores=storage == "both") for one in descriptions]
+        is_one = len(names) == 1 and len(documents) == 1
+        click.echo(json.dumps(documents[0] if is_one else documents))
     else:
-        _print_table(description)
-        if any(row.owner_live and row.committed is None for row in description.partitions):
+        _print(descriptions, storage, form, of_members=of_members)
+    warn([*skipped, *(problem for one in descriptions for problem in one.problems)])
+    if unhealthy and descriptions:
+        raise click.exceptions.Exit(EXIT_PROBLEM)
+
+
+def _print(descriptions: Sequence[GroupDescription], storage: str, form: str, *, of_members: bool) -> None:
+    from zkconsumer.cli.grouptables import checker_table, coordinator_lines, member_table, offset_table
+
+    if of_members:
+        echo_lines(member_table(descriptions))
+        echo_lines(coordinator_lines(descriptions))
+    elif form == "checker":
+        echo_lines(checker_table(descriptions))
+    else:
+        echo_lines(offset_table(descriptions, both_stores=storage == "both"))
+        if any(row.owner_live and row.committed is None for one in descriptions for row in one.partitions):
             click.echo(_HINT, err=True)
-    for problem in description.problems:
-        click.echo(f"warning: {problem}", err=True)
+    for one in descriptions:
+        dead = [row for row in one.partitions if row.owner_live is False]
+        warn(f"owner {row.owner} of {row.topic}-{row.partition} is not a live member" for row in dead)
 
 
-def _print_table(description: GroupDescription) -> None:
-    from rich.console import Console
-    from rich.table import Table
+@groups.command()
+@tool_options
+@group_option()
+@json_option
+def verify(connection: ToolConnection, groups: tuple[str, ...], as_json: bool) -> None:
+    """Verify that every partition of the subscribed topics is owned by a live member.
 
-    table = Table(box=None, pad_edge=False, header_style="")
-    for heading in ("TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID"):
-        number = heading not in ("TOPIC", "CONSUMER-ID")
-        table.add_column(heading, no_wrap=True, overflow="ignore", justify="right" if number else "left")
-    owning: set[str] = set()
-    for row in description.partitions:
-        consumer = "-" if row.owner is None else row.owner.rpartition("-")[0]
-        owning.add(consumer)
-        dead = " (not a live member)" if row.owner_live is False else ""
-        cells = (row.partition, row.committed, row.log_end, row.lag)
-        table.add_row(row.topic, *("-" if cell is None else str(cell) for cell in cells), consumer + dead)
-    for member in description.members:
-        if member.id not in owning:
-            for topic in member.threads or ("-",):  # a filter may match no topic
-                table.add_row(topic, "-", "-", "-", "-", member.id)
-    # Wide enough for any row: a table that is cut to the terminal loses what it is read for.
-    console = Console(width=10_000, highlight=False, markup=False, emoji=False)
-    with console.capture() as text:
-        console.print(table)
-    click.echo(text.get(), nl=False)  # rich itself ends the process with 1 if the reader closes the pipe
+    The exit code is 3 if one is not. A group without members fails, too, which the JVM's tool reports as successful.
+    """
+    from zkconsumer.tools.groupverification import verify_group
+
+    names = connection.group_names(groups)
+    config = connection.config()
+    with tool_session(config) as session, progress("reading"):
+        results = [verify_group(session, config, name) for name in names]
+    if as_json:
+        documents = [{"group": one.group, "successful": one.is_successful, "findings": one.findings} for one in results]
+        click.echo(json.dumps(documents[0] if len(documents) == 1 else documents))
+    else:
+        for one in results:
+            for finding in one.findings:
+                click.echo(printable(f"{one.group}: {finding}" if len(results) > 1 else finding), err=True)
+            verdict = f"Rebalance operation {'successful' if one.is_successful else 'failed'} !"
+            click.echo(f"{printable(one.group)}: {verdict}" if len(results) > 1 else verdict)
+    if not all(one.is_successful for one in results):
+        raise click.exceptions.Exit(EXIT_PROBLEM)
+
+
+for _command in (status, watch, explain):
+    groups.add_command(_command)
+
+add_group_writes(groups)

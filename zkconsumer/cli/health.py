@@ -1,4 +1,4 @@
-"""``zkconsumer health``: whether a consumer process on this host works, for the health checks of containers."""
+"""``zkconsumer health``: checks whether a consumer process works, for the health checks of containers."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from zkconsumer.errors import UsageError, ZkConsumerError
     show_envvar=True,
     help="metrics.port of the consumer.",
 )
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address that serves its metrics.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address on which it serves metrics.")
 @click.option("--timeout-ms", type=click.IntRange(min=1), default=5_000, show_default=True, help="Limit for an answer.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def health(port: int | None, host: str, timeout_ms: int, as_json: bool) -> None:
     """Check that a consumer is connected to ZooKeeper and delivers records.
 
-    The consumer's own metrics are asked, so it has to serve them (metrics.port). Exit code 0: healthy; 3: it answers
-    and has a problem; 1: it does not answer.
+    The command reads the consumer's own metrics, so the consumer has to serve them (metrics.port). Exit code 0:
+    healthy; 3: it answers and reports a problem; 1: it does not answer.
     """
     from zkconsumer.connector.health import health_problems
 
@@ -57,6 +57,6 @@ def _metrics_page(host: str, port: int, timeout_s: float) -> str:
         connection.close()
     if answer.status != http.client.OK:
         raise ZkConsumerError(
-            f"{host}:{port} answers {answer.status} {answer.reason}; is it a consumer's metrics.port?"
+            f"{host}:{port} answers {answer.status} {answer.reason}; check that it is the metrics.port of a consumer"
         )
     return page

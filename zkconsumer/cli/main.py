@@ -1,4 +1,4 @@
-"""The ``zkconsumer`` command: its table of subcommands, and the exit codes (DESIGN 3.2).
+"""The ``zkconsumer`` command: its table of subcommands, and the exit codes (cli.md#exit-codes).
 
 0 ok, 1 failed, 2 usage, 3 a check found a problem. A subcommand's module is only imported when it is used.
 """
@@ -31,27 +31,33 @@ COMMANDS = {
     "demo": "zkconsumer.cli.demo:demo",
     "groups": "zkconsumer.cli.groups:groups",
     "health": "zkconsumer.cli.health:health",
+    "migrate": "zkconsumer.cli.migrate:migrate",
+    "offsets": "zkconsumer.cli.offsets:offsets",
     "sandbox": "zkconsumer.cli.sandbox:sandbox",
+    "serve": "zkconsumer.cli.serve:serve",
     "warm": "zkconsumer.cli.warm:warm",
 }
-"""Subcommand to the module and attribute that hold it."""
+"""Subcommand to its module and attribute."""
 
 SUMMARIES = {
-    "bench": "Measure this consumer beside its peers.",
+    "bench": "Measure this consumer and its peers.",
     "consume": "Consume topics as a member of a group.",
     "demo": "Show the whole system on real servers and real data, verified.",
-    "groups": "Look at consumer groups.",
+    "groups": "Inspect consumer groups.",
     "health": "Check that a consumer process works, for container health checks.",
+    "migrate": "Move the offsets of groups between ZooKeeper and Kafka.",
+    "offsets": "Export, import and move the offsets of groups.",
     "sandbox": "Run a real ZooKeeper and Kafka until Ctrl-C.",
+    "serve": "Serve a web page, an API and Prometheus metrics of the lag of groups.",
     "warm": "Compile the decoder ahead of time, for container images.",
 }
 
 
 class _ClosedOutput(io.TextIOBase):
-    """Standard output of a process that was started without one; what a command prints must not vanish in silence."""
+    """Standard output of a process that was started without one; output of a command must not be lost silently."""
 
     def write(self, _text: str) -> int:
-        raise ZkConsumerError("standard output is closed, so the result cannot be shown; open it")
+        raise ZkConsumerError("standard output is closed, so the result cannot be printed; open it")
 
 
 class _LazyGroup(click.Group):
@@ -87,11 +93,11 @@ class _LazyGroup(click.Group):
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="zkconsumer")
 def command() -> None:
-    """Kafka's ZooKeeper-based consumer groups: run a consumer, look at a group, try both on real servers."""
+    """Kafka's ZooKeeper-based consumer groups: run a consumer, inspect a group, try both on real servers."""
 
 
 def _accept_verbose(command: click.Command) -> None:
-    """Let a command and its subcommands take ``-v``, so that it may be written anywhere; idempotent."""
+    """Let a command and its subcommands accept ``-v``, so that it may be written anywhere; idempotent."""
     if not any(parameter.name == _VERBOSE for parameter in command.params):
         help_text = "Log to standard error; twice for debugging."
         command.params.append(
@@ -111,9 +117,9 @@ def _configure_logging(verbose: int) -> None:
     level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)]
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     logging.getLogger().setLevel(level)
-    # What happens to a member (it joined, rebalanced, lost ZooKeeper) is reported at every level.
+    # Events of a member (it joined, rebalanced, lost ZooKeeper) are logged at every level.
     logging.getLogger("zkconsumer.events").setLevel(min(level, logging.INFO))
-    # kazoo repeats every failed connection attempt.
+    # kazoo logs every failed connection attempt.
     logging.getLogger("zkconsumer.kazoo").setLevel(logging.ERROR if verbose < 2 else logging.NOTSET)
 
 
@@ -122,7 +128,7 @@ _accept_verbose(command)
 
 @contextlib.contextmanager
 def _ended_by_reader() -> Iterator[None]:
-    """A pipe whose reader has enough is a normal end; click by itself would make it a failure."""
+    """End normally if the reader of a pipe has closed it; click by default would make it a failure."""
     try:
         yield
     except BrokenPipeError:
@@ -131,7 +137,7 @@ def _ended_by_reader() -> Iterator[None]:
 
 
 def main() -> None:
-    """Run the command; an error of ours becomes one line on standard error."""
+    """Run the command; print an error of ours as one line on standard error."""
     if sys.stdout is None:
         sys.stdout = _ClosedOutput()
     try:
@@ -150,7 +156,7 @@ def main() -> None:
 
 
 def _hint(error: OSError) -> str:
-    return "; check where the output is written to" if error.errno == errno.ENOSPC and error.filename is None else ""
+    return "; check the disk of the output" if error.errno == errno.ENOSPC and error.filename is None else ""
 
 
 def _discard_output() -> None:

@@ -12,26 +12,54 @@ from zkconsumer.errors import SandboxError
 if TYPE_CHECKING:
     from zkconsumer.sandbox import Sandbox
 
-# Signals that end the sandbox; all three mean the same to it.
+# Signals that end the sandbox, all in the same way.
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PORT = click.IntRange(1, 65_535)
+
+kafka_version_option = click.option(
+    "--kafka-version",
+    metavar="V",
+    help="Kafka version to run; the default is the newest one that uses ZooKeeper.",
+)
+
+
+def require_kafka_version(version: str | None) -> str:
+    """The version that the option names, or the default.
+
+    Raises:
+        click.BadParameter: the sandbox does not have it.
+    """
+    from zkconsumer.sandbox import DEFAULT_KAFKA_VERSION, known_kafka_versions
+
+    if version is not None and version not in known_kafka_versions():
+        known = ", ".join(known_kafka_versions())
+        raise click.BadParameter(f"{version} is not known; known are: {known}", param_hint="'--kafka-version'")
+    return version or DEFAULT_KAFKA_VERSION
 
 
 @click.command(name="sandbox")
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON when ready, nothing else.")
-@click.option("--kafka-version", metavar="V", help="Kafka version to run; the default is the newest one known.")
+@kafka_version_option
+@click.option(
+    "--zookeepers",
+    type=click.IntRange(1, 7),
+    default=1,
+    show_default=True,
+    help="Number of ZooKeeper servers; more than one are an ensemble.",
+)
 @click.option("--brokers", type=click.IntRange(0, 32), default=1, show_default=True, help="Number of Kafka brokers.")
-@click.option("--zookeeper-port", type=_PORT, metavar="PORT", help="ZooKeeper's port. [default: a free one]")
+@click.option("--zookeeper-port", type=_PORT, metavar="PORT", help="The first ZooKeeper's port. [default: a free one]")
 @click.option("--kafka-port", type=_PORT, metavar="PORT", help="The first broker's port. [default: a free one]")
-@click.option("--maven-url", metavar="URL", help="Maven repository in place of Maven Central. [ZKCONSUMER_MAVEN_URL]")
+@click.option("--maven-url", metavar="URL", help="Maven repository instead of Maven Central. [ZKCONSUMER_MAVEN_URL]")
 @click.option(
     "--jars-dir",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Directory that has Kafka's jars; nothing is fetched then. [ZKCONSUMER_JARS_DIR]",
+    help="Directory with Kafka's jars; then nothing is downloaded. [ZKCONSUMER_JARS_DIR]",
 )
 def sandbox(
     as_json: bool,
     kafka_version: str | None,
+    zookeepers: int,
     brokers: int,
     zookeeper_port: int | None,
     kafka_port: int | None,
@@ -40,18 +68,15 @@ def sandbox(
 ) -> None:
     """Run a real ZooKeeper and Kafka in a temporary directory until Ctrl-C.
 
-    Nothing is installed. The first run fetches Kafka's jars (36 MB) into the user's cache and checks them against
-    pinned SHA-256 sums; later runs need no network. ZooKeeper comes out of pyspark's jars.
+    Nothing is installed. The first run downloads Kafka's jars (36 MB) into the user's cache and checks them against
+    pinned SHA-256 sums; later runs need no network. ZooKeeper is part of pyspark's jars.
     """
-    from zkconsumer.sandbox import DEFAULT_KAFKA_VERSION, JarSource, Sandbox, known_kafka_versions
+    from zkconsumer.sandbox import JarSource, Sandbox
     from zkconsumer.sandbox.progress import Progress
 
-    version = kafka_version or DEFAULT_KAFKA_VERSION
-    if version not in known_kafka_versions():
-        known = ", ".join(known_kafka_versions())
-        raise click.BadParameter(f"{version} is not known; known are: {known}", param_hint="'--kafka-version'")
     box = Sandbox(
-        kafka_version=version,
+        kafka_version=require_kafka_version(kafka_version),
+        zookeepers=zookeepers,
         brokers=brokers,
         zookeeper_port=zookeeper_port,
         kafka_port=kafka_port,
@@ -62,11 +87,11 @@ def sandbox(
 
 
 def _run(box: "Sandbox", as_json: bool) -> None:
-    """Run the sandbox until a signal; whatever happens, take it down undisturbed."""
+    """Run the sandbox until a signal; in any case stop it without a further interruption."""
     former = {number: signal.getsignal(number) for number in _ENDING}
     for number in _ENDING:
-        # One way out for all. A shell that starts us in the background has SIGINT ignored, but somebody who sends it to
-        # us means it; nohup's ignored SIGHUP, however, is an instruction.
+        # The same handler for all. A shell that starts a process in the background makes it ignore SIGINT; one that is
+        # sent must still end it. The SIGHUP that nohup makes it ignore must stay ignored.
         if not (number == signal.SIGHUP and former[number] == signal.SIG_IGN):
             signal.signal(number, signal.default_int_handler)
     ready = failed = False
@@ -90,7 +115,7 @@ def _run(box: "Sandbox", as_json: bool) -> None:
 
 
 def _announce(box: "Sandbox", as_json: bool) -> None:
-    """Print where the servers are, flushed: whoever reads this from a pipe waits for it."""
+    """Print where the servers are, flushed: a program that reads this from a pipe waits for it."""
     if as_json:
         places = {
             "zookeeper": box.zookeeper_connect,

@@ -1,7 +1,7 @@
-"""Where ``zkconsumer consume`` puts records: lines of values or JSON, or Parquet parts.
+"""The sinks of ``zkconsumer consume``: lines of values or JSON, or Parquet parts.
 
 A sink's ``write`` is called by the threads that read the streams, ``flush`` by the thread that commits, right before it
-commits: what was written before ``flush`` returned survives a crash (DESIGN 4.9).
+commits: records that were written before ``flush`` returned survive a crash (architecture.md#user-code).
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from typing import Any, BinaryIO, Protocol
 
 from zkconsumer.decode.messages import records
 from zkconsumer.errors import ZkConsumerError
-from zkconsumer.leftovers import Claim, remove_abandoned_files
 from zkconsumer.model import Message
+from zkconsumer.stalefiles import Claim, remove_abandoned_files
 
 _log = logging.getLogger(__name__)
 
@@ -38,10 +38,10 @@ class RecordSink(Protocol):
         """Take a batch; it may still be lost in a crash when this returns."""
 
     def flush(self) -> None:
-        """Make everything durable that was written before this call."""
+        """Make all records durable that were written before this call."""
 
     def close(self) -> None:
-        """Flush and let go."""
+        """Flush, and close what the sink opened."""
 
 
 def open_sink(kind: str, output: Path | None, *, waits_for_reader: bool = False) -> RecordSink:
@@ -56,7 +56,7 @@ def open_sink(kind: str, output: Path | None, *, waits_for_reader: bool = False)
         ZkConsumerError: the output cannot be opened.
     """
     if kind == "parquet":
-        assert output is not None  # the command has checked it
+        assert output is not None  # checked by the command
         return ParquetSink(output)
     lines = json_lines if kind == "json" else value_lines
     if output is None:
@@ -73,7 +73,7 @@ def open_sink(kind: str, output: Path | None, *, waits_for_reader: bool = False)
 
 
 def _open_to_append(path: Path) -> BinaryIO:
-    """Open for appending; a line that a crash cut is ended first, so that the next record has a line of its own."""
+    """Open for appending; complete a line that a crash has cut, so that the next record is on its own line."""
     stream = path.open("a+b")
     if stream.seek(0, os.SEEK_END) > 0:
         stream.seek(-1, os.SEEK_END)
@@ -83,13 +83,13 @@ def _open_to_append(path: Path) -> BinaryIO:
 
 
 class LineSink:
-    """Writes one line a record to a file or pipe.
+    """Writes one line per record to a file or pipe.
 
-    There is no lock here: the stream's own makes each ``write`` whole, and each batch is one ``write``.
+    There is no lock here: the stream's own lock makes each ``write`` atomic, and each batch is one ``write``.
 
     Args:
-        stream: where the lines go.
-        lines: the lines of a batch.
+        stream: file or pipe to write to.
+        lines: returns the lines of a batch.
         waits_for_reader: where ``stream`` is a pipe, each ``write`` returns when the reader has taken the lines out of
             it. Where the system cannot make the pipe small enough (other than Linux) it returns as without this.
     """
@@ -108,7 +108,7 @@ class LineSink:
         """See :class:`RecordSink`. Readers of the file or pipe see the lines when this returns.
 
         Raises:
-            BrokenPipeError: the pipe's reader is gone; what earlier calls wrote is not affected.
+            BrokenPipeError: the reader has closed the pipe; records of earlier calls are not affected.
             OSError: the file cannot be written.
         """
         try:
@@ -116,8 +116,8 @@ class LineSink:
             self._stream.flush()
         except BrokenPipeError:
             # The stream keeps what it could not write and would fail at every flush from now on, also at those that
-            # commit earlier batches. So the rest goes nowhere, and nobody may take that for success: the flag is set
-            # before the pipe is replaced, and every write looks at it afterwards.
+            # commit earlier batches. So the rest is discarded, which must not be mistaken for success: the flag is set
+            # before the pipe is replaced, and every write checks it afterwards.
             self._is_broken = True
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self._stream.fileno())
@@ -126,7 +126,7 @@ class LineSink:
             raise BrokenPipeError
 
     def _is_taken(self) -> bool:
-        """Wait until the reader has taken everything; False if it closed the pipe before."""
+        """Wait until the reader has taken all lines; False if it closed the pipe before."""
         if not self._waits_for_reader:
             return True
         emptied = select.poll()
@@ -147,7 +147,7 @@ class LineSink:
 
 
 def _make_small(pipe: BinaryIO) -> None:
-    """Make a pipe hold one page at most; then it takes more only when it is empty, and polling shows that."""
+    """Limit a pipe to one page; then it accepts more only when it is empty, and polling reports that."""
     with contextlib.suppress(OSError, AttributeError):  # other than Linux; or it holds more already
         fcntl.fcntl(pipe.fileno(), fcntl.F_SETPIPE_SZ, 1)
 
@@ -188,7 +188,7 @@ class ParquetSink:
             self._thread.shutdown()
 
     def _guarded(self, action: Callable[[], None]) -> None:
-        """Do it, unless something failed before: a part that could not be finished stays unfinished for good."""
+        """Do the action unless an earlier one failed: a part that could not be finished stays unfinished."""
         if self._failure is not None:
             raise self._failure
         try:
@@ -203,7 +203,7 @@ class ParquetSink:
         with contextlib.suppress(Exception):  # it writes the footer, and fails where the disk is full
             if self._writer is not None:
                 self._writer.close()
-        with contextlib.suppress(OSError):  # there is none, or the directory is gone; the first failure is reported
+        with contextlib.suppress(OSError):  # no part, or no directory any more; the first failure is reported
             self._temporary.unlink()
         self._release_part()
 
@@ -259,12 +259,12 @@ def value_lines(batch: Any) -> bytes:
 
 
 def json_lines(batch: Any) -> bytes:
-    """Each record as a JSON object on a line of its own (DESIGN 3.2)."""
+    """Each record as a JSON object on a line of its own (cli.md#records-as-json)."""
     return "".join(json_line(message) for message in records(batch)).encode()
 
 
 def json_line(message: Message) -> str:
-    """One record; bytes that are not UTF-8 go base64-coded into a field whose name says so."""
+    """One record; bytes that are not UTF-8 are base64-encoded in a field ``key_base64`` or ``value_base64``."""
     document: dict[str, object] = {
         "topic": message.topic,
         "partition": message.partition,

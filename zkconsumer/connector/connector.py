@@ -17,10 +17,10 @@ from zkconsumer.core.idlestreams import seconds_between_looks
 from zkconsumer.core.subscription import Subscription, TopicFilter
 from zkconsumer.cpus import available_cpus
 from zkconsumer.errors import GroupAuthorizationFailed, StreamIdle
-from zkconsumer.fetch.ahead import DecodePool, threads_for
+from zkconsumer.fetch.chunkqueue import ChunkQueue
 from zkconsumer.fetch.chunkreader import ChunkReader
-from zkconsumer.fetch.control import LocalFetchControl
-from zkconsumer.fetch.queues import ChunkQueue
+from zkconsumer.fetch.decodeahead import DecodePool, threads_for
+from zkconsumer.fetch.localfetchcontrol import LocalFetchControl
 from zkconsumer.forks import Owner
 from zkconsumer.group.description import MemberDescription
 from zkconsumer.group.identity import new_consumer_id
@@ -31,20 +31,20 @@ from zkconsumer.model import Broker, ConsumerThreadId, Message, TopicPartition
 _log = logging.getLogger(__name__)
 
 _GROUP: Final = ("group",)
-"""What a stream raises once if a permission on the group is missing; no topic has this name."""
+"""Subject of a missing permission on the group, which a stream raises once; no topic has this name."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """Where one owned partition is; offsets are the *next* ones, None = unknown.
+    """Positions of one owned partition; each is the *next* offset, None = unknown.
 
     Attributes:
-        topic: its topic.
-        partition: its number.
-        thread: the consumer thread that it belongs to.
+        topic: topic name.
+        partition: partition number.
+        thread: the consumer thread that reads it.
         fetched: next offset to fetch.
         consumed: next offset to hand out.
-        committed: what this consumer last read from or wrote to the offset store.
+        committed: offset that this consumer last read from or wrote to the offset store.
         high_watermark: log end offset as of the last fetch.
         lag: records between ``consumed`` and ``high_watermark``.
     """
@@ -69,7 +69,7 @@ class ConsumerConnector:
         config: the consumer's properties.
         before_commit: called right before offsets are committed, on the rebalance thread or on one that stands in for
             it; when it returns, everything that the application did with records it has released must be durable. An
-            exception stops the commit. It may wait for a thread that commits, for which it is called once more then.
+            exception stops the commit. It may wait for a thread that commits; it is then called again for that commit.
 
     Raises:
         ZooKeeperUnavailable: no ZooKeeper server answered in time.
@@ -92,6 +92,7 @@ class ConsumerConnector:
             before_commit=before_commit,
             on_refusal=self._group_refused,
         )
+        self._member.open()
         self._metrics = ConsumerMetrics(config, self._member.stats, self._fetch, self._queues)
         self._exporter: Exporter | None = None
         if config.metrics_port >= 0:
@@ -126,7 +127,7 @@ class ConsumerConnector:
 
         Args:
             topics: topic to number of streams; the topics need not exist yet.
-            key_decoder: makes objects of the keys' bytes, see :class:`~zkconsumer.connector.decoder.DecodedMessage`.
+            key_decoder: converts a key's bytes to an object, see :class:`~zkconsumer.connector.decoder.DecodedMessage`.
             value_decoder: the same for the values. Batches are not decoded.
 
         Returns:
@@ -136,7 +137,7 @@ class ConsumerConnector:
             ConfigError: a topic name or number of streams is illegal.
             RebalanceFailed: this consumer could not get its share; it has left the group again.
             GroupAuthorizationFailed: the same, since Kafka stores the offsets and a permission on the group is missing.
-            UsageError: streams were created before.
+            UsageError: streams have been created already.
         """
         subscription = Subscription.static(topics)
         if not topics:
@@ -179,7 +180,7 @@ class ConsumerConnector:
     ) -> list[MessageStream[Any]]:
         """Join the group with a whitelist or blacklist; each stream carries partitions of all matching topics.
 
-        Decoders, and what is raised: as with :meth:`create_message_streams`.
+        Decoders and errors are those of :meth:`create_message_streams`.
         """
         subscription = Subscription.by_filter(topic_filter, streams)
         self._start_pool(streams)
@@ -188,13 +189,13 @@ class ConsumerConnector:
         return made
 
     def assign(self, partitions: Mapping[TopicPartition, int | None]) -> MessageStream[Message]:
-        """Read partitions without joining the group: nobody shares them, and nobody is told.
+        """Read partitions without joining the group: other members are not affected, and may read them as well.
 
         Args:
             partitions: where to start each; None starts at the group's committed offset.
 
         Raises:
-            UsageError: streams were created before.
+            UsageError: streams have been created already.
             GroupAuthorizationFailed, TopicAuthorizationFailed: Kafka stores the offsets, and a permission is missing.
         """
         self._start_pool(1)
@@ -224,10 +225,10 @@ class ConsumerConnector:
         self._member.commit(offsets, force=force)
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Fetch and hand out nothing more of these partitions until :meth:`resume`; of the others everything goes on.
+        """Stop fetching and handing out these partitions until :meth:`resume`; the others continue.
 
-        Positions stay, and commits cover these partitions as before. A partition that leaves this consumer in a
-        rebalance is not paused any more, also if it comes back later; one that stays remains paused.
+        Positions stay, and commits cover these partitions as before. A partition that this consumer loses in a
+        rebalance is not paused any more, also if it is assigned again later; one that stays remains paused.
 
         Raises:
             NotOwner: this consumer does not own one of them; then none is paused.
@@ -236,7 +237,7 @@ class ConsumerConnector:
         self._fetch.pause(partitions)
 
     def resume(self, *partitions: TopicPartition) -> None:
-        """Go on with paused partitions, each with the record after the last one; others are passed over."""
+        """Continue paused partitions, each with the record after the last one; others are ignored."""
         self._owner.require(self._name())
         self._fetch.resume(partitions)
 
@@ -246,19 +247,19 @@ class ConsumerConnector:
         return self._fetch.paused()
 
     def set_rebalance_listener(self, listener: ConsumerRebalanceListener) -> None:
-        """Set who is told of rebalances; before creating streams."""
+        """Set the listener that rebalances call; to be called before streams are created."""
         self._member.set_listener(listener)
 
     def describe(self) -> MemberDescription:
-        """What this consumer does and holds now: state, generation, last rebalance, partitions, session and lease.
+        """The present state of this consumer: state, generation, last rebalance, partitions, session and lease.
 
-        For operators and tests; any thread may call it, and it asks no server.
+        For operators and tests; any thread may call it, and it sends no request.
         """
         self._owner.require(self._name())
         return self._member.describe()
 
     def partition_states(self) -> list[PartitionState]:
-        """Where every owned partition is, sorted."""
+        """Positions of every owned partition, sorted."""
         self._owner.require(self._name())
         consumed = self._fetch.positions(handed_out=True)
         states = []
@@ -278,7 +279,7 @@ class ConsumerConnector:
         return states
 
     def metrics(self) -> list[Sample]:
-        """Metrics as of now; their names and meanings are in docs/metrics.md."""
+        """Present values of the metrics; their names and meanings are in docs/metrics.md."""
         self._owner.require(self._name())
         return self._metrics.samples()
 
@@ -288,16 +289,16 @@ class ConsumerConnector:
         return None if self._exporter is None else self._exporter.address
 
     def uncommitted(self) -> dict[TopicPartition, tuple[int | None, int]]:
-        """What the last commit, at the shutdown, did not store; empty before it, and with ``auto.commit.enable=false``.
+        """Positions that the last commit, at shutdown, did not store; empty before, or without ``auto.commit.enable``.
 
         Returns:
-            For each partition the offset that is stored, None if there is none, and the position that is not. The
-            records between them were consumed here; the next owner reads them again.
+            For each partition the stored offset, None if there is none, and the position. The records between them were
+            consumed here; the next owner reads them again.
         """
         return dict(self._member.uncommitted)
 
     def end_streams(self) -> None:
-        """Hand out nothing more: every stream ends at its next request. The membership and its commits go on."""
+        """Stop handing out records: every stream ends at its next request. The membership and its commits continue."""
         self._owner.require(self._name())
         for queue in self._all_queues():
             queue.close()
@@ -366,7 +367,7 @@ class ConsumerConnector:
             self._member.repeat(seconds_between_looks(limit_ms), watch.look)
 
     def _give_up(self, cause: StreamIdle) -> None:
-        """Leave the group for a stream that is not read; on the rebalance thread, which says goodbye right after."""
+        """Leave the group since a stream is not read; on the rebalance thread, which commits and leaves after this."""
         for queue in self._all_queues():
             queue.close(cause)
         self._member.leave()
@@ -390,7 +391,7 @@ class ConsumerConnector:
         return self._member.live_brokers()
 
     def _group_refused(self, error: GroupAuthorizationFailed | None) -> None:
-        """Every stream raises it once, since nothing is read or committed; None: it is over."""
+        """Every stream raises it once, since nothing is read or committed; None: the refusal has ended."""
         for queue in self._all_queues():
             if error is None:
                 queue.allow(_GROUP, None)

@@ -1,4 +1,4 @@
-"""Decoders: keys and values as objects instead of bytes, made when somebody asks for them (SPEC 7.3)."""
+"""Decoders: keys and values as objects instead of bytes, decoded when they are accessed (jvm-consumer.md#messages)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final
 from zkconsumer.model import Message
 
 Decoder = Callable[[bytes], Any]
-"""Turns the bytes of a key or value into an object; may raise. ``bytes.decode`` and ``json.loads`` are such."""
+"""Turns the bytes of a key or value into an object; may raise. Examples: ``bytes.decode``, ``json.loads``."""
 
 _KEY: Final = Message._fields.index("key")
 _VALUE: Final = Message._fields.index("value")
@@ -17,10 +17,10 @@ _VALUE: Final = Message._fields.index("value")
 class DecodedMessage(Message):
     """A message of a stream that has decoders.
 
-    Each use of ``key`` or ``value`` calls the decoder, in the thread that uses it; keep the result where it is needed
-    twice. Null is None, and no decoder is asked. What a decoder raises comes out right there: the stream is not harmed,
-    and the record counts as handed out (SPEC 7.3). The bytes are where they are in every message: in the tuple, which
-    is also what is compared and pickled.
+    Each access to ``key`` or ``value`` calls the decoder, in the accessing thread; keep the result if it is needed
+    twice. A null is None, without a call of the decoder. An exception of a decoder is raised by the access: it does not
+    affect the stream, and the record counts as handed out (jvm-consumer.md#messages). The tuple holds the bytes, as in
+    every message; they are compared and pickled.
     """
 
     __slots__ = ()

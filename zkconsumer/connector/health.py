@@ -9,13 +9,13 @@ _GAUGES: Final = {
     "zkconsumer_zookeeper_connected": "not connected to ZooKeeper",
     "zkconsumer_delivering": "delivers no records because ZooKeeper has not answered for too long",
 }
-"""Gauges that are 1 in a healthy consumer, and what it means if they are not."""
+"""Gauges that are 1 in a healthy consumer, and the problem if they are not."""
 
 _MEMBER_STATE: Final = "zkconsumer_member_state"
 
 
 def health_problems(exposition: str) -> list[str]:
-    """What is wrong with the consumers that a metrics page describes; empty if all of them are healthy.
+    """Problems of the consumers that a metrics page describes; empty if all of them are healthy.
 
     Args:
         exposition: the page in Prometheus's text format.

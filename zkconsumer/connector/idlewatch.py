@@ -8,20 +8,20 @@ from collections.abc import Callable, Mapping
 
 from zkconsumer.core.idlestreams import Seen, is_idle, judge
 from zkconsumer.errors import StreamIdle
-from zkconsumer.fetch.queues import ChunkQueue
+from zkconsumer.fetch.chunkqueue import ChunkQueue
 
 _log = logging.getLogger(__name__)
 
 
 class IdleWatch:
-    """Looks at the queues of one connector. Used by the rebalance thread only.
+    """Checks the queues of one connector. Used by the rebalance thread only.
 
     Args:
         group: consumer group.
-        consumer_id: of the member.
+        consumer_id: id of the member.
         limit_ms: ``max.stream.idle.ms``.
-        queues: by the name of the stream that each belongs to.
-        give_up: called once with what to raise from the streams, when one of them is idle.
+        queues: queues by the name of their stream.
+        give_up: called once, when a stream is idle, with the error to raise from the streams.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class IdleWatch:
         self._seen: dict[str, Seen] = {}
 
     def look(self) -> None:
-        """Look at every stream once; the first that is idle makes the member leave."""
+        """Check every stream once; the first idle one makes the member leave."""
         now = time.monotonic()
         for name, queue in self._queues.items():
             seen = self._seen[name] = judge(self._seen.get(name), queue.reading(), now)
@@ -53,8 +53,8 @@ class IdleWatch:
     def _error(self, name: str, seen: Seen, now: float) -> StreamIdle:
         assert seen.idle_since is not None
         return StreamIdle(
-            f"group {self._group} consumer {self._consumer_id}: stream {name} left data of "
-            f"{', '.join(map(str, sorted(seen.reading.unread)))} unread for {now - seen.idle_since:.1f} s, "
-            f"max.stream.idle.ms is {self._limit_ms}: the consumer leaves the group, so that others read on. Look for "
-            "what keeps the thread of this stream, or raise max.stream.idle.ms; then make a new connector"
+            f"group {self._group} consumer {self._consumer_id}: stream {name} has not been read for "
+            f"{now - seen.idle_since:.1f} s although data of {', '.join(map(str, sorted(seen.reading.unread)))} is "
+            f"available; max.stream.idle.ms is {self._limit_ms}, so the consumer leaves the group. Check what blocks "
+            "the thread that reads this stream, or raise max.stream.idle.ms; then create a new connector"
         )

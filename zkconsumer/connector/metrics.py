@@ -1,7 +1,7 @@
-"""Metrics of one consumer: read from its parts when somebody asks, so that they cost nothing while nobody does.
+"""Metrics of one consumer: read from its parts at each request, so that they cost nothing between requests.
 
-The JVM's metrics (SPEC 11) under Prometheus names, and some that only we have. Prometheus's rule is to publish counts
-and let the reader compute rates; so a JVM meter ``...PerSec`` is a counter here.
+The JVM's metrics (jvm-consumer.md#metrics) under Prometheus names, and some that the JVM lacks. Prometheus's rule is to
+publish counts and let the reader compute rates; so a JVM meter ``...PerSec`` is a counter here.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any, Final, Literal, NamedTuple
 
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import UsageError
-from zkconsumer.fetch.control import LocalFetchControl
-from zkconsumer.fetch.queues import ChunkQueue
+from zkconsumer.fetch.chunkqueue import ChunkQueue
+from zkconsumer.fetch.localfetchcontrol import LocalFetchControl
 from zkconsumer.forks import Owner, call_in_child
 from zkconsumer.group.memberstats import MemberStats
 
@@ -34,7 +34,7 @@ class Metric(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """One value of one metric; of a summary there are two, whose names end in ``_count`` and ``_sum``."""
+    """One value of one metric; a summary has two, whose names end in ``_count`` and ``_sum``."""
 
     name: str
     labels: Mapping[str, str]
@@ -43,42 +43,43 @@ class Sample(NamedTuple):
 
 METRICS: Final = (
     Metric("zkconsumer_max_lag", "gauge", "MaxLag", (),
-           "Largest distance from the next offset to fetch to the high watermark; what waits in queues is not in it."),
+           "Largest lag of an owned partition: high watermark minus next offset to fetch, without queued records."),
     Metric("zkconsumer_consumer_lag", "gauge", "ConsumerLag", ("topic", "partition"),
-           "The same of one partition; -1 before its first fetch."),
+           "The lag of one partition, as above; -1 before its first fetch."),
     Metric("zkconsumer_min_fetch_rate", "gauge", "MinFetchRate", (),
-           "Requests per second of the slowest fetcher, over about a minute before the look; 0 without fetchers."),
+           "Fetch requests per second of the slowest fetcher, over about the last minute; 0 without fetchers."),
     Metric("zkconsumer_messages_total", "counter", "MessagesPerSec", ("topic",), "Messages handed out by streams."),
     Metric("zkconsumer_bytes_total", "counter", "BytesPerSec", ("topic",),
            "Bytes put into queues, compressed as brokers sent them."),
     Metric("zkconsumer_fetch_queue_size", "gauge", "FetchQueueSize", ("topic", "thread_id"),
-           "Chunks that wait for one stream; topic is empty for streams of a filter, which carry many."),
+           "Chunks in the queue of one stream; topic is empty for streams of a filter, which carry many topics."),
     Metric("zkconsumer_kafka_commits_total", "counter", "KafkaCommitsPerSec", (), "Offsets written to Kafka."),
     Metric("zkconsumer_zookeeper_commits_total", "counter", "ZooKeeperCommitsPerSec", (),
            "Offsets written to ZooKeeper."),
     Metric("zkconsumer_rebalance_seconds", "summary", "RebalanceRateAndTime", (),
            "Finished rebalances and the time they took, failed attempts and waits between them included."),
     Metric("zkconsumer_owned_partitions", "gauge", "OwnedPartitionsCount", ("topic",),
-           "Partitions owned; the group's count is the sum."),
+           "Owned partitions of a topic; the sum is the JVM's count for the group."),
     Metric("zkconsumer_rebalances_total", "counter", "", ("cause",),
            "Finished rebalances by cause: start, session, members, topics, ownership."),
     Metric("zkconsumer_rebalance_failures_total", "counter", "", ("step",), "Failed attempts, by step."),
     Metric("zkconsumer_last_rebalance_timestamp_seconds", "gauge", "", ("cause",),
-           "When the newest rebalance finished, and its cause."),
+           "When the last rebalance finished, in seconds since the epoch, and its cause."),
     Metric("zkconsumer_member_state", "gauge", "", ("state",),
-           "1 for the present one of latent, joined, rebalancing, closed; 0 for the others."),
+           "1 for the present state (latent, joined, rebalancing or closed), 0 for the others."),
     Metric("zkconsumer_zookeeper_connected", "gauge", "", (), "1 while there is a connection to ZooKeeper, else 0."),
     Metric("zkconsumer_delivering", "gauge", "", (),
-           "0 while no record is delivered because ZooKeeper has been silent for too long, else 1."),
-    Metric("zkconsumer_lease_lapses_total", "counter", "", (), "How often delivery stopped for want of ZooKeeper."),
+           "0 while no record is delivered because ZooKeeper has not answered for too long, else 1."),
+    Metric("zkconsumer_lease_lapses_total", "counter", "", (),
+           "How often delivery stopped because ZooKeeper did not answer."),
     Metric("zkconsumer_session_expiries_total", "counter", "", (), "ZooKeeper sessions lost while in the group."),
     Metric("zkconsumer_lost_partitions_total", "counter", "", (),
-           "Partitions given up because their owner znode was somebody else's."),
+           "Partitions given up because their owner znode was deleted or belonged to another member."),
 )  # fmt: skip
 
 
 class MinuteRates:
-    """Rates of counters that are looked at now and then; over the time since the newest look a minute or more ago."""
+    """Rates of counters that are read at irregular times: since the last reading that is at least a minute old."""
 
     def __init__(self) -> None:
         self._looks: dict[str, deque[tuple[float, int]]] = {}
@@ -87,8 +88,8 @@ class MinuteRates:
         """Smallest rate per second, 0 without counters.
 
         Args:
-            counts: by name, when each began at zero, and its count now.
-            now: on the same clock.
+            counts: by name, when the counter was zero, in seconds, and its value now.
+            now: the present time on the same clock.
         """
         looks: dict[str, deque[tuple[float, int]]] = {}
         for name, (began, count) in counts.items():
@@ -106,13 +107,13 @@ def _rate(first: tuple[float, int], last: tuple[float, int]) -> float:
 
 
 class ConsumerMetrics:
-    """Reads all metrics of one consumer; any thread may.
+    """Reads all metrics of one consumer; any thread may call it.
 
     Args:
-        config: of the consumer.
-        member: gives what the member counted.
-        fetch: the fetching side.
-        queues: of the streams, by topic (None: of a filter) and number of the thread.
+        config: the consumer's properties.
+        member: returns the counters of the member.
+        fetch: the member's fetch control.
+        queues: queues of the streams, by topic (None: streams of a filter) and number of the thread.
     """
 
     def __init__(
@@ -192,7 +193,7 @@ class ConsumerMetrics:
             yield "zkconsumer_last_rebalance_timestamp_seconds", cause_label, counts.last_finished
 
     def collect(self) -> Iterable[Any]:
-        """The same as Prometheus's client wants it: register this object in a registry of one's own."""
+        """The same for Prometheus's client: this object can be registered in any registry."""
         from prometheus_client.core import Metric as Family
 
         families = {metric.name: Family(_family(metric), metric.doc, metric.kind) for metric in METRICS}
@@ -210,15 +211,15 @@ class Exporter:
     """An HTTP server with one consumer's metrics, on a thread of its own.
 
     Args:
-        metrics: what to serve.
+        metrics: the metrics to serve.
         host: address to bind.
-        port: 0 takes a free one.
+        port: port to bind; 0 for any free one.
 
     Attributes:
-        address: where it really listens.
+        address: the bound address and port.
 
     Raises:
-        UsageError: it cannot listen there.
+        UsageError: the address cannot be bound.
     """
 
     def __init__(self, metrics: ConsumerMetrics, host: str, port: int) -> None:

@@ -2,8 +2,8 @@
 
 Two things matter for each record: what it costs, and that no interrupt skips it. So all that happens once per record is
 one step of an iterator that is written in C (:func:`successive`): the record is claimed, built and returned, and the
-interpreter cannot raise an exception in between. All else is done once per chunk, in Python, before the first record of
-the chunk is claimed; an interrupt there leaves the chunk in the queue, or where the next request puts it back.
+interpreter cannot raise an exception in between. Everything else is done once per chunk, in Python, before the first
+record of the chunk is claimed; an interrupt there leaves the chunk in the queue, or the next request puts it back.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from itertools import chain, repeat
 from typing import Any, Generic, TypeVar
 
 from zkconsumer.errors import ConsumerTimeout, UsageError
+from zkconsumer.fetch.chunkqueue import ChunkQueue, Ended
 from zkconsumer.fetch.chunkreader import ChunkReader, Item
 from zkconsumer.fetch.chunks import Chunk, HandOver
-from zkconsumer.fetch.queues import ChunkQueue, Ended
 from zkconsumer.forks import Owner, call_in_child
 from zkconsumer.model import Message
 
@@ -28,11 +28,11 @@ T = TypeVar("T")
 def successive(ask: Callable[[], Iterator[T] | None]) -> Iterator[T]:
     """The items of one iterator after the other.
 
-    Taking an item of the present iterator is one step for an interrupt, if that is true of the iterator, since nothing
-    here is written in Python but what is done between two iterators.
+    Taking an item of the present iterator cannot be interrupted half-way, if that is true of the iterator itself: only
+    what is done between two iterators is written in Python.
 
     Args:
-        ask: gives the next iterator, None for the end. What it raises goes to the caller, who may continue.
+        ask: returns the next iterator, None at the end. Its exceptions go to the caller, who may continue.
     """
     coming: deque[Iterator[T] | None] = deque()
 
@@ -43,7 +43,7 @@ def successive(ask: Callable[[], Iterator[T] | None]) -> Iterator[T]:
             coming.extend((None,) if following is None else (following, preparing))
         raise StopIteration
 
-    # This one gives no items and never ends for good: whenever ``chain`` comes to it, it prepares what follows.
+    # This one has no items and never ends: whenever ``chain`` comes to it, it prepares what follows.
     preparing: Iterator[T] = map(prepare, repeat(None))
     coming.append(preparing)
     return chain.from_iterable(iter(coming.popleft, None))
@@ -52,28 +52,28 @@ def successive(ask: Callable[[], Iterator[T] | None]) -> Iterator[T]:
 class MessageStream(Generic[M]):
     """The records of one consumer thread, in order within each partition.
 
-    Iterating ends when the connector is shut down. It raises ConsumerTimeout when nothing arrives within
-    ``consumer.timeout.ms``, and can go on afterwards; likewise AuthenticationFailed where brokers go on refusing this
-    consumer, and ConfigError where a file that the settings name cannot be used, since both are tried again meanwhile.
-    It raises the cause when the connector failed.
+    Iterating ends when the connector is shut down. It raises ConsumerTimeout when no record arrives within
+    ``consumer.timeout.ms``, AuthenticationFailed when brokers keep refusing this consumer, and ConfigError when a file
+    that the properties name cannot be used; after each of them the stream can be iterated again, and connections are
+    tried again meanwhile. When the connector failed, it raises the cause.
 
-    TopicUnreadable, of which TopicAuthorizationFailed is the usual one, is raised once by each stream that owns
-    partitions of a topic which brokers go on refusing to serve, and again only after it could be read in between.
-    GroupAuthorizationFailed, where offsets are stored in Kafka, is likewise raised once by every stream. The stream can
-    be iterated again: what was refused is tried again meanwhile, and other topics continue (docs/streams.md).
+    A stream that owns partitions of a topic which brokers keep refusing to serve raises TopicUnreadable, usually its
+    subclass TopicAuthorizationFailed, once, and again only if the topic could be read in between. If offsets are stored
+    in Kafka and a permission on the group is missing, every stream raises GroupAuthorizationFailed, likewise once. The
+    stream can be iterated again: refused requests are repeated meanwhile, and other topics continue (docs/streams.md).
 
     Asking for the next record or batch releases the one before: from then on automatic commits cover it (``commit.on``,
-    DESIGN 3.1).
+    delivery.md#what-a-commit-covers).
 
-    One thread uses a stream, the first that iterates; another may follow once that thread has ended. In a forked child
-    every request raises UsageError, also that of an iterator which was begun before the fork.
+    Only one thread uses a stream, the first that iterates; another may follow once that thread has ended. In a forked
+    child every request raises UsageError, also with an iterator that was created before the fork.
 
     Args:
-        queue: where the fetchers put what they fetch.
-        name: of the consumer thread, for messages.
+        queue: the queue that the fetchers fill.
+        name: consumer thread id, for messages.
         kind: class of the messages.
-        timeout_ms: ``consumer.timeout.ms``; negative waits for ever.
-        reader: of the queue; one with the default settings where none is given.
+        timeout_ms: ``consumer.timeout.ms``; negative waits without limit.
+        reader: reads the queue; None for one with the default settings.
     """
 
     def __init__(
@@ -105,13 +105,13 @@ class MessageStream(Generic[M]):
         raise StopIteration
 
     def peek(self) -> M:
-        """The record that ``next`` gives next, without taking it: no position moves, and nothing is released.
+        """The record that ``next`` will return, without taking it: no position moves, and nothing is released.
 
-        Until it is taken, a rebalance, a pause or a lapsed lease may still withdraw it; then ``next`` gives another.
+        Until it is taken, a rebalance, a pause or a lapsed lease may still withdraw it; then ``next`` returns another.
 
         Raises:
             StopIteration: the connector was shut down.
-            ConsumerTimeout: nothing arrived in time.
+            ConsumerTimeout: no record arrived in time.
             UsageError: another thread uses this stream.
         """
         self._check_thread()
@@ -127,11 +127,11 @@ class MessageStream(Generic[M]):
         """The same records as ``pyarrow.RecordBatch`` objects, each of one partition and never empty.
 
         Columns are those of Spark's Kafka source: key, value, topic, partition, offset, timestamp, timestampType.
-        The iterator behaves as the stream itself does, and may be mixed with it: records of a chunk that was begun
-        record by record come as a smaller batch.
+        The iterator behaves like the stream itself, and both may be used in turn: the rest of a chunk that was begun
+        record by record becomes a smaller batch.
 
         Args:
-            max_rows: largest number of records in one batch; None gives what was fetched together.
+            max_rows: largest number of records in one batch; None for all that were fetched together.
             max_bytes: largest size of the data of one batch, that is of its keys, values and headers; a record that is
                 larger comes alone. Batches that were fetched together share that memory: it is freed with the last.
             headers: add the column ``headers`` (list of structs of key and value, null where there are none).
@@ -142,7 +142,7 @@ class MessageStream(Generic[M]):
         self._check_thread()
         for limit in (max_rows, max_bytes):
             if limit is not None and limit < 1:
-                raise UsageError(f"max_rows and max_bytes must be at least 1, and not {limit}; None is no limit")
+                raise UsageError(f"max_rows and max_bytes must be at least 1, not {limit}; None means no limit")
         from zkconsumer.decode.schema import SCHEMA
 
         columns = None if headers else SCHEMA.names
@@ -153,18 +153,18 @@ class MessageStream(Generic[M]):
 
         Raises:
             StopIteration: the connector was shut down.
-            ConsumerTimeout: nothing arrived in time.
+            ConsumerTimeout: no record arrived in time.
             UsageError: another thread uses this stream.
         """
         while True:
             batches = self._next_batches(max_rows, max_bytes)
             if batches is None:
                 raise StopIteration
-            for batch in batches:  # see __next__; there is none where it was taken back meanwhile
+            for batch in batches:  # see __next__; empty if the batch was taken back meanwhile
                 return batch
 
     def release(self) -> None:
-        """Say that the application is done with everything it got, without asking for more; by the reading thread."""
+        """Release everything that was handed out, without requesting more; to be called by the reading thread."""
         self._owner.require(f"stream {self.name}")
         self.queue.finish()
 
@@ -183,7 +183,7 @@ class MessageStream(Generic[M]):
         """The first record of what waits in the queue; see :meth:`peek`."""
         from zkconsumer.decode.messages import build
 
-        self.queue.withhold()  # the rest of a batch that was cut, or what an interrupt kept from being handed out
+        self.queue.withhold()  # the rest of a split batch, or one that an interrupt prevented from being handed out
         chunk = self._arrived(self._reader.look(self._timeout_s))
         if chunk is None:
             raise StopIteration
@@ -211,7 +211,7 @@ class MessageStream(Generic[M]):
         self._check_thread()
         while (chunk := self._arrived(self._reader.request(self._timeout_s))) is not None:
             batch, last = _first_rows(chunk, max_rows, max_bytes)
-            # Places of batches: to tell a batch from the mark at the end would be a call into Python.
+            # Indexes of batches: to distinguish a batch from the mark at the end would need a call into Python.
             handover = HandOver(chunk, [0], [last], batch.num_rows)
             batches = [batch if columns is None else batch.select(columns)]
             if self.queue.begin(handover):
@@ -221,7 +221,7 @@ class MessageStream(Generic[M]):
     def _arrived(self, item: Item) -> Chunk | None:
         """The chunk that arrived, None at the end. Raises ConsumerTimeout where nothing arrived."""
         if item is None:
-            waited = f"nothing arrived for {self.name} within {self._timeout_s} s"
+            waited = f"no record arrived for stream {self.name} within {self._timeout_s} s"
             raise ConsumerTimeout(f"{waited}; iterate again to continue")
         return None if isinstance(item, Ended) else item
 
@@ -233,13 +233,13 @@ class MessageStream(Generic[M]):
         if self._thread is not None and self._thread.is_alive():
             raise UsageError(
                 f"stream {self.name} belongs to thread {self._thread.name}, and thread {current.name} iterates it too; "
-                "ask for one stream per thread, or let the first thread end"
+                "create one stream per thread, or end the first thread"
             )
         self._thread = current
 
 
 def _first_rows(chunk: Chunk, max_rows: int | None, max_bytes: int | None) -> tuple[Any, int]:
-    """The first rows of a chunk that keep the limits, at least one; and the last offset that they cover."""
+    """The first rows of a chunk within the limits, at least one; and the last offset that they cover."""
     batch = chunk.batch
     rows: int = batch.num_rows if max_rows is None else min(max_rows, batch.num_rows)
     if max_bytes is not None:

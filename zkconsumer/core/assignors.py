@@ -1,4 +1,7 @@
-"""Assignors: who in the group consumes which partition. Every member computes this alone, so it is law (SPEC 5)."""
+"""Assignors: which consumer thread of the group consumes which partition (jvm-consumer.md#assignment).
+
+Every member computes the assignment by itself, so all members must get the same result.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,10 @@ HASH_TEXTS: Mapping[str, str] = {"1.0": "{0.topic}-{0.partition}", "0.8": "[{0.t
 
 
 def range_assignor(threads: Threads, partitions: Partitions) -> Assignment:
-    """Per topic, consecutive shares of partitions in thread order; the first threads take the remainder (SPEC 5)."""
+    """Per topic, consecutive shares of partitions in thread order; the first threads take the remainder.
+
+    See jvm-consumer.md#assignment.
+    """
     assignment: Assignment = {}
     for topic, of_topic in threads.items():
         of_this = _of_topic(topic, tuple(partitions.get(topic, ()))) if of_topic else ()
@@ -42,7 +48,9 @@ def _of_topic(topic: str, numbers: tuple[int, ...]) -> tuple[TopicPartition, ...
 
 
 def roundrobin_assignor(threads: Threads, partitions: Partitions, *, hash_era: str = "1.0") -> Assignment:
-    """All partitions in hash order dealt to all threads in turn; a thread that lacks the topic loses its turn (SPEC 5).
+    """All partitions in hash order dealt to all threads in turn; a thread that lacks the topic loses its turn.
+
+    See jvm-consumer.md#assignment.
 
     Args:
         threads: see :data:`Threads`.
@@ -81,95 +89,19 @@ def _deal(deck: Sequence[TopicPartition], threads: Threads) -> Assignment:
     }
 
 
-def sticky_assignor(
-    threads: Threads, partitions: Partitions, previous: Mapping[TopicPartition, ConsumerThreadId]
-) -> Assignment:
-    """As balanced as the subscriptions allow, and with that as close to ``previous`` as possible.
-
-    Balanced means that no partition could move to a subscribed thread that has at least two partitions fewer. Not
-    offered at run time: in ZooKeeper mode every member would have to know the same previous assignment (DESIGN 4.13).
-
-    Args:
-        threads: see :data:`Threads`.
-        partitions: see :data:`Partitions`.
-        previous: the assignment to stay close to; partitions and threads in it that are gone are ignored.
-    """
-    rank = {thread: position for position, thread in enumerate(_in_order(threads))}
-    candidates = {
-        partition: sorted(threads[partition.topic], key=rank.__getitem__)
-        for partition in sorted(_deck(threads, partitions))
-        if threads[partition.topic]
-    }
-    assignment = {p: previous[p] for p, able in candidates.items() if p in previous and previous[p] in able}
-    load = dict.fromkeys(rank, 0)
-    for thread in assignment.values():
-        load[thread] += 1
-    # Those with the fewest candidates first: the others can still make room for them.
-    for partition in sorted(candidates.keys() - assignment.keys(), key=lambda each: (len(candidates[each]), each)):
-        thread = min(candidates[partition], key=lambda each: (load[each], rank[each]))
-        assignment[partition] = thread
-        load[thread] += 1
-    _even_out(assignment, candidates, load, previous)
-    return assignment
-
-
-def _even_out(
-    assignment: Assignment,
-    candidates: Mapping[TopicPartition, Sequence[ConsumerThreadId]],
-    load: dict[ConsumerThreadId, int],
-    previous: Mapping[TopicPartition, ConsumerThreadId],
-) -> None:
-    """Move partitions from fuller to emptier threads until none gains; each move makes the loads strictly more even.
-
-    Always from the fullest thread that can give: otherwise one is emptied below what balance asks for, and another has
-    to give too.
-    """
-    held: dict[ConsumerThreadId, list[TopicPartition]] = {thread: [] for thread in load}
-    # Partitions that are away from their former thread anyway move first: that costs no stickiness.
-    for partition in sorted(candidates, key=lambda each: (assignment[each] == previous.get(each), each)):
-        held[assignment[partition]].append(partition)
-    moved = True
-    while moved:
-        moved = False
-        for owner in sorted(load, key=load.__getitem__, reverse=True):
-            gain = _first_gain(held[owner], candidates, load, owner)
-            if gain is not None:
-                partition, emptiest = gain
-                assignment[partition] = emptiest
-                held[owner].remove(partition)
-                held[emptiest].insert(0, partition)
-                load[owner] -= 1
-                load[emptiest] += 1
-                moved = True
-                break
-
-
-def _first_gain(
-    held: Sequence[TopicPartition],
-    candidates: Mapping[TopicPartition, Sequence[ConsumerThreadId]],
-    load: Mapping[ConsumerThreadId, int],
-    owner: ConsumerThreadId,
-) -> tuple[TopicPartition, ConsumerThreadId] | None:
-    for partition in held:
-        emptiest = min(candidates[partition], key=load.__getitem__)
-        if load[owner] > load[emptiest] + 1:
-            return partition, emptiest
-    return None
-
-
 ASSIGNORS: Mapping[str, Assignor] = {
     "range": range_assignor,
     "roundrobin": roundrobin_assignor,
     "roundrobin-0.8": partial(roundrobin_assignor, hash_era="0.8"),
     "roundrobin-natural": natural_roundrobin_assignor,
 }
-"""Assignors by name."""
+"""Assignors by name; the names are those in our session nodes."""
 
 TOPIC_BY_TOPIC = frozenset({"range"})
-"""Names of those that assign each topic by itself: topics that a member does not subscribe to do not concern it."""
+"""Names of assignors that assign each topic by itself: topics that a member does not subscribe to do not affect it."""
 
 SHARED_WITH_JVM = frozenset({"range", "roundrobin", "roundrobin-0.8"})
-"""Names of those that some release of the JVM consumer computes alike."""
+"""Names of assignors whose result is that of some release of the JVM consumer."""
 
 
 def assignor_name(strategy: str, hash_era: str) -> str:

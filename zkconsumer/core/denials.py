@@ -1,4 +1,4 @@
-"""Denials: which of the refusals that a stream meets it raises; and how soon what was refused is requested again."""
+"""Denials: decides which refusals a stream raises, and how soon a refused request is repeated."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Hashable
 from typing import Final
 
 PATIENCE: Final = 4
-"""At which refusal in a row the stream raises: permissions reach all brokers some time after they were granted."""
+"""Number of refusals in a row at which a stream raises: a granted permission takes some time to reach all brokers."""
 
 _LONGEST_PAUSE_S: Final = 5.0
 
@@ -16,8 +16,8 @@ def pause_s(refusals: int, backoff_s: float) -> float:
     """Seconds until the next attempt: the backoff, doubled with each refusal, at most five seconds.
 
     Args:
-        refusals: in a row, at least 1.
-        backoff_s: pause after the first, in seconds; a longer one than five seconds stays as it is.
+        refusals: number of refusals in a row, at least 1.
+        backoff_s: pause after the first refusal, in seconds; if it is longer than five seconds, every pause is.
 
     >>> [pause_s(n, 0.2) for n in (1, 2, 3, 5, 6, 100)], pause_s(3, 30)
     ([0.2, 0.4, 0.8, 3.2, 5.0, 5.0], 30)
@@ -26,9 +26,9 @@ def pause_s(refusals: int, backoff_s: float) -> float:
 
 
 class Denials:
-    """What one stream cannot read although it should: each subject, and the parts of it that are refused.
+    """Subjects that one stream should read and cannot, each with its refused parts.
 
-    A subject is raised once, when :meth:`take` returns its error, and again only after it was cured in between: all its
+    A subject is raised once, when :meth:`take` returns its error, and again only after it recovered in between: all its
     refused parts were served. Used under the lock of its queue.
     """
 
@@ -38,12 +38,12 @@ class Denials:
         self._raised: set[Hashable] = set()
 
     def deny(self, subject: Hashable, part: Hashable, error: Exception) -> bool:
-        """A part was refused often enough; True if that is news, so that the error waits to be raised.
+        """Note that a part was refused often enough; True if its subject was not refused before: it is to be raised.
 
         Args:
             subject: what is raised once, such as a topic.
-            part: of it, such as a partition.
-            error: to raise.
+            part: a part of the subject, such as a partition.
+            error: the error to raise.
         """
         self._refused[subject].add(part)
         if subject in self._raised or subject in self._pending:
@@ -52,7 +52,7 @@ class Denials:
         return True
 
     def allow(self, subject: Hashable, part: Hashable) -> bool:
-        """A part was served; True if with that the subject is cured of a refusal that was news."""
+        """Note that a part was served; True if the subject has now recovered from a refusal that was to be raised."""
         refused = self._refused.get(subject, set())
         refused.discard(part)
         if refused:
@@ -64,7 +64,7 @@ class Denials:
         return known
 
     def take(self) -> Exception | None:
-        """The error to raise now, which counts as raised from now on; None if there is none."""
+        """The error to raise now, None if there is none; from now on it counts as raised."""
         if not self._pending:
             return None
         subject, error = next(iter(self._pending.items()))
@@ -73,7 +73,7 @@ class Denials:
         return error
 
     def forget_part(self, subject: Hashable, part: Hashable) -> None:
-        """The stream loses a part: what waits to be raised for it alone is forgotten; what was raised stays known."""
+        """The stream loses a part: an error that waits to be raised for it alone is dropped; raised ones stay known."""
         refused = self._refused.get(subject)
         if refused is not None:
             refused.discard(part)
@@ -82,6 +82,6 @@ class Denials:
                 self._pending.pop(subject, None)
 
     def forget_parts(self) -> None:
-        """The stream gets other partitions: nothing is refused or waits to be raised; what was raised stays known."""
+        """The stream gets other partitions: refusals and waiting errors are dropped; raised subjects stay known."""
         self._refused.clear()
         self._pending.clear()

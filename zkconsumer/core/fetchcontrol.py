@@ -1,8 +1,8 @@
-"""The one protocol in which the control plane (group) and a data plane (fetching) meet.
+"""FetchControl: the interface between the control plane (group) and a data plane (fetching).
 
-A consumer process plugs in local fetchers (``fetch/control.py``), the Spark driver a planner (``spark/driver.py``).
-All calls come from the rebalance thread, except :meth:`FetchControl.positions` and :meth:`FetchControl.withhold`, which
-any thread may call.
+A consumer process plugs in local fetchers (``fetch/localfetchcontrol.py``), the Spark driver a planner
+(``spark/driver.py``). All calls come from the rebalance thread, except :meth:`FetchControl.positions` and
+:meth:`FetchControl.withhold`, which any thread may call.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Refused(NamedTuple):
 
     Attributes:
         thread: the consumer thread that it belongs to.
-        error: why, for the user.
+        error: the reason, to be raised in the application.
     """
 
     thread: ConsumerThreadId
@@ -38,8 +38,8 @@ class FetchAssignment:
         threads: each owned partition and the consumer thread whose queue it fills.
         offsets: where to start each partition that is not fetched already; None means that no offset is stored: apply
             ``auto.offset.reset``.
-        origins: for offsets that were read from a store, where there, as messages name it.
-        stored: what the store held of each partition when it was read, after claiming.
+        origins: for offsets that were read from a store, their location in it, for messages.
+        stored: what the store held for each partition when it was read, after claiming.
         refused: owned partitions that are not fetched, since a permission on their topics is missing.
         topics: the topics that this member subscribes to, owned partitions or not, as the assignment was computed.
     """
@@ -57,9 +57,9 @@ class FetchControl(Protocol):
     """Starts and stops the fetching of this member's partitions."""
 
     def stop(self, *, drain: bool = True) -> None:
-        """Stop fetching and hand out nothing more of the running assignment; return when that is so.
+        """Stop fetching, and handing out records of the present assignment; return when that is done.
 
-        After it :meth:`positions` still answers for the stopped assignment. Idempotent. Must return in bounded time.
+        Then :meth:`positions` still returns those of the stopped assignment. Idempotent. Must return in bounded time.
 
         Args:
             drain: may wait for work that was handed out to finish, so that a commit can cover it. False where the
@@ -67,7 +67,7 @@ class FetchControl(Protocol):
         """
 
     def release(self, partitions: Collection[TopicPartition], *, drain: bool = True) -> None:
-        """As :meth:`stop`, of some partitions; the others continue. Those that are not fetched are ignored."""
+        """As :meth:`stop`, for some partitions; the others continue. Partitions that are not fetched are ignored."""
 
     def start(self, assignment: FetchAssignment) -> None:
         """Fetch the partitions of ``assignment`` and no others.
@@ -77,9 +77,11 @@ class FetchControl(Protocol):
         """
 
     def withhold(self) -> None:
-        """Take back what is being handed out just now, without waiting: the member's lease lapsed (DESIGN 4.5).
+        """Take back records that are being handed out, without waiting: the member's lease lapsed.
 
-        Nothing more is handed out until the member's ``may_deliver`` says so again.
+        See architecture.md#lease.
+
+        Nothing more is handed out until the member's ``may_deliver`` returns True again.
         """
 
     def positions(self, *, handed_out: bool) -> dict[TopicPartition, int]:
@@ -87,5 +89,6 @@ class FetchControl(Protocol):
 
         Args:
             handed_out: True counts everything that was given to the user; False only what the user released by
-                asking for more (``commit.on``, DESIGN 3.1). A partition that still waits for its reset is left out.
+                asking for more (``commit.on``, delivery.md#what-a-commit-covers). A partition that still waits for its
+                reset is absent.
         """

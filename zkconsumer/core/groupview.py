@@ -1,4 +1,4 @@
-"""GroupView: one snapshot of a consumer group, and what follows from it."""
+"""GroupView: one snapshot of a consumer group, and its description for the log."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from zkconsumer.model import Broker, ConsumerThreadId, TopicIdentity, TopicParti
 
 
 class Topic(NamedTuple):
-    """A topic as ZooKeeper describes it: its partition numbers, ascending, and which topic of the name it is."""
+    """A topic as ZooKeeper describes it: its partition numbers, ascending, and its identity."""
 
     partitions: tuple[int, ...]
     identity: TopicIdentity
@@ -27,11 +27,12 @@ class GroupView:
         members: consumer id to subscription.
         unreadable: consumer id to the reason why its registration cannot be used; such a member gets nothing.
         topics: all topics of the cluster; only filled when a member subscribes by filter.
-        partitions: partition numbers, ascending, of every topic that a member subscribes to; where others do not
-            concern it, of those that the reading member subscribes to. Absent: no such topic.
-        identities: of the same topics.
-        brokers: live brokers that this consumer can talk to.
-        our_clients: members of our kind, that is with a session node: consumer id to the assignor that they use.
+        partitions: partition numbers, ascending, of every topic that a member subscribes to; or only of the reading
+            member's topics, where other topics cannot affect it. A topic that does not exist is absent.
+        identities: the identity of each of these topics.
+        brokers: live brokers that this consumer can connect to.
+        our_clients: zkconsumer members, which have a session node: consumer id to the assignor that they use.
+        session_ms: consumer id to the session timeout in ms, of those zkconsumer members that wrote it.
         registered_ms: consumer id to the time of registration in ms since the epoch, where the member wrote one.
     """
 
@@ -43,6 +44,7 @@ class GroupView:
     our_clients: Mapping[str, str] = field(default_factory=dict)
     registered_ms: Mapping[str, int] = field(default_factory=dict)
     identities: Mapping[str, TopicIdentity] = field(default_factory=dict)
+    session_ms: Mapping[str, int] = field(default_factory=dict)
 
     def subscribed_topics(self, consumer_id: str, *, exclude_internal: bool) -> dict[str, Topic]:
         """The topics that one member subscribes to and that exist."""
@@ -63,7 +65,9 @@ class GroupView:
         }
 
     def threads_by_topic(self, *, exclude_internal: bool) -> dict[str, list[ConsumerThreadId]]:
-        """Topic to all consumer threads of the group that subscribe to it, in the JVM's order (SPEC 2).
+        """Topic to all consumer threads of the group that subscribe to it, in the JVM's order.
+
+        See jvm-consumer.md#identifiers.
 
         Members with equal subscriptions are taken together: 500 members on 5,000 topics make 2.5 million threads, which
         are the same 500 for each topic. So topics share lists, which must not be changed.
@@ -87,19 +91,20 @@ class GroupView:
         return threads
 
     def disagreement(self, assignor: str, *, shared_with_jvm: bool) -> str | None:
-        """Why a member must not compute an assignment in this group, None if nothing speaks against it.
+        """Why a member must not compute an assignment in this group, None if it may.
 
-        Members that use different assignors claim the same partitions and leave others to nobody (SPEC 5).
+        Members that use different assignors claim the same partitions and leave others without an owner
+        (jvm-consumer.md#assignment).
 
         Args:
             assignor: name of the asking member's assignor.
-            shared_with_jvm: True if JVM members can compute the same.
+            shared_with_jvm: True if JVM members can compute the same assignment.
         """
         others = {member: theirs for member, theirs in self.our_clients.items() if theirs != assignor}
         if others:
             named = ", ".join(f"{member} ({theirs})" for member, theirs in sorted(others.items()))
             return (
-                f"this member assigns by {assignor}, others do not: {named}; give all members the same "
+                f"this member assigns by {assignor}, other members do not: {named}; give all members the same "
                 "partition.assignment.strategy and roundrobin.hash.era"
             )
         foreign = sorted((self.members.keys() | self.unreadable.keys()) - self.our_clients.keys())
@@ -111,17 +116,17 @@ class GroupView:
         return None
 
 
-def tell_changes(before: GroupView | None, after: GroupView) -> str:
-    """In words, for the log: what changed in the group since a member last got its share.
+def describe_changes(before: GroupView | None, after: GroupView) -> str:
+    """What changed in the group since a member last got its share, as text for the log.
 
     Args:
-        before: the view of that time; None if the member has had no share yet.
+        before: the view at that time; None if the member has had no share yet.
         after: the view that the next share is computed from.
     """
     if before is None:
         return f"joining a group of {len(after.members)}: {', '.join(sorted(after.members))}"
-    told = "; ".join(_changes(before, after))
-    return told or "the group is as it was: an attempt failed, or owner znodes or the session were lost"
+    changes = "; ".join(_changes(before, after))
+    return changes or "the group has not changed: an attempt failed, or owner znodes or the session were lost"
 
 
 def _changes(before: GroupView, after: GroupView) -> Iterator[str]:
@@ -134,7 +139,7 @@ def _changes(before: GroupView, after: GroupView) -> Iterator[str]:
     stayed = before.members.keys() & after.members.keys()
     changed = sorted(member for member in stayed if before.members[member] != after.members[member])
     if changed:
-        yield f"{', '.join(changed)} subscribed anew"
+        yield f"{', '.join(changed)} changed subscription"
     for topic in sorted(before.partitions.keys() | after.partitions.keys()):
         had, has = len(before.partitions.get(topic, ())), len(after.partitions.get(topic, ()))
         if had != has:
@@ -143,8 +148,8 @@ def _changes(before: GroupView, after: GroupView) -> Iterator[str]:
         yield f"topic {topic} was deleted and created again"
 
 
-def tell_partitions(partitions: Iterable[TopicPartition]) -> str:
-    """In words, for the log: ``clicks 0-3,7; views 1``; ``nothing`` where there are none."""
+def format_partitions(partitions: Iterable[TopicPartition]) -> str:
+    """Partitions as text for the log: ``clicks 0-3,7; views 1``; ``nothing`` if there are none."""
     by_topic = groupby(sorted(partitions), key=lambda partition: partition.topic)
     return "; ".join(f"{topic} {_ranges([p.partition for p in each])}" for topic, each in by_topic) or "nothing"
 

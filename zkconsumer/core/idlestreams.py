@@ -1,4 +1,4 @@
-"""When a stream is idle: data waits for it, and its reader takes nothing (``max.stream.idle.ms``)."""
+"""Idle streams: data waits in a stream's queue, and its reader takes nothing (``max.stream.idle.ms``)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ _LOOKS_PER_LIMIT: Final = 10
 
 
 class Reading(NamedTuple):
-    """What is seen of one stream's queue at one moment.
+    """The state of one stream's queue at one moment.
 
     Attributes:
         progress: changes whenever the reader takes something.
-        unread: partitions of which something could be handed out now.
+        unread: partitions with records that could be handed out now.
     """
 
     progress: tuple[int, int]
@@ -22,7 +22,7 @@ class Reading(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """A reading, and since when nothing was taken although something waited; None: that is not so."""
+    """A reading, and since when the reader has taken nothing although data waited; None if that is not the case."""
 
     reading: Reading
     idle_since: float | None
@@ -31,11 +31,11 @@ class Seen(NamedTuple):
 def judge(before: Seen | None, reading: Reading, now: float) -> Seen:
     """Judge a stream by a new reading.
 
-    What happens between two looks is not seen, so the time begins at the first look that finds data, never earlier.
+    What happens between two readings is unknown, so the time starts at the first reading that finds data.
 
     Args:
-        before: what the last look found, None at the first.
-        reading: what there is now.
+        before: the result of the last call, None at the first.
+        reading: the state now.
         now: seconds on a clock that never jumps back.
     """
     if not reading.unread:
@@ -51,5 +51,5 @@ def is_idle(seen: Seen, now: float, limit_ms: int) -> bool:
 
 
 def seconds_between_looks(limit_ms: int) -> float:
-    """A tenth of the limit, 10 ms to 1 s: so much later than allowed an idle stream may be found."""
+    """A tenth of the limit, 10 ms to 1 s: an idle stream is found at most this much later than the limit."""
     return min(max(limit_ms / 1000 / _LOOKS_PER_LIMIT, 0.01), 1.0)

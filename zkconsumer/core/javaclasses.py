@@ -1,7 +1,7 @@
 """The character classes of ``java.util.regex``, as sets.
 
-Names of topics are made of ASCII letters, digits, ``.``, ``_`` and ``-``. So a class is exactly known by its ASCII
-members, and unions, intersections and complements of classes are those of sets.
+Names of topics consist of ASCII letters, digits, ``.``, ``_`` and ``-``. So the ASCII members of a class define it, and
+unions, intersections and complements of classes are those of sets.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ _ASCII: Final = frozenset(map(chr, range(128)))
 
 
 class CharSet(NamedTuple):
-    """The ASCII members of a class, and whether it has other characters, too (all of them, as far as we care)."""
+    """The ASCII members of a class, and whether it has other characters, too (which ones does not matter)."""
 
     members: frozenset[str]
     others: bool = False
 
     def union(self, other: CharSet) -> CharSet:
-        """Characters of either."""
+        """The characters that are in at least one of the two sets."""
         return CharSet(self.members | other.members, self.others or other.others)
 
     def intersection(self, other: CharSet) -> CharSet:
-        """Characters of both."""
+        """The characters that are in both sets."""
         return CharSet(self.members & other.members, self.others and other.others)
 
     def complement(self) -> CharSet:
-        """All other characters."""
+        """The characters that are not in this set."""
         return CharSet(_ASCII - self.members, not self.others)
 
     def in_either_case(self) -> CharSet:
@@ -83,7 +83,7 @@ PREDEFINED: Final = {
     "w": _WORD,
     "W": _WORD.complement(),
 }
-"""Classes that are written as a backslash and a letter."""
+"""Classes that are written as a backslash and this letter."""
 
 _NAMED: Final = {
     "Lower": _LOWER,
@@ -113,11 +113,11 @@ _NAMED: Final = {
 }
 _CATEGORIES: Final = re.compile("L[ultmo]?|M[nce]?|N[dlo]?|P[cdseifo]?|S[mcko]?|Z[slp]?|C[cfos]?")
 CASED: Final = re.compile("(?:Is)?L[ult]|Lower|Upper|Is(?:Upper|Lower)case|java(?:Upper|Lower)Case")
-"""Properties that Java's releases read differently where case is ignored (JDK-8214245)."""
+"""Properties that Java's releases interpret differently where case is ignored (JDK-8214245)."""
 
 
 def property_class(name: str) -> CharSet | None:
-    r"""The class ``\p{name}``, None if it is not one that we know."""
+    r"""The class ``\p{name}``, None if it is unknown here."""
     category = name.removeprefix("Is")
     if _CATEGORIES.fullmatch(category):
         return charset(c for c in _ASCII if unicodedata.category(c).startswith(category))

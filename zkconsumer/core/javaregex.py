@@ -1,8 +1,8 @@
 """Translates regexes of ``java.util.regex`` into Python's, for filters of topics.
 
-Members of a group must agree on which topics a filter takes, so Java's reading is law for all of them (SPEC 3). What is
-translated is read alike by all Java releases from 6 on, as far as names of topics go. What Java refuses, and what it
-reads differently from one release to the next, is refused here.
+Members of a group must agree on which topics a filter matches, so all of them use Java's interpretation
+(jvm-consumer.md#subscriptions). A regex that is translated matches the same names of topics in all Java releases from 6
+on. What Java rejects, and what its releases interpret differently, is rejected here.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _FLAGS: Final = re.compile(r"\(\?([a-zA-Z]*)(?:-([a-zA-Z]*))?([:)])")
 _NAME: Final = re.compile(r"\(\?<([a-zA-Z][a-zA-Z0-9]*)>")
 _PROPERTY: Final = re.compile(r"[pP](?:\{(\w+)\}|([A-Z]))")
 _CODE: Final = re.compile(r"0([0-3]?[0-7]{1,2})|x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|x\{([0-9a-fA-F]{1,6})\}")
-_HARMLESS_FLAGS: Final = frozenset("idmsu")
-"""All but ``i`` change what ends a line, or what happens outside of ASCII."""
+_ALLOWED_FLAGS: Final = frozenset("idmsu")
+"""All but ``i`` only affect line ends and characters outside of ASCII, which names of topics do not have."""
 
 
 class UnsupportedRegex(ValueError):
-    """Java refuses the regex, or we cannot be sure how every member reads it."""
+    """Java rejects the regex, or members may interpret it differently."""
 
 
 def to_python(regex: str) -> str:
@@ -77,12 +77,12 @@ class _Translation:
         self._text = text
         self._at = 0
         self._ignore_case = False
-        self._behind = 0  # how many lookbehinds we are in
+        self._behind = 0  # how many lookbehinds enclose the present position
         self._names: set[str] = set()
 
     @property
     def rest(self) -> str:
-        """What is not read yet."""
+        """The part of the regex that is not read yet."""
         return self._text[self._at :]
 
     def _accept(self, token: str) -> bool:
@@ -118,7 +118,7 @@ class _Translation:
             atom = self._atom()
             quantifier = self._match(_QUANTIFIER) if atom is not None else None
             if self._behind and quantifier is not None and _UNBOUNDED.match(quantifier[0]):
-                raise UnsupportedRegex("what is looked behind at must have a length")
+                raise UnsupportedRegex("a lookbehind must not contain *, + or {n,}")
             parts.append((atom or "") + (quantifier[0] if quantifier else ""))
         return "".join(parts)
 
@@ -137,7 +137,7 @@ class _Translation:
             return _ANCHORS["A" if char == "^" else "Z"]
         if char in "*+?{":
             raise UnsupportedRegex(
-                f"{char!r} repeats nothing, or repeats a repetition; escape it if it is meant as such"
+                f"{char!r} repeats nothing, or repeats a repetition; escape it to match the character"
             )
         return self._literal(char)
 
@@ -154,7 +154,7 @@ class _Translation:
         if opening is None and (flags := self._match(_FLAGS)) is not None:
             self._switch(flags[1], flags[2] or "")
             if flags[3] == ")":
-                return None  # they hold until the group around them ends
+                return None  # the flags apply until the enclosing group ends
         elif opening is None:
             self._open_capture()
         looks_behind = opening in ("(?<=", "(?<!")
@@ -167,7 +167,7 @@ class _Translation:
         return f"{opening or '(?:'}{inside})"
 
     def _open_capture(self) -> None:
-        """What a group captures does not matter; but Java refuses to give two groups one name."""
+        """Accept a capturing group. What it captures does not matter; but Java rejects two groups of one name."""
         name = self._match(_NAME)
         if name is None and self._accept("(?"):
             raise UnsupportedRegex(f"'(?{self.rest[:2]}' opens no group that Java knows")
@@ -179,7 +179,7 @@ class _Translation:
             self._names.add(name[1])
 
     def _switch(self, on: str, off: str) -> None:
-        unknown = set(on + off) - _HARMLESS_FLAGS
+        unknown = set(on + off) - _ALLOWED_FLAGS
         if unknown:
             raise UnsupportedRegex(f"the flags {', '.join(sorted(unknown))} cannot be translated")
         self._ignore_case = (self._ignore_case or "i" in on) and "i" not in off
@@ -191,7 +191,7 @@ class _Translation:
             # Java keeps what a group matched in a branch that it has left, Python does not.
             raise UnsupportedRegex("references to groups cannot be translated")
         if self.rest[:2] == "b{":
-            raise UnsupportedRegex(r"\b{ is not known to every Java")
+            raise UnsupportedRegex(r"\b{ is not supported by every Java release")
         for letter, anchor in _ANCHORS.items():
             if self._accept(letter):
                 return anchor
@@ -201,7 +201,7 @@ class _Translation:
         return self._literal(found) if isinstance(found, str) else found.to_regex()
 
     def _class_escape(self) -> str | CharSet:
-        """A character, or a class, after a backslash that was read; what may also stand between brackets."""
+        """The character or class after a backslash that was read; it may also be between brackets."""
         if (code := self._match(_CODE)) is not None:
             octal, *hexadecimal = code.groups()
             value = int(octal, 8) if octal else int(next(filter(None, hexadecimal)), 16)
@@ -218,13 +218,13 @@ class _Translation:
         if char in _CONTROL:
             return _CONTROL[char]
         if char.isascii() and char.isalnum():
-            raise UnsupportedRegex(f"'\\{char}' is not known to every Java, or not here")
+            raise UnsupportedRegex(f"'\\{char}' is not supported by every Java release, or cannot be translated")
         return char
 
     def _property(self, name: str, *, negated: bool) -> CharSet:
         found = property_class(name)
         if found is None or (self._ignore_case and CASED.fullmatch(name)):
-            raise UnsupportedRegex(f"the class {name} cannot be translated, or is not known to every Java")
+            raise UnsupportedRegex(f"the class {name} cannot be translated, or is not supported by every Java release")
         return found.complement() if negated else found
 
     # -- between brackets -----------------------------------------------------------------------------------------
@@ -242,7 +242,7 @@ class _Translation:
             right, right_plain = self._operand()
             plain = False
             if not right_plain and self._text[self._at - 1] != "]":
-                raise UnsupportedRegex("Java reads '&&' in its own way where a class and something else follow it")
+                raise UnsupportedRegex("Java interprets '&&' in an unusual way if a class and something else follow it")
             result = result.intersection(right)
         if not self._accept("]"):
             raise UnsupportedRegex("an opening bracket has no closing one")

@@ -1,6 +1,7 @@
-"""Where the answer of ``java.lang.String`` is law: hash codes and the order of ids.
+"""Hash codes and string order as ``java.lang.String`` defines them.
 
-Members of one group must compute the same assignment, so both follow the JVM to the bit (SPEC 2 and 5).
+Members of one group must compute the same assignment, so both must equal the JVM's results exactly
+(jvm-consumer.md#identifiers, jvm-consumer.md#assignment).
 """
 
 _MASK = 0xFFFFFFFF
@@ -32,7 +33,10 @@ def java_order(text: str) -> bytes:
 
 
 def java_abs_mod(value: int, divisor: int) -> int:
-    """``Utils.abs(value) % divisor`` in 32-bit arithmetic, where the absolute value of MIN_INT is 0 (SPEC 6.1)."""
+    """``Utils.abs(value) % divisor`` in 32-bit arithmetic, where the absolute value of MIN_INT is 0.
+
+    See jvm-consumer.md#threads.
+    """
     value &= _MASK
     if value & _SIGN:
         value -= 1 << 32

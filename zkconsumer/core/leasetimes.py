@@ -1,20 +1,20 @@
-"""The delivery lease: how long a member may hand out records without hearing from ZooKeeper (DESIGN 4.5).
+"""The delivery lease: how long a member may hand out records without hearing from ZooKeeper (architecture.md#lease).
 
-kazoo says that a session is lost only once a server answers again, which may be long after the servers gave the
-partitions to somebody else. So a member keeps its own clock: each answered probe proves that the session was alive when
-the probe was *sent*, and the servers expire it no sooner than the negotiated timeout after that.
+kazoo reports a lost session only once a server answers again, which may be long after another member got the
+partitions. So a member keeps its own clock: each answered probe proves that the session was alive when the probe was
+*sent*, and the servers expire it no sooner than the negotiated timeout after that.
 """
 
 from __future__ import annotations
 
 _SHARE_OF_TIMEOUT = 0.8
-"""Part of the session timeout for which a probe counts; the rest covers clock drift and the last hand-over."""
+"""Part of the session timeout for which a probe is valid; the rest covers clock drift and the last hand-over."""
 
 _PROBES_PER_TIMEOUT = 6
 
 
 def lease_deadline(probe_sent: float, session_timeout: float) -> float:
-    """Until when the lease of a probe holds.
+    """When the lease that an answered probe extends will lapse, on the same clock.
 
     Args:
         probe_sent: clock reading, in seconds, when the newest answered probe was sent.
@@ -33,6 +33,6 @@ def silence_report_is_due(silent: float, reported: float) -> bool:
 
     Args:
         silent: seconds since the newest answered probe was sent.
-        reported: the same at the last report of this silence; 0 if there was none.
+        reported: value of ``silent`` at the last report of this silence; 0 if there was none.
     """
     return silent >= 2 * reported

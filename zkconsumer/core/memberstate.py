@@ -8,7 +8,7 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from zkconsumer.core.rebalance import RebalanceStep
+from zkconsumer.core.rebalancesteps import RebalanceStep
 
 _HISTORY: Final = 64
 """How many states a member remembers: about five rebalances."""
@@ -18,13 +18,13 @@ class MemberState(Enum):
     """What a member is doing, and what is true meanwhile."""
 
     LATENT = "latent"
-    """Constructed. Nothing of it is in the group."""
+    """Constructed. The group does not know it."""
     REGISTERING = "registering"
-    """Makes itself known to the group; it may have to wait for its former session to expire."""
+    """Registers in the group; it may have to wait for its former session to expire."""
     SETTLING = "settling"
-    """Registered. Waits until other members have stopped joining and leaving (docs/adr/0005)."""
+    """Registered. Waits until other members have stopped joining and leaving (adr/0005)."""
     READING_GROUP = "reading the group"
-    """Reads members, topics and brokers, and decides whether a rebalance is needed. What is owned stays as it is."""
+    """Reads members, topics and brokers, and decides whether a rebalance is needed. Ownership does not change."""
     STOPPING = "stopping fetchers"
     """Step 1: nothing more is handed out; what was released by the user is committed."""
     RELEASING = "releasing partitions"
@@ -131,6 +131,6 @@ class StateHistory:
 
 
 def illegal_transitions(entered: Sequence[Entered]) -> list[tuple[MemberState, MemberState]]:
-    """Those between successive states that are not in :data:`TRANSITIONS`."""
+    """The transitions between successive states that are not in :data:`TRANSITIONS`."""
     pairs = pairwise(entered)
     return [(one.state, two.state) for one, two in pairs if two.state not in TRANSITIONS[one.state]]

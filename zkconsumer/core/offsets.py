@@ -1,4 +1,4 @@
-"""Decisions about offsets: what to commit, and where to go on after a rebalance."""
+"""Decisions about offsets: what to commit, and where to continue after a rebalance."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ Mark = int | str
 """Identifies one write of a stored offset: the mzxid of its znode, or the metadata of its commit to Kafka."""
 
 OUR_METADATA = "zkconsumer:"
-"""How the metadata of a commit begins that this package sent to Kafka; what follows is unique."""
+"""Prefix of the metadata of commits that this package sends to Kafka; a unique text follows."""
 
 NO_NODE = -1
-"""The version of an offset node that does not exist: the version of the first one created is one more."""
+"""Stands for the version of an offset node that does not exist; the version of a created node is one more."""
 
 
 class StoredOffset(NamedTuple):
-    """What a store holds of one partition.
+    """What a store holds for one partition.
 
     Attributes:
         offset: the next offset to consume; None if there is none.
-        mark: of the write that stored it; None if there is none, or if it is unknown.
+        mark: identifies the write that stored it; None if there is none, or if it is unknown.
     """
 
     offset: int | None
@@ -44,12 +44,13 @@ def is_unique(mark: Mark | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class KnownOffset:
-    """What this member last read or wrote of an offset node.
+    """The state of an offset node as this member last read or wrote it.
 
     Attributes:
         offset: None if there was no node.
-        version: of the node, counted up by every write; :data:`NO_NODE`, or None if the answer to a write was lost.
-        mzxid: of the node; None if there was no node, or if it is unknown.
+        version: version of the node, which every write increments; :data:`NO_NODE` if there was no node; None if the
+            answer to a write was lost.
+        mzxid: mzxid of the node; None if there was no node, or if it is unknown.
     """
 
     offset: int | None
@@ -58,11 +59,13 @@ class KnownOffset:
 
 
 def written_by_others(known: KnownOffset, version: int) -> bool:
-    """True if somebody else wrote, created or deleted an offset node since this member last knew it (DESIGN 4.5).
+    """True if another client wrote, created or deleted an offset node since this member last knew it.
+
+    See architecture.md#fencing.
 
     Args:
-        known: before this member's own write.
-        version: of the node after this member's own write, which is one more if nobody else wrote.
+        known: the node before this member's own write.
+        version: version of the node after this member's own write; one more if no other client wrote.
     """
     return known.version is not None and version != known.version + 1
 
@@ -72,19 +75,20 @@ def changed_offsets(
 ) -> dict[TopicPartition, int]:
     """The positions that differ from what is known to be stored; only these are written (KAFKA-987).
 
-    Unlike the JVM, a partition that was never committed is not taken as 0 (SPEC 15.13).
+    Unlike in the JVM, the offset of a partition that was never committed is not assumed to be 0
+    (jvm-consumer.md#defects).
     """
     return {partition: offset for partition, offset in positions.items() if committed.get(partition) != offset}
 
 
 def choose_stored(in_zookeeper: int | None, in_kafka: int | None, rule: str) -> int | None:
-    """Which of two stored offsets counts under dual commit.
+    """Which of two stored offsets to use under dual commit.
 
     Args:
-        in_zookeeper: None if there is none.
-        in_kafka: None if there is none.
+        in_zookeeper: offset in ZooKeeper, None if there is none.
+        in_kafka: offset in Kafka, None if there is none.
         rule: ``max``, the JVM's rule, under which a rewind must lower both stores; or ``zookeeper`` or ``kafka``, whose
-            offset then counts, with the other as a stand-in where it has none.
+            offset is used, or the other store's if it has none.
     """
     if in_zookeeper is None or in_kafka is None:
         return in_kafka if in_zookeeper is None else in_zookeeper
@@ -94,13 +98,13 @@ def choose_stored(in_zookeeper: int | None, in_kafka: int | None, rule: str) -> 
 def start_offset(stored: int | None, last_committed: int | None, position: int | None) -> int | None:
     """Where a member starts a partition that it has just claimed.
 
-    The stored offset is law, with one exception: a partition that stays with the same member goes on at its own
-    position, if nobody wrote the stored offset since this member read or wrote it. Otherwise every rebalance would
-    hand out again what was not committed yet (SPEC 4.4: the JVM rewinds with auto commit off).
+    The stored offset decides, with one exception: a partition that stays with the same member continues at its own
+    position, if no other client wrote the stored offset since this member read or wrote it. Otherwise every rebalance
+    would hand out again what was not committed yet (jvm-consumer.md#attempt: the JVM rewinds with auto commit off).
 
     Args:
         stored: offset in the store, read after claiming; None if there is none.
-        last_committed: what this member last knew to be stored, None if it never did or there was none.
+        last_committed: stored offset that this member last read or wrote, None if there was none.
         position: how far this member had handed out before the rebalance, None if it did not own the partition.
     """
     if position is not None and stored == last_committed:

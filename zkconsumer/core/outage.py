@@ -1,4 +1,4 @@
-"""Outage: decides which of many equal failures in a row are worth a line in the log."""
+"""Outage: decides which of many equal failures in a row are logged."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ _FIRST_INTERVAL_S = 5.0
 
 
 class Outage:
-    """The failures of one thing since it worked last; used by one thread."""
+    """The failures of one operation since it last succeeded; used by one thread."""
 
     def __init__(self) -> None:
         self._began: float | None = None
@@ -31,7 +31,7 @@ class Outage:
         return due or new
 
     def end(self, now: float) -> float | None:
-        """It works; returns for how many seconds it did not, None if there was no outage."""
+        """Note a success; returns how many seconds the outage lasted, None if there was none."""
         began = self._began
         self._began, self._next_report_s, self._reasons = None, _FIRST_INTERVAL_S, set()
         return None if began is None else now - began

@@ -1,4 +1,7 @@
-"""What a consumer wants to read: topics by name, or by whitelist or blacklist, and with how many threads (SPEC 3)."""
+"""Subscriptions: topics by name, or by whitelist or blacklist, and the number of consumer threads.
+
+See jvm-consumer.md#subscriptions.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +12,21 @@ from functools import cached_property, lru_cache
 from typing import ClassVar
 
 from zkconsumer.core.javaregex import UnsupportedRegex, to_python
+from zkconsumer.core.offsetstopic import OFFSETS_TOPIC
 from zkconsumer.core.znodes import BLACK_LIST, STATIC, WHITE_LIST, Registration
 from zkconsumer.errors import ConfigError
 
 _LEGAL_TOPIC = re.compile(r"(?!\.{1,2}\Z)[a-zA-Z0-9._-]{1,255}\Z")
-"""What brokers have accepted as a name; since 0.10 they accept at most 249 characters."""
+"""Names that brokers accept or accepted; since 0.10 the limit is 249 characters."""
 
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, "__transaction_state"})
 
 
 def normalise_regex(text: str) -> str:
-    """The regex as the JVM registers it: commas become alternatives, spaces and outer quotes go (SPEC 3)."""
+    """The regex as the JVM registers it: commas become alternatives, spaces and outer quotes are removed.
+
+    See jvm-consumer.md#subscriptions.
+    """
     return text.strip().replace(",", "|").replace(" ", "").lstrip("\"'").rstrip("\"'")
 
 
@@ -31,8 +38,8 @@ class TopicFilter:
         regex: the normalised regex, as it is registered.
 
     Raises:
-        ConfigError: the regex is not valid in the JVM, or cannot be translated (:mod:`zkconsumer.core.javaregex`). It
-            matters before anything is registered: a filter that they cannot compile stops every JVM member.
+        ConfigError: the regex is not valid in the JVM, or cannot be translated (:mod:`zkconsumer.core.javaregex`). This
+            is checked before anything is registered: a filter that JVM members cannot compile stops all of them.
     """
 
     regex: str
@@ -53,16 +60,16 @@ class TopicFilter:
             OverflowError,
         ) as error:
             raise ConfigError(
-                f"topic filter {self.regex!r} is not a regex that JVM members of the group and this consumer read "
-                f"alike: {error} (note that every comma becomes |)"
+                f"topic filter {self.regex!r} is not a regex that JVM members and this consumer interpret in the same "
+                f"way: {error} (note that every comma becomes |)"
             ) from None
 
     def allows(self, topic: str) -> bool:
-        """True if the topic is wanted (internal topics apart)."""
+        """True if the filter selects the topic, internal topics not considered."""
         return (self._compiled.fullmatch(topic) is not None) == self._keeps_matches
 
     def select(self, topics: Collection[str], *, exclude_internal: bool) -> list[str]:
-        """The wanted ones among ``topics``, sorted."""
+        """The selected ones among ``topics``, sorted."""
         memo = _selections(frozenset(topics))
         key = (self, exclude_internal)
         if key not in memo:
@@ -76,7 +83,7 @@ class TopicFilter:
 def _selections(topics: frozenset[str]) -> dict[tuple[TopicFilter, bool], tuple[str, ...]]:
     """What each filter selected of these topics: most members of a group have equal filters, and topics seldom change.
 
-    Of the latest two sets of topics, so that one cluster's does not take the place of another's.
+    Kept for the last two sets of topics, so that those of two clusters do not evict each other.
     """
     del topics
     return {}
@@ -110,7 +117,7 @@ class Subscription:
 
     @cached_property
     def key(self) -> Hashable:
-        """Equal for subscriptions that want the same."""
+        """Equal for subscriptions that select the same topics with the same numbers of streams."""
         return (self.topic_filter, self.streams, frozenset(self.topics.items()))
 
     @classmethod
@@ -119,7 +126,7 @@ class Subscription:
 
         Raises:
             ConfigError: no broker accepts the name of a topic, a number of streams is not an integer of at least 1, or
-                ``topics`` is no mapping.
+                ``topics`` is not a mapping.
         """
         if not isinstance(topics, Mapping):
             raise ConfigError(f"topics must be a mapping of topic to number of streams, not {topics!r}")
@@ -129,7 +136,7 @@ class Subscription:
             if not _is_count(n)
         ]
         wrong += [
-            f"{t!r} cannot be the name of a topic: letters, digits, dot, underscore and hyphen, at most 255"
+            f"{t!r} cannot be the name of a topic: it has at most 255 letters, digits, dots, underscores and hyphens"
             for t in topics
             if not (isinstance(t, str) and _LEGAL_TOPIC.match(t))
         ]
@@ -152,7 +159,10 @@ class Subscription:
 
     @classmethod
     def from_registration(cls, registration: Registration) -> Subscription:
-        """What another member registered; of a filter's subscription readers take the first entry only (SPEC 1.1)."""
+        """The subscription that another member registered; for a filter only its first entry is read.
+
+        See jvm-consumer.md#registration.
+        """
         if registration.pattern == STATIC:
             return cls(dict(registration.subscription))
         regex, streams = next(iter(registration.subscription.items()))
@@ -167,7 +177,7 @@ class Subscription:
         return Registration({self.topic_filter.regex: self.streams}, pattern, str(timestamp_ms))
 
     def expand(self, all_topics: Collection[str], *, exclude_internal: bool) -> dict[str, int]:
-        """Topic to number of streams; a filter is matched against ``all_topics``, names are taken as they are."""
+        """Topic to number of streams; a filter is matched against ``all_topics``, names are not checked."""
         if self.topic_filter is None:
             return dict(self.topics)
         return dict.fromkeys(self.topic_filter.select(all_topics, exclude_internal=exclude_internal), self.streams)
@@ -178,6 +188,6 @@ def _is_count(number: object) -> bool:
 
 
 def all_topics(subscriptions: Iterable[Subscription], topics: Collection[str]) -> set[str]:
-    """Every topic that one of the subscriptions wants, internal ones included; filters choose from ``topics``."""
+    """Every topic that one of the subscriptions selects, internal ones included; filters select from ``topics``."""
     distinct = {subscription.key: subscription for subscription in subscriptions}
     return {topic for one in distinct.values() for topic in one.expand(topics, exclude_internal=False)}

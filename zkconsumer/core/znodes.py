@@ -1,12 +1,13 @@
-"""Every znode that the consumer reads or writes: its path and its bytes. The only file that spells ``/consumers``.
+"""Every znode that the consumer reads or writes: its path and its bytes. No other file has these paths.
 
-The bytes are those of the JVM consumer (SPEC 1): other members, tools and monitors read them. All paths are relative
-to the chroot of ``zookeeper.connect``.
+The bytes are those of the JVM consumer (jvm-consumer.md#zookeeper-layout): other members, tools and monitors read them.
+All paths are relative to the chroot of ``zookeeper.connect``.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -22,15 +23,18 @@ STATIC = "static"
 WHITE_LIST = "white_list"
 BLACK_LIST = "black_list"
 
+HOLD = "hold@"
+"""How the names of hold nodes begin."""
+
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """What a member says of itself in its ``ids`` znode.
+    """What a member writes about itself into its ``ids`` znode.
 
     Attributes:
         subscription: topic, or for a filter the one normalised regex, to its number of streams.
         pattern: ``static``, ``white_list`` or ``black_list``.
-        timestamp: text of the registration time in ms since the epoch, None if the writer left it out.
+        timestamp: text of the registration time in ms since the epoch, None if the writer omitted it.
     """
 
     subscription: dict[str, int]
@@ -83,8 +87,13 @@ class GroupPaths:
 
     @property
     def members(self) -> str:
-        """Parent of our session nodes (DESIGN 4.5); JVM members ignore it."""
-        return f"{self.root}/zkconsumer/members"
+        """Parent of our session nodes (architecture.md#fencing); JVM members ignore it."""
+        return f"{self.ours}/members"
+
+    @property
+    def ours(self) -> str:
+        """Parent of all znodes that only zkconsumer knows."""
+        return f"{self.root}/zkconsumer"
 
     def consumer_id(self, consumer_id: str) -> str:
         """The registration of one member."""
@@ -107,16 +116,35 @@ class GroupPaths:
         return f"{self.offsets}/{partition.topic}/{partition.partition}"
 
     def session(self, consumer_id: str, session_id: int) -> str:
-        """The session node of one member in one ZooKeeper session; its name fences transactions (DESIGN 4.5)."""
+        """The session node of one member in one ZooKeeper session; its name fences transactions.
+
+        See architecture.md#fencing.
+        """
         return f"{self.members}/{consumer_id}@{session_id:016x}"
+
+    def hold(self, session_id: int) -> str:
+        """The node of a tool that holds the group while it writes offsets; its name fences the tool's transactions."""
+        return f"{self.ours}/{HOLD}{session_id:016x}"
+
+
+def offset_partition(path: str) -> tuple[str, str, str] | None:
+    """Group, topic and the name of the partition in the path of an offset znode; None if it is another path.
+
+    >>> offset_partition("/consumers/g/offsets/clicks/0"), offset_partition("/consumers/g/owners/clicks/0")
+    (('g', 'clicks', '0'), None)
+    """
+    match path.split("/"):
+        case ["", root, group, "offsets", topic, partition] if f"/{root}" == CONSUMERS and group and topic:
+            return group, topic, partition
+    return None
 
 
 class ConsumerIdNode:
-    """``/consumers/G/ids/C``: ephemeral, JSON (SPEC 1.1)."""
+    """``/consumers/G/ids/C``: ephemeral, JSON (jvm-consumer.md#registration)."""
 
     @staticmethod
     def encode(registration: Registration) -> bytes:
-        """Bytes in the JVM's key order, the regex escaped once (SPEC 1.1 tells why not twice)."""
+        """Bytes in the JVM's key order, the regex escaped once; jvm-consumer.md#registration explains why not twice."""
         document = {
             "version": 1,
             "subscription": registration.subscription,
@@ -136,10 +164,11 @@ class ConsumerIdNode:
         try:
             document = _json_object(path, text)
         except MalformedZnode:
-            document = _json_object(path, text.replace("\\", "\\\\"))  # unescaped regex of old members (SPEC 1.1)
+            # unescaped regex of old members (jvm-consumer.md#registration)
+            document = _json_object(path, text.replace("\\", "\\\\"))
         subscription = document.get("subscription")
         if not isinstance(subscription, dict) or not isinstance(document.get("pattern"), str):
-            raise MalformedZnode(path, "subscription or pattern is missing; is it a member of another kind of client?")
+            raise MalformedZnode(path, "subscription or pattern is missing; check which client registered it")
         for name, streams in subscription.items():
             if isinstance(streams, bool) or not isinstance(streams, int):
                 raise MalformedZnode(path, f"stream count of {name!r} is {streams!r}, not an integer")
@@ -202,8 +231,8 @@ class BrokerIdNode:
         """The broker with the first endpoint that speaks ``protocol``.
 
         Args:
-            path: of the znode; its last part is the broker id.
-            data: bytes of the znode.
+            path: path of the znode; its last part is the broker id.
+            data: data of the znode.
             protocol: ``security.protocol`` of this consumer.
 
         Raises:
@@ -269,9 +298,18 @@ class SessionNode:
     """``/consumers/G/zkconsumer/members/C@SESSION``: ephemeral, ours; fences transactions and marks our members."""
 
     @staticmethod
-    def encode(assignor: str) -> bytes:
-        """JSON that names the client and the assignor, on which all members must agree."""
-        document = {"version": 1, "client": "zkconsumer", "assignor": assignor}
+    def encode(assignor: str, protocol: str | None = None, session_ms: int | None = None) -> bytes:
+        """JSON that names the client and the assignor, on which all members must agree.
+
+        Args:
+            assignor: its name.
+            protocol: ``group.protocol`` where it is not ``zookeeper``; members that do not know it ignore it.
+            session_ms: the timeout of its session in ms, written with the protocol.
+        """
+        document: dict[str, object] = {"version": 1, "client": "zkconsumer", "assignor": assignor}
+        if protocol is not None:
+            document["protocol"] = protocol
+            document["session_ms"] = session_ms
         return json.dumps(document, separators=(",", ":")).encode()
 
     @staticmethod
@@ -287,6 +325,32 @@ class SessionNode:
         return assignor
 
     @staticmethod
+    def session_ms(path: str, data: bytes | None) -> int | None:
+        """The timeout of the member's session in ms; None if it did not write it.
+
+        Raises:
+            MalformedZnode: unreadable.
+        """
+        timeout = _json_object(path, _text(path, data)).get("session_ms")
+        return timeout if isinstance(timeout, int) else None
+
+    @staticmethod
     def consumer_id(name: str) -> str:
         """The consumer id in a session node's name."""
         return name.rpartition("@")[0]
+
+
+_NOT_IN_NAMES = re.compile("[/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]")
+"""Characters that ZooKeeper refuses in the name of a node (``PathUtils.validatePath``), and the slash."""
+
+
+def is_node_name(name: str) -> bool:
+    r"""True if ZooKeeper allows a znode of this name.
+
+    A registration may name topics that lead to other znodes, such as ``..``, or that no request can carry: a lone
+    surrogate, which JSON can hold, is no text in UTF-8, and kazoo's connection would end.
+
+    >>> is_node_name("clicks"), is_node_name(".."), is_node_name("a/b"), is_node_name("\ud800")
+    (True, False, False, False)
+    """
+    return bool(name) and name not in (".", "..") and _NOT_IN_NAMES.search(name) is None

@@ -1,4 +1,4 @@
-"""Assembler: from the index of a chunk's records to a ``pyarrow.RecordBatch`` without copying the values again."""
+"""Assembler: builds a ``pyarrow.RecordBatch`` from the index of a chunk's records, without copying the values."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import pyarrow as pa
 
 from zkconsumer.decode import batchtable as b
 from zkconsumer.decode.columns import ConstantColumns, variable_column
-from zkconsumer.decode.kernels import headerlists
+from zkconsumer.decode.kernelloader import headerlists
 from zkconsumer.decode.memory import ChunkMemory
 from zkconsumer.decode.schema import TIMESTAMP, schema_of
 
 _TIMESTAMP_TYPES: Final = {b.TIME_CREATED: 0, b.TIME_APPENDED: 1, b.TIME_NONE: b.NO_TIMESTAMP}
 
 _WRITTEN_BY_INDEX: Final = frozenset({"offset", "timestamp", "value"})
-"""Columns that use a part of :class:`Columns`."""
+"""Columns that are built from a part of :class:`Columns`."""
 
 
 class Columns(NamedTuple):
-    """Columns that the batch keeps, written by an index function; they may be longer than needed."""
+    """Arrays that the batch keeps, written by an index function; they may be longer than needed."""
 
     offset: Any
     timestamp: Any
@@ -29,7 +29,7 @@ class Columns(NamedTuple):
 
     @classmethod
     def allocate(cls, memory: ChunkMemory, capacity: int) -> Columns:
-        """Room for ``capacity`` records."""
+        """Allocate arrays for ``capacity`` records."""
         wide = 8 * capacity
         block = memory.take(2 * wide + 4 * (capacity + 1))
         value_end = np.frombuffer(block[2 * wide :], np.int32)
@@ -38,15 +38,15 @@ class Columns(NamedTuple):
 
 
 class Notes:
-    """What an index function writes down for the assembler: of use until the next chunk is indexed.
+    """The output of an index function for the assembler, valid until the next chunk is indexed.
 
     Args:
-        capacity: most records of a chunk.
-        body_bytes: most bytes of all their bodies together.
-        columns: of the batches; keys and headers are only written down for those that have them.
+        capacity: maximum number of records of a chunk.
+        body_bytes: maximum size of all their bodies together.
+        columns: columns of the batches; keys and headers are written only if they are among them.
 
     Attributes:
-        keys: bytes of the keys; see ``kernel.index`` for this and the rest.
+        keys: bytes of the keys; for this and the other attributes see ``kernel.index``.
         headers: bytes of the headers.
     """
 
@@ -62,16 +62,16 @@ class Notes:
 
     @property
     def nbytes(self) -> int:
-        """Memory for all of them."""
+        """Memory of all arrays, in bytes."""
         return sum(array.nbytes for array in vars(self).values() if isinstance(array, np.ndarray))
 
     def are_too_small(self, capacity: int, body_bytes: int) -> bool:
-        """True if there is not room for so much."""
+        """True if the arrays are too small for these sizes."""
         return len(self.key_valid) < capacity or self._body_bytes < body_bytes
 
 
 class Indexed(NamedTuple):
-    """What an index function read: the batches, types of their timestamps, where their values are now, and the rest."""
+    """The result of an index function: the batches, types of their timestamps, their values, and the other columns."""
 
     table: Any
     times: int
@@ -85,7 +85,7 @@ class Assembler:
     """Builds batches. One thread uses it.
 
     Args:
-        memory: for what is copied.
+        memory: provides the memory for copied bytes.
     """
 
     def __init__(self, memory: ChunkMemory) -> None:
@@ -93,15 +93,15 @@ class Assembler:
         self._constants = ConstantColumns()
 
     def batch(self, topic: str, partition: int, indexed: Indexed, columns: tuple[str, ...]) -> tuple[Any, int]:
-        """The batch with these columns, and the bytes of memory that it alone holds."""
+        """The batch with these columns, and the size of the memory that only this batch holds."""
         built = [self._column(name, topic, partition, indexed) for name in columns]
         nbytes = sum(held for _, held in built)
         if not _WRITTEN_BY_INDEX.isdisjoint(columns):
-            nbytes += sum(array.nbytes for array in indexed.columns)  # they are one block
+            nbytes += sum(array.nbytes for array in indexed.columns)  # they share one block
         return pa.RecordBatch.from_arrays([array for array, _ in built], schema=schema_of(columns)), nbytes
 
     def _column(self, name: str, topic: str, partition: int, indexed: Indexed) -> tuple[Any, int]:
-        """A column, and its size without what is in ``indexed.columns``."""
+        """A column, and its size without the arrays of ``indexed.columns``."""
         count = indexed.totals[b.RECORDS]
         match name:
             case "key":
@@ -122,7 +122,7 @@ class Assembler:
         return headers, headers.nbytes if indexed.totals[b.HEADER_COUNT] else 0
 
     def _keys(self, indexed: Indexed, count: int) -> tuple[Any, int]:
-        """The column, and its size."""
+        """The column, and its size in bytes."""
         totals, notes = indexed.totals, indexed.notes
         valid = notes.key_valid[:count] if totals[b.HAS_NULL_KEY] else None
         if valid is not None and not valid.any():
@@ -138,7 +138,7 @@ class Assembler:
     def _timestamp_types(self, indexed: Indexed, count: int) -> Any:
         """0 for create time, 1 for log-append time, -1 for none.
 
-        It differs inside a chunk only where the topic was reconfigured.
+        It differs inside a chunk only if the topic was reconfigured.
         """
         if indexed.times in _TIMESTAMP_TYPES:
             return self._constants.integer(_TIMESTAMP_TYPES[indexed.times], count)
@@ -154,7 +154,7 @@ class Assembler:
 
 
 def _values(indexed: Indexed, count: int) -> tuple[Any, int]:
-    """The column, and its size."""
+    """The column, and its size in bytes."""
     totals = indexed.totals
     values, held = _without_slack(indexed.values, totals[b.VALUE_BYTES])
     valid = indexed.notes.value_valid[:count] if totals[b.HAS_NULL_VALUE] else None
@@ -162,5 +162,5 @@ def _values(indexed: Indexed, count: int) -> tuple[Any, int]:
 
 
 def _without_slack(values: Any, used: int) -> tuple[Any, int]:
-    """The values' bytes, copied where they would hold more than twice the memory that they need; and what they hold."""
+    """The values' bytes and their memory size; copied if they would hold more than twice the memory that they need."""
     return (values[:used], len(values)) if 2 * used >= len(values) else (values[:used].copy(), used)

@@ -1,7 +1,7 @@
-"""BatchDecoder: the bytes of one partition from a fetch response become one Arrow batch.
+"""BatchDecoder: decodes the bytes of one partition in a fetch response into one Arrow batch.
 
-Message formats 0, 1 and 2 are read, also in one response (a log that was converted half-way). Transactions: control
-batches are skipped; aborted records are delivered unless the caller says which are aborted.
+It reads message formats 0, 1 and 2, even mixed in one response (a log that was partly converted). Control batches of
+transactions are skipped; aborted records are delivered unless the caller specifies the aborted transactions.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from zkconsumer.decode import batchtable as b
-from zkconsumer.decode import kernels
+from zkconsumer.decode import kernelloader
 from zkconsumer.decode.assemble import Assembler, Columns, Indexed, Notes
 from zkconsumer.decode.memory import ChunkMemory
 from zkconsumer.decode.schema import SCHEMA, SCHEMA_WITH_HEADERS, schema_of
@@ -24,16 +24,13 @@ if TYPE_CHECKING:
     from zkconsumer.decode.transactions import AbortedTransaction
 
 MAX_DECOMPRESSED_BYTES: Final = 128 << 20
-"""Default limit for what one chunk may decompress to. A chunk that holds more is cut short between two batches; a
-single batch that is longer is refused."""
+"""Default limit of the decompressed bytes of one chunk. A chunk with more is cut between two batches; a single batch
+with more is refused."""
 
 _LONGEST_COLUMN: Final = 2**31 - 1
-"""Arrow's limit for the bytes of a column: for what was received of a chunk and what is decompressed, together."""
-_MAX_RECORDS: Final = 1 << 22
-_MAX_ROWS: Final = 1 << 16
+"""Arrow's limit for the bytes of a column, and so for the received and decompressed bytes of a chunk together."""
 _MAX_FORMAT_CHANGES: Final = 64
-"""A chunk is cut short, between two batches, after so many records, batches, or changes between old and new format.
-Real chunks have fewer; bytes made to harm could otherwise cost a hundred times their own size of memory, or time."""
+"""Number of changes between old and new format after which a chunk is cut between two batches."""
 
 _FIRST_ROWS: Final = 64
 _NOTHING: Final = memoryview(b"")
@@ -41,18 +38,41 @@ _NOT_READ: Final = -1
 _NO_TOTALS: Final = np.zeros(b.TOTALS, np.int64)
 
 
+class ChunkLimits(NamedTuple):
+    """Limits of a chunk. A chunk that exceeds one of them is cut between two batches.
+
+    Real chunks have fewer records and batches; without limits, malicious bytes could cost a hundred times their size in
+    memory, or much time.
+
+    Attributes:
+        records: records to decode at a time.
+        batches: batches to scan at a time, at least 64.
+        received_bytes: bytes to scan at a time; None: chosen so that together with the decompressed bytes a column
+            stays within Arrow's limit.
+    """
+
+    records: int = 1 << 22
+    batches: int = 1 << 16
+    received_bytes: int | None = None
+
+
+CHUNK_LIMITS: Final = ChunkLimits()
+"""The default limits of a decoder."""
+
+
 class ScannedChunk(NamedTuple):
-    """One partition's bytes, of which only the headers of the batches were looked at.
+    """One partition's bytes, of which only the headers of the batches were read.
 
     Attributes:
         topic: of the partition.
         partition: its number.
-        requested: the offset that was fetched; records before it do not count.
+        requested: the offset that was fetched; records before it are dropped.
         records: the bytes.
         table: the batches that were found in them, see ``decode/batchtable.py``.
         done: rows of the table that were decoded already.
         next_offset: where to fetch next, if the headers are true.
-        fault: what is known to be wrong with the batch behind the last one of the table.
+        fault: what is known to be wrong with the batch after the last one of the table.
+        verified: the checksums of the table's batches have been verified.
     """
 
     topic: str
@@ -63,24 +83,25 @@ class ScannedChunk(NamedTuple):
     done: int
     next_offset: int
     fault: Fault | None = None
+    verified: bool = False
 
     @property
     def nbytes(self) -> int:
-        """Memory that the bytes take."""
+        """Memory of the bytes."""
         return len(self.records)
 
     def has_records(self) -> bool:
-        """False if all that is left are markers of transactions and the like; True says that there may be some."""
+        """False if only control batches and similar are left; True if there may be records."""
         return bool((self.table[self.done :, b.SOURCE] != b.NOTHING).any())
 
     def ends_before(self, fault: Fault, rows: Any) -> ScannedChunk:
-        """The same without the batches from a fault on, where these rows are what is valid and not done."""
+        """A copy without the batches from a fault on; ``rows`` are the valid rows that are not decoded yet."""
         table = np.vstack((self.table[: self.done], rows))
         return self._replace(table=table, next_offset=_after(rows, self.requested), fault=fault)
 
 
 class _Ahead(NamedTuple):
-    """What was found in bytes that will be scanned next; the table is the decoder's own."""
+    """The batches found in advance in bytes that will be scanned next; the table belongs to the decoder."""
 
     records: memoryview
     requested: int
@@ -89,7 +110,7 @@ class _Ahead(NamedTuple):
 
 
 class Survey(NamedTuple):
-    """What ``kernel.survey`` finds in a table."""
+    """The result of ``kernel.survey`` for a table."""
 
     records: int
     body_bytes: int
@@ -98,22 +119,22 @@ class Survey(NamedTuple):
 
 
 class PreparedChunk(NamedTuple):
-    """One partition's bytes, verified and decompressed, and what :meth:`BatchDecoder.complete` needs to decode them.
+    """One partition's bytes, verified and decompressed: the input of :meth:`BatchDecoder.complete`.
 
-    ``totals`` alone, which the kernel writes, records what was decoded of it so far; see :meth:`BatchDecoder._index`.
+    Only ``totals``, which the kernel writes, records how much was decoded so far; see :meth:`BatchDecoder._index`.
 
     Attributes:
         chunk: the bytes, without the batches from the first fault on.
-        fault: what is wrong with the batch after the last one of the table; None if that is not known yet.
+        fault: the known fault of the batch after the last one of the table, or None.
         table: the batches to read, see ``decode/batchtable.py``.
         times: types of their timestamps.
         pieces: the table in pieces of one kind, see :func:`~zkconsumer.decode.verify.by_format`.
-        raw: the bytes as array.
-        scratch: what was decompressed.
-        values: where the values go; often a part of ``raw`` or ``scratch``.
+        raw: the bytes, as an array.
+        scratch: the decompressed bytes.
+        values: target of the values; often a part of ``raw`` or ``scratch``.
         columns: columns of the result.
-        notes: what is written for the assembler.
-        totals: for each piece what was read up to its end, a row each.
+        notes: output of the index functions for the assembler.
+        totals: one row per piece: the totals up to its end.
     """
 
     chunk: ScannedChunk
@@ -130,14 +151,14 @@ class PreparedChunk(NamedTuple):
 
 
 class DecodedChunk(NamedTuple):
-    """What came of one partition's bytes.
+    """The decoded bytes of one partition.
 
     Attributes:
-        batch: the records, a ``pyarrow.RecordBatch`` in the schema of ``decode/schema.py``; None where there is none.
-        next_offset: where to fetch next; also past control batches, aborted ones and what compaction removed. The
-            requested offset where not even one batch was complete.
-        nbytes: memory that the batch owns.
-        rest: what comes next and is not decoded yet; None where that is nothing.
+        batch: the records, a ``pyarrow.RecordBatch`` in the schema of ``decode/schema.py``; None if there are none.
+        next_offset: the offset to fetch next, also after control batches, aborted batches and compacted records. The
+            requested offset if not even one batch was complete.
+        nbytes: memory that the batch owns, in bytes.
+        rest: the following bytes, which are not decoded yet; None if there are none.
     """
 
     batch: Any
@@ -150,58 +171,69 @@ def warm(*, everything: bool = False) -> str | None:
     """Load the decode kernel, which takes half a second (compiling it: some seconds). Idempotent.
 
     Args:
-        everything: also what only some chunks need; it would be loaded, or compiled, when the first of them is read.
+        everything: also load the parts that only some chunks need, which otherwise are loaded, or compiled, on first
+            use.
 
     Returns:
-        The directory that holds the compiled kernel for the next process; None where none can be kept.
+        The directory that holds the compiled kernel for the next process; None if it cannot be stored.
     """
     if everything:
-        kernels.load_all()
-    scan = kernels.kernel().scan
+        kernelloader.load_all()
+    scan = kernelloader.kernel().scan
     from zkconsumer.decode.compiled import cache_directory
 
     return cache_directory(scan)
 
 
 def _after(table: Any, requested: int) -> int:
-    """The offset behind the batches of a table."""
+    """The offset after the batches of a table."""
     if not len(table):
         return requested
     return max(requested, int(table[-1, b.BASE_OFFSET] + table[-1, b.LAST_DELTA]) + 1)
 
 
 class BatchDecoder:
-    """Decodes chunk after chunk, keeping its work buffers. One thread uses a decoder.
+    """Decodes chunks one after the other, and reuses its work buffers. One thread uses a decoder.
 
     Args:
-        check_crcs: verify the checksum of every batch and message.
-        headers: add the column ``headers``; :meth:`choose_columns` can choose others.
-        max_decompressed_bytes: at most 1 GiB; None for :data:`MAX_DECOMPRESSED_BYTES`.
+        check_crcs: whether to verify the checksum of every batch and message.
+        headers: whether to add the column ``headers``; :meth:`choose_columns` can choose other columns.
+        max_decompressed_bytes: limit of the decompressed bytes of a chunk, at most 1 GiB; None for
+            :data:`MAX_DECOMPRESSED_BYTES`.
+        limits: limits of a chunk; None for :data:`CHUNK_LIMITS`.
     """
 
     def __init__(
-        self, *, check_crcs: bool = True, headers: bool = False, max_decompressed_bytes: int | None = None
+        self,
+        *,
+        check_crcs: bool = True,
+        headers: bool = False,
+        max_decompressed_bytes: int | None = None,
+        limits: ChunkLimits | None = None,
     ) -> None:
         if max_decompressed_bytes is None:
             max_decompressed_bytes = MAX_DECOMPRESSED_BYTES
-        self._k = kernels.kernel()
-        self._max_bytes = _LONGEST_COLUMN - max_decompressed_bytes
+        self._k = kernelloader.kernel()
+        limits = CHUNK_LIMITS if limits is None else limits
+        longest = _LONGEST_COLUMN - max_decompressed_bytes
+        self._max_bytes = longest if limits.received_bytes is None else limits.received_bytes
+        self._max_records, self._max_rows = limits.records, limits.batches
         self.memory: Final = ChunkMemory()
-        """Where to receive into what will be decoded."""
+        """Memory to receive the bytes into that will be decoded."""
         self._verifier = Verifier(check_crcs=check_crcs)
         self._unpacker = Unpacker(self.memory, check_crcs=check_crcs, max_decompressed_bytes=max_decompressed_bytes)
         self._assembler = Assembler(self.memory)
         self._columns: tuple[str, ...] = tuple((SCHEMA_WITH_HEADERS if headers else SCHEMA).names)
         self._table = np.empty((_FIRST_ROWS, b.COLUMNS), np.int64)
-        # None while a prepared chunk has them, and once the columns have changed.
+        # None while a prepared chunk has them, and after a change of the columns.
         self._notes: Notes | None = Notes(0, 0, self._columns)
         self._ahead: _Ahead | None = None
 
     def choose_columns(self, columns: tuple[str, ...]) -> None:
-        """Build batches of these columns, in this order; the others are not copied. Not while a chunk is prepared.
+        """Build batches of these columns, in this order. Must not be called while there is a prepared chunk.
 
         Raises:
-            KeyError: ``decode/schema.py`` has no column of a name.
+            KeyError: ``decode/schema.py`` has no column of this name.
         """
         schema_of(columns)
         if columns != self._columns:
@@ -215,13 +247,13 @@ class BatchDecoder:
         records: memoryview = _NOTHING,
         aborted: Sequence[AbortedTransaction] = (),
     ) -> DecodedChunk:
-        """Verify and decode what was fetched of one partition.
+        """Verify and decode the fetched bytes of one partition.
 
         See :meth:`scan` for the arguments, and :meth:`finish`.
 
         Raises:
-            CorruptRecord: the first batch fails its checksum or contradicts itself.
-            RecordTooLarge: it decompresses to more than ``max_decompressed_bytes``.
+            CorruptRecord: the first batch fails its checksum or is inconsistent.
+            RecordTooLarge: the first batch decompresses to more than ``max_decompressed_bytes``.
         """
         return self.finish(self.scan(topic, partition, requested, records, aborted))
 
@@ -233,21 +265,21 @@ class BatchDecoder:
         records: memoryview = _NOTHING,
         aborted: Sequence[AbortedTransaction] = (),
     ) -> ScannedChunk:
-        """Find the batches in what was fetched of one partition.
+        """Find the batches in the fetched bytes of one partition.
 
-        A fault ends the chunk before the batch that has it; only where that is the first batch an error is raised, so
-        that everything in front of it reaches the user. The same holds for :meth:`verify` and :meth:`finish`.
+        A fault ends the chunk before the batch that has it. An error is raised only if that is the first batch, so that
+        all records before it reach the user. The same holds for :meth:`verify` and :meth:`finish`.
 
         Args:
             topic: of the partition.
             partition: its number.
             requested: the offset that was fetched; records before it are dropped (a broker sends whole batches).
-            records: the bytes. They are given away, since the batch may keep their memory and change what is in it; if
-                they are read-only they are copied first.
-            aborted: transactions whose records are left out, as the response lists them under read_committed.
+            records: the bytes. The caller must not use them afterwards, since the batch may keep and change their
+                memory; read-only bytes are copied first.
+            aborted: transactions whose records are skipped, as the response lists them under read_committed.
 
         Raises:
-            CorruptRecord: the first batch has an impossible header.
+            CorruptRecord: the first batch has an invalid header.
         """
         ahead, self._ahead = self._ahead, None
         seen = ahead is not None and ahead.records is records and ahead.requested == requested
@@ -257,14 +289,14 @@ class BatchDecoder:
         raw = np.frombuffer(records, np.uint8)
         table, fault = (ahead.table, ahead.fault) if ahead is not None and seen else self._scan(raw, requested)
         if aborted and (table[:, b.ATTRIBUTES] & b.TRANSACTIONAL).any():
-            kernels.transactions().exclude_aborted(raw, table, aborted)
+            kernelloader.transactions().exclude_aborted(raw, table, aborted)
         chunk = ScannedChunk(topic, partition, requested, records, table.copy(), 0, _after(table, requested))
         if fault is not None and chunk.next_offset == requested:
             raise _error(chunk, raw, fault)
         return chunk
 
     def verify(self, chunk: ScannedChunk) -> ScannedChunk:
-        """Verify checksums, and the structure of messages that no compression hides.
+        """Verify checksums, and the structure of uncompressed messages. Idempotent.
 
         Returns:
             The chunk, without the batches from the first fault on.
@@ -272,22 +304,23 @@ class BatchDecoder:
         Raises:
             CorruptRecord: the first batch has a fault.
         """
-        raw, floor = np.frombuffer(chunk.records, np.uint8), _after(chunk.table[: chunk.done], 0)
-        table, fault = self._verifier.verify(raw, chunk.table[chunk.done :], floor, chunk.requested)
-        if fault is not None:
-            chunk = chunk.ends_before(fault, table)
+        raw = np.frombuffer(chunk.records, np.uint8)
+        if not chunk.verified:
+            floor = _after(chunk.table[: chunk.done], 0)
+            table, fault = self._verifier.verify(raw, chunk.table[chunk.done :], floor, chunk.requested)
+            chunk = (chunk if fault is None else chunk.ends_before(fault, table))._replace(verified=True)
         if chunk.fault is not None and chunk.next_offset == chunk.requested:
             raise _error(chunk, raw, chunk.fault)
         return chunk
 
     def finish(self, chunk: ScannedChunk) -> DecodedChunk:
-        """Verify, decompress and decode; once for each chunk, whose bytes are changed.
+        """Verify, decompress and decode; once for each chunk, since its bytes are changed.
 
-        A thread that may be interrupted uses :meth:`prepare` and :meth:`complete`.
+        A thread that may be interrupted uses :meth:`prepare` and :meth:`complete` instead.
 
         Raises:
-            CorruptRecord: the first batch fails its checksum or contradicts itself.
-            RecordTooLarge: it decompresses to more than ``max_decompressed_bytes``.
+            CorruptRecord: the first batch fails its checksum or is inconsistent.
+            RecordTooLarge: the first batch decompresses to more than ``max_decompressed_bytes``.
         """
         prepared = self.prepare(chunk)
         try:
@@ -296,11 +329,11 @@ class BatchDecoder:
             self.recycle(prepared)
 
     def prepare(self, chunk: ScannedChunk) -> PreparedChunk:
-        """Verify and decompress. The bytes are left as they are, so an interrupted call can be repeated.
+        """Verify and decompress. The bytes are not changed, so an interrupted call can be repeated.
 
         Raises:
-            CorruptRecord: the first batch fails its checksum or contradicts itself.
-            RecordTooLarge: it decompresses to more than ``max_decompressed_bytes``.
+            CorruptRecord: the first batch fails its checksum or is inconsistent.
+            RecordTooLarge: the first batch decompresses to more than ``max_decompressed_bytes``.
         """
         chunk = self.verify(chunk)
         raw = np.frombuffer(chunk.records, np.uint8)
@@ -308,12 +341,12 @@ class BatchDecoder:
         found, fault, scratch = Survey(*self._k.survey(table)), None, raw[:0]
         if found.sources & b.IN_COMPRESSED:
             floor = _after(chunk.table[: chunk.done], 0)
-            # In a copy, since what does not fit this time is unpacked again.
+            # In a copy, since batches that do not fit this time are unpacked again.
             unpacked, fault = self._unpacker.unpack(chunk.records, table.copy(), floor, chunk.requested)
             scratch = self._unpacker.scratch.data[: self._unpacker.scratch.used]
             found = Survey(*self._k.survey(unpacked))
-        if found.records > _MAX_RECORDS:
-            unpacked = _within_limits(unpacked)
+        if found.records > self._max_records:
+            unpacked = _within(self._max_records, unpacked)
             found = Survey(*self._k.survey(unpacked))
         pieces = by_format(unpacked)
         totals = np.full((len(pieces), b.TOTALS), _NOT_READ, np.int64)
@@ -325,17 +358,17 @@ class BatchDecoder:
         return PreparedChunk(chunk, fault, unpacked, found.times, pieces, raw, scratch, values, columns, notes, totals)
 
     def complete(self, prepared: PreparedChunk) -> DecodedChunk:
-        """Decode what :meth:`prepare` returned. An interrupted call can be repeated, although bytes are moved.
+        """Decode the result of :meth:`prepare`. An interrupted call can be repeated, although bytes are moved.
 
         The result refers to ``prepared``'s bytes; see :meth:`recycle`.
 
         Raises:
-            CorruptRecord: the first batch contradicts itself.
+            CorruptRecord: the first batch is inconsistent.
         """
         chunk = prepared.chunk
         indexed, contradiction = self._index(prepared)
         fault = contradiction or prepared.fault
-        if contradiction is not None:  # some bytes of that batch were moved, so it can't be looked at again
+        if contradiction is not None:  # some bytes of that batch were moved, so it cannot be read again
             valid = chunk.table[chunk.done : chunk.done + len(indexed.table)]
             chunk = chunk.ends_before(contradiction, valid)
         done = chunk.done + len(indexed.table)
@@ -352,20 +385,20 @@ class BatchDecoder:
         return DecodedChunk(batch, next_offset, nbytes, rest)
 
     def recycle(self, prepared: PreparedChunk) -> None:
-        """Use the notes of a chunk for the next one. It must not be completed again, since they will be overwritten."""
+        """Reuse the notes of a chunk for the next one. The chunk must not be completed again afterwards."""
         self._notes = prepared.notes
 
     def next_offset(self, requested: int, records: memoryview) -> int:
-        """What ``next_offset`` will be if all whole batches decode well; it looks at their headers only.
+        """The ``next_offset`` if all whole batches decode without a fault; reads only their headers.
 
-        What it found is kept for :meth:`scan`, where that gets the same ``records`` next.
+        The result is kept for :meth:`scan`, if its next call gets the same ``records``.
         """
         table, fault = self._scan(np.frombuffer(records[: self._max_bytes], np.uint8), requested)
         self._ahead = _Ahead(records, requested, table, fault)
         return _after(table, requested)
 
     def _scan(self, raw: Any, requested: int) -> tuple[Any, Fault | None]:
-        """Find the batches."""
+        """Find the batches of a partition's bytes."""
         scan, is_old = self._k.scan, False
         rows, at, last, why = scan(raw, self._table, 0, 0, -1, requested)
         changes = 0
@@ -373,17 +406,17 @@ class BatchDecoder:
             if why == b.OTHER_FORMAT:
                 changes += 1
                 is_old = not is_old
-                scan = kernels.messageset().scan if is_old else self._k.scan
-            elif rows < _MAX_ROWS:
+                scan = kernelloader.messageset().scan if is_old else self._k.scan
+            elif rows < self._max_rows:
                 self._table = np.concatenate([self._table, np.empty_like(self._table)])
-            if changes > _MAX_FORMAT_CHANGES or rows == _MAX_ROWS:
+            if changes > _MAX_FORMAT_CHANGES or rows == self._max_rows:
                 if last >= requested:
                     return self._table[:rows], None
-                rows = changes = 0  # nothing of what is requested yet
+                rows = changes = 0  # no requested record so far
             rows, at, last, why = scan(raw, self._table, at, rows, last, requested)
         if why == b.COMPLETE:
             return self._table[:rows], None
-        what = "the length of a batch is impossible" if why == b.BAD_LENGTH else "a batch header contradicts itself"
+        what = "the length of a batch is invalid" if why == b.BAD_LENGTH else "a batch header is inconsistent"
         framed = why == b.BAD_HEADER
         end = at + b.LENGTH_END + int.from_bytes(raw[at + b.LENGTH_AT : at + b.LENGTH_END].tobytes(), "big")
         where = (_claimed_last(raw, at), end) if framed else (-1, -1)
@@ -392,16 +425,16 @@ class BatchDecoder:
     def _index(self, prepared: PreparedChunk) -> tuple[Indexed, Fault | None]:
         """Read all records once.
 
-        A call of a kernel function is one step for an interrupt: either the totals of its piece are as they were made
-        and no byte was moved, or the function has written them and moved what it was to move. In the second case it is
-        not called again, also if the interrupt came right after it.
+        A call of a kernel function is atomic for an interrupt: either the totals of its piece have their initial values
+        and no byte was moved, or the function has written them and moved all bytes. In the second case it is not called
+        again, even if the interrupt came right after it.
         """
         _, _, table, times, pieces, raw, scratch, values, columns, notes, totals = prepared
         requested, good, before = prepared.chunk.requested, 0, _NO_TOTALS
         for (rows, old), so_far in zip(pieces, totals, strict=True):
             if so_far[b.ROWS] == _NOT_READ:
                 so_far[b.ROWS + 1 :] = before[b.ROWS + 1 :]
-                index = kernels.messageset().index if old else self._k.index
+                index = kernelloader.messageset().index if old else self._k.index
                 index(
                     raw, scratch, rows, requested, values, notes.keys, notes.headers,
                     notes.key_end, columns.value_end, notes.header_end, notes.key_valid, notes.value_valid,
@@ -418,9 +451,9 @@ class BatchDecoder:
         return Indexed(table[:good], times, values, columns, notes, before.tolist()), fault
 
     def _values(self, raw: Any, scratch: Any, table: Any, found: Survey) -> Any:
-        """Where the values go: to where all of them come from, if that is one place."""
+        """The target of the values: their source, if all of them have the same one."""
         if not found.sources & b.IN_SCRATCH:
-            # Not before these batches: what was there belongs to others by now.
+            # Not before these batches: that memory belongs to others by now.
             return raw[table[0, b.START] : table[-1, b.END]] if len(table) else raw
         if not found.sources & b.IN_RAW:
             return scratch
@@ -431,25 +464,25 @@ def _error(chunk: ScannedChunk, raw: Any, fault: Fault) -> CorruptRecord | Recor
     where = f"{chunk.topic}-{chunk.partition} at offset {fault.offset} (fetched from {chunk.requested})"
     if fault.too_long:
         return RecordTooLarge(f"{where}: {fault.reason}; raise decompressed.max.bytes to read it")
-    resume_at = None if fault.end < 0 else _behind(raw, chunk.requested, fault)
-    cure = "" if resume_at is None else f"; on.corrupt=skip goes on at {resume_at}"
-    return CorruptRecord(f"{where}: {fault.reason}{cure}", resume_at)
+    resume_at = None if fault.end < 0 else _offset_after(raw, chunk.requested, fault)
+    remedy = "" if resume_at is None else f"; on.corrupt=skip continues at {resume_at}"
+    return CorruptRecord(f"{where}: {fault.reason}{remedy}", resume_at)
 
 
-def _behind(raw: Any, requested: int, fault: Fault) -> int | None:
-    """Where to go on behind a batch that is at fault: the least of what its header and its successor's say.
+def _offset_after(raw: Any, requested: int, fault: Fault) -> int | None:
+    """The offset after a faulty batch: the smallest one according to its header and that of the next batch.
 
-    Either may be damaged. What is too small is fetched again and ends behind the same batch, what is too large would
-    skip what is sound.
+    Either may be damaged. An offset that is too small leads to the same batch again; one that is too large would skip
+    valid records.
     """
     claims = [fault.last + 1]
-    if fault.end + 8 <= len(raw):  # nothing was moved to there: that ends with the batch at fault
+    if fault.end + 8 <= len(raw):  # no byte was moved there: moves end at the faulty batch
         claims.append(_integer(raw, fault.end, 8))
     return min((claim for claim in claims if requested < claim <= b.MAX_BASE_OFFSET), default=None)
 
 
 def _claimed_last(raw: Any, at: int) -> int:
-    """The last offset of the batch at ``at``, as its header says."""
+    """The last offset of the batch at ``at`` according to its header."""
     base = _integer(raw, at, 8)
     return base + _integer(raw, at + b.LAST_DELTA_AT, 4) if raw[at + b.MAGIC_AT] == 2 else base
 
@@ -458,9 +491,9 @@ def _integer(raw: Any, at: int, width: int) -> int:
     return int.from_bytes(raw[at : at + width].tobytes(), "big", signed=True)
 
 
-def _within_limits(table: Any) -> Any:
-    """The rows to read in one go, at least one that has records."""
+def _within(max_records: int, table: Any) -> Any:
+    """The rows to read at once, at least one that has records."""
     counts = np.where(table[:, b.SOURCE] == b.NOTHING, 0, table[:, b.COUNT])
     total = np.cumsum(counts)
-    kept = max(int(np.flatnonzero(counts)[0]) + 1, int(np.searchsorted(total, _MAX_RECORDS, side="right")))
+    kept = max(int(np.flatnonzero(counts)[0]) + 1, int(np.searchsorted(total, max_records, side="right")))
     return table[:kept]

@@ -3,8 +3,8 @@
 Both are compiled into the functions that use them, since a call into a library costs more than the checksum of a short
 batch, and takes the interpreter lock. x86-64 processors of the last fifteen years have an instruction for CRC-32C and
 one for carry-less multiplication, with which CRC-32 is computed for 64 bytes at a time. Other processors use tables, at
-about a tenth of that speed. Which of them is compiled in is decided by numba's target, which is part of the name under
-which machine code is kept (``codecache.py``).
+about a tenth of that speed. numba's target decides which variant is compiled; it is part of the file name of the
+machine code (``codecache.py``).
 
 Sources: "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction" (Gopal et al., Intel, 2009) for
 folding; "A Systematic Approach to Building High Performance Software-based CRC Generators" (Kounavis and Berry, 2005)
@@ -33,8 +33,8 @@ _HAS_CRC32C: Final = _ON_X86_64 and "+crc32" in _FEATURES.split(",")
 _HAS_MULTIPLICATION: Final = _ON_X86_64 and "+pclmul" in _FEATURES.split(",")
 
 _STRIDE: Final = 512
-"""Bytes of each of three runs whose CRC-32C is computed side by side: one instruction takes three cycles to finish,
-but one can begin in each cycle."""
+"""Bytes of each of three runs whose CRC-32C is computed in parallel: an instruction takes three cycles, but one can
+begin in each cycle."""
 _STRIDE_DOUBLINGS: Final = 9
 
 Table = np.ndarray[tuple[int, ...], np.dtype[np.uint32]]
@@ -58,7 +58,7 @@ def _eight_tables(polynomial: int) -> Table:
 
 
 def _effect_of_zeros(polynomial: int, doublings: int) -> Table:
-    """What ``2 ** doublings`` zero bytes make of a CRC, as four tables, one for each of its bytes."""
+    """The effect of ``2 ** doublings`` zero bytes on a CRC, as four tables, one for each of its bytes."""
     tables: Any = _table_of_bytes(polynomial)
     places = np.arange(4, dtype=np.uint32)[:, None] * np.uint32(8)
     crcs = np.arange(256, dtype=np.uint32)[None, :] << places
@@ -138,24 +138,24 @@ class _Folding:
     """Emits the loop that folds blocks: at least one; four side by side as long as there are enough of them.
 
     Args:
-        builder: of the function that is being compiled.
-        crc: of what comes before.
-        address: of the first block.
-        blocks: how many.
+        builder: builder of the function that is being compiled.
+        crc: CRC of the bytes before.
+        address: address of the first block.
+        blocks: number of blocks.
     """
 
     def __init__(self, builder: Any, crc: Any, address: Any, blocks: Any) -> None:
         self._builder = builder
         self._lanes = [cgutils.alloca_once(builder, _BLOCK) for _ in range(_LANES)]
-        self._at = cgutils.alloca_once_value(builder, address)  # the block that lane 0 has taken last
-        self._left = cgutils.alloca_once_value(builder, blocks)  # that one included
+        self._at = cgutils.alloca_once_value(builder, address)  # the last block that lane 0 has taken
+        self._left = cgutils.alloca_once_value(builder, blocks)  # including that block
         before = builder.insert_element(ir.Constant(_BLOCK, [0, 0]), crc, ir.Constant(_INT32, 0))
         builder.store(builder.xor(self._loaded(address, 0), before), self._lanes[0])
         self._fold_four_at_a_time()
         self._fold_one_at_a_time()
 
     def folded(self) -> Any:
-        """The block that is left."""
+        """The remaining block."""
         return self._builder.load(self._lanes[0])
 
     def _fold_four_at_a_time(self) -> None:
@@ -192,7 +192,7 @@ class _Folding:
         builder.store(builder.xor(builder.xor(low, high), block), lane)
 
     def _loaded(self, address: Any, number: int) -> Any:
-        """The block so many blocks after an address."""
+        """The block ``number`` blocks after an address."""
         builder = self._builder
         place = builder.add(address, _constant(number * _BLOCK_BYTES))
         block = builder.load(builder.inttoptr(place, _BLOCK.as_pointer()))

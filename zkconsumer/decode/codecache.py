@@ -1,10 +1,10 @@
-"""CodeCache: machine code of compiled functions on disk, in one checksummed file per function.
+"""CodeCache: machine code of compiled functions on disk, in one file with a checksum per function.
 
-numba's own cache has an index and a data file, reads both without a check, and raises whatever unpickling raises. Code
-of which one bit changed would be executed. Here everything that the machine code depends on is part of the file's name,
-so there is no index that could belong to other code; and a file is used only if its checksum is right. A file that
-cannot be used is the same as none: the function is compiled and the file replaced. Files of another source of the same
-module, those of an older version, are removed when a new one is written.
+numba's own cache has an index and a data file, reads both without a check, and raises any exception of unpickling. It
+would execute code with a changed bit. Here the file's name contains everything that the machine code depends on, so
+there is no index that could belong to other code; and a file is used only if its checksum matches. A file that cannot
+be used is treated as missing: the function is compiled and the file replaced. When a new file is written, those of
+other sources of the same module, such as an older version, are removed.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _DIGEST_BYTES: Final = hashlib.sha256().digest_size
 
 
 def seal(content: bytes) -> bytes:
-    """What a file holds: a prefix, the checksum of the content, and the content."""
+    """The bytes of a file: a prefix, the checksum of the content, and the content."""
     return _MAGIC + hashlib.sha256(content).digest() + content
 
 
 def unseal(data: bytes) -> bytes | None:
-    """The content of a file that :func:`seal` made; None if any byte differs or is missing."""
+    """The content of a file made by :func:`seal`; None if any byte differs or is missing."""
     start = len(_MAGIC) + _DIGEST_BYTES
     content = data[start:]
     return content if len(data) >= start and data == seal(content) else None
@@ -47,9 +47,9 @@ def file_name(base: str, stamp: int, key: Any) -> str:
     """Name of the file of one function.
 
     Args:
-        base: function and Python version.
+        base: name of the function and Python version.
         stamp: checksum of the source.
-        key: numba's; signature, then the target with the processor's name and features, then the byte code.
+        key: numba's key: signature, then the target with the processor's name and features, then the byte code.
     """
     _, (_, processor, *_), _ = key
     rest = hashlib.sha256(repr((numba.__version__, key)).encode()).hexdigest()[:16]
@@ -57,30 +57,30 @@ def file_name(base: str, stamp: int, key: Any) -> str:
 
 
 def stale_files(names: Iterable[str], base: str, stamp: int) -> list[str]:
-    """Which files of a directory were made of another source of the same module, for the same version of Python.
+    """The files of a directory that belong to another source of the same module, for the same version of Python.
 
-    Those for other processors and other versions of numba stay: several machines or environments may share a directory.
+    Files for other processors and other versions of numba stay: several machines or environments may share a directory.
 
     Args:
-        names: of the files.
-        base: see :func:`file_name`; of any function of the module.
-        stamp: of the source that is there now.
+        names: names of the files.
+        base: see :func:`file_name`; for any function of the module.
+        stamp: checksum of the current source.
     """
     module, _, rest = base.partition(".")
     python = re.escape(rest.rpartition(".")[2])
     ours = re.compile(rf"{re.escape(module)}\..+\.{python}-([0-9a-f]{{8}})-.+\.nbc")
-    numbas = re.compile(rf"{re.escape(module)}\..+\.{python}\.(nbi|[0-9]+\.nbc)")  # its own index and data
+    numbas = re.compile(rf"{re.escape(module)}\..+\.{python}\.(nbi|[0-9]+\.nbc)")  # numba's own index and data
     matched = [(name, ours.fullmatch(name)) for name in names]
     return [name for name, made in matched if (made and made[1] != f"{stamp:08x}") or numbas.fullmatch(name)]
 
 
 class CodeFile(caching.IndexDataCacheFile):  # type: ignore[misc]
-    """In place of numba's index and data file of one function.
+    """Replaces numba's index and data file of one function.
 
     Args:
-        directory: that holds the file; it need not exist yet.
+        directory: directory of the file; it need not exist yet.
         base: see :func:`file_name`.
-        stamp: likewise.
+        stamp: see :func:`file_name`.
     """
 
     def __init__(self, directory: str, base: str, stamp: int) -> None:
@@ -92,11 +92,13 @@ class CodeFile(caching.IndexDataCacheFile):  # type: ignore[misc]
         return self._read(key) is not None
 
     def load(self, key: Any) -> Any:
-        """What was saved for a key; None if there is nothing intact. May raise what unpickling raises."""
+        """The data saved for a key; None if there is no intact file. May raise any exception of unpickling."""
         content = self._read(key)
         if content is None:
             return None
-        data = pickle.loads(content)  # as trusted as the package: a user who can write it can also write modules
+        data = pickle.loads(
+            content
+        )  # as trusted as the package: a user with write access to it can also change modules
         caching._cache_log("[cache] data loaded from %r", str(self._path(key)))
         return data
 
@@ -130,10 +132,10 @@ class CodeFile(caching.IndexDataCacheFile):  # type: ignore[misc]
 
 
 class CodeCache(caching.FunctionCache):  # type: ignore[misc]
-    """numba's cache of a function, on a :class:`CodeFile`. Whatever is wrong with the cache costs only the cache.
+    """numba's cache of a function, on a :class:`CodeFile`. If the cache is unusable, the function is compiled again.
 
     Args:
-        function: that is compiled.
+        function: the function to compile.
         stamp: checksum of all source that the machine code depends on.
     """
 
@@ -142,15 +144,15 @@ class CodeCache(caching.FunctionCache):  # type: ignore[misc]
         self._cache_file = CodeFile(self._cache_path, self._impl.filename_base, stamp)
 
     def is_ready_made(self, signature: Any, target: Any) -> bool:
-        """True if the code is in it, but nothing can be written."""
+        """True if the cache has the code, but is not writable."""
         key = self._index_key(signature, target.codegen())
         return not os.access(self.cache_path, os.W_OK) and self._cache_file.holds(key)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """See numba; None also if what is there cannot be used."""
+        """See numba; also None if the cached code cannot be used."""
         try:
             return super().load_overload(sig, target_context)
-        except Exception as error:  # noqa: BLE001  unpickling and numba's rebuilding raise anything
+        except Exception as error:  # noqa: BLE001  unpickling and numba's rebuilding may raise anything
             what = f"{type(error).__name__}: {error}"
             _log.warning("the compiled decoder in %s cannot be loaded (%s); compiling it again", self.cache_path, what)
             return None
@@ -160,4 +162,8 @@ class CodeCache(caching.FunctionCache):  # type: ignore[misc]
         try:
             super().save_overload(sig, data)
         except OSError as error:
-            _log.warning("the compiled decoder cannot be kept in %s: %s; set NUMBA_CACHE_DIR", self.cache_path, error)
+            _log.warning(
+                "cannot store the compiled decoder in %s: %s; set NUMBA_CACHE_DIR to a writable directory",
+                self.cache_path,
+                error,
+            )

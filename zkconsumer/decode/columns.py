@@ -1,4 +1,4 @@
-"""Columns of a batch: built from buffers; or of one value, as slices of arrays that are built once."""
+"""Columns of a batch: built from buffers, or of one repeated value, as slices of arrays that are built once."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _SMALLEST: Final = 1 << 12
 class ConstantColumns:
     """Topic, partition and timestamp type repeat for all records of a chunk, so they cost nothing per record.
 
-    One thread uses an object. The arrays together stay below 64 MiB (arrays that are still used by batches not
-    counted): a consumer of very many partitions builds some of them again.
+    One thread uses an object. The arrays together stay below 64 MiB (not counting those that batches still use): a
+    consumer of very many partitions builds some of them again.
     """
 
     def __init__(self) -> None:
@@ -25,19 +25,19 @@ class ConstantColumns:
         self._bytes = 0
 
     def topic(self, name: str, length: int) -> Any:
-        """``length`` times the topic's name, as string array."""
+        """A string array with ``length`` times the topic's name."""
         return self._constant(("topic", name), pa.string(), length)
 
     def integer(self, value: int, length: int) -> Any:
-        """``length`` times ``value``, as int32 array: partition or timestamp type."""
+        """An int32 array with ``length`` times ``value``: partition or timestamp type."""
         return self._constant(("integer", value), pa.int32(), length)
 
     def no_keys(self, length: int) -> Any:
-        """``length`` nulls, as binary array."""
+        """A binary array of ``length`` nulls."""
         return self._constant(("keys", None), pa.binary(), length)
 
     def no_headers(self, length: int) -> Any:
-        """``length`` nulls of the headers type."""
+        """An array of ``length`` nulls of the headers type."""
         return self._constant(("headers", None), HEADERS, length)
 
     def _constant(self, key: tuple[str, Any], kind: Any, length: int) -> Any:
@@ -54,11 +54,11 @@ class ConstantColumns:
 
 
 def variable_column(kind: Any, count: int, ends: Any, data: Any, valid: Any = None) -> Any:
-    """A column of bytes or text: where each ends, all of them, and for each 0 if it is null."""
+    """A column of bytes or text, from the end of each value, all data, and a 0 for each null value."""
     present = None if valid is None else bitmap(valid)
     return pa.Array.from_buffers(kind, count, [present, pa.py_buffer(ends), pa.py_buffer(data)])
 
 
 def bitmap(valid: Any) -> Any:
-    """A buffer of bits, one for each item."""
+    """A buffer with one bit for each item."""
     return pa.py_buffer(np.packbits(valid, bitorder="little"))

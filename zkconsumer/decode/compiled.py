@@ -1,10 +1,10 @@
-"""What the compiled parts of the decoder have in common: how they are compiled and cached, and how they read bytes.
+"""Shared by the compiled parts of the decoder: compilation, the code cache, and functions that read bytes.
 
 A module that defines compiled functions compiles them when it is imported (several seconds) or loads numba's cache
-(half a second). numba keeps the cache in ``NUMBA_CACHE_DIR`` where that is set, else in ``__pycache__`` beside the
-module, else, where the package cannot be written, in the user's cache directory. A cache in one of these places that
-cannot be written but is complete, as in an image, is used as it is; numba itself would ignore it. Where there is
-none and none can be written, every process compiles, with a warning. ``codecache.py`` has the files.
+(half a second). numba keeps the cache in ``NUMBA_CACHE_DIR`` if that is set, else in ``__pycache__`` beside the module,
+or, if the package is not writable, in the user's cache directory. A complete but read-only cache in one of these
+places, as in an image, is used; numba itself would ignore it. If there is no cache and none can be written, every
+process compiles, with a warning. ``codecache.py`` reads and writes the files.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from numba.extending import intrinsic as numba_intrinsic
 
 from zkconsumer.decode.codecache import CodeCache
 
-# numba describes only a part of itself to type checkers, and in a way that fits neither its types nor its intrinsics.
+# numba has type annotations only for a part, which fit neither its types nor its intrinsics.
 njit: Any = numba.njit
 types: Any = numba.types
 cgutils: Any = numba_cgutils
@@ -43,21 +43,21 @@ INDEX: Final = types.void(
     BYTES, BYTES, TABLE, types.int64, OUT_BYTES, OUT_BYTES, OUT_BYTES,
     INT32S, INT32S, INT32S, OUT_BYTES, OUT_BYTES, INT64S, INT64S, INT64S, INT64S,
 )  # fmt: skip
-"""Signature of ``kernel.index``, and of its like for older formats."""
+"""Signature of ``kernel.index`` and ``messageset.index``."""
 
 SOURCES: Final = (
     "batchtable.py", "checksums.py", "compiled.py", "headerlists.py", "kernel.py", "messagekernel.py", "messageset.py",
     "transactions.py",
 )  # fmt: skip
-"""Modules that are compiled, or that hold constants of those."""
+"""Modules with compiled functions, or with constants of these."""
 _OPTIONS: Final = {"error_model": "numpy", "boundscheck": False}
 
 
 def _stamp() -> int:
-    """Checksum of all the source that is compiled.
+    """Checksum of all compiled source.
 
-    numba compares the time of the one file that holds a function: constants and functions that come from another file
-    could change unseen, and a container image that was copied would have to compile again.
+    numba compares the modification time of the one file that holds a function: it would miss changes of constants and
+    functions from other files, and would compile again in a copied container image.
     """
     return zlib.crc32(b"".join(pkgutil.get_data(__package__, name) or b"" for name in SOURCES))
 
@@ -66,13 +66,13 @@ _STAMP: Final = _stamp()
 
 
 def _require_directory(locator: Any) -> None:
-    """In place of numba's test whether the directory can be written."""
+    """Replaces numba's test whether the directory is writable."""
     if not Path(locator.get_cache_path()).is_dir():
         raise NotADirectoryError
 
 
 def _ready_made_cache(dispatcher: Any, signature: Any) -> Any:
-    """A cache that cannot be written but has the code; None if there is none."""
+    """A read-only cache that has the code; None if there is none."""
     for locator in CodeCache._impl_class._locator_classes:
         as_it_is = type(locator.__name__, (locator,), {"ensure_cache_path": _require_directory})
         found = type("_Impl", (CodeCache._impl_class,), {"_locator_classes": [as_it_is]})
@@ -86,19 +86,23 @@ def _ready_made_cache(dispatcher: Any, signature: Any) -> Any:
 
 
 def compiled(signature: Any, *, nogil: bool = True) -> Callable[[F], F]:
-    """Compile for exactly one signature, now, and keep the machine code on disk where that is possible.
+    """Compile for exactly one signature, now, and keep the machine code on disk if possible.
 
     Args:
-        signature: types of the arguments and of what is returned.
-        nogil: release the interpreter lock while the function runs.
+        signature: types of the arguments and of the result.
+        nogil: whether to release the interpreter lock while the function runs.
     """
 
     def decorate(function: F) -> F:
         dispatcher = njit(nogil=nogil, **_OPTIONS)(function)
         try:
             dispatcher._cache = _ready_made_cache(dispatcher, signature) or CodeCache(function, _STAMP)
-        except RuntimeError as error:  # as above
-            _log.warning("compiling %s for this process only (%s); set NUMBA_CACHE_DIR", function.__name__, error)
+        except RuntimeError as error:  # "no locator available", as above
+            _log.warning(
+                "compiling %s for this process only (%s); set NUMBA_CACHE_DIR to a writable directory",
+                function.__name__,
+                error,
+            )
         dispatcher.compile(signature)
         dispatcher.disable_compile()
         return dispatcher  # type: ignore[no-any-return]
@@ -107,7 +111,7 @@ def compiled(signature: Any, *, nogil: bool = True) -> Callable[[F], F]:
 
 
 def cache_directory(function: Any) -> str | None:
-    """Where the machine code of a compiled function is kept; None if it is not."""
+    """The directory that holds the machine code of a compiled function; None if it is not stored."""
     path = function._cache.cache_path
     return None if path is None else str(path)
 
@@ -133,7 +137,7 @@ move: Any = _memory_intrinsic(cgutils.raw_memmove)
 
 
 def _load_intrinsic(bits: int, *, swapped: bool) -> Any:
-    """``f(address)``: an integer of so many bits, at any address; with ``swapped`` a signed one in big-endian order."""
+    """``f(address)``: an integer of ``bits`` bits at any address; with ``swapped`` a signed big-endian one."""
 
     def describe(_context: Any, _address: Any) -> Any:
         def generate(_codegen: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
@@ -191,8 +195,8 @@ def int64_at(data: Any, at: Any) -> Any:
 
 @njit(nogil=True)  # type: ignore[untyped-decorator]
 def varint(data: Any, at: Any, end: Any) -> Any:
-    """Zigzag varint at ``at``: its value and the position after it, or -1 where it is cut off or too long."""
-    if at < end and data[at] < 0x80:  # most are of one byte
+    """Zigzag varint at ``at``: its value and the position after it, or -1 if it is cut off or too long."""
+    if at < end and data[at] < 0x80:  # most have one byte
         return np.int64(data[at] >> 1) ^ -np.int64(data[at] & 1), at + 1
     value = np.uint64(0)
     shift = np.uint64(0)

@@ -16,13 +16,13 @@ LZ4: Final = 3
 ZSTD: Final = 4
 
 _STREAMS: Final = {GZIP: cramjam.gzip, LZ4: cramjam.lz4, ZSTD: cramjam.zstd}
-_TOO_SMALL: Final = "failed to write whole buffer"  # how cramjam tells that the output did not fit
-_XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"  # snappy-java's framing, the one that Kafka uses
+_TOO_SMALL: Final = "failed to write whole buffer"  # cramjam's message if the output did not fit
+_XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"  # snappy-java's framing, which Kafka uses
 _XERIAL_HEADER: Final = 16  # magic, version, oldest compatible version
-_SNAPPY_RATIO: Final = 22  # at most 64 bytes come of 3; a block that claims more is damaged, not long
-_FIRST_GUESS: Final = 4  # decompressed bytes per compressed one; a wrong guess costs a second attempt
+_SNAPPY_RATIO: Final = 22  # at most 64 bytes from 3; a block that announces more is damaged
+_FIRST_GUESS: Final = 4  # decompressed bytes per compressed byte; a wrong guess costs a second attempt
 _KEPT_BYTES: Final = 32 << 20
-_SMALL: Final = 1 << 16  # less is not worth a copy
+_SMALL: Final = 1 << 16  # a copy of less is not worthwhile
 _WASTE: Final = 4
 _LZ4_MAGIC_BYTES: Final = 4
 _LZ4_CONTENT_SIZE: Final = 0x08  # flags in the first byte of an lz4 frame descriptor
@@ -30,18 +30,18 @@ _LZ4_DICTIONARY: Final = 0x01
 
 
 class DecompressError(Exception):
-    """Compressed bytes are malformed, or would become longer than allowed; the caller knows where they came from."""
+    """Compressed bytes are malformed or exceed the limit; the caller adds their source to the message."""
 
 
 class TooLong(DecompressError):
-    """They would become longer than allowed."""
+    """The decompressed bytes would exceed the limit."""
 
 
 class Scratch:
-    """A buffer that grows as needed, up to a limit given for each batch. One thread uses it.
+    """A buffer that grows as needed, up to a limit for each batch. One thread uses it.
 
     Args:
-        memory: where the buffer comes from.
+        memory: provides the buffer.
     """
 
     def __init__(self, memory: ChunkMemory) -> None:
@@ -53,31 +53,31 @@ class Scratch:
         """Bytes in use."""
 
     def reset(self) -> None:
-        """Let go of the buffer, which somebody may go on using; the next one begins as long as this has become."""
+        """Release the buffer, which batches may still use; the next one begins with the size of this one."""
         self._expected = min(len(self.data), _KEPT_BYTES)
         self.data = np.empty(0, np.uint8)
         self.used = 0
 
     def fit(self) -> None:
-        """Move to a smaller buffer if most of this one is unused: a batch keeps all of the buffer that it is in."""
+        """Move to a smaller buffer if most of this one is unused: a batch keeps its whole buffer in memory."""
         if len(self.data) > _SMALL and len(self.data) > _WASTE * self.used:
             smaller = np.frombuffer(self._memory.take(self.used), np.uint8)
             smaller[:] = self.data[: self.used]
             self.data = smaller
 
     def add(self, codec: int, compressed: memoryview, limit: int, *, before_format_2: bool = False) -> None:
-        """Decompress one batch behind what is there.
+        """Decompress one batch after those in the buffer.
 
         Args:
             codec: number of the codec, as in a batch's attributes.
             compressed: the records of the batch.
-            limit: most bytes that they may become.
-            before_format_2: the batch is of message format 0 or 1: zstd was not known, and Kafka's lz4 writers counted
-                the magic bytes into the header checksum, so that no other reader accepts it (KAFKA-3160).
+            limit: maximum decompressed bytes.
+            before_format_2: True for message format 0 or 1, which has no zstd, and where Kafka's lz4 writers included
+                the magic bytes in the header checksum, so that no other reader accepts it (KAFKA-3160).
 
         Raises:
             DecompressError: malformed, or an unknown codec.
-            TooLong: it would exceed the limit.
+            TooLong: the result would exceed the limit.
         """
         if codec == SNAPPY:
             self._add_snappy(compressed, limit)
@@ -102,7 +102,9 @@ class Scratch:
 
     def _add_snappy(self, compressed: memoryview, limit: int) -> None:
         if bytes(compressed[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
-            self._add_block(compressed, limit, self.used)  # a single block without framing, as some producers wrote
+            self._add_block(
+                compressed, limit, self.used
+            )  # a single block without framing, as written by some producers
             return
         at = _XERIAL_HEADER
         before = self.used
@@ -119,7 +121,7 @@ class Scratch:
         try:
             length: int = cramjam.snappy.decompress_raw_len(block)
             if length > _SNAPPY_RATIO * len(block):
-                raise DecompressError(f"a snappy block of {len(block)} bytes claims to hold {length}")
+                raise DecompressError(f"a snappy block of {len(block)} bytes announces {length} decompressed bytes")
             if self.used - start + length > limit:
                 raise _too_long(limit)
             self._reserve(length)
@@ -144,7 +146,7 @@ def _too_long(limit: int) -> TooLong:
 
 
 def _with_right_header_checksum(frame: memoryview) -> memoryview:
-    """An lz4 frame whose header checksum is what the format says; a copy where it was not."""
+    """An lz4 frame with the header checksum that the format specifies; a copy if it was wrong."""
     if len(frame) <= _LZ4_MAGIC_BYTES:
         return frame
     flags = frame[_LZ4_MAGIC_BYTES]

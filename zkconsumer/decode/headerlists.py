@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def _gather(  # type: ignore[no-untyped-def]
     headers, header_end, header_at, name_end, content_end, content_valid, name_data, content_data
 ):
-    """Copy the headers of all records, whose lengths ``kernel.index`` has checked, into columns.
+    """Copy the headers of all records into columns; ``kernel.index`` has checked their lengths.
 
     ``header_end`` has one entry more than there are records. ``name_end`` and ``content_end`` are Arrow offsets of
     length headers + 1, beginning with a 0; ``content_valid`` gets one byte per header, 0 for a null value.
@@ -50,8 +50,8 @@ def header_lists(notes: Notes, totals: list[int]) -> Any:
     """The column; null, and not an empty list, for a record without headers.
 
     Args:
-        notes: what ``kernel.index`` wrote down.
-        totals: likewise; there is a header.
+        notes: output of ``kernel.index``.
+        totals: totals of ``kernel.index``; there is at least one header.
     """
     count, total = totals[b.RECORDS], totals[b.HEADER_COUNT]
     header_end = notes.header_end[: count + 1].copy()
@@ -69,7 +69,7 @@ def header_lists(notes: Notes, totals: list[int]) -> Any:
 
 
 def _text(names: Any) -> Any:
-    """``names`` with what is not UTF-8 replaced as Java does it; a string column must not hold anything else."""
+    """``names`` with invalid UTF-8 replaced as in Java, since a string column must be valid UTF-8."""
     try:
         names.validate(full=True)
     except pa.ArrowInvalid:

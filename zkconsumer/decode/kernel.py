@@ -1,18 +1,18 @@
 """The decode kernel: numba functions, free of the interpreter lock, that turn record batches into Arrow buffers.
 
 A chunk is decoded by one call of each function: :func:`scan` finds the batches, :func:`verify` checks their checksums,
-:func:`index` reads every record once and writes all columns; between the two the caller decompresses. What few chunks
-need is in modules of its own, since compiling takes seconds: ``messageset.py``, ``headerlists.py``,
+:func:`index` reads every record once and writes all columns; between the two the caller decompresses. Functions that
+few chunks need are in separate modules, since compiling takes seconds: ``messageset.py``, ``headerlists.py``,
 ``transactions.py``.
 
-Values are most of the bytes, so they stay where they are: each is only moved down to the end of the one before it, over
-what was between them. What was received thereby becomes the buffer of an Arrow column. Nothing is overwritten before it
-was read, since values are shorter than the records that hold them.
+Values are most of the bytes, so they stay in their memory: each is only moved down to the end of the previous one, over
+the bytes between them. So the received bytes become the buffer of an Arrow column. No byte is overwritten before it was
+read, since values are shorter than the records that hold them.
 
-The layout of record batches is Kafka's message format 2 (KIP-98; "Record Batch" in the protocol documentation); what
-differs for the older formats is in ``messageset.py``.
+The layout of record batches is Kafka's message format 2 (KIP-98; "Record Batch" in the protocol documentation);
+``messageset.py`` reads the older formats.
 
-Bytes come from the network, so every length is checked against what encloses it before it is used.
+Bytes come from the network, so every length is checked against the enclosing one before it is used.
 """
 
 # Functions here are longer and take more arguments than elsewhere on purpose: numba takes arrays and not objects, and
@@ -46,18 +46,18 @@ _MAGIC: Final = 2
 
 @compiled(types.UniTuple(types.int64, 4)(BYTES, TABLE, types.int64, types.int64, types.int64, types.int64))
 def scan(raw, table, at, rows, last, requested):  # type: ignore[no-untyped-def]
-    """Find the batches in ``raw`` and fill ``table``, a row each.
+    """Find the batches in ``raw`` and fill ``table``, one row per batch.
 
     Args:
         raw: the bytes of one partition from a fetch response.
-        table: int64, shape (rows, COLUMNS); is overwritten.
-        at: position to begin at.
-        rows: rows of the table that are filled already.
+        table: int64, shape (rows, COLUMNS); overwritten.
+        at: position of the first batch.
+        rows: number of rows of the table that are filled already.
         last: last offset before ``at``, -1 at the beginning.
         requested: batches that end before this offset get the source NOTHING, as do control batches.
 
     Returns:
-        Rows filled, position after the last one, last offset before that, and why it stopped.
+        Number of filled rows, position after the last one, last offset before that position, and why the scan stopped.
     """
     size = np.int64(len(raw))
     while size - at > b.MAGIC_AT:
@@ -101,10 +101,10 @@ def scan(raw, table, at, rows, last, requested):  # type: ignore[no-untyped-def]
 
 @compiled(types.UniTuple(types.int64, 2)(BYTES, TABLE, types.int64))
 def verify(raw, table, requested):  # type: ignore[no-untyped-def]
-    """Check the checksums of rows that :func:`scan` has found, up to the first that is wrong.
+    """Check the checksums of rows that :func:`scan` has found, up to the first wrong one.
 
     Returns:
-        How many rows before it are right or end before the requested offset, and its checksum as the bytes have it.
+        Number of rows before it, which are valid or end before the requested offset, and the checksum computed for it.
     """
     start = np.intp(raw.ctypes.data)
     for current in range(len(table)):
@@ -119,11 +119,11 @@ def verify(raw, table, requested):  # type: ignore[no-untyped-def]
 
 @compiled(types.UniTuple(types.int64, 4)(TABLE))
 def survey(table):  # type: ignore[no-untyped-def]
-    """What there is to read in the batches of a table; those without a source do not count.
+    """Sums over the batches of a table; batches without a source are ignored.
 
     Returns:
-        How many records they announce, the length of all bodies together, the sum of the ``b.IN_...`` of their sources
-        and states, and the sum of the ``b.TIME_...`` of their timestamps' types.
+        The number of records that they announce, the length of all bodies together, the ``b.IN_...`` bits of their
+        sources and states, and the ``b.TIME_...`` bits of their timestamps' types.
     """
     records = np.int64(0)
     body_bytes = np.int64(0)
@@ -160,24 +160,24 @@ def index(  # type: ignore[no-untyped-def]
     Args:
         raw: the bytes that were scanned.
         scratch: decompressed batches.
-        table: rows from :func:`scan`, with source and body as they are now; column KEPT is written.
-        requested: records before this offset are left out.
-        values: gets the values one after the other. It may be ``raw`` or ``scratch``, if it is the source of all rows.
-            If it has no room at all, values are not wanted: they are checked and not copied, and their Arrow offsets
-            stay 0. The same holds for the next two.
-        keys: gets the keys; as long as all bodies in the table together, like the next.
-        headers: gets the headers of each record as they are.
+        table: rows from :func:`scan`, with current source and body; column KEPT is written.
+        requested: records before this offset are skipped.
+        values: receives the values one after the other. It may be ``raw`` or ``scratch``, if that is the source of all
+            rows. An empty array means that values are not wanted: they are checked, but not copied, and their Arrow
+            offsets stay 0. The same holds for the next two.
+        keys: receives the keys; as long as all bodies in the table together, like the next.
+        headers: receives the headers of each record unchanged.
         key_end: Arrow offsets of the keys; like the next two, of length records + 1 and beginning with a 0.
         value_end: Arrow offsets of the values.
         header_end: Arrow offsets of the lists of headers.
-        key_valid: per record, 0 where the key is null, else 1.
-        value_valid: the same of the values.
+        key_valid: per record, 0 if the key is null, else 1.
+        value_valid: the same for the values.
         header_at: position of each record's headers in ``headers``.
         offset: column.
-        timestamp: column, in microseconds; what does not fit becomes the nearest that does.
-        totals: int64, length TOTALS: what was read before, for earlier rows of the chunk. Afterwards everything before
-            row ``totals[ROWS]`` of this table is sound; that row, where there is one, is at fault, and the other totals
-            are those of the rows before it.
+        timestamp: column, in microseconds; a value out of range becomes the nearest one in range.
+        totals: int64, length TOTALS: on entry the totals of earlier rows of the chunk. On return all rows before
+            ``totals[ROWS]`` of this table are valid; that row, if there is one, is faulty, and the other totals are
+            those of the rows before it.
     """
     value_data = np.intp(values.ctypes.data)
     key_data = np.intp(keys.ctypes.data)

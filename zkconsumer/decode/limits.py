@@ -1,4 +1,4 @@
-"""How many rows of a batch fit into a number of bytes."""
+"""The number of rows of a batch that fit into a number of bytes."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import numpy as np
 
 
 def rows_within(batch: Any, max_bytes: int) -> int:
-    """The number of leading rows whose data are at most ``max_bytes`` long together; at least one.
+    """The number of leading rows with at most ``max_bytes`` of data together; at least one.
 
-    A row's data are its key, its value, and the names and values of its headers, where the batch has that column.
+    A row's data are its key, its value, and the names and values of its headers, if the batch has that column.
 
     Args:
         batch: in the schema of ``decode/schema.py``, not empty; may be a slice.
@@ -25,12 +25,12 @@ def rows_within(batch: Any, max_bytes: int) -> int:
     def data_bytes(rows: int) -> int:
         return sum(int(end[rows]) - int(end[0]) for end in ends)
 
-    # A search among the ends that Arrow keeps anyway: nothing is computed for the rows of a long batch one by one.
+    # A search among the ends that Arrow keeps anyway, without a computation for each row of a long batch.
     return max(1, bisect_right(range(1, batch.num_rows + 1), max_bytes, key=data_bytes))
 
 
 def _ends(column: Any) -> Any:
-    """Where each value of a binary or string column ends in its data, after a leading entry for the begin."""
+    """The end of each value of a binary or string column in its data, preceded by the beginning of the first."""
     return np.frombuffer(column.buffers()[1], np.int32, len(column) + 1, column.offset * np.int32().itemsize)
 
 

@@ -1,12 +1,12 @@
 """The message kernel: one compiled function that builds Python objects for the records of an Arrow batch.
 
-It calls functions of Python's C interface for every field, holding the interpreter lock. The same in Python, ``zip``
-over columns and a call for each record, costs twice as much, and builds each integer and each bytes object twice.
+It calls functions of Python's C API for every field, holding the interpreter lock. The same in Python, ``zip`` over
+columns and a call for each record, costs twice as much, and builds each integer and each bytes object twice.
 
-A message is a tuple, which Python's garbage collector tracks. It runs after some hundred of them, again and again over
-objects that are all alive; with thousands at once that costs more than building them. A message holds bytes, text,
-integers and tuples of them, so it cannot be a part of a cycle, and the collector has no use for it. So messages are
-untracked, as the interpreter itself untracks plain tuples of such objects.
+A message is a tuple, which Python's garbage collector tracks. The collector runs after some hundred tuples, and
+repeatedly traverses objects that are all alive; with thousands of messages that costs more than building them. A
+message holds bytes, text, integers and tuples of them, so it cannot be part of a cycle. So messages are untracked, as
+the interpreter itself untracks plain tuples of such objects.
 """
 
 # ruff: noqa: PLR0913, PLR0917 - as in kernel.py
@@ -22,13 +22,13 @@ from zkconsumer.decode.batchtable import MICROS, NO_TIMESTAMP
 from zkconsumer.decode.compiled import BYTES, compiled, njit, store_word, types
 
 FIELDS: Final = 8
-"""Of a message, see ``model.Message``."""
+"""Number of items of a message, see ``model.Message``."""
 _ITEMS_AT: Final = tuple.__basicsize__
-"""Where a tuple has its items: after what every object of variable size begins with, and its own fields."""
+"""Position of a tuple's items: after the header of a variable-size object, and the tuple's own fields."""
 _POINTER_BYTES: Final = 8
 _HASH_AT: Final = _ITEMS_AT - _POINTER_BYTES
 _KEEPS_HASH: Final = sys.version_info >= (3, 14)
-"""A tuple keeps its hash right before its items from Python 3.14 on, and -1 as long as that is not known."""
+"""From Python 3.14 on, a tuple keeps its hash right before its items, and -1 until it is computed."""
 
 _OBJECT: Final = types.intp
 _IN_INT32S: Final = types.Array(types.int32, 1, "C", readonly=True)
@@ -47,14 +47,14 @@ _clear_error: Any = types.ExternalFunction("PyErr_Clear", types.void())
 
 @njit  # type: ignore[untyped-decorator]
 def _put(message: Any, field: Any, value: Any) -> Any:
-    """Give a new object to a field; False if it is none."""
+    """Set a field to a new object, without a further reference; False if the object is null."""
     store_word(message + _ITEMS_AT + field * _POINTER_BYTES, value)
     return value != 0
 
 
 @njit  # type: ignore[untyped-decorator]
 def _share(message: Any, field: Any, value: Any) -> None:
-    """Set a field to an object that others have, too."""
+    """Set a field to an object that is shared, with a new reference."""
     _refer(value)
     store_word(message + _ITEMS_AT + field * _POINTER_BYTES, value)
 
@@ -76,13 +76,13 @@ def build(  # type: ignore[no-untyped-def]
     out, kind, topic, partition, none, created, appended, no_headers, headers, offset, timestamp, timestamp_type,
     key_valid, key_end, key_data, value_valid, value_end, value_data,
 ):  # fmt: skip
-    """Put a message for each row into a list. Objects are given as their addresses; the caller keeps them alive.
+    """Put a message for each row into a list. Objects are passed as addresses; the caller keeps them alive.
 
     Args:
         out: a list of as many items as there are rows, which are replaced.
         kind: class of the messages: a subclass of tuple, whose instances have :data:`FIELDS` items and nothing else.
-        topic: of all messages.
-        partition: likewise.
+        topic: topic of all messages.
+        partition: partition of all messages.
         none: the object None.
         created: type of a timestamp that the producer set.
         appended: type of a timestamp that the broker set.
@@ -91,15 +91,15 @@ def build(  # type: ignore[no-untyped-def]
         offset: column; its length is the number of rows.
         timestamp: column, in microseconds.
         timestamp_type: column.
-        key_valid: per row, 0 where the key is null; empty where none is.
-        key_end: position after each key in ``key_data``, preceded by that before the first.
+        key_valid: per row, 0 if the key is null; empty if no key is null.
+        key_end: position after each key in ``key_data``, preceded by the position of the first.
         key_data: bytes of the keys.
         value_valid: as for the keys, like the next two.
         value_end: positions.
         value_data: bytes of the values.
 
     Returns:
-        How many messages were built; fewer than there are rows only if no memory is left.
+        The number of messages built; less than the number of rows only if memory is exhausted.
     """
     keys = np.intp(key_data.ctypes.data)
     values = np.intp(value_data.ctypes.data)

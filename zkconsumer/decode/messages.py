@@ -1,4 +1,4 @@
-"""Batches as :class:`zkconsumer.model.Message` objects, which the message kernel builds."""
+"""Batches as :class:`zkconsumer.model.Message` objects, built by the message kernel."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any, Final, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from zkconsumer.decode.kernels import messagekernel
+from zkconsumer.decode.kernelloader import messagekernel
 from zkconsumer.model import Message
 
 MOST_AT_ONCE: Final = 2048
-"""Messages that are built together: enough that what is done for each lot costs little per message, and so few that
-their objects stay in the processor's cache until the user has them."""
+"""Number of messages built together: large enough that the cost per call matters little, and small enough that the
+objects stay in the processor's cache until the user has them."""
 
 _TIMESTAMP_TYPES: Final = (0, 1)
 _NO_HEADERS: Final = ()
@@ -24,7 +24,7 @@ M = TypeVar("M", bound=Message)
 
 
 def records(batch: Any) -> Iterator[Message]:
-    """The messages of a batch, one after the other; only a part of them exists at a time."""
+    """The messages of a batch, in order; only some of them exist at a time."""
     starts = range(0, batch.num_rows, MOST_AT_ONCE)
     return chain.from_iterable(build(Message, batch.slice(start, MOST_AT_ONCE)) for start in starts)
 
@@ -32,7 +32,7 @@ def records(batch: Any) -> Iterator[Message]:
 def build(kind: type[M], batch: Any) -> list[M]:
     """The messages of a batch of one partition, in the schema of ``decode/schema.py`` with or without headers.
 
-    Timestamps come back in milliseconds; dates beyond the year 294,000, which the column cannot hold, stay at its end.
+    Timestamps are in milliseconds; dates after the year 294,000, which the column cannot hold, have its maximum.
     Python's garbage collector does not track the messages.
 
     Args:
@@ -40,7 +40,7 @@ def build(kind: type[M], batch: Any) -> list[M]:
         batch: the records.
 
     Raises:
-        MemoryError: there is no memory for all of them.
+        MemoryError: there is not enough memory for all messages.
     """
     count = batch.num_rows
     if not count:
@@ -51,12 +51,12 @@ def build(kind: type[M], batch: Any) -> list[M]:
     shared = (kind, topic, partition, None, *_TIMESTAMP_TYPES, _NO_HEADERS)
     of_headers = 0 if headers is None else id(headers)
     if messagekernel().build(id(messages), *map(id, shared), of_headers, *columns(batch)) < count:
-        raise MemoryError(f"no memory for {count} messages; ask for smaller fetches (fetch.message.max.bytes)")
+        raise MemoryError(f"not enough memory for {count} messages; lower fetch.message.max.bytes")
     return messages
 
 
 def columns(batch: Any) -> tuple[Any, ...]:
-    """What the kernel reads of a batch, as arrays."""
+    """The columns of a batch that the kernel reads, as arrays."""
     return (
         batch.column("offset").to_numpy(),
         batch.column("timestamp").view(pa.int64()).to_numpy(),
@@ -67,7 +67,7 @@ def columns(batch: Any) -> tuple[Any, ...]:
 
 
 def _binary(column: Any) -> tuple[Any, Any, Any]:
-    """Which rows of a binary column are valid (nothing where all are), where each ends, and the bytes."""
+    """The validity of each row of a binary column (empty if all are valid), the end of each row, and the bytes."""
     _, ends, data = column.buffers()
     first, count = column.offset, len(column)
     valid = _NOTHING if column.null_count == 0 else column.is_valid().cast(pa.uint8()).to_numpy()

@@ -1,14 +1,13 @@
-"""The decode kernel for message formats 0 and 1, which brokers before 0.11 and logs that they wrote hold.
+"""The decode kernel for message formats 0 and 1, used by brokers before 0.11 and in the logs that they wrote.
 
-A set is messages one after the other, each with an offset, a length and a CRC-32 of its own. A compressed message has a
-set as its value. In format 0 the offsets inside are absolute. In format 1 (KIP-31, KIP-32) they are relative, and the
-message around them has the absolute offset of the last one; where its attributes say log-append time, its timestamp
-counts for all. Compression inside compression was never allowed. The layouts are "Message sets" in the protocol
-documentation.
+A set is a sequence of messages, each with its own offset, length and CRC-32. The value of a compressed message is a
+set. In format 0 the offsets inside are absolute. In format 1 (KIP-31, KIP-32) they are relative, and the message around
+them has the absolute offset of the last one; if its attributes specify log-append time, its timestamp applies to all.
+Nested compression was never allowed. The layouts are "Message sets" in the protocol documentation.
 
 :func:`scan` finds rows of the batch table, :func:`verify` checks them and, after decompression, :func:`verify_inside`
-what was inside; :func:`index` reads the records of verified rows and moves their values together, as ``kernel.index``
-does.
+checks the inner messages; :func:`index` reads the records of verified rows and moves their values together, as
+``kernel.index`` does.
 """
 
 # ruff: noqa: ARG001, PLR0913, PLR0917, C901 - as in kernel.py
@@ -25,7 +24,7 @@ from zkconsumer.decode.compiled import BYTES, INDEX, TABLE, compiled, copy, int3
 
 _ATTRIBUTES_AT: Final = 17
 _CRC_AT: Final = 12
-_CRC_END: Final = 16  # the checksum covers what follows it
+_CRC_END: Final = 16  # the checksum covers the bytes after it
 _TIMESTAMP_AT: Final = 18
 _SMALLEST: Final = 14  # length of a message of format 0 without key and value; format 1 adds the timestamp
 _TIMESTAMP_BYTES: Final = 8
@@ -53,7 +52,7 @@ def _fields(data: Any, at: Any, end: Any) -> Any:
 
 @compiled(types.UniTuple(types.int64, 4)(BYTES, TABLE, types.int64, types.int64, types.int64, types.int64))
 def scan(raw, table, at, rows, last, requested):  # type: ignore[no-untyped-def]
-    """Find messages of formats 0 and 1; arguments and results as of ``kernel.scan``."""
+    """Find messages of formats 0 and 1; arguments and results as for ``kernel.scan``."""
     size = np.int64(len(raw))
     first = rows
     while size - at > b.MAGIC_AT:
@@ -107,7 +106,7 @@ def scan(raw, table, at, rows, last, requested):  # type: ignore[no-untyped-def]
 
 @compiled(types.UniTuple(types.int64, 2)(BYTES, types.int64, types.int64))
 def extent(data, at, end):  # type: ignore[no-untyped-def]
-    """How many messages follow each other from ``at`` to ``end``, and the last one's offset; 0 if they do not fit."""
+    """Number of messages from ``at`` to ``end``, and the last one's offset; 0 if they do not end exactly there."""
     count = np.int64(0)
     offset = np.int64(-1)
     while at < end:
@@ -157,21 +156,21 @@ def _verify(
     )
 )
 def verify_inside(data, at, end, magic, shift, floor, requested, check):  # type: ignore[no-untyped-def]
-    """Check the messages that were inside a compressed one, and that :func:`extent` has found.
+    """Check the messages inside a compressed one that :func:`extent` has found.
 
     Args:
         data: the bytes that hold them.
         at: position of the first.
         end: position after the last.
         magic: the format that all of them must have.
-        shift: what to add to their offsets.
+        shift: number to add to their offsets.
         floor: smallest offset that the first may have.
-        requested: messages before this offset need no right checksum.
-        check: verify checksums at all.
+        requested: checksums of messages before this offset are not checked.
+        check: whether to verify checksums.
 
     Returns:
-        How many are valid, the position after those, the last one's offset (``floor`` - 1 if there are none), and what
-        is wrong with the next one: b.VALID or another code.
+        The number of valid messages, the position after them, the last one's offset (``floor`` - 1 if there are none),
+        and the result for the next one: b.VALID or another code.
     """
     return _verify(data, at, end, magic, shift, floor, False, requested, check)
 
@@ -184,12 +183,12 @@ def verify(raw, table, floor, requested, check):  # type: ignore[no-untyped-def]
         raw: the bytes that hold them.
         table: the rows, all of formats 0 and 1.
         floor: smallest offset that the first message may have.
-        requested: messages before this offset need no right checksum.
-        check: verify checksums at all.
+        requested: checksums of messages before this offset are not checked.
+        check: whether to verify checksums.
 
     Returns:
-        How many rows are valid; of the row after them how many messages are, the position after those, the last one's
-        offset, and what is wrong with the next message: b.VALID where there is no such row, or another code.
+        The number of valid rows; for the row after them the number of valid messages, the position after these, the
+        last one's offset, and the result for the next message: b.VALID if there is no such row, or another code.
     """
     for current in range(len(table)):
         row = table[current]
@@ -210,7 +209,7 @@ def index(  # type: ignore[no-untyped-def]
     raw, scratch, table, requested, values, keys, headers,
     key_end, value_end, header_end, key_valid, value_valid, header_at, offset, timestamp, totals,
 ):  # fmt: skip
-    """Read every record of rows of formats 0 and 1 that were verified; arguments as of ``kernel.index``."""
+    """Read every record of verified rows of formats 0 and 1; arguments as for ``kernel.index``."""
     value_data = np.intp(values.ctypes.data)
     key_data = np.intp(keys.ctypes.data)
     with_keys = len(keys) > 0

@@ -1,7 +1,7 @@
-"""Columns of a batch: those of Spark's own Kafka source, so that a batch can be handed to Spark as it is.
+"""Columns of a batch: those of Spark's own Kafka source, so that a batch can be passed to Spark unchanged.
 
-The Arrow types are what pyspark (4.2 and later) maps that source's schema to, nullability included; Spark compares the
-schemas for equality and refuses anything else (FACTS C.1).
+The Arrow types are those to which pyspark (4.2 and later) maps that source's schema, including nullability; Spark
+compares the schemas for equality and refuses others (notes.md#sparks-data-source-api).
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ SCHEMA: Final = pa.schema(
         pa.field("timestampType", pa.int32()),
     ]
 )
-"""A record a row, without headers.
+"""The schema without headers, one record per row.
 
 ``timestampType`` is 0 for create time and 1 for log-append time. A record of message format 0 has no timestamp: as in
-Spark's Kafka source its type is -1 then and the timestamp a millisecond before the epoch.
+Spark's Kafka source, its type is -1 and its timestamp one millisecond before the epoch.
 """
 
 SCHEMA_WITH_HEADERS: Final = SCHEMA.append(pa.field("headers", HEADERS))
-"""The same with ``headers``, in their order and with duplicates; null (not empty) for a record without any."""
+"""The schema with ``headers``, in their order and with duplicates; null (not empty) for a record without any."""
 
 
 @functools.lru_cache(maxsize=64)

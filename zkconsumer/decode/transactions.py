@@ -14,7 +14,7 @@ AbortedTransaction = tuple[int, int]
 """Producer id and first offset, as the broker lists them with the records."""
 
 _WITHOUT: Final = -1
-_FIELDS_BEFORE_KEY: Final = 3  # of a marker: timestamp and offset deltas, length of the key
+_FIELDS_BEFORE_KEY: Final = 3  # in a marker: timestamp and offset deltas, length of the key
 
 
 @njit(nogil=True)  # type: ignore[untyped-decorator]
@@ -31,15 +31,15 @@ def _is_abort(raw: Any, at: Any, end: Any) -> Any:
 
 @compiled(types.void(BYTES, TABLE, INT64S, INT64S, INT64S, OUT_BYTES))
 def _exclude(raw, table, producers, transactions, firsts, is_open):  # type: ignore[no-untyped-def]
-    """Give the batches of aborted transactions the source NOTHING.
+    """Set the source of batches of aborted transactions to NOTHING.
 
     Args:
         raw: the bytes that hold the batches.
         table: rows of all formats.
-        producers: for each row the number of its producer, -1 for one without aborted transactions.
-        transactions: for each aborted transaction the number of its producer.
-        firsts: for each the first offset, ascending.
-        is_open: for each producer 0; is overwritten.
+        producers: for each row the index of its producer, -1 for a producer without aborted transactions.
+        transactions: for each aborted transaction the index of its producer.
+        firsts: for each aborted transaction its first offset, ascending.
+        is_open: for each producer 0; overwritten.
     """
     begun = 0
     for current in range(len(table)):
@@ -58,15 +58,15 @@ def _exclude(raw, table, producers, transactions, firsts, is_open):  # type: ign
 
 
 def exclude_aborted(raw: Any, table: Any, aborted: Sequence[AbortedTransaction]) -> None:
-    """Give the aborted batches in ``table`` the source NOTHING.
+    """Set the source of the aborted batches in ``table`` to NOTHING.
 
     A producer's transaction is open from the first offset that the broker lists to that producer's next abort marker.
-    The list covers the whole response, so nothing has to be kept from one response to the next.
+    The list covers the whole response, so no state is kept between responses.
 
     Args:
         raw: the bytes that hold the batches.
         table: the rows found in them; changed in place.
-        aborted: at least one.
+        aborted: the aborted transactions, at least one.
     """
     listed = np.array(sorted(aborted, key=lambda transaction: transaction[1]), np.int64)
     known, transactions = np.unique(listed[:, 0], return_inverse=True)

@@ -1,4 +1,4 @@
-"""Verifier: checksums of the batches that were scanned, and the structure of messages that no compression hides."""
+"""Verifier: checks the checksums of scanned batches, and the structure of uncompressed messages."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from zkconsumer.decode import batchtable as b
-from zkconsumer.decode.kernels import kernel, messageset
+from zkconsumer.decode.kernelloader import kernel, messageset
 
 
 class Fault(NamedTuple):
-    """What is wrong with a batch.
+    """A fault of a batch.
 
     Attributes:
-        offset: at which it begins.
-        reason: what is wrong.
-        last: its last offset, if its header can be believed.
-        end: position after its bytes; -1 where that is unknown.
+        offset: first offset of the batch.
+        reason: description for error messages.
+        last: its last offset, if its header is valid.
+        end: position after its bytes; -1 if unknown.
         too_long: True if it is valid as far as known, but longer than the limit.
     """
 
@@ -34,20 +34,20 @@ def fault_in(row: list[int], reason: str) -> Fault:
 
 
 REASONS: Final = {
-    b.CUT_OFF: "the lengths in a message contradict each other",
+    b.CUT_OFF: "the lengths in a message are inconsistent",
     b.BAD_CRC: "the checksum of a message is wrong",
     b.BAD_ORDER: "a message's offset is not between its neighbours'",
     b.NESTED: "a compressed message contains compressed messages",
     b.BAD_INNER_FORMAT: "a compressed message contains messages of another format",
 }
-"""What a check of messages may find."""
+"""Descriptions of the results of a check of messages."""
 
 
 class Verifier:
-    """Verifies batches where they were received.
+    """Verifies batches in the memory into which they were received.
 
     Args:
-        check_crcs: verify checksums.
+        check_crcs: whether to verify checksums.
     """
 
     def __init__(self, *, check_crcs: bool) -> None:
@@ -58,13 +58,13 @@ class Verifier:
 
         Args:
             raw: the bytes that were scanned.
-            table: the rows found in them; left as they are, so that they can be verified again.
+            table: the rows found in them; not changed, so that they can be verified again.
             floor: the smallest offset that the first message may have.
             requested: batches before this offset are not verified.
 
         Returns:
-            The table up to the fault, and the fault if there is one. Where only a part of the last row is valid, the
-            table is a copy in which that row ends before the fault.
+            The table up to the fault, and the fault if there is one. If only a part of the last row is valid, the table
+            is a copy in which that row ends before the fault.
         """
         done = 0
         for rows, is_old in by_format(table):
@@ -85,11 +85,11 @@ class Verifier:
         if good == len(rows):
             return rows, None
         row = rows[good].tolist()
-        reason = f"checksum {found:#010x} of a batch of {row[b.COUNT]} should be {row[b.CRC]:#010x}"
+        reason = f"checksum {found:#010x} of a batch of {row[b.COUNT]} records should be {row[b.CRC]:#010x}"
         return rows[:good], fault_in(row, reason)
 
     def _messages(self, raw: Any, rows: Any, floor: int, requested: int) -> tuple[Any, Fault | None]:
-        """Rows of formats 0 and 1: those before the fault, the last perhaps in part; and the fault."""
+        """Rows of formats 0 and 1: those before the fault, the last one possibly in part; and the fault."""
         good, count, stop, last, why = messageset().verify(raw, rows, floor, requested, self._check_crcs)
         if why == b.VALID:
             return rows, None
@@ -106,7 +106,7 @@ class Verifier:
 
 
 def by_format(table: Any) -> list[tuple[Any, bool]]:
-    """The table in pieces of one kind: of formats 0 and 1 (True), or of format 2."""
+    """The table in pieces of one kind: formats 0 and 1 (True), or format 2 (False)."""
     old = table[:, b.FORMAT] < 2
     if not old.any():
         return [(table, False)] if len(table) else []

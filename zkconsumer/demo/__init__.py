@@ -1,1 +1,1 @@
-"""The main job end to end on real servers and real data, verified: ``zkconsumer demo``."""
+"""The demo: the package's main tasks on real servers and real data, verified; ``zkconsumer demo`` runs it."""

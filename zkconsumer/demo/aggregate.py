@@ -12,7 +12,7 @@ FIGURES = ("flights", "departed", "distance", "air_time", "worst_delay")
 """Figures of each route: flights planned, flights departed, sum of miles, sum of minutes, largest delay."""
 
 Aggregate = Mapping[str, tuple[int | None, ...]]
-"""Route to its :data:`FIGURES`; None where no flight has the field."""
+"""Route to its :data:`FIGURES`; None if no flight has the field."""
 
 
 def from_source(table: Any) -> Aggregate:
@@ -32,7 +32,7 @@ def from_source(table: Any) -> Aggregate:
 
 
 def from_rows(rows: Iterable[Mapping[str, Any]]) -> Aggregate:
-    """Read the rows that the Spark query left; see ``sparkjob.py``."""
+    """Parse the result rows of the Spark query; see ``sparkjob.py``."""
     return _by_route((row["route"], *(row[name] for name in FIGURES)) for row in rows)
 
 
@@ -41,5 +41,5 @@ def _by_route(rows: Iterable[tuple[Any, ...]]) -> Aggregate:
 
 
 def differing(expected: Aggregate, actual: Aggregate) -> list[str]:
-    """Routes whose figures are not the same in both, or that only one has."""
+    """Routes whose figures differ, or that only one of the two has."""
     return sorted(route for route in expected.keys() | actual.keys() if expected.get(route) != actual.get(route))

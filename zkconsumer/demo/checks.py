@@ -1,4 +1,4 @@
-"""The demo's checks: each compares figures and says what it compared. No I/O here."""
+"""The demo's checks: each compares figures and reports them. No I/O here."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from zkconsumer.demo.delivery import Delivery
 from zkconsumer.demo.timeline import Sample, number_ranges, shares_text
 
 MINIMUM_RECORDS = 300_000
-"""Fewer would not be the data set that this demo is about."""
+"""Minimum number of records; fewer are not the whole data set."""
 
 _SIGKILL_EXIT = 128 + 9
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One line of the final table: what should hold, the figures, and whether it does."""
+    """One line of the final table: the expectation, the figures, and whether it is met."""
 
     name: str
     figures: str
@@ -44,7 +44,7 @@ def killed_at_work(exit_code: int, partitions: Sequence[int], committed: int, to
 
 
 def delivered(delivery: Delivery) -> list[Check]:
-    """Every record of the source arrived at least once, as it was. Duplicates are allowed, and counted."""
+    """Every record of the source arrived unchanged at least once. Duplicates are allowed, and counted."""
     figures = f"count missing: {delivery.missing:,}, count duplicates: {delivery.duplicates:,}"
     if delivery.duplicates:
         figures += f" (in partitions {number_ranges(delivery.duplicated_partitions)})"
@@ -55,14 +55,14 @@ def delivered(delivery: Delivery) -> list[Check]:
 
 
 def ended(name: str, exit_codes: Sequence[int], deserted: bool) -> Check:
-    """The processes ended by themselves without an error and left nothing in the group."""
+    """The processes ended by themselves without an error, and the group has no members or owners any more."""
     codes = ", ".join(map(str, exit_codes))
-    left = "no members or owners left" if deserted else "members or owners LEFT BEHIND"
+    left = "no members or owners left" if deserted else "members or owners REMAIN"
     return Check(name, f"exit {codes}; {left}", deserted and not any(exit_codes))
 
 
 def aggregated(expected: Aggregate, actual: Aggregate) -> Check:
-    """Spark's aggregate is the source's, figure by figure."""
+    """Spark's aggregate equals that of the source in all figures."""
     wrong = differing(expected, actual)
     figures = f"{len(actual)} routes x {len(FIGURES)} figures, {len(wrong)} routes differ"
     if wrong:
@@ -71,7 +71,7 @@ def aggregated(expected: Aggregate, actual: Aggregate) -> Check:
 
 
 def no_lag(group: str, final: Sample, sizes: Sequence[int]) -> Check:
-    """The group's znodes hold the log ends, which are the numbers of records that were produced."""
+    """The offsets in the group's znodes equal the log ends, which equal the numbers of produced records."""
     in_znodes = sum(offset or 0 for offset in final.committed)
     figures = f"{final.lag:,} (znodes {in_znodes:,}, log ends {sum(final.ends):,})"
     return Check(f"lag of {group}", figures, list(final.committed) == list(final.ends) == list(sizes))

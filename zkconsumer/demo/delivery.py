@@ -1,7 +1,7 @@
-"""What the consumers wrote, compared record by record with the source.
+"""The consumers' output, compared record by record with the source.
 
-The output of a process that was killed may end in a cut line. That record was never committed, so another consumer has
-to deliver it again: the cut line counts as nothing.
+The output of a killed process may end in an incomplete line. That record was never committed, so another consumer has
+to deliver it again: the incomplete line is ignored.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class Output:
-    """The complete lines of one file: a table of those that are JSON, and how many are not."""
+    """The complete lines of one file: a table of the JSON lines, and the number of the others."""
 
     lines: Any
     unreadable: int = 0
@@ -40,15 +40,16 @@ class Output:
 
 @dataclass(frozen=True)
 class Delivery:
-    """The comparison.
+    """The result of the comparison.
 
     Attributes:
-        source: records of the source.
-        lines: complete lines of all outputs.
-        missing: records of the source that no line delivers unaltered.
-        duplicates: unaltered lines beyond the first of the same record.
-        duplicated_partitions: where those are.
-        altered: lines that differ from the source in value, key, timestamp, partition or offset, or are not JSON.
+        source: number of records in the source.
+        lines: number of complete lines in all outputs.
+        missing: number of source records without an unaltered line.
+        duplicates: number of unaltered lines after the first one of the same record.
+        duplicated_partitions: partitions with duplicates.
+        altered: number of lines that differ from the source in value, key, timestamp, partition or offset, or are not
+            JSON.
     """
 
     source: int
@@ -66,7 +67,7 @@ def read_output(path: Path) -> Output:
     try:
         return Output(_parse(data))
     except (pa.ArrowInvalid, KeyError):
-        # Arrow gives up at the first bad line; this way is slow and counts them.
+        # Arrow fails at the first malformed line; this slower way counts them.
         good = [line for line in data.splitlines() if _is_record(line)]
         return Output(_parse(b"".join(line + b"\n" for line in good)), data.count(b"\n") - len(good))
 
@@ -89,7 +90,7 @@ def _is_record(line: bytes) -> bool:
 
 
 def compare(source: Records, outputs: Sequence[Output]) -> Delivery:
-    """Compare the outputs of all consumers with what was produced.
+    """Compare the outputs of all consumers with the produced records.
 
     A line counts as a delivery only if value, key, timestamp, partition and offset are those of one source record.
     """

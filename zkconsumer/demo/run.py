@@ -19,26 +19,27 @@ from zkconsumer.demo.workspace import Workspace
 from zkconsumer.errors import ZkConsumerError
 
 _PACKAGES = (PACKAGE, "pyspark", "matplotlib")
-"""What the demo needs beyond the package's own dependencies."""
+"""Packages that the demo needs beyond the package's own dependencies."""
 
 
-def run_demo(story: Story, picture: Path, keep: Path | None) -> bool:
-    """Run the demo and tell about it; True if every check holds.
+def run_demo(story: Story, picture: Path, keep: Path | None, kafka_version: str) -> bool:
+    """Run the demo and print its steps; True if every check holds.
 
     Args:
-        story: who is told.
+        story: prints the steps.
         picture: PNG file to write; replaced if it exists.
-        keep: directory to work in and to leave behind; None: a temporary one that is removed if all goes well.
+        keep: directory to work in, which is kept; None: a temporary one that is removed unless the demo fails.
+        kafka_version: version of the broker.
 
     Raises:
-        ZkConsumerError: a step failed, so that there is nothing to check; the message says where the logs are.
+        ZkConsumerError: a step failed, so that there is nothing to check; the message has the path of the logs.
     """
     clock = stopwatch()
     _expect_installed()
     _expect_writable(picture)
     workspace = Workspace(keep)
     try:
-        checks = _play(story, workspace, picture, clock)
+        checks = _play(story, workspace, picture, clock, kafka_version)
         if not all(check.ok for check in checks):
             workspace.keep()
         story.verdict(checks, workspace.path if workspace.kept else None, picture, clock())
@@ -51,30 +52,32 @@ def run_demo(story: Story, picture: Path, keep: Path | None) -> bool:
 
 
 def _expect_installed() -> None:
-    """Refuse at once, rather than when it is needed a minute later."""
+    """Fail at once if a package is missing, rather than a minute later."""
     missing = [package for package in _PACKAGES if importlib.util.find_spec(package) is None]
     if missing:
         raise ZkConsumerError(f"the demo needs {', '.join(missing)}; install it: pip install 'zkconsumer[demo]'")
 
 
 def _expect_writable(picture: Path) -> None:
-    """Refuse at once what would only fail at the end."""
+    """Fail at once if the picture cannot be written, rather than at the end."""
     directory = picture.resolve().parent
     if picture.is_dir() or not directory.is_dir() or not os.access(directory, os.W_OK):
-        raise ZkConsumerError(f"cannot write the picture {picture}; name another place with --png")
+        raise ZkConsumerError(f"cannot write the picture {picture}; set another path with --png")
 
 
-def _play(story: Story, workspace: Workspace, picture: Path, clock: Callable[[], float]) -> list[Check]:
+def _play(
+    story: Story, workspace: Workspace, picture: Path, clock: Callable[[], float], kafka_version: str
+) -> list[Check]:
     with ThreadPoolExecutor(1) as background:
-        loading = background.submit(_prepare)  # meanwhile the servers start
-        with Servers(workspace.logs, story.progress) as servers:
+        loading = background.submit(_prepare)  # while the servers start
+        with Servers(workspace.logs, story.progress, kafka_version) as servers:
             with story.waiting(f"reading {PACKAGE}, loading the decode kernel (compiled by the first run)"):
                 records = loading.result()
-            story.tell(
+            story.step(
                 f"Real data: {len(records):,} flights of {PACKAGE} as JSON, {records.value_bytes() / 1e6:.0f} MB, "
                 f"keyed by route ({records.key_count()} keys)"
             )
-            story.tell(f"A real ZooKeeper and Kafka {servers.kafka_version}; topic {TOPIC} on {PARTITIONS} partitions")
+            story.step(f"A real ZooKeeper and Kafka {servers.kafka_version}; topic {TOPIC} on {PARTITIONS} partitions")
             stage = Stage(servers, records, workspace, story, clock)
             checks = Sharing(stage).play() + Querying(stage).play()
     title = f"{len(records):,} flights: two consumers share them, a third joins, one is killed; then a Spark query"
@@ -84,7 +87,7 @@ def _play(story: Story, workspace: Workspace, picture: Path, clock: Callable[[],
 
 
 def _prepare() -> Records:
-    """Read the data and have the decode kernel compiled, so that three consumers need not do that at the same time."""
+    """Read the data and compile the decode kernel, so that three consumers do not compile it at the same time."""
     from zkconsumer.decode.batchdecoder import warm
 
     records = as_records(read_flights(), PARTITIONS)

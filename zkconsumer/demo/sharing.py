@@ -18,17 +18,17 @@ GROUP = "flights-audit"
 
 _PATIENCE_S = 60.0
 _PACE = 20_000.0
-"""Records/s produced while members come and go: slow enough for all of it to happen in the middle of the data."""
+"""Records/s produced while members join and leave: slow enough that all of it happens before the data end."""
 _WORK = 10_000
-"""Records that the victim has to consume as one of three before it is killed; a good second of work at that pace."""
-# Shares of the data up to which the feed goes before the next thing has happened.
+"""Records that the victim must consume as one of three before it is killed: a second of work at that rate."""
+# Shares of the data up to which the feed continues before the next step.
 _BEFORE_START, _BEFORE_JOIN, _BEFORE_TAKEOVER = 0.3, 0.6, 0.9
 _STEP = 0.03
-"""Share released for each commit of the victim: half a second of work at that pace, which is how often it commits."""
+"""Share released for each commit of the victim: half a second of work at that rate, its commit interval."""
 
 
 class Sharing:
-    """The act. Used once; nothing that it starts is left afterwards."""
+    """The first act. Used once; it ends all processes that it starts."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
@@ -40,7 +40,7 @@ class Sharing:
                 f"consumer-{number}",
                 GROUP,
                 TOPIC,
-                stage.servers.zookeeper,
+                stage.servers.connection,
                 stage.workspace.consumers,
                 stage.workspace.logs,
             )
@@ -53,7 +53,7 @@ class Sharing:
         """Play the act and return its checks.
 
         Raises:
-            ZkConsumerError: a step did not come about at all.
+            ZkConsumerError: a step failed.
         """
         first, victim, third = self._members
         with ExitStack() as cleanup:
@@ -78,7 +78,7 @@ class Sharing:
             member.expect_alive()
 
     def _load(self) -> None:
-        """Produce a first part of the data, so that the consumers find work when they come."""
+        """Produce a first part of the data, so that the consumers have work when they join."""
         total = self._feed.release(_BEFORE_START)
         with self._story.waiting("producing the first records", total) as advance:
             self._watch.wait_for(
@@ -87,7 +87,7 @@ class Sharing:
                 _PATIENCE_S,
                 lambda sample: advance(sum(sample.ends), ""),
             )
-        self._story.tell(f"The first {total:,} records are produced; the others follow while all this happens")
+        self._story.step(f"The first {total:,} records are produced; the others follow while all this happens")
 
     def _two_share(self, members: list[Member]) -> None:
         for member in members:
@@ -95,7 +95,7 @@ class Sharing:
         self._stage.mark("two consumers start")
         sample = self._await_shared("two consumers join", members)
         self._checks.append(checks.shared("two members share", sample, _names(members)))
-        self._story.tell(f"Two consumer processes share group {GROUP}: {self._shares(sample)}")
+        self._story.step(f"Two consumer processes share group {GROUP}: {self._shares(sample)}")
         self._feed.release(_BEFORE_JOIN, _PACE)
         with self._story.waiting("both consume"):
             self._watch.wait_for(
@@ -109,7 +109,7 @@ class Sharing:
         self._stage.mark("a third starts")
         sample = self._await_shared("a third consumer joins", self._members)
         self._checks.append(checks.shared("a third joins", sample, _names(self._members)))
-        self._story.tell(f"A third joins: {self._shares(sample)}")
+        self._story.step(f"A third joins: {self._shares(sample)}")
         return sample
 
     def _kill(self, victim: Member, survivors: list[Member], shared: Sample) -> None:
@@ -120,7 +120,7 @@ class Sharing:
         self._stage.mark(f"SIGKILL {victim.name}", victim.consumer_id)
         exit_code = victim.kill()
         self._feed.release(_BEFORE_TAKEOVER, _PACE)
-        self._story.tell(f"SIGKILL for {victim.name}, with {produced:.0%} of the records produced")
+        self._story.step(f"SIGKILL for {victim.name}, with {produced:.0%} of the records produced")
         self._story.add(f"owners before: {self._shares(before)}")
         after = self._await_shared(f"the session of {victim.name} expires, the others take over", survivors)
         self._feed.release(1.0, _PACE)
@@ -135,27 +135,27 @@ class Sharing:
         )
 
     def _await_work(self, victim: Member, shared: Sample) -> Sample:
-        """Wait until the victim is in the middle of its work, of which more is released for each commit that is seen.
+        """Wait until the victim is in the middle of its work; more records are released for each observed commit.
 
-        Released at once, it would be done by the time that a machine which stalls for some seconds looks again.
+        If all were released at once, the victim could finish them while a busy machine stalls for some seconds.
         """
         judge = MidWork(victim.consumer_id, _WORK)
         share, committed = _BEFORE_JOIN, -1
 
-        def feed_on(sample: Sample) -> None:
+        def release_more(sample: Sample) -> None:
             nonlocal share, committed
             now_committed = sample.committed_of(sample.owned_by(victim.consumer_id))
             if now_committed != committed:
                 share, committed = min(share + _STEP, _BEFORE_TAKEOVER), now_committed
                 self._feed.release(share, _PACE)
 
-        feed_on(shared)
+        release_more(shared)
         with self._story.waiting(f"waiting until {victim.name} is in the middle of its work"):
             return self._watch.wait_for(
                 lambda sample: judge(sample, victim.output_bytes()),
                 f"{victim.name} consumes as one of three",
                 _PATIENCE_S,
-                feed_on,
+                release_more,
             )
 
     def _finish(self, survivors: list[Member]) -> None:
@@ -174,15 +174,15 @@ class Sharing:
             codes = [member.await_end() for member in survivors]
         left = self._watch.wait_for(lambda _: True, "the group is read once more", _PATIENCE_S)
         self._checks.append(checks.ended("consumers end cleanly", codes, left.deserted))
-        self._story.tell(f"All {total:,} records are consumed; SIGTERM: both consumers commit and leave the group")
+        self._story.step(f"All {total:,} records are consumed; SIGTERM: both consumers commit and leave the group")
 
     def _compare(self) -> list[Check]:
-        """Compare what was written with the source, and the znodes with the logs; return all checks in order."""
+        """Compare the output with the source, and the znodes with the logs; return all checks in order."""
         with self._story.waiting("comparing every record with the source"):
             outputs = [read_output(member.output) for member in self._members]
             delivery = compare(self._stage.records, outputs)
         final = self._servers.read(GROUP, self._stage.clock())
-        self._story.tell(
+        self._story.step(
             f"{delivery.lines:,} lines compared with the source; count missing: {delivery.missing:,}, "
             f"count duplicates: {delivery.duplicates:,}"
         )

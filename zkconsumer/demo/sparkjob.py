@@ -1,7 +1,7 @@
-"""The demo's Spark query, run as a process of its own: ``python -m zkconsumer.demo.sparkjob JOB.json``.
+"""The demo's Spark query, run as a separate process: ``python -m zkconsumer.demo.sparkjob JOB.json``.
 
-It reads the topic as a member of a second group and aggregates by key until everything is read. JOB.json has the
-fields of :class:`Job`; the rows go to its ``result``.
+It reads the topic as a member of a second group and aggregates by key until all records are read. JOB.json has the
+fields of :class:`Job`; the rows are written to its ``result``.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ _STOP_TIMEOUT_S = 30
 
 @dataclass(frozen=True)
 class Job:
-    """What to do.
+    """The parameters of the query.
 
     Attributes:
-        zookeeper: connection string.
+        connection: the properties with which it finds the servers.
         group: group of the query.
-        topic: what to read.
-        records_per_batch: most records of one micro-batch.
-        directory: for checkpoint, temporary files and result.
-        java_home: of the Java to run Spark with.
+        topic: topic to read.
+        records_per_batch: maximum number of records in one micro-batch.
+        directory: directory for checkpoint, temporary files and result.
+        java_home: JAVA_HOME for Spark.
     """
 
-    zookeeper: str
+    connection: dict[str, str]
     group: str
     topic: str
     records_per_batch: int
@@ -47,7 +47,7 @@ class Job:
 
     @property
     def result(self) -> Path:
-        """Where the result goes: ``{"batches": n, "rows": [{"route": ..., ...}]}``."""
+        """Path of the result: ``{"batches": n, "rows": [{"route": ..., ...}]}``."""
         return Path(self.directory) / "result.json"
 
     def save(self) -> Path:
@@ -58,17 +58,17 @@ class Job:
 
 
 def main(path: str) -> None:
-    """Run the job that a file describes."""
+    """Run the job described in a file."""
     job = Job(**json.loads(Path(path).read_text(encoding="utf-8")))
     os.environ["JAVA_HOME"] = job.java_home
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"  # no look-up of the host's name, which fails on some laptops
-    # Temporary files of all its processes go where they are removed, however they end.
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"  # avoids a look-up of the host's name, which fails on some laptops
+    # Temporary files of all its processes go to a directory that is removed, however they end.
     os.environ["TMPDIR"] = tempfile.tempdir = job.directory
     for variable in ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS"):
-        os.environ.pop(variable, None)  # the Spark that belongs to this Python, as it comes
+        os.environ.pop(variable, None)  # use the Spark of this Python, with its default settings
     spark = _session(job)
-    # The automatic look-up would do, but Spark skips it where the path of this Python has spaces.
+    # The automatic look-up is not enough: Spark skips it if the path of this Python has spaces.
     register(spark)
     try:
         _run(spark, job)
@@ -115,8 +115,8 @@ def _session(job: Job) -> SparkSession:
 
 
 def _stop(spark: SparkSession) -> None:
-    """Stop Spark and wait for its JVM to end; pyspark leaves that to the end of this process and does not wait."""
-    gateway: Any = spark.sparkContext._gateway  # no other way leads to the process
+    """Stop Spark and wait for its JVM to end; pyspark ends it only at the end of this process, without a wait."""
+    gateway: Any = spark.sparkContext._gateway  # the only access to the process
     spark.stop()
     gateway.shutdown()
     gateway.proc.stdin.close()
@@ -130,7 +130,7 @@ def flights(spark: SparkSession, job: Job) -> DataFrame:
     fields = "dep_time LONG, dep_delay LONG, distance LONG, air_time LONG"
     return (
         spark.readStream.format("zkconsumer")
-        .option("zookeeper.connect", job.zookeeper)
+        .options(**job.connection)
         .option("group.id", job.group)
         .option("subscribe", job.topic)
         .option("auto.offset.reset", "smallest")

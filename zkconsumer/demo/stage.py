@@ -1,4 +1,4 @@
-"""Stage: the servers that the demo plays on, with the topic, and everything that all acts share."""
+"""Stage: the demo's servers with the topic, and the state that all acts share."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from zkconsumer.demo.story import Story
 from zkconsumer.demo.timeline import Event, Sample, Timeline
 from zkconsumer.demo.workspace import Workspace
 from zkconsumer.errors import SandboxError
+from zkconsumer.kafka.brokercatalog import bootstrap_brokers
 from zkconsumer.kafka.client import BrokerClient
 from zkconsumer.model import Broker, TopicPartition
-from zkconsumer.sandbox import Sandbox
+from zkconsumer.sandbox import DEFAULT_KAFKA_VERSION, Sandbox
 from zkconsumer.sandbox.admin import create_topics
 from zkconsumer.sandbox.progress import Progress
-from zkconsumer.zookeeper.registry import Registry
 from zkconsumer.zookeeper.session import ZkSession
 
 TOPIC = "flights"
@@ -29,7 +29,7 @@ PARTITIONS = 8
 
 _CLIENT_TIMEOUT_MS = 10_000
 _TOPIC_CONFIG = {
-    # The records carry the times of their flights, months apart: without this a new segment would begin for each week.
+    # The records have the times of their flights, months apart: without this each week would begin a new segment.
     "segment.ms": str(2**63 - 1),
     "retention.ms": "-1",
 }
@@ -39,21 +39,27 @@ class Servers:
     """A sandbox with the demo's topic, running inside a ``with`` block.
 
     Args:
-        logs: directory that gets the servers' logs at the end.
-        progress: who is told about waiting.
+        logs: directory to which the servers' logs are copied at the end.
+        progress: reports waits.
+        kafka_version: version of the broker.
     """
 
-    def __init__(self, logs: Path, progress: Progress) -> None:
+    def __init__(self, logs: Path, progress: Progress, kafka_version: str = DEFAULT_KAFKA_VERSION) -> None:
         self.partitions = tuple(TopicPartition(TOPIC, number) for number in range(PARTITIONS))
         self.brokers: tuple[Broker, ...] = ()
         self._logs = logs
-        self._sandbox = Sandbox(progress=progress)
+        self._sandbox = Sandbox(kafka_version=kafka_version, progress=progress)
         self._session: ZkSession | None = None
 
     @property
     def zookeeper(self) -> str:
         """Connection string of ZooKeeper."""
         return self._sandbox.zookeeper_connect
+
+    @property
+    def connection(self) -> dict[str, str]:
+        """The properties with which consumers find the servers."""
+        return self._sandbox.connection
 
     @property
     def kafka_version(self) -> str:
@@ -66,7 +72,7 @@ class Servers:
         return GroupReader(self._session, self.brokers, group, self.partitions)
 
     def read(self, group: str, at: float) -> Sample:
-        """Read a group once, with connections of its own to the brokers."""
+        """Read a group once, with separate connections to the brokers."""
         reader = self.reader(group)
         try:
             return reader.read(at)
@@ -74,12 +80,12 @@ class Servers:
             reader.close()
 
     def expect_alive(self) -> None:
-        """Raise SandboxError, quoting the log, when a server has ended by itself."""
+        """Raise SandboxError, quoting the log, if a server has ended by itself."""
         try:
             for server in (self._sandbox.zookeeper, *self._sandbox.brokers):
                 server.expect_running()
         except SandboxError as error:
-            # By the time that somebody reads this, the logs have moved.
+            # When the message is read, the logs have been moved.
             raise SandboxError(str(error).replace(str(self._sandbox.directory), str(self._logs))) from error
 
     def __enter__(self) -> Self:
@@ -96,7 +102,7 @@ class Servers:
             self.zookeeper, session_timeout_ms=_CLIENT_TIMEOUT_MS, connection_timeout_ms=_CLIENT_TIMEOUT_MS
         )
         self._session.open()
-        self.brokers = Registry(self._session).live_brokers()
+        self.brokers = bootstrap_brokers(self._sandbox.bootstrap_servers)
         client = BrokerClient(lambda: self.brokers, client_id="zkconsumer-demo", timeout_ms=_CLIENT_TIMEOUT_MS)
         try:
             create_topics(client, {TOPIC: PARTITIONS}, config=_TOPIC_CONFIG)
@@ -119,7 +125,7 @@ class Servers:
 
 @dataclass
 class Stage:
-    """What all acts share."""
+    """State that all acts share."""
 
     servers: Servers
     records: Records
@@ -132,11 +138,11 @@ class Stage:
     """Consumer id to the name in the picture, in the order of appearance."""
 
     def mark(self, text: str, kill: str | None = None) -> None:
-        """Note an event for the picture."""
+        """Record an event for the picture."""
         self.timeline.events.append(Event(self.clock(), text, kill))
 
 
 def stopwatch() -> Callable[[], float]:
-    """A clock that shows the seconds since it was made."""
+    """A clock that returns the seconds since its creation."""
     begun = time.monotonic()
     return lambda: time.monotonic() - begun

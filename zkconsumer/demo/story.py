@@ -1,4 +1,4 @@
-"""What the demo tells: numbered steps while it runs, a table of checks at the end."""
+"""The demo's output: numbered steps while it runs, a table of checks at the end."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ if TYPE_CHECKING:
 
 
 class Story:
-    """Writes to a console; what is only of interest while one waits goes to ``progress``."""
+    """Writes to a console; information that matters only during a wait goes to ``progress``."""
 
     def __init__(self, console: Console, progress: Progress) -> None:
         self._console = console
         self.progress = progress
         self._chapters = 0
 
-    def tell(self, text: str) -> None:
-        """Tell the next step that was done."""
+    def step(self, text: str) -> None:
+        """Print the next completed step."""
         self._chapters += 1
         self._console.print(f"{self._chapters:2}  {text}", soft_wrap=True)
 
     def add(self, text: str) -> None:
-        """Add a line to the step that was told last."""
+        """Add a line to the last step."""
         self._console.print(f"      {text}", soft_wrap=True)
 
     def waiting(self, text: str, total: float | None = None) -> AbstractContextManager[Advance]:
-        """Show that something takes a while; see :meth:`zkconsumer.sandbox.progress.Progress.step`."""
+        """Show a longer wait; see :meth:`zkconsumer.sandbox.progress.Progress.step`."""
         return self.progress.step(text, total)
 
     def verdict(self, checks: Sequence[Check], kept: Path | None, picture: Path, seconds: float) -> None:
-        """Print the table of checks, what it comes to, where picture and kept files are, and how long it took."""
+        """Print the table of checks, the result, the paths of the picture and of kept files, and the duration."""
         from rich.box import SIMPLE
         from rich.table import Table
         from rich.text import Text

@@ -1,4 +1,4 @@
-"""What the observer saw of the groups over time; nothing here waits or reads a clock."""
+"""The observed states of the groups over time; pure values, without waits or clocks."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One group at one moment; each tuple has one entry per partition of the topic.
+    """One group at one time; each tuple has one entry per partition of the topic.
 
     Attributes:
         at: seconds since the demo began.
         members: consumer ids of the registered members.
-        owners: consumer id of the owner, None where the partition has none.
-        committed: offset in the group's znode, None where it has none.
+        owners: consumer id of the owner, None if the partition has none.
+        committed: offset in the group's znode, None if there is none.
         ends: log end offset.
     """
 
@@ -26,7 +26,7 @@ class Sample:
 
     @property
     def lag(self) -> int:
-        """Records that are not committed yet, counted from the beginning where nothing ever was."""
+        """Number of records that are not committed yet, counted from offset 0 if there is no committed offset."""
         return sum(end - (committed or 0) for end, committed in zip(self.ends, self.committed, strict=True))
 
     @property
@@ -49,7 +49,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that the demo did, to be marked in the picture."""
+    """An action of the demo, to be marked in the picture."""
 
     at: float
     text: str
@@ -59,7 +59,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """A span of time during which one member owned one partition."""
+    """A period in which one member owned one partition."""
 
     partition: int
     owner: str
@@ -69,14 +69,14 @@ class Band:
 
 @dataclass
 class Timeline:
-    """Samples by group, and events, each in the order of time. Appended to by threads; read when they are done."""
+    """Samples by group, and events, each in order of time. Threads append to it; it is read after their end."""
 
     samples: dict[str, list[Sample]] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
 
 
 def without_idle_start(samples: Sequence[Sample], margin_s: float = 1.0) -> Sequence[Sample]:
-    """The samples from shortly before something changes for the first time; all of them when nothing does."""
+    """The samples from shortly before the first change on; all of them if there is no change."""
     for sample in samples:
         if (sample.members, sample.owners, sample.lag) != (samples[0].members, samples[0].owners, samples[0].lag):
             return [kept for kept in samples if kept.at >= sample.at - margin_s]
@@ -84,7 +84,7 @@ def without_idle_start(samples: Sequence[Sample], margin_s: float = 1.0) -> Sequ
 
 
 def ownership_bands(samples: Sequence[Sample]) -> list[Band]:
-    """Merge consecutive samples with the same owner; a band lasts until the first sample that shows something else."""
+    """Merge consecutive samples with the same owner; a band lasts until the first sample with another owner."""
     bands: list[Band] = []
     for partition in range(len(samples[0].owners) if samples else 0):
         owner: str | None = None
@@ -112,8 +112,8 @@ def number_ranges(numbers: Iterable[int]) -> str:
 
 
 def shares_text(names: Mapping[str, str], sample: Sample) -> str:
-    """Who owns what: ``consumer-1: 0-3, consumer-2: 4-7``; ``names`` maps consumer ids to what they are called."""
+    """The owners of the partitions: ``consumer-1: 0-3, consumer-2: 4-7``; ``names`` maps consumer ids to names."""
     owners = sorted({owner for owner in sample.owners if owner is not None})
     shares = [f"{names.get(owner, owner)}: {number_ranges(sample.owned_by(owner))}" for owner in owners]
     orphans = [partition for partition, owner in enumerate(sample.owners) if owner is None]
-    return ", ".join(shares + ([f"nobody: {number_ranges(orphans)}"] if orphans else []))
+    return ", ".join(shares + ([f"no owner: {number_ranges(orphans)}"] if orphans else []))

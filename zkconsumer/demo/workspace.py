@@ -1,4 +1,4 @@
-"""Where the demo keeps what it writes: a temporary directory, or one that the user wants to keep."""
+"""The directory for the demo's files: a temporary one, or one that the user keeps."""
 
 from __future__ import annotations
 
@@ -15,23 +15,24 @@ class Workspace:
     It is removed at the end, unless the user named it or :meth:`keep` was called because something failed.
 
     Args:
-        directory: to use and keep; must not exist or be empty. None: a temporary one.
+        directory: directory to use and keep, new or empty. None: a temporary one.
+        parent: parent of a temporary one; None for the directory of temporary files.
 
     Raises:
         ZkConsumerError: the directory cannot be used.
     """
 
-    def __init__(self, directory: Path | None) -> None:
+    def __init__(self, directory: Path | None, parent: Path | None = None) -> None:
         self.kept = directory is not None
         try:
             if directory is None:
-                self.path = Path(tempfile.mkdtemp(prefix="zkconsumer-demo-"))
+                self.path = Path(tempfile.mkdtemp(prefix="zkconsumer-demo-", dir=parent))
             else:
                 directory.mkdir(parents=True, exist_ok=True)
                 self.path = directory.resolve()
                 # Consumers append: the records of an earlier run would count as duplicates.
                 if any(self.path.iterdir()):
-                    raise ZkConsumerError(f"{directory} is not empty; name a directory that is, or none")
+                    raise ZkConsumerError(f"{directory} is not empty; set an empty or new directory, or none")
             self.consumers = self._make("consumers")
             self.spark = self._make("spark")
             self.logs = self._make("logs")
@@ -44,10 +45,10 @@ class Workspace:
         return path
 
     def keep(self) -> None:
-        """Do not remove it: somebody will want to look at it."""
+        """Keep the directory at the end, for inspection."""
         self.kept = True
 
     def close(self) -> None:
-        """Remove it, unless it is to be kept."""
+        """Remove the directory, unless it must be kept."""
         if not self.kept:
             shutil.rmtree(self.path, ignore_errors=True)

@@ -1,17 +1,16 @@
 """ChunkReader: verifies and decodes chunks at the front of a queue, on the thread that reads them.
 
-A fetcher receives; it would wait for the processor if it did more with the bytes. The reader's thread waits for the
-fetcher anyway. So the two work at the same time, and what waits in a queue is as short as it was on its way.
+A fetcher only receives; if it also decoded, it would wait for the processor. The reader's thread waits for the fetcher
+anyway. So the two work in parallel, and chunks wait in a queue in their compressed size.
 
-A chunk is decoded where it is, at the front of the queue, and then replaced by what came of it. So whatever happens to
-the queue meanwhile (a rebalance, a pause) happens to the chunk as it would to one that is not being read. One that is
-damaged goes back to the fetcher, which decides what to do about it; nothing after it is handed out before.
+A chunk is decoded in place, at the front of the queue, and then replaced by the result. So a rebalance or a pause
+treats a chunk that is being decoded as any other. A damaged chunk goes back to the fetcher, which decides how to
+proceed; no later record of the partition is handed out before that.
 
-An interrupt may come at any point. So the chunk in the queue always shows how far it is: first as it was scanned, with
-its bytes intact; then as prepared, and only from there on bytes are moved; then decoded. The next request continues at
-the stage it finds.
+An interrupt may come at any point. So the chunk in the queue always shows its stage: scanned, with its bytes intact;
+prepared, and only from this stage on bytes are moved; decoded. The next request continues at the stage that it finds.
 
-With a pool (``decode.threads``) other threads decode chunks that will be asked for next, see ``fetch/ahead.py``.
+With a pool (``decode.threads``), other threads decode the chunks that follow, see ``fetch/decodeahead.py``.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal, Self
 
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.fetch.ahead import DecodeAhead, DecodePool, decode_in_place
+from zkconsumer.fetch.chunkqueue import ChunkQueue, Ended
 from zkconsumer.fetch.chunks import Chunk
-from zkconsumer.fetch.queues import ChunkQueue, Ended
+from zkconsumer.fetch.decodeahead import DecodeAhead, DecodePool, decode_in_place
 
 if TYPE_CHECKING:
     from zkconsumer.decode.batchdecoder import BatchDecoder
@@ -31,13 +30,13 @@ Item = Chunk | Literal[Ended.END] | None
 
 
 class ChunkReader:
-    """One thread uses it, that of the stream.
+    """Returns the decoded chunks of a queue. Only the stream's thread uses it.
 
     Args:
-        queue: where the chunks wait.
-        check_crcs: verify checksums.
+        queue: holds the chunks.
+        check_crcs: whether to verify checksums.
         max_decompressed_bytes: longest batch after decompression; None for the decoder's default.
-        pool: decodes chunks ahead, with the same settings; None: this thread decodes all.
+        pool: decodes chunks ahead, with the same settings; None: this thread decodes all chunks.
     """
 
     def __init__(
@@ -56,7 +55,7 @@ class ChunkReader:
 
     @classmethod
     def from_config(cls, queue: ChunkQueue, config: ConsumerConfig, pool: DecodePool | None = None) -> Self:
-        """A reader as the properties specify."""
+        """Create a reader with the settings of the consumer's properties."""
         return cls(queue, check_crcs=config.check_crcs, max_decompressed_bytes=config.decompressed_max_bytes, pool=pool)
 
     def request(self, timeout: float | None) -> Item:
@@ -64,12 +63,12 @@ class ChunkReader:
         return self._decoded(lambda: self._queue.request(timeout))
 
     def look(self, timeout: float | None) -> Item:
-        """See :meth:`ChunkQueue.look`; as :meth:`request`."""
+        """See :meth:`ChunkQueue.look`; the chunk is decoded."""
         return self._decoded(lambda: self._queue.look(timeout))
 
     def _decoded(self, get: Callable[[], Item]) -> Item:
         if self._decoder is not None:
-            self._decoder.memory.trim()  # this may be the last request for long
+            self._decoder.memory.trim()  # it may be long until the next request
         self._offer()
         while True:
             chunk = get()
@@ -83,12 +82,12 @@ class ChunkReader:
             self._ahead.offer()
 
     def _work_for(self, chunk: Chunk) -> None:
-        """Decode the front chunk; while the pool decodes it, decode another one, or wait where there is none."""
+        """Decode the front chunk; while the pool decodes it, decode another chunk, or wait if there is none."""
         ahead = self._ahead
         if ahead is None:
             self._decode(chunk)
         elif ahead.is_free(chunk):
-            # It may have been replaced before it became free; then it is not here any more, nor touched.
+            # The pool may have replaced it before it became free; then the queue does not hold it any more.
             if self._queue.holds(chunk):
                 self._decode(chunk)
         elif (other := ahead.another()) is not None:
@@ -97,10 +96,10 @@ class ChunkReader:
             ahead.wait(chunk)
 
     def _decode(self, chunk: Chunk) -> None:
-        """Decode a chunk in its place; see :func:`~zkconsumer.fetch.ahead.decode_in_place`.
+        """Decode a chunk in its place; see :func:`~zkconsumer.fetch.decodeahead.decode_in_place`.
 
-        What that raises goes to the user: it was raised asynchronously, or memory is short, and then the next request
-        succeeds; or our own code fails, and then each request shows it.
+        Its exceptions reach the user. An exception raised asynchronously or a lack of memory is temporary, and the next
+        request succeeds; a defect of our own code fails each request.
         """
         decoder = self._decoder
         if decoder is None:

@@ -1,4 +1,7 @@
-"""FetcherThread: fetches its partitions from one broker and fills the queues (SPEC 6.2, DESIGN 4.11)."""
+"""FetcherThread: fetches its partitions from one broker and fills the queues.
+
+See jvm-consumer.md#fetch-loop, architecture.md#back-pressure.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +12,19 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable, ConfigError, CorruptRecord, ProtocolError, RecordTooLarge
+from zkconsumer.fetch.chunkqueue import ChunkQueue, Damage
 from zkconsumer.fetch.chunks import Chunk
-from zkconsumer.fetch.partition_info import PartitionInfo, by_queue
-from zkconsumer.fetch.pipeline import Answer, FetchPipeline
-from zkconsumer.fetch.queues import ChunkQueue, Damage
-from zkconsumer.fetch.turns import fitting, turn, wait_ms
+from zkconsumer.fetch.partitioninfo import PartitionInfo, by_queue
+from zkconsumer.fetch.requestedpartitions import fitting, turn, wait_ms
 from zkconsumer.kafka.client import EARLIEST, LATEST, list_offsets
 from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.kafka.errorcodes import ErrorCode, error_name, is_refusal
+from zkconsumer.kafka.fetchconversation import FetchConversation
+from zkconsumer.kafka.fetchprotocol import FetchedPartition
 from zkconsumer.kafka.refusals import DESCRIBE, READ, topic_refused
 from zkconsumer.kafka.security import BrokerSecurity
 from zkconsumer.model import Broker, TopicPartition
@@ -28,21 +32,31 @@ from zkconsumer.wakeup import WakeUp
 
 _log = logging.getLogger(__name__)
 
+_VERIFY_FROM_CHUNKS: Final = 6
+"""Chunks that wait in a queue when its reader is so busy that the fetcher verifies the next one."""
 _MAX_FAULTS: Final = 3
-"""How often bytes that cannot be decoded are fetched, in case they were damaged on their way."""
+"""How often bytes that cannot be decoded are fetched, since they may have been damaged in transit."""
 _JITTER: Final = 0.5
 
 ReturnToFinder = Callable[[Iterable[PartitionInfo]], None]
 
 
+class Answer(NamedTuple):
+    """The answer for one partition; see :class:`~zkconsumer.kafka.fetchconversation.FetchAnswer`."""
+
+    info: PartitionInfo
+    fetched: FetchedPartition
+    is_first: bool
+
+
 class FetcherThread(threading.Thread):
-    """Fetches from one broker. Its table of partitions is written by this thread alone; others use the inbox.
+    """Fetches from one broker. Only this thread writes its table of partitions; other threads use the inbox.
 
     Args:
-        name: of the thread.
-        broker: leader of all its partitions.
+        name: name of the thread, which log lines begin with.
+        broker: the leader of all its partitions.
         config: fetch sizes, waits, timeouts, reset policy.
-        return_to_finder: takes partitions that this broker does not lead any more, or when it cannot be reached.
+        return_to_finder: takes back partitions that this broker does not lead any more, or all if it is unreachable.
     """
 
     def __init__(self, name: str, broker: Broker, config: ConsumerConfig, return_to_finder: ReturnToFinder) -> None:
@@ -52,13 +66,13 @@ class FetcherThread(threading.Thread):
         self._return_to_finder = return_to_finder
         self._table: OrderedDict[TopicPartition, PartitionInfo] = OrderedDict()
         self._inbox: list[PartitionInfo] = []
-        self._outbox: list[PartitionInfo] = []  # to be taken out of the table
+        self._outbox: list[PartitionInfo] = []  # to be removed from the table
         self._inbox_lock = threading.Lock()
-        self._closed = False  # under the inbox lock, so that nothing is added to a thread that has left
+        self._closed = False  # under the inbox lock, so that no partition is added to a thread that has ended
         self._stop_requested = threading.Event()
-        self._wake = WakeUp()  # readers set it, who may be interrupted
+        self._wake = WakeUp()  # set by readers, which may be interrupted
         self._connection: BrokerConnection | None = None
-        self._pipeline: FetchPipeline | None = None  # with the connection
+        self._conversation: FetchConversation | None = None  # exists together with the connection
         self._awaiting_reset: list[PartitionInfo] = []
         self.requests = 0  # this and the next are written by this thread only
         self.wakeups = 0  # how often it was woken while it waited for room or partitions
@@ -66,11 +80,12 @@ class FetcherThread(threading.Thread):
         self._without_room: frozenset[PartitionInfo] = frozenset()
         self._without_room_since = 0.0
         self._listening: set[ChunkQueue] = set()
+        self._is_loading = True  # written by this thread only
 
     # -- from other threads -------------------------------------------------------------------------------------
 
     def add(self, infos: Sequence[PartitionInfo]) -> bool:
-        """Fetch these too; False if the thread is ending and does not take them."""
+        """Fetch these partitions too; False if the thread is ending and does not take them."""
         with self._inbox_lock:
             if self._closed:
                 return False
@@ -79,7 +94,7 @@ class FetcherThread(threading.Thread):
         return True
 
     def remove(self, infos: Collection[PartitionInfo]) -> None:
-        """Fetch these no more, if they are fetched here. They are marked as released already."""
+        """Stop fetching these partitions, as far as they are fetched here. They are marked as released already."""
         with self._inbox_lock:
             self._outbox.extend(infos)
         self._wake.set()
@@ -89,12 +104,16 @@ class FetcherThread(threading.Thread):
         with self._inbox_lock:
             return not self._inbox and not self._table
 
+    def is_loading(self) -> bool:
+        """True until the decoder is loaded, which cannot be interrupted; one closed by then ends after it."""
+        return self._is_loading
+
     def close(self) -> None:
-        """Tell the thread to end and wake it, whatever it waits for; harmless when repeated."""
+        """Ask the thread to end, and interrupt any wait of it. Idempotent."""
         self._stop_requested.set()
         self._wake.set()
-        # After the flag: the thread stores a new connection first and looks at the flag then, so either it sees the
-        # flag or this line sees the connection.
+        # After the flag: the thread stores a new connection first and checks the flag then, so either the thread sees
+        # the flag or this line sees the connection.
         connection = self._connection
         if connection is not None:
             connection.close()
@@ -102,17 +121,20 @@ class FetcherThread(threading.Thread):
     # -- the thread ---------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Fetch until closed; then give back what is left."""
+        """Fetch until closed; then return the remaining partitions to the finder."""
         try:
-            if not self._load_decoder():
+            loaded = self._load_decoder()
+            self._is_loading = False
+            if not loaded:
                 return
             while not self._stop_requested.is_set():
                 try:
                     self._round()
                 except (BrokerUnavailable, ConfigError, ProtocolError) as error:
                     self._lose_broker(error)
-                except Exception:  # noqa: BLE001  a dead fetcher would leave its partitions silent (SPEC 6.2)
-                    _log.exception("%s: unexpected error; its partitions look for a leader again", self.name)
+                # a dead fetcher would leave its partitions silent (jvm-consumer.md#fetch-loop)
+                except Exception:  # noqa: BLE001
+                    _log.exception("%s: unexpected error; looking for the leaders of its partitions again", self.name)
                     self._lose_broker(None)
         finally:
             self._disconnect()
@@ -140,30 +162,35 @@ class FetcherThread(threading.Thread):
         return True
 
     def _round(self) -> None:
-        """One answer and what comes of it, or a wait where there is nothing to ask for."""
-        # Cleared before looking, so that what is put into the inbox while we look wakes us afterwards.
+        """Process one response, or wait if there is nothing to request."""
+        # Cleared before the checks, so that partitions put into the inbox meanwhile wake this thread afterwards.
         self._wake.clear()
         self._decoder.memory.trim()
         self._take_from_inbox()
         self._take_damages()
-        if self._pipeline is None or not self._pipeline.in_flight:
+        if self._conversation is None or not self._conversation.in_flight:
             self._reset()
             if self._stop_requested.is_set():
                 return
             if not self._ask():
                 self._await_room()
                 return
-        assert self._pipeline is not None
-        for answer in self._pipeline.receive():
+        assert self._conversation is not None
+        for partition, _, fetched, is_first in self._conversation.receive(self._position_of):
+            answer = Answer(self._table[partition], fetched, is_first)
             if answer.fetched.error == ErrorCode.OFFSET_OUT_OF_RANGE and self._has(answer.info):
                 self._awaiting_reset.append(answer.info)
-            if answer.fetched.is_last and not self._awaiting_reset:  # to look up an offset nothing may be in flight
+            if answer.fetched.is_last and not self._awaiting_reset:  # whose look-up needs a free connection
                 self._ask(answer)
             self._accept(answer)
         self.requests += 1
 
+    def _position_of(self, partition: TopicPartition) -> int | None:
+        info = self._table.get(partition)
+        return None if info is None else info.fetched
+
     def _await_room(self) -> None:
-        """Wait until one of the partitions can be fetched, the inbox has something, or this is closed."""
+        """Wait until one of the partitions can be fetched, the inbox is not empty, or the thread is closed."""
         queues = by_queue(self._table.values())
         if all(queue.await_room(self._wake.set, infos) for queue, infos in queues.items()):
             self._wake.wait()
@@ -172,7 +199,7 @@ class FetcherThread(threading.Thread):
             queue.stop_awaiting(self._wake.set)
 
     def _take_from_inbox(self) -> None:
-        """Take over what is in the inbox, and drop what was released."""
+        """Take the partitions from the inbox, and drop those that were released."""
         with self._inbox_lock:
             arrived, self._inbox = [info for info in self._inbox if not info.released], []
             self._table.update((info.partition, info) for info in arrived)
@@ -180,13 +207,13 @@ class FetcherThread(threading.Thread):
             for info in leaving:
                 if self._has(info):
                     del self._table[info.partition]
-        self._listen_to({*self._listening, *(info.queue for info in arrived)})  # before their room is looked at
+        self._listen_to({*self._listening, *(info.queue for info in arrived)})  # before their room is checked
         self._awaiting_reset += [info for info in arrived if info.fetched is None]
 
     def _listen_to(self, queues: Collection[ChunkQueue]) -> None:
-        """Hear of room in these queues, and in no others: each listener gets a share of what may be fetched.
+        """Listen for room in exactly these queues: each listener of a queue gets a share of its room.
 
-        A fetcher whose partitions have gone to another broker would otherwise keep a share of room for nothing.
+        A fetcher whose partitions have moved to another broker would otherwise keep an unused share.
         """
         now = set(queues)
         for queue in self._listening - now:
@@ -196,7 +223,7 @@ class FetcherThread(threading.Thread):
         self._listening = now
 
     def _take_damages(self) -> None:
-        """Fetch again what readers found to be damaged."""
+        """Fetch partitions again from where readers found damaged bytes."""
         for queue in self._listening:
             for damaged in queue.damaged():
                 info = self._table.get(damaged.partition)
@@ -205,10 +232,10 @@ class FetcherThread(threading.Thread):
                     self._fetch_again(info, damage)
 
     def _ask(self, coming: Answer | None = None) -> bool:
-        """Send a request; False if there is nothing to ask for now.
+        """Send a request; False if there is nothing to request now.
 
         Args:
-            coming: what was received, but is not queued yet.
+            coming: an answer that was received, but is not queued yet.
         """
         wanted = self._offsets_to_fetch(coming)
         if not wanted:
@@ -217,34 +244,35 @@ class FetcherThread(threading.Thread):
         room = sum(queue.allowance(_bytes_for(queue, coming)) for queue in {info.queue for info in wanted})
         largest = max(config.fetch_message_max_bytes, *(info.fetch_bytes for info in wanted))
         self._connected()
-        assert self._pipeline is not None
+        assert self._conversation is not None
         max_bytes, max_wait_ms = min(config.fetch_max_bytes, max(room, largest)), self._max_wait_ms()
-        if self._pipeline.limits_responses:
+        if self._conversation.limits_responses:
             named = fitting({info: info.expected_bytes(offset) for info, offset in wanted.items()}, max_bytes)
         else:
             named = turn({info: info.fetch_bytes for info in wanted}, max_bytes)
-            for info in named:  # also those that have no data: the others come first in the next request
+            for info in named:  # also those without data: the others come first in the next request
                 self._table.move_to_end(info.partition)
         max_wait_ms = wait_ms(max_wait_ms, len(named), len(wanted))
-        self._pipeline.send({info: wanted[info] for info in named}, max_wait_ms=max_wait_ms, max_bytes=max_bytes)
+        fetches = [info.fetch_from(wanted[info]) for info in named]
+        self._conversation.send(fetches, max_wait_ms=max_wait_ms, max_bytes=max_bytes)
         return True
 
     def _offsets_to_fetch(self, coming: Answer | None) -> dict[PartitionInfo, int]:
-        """Partitions whose queue wants them, and from where: those first that had none or got nothing lately."""
-        # Without an offset it will be looked up.
+        """Partitions with room in their queue, and the offsets to fetch from; first those that got no data recently."""
+        # A partition without an offset is looked up instead.
         wanted = {info: info.fetched for info in self._with_room(coming) if info.fetched is not None}
         if coming is None or coming.info not in wanted or not (coming.fetched.error or coming.fetched.records):
             return wanted
         info, fetched = coming.info, coming.fetched
         offset = wanted.pop(info)
-        if not fetched.error:  # else it will be looked up, or given back
+        if not fetched.error:  # otherwise it is looked up, or returned to the finder
             foreseen = self._decoder.next_offset(offset, fetched.records)
-            if offset < foreseen <= fetched.high_watermark:  # else _accept() decides what to do
+            if offset < foreseen <= fetched.high_watermark:  # otherwise _accept() decides
                 wanted[info] = foreseen
         return wanted
 
     def _with_room(self, coming: Answer | None) -> Iterable[PartitionInfo]:
-        """Partitions whose queue wants them, in the order of the table."""
+        """Partitions with room in their queue, in the order of the table."""
         theirs = by_queue(self._table.values())
         self._listen_to(theirs)
         chunk_of = coming.info if coming is not None and coming.fetched.records else None
@@ -259,11 +287,10 @@ class FetcherThread(threading.Thread):
         return with_room if len(theirs) < 2 else [info for info in self._table.values() if info not in without_room]
 
     def _max_wait_ms(self) -> int:
-        """``fetch.wait.max.ms``, less while some partition was left out for its full queue.
+        """``fetch.wait.max.ms``, or less while a partition is excluded because its queue is full.
 
-        A long poll for idle partitions would keep a busy one waiting whose queue is emptied meanwhile. So the wait is
-        at most as long as the queue has been full already: a quick reader waits milliseconds, a slow one costs few
-        requests.
+        A long poll for idle partitions would delay a busy one whose queue is emptied meanwhile. So the wait is at most
+        as long as the queue has been full already: a fast reader waits milliseconds, a slow one costs few requests.
         """
         limit = self._config.fetch_wait_max_ms
         if not self._without_room:
@@ -274,7 +301,7 @@ class FetcherThread(threading.Thread):
     # -- one partition's answer ---------------------------------------------------------------------------------
 
     def _accept(self, answer: Answer) -> None:
-        """Find the batches and enqueue."""
+        """Find the batches of an answer and queue them."""
         info, fetched, is_first = answer
         if not self._has(info) or info.fetched is None:
             return
@@ -286,14 +313,17 @@ class FetcherThread(threading.Thread):
         info.allow()
         info.high_watermark = fetched.readable_end(self._config.isolation_level)
         if not fetched.records:
-            info.density = 0.0  # whatever the end of its log: otherwise it could take the room of others for nothing
+            info.density = 0.0  # whatever its high watermark: otherwise it could take the room of others for nothing
             return
         try:
             scanned = self._decoder.scan(*info.partition, info.fetched, fetched.records, fetched.aborted)
             unread = scanned.has_records()
-            if scanned.next_offset > fetched.high_watermark or not unread:
-                # What no log has, to ask for it would look like data lost; and what moves the position, no reader
-                # looks at. What is wrong behind sound batches comes first in the next answer.
+            reader_is_busy = len(info.queue) >= _VERIFY_FROM_CHUNKS
+            if reader_is_busy or not unread or scanned.next_offset > fetched.high_watermark:
+                # A busy reader is what everything waits for, so this thread verifies in its place. It must be done here
+                # for chunks that no reader sees, and where a damaged header claims offsets that the log does not have:
+                # a request for those would be answered like data loss. A fault after valid batches comes first in the
+                # next response.
                 scanned = self._decoder.verify(scanned)._replace(fault=None)
                 unread = scanned.has_records()
         except Exception as error:  # noqa: BLE001 - one partition's bytes must not take the broker's others with them
@@ -307,19 +337,24 @@ class FetcherThread(threading.Thread):
         elif len(fetched.records) >= info.fetch_bytes:
             self._grow(info)
         elif is_first:
-            # The first batch comes whole, or as much of it as was asked for (KIP-74); the limit of the whole response
-            # cuts only those behind it. So this is no batch: its length was damaged.
+            # The first batch comes whole, or as much of it as was requested (KIP-74); the limit of the whole response
+            # cuts only later batches. So this is no batch: its length was damaged.
             reason = f"{len(fetched.records)} bytes hold no complete batch"
             self._retry_or_fail(info, CorruptRecord(f"{info.partition} at offset {info.fetched}: {reason}"))
 
     def _refused(self, info: PartitionInfo, code: int, operation: str) -> None:
-        """This broker does not serve a partition: another one may, or this one later."""
+        """Handle an error code of a partition: another broker may serve it, or this one later."""
         if is_refusal(code):
             security = BrokerSecurity.from_config(self._config)
             error = topic_refused(info.partition.topic, code, operation, self.broker, security)
             info.deny(error, self._config.refresh_leader_backoff_ms / 1000)
         else:
-            _log.info("%s: %s answers %s", self.name, info.partition, error_name(code))
+            _log.info(
+                "%s: %s: the broker answered %s; looking for its leader again",
+                self.name,
+                info.partition,
+                error_name(code),
+            )
         self._return(info)
 
     def _enqueue(self, info: PartitionInfo, chunk: Chunk) -> None:
@@ -330,31 +365,36 @@ class FetcherThread(threading.Thread):
         damage = info.queue.take_damage(info)
         if damage is not None:
             self._fetch_again(info, damage)
-        else:  # a rebalance has come: this partition was released
+        else:  # released by a rebalance meanwhile
             del self._table[info.partition]
 
     def _grow(self, info: PartitionInfo) -> None:
-        """Ask for more, where not even one batch fits. Brokers from 0.10.1 on send a whole one anyway (KIP-74)."""
+        """Request more bytes if not even one batch fits. Brokers from 0.10.1 on send a whole batch anyway (KIP-74)."""
         if info.fetch_bytes >= self._config.fetch_max_bytes:
             self._fail(
                 info,
                 RecordTooLarge(
                     f"{info.partition} at offset {info.fetched}: a record is longer than fetch.max.bytes "
-                    f"({self._config.fetch_max_bytes}); raise it to read on"
+                    f"({self._config.fetch_max_bytes}); raise it to continue"
                 ),
             )
             return
         info.fetch_bytes = min(2 * info.fetch_bytes, self._config.fetch_max_bytes)
-        _log.warning("%s: asking for %d bytes of %s at a time", self.name, info.fetch_bytes, info.partition)
+        _log.warning(
+            "%s: fetch size raised to %d bytes for %s, since a record is longer",
+            self.name,
+            info.fetch_bytes,
+            info.partition,
+        )
 
     def _fetch_again(self, info: PartitionInfo, damage: Damage) -> None:
-        """To where a reader found that bytes are damaged; what was fetched from behind there is not in the queue."""
+        """Go back to where a reader found damaged bytes; the chunks after that offset were dropped from the queue."""
         info.fetched = damage.offset
-        self._awaiting_reset = [one for one in self._awaiting_reset if one is not info]  # there it was in its place
+        self._awaiting_reset = [one for one in self._awaiting_reset if one is not info]  # its offset was valid there
         self._retry_or_fail(info, damage.error)
 
     def _retry_or_fail(self, info: PartitionInfo, error: Exception) -> None:
-        """What is at the offset to fetch next cannot be read: try again, in the end fail or go on behind it."""
+        """Handle bytes that cannot be decoded at the offset to fetch next: fetch again, finally fail or skip them."""
         assert info.fetched is not None
         info.faults = info.faults + 1 if info.faulty == info.fetched else 1
         info.faulty = info.fetched
@@ -364,27 +404,27 @@ class FetcherThread(threading.Thread):
             else:
                 self._fail(info, error)
         else:
-            _log.warning("%s: %s; fetched again", self.name, error)
+            _log.warning("%s: %s; fetching it again", self.name, error)
             self._return(info)
 
     def _skip(self, info: PartitionInfo, error: CorruptRecord, resume_at: int) -> None:
-        """Go on behind a batch that cannot be read; not beyond the log's end, which a damaged header may claim."""
+        """Continue after a batch that cannot be read, but not beyond the log end, which a damaged header may exceed."""
         assert info.fetched is not None
         if info.high_watermark is not None and info.high_watermark > info.fetched:
             resume_at = min(resume_at, info.high_watermark)
         _log.error(
-            "%s: offsets %d to %d of %s are left out: %s", self.name, info.fetched, resume_at - 1, info.partition, error
+            "%s: offsets %d to %d of %s are skipped: %s", self.name, info.fetched, resume_at - 1, info.partition, error
         )
         self._enqueue(info, Chunk(info, None, resume_at, 0))
 
     def _fail(self, info: PartitionInfo, error: Exception) -> None:
-        """Tell the user; the position stays in front of what cannot be read."""
-        _log.error("%s: %s", self.name, error)
+        """Let the stream raise the error; the position stays before the bytes that cannot be read."""
+        _log.error("%s: %s; its stream raises this error", self.name, error)
         self._table.pop(info.partition, None)
         info.queue.fail(error, info)
 
     def _reset(self) -> None:
-        """Go on where ``auto.offset.reset`` says, for partitions without an offset or with a useless one."""
+        """Apply ``auto.offset.reset`` to partitions without an offset or with one that is out of range."""
         infos, self._awaiting_reset = [info for info in self._awaiting_reset if self._has(info)], []
         if not infos or self._stop_requested.is_set():
             return
@@ -406,15 +446,21 @@ class FetcherThread(threading.Thread):
                 self._enqueue(info, Chunk(info, None, offset, 0))
 
     def _report_reset(self, info: PartitionInfo, offset: int, other_end: int | None) -> None:
-        """Say what was skipped or is read again (only where there was an offset: otherwise it is a beginning)."""
+        """Log the chosen offset; as a warning if there was an offset, since records are skipped or read again."""
         policy = self._config.auto_offset_reset
         if info.fetched is None:
-            _log.info("%s: %s begins at its %s offset %d", self.name, info.partition, policy, offset)
+            _log.info(
+                "%s: %s has no committed offset; starting at its %s offset %d",
+                self.name,
+                info.partition,
+                policy,
+                offset,
+            )
             return
         ends = sorted(end for end in (offset, other_end) if end is not None)
         _log.warning(
-            "%s: %s of %s is out of range: its log has %s. It goes on at the %s offset %d, as auto.offset.reset says; "
-            "if records are missing, look at the retention of the topic, and at whether it was created anew",
+            "%s: %s of %s is out of range: its log holds %s. Continuing at the %s offset %d (auto.offset.reset); "
+            "if records are missing, check the retention of the topic, and whether it was deleted and created again",
             self.name,
             info.describe_offset(),
             info.partition,
@@ -432,22 +478,28 @@ class FetcherThread(threading.Thread):
             if self._stop_requested.is_set():  # see close()
                 raise BrokerUnavailable(f"{connection}: this fetcher is stopping")
             connection.connect()
-            self._pipeline = FetchPipeline(connection, self._config, self._decoder.memory.take)
+            self._conversation = FetchConversation(
+                connection,
+                self._decoder.memory.take,
+                min_bytes=self._config.fetch_min_bytes,
+                isolation=self._config.isolation_level,
+                keeps_session=True,
+            )
         return self._connection
 
     def _disconnect(self) -> None:
         if self._connection is not None:
             self._connection.close()
-            self._connection = self._pipeline = None
+            self._connection = self._conversation = None
         self._awaiting_reset.clear()
 
     def _lose_broker(self, error: Exception | None) -> None:
-        """Give everything back after the backoff, spread so that not all fetchers return at once."""
+        """Return all partitions to the finder after the backoff, with jitter so that fetchers do not return at once."""
         self._disconnect()
         if self._stop_requested.is_set():
             return
         if error is not None:
-            _log.warning("%s: %s; its partitions look for a leader again", self.name, error)
+            _log.warning("%s: %s; looking for the leaders of its partitions again", self.name, error)
             for info in self._table.values():
                 info.report_wrong_settings(error)
         spread = random.uniform(1 - _JITTER, 1 + _JITTER)
@@ -460,7 +512,7 @@ class FetcherThread(threading.Thread):
         self._return_to_finder(everything)
 
     def _has(self, info: PartitionInfo) -> bool:
-        """False for a partition that was given up, or that a rebalance has brought anew since it was asked for."""
+        """False for a partition that was released, or that a rebalance assigned again after it was requested."""
         return self._table.get(info.partition) is info
 
     def _return(self, info: PartitionInfo) -> None:
@@ -469,5 +521,5 @@ class FetcherThread(threading.Thread):
 
 
 def _bytes_for(queue: ChunkQueue, coming: Answer | None) -> int:
-    """How much of what was received, but is not queued yet, is for this queue."""
+    """Bytes of a received answer, not queued yet, that belong to this queue."""
     return len(coming.fetched.records) if coming is not None and coming.info.queue is queue else 0

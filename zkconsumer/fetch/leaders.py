@@ -1,4 +1,7 @@
-"""LeaderFinder: partitions wait here until they have a leader, and come back here when they lose it (SPEC 6.1)."""
+"""LeaderFinder: partitions wait here until they have a leader, and return here when they lose it.
+
+See jvm-consumer.md#threads.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from zkconsumer.core.javastring import java_abs_mod, java_hash
 from zkconsumer.core.outage import Outage
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.fetch.fetcher import FetcherThread
-from zkconsumer.fetch.partition_info import PartitionInfo
+from zkconsumer.fetch.partitioninfo import PartitionInfo
 from zkconsumer.kafka.client import BrokerClient
 from zkconsumer.kafka.errorcodes import error_name, is_refusal
 from zkconsumer.kafka.refusals import DESCRIBE, topic_refused
@@ -27,7 +30,9 @@ _HASH_STEP = 31
 
 
 def fetcher_number(partition: TopicPartition, fetchers: int) -> int:
-    """Which of a broker's fetchers gets a partition; the JVM's formula, in its 32-bit arithmetic (SPEC 6.1).
+    """The number of the broker's fetcher that gets a partition: the JVM's formula in 32-bit arithmetic.
+
+    See jvm-consumer.md#threads.
 
     >>> fetcher_number(TopicPartition("t8", 7), 4), fetcher_number(TopicPartition("orders", 2), 3)
     (3, 0)
@@ -38,7 +43,7 @@ def fetcher_number(partition: TopicPartition, fetchers: int) -> int:
 def join_until(
     deadline: float, threads: Iterable[threading.Thread], clock: Callable[[], float] = time.monotonic
 ) -> list[str]:
-    """Wait for threads until one deadline for all; returns the names of those still alive."""
+    """Wait for threads to end, with one deadline for all; returns the names of those still alive."""
     alive = []
     for thread in threads:
         thread.join(max(0.0, deadline - clock()))
@@ -48,12 +53,12 @@ def join_until(
 
 
 class LeaderFinder(threading.Thread):
-    """Finds leaders and hands partitions to fetchers, which it alone starts and ends.
+    """Finds leaders and hands partitions to fetchers. Only this thread starts and ends fetchers.
 
     Args:
-        consumer_id: of the member; part of the threads' names, which are the JVM's.
+        consumer_id: id of the member; part of the threads' names, which equal those of the JVM consumer.
         config: client id, timeouts, backoff, fetchers per broker.
-        live_brokers: brokers to ask; may do I/O and raise, then it is asked again after the backoff.
+        live_brokers: returns the brokers to ask; may do I/O. If it raises, it is called again after the backoff.
     """
 
     def __init__(self, consumer_id: str, config: ConsumerConfig, live_brokers: Callable[[], Sequence[Broker]]) -> None:
@@ -70,16 +75,16 @@ class LeaderFinder(threading.Thread):
         self._outage = Outage()
 
     def add(self, infos: Iterable[PartitionInfo]) -> None:
-        """Let partitions wait for their leader; from any thread. Ignored once this is closed, or they are released."""
+        """Let partitions wait for their leader; any thread. Ignored once the finder is closed or they are released."""
         with self._changed:
             if not self._stopping:
                 self._waiting.update((info.partition, info) for info in infos if not info.released)
                 self._changed.notify()
 
     def remove(self, infos: Collection[PartitionInfo]) -> None:
-        """Fetch these no more; from any thread. They are marked as released already.
+        """Stop fetching these partitions, which are marked as released already; from any thread.
 
-        None escapes: one that is on its way from here to a fetcher, or back, is found to be released when it arrives.
+        This covers a partition on its way from here to a fetcher, or back: it is found to be released when it arrives.
         """
         with self._changed:
             for info in infos:
@@ -89,27 +94,31 @@ class LeaderFinder(threading.Thread):
             fetcher.remove(infos)
 
     def close(self) -> None:
-        """Tell this thread and all fetchers to end, without waiting for it; harmless when repeated."""
+        """Ask this thread and all fetchers to end, without waiting for them. Idempotent."""
         with self._changed:
             self._stopping = True
             self._changed.notify()
         self._client.close()
-        # list() of a dict's values is atomic. A fetcher started after this line is closed by the finder itself.
+        # list() of a dict's values is atomic. The finder itself closes a fetcher that it starts after this line.
         for fetcher in list(self._fetchers.values()):
             fetcher.close()
 
     def join_all(self, timeout_s: float) -> list[str]:
         """Wait, after :meth:`close`, for this thread and the fetchers; returns the names of those still alive.
 
+        Fetchers that still load the decoder are not waited for: they end without a request. A decoder that must be
+        compiled takes seconds, and other members of the group wait for the partitions that are released after this.
+
         Args:
             timeout_s: for all of them together, in seconds.
         """
         deadline = time.monotonic() + timeout_s
-        # This one first: until it has ended it may start another fetcher.
-        return join_until(deadline, [self]) + join_until(deadline, list(self._fetchers.values()))
+        # The finder first: until it has ended it may start another fetcher.
+        alive = join_until(deadline, [self])
+        return alive + join_until(deadline, [one for one in self._fetchers.values() if not one.is_loading()])
 
     def fetch_requests(self) -> dict[str, tuple[float, int]]:
-        """When each fetcher began, by ``time.monotonic``, and how many requests were answered since."""
+        """The start time of each fetcher, by ``time.monotonic``, and the number of requests answered since."""
         return {fetcher.name: (fetcher.began, fetcher.requests) for fetcher in list(self._fetchers.values())}
 
     def wakeups(self) -> int:
@@ -119,7 +128,7 @@ class LeaderFinder(threading.Thread):
     # -- the thread ---------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Look for leaders whenever a partition waits, at most once per backoff."""
+        """Look for leaders while partitions wait, at most once per backoff."""
         try:
             while wanted := self._wait_for_wanted():
                 try:
@@ -128,8 +137,12 @@ class LeaderFinder(threading.Thread):
                     self._report_failure(error)
                     for info in wanted.values():
                         info.report_wrong_settings(error)
-                except Exception:  # noqa: BLE001  live_brokers may raise anything, and this thread must go on
-                    _log.exception("%s: unexpected error, going on after %.1f s", self.name, self._backoff_s)
+                except Exception:  # noqa: BLE001  live_brokers may raise anything, and this thread must continue
+                    _log.exception(
+                        "%s: unexpected error while looking for leaders; trying again in %.1f s",
+                        self.name,
+                        self._backoff_s,
+                    )
                 self._end_idle_fetchers()
                 with self._changed:
                     self._changed.wait_for(lambda: self._stopping, self._backoff_s)
@@ -139,7 +152,7 @@ class LeaderFinder(threading.Thread):
                 fetcher.close()
 
     def _wait_for_wanted(self) -> dict[TopicPartition, PartitionInfo]:
-        """Wait until partitions are to be asked for; none at the end. Those that were refused wait longer."""
+        """Wait until leaders of partitions must be looked up; empty at the end. Refused partitions wait longer."""
         with self._changed:
             while not self._stopping:
                 now = time.monotonic()
@@ -167,9 +180,9 @@ class LeaderFinder(threading.Thread):
                     security = BrokerSecurity.from_config(self._config)
                     info.deny(topic_refused(partition.topic, code, DESCRIBE, "a broker", security), self._backoff_s)
                     continue
-                self._report(partition, "not known to the brokers" if code is None else error_name(code))
+                self._report(partition, "the brokers do not know it" if code is None else error_name(code))
         for (leader, number), infos in routes.items():
-            # Out of the waiting set first: the fetcher may give a partition back before the next line is reached.
+            # Remove it from the waiting set first: the fetcher may return a partition before the next line is reached.
             with self._changed:
                 for info in infos:
                     self._waiting.pop(info.partition, None)
@@ -177,10 +190,12 @@ class LeaderFinder(threading.Thread):
                 self.add(infos)
 
     def _report_failure(self, error: ZkConsumerError) -> None:
-        if not self._stopping:  # else close() ended the client in the middle of the question
+        if not self._stopping:  # otherwise close() ended the client during the request
             reason = str(error)
             if self._outage.is_news(reason, time.monotonic()):
-                _log.warning("%s: no leaders found, trying every %.1f s: %s", self.name, self._backoff_s, reason)
+                _log.warning(
+                    "%s: cannot look up partition leaders, trying every %.1f s: %s", self.name, self._backoff_s, reason
+                )
 
     def _report(self, partition: TopicPartition, reason: str) -> None:
         if self._reported.get(partition) != reason:
@@ -191,7 +206,7 @@ class LeaderFinder(threading.Thread):
         key = (broker.id, number)
         fetcher = self._fetchers.get(key)
         if fetcher is not None and (fetcher.broker != broker or not fetcher.is_alive()):
-            fetcher.close()  # gives its partitions back
+            fetcher.close()  # returns its partitions
             fetcher = None
         if fetcher is None:
             name = f"ConsumerFetcherThread-{self._consumer_id}-{number}-{broker.id}"

@@ -1,4 +1,4 @@
-"""QueuedPartition: a partition as its queue knows it."""
+"""QueuedPartition: the part of a partition's state that its queue uses."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from zkconsumer.model import TopicPartition
 
 
 class QueuedPartition:
-    """One partition from its acquisition to its release; the object is its identity, so that a later one differs.
+    """One partition from its acquisition to its release. Each acquisition has its own object, compared by identity.
 
-    What the fetching side knows of it besides is in :class:`~zkconsumer.fetch.partition_info.PartitionInfo`.
+    The state that the fetchers use is in :class:`~zkconsumer.fetch.partitioninfo.PartitionInfo`.
 
     Args:
         partition: which one.
 
     Attributes:
-        consumed: the offset after all chunks that the user is done with, or None. Written by the user's thread.
+        consumed: the offset after all consumed chunks, or None. Written by the user's thread.
     """
 
     __slots__ = ("consumed", "partition")

@@ -1,4 +1,4 @@
-"""WaitingChunks: the chunks of a queue in their order, those that are paused, and the sums for its bounds."""
+"""WaitingChunks: the chunks of a queue in their order, the paused chunks, and the sums for the queue's bounds."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ P = TypeVar("P", bound="QueuedPartition")
 
 
 class _Lines(NamedTuple):
-    """The chunks that are not paused, and those of each paused partition. Neither the tuple nor the dict is changed."""
+    """The chunks that are not paused, and those of each paused partition. The tuple and the dict are never changed."""
 
     active: Line
     paused: dict[TopicPartition, Line]
 
     def of(self, partition: TopicPartition) -> Line:
-        """Where the chunks of a partition are."""
+        """The line that holds the chunks of a partition."""
         return self.paused.get(partition, self.active)
 
     def replaced(self, line: Line, by: Line) -> _Lines:
-        """The same with another line in the place of one."""
+        """A copy with one line replaced by another."""
         if line is self.active:
             return self._replace(active=by)
         return self._replace(paused={key: by if one is line else one for key, one in self.paused.items()})
@@ -50,14 +50,14 @@ class _Sums:
 
 
 class WaitingChunks:
-    """Used under the lock of its queue, which knows what the order means; nothing here waits or calls user code.
+    """Used under the lock of its queue; no method blocks or calls user code.
 
-    A paused partition keeps its chunks, but outside the sums: otherwise what waits for a paused partition could fill
-    the queue and stop the others, which are not paused.
+    A paused partition keeps its chunks, but they do not count in the sums: otherwise they could fill the queue and stop
+    the partitions that are not paused.
 
-    An interrupt may end any method at any point. So each change of the chunks is one step, a method of a deque or an
-    assignment: it is made or it is not. The sums are dropped before the step and kept up to date only after it. Where
-    an interrupt came in between they are missing, and are computed from the chunks when they are needed.
+    An interrupt may end any method at any point. So each change of the chunks is one atomic step, a method of a deque
+    or an assignment. The sums are dropped before the step and updated only after it. If an interrupt came in between,
+    they are missing, and are computed from the chunks when needed.
     """
 
     def __init__(self) -> None:
@@ -72,30 +72,30 @@ class WaitingChunks:
 
     @property
     def nbytes(self) -> int:
-        """Of all chunks that are not paused."""
+        """Bytes of all chunks that are not paused."""
         return self._summed().nbytes
 
     def count(self, partition: TopicPartition) -> int:
-        """How many chunks of a partition have records and are not paused."""
+        """Number of chunks of a partition that have records and are not paused."""
         return self._summed().counts[partition]
 
     def lacking(self, infos: Collection[P], most: int, coming: QueuedPartition | None) -> list[P]:
-        """Partitions with fewer than ``most`` chunks; none while all that are not paused have more than half of that.
+        """Partitions with fewer than ``most`` chunks; none while every unpaused partition has more than half of that.
 
         Args:
             infos: the partitions.
-            most: chunks of each that may wait.
-            coming: the one of which a chunk more is on its way.
+            most: limit of waiting chunks for each partition.
+            coming: the partition of a chunk that was received and is not queued yet.
         """
         counts, paused = self._summed().counts, self._lines.paused
         active = [info for info in infos if info.partition not in paused] if paused else infos
-        here = [counts.get(info.partition, 0) for info in active]  # by the index Counter calls Python for what it lacks
+        here = [counts.get(info.partition, 0) for info in active]  # Counter's index calls Python if a key is missing
         if 2 * (sum(here) + (coming in active)) > most * len(here):
             return []
         return [info for info, count in zip(active, here, strict=True) if count + (info is coming) < most]
 
     def surplus(self, infos: Collection[QueuedPartition], most: int) -> int | None:
-        """How many chunks must be taken, at least, until :meth:`lacking` has something; None if all are paused."""
+        """Minimum number of chunks to take until :meth:`lacking` returns a partition; None if all are paused."""
         counts, paused = self._summed().counts, self._lines.paused
         active = [info.partition for info in infos if info.partition not in paused]
         if not active:
@@ -108,7 +108,7 @@ class WaitingChunks:
         return partition in self._lines.paused
 
     def holds(self, chunk: Chunk) -> bool:
-        """True if this very chunk is here, paused or not."""
+        """True if this chunk object is in the queue, paused or not."""
         return self._find(chunk)[1] >= 0
 
     def front(self) -> Chunk | None:
@@ -124,7 +124,7 @@ class WaitingChunks:
         return None
 
     def add(self, chunk: Chunk, *, in_front: bool = False) -> None:
-        """Add a chunk after all others, or before them; one of a paused partition among what is paused of it."""
+        """Add a chunk after all others, or before them; a chunk of a paused partition among the partition's chunks."""
         line = self._lines.of(chunk.info.partition)
         sums, self._sums = self._sums, None
         if in_front:
@@ -145,19 +145,19 @@ class WaitingChunks:
             self._sums = sums
 
     def drop_partitions(self, partitions: Collection[TopicPartition]) -> None:
-        """Drop everything of these partitions, and forget whether they are paused."""
+        """Drop all chunks of these partitions, and forget whether they are paused."""
         active, paused = self._lines
         others = {key: line for key, line in paused.items() if key not in partitions}
         self._sums = None
         self._lines = _Lines(deque(chunk for chunk in active if chunk.info.partition not in partitions), others)
 
     def clear(self) -> None:
-        """Drop everything, and forget what is paused."""
+        """Drop all chunks, and forget which partitions are paused."""
         self._sums = None
         self._lines = _Lines(deque(), {})
 
     def pause(self, partition: TopicPartition) -> bool:
-        """Put what is here of a partition aside, and what will be added; False if that was done before."""
+        """Set the chunks of a partition aside, also those added later; False if it is paused already."""
         active, paused = self._lines
         if partition in paused:
             return False
@@ -168,7 +168,7 @@ class WaitingChunks:
         return True
 
     def resume(self, partition: TopicPartition) -> None:
-        """Undo :meth:`pause`: what was put aside comes after all others. Idempotent."""
+        """Undo :meth:`pause`: the chunks that were set aside come after all others. Idempotent."""
         active, paused = self._lines
         if partition in paused:
             others = {key: line for key, line in paused.items() if key != partition}
@@ -176,7 +176,7 @@ class WaitingChunks:
             self._lines = _Lines(active + paused[partition], others)
 
     def replace(self, chunk: Chunk, parts: Sequence[Chunk]) -> bool:
-        """Put ``parts`` in a chunk's place; False, and nothing is done, where it is not here any more."""
+        """Replace a chunk by ``parts``; False, without any effect, if the chunk is not in the queue any more."""
         line, at = self._find(chunk)
         if at < 0:
             return False
@@ -193,9 +193,9 @@ class WaitingChunks:
         return True
 
     def drop_from(self, chunk: Chunk) -> bool:
-        """Drop a chunk and those of its partition after it; False, and nothing is done, where it is not here any more.
+        """Drop a chunk and those of its partition after it; False, without any effect, if the chunk is not here.
 
-        Those before it stay: the end of a chunk that was being handed out may have been put back there.
+        Chunks before it stay: the rest of a chunk that was being handed out may have been put back there.
         """
         line, at = self._find(chunk)
         if at < 0:

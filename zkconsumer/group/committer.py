@@ -1,4 +1,4 @@
-"""OffsetCommitter: what of a member's share may be committed, and its commits: by timer, at a release, on request.
+"""OffsetCommitter: commits a member's offsets by timer, at a release and on request, as far as that is allowed.
 
 Used by the member's rebalance thread only.
 """
@@ -6,11 +6,12 @@ Used by the member's rebalance thread only.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Set
 from contextlib import contextmanager
 
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.fetchcontrol import FetchControl
+from zkconsumer.core.groupprotocol import GroupProtocol
 from zkconsumer.core.offsets import Mark, StoredOffset
 from zkconsumer.errors import (
     CommitRefused,
@@ -25,7 +26,6 @@ from zkconsumer.errors import (
 from zkconsumer.group.rebalancesignal import RebalanceSignal
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 from zkconsumer.offsets.store import OffsetStore
-from zkconsumer.zookeeper.ownership import PartitionOwnership
 
 _log = logging.getLogger(__name__)
 
@@ -34,50 +34,47 @@ class OffsetCommitter:
     """Commits positions, and remembers what is stored.
 
     Since one thread does both, no commit can run between the steps of a rebalance or for a share that was released
-    (SPEC 8.2 tells of the JVM's timer, which can).
+    (in the JVM a commit by timer can, jvm-consumer.md#commit-calls).
 
     Args:
-        config: of the member.
-        consumer_id: of the member.
-        ownership: the member's owner znodes.
+        config: the consumer's properties.
+        consumer_id: id of the member.
+        protocol: the member's side of its group: what it owns, and whether it may commit.
         fetch: knows what was handed out and what was released.
         store: where offsets are kept.
-        signal: raised when something is found not to be ours any more.
-        may_commit: False while another member may own the partitions, since the lease lapsed; asked right before each
-            request that cannot be fenced.
+        signal: raised when a partition turns out to belong to another member.
         before_commit: makes durable what the application did with the records that a commit will cover.
 
     Attributes:
-        lost: partitions given up so far because their owner znode was somebody else's.
-        without_group: partitions that are read without a group, and may be committed without an owner znode.
+        lost: number of partitions dropped so far because another member owned them.
+        without_group: partitions that are read without joining the group; they may be committed without being owned.
     """
 
     def __init__(
         self,
         config: ConsumerConfig,
         consumer_id: str,
-        ownership: PartitionOwnership,
+        protocol: GroupProtocol,
         fetch: FetchControl,
         store: OffsetStore,
         signal: RebalanceSignal,
-        may_commit: Callable[[], bool],
         before_commit: Callable[[], None] | None = None,
     ) -> None:
         self._group = config.group_id
         self._commits_deliveries = config.commit_on == "delivery"
         self._consumer_id = consumer_id
-        self._ownership = ownership
+        self._protocol = protocol
         self._fetch = fetch
         self._store = store
         self._signal = signal
-        self._may_commit = may_commit
         self._before_commit = before_commit
         self._releasing = False
         self._learned_after = -1
+        self._forgotten: Set[TopicPartition] = frozenset()
         self.lost = 0
         self.without_group: Mapping[TopicPartition, ConsumerThreadId] = {}
         self._stored: dict[TopicPartition, int | None] = {}
-        self._vouched: dict[TopicPartition, int] = {}
+        self._confirmed: dict[TopicPartition, int] = {}
 
     # -- what is stored ---------------------------------------------------------------------------------------------
 
@@ -86,7 +83,7 @@ class OffsetCommitter:
         return self._stored.get(partition)
 
     def fetch(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | None]:
-        """Offsets stored for newly claimed partitions; unreadable ones are left out."""
+        """Offsets stored for newly claimed partitions; unreadable ones are absent."""
         return self._store.fetch(partitions)
 
     def fetch_marked(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
@@ -108,15 +105,23 @@ class OffsetCommitter:
         return self._store.commits()
 
     def learn(self, stored: Mapping[TopicPartition, int | None], starts: Mapping[TopicPartition, int | None]) -> None:
-        """Replace what is known, once fetching really starts from it: an attempt that fails must change nothing.
+        """Replace the known offsets, when fetching starts from them: an attempt that fails must change nothing.
 
         Args:
-            stored: what was read.
-            starts: where fetching starts; what the user vouched for beyond that is forgotten.
+            stored: the offsets that were read from the store.
+            starts: where fetching starts; positions that the user committed beyond that are forgotten.
         """
-        self._learned_after = self._ownership.releases
+        self._learned_after = self._protocol.releases
+        self._forgotten = frozenset()
         self._stored = dict(stored)
-        self._vouched = {p: offset for p, offset in self._vouched.items() if (starts.get(p) or 0) >= offset}
+        self._confirmed = {p: offset for p, offset in self._confirmed.items() if (starts.get(p) or 0) >= offset}
+
+    def forget_positions(self, partitions: Collection[TopicPartition]) -> None:
+        """Commit no position of these, which are about to be released, until :meth:`learn`.
+
+        Not even if they are owned again before; :attr:`positions_are_current` covers the release of everything.
+        """
+        self._forgotten |= set(partitions)
 
     def location(self, partition: TopicPartition) -> str:
         """Where the offset of a partition is kept, for messages."""
@@ -132,7 +137,7 @@ class OffsetCommitter:
     def releasing(self) -> Iterator[None]:
         """Around the steps that release partitions: other members wait for them, so no commit makes a second attempt.
 
-        That goes for commits that other threads ask for meanwhile, too.
+        This also applies to commits that other threads request meanwhile.
         """
         self._releasing = True
         try:
@@ -141,7 +146,7 @@ class OffsetCommitter:
             self._releasing = False
 
     def commit_automatically(self, *, retry: bool = True) -> bool:
-        """Commit what was released, of what is still ours; False if something is not any more.
+        """Commit the released positions of partitions that are still owned; False if some are not any more.
 
         Args:
             retry: False makes one attempt, as the JVM does at a rebalance and at shutdown.
@@ -151,32 +156,39 @@ class OffsetCommitter:
         """
         all_ours = self.verify_ownership()
         if not all_ours:
-            self._signal.raise_flag()  # now: the commit may fail, and what is lost is told once
+            self._signal.raise_flag()  # now: the commit may fail, and a lost partition is reported only once
         durable = self._made_durable(self._positions(handed_out=self._commits_deliveries))
         _expect_all(durable.keys() - self._write(durable, retry=retry))
         return all_ours
 
     def verify_ownership(self) -> bool:
-        """True if every partition that we fetch is still ours in ZooKeeper; what is not is logged and given up."""
-        lost = self._ownership.lose_taken()
+        """True if the group still assigns every held partition to this member; the others are logged and given up."""
+        lost = self._protocol.verify()
         if lost:
             self.lost += len(lost)
-            _log.warning("group %s lost ownership of %s", self._group, ", ".join(map(str, lost)))
+            _log.warning(
+                "group %s consumer %s lost ownership of %s to another member, or their owner znodes were deleted; "
+                "rebalancing",
+                self._group,
+                self._consumer_id,
+                ", ".join(map(str, lost)),
+            )
         return not lost
 
     def commit(self, offsets: Mapping[TopicPartition, int] | None, *, force: bool) -> None:
         """Commit what the user asks for.
 
         Args:
-            offsets: by partition; None commits everything that was handed out.
-            force: also partitions that are not ours.
+            offsets: next offset to consume, by partition; None commits everything that was handed out.
+            force: also commit partitions that this member does not own.
 
         Raises:
-            NotOwner: one of them is not ours, without ``force``.
-            ZooKeeperUnavailable: something was handed out that is not ours just now; the rest is committed.
-            RetriableError, SessionExpired: some may not be stored; they are tried again by the next commit.
+            NotOwner: this member does not own one of them, and ``force`` is False.
+            ZooKeeperUnavailable: records of partitions that are not owned at the moment were handed out; all other
+                offsets are committed.
+            RetriableError, SessionExpired: some may not be stored; the next commit tries them again.
             CommitRefused: ``before_commit`` failed; nothing was stored.
-            OffsetsNotStored: the store does not accept some; the others are stored.
+            OffsetsNotStored: the store rejected some offsets; the others are stored.
         """
         if offsets is None:
             self._commit_everything()
@@ -184,35 +196,35 @@ class OffsetCommitter:
         foreign = sorted(offsets.keys() - self._owned.keys())
         if foreign and not force:
             raise NotOwner(
-                f"not owned by {self._consumer_id}: {', '.join(map(str, foreign))}; force=True commits anyway"
+                f"not committed: {self._consumer_id} does not own {', '.join(map(str, foreign))}; force=True commits it"
             )
         self._store.invalidate(foreign)
-        self._commit_vouched(offsets)
+        self._commit_confirmed(offsets)
 
     def _commit_everything(self) -> None:
         positions = self._positions(handed_out=True)
         missing = self._uncommittable()
-        self._commit_vouched(positions)
+        self._commit_confirmed(positions)
         if missing:
             raise ZooKeeperUnavailable(
-                f"not committed, since they are not ours just now: {', '.join(map(str, missing))}; try again when "
-                "the rebalance under way is done"
+                f"group {self._group}: not committed: {', '.join(map(str, missing))}, which {self._consumer_id} does "
+                "not own at the moment; try again when the rebalance in progress has ended"
             )
 
-    def _commit_vouched(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit positions without waiting for their release: the user vouches for them."""
+    def _commit_confirmed(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit positions without waiting for their release: the user has confirmed them by the request."""
         durable = self._made_durable(offsets)
         done = self._write(durable)
-        self._vouched = {**self._vouched, **{partition: durable[partition] for partition in done}}
+        self._confirmed = {**self._confirmed, **{partition: durable[partition] for partition in done}}
         _expect_all(durable.keys() - done)
 
     def _made_durable(self, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
-        """Make durable what offsets cover; returns those that may be stored now.
+        """Make durable what offsets cover; returns the offsets that may be stored now.
 
         Meanwhile other threads may act (``ControlThread.calling_out``). Another commit may be made: what it stored is
         newer, and must not be taken back. And, where this commit is made by a stand-in, the rebalance may continue:
         1. a listener runs, and this commit begins; 2. the listener returns, and the partitions are released; 3. their
-        new owner commits; 4. this commit would move its offset back. So ownership is looked at again.
+        new owner commits; 4. this commit would move its offset back. So ownership is checked again.
 
         Raises:
             GenerationEnded: partitions were released or lost meanwhile.
@@ -220,31 +232,31 @@ class OffsetCommitter:
         """
         if not offsets or self._before_commit is None:
             return offsets
-        before, owned, releases = dict(self._stored), self._owned, self._ownership.releases
+        before, owned, releases = dict(self._stored), self._owned, self._protocol.releases
         try:
             self._before_commit()
         except ConsumerClosed:
             raise
         except Exception as error:
             raise CommitRefused(
-                f"offsets are not committed, what they cover could not be made durable: {error}"
+                f"group {self._group}: offsets are not committed, since before_commit failed: {error}"
             ) from error
-        kept = self._owned if self._ownership.releases == releases else {}
+        kept = self._owned if self._protocol.releases == releases else {}
         if gone := sorted(p for p in offsets if p in owned and p not in kept):
             raise GenerationEnded(
-                f"not committed: {name_some(gone)} were released while before_commit ran; their next owner reads again "
-                "what is not committed"
+                f"not committed: {name_some(gone)} were released while before_commit ran; their next owner reads the "
+                "uncommitted records again"
             )
         return {p: n for p, n in offsets.items() if p not in owned or self._stored.get(p) == before.get(p)}
 
     def _write(self, offsets: Mapping[TopicPartition, int], *, retry: bool = True) -> set[TopicPartition]:
-        """Store offsets; returns the partitions for which that is done."""
+        """Store offsets; returns the partitions whose offsets were stored."""
         if not offsets:
             return set()
-        releases = self._ownership.releases
+        releases = self._protocol.releases
         done = self._store.commit(
             offsets,
-            may_send=lambda: self._may_commit() and self._ownership.releases == releases,
+            may_send=lambda: self._protocol.may_deliver() and self._protocol.releases == releases,
             retry=retry and not self._releasing,
         )
         self._stored.update((partition, offsets[partition]) for partition in done)
@@ -256,25 +268,28 @@ class OffsetCommitter:
     def positions_are_current(self) -> bool:
         """True if positions belong to what is owned now: False from a release until fetching starts again.
 
-        Else: 1. a partition at position 300 is released; 2. its next owner commits 313 and leaves; 3. it is claimed
-        again; 4. before fetching starts at 313 a listener lets a worker commit: the position is still 300.
+        Otherwise: 1. a partition at position 300 is released; 2. its next owner commits 313 and leaves; 3. it is
+        claimed again; 4. before fetching starts at 313 a listener lets a worker commit: the position is still 300.
         """
-        return bool(self.without_group) or self._learned_after == self._ownership.releases
+        return bool(self.without_group) or self._learned_after == self._protocol.releases
 
     @property
     def _owned(self) -> Mapping[TopicPartition, ConsumerThreadId]:
-        """Partitions whose owner znodes are ours, or that are read without a group."""
-        return self.without_group or self._ownership.held
+        """Partitions that are owned, or that are read without a group."""
+        return self.without_group or self._protocol.held
 
     @property
     def _committable(self) -> Mapping[TopicPartition, ConsumerThreadId]:
         """Partitions whose positions may be committed."""
-        return self._owned if self.positions_are_current else {}
+        if not self.positions_are_current:
+            return {}
+        return {partition: thread for partition, thread in self._owned.items() if partition not in self._forgotten}
 
     def uncommitted(self) -> dict[TopicPartition, tuple[int | None, int]]:
-        """Of each partition whose position is not stored, the offset that is (None if there is none) and the position.
+        """The stored offset (None if there is none) and the position of each partition whose position is not stored.
 
-        It includes partitions that are not ours any more. A position is what :meth:`commit_automatically` would store.
+        Partitions that this member does not own any more are included. The position is the offset that
+        :meth:`commit_automatically` would store.
         """
         positions = self._positions(handed_out=self._commits_deliveries, of_any=True)
         return {p: (self._stored.get(p), n) for p, n in sorted(positions.items()) if n != self._stored.get(p)}
@@ -282,8 +297,8 @@ class OffsetCommitter:
     def _positions(self, *, handed_out: bool, of_any: bool = False) -> dict[TopicPartition, int]:
         """Positions of the partitions that may be committed, or of any partition that is fetched.
 
-        What the user vouched for counts as released, or the next automatic commit would take it back; but never more
-        than was handed out, since a reset may have moved the position back meanwhile.
+        What the user committed explicitly counts as released, or the next automatic commit would take it back; but not
+        beyond what was handed out, since a reset may have moved the position back meanwhile.
         """
         delivered = self._fetch.positions(handed_out=True)
         if not of_any:
@@ -292,13 +307,13 @@ class OffsetCommitter:
             return delivered
         released = self._fetch.positions(handed_out=False)
         return {
-            p: max(released[p], min(self._vouched.get(p, 0), offset))
+            p: max(released[p], min(self._confirmed.get(p, 0), offset))
             for p, offset in delivered.items()
             if p in released
         }
 
     def _uncommittable(self) -> list[TopicPartition]:
-        """Partitions of which something was handed out that cannot be committed now: they are not ours just now."""
+        """Partitions of which records were handed out and which cannot be committed, since they are not owned now."""
         positions = self._fetch.positions(handed_out=True)
         return sorted(p for p, n in positions.items() if p not in self._committable and n != self.last_known(p))
 
@@ -306,12 +321,12 @@ class OffsetCommitter:
 def _expect_all(missing: Collection[TopicPartition]) -> None:
     if missing:
         raise OffsetsNotStored(
-            f"not stored, while the others were: {', '.join(map(str, sorted(missing)))}; the log says why"
+            f"offsets not stored: {', '.join(map(str, sorted(missing)))}; the others are stored, the log has the reason"
         )
 
 
 def describe_uncommitted(uncommitted: Mapping[TopicPartition, tuple[int | None, int]]) -> str:
-    """Positions that are not stored, for a log line or an error."""
+    """Positions that are not stored, as text for a log line or an error."""
     return name_some([_describe_position(p, stored, position) for p, (stored, position) in uncommitted.items()])
 
 

@@ -1,6 +1,6 @@
-"""ControlThread: the one thread on which a member does everything that changes its membership, one thing at a time.
+"""ControlThread: the one thread on which a member does everything that changes its membership, one action at a time.
 
-It knows requests, timers and a signal, but nothing about groups.
+It knows requests, timers and a signal, but not groups.
 
 **The protocol.** Exactly one thread at a time may act: the one that holds the *baton*. The control thread holds it from
 its start to its end, except while it is in user code (a rebalance listener, ``before_commit``): user code may wait for
@@ -13,10 +13,10 @@ another thread, and that thread may wait for a request of its own. As a sequence
 3. A request that runs on a stand-in may enter user code as well (``before_commit``). The stand-in puts the baton down
    in the same way, and another stand-in serves what is queued meanwhile.
 4. User code returns, on any of these threads. The thread waits for the baton, which comes to it before any further
-   request is run: whoever acts does nothing but bounded I/O. A thread whose user code has returned while the control
+   request is run: a thread that acts does only bounded I/O. A thread whose user code has returned while the control
    thread holds the baton gets it as soon as the control thread serves requests.
 5. The control thread continues. A request that was in user code meanwhile may find other circumstances when it
-   continues, so it must look at them again (``OffsetCommitter`` does).
+   continues, so it must check them again (``OffsetCommitter`` does).
 
 No thread waits for one that is in user code, except :meth:`ControlThread.close`, and that only for a limited time.
 Timed actions belong to the control thread; they are postponed while it is in user code.
@@ -41,16 +41,17 @@ Action = Callable[[], None]
 
 
 class ControlThread:
-    """Runs requests of other threads, timed actions, and what the signal asks for; never two at once.
+    """Runs requests of other threads, timed actions, and reactions to the signal; never two at once.
 
     Args:
-        name: of the thread.
+        name: name of the thread.
         signal: wakes the thread; its flag means :meth:`react`.
         react: called when the flag is raised.
         finish: called once at the end, on this thread; not after a failure.
-        abandon: called instead of ``finish``, on another thread, if this one does not come back from user code.
-        on_failure: called if anything but a request raises; the thread has ended then.
+        abandon: called instead of ``finish``, on another thread, if this one does not return from user code.
+        on_failure: called if anything but a request raises; the thread ends then.
         patience_s: how long, in seconds, :meth:`close` waits for user code.
+        closing: set by :meth:`close`, for code elsewhere that waits for it.
     """
 
     def __init__(
@@ -63,8 +64,9 @@ class ControlThread:
         abandon: Action,
         on_failure: Callable[[BaseException], None],
         patience_s: float,
+        closing: threading.Event | None = None,
     ) -> None:
-        self.closing = threading.Event()
+        self.closing = threading.Event() if closing is None else closing
         self._signal = signal
         self._react = react
         self._finish = finish
@@ -73,9 +75,9 @@ class ControlThread:
         self._patience_s = patience_s
         self._due: dict[Action, float] = {}
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        # What follows is guarded by the condition, which is never held while anything of the above is called.
+        # The condition guards the attributes below; it is never held while one of the callbacks above is called.
         # Threads of the user take the lock itself, which is written in C: an interrupt inside a method of the condition
-        # could leave it held for good.
+        # could leave it held forever.
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._requests: deque[tuple[Action, Future[None]]] = deque()
@@ -85,7 +87,7 @@ class ControlThread:
         self._ended = False
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread; to be called once."""
         self._thread.start()
 
     def is_current(self) -> bool:
@@ -98,7 +100,7 @@ class ControlThread:
         """Run a request and wait for it; called by user code on this thread (a listener) it runs at once.
 
         Raises:
-            ConsumerClosed: the thread ends, or has not begun.
+            ConsumerClosed: the thread is ending, or has not been started.
             Exception: what the request raised.
         """
         if self.is_current():
@@ -130,7 +132,7 @@ class ControlThread:
         """Around calls of user code by the thread that acts: meanwhile others may act, see the module's protocol.
 
         Raises:
-            ConsumerClosed: when user code has returned, if the consumer was closed without waiting for it any longer.
+            ConsumerClosed: when user code has returned, if the consumer was closed meanwhile without waiting for it.
         """
         me = threading.current_thread()
         if self._holder is not me:
@@ -152,7 +154,7 @@ class ControlThread:
                 raise ConsumerClosed("the consumer was closed while this thread was in user code")
 
     def as_callout(self, call: Action | None) -> Action | None:
-        """The same call, made in :meth:`calling_out`."""
+        """A function that makes the same call inside :meth:`calling_out`."""
         if call is None:
             return None
 
@@ -164,7 +166,7 @@ class ControlThread:
 
     @contextmanager
     def _acting(self) -> Iterator[None]:
-        """Hold the baton; on this thread, which has put it down if user code asks for this."""
+        """Hold the baton; called by user code on this thread, which has put it down."""
         me = threading.current_thread()
         if self._holder is me:
             yield
@@ -193,7 +195,7 @@ class ControlThread:
             self._holder = me
 
     def _give_way(self) -> None:
-        """Let those continue first whose user code has returned; on the control thread."""
+        """Let threads whose user code has returned continue first; on the control thread."""
         with self._changed:
             if self._returning:
                 self._holder = None
@@ -206,13 +208,13 @@ class ControlThread:
     # -- stand-ins --------------------------------------------------------------------------------------------------
 
     def _start_stand_in(self) -> None:
-        """Start one if the baton lies free and requests wait; one that comes too late ends at once."""
+        """Start a stand-in if the baton lies free and requests wait; one that comes too late ends at once."""
         if self._holder is not None or not self._requests:
             return
         try:
             threading.Thread(target=self._stand_in, name=f"{self._thread.name}-stand-in", daemon=True).start()
         except RuntimeError as error:  # no more threads: requests wait until user code returns
-            _log.error("cannot start a thread that serves requests during user code: %s", error)
+            _log.error("cannot start a thread to serve requests during user code; they wait for its end: %s", error)
 
     def _stand_in(self) -> None:
         with self._changed:
@@ -234,11 +236,11 @@ class ControlThread:
         """Wait inside a reaction, while requests are served and timed actions run.
 
         Args:
-            seconds: at most so long; a raised flag, or the end, cuts it short.
-            until: asked at each wake-up of the signal; True ends the wait.
+            seconds: longest wait; a raised flag, or the end, ends it earlier.
+            until: called at each wake-up of the signal; True ends the wait.
         """
         deadline = time.monotonic() + seconds
-        self.serve()  # what was asked for during a wait that was for something else
+        self.serve()  # requests that were posted during a wait for something else
         while not (self.closing.is_set() or self._signal.raised or until()):
             left = deadline - time.monotonic()
             if left <= 0:
@@ -248,7 +250,7 @@ class ControlThread:
             self.serve()
 
     def serve(self) -> None:
-        """Run what others asked for and what is due; to be called by reactions that wait."""
+        """Run requests of other threads and due actions; to be called by reactions that wait."""
         self._give_way()
         self._serve_requests()
         self._do_due_actions()
@@ -261,7 +263,7 @@ class ControlThread:
                 request, answer = self._requests.popleft()
             try:
                 request()
-            except Exception as error:  # noqa: BLE001 - whatever it is belongs to the thread that asked
+            except Exception as error:  # noqa: BLE001 - the requesting thread gets it, whatever it is
                 answer.set_exception(error)
             except BaseException as error:
                 answer.set_exception(error)
@@ -280,15 +282,15 @@ class ControlThread:
                 self._finish()
         except BaseException as error:
             if self._ended:
-                return  # closed while this thread was in user code; abandon() has done what is to be done
-            _log.exception("thread %s died", self._thread.name)
+                return  # closed while this thread was in user code; abandon() has ended the membership
+            _log.exception("thread %s failed; the consumer leaves its group and its streams raise", self._thread.name)
             self._on_failure(error)
             raise
         finally:
             self._end()
 
     def _end(self) -> None:
-        """Refuse what is asked for and what will be."""
+        """Refuse the requests that are queued and all later ones."""
         with self._changed:
             self.closing.set()
             self._ended = True
@@ -313,7 +315,7 @@ class ControlThread:
     def close(self) -> None:
         """End the thread and wait for it. Idempotent.
 
-        It does not wait where that could take for ever: called by user code on this thread or on a stand-in it only
+        It does not wait where that could take forever: called by user code on this thread or on a stand-in it only
         asks for the end, which comes when user code has returned. And user code of the control thread that does not
         return, perhaps because it waits for the caller, gets ``patience_s`` seconds; after them ``abandon`` is called
         in its place.

@@ -5,31 +5,31 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from zkconsumer.core.groupview import tell_partitions
+from zkconsumer.core.groupview import format_partitions
 from zkconsumer.core.memberstate import Entered
-from zkconsumer.core.rebalance import RebalanceCause
+from zkconsumer.core.rebalancesteps import RebalanceCause
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
 class MemberDescription:
-    """What a member is doing and what it holds. Values of different attributes may be a moment apart.
+    """The state of a member and what it holds. Values of different attributes may be a moment apart.
 
     Attributes:
         group: consumer group.
-        consumer_id: of the member.
+        consumer_id: id of the member.
         protocol: how ownership is agreed on: ``zookeeper``, or ``none`` for a consumer of assigned partitions.
         states: the newest states of the member with the monotonic time of each, the present one last.
-        generation: of its assignment; 0 before the first.
-        attempts: rebalances that it attempted and that were not needless.
+        generation: number of its assignment; 0 before the first.
+        attempts: rebalance attempts, except those that found nothing to do.
         views: how often it has read the group.
-        last_cause: why it rebalanced last; None before that.
+        last_cause: cause of its last rebalance; None before the first.
         last_seconds: how long that took, failed attempts and the waits between them included.
-        last_finished: when it ended, in seconds since the epoch; 0.0 before that.
+        last_finished: when it ended, in seconds since the epoch; 0.0 before the first.
         owned: its partitions and their consumer threads.
         session: id of its ZooKeeper session, 0 without a connection.
-        connected: True while there is a connection to ZooKeeper.
-        lease_s: seconds until records are withheld if ZooKeeper remains silent; not positive once that is so.
+        connected: True while the group can be reached.
+        lease_s: seconds until records are withheld if ZooKeeper remains silent; 0 or less while they are.
         delivering: True while records may be handed out.
     """
 
@@ -51,7 +51,7 @@ class MemberDescription:
 
     @property
     def state(self) -> str:
-        """The present state, such as ``fetching``; all are listed in the documentation."""
+        """The present state, such as ``fetching``: a value of :class:`~zkconsumer.MemberState`."""
         return self.states[-1].state.value
 
     def __str__(self) -> str:
@@ -60,7 +60,7 @@ class MemberDescription:
             last = f"{self.last_cause.value}, {self.last_seconds:.1f} s"
         return (
             f"group {self.group} consumer {self.consumer_id} ({self.protocol}): {self.state}; generation "
-            f"{self.generation}, owns {tell_partitions(self.owned)}; last rebalance: {last}; session "
+            f"{self.generation}, owns {format_partitions(self.owned)}; last rebalance: {last}; session "
             f"0x{self.session:x} {'connected' if self.connected else 'not connected'}, lease {self.lease_s:.1f} s, "
             f"{'delivering' if self.delivering else 'not delivering'}"
         )

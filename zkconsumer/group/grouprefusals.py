@@ -15,8 +15,8 @@ class GroupRefusals:
 
     Args:
         report: called with the error at each refusal from the ``patience``-th in a row on, and with None when an
-            attempt succeeds after one was refused.
-        patience: how many refusals are tolerated, plus one.
+            attempt succeeds after a refused one.
+        patience: number of refusals in a row at which the first is reported.
     """
 
     def __init__(self, report: OnRefusal, patience: int = PATIENCE) -> None:
@@ -25,7 +25,7 @@ class GroupRefusals:
         self._in_a_row = 0
 
     def attempted(self, failure: Exception | None) -> None:
-        """An attempt ended; other failures than refusals change nothing, since they say nothing of permissions."""
+        """Note the end of an attempt; failures other than refusals change nothing, since permissions stay unknown."""
         if failure is None:
             if self._in_a_row:
                 self._report(None)

@@ -1,4 +1,4 @@
-"""The consumer id: who this consumer is in its group, across sessions (SPEC 2)."""
+"""The consumer id: identifies this consumer in its group, across sessions (jvm-consumer.md#identifiers)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from zkconsumer.config import ConsumerConfig
 
 
 def new_consumer_id(config: ConsumerConfig) -> str:
-    """``<group>_<consumer.id>``, or ``<group>_<host name>-<epoch ms>-<8 hex digits>`` where none is configured.
+    """``<group>_<consumer.id>``, or ``<group>_<host name>-<epoch ms>-<8 hex digits>`` if none is configured.
 
     The digits are the first eight of a random UUID's upper half, as the JVM's.
     """

@@ -1,4 +1,4 @@
-"""ConsumerRebalanceListener: what an application is told during a rebalance (SPEC 4.6)."""
+"""ConsumerRebalanceListener: the methods of an application that a rebalance calls (jvm-consumer.md#listener)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from zkconsumer.model import ConsumerThreadId, TopicPartition
 
 
 class ConsumerRebalanceListener:
-    """Override what is needed. Both calls come on the rebalance thread, and an exception fails the attempt.
+    """Override the methods that are needed. The rebalance thread calls both; an exception fails the attempt.
 
     They may commit, also by asking another thread to do it and waiting for that, and they may call ``shutdown``, which
     then takes place when they have returned. They must not wait for another rebalance. If they wait for a thread that
@@ -25,14 +25,14 @@ class ConsumerRebalanceListener:
     def before_starting_fetchers(
         self, consumer_id: str, assignment: Mapping[TopicPartition, ConsumerThreadId]
     ) -> Mapping[TopicPartition, int] | None:
-        """All owner znodes of ours are claimed and fetching is about to start.
+        """All partitions of this member are owned and fetching is about to start.
 
         Args:
-            consumer_id: of this member.
+            consumer_id: id of this member.
             assignment: the partitions of *all* members as this member computed them.
 
         Returns:
-            Offsets to start from instead of the stored ones, for some of our partitions; None for none.
+            Offsets to start from instead of the stored ones, for some of this member's partitions; None for none.
         """
 
 

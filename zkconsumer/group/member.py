@@ -1,4 +1,4 @@
-"""GroupMember: one member of one consumer group, whatever it does with its partitions.
+"""GroupMember: one member of one consumer group, for any use of its partitions.
 
 A member is a ZooKeeper session, a registration, and one thread, the *rebalance thread*, that does everything which
 changes them: joining, rebalancing, committing, leaving. Other threads post requests to it, so commits and rebalances
@@ -12,12 +12,13 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.core.assignors import assignor_name
 from zkconsumer.core.fetchcontrol import FetchControl
+from zkconsumer.core.groupprotocol import BrokerSource, GroupProtocol
 from zkconsumer.core.memberstate import MemberState, StateHistory
 from zkconsumer.core.offsets import Mark
 from zkconsumer.core.subscription import Subscription
@@ -33,20 +34,30 @@ from zkconsumer.group.rebalancer import Rebalancer
 from zkconsumer.group.rebalancesignal import RebalanceSignal
 from zkconsumer.model import Broker, ConsumerThreadId, TopicPartition
 from zkconsumer.offsets.store import OffsetStore
-from zkconsumer.offsets.zookeeper import ZooKeeperOffsetStore
-from zkconsumer.zookeeper.lease import SessionLease, boot_seconds
-from zkconsumer.zookeeper.membership import Membership
-from zkconsumer.zookeeper.ownership import PartitionOwnership
-from zkconsumer.zookeeper.registry import Registry
-from zkconsumer.zookeeper.session import ZkSession
-from zkconsumer.zookeeper.watchedreads import WatchedReads
 
 _log = logging.getLogger(__name__)
 
 _COMMIT_PATIENCE: Final = 2
-"""At which refused commit by timer in a row the user is told; the interval between them is long."""
+"""Number of refused commits by timer in a row at which streams raise; the interval between commits is long."""
 
-MakeStore = Callable[[ConsumerConfig, "GroupMember", OffsetStore], OffsetStore]
+
+@dataclass(frozen=True, slots=True)
+class MemberParts:
+    """The parts of a member.
+
+    Attributes:
+        protocol: the group protocol.
+        brokers: returns the live brokers.
+        store: where offsets are kept; fenced by the protocol.
+        signal: raised by the protocol.
+        closing: set when the member begins to leave; ends waits of the store.
+    """
+
+    protocol: GroupProtocol
+    brokers: BrokerSource
+    store: OffsetStore
+    signal: RebalanceSignal
+    closing: threading.Event
 
 
 class GroupMember:
@@ -54,23 +65,19 @@ class GroupMember:
 
     Args:
         config: the consumer's properties.
-        consumer_id: who this is in the group, see :func:`~zkconsumer.group.identity.new_consumer_id`.
-        fetch: what does the fetching; called on the rebalance thread.
-        on_failure: told, on the rebalance thread, if that thread dies of an error that nobody foresaw.
+        consumer_id: identifies the member in its group, see :func:`~zkconsumer.group.identity.new_consumer_id`.
+        fetch: does the fetching; called on the rebalance thread.
+        parts: its parts, from ``memberassembly.py``.
+        on_failure: called on the rebalance thread if an unexpected error ends that thread.
         before_commit: called before offsets are committed, on the rebalance thread or its stand-in; makes durable what
             they cover.
-        on_refusal: told, on the rebalance thread, when Kafka goes on refusing to store or return the group's offsets,
-            since a permission is missing; and with None when that has ended. The member continues to try.
-        make_store: makes the offset store, given the one in ZooKeeper (``offsets/storechoice.py``).
-        without_last_commit: what it means if the last commit stores less than it should, for the log.
-
-    Raises:
-        ZooKeeperUnavailable: no server answered within ``zookeeper.connection.timeout.ms``.
-        ChrootMissing: the chroot of ``zookeeper.connect`` does not exist.
+        on_refusal: called on the rebalance thread when Kafka keeps refusing to store or return the group's offsets,
+            since a permission is missing; and with None when that has ended. The member keeps trying.
+        without_last_commit: the consequence of an incomplete last commit, as text for the log.
 
     Attributes:
-        uncommitted: of each partition that the last commit did not cover, the stored offset (None if there is none) and
-            the position; written by the rebalance thread at its end.
+        uncommitted: for each partition that the last commit did not cover, the stored offset (None if there is none)
+            and the position; written by the rebalance thread when it ends.
     """
 
     def __init__(
@@ -78,85 +85,59 @@ class GroupMember:
         config: ConsumerConfig,
         consumer_id: str,
         fetch: FetchControl,
+        parts: MemberParts,
+        *,
         on_failure: Callable[[BaseException], None] = lambda _: None,
         before_commit: Callable[[], None] | None = None,
         on_refusal: OnRefusal = lambda _: None,
-        make_store: MakeStore = lambda _config, _member, zookeeper: zookeeper,
         without_last_commit: str = "the next owner of these partitions reads the records again",
     ) -> None:
         self.consumer_id = consumer_id
         self.uncommitted: Mapping[TopicPartition, tuple[int | None, int]] = {}
         self._config = config
         self._fetch = fetch
+        self._protocol, self._brokers, self._signal = parts.protocol, parts.brokers, parts.signal
         self._on_failure = on_failure
         self._without_last_commit = without_last_commit
-        self._signal = RebalanceSignal()
         self._thread = ControlThread(
             f"{consumer_id}_rebalance",
             self._signal,
             react=self._react,
-            finish=self._say_goodbye,
+            finish=self._commit_and_leave,
             abandon=self._stop_and_close,
             on_failure=self._abort,
             patience_s=config.zookeeper_session_timeout_ms / 1000,
+            closing=parts.closing,
         )
         self._commit_interval = config.auto_commit_interval_ms / 1000
         self._refused_commits = GroupRefusals(on_refusal, _COMMIT_PATIENCE)
         self._without_group = False  # written by the rebalance thread
         self._states = StateHistory(time.monotonic())
         self._begun = False
-        self._starting = threading.Lock()  # held while that is looked at and set
-        self._session = ZkSession.from_config(config, self._signal.raise_flag)
-        self._registry = Registry(
-            self._session, config.security_protocol, WatchedReads(self._session, self._signal.raise_flag)
-        )
-        self._membership = Membership(
-            self._session,
-            config.group_id,
-            self.consumer_id,
-            assignor_name(config.partition_assignment_strategy, config.roundrobin_hash_era),
-            lambda: time.time_ns() // 1_000_000,
-        )
-        self._ownership = PartitionOwnership(
-            self._session, config.group_id, self._fence, self._registered, self._signal.wake
-        )
-        zookeeper_store = ZooKeeperOffsetStore(self._session, config.group_id, self._fence)
+        self._starting = threading.Lock()  # guards _begun
         self._committer = OffsetCommitter(
             config,
             self.consumer_id,
-            self._ownership,
+            self._protocol,
             fetch,
-            make_store(config, self, zookeeper_store),
+            parts.store,
             self._signal,
-            self.may_deliver,
             self._thread.as_callout(before_commit),
         )
-        self._rebalancer = Rebalancer(
-            config,
-            self.consumer_id,
-            self._registry,
-            self._ownership,
-            self._committer,
-            fetch,
-            self._signal,
-            self._enter,
-        )
+        self._rebalancer = Rebalancer(config, self.consumer_id, self._protocol, self._committer, fetch, self._enter)
         self._loop = RebalanceLoop(
-            config,
-            self.consumer_id,
-            self._session,
-            self._registry,
-            self._membership,
-            self._rebalancer,
-            self._thread,
-            self._signal,
+            config, self.consumer_id, self._protocol, self._rebalancer, self._thread, self._signal
         )
         self._loop.attempted = GroupRefusals(on_refusal).attempted
-        owner = f"group {config.group_id} consumer {consumer_id}"
-        self._lease = SessionLease(self._session, self._registered, self._lease_changed, owner)
-        asked_for_session = boot_seconds()
-        self._session.open()
-        self._lease.start(asked_for_session)
+
+    def open(self) -> None:
+        """Connect; to be called once, before joining.
+
+        Raises:
+            ZooKeeperUnavailable: no server answered within ``zookeeper.connection.timeout.ms``.
+            ChrootMissing: the chroot of ``zookeeper.connect`` does not exist.
+        """
+        self._protocol.open(self._lease_changed)
 
     # -- for any thread ---------------------------------------------------------------------------------------------
 
@@ -171,7 +152,7 @@ class GroupMember:
         self._begin(partial(self._join, subscription))
 
     def assign(self, partitions: Mapping[TopicPartition, int | None]) -> None:
-        """Fetch given partitions without being a member of the group: nothing is registered, nothing is owned.
+        """Fetch given partitions without joining the group: nothing is registered, nothing is owned.
 
         Args:
             partitions: where to start each; None starts at the group's committed offset.
@@ -194,7 +175,7 @@ class GroupMember:
         Args:
             offsets: next offset to consume by partition; None commits everything that was handed out.
             force: also commit partitions that this member does not own.
-            generation: of the assignment in which ``offsets`` were read; None if they belong to no assignment.
+            generation: number of the assignment in which ``offsets`` were read; None if they belong to no assignment.
 
         Raises:
             NotOwner: ``offsets`` names a partition that is not owned, without ``force``.
@@ -211,7 +192,7 @@ class GroupMember:
         self._thread.do(commit)
 
     def marks(self, partitions: Collection[TopicPartition], generation: int) -> dict[TopicPartition, Mark | None]:
-        """Of each partition the mark of its stored offset, as this member last read or wrote it; None if unknown.
+        """The mark of each partition's stored offset, as this member last read or wrote it; None if unknown.
 
         Raises:
             GenerationEnded: there is a newer assignment than ``generation``.
@@ -228,15 +209,15 @@ class GroupMember:
         return found
 
     def _require_generation(self, generation: int | None) -> None:
-        """On the rebalance thread: refuse what was read in an assignment that another one has replaced.
+        """On the rebalance thread: refuse positions that were read in an assignment which has been replaced.
 
-        Without it: 1. positions are read in generation 5; 2. two rebalances take a partition away and bring it back,
+        Otherwise: 1. positions are read in generation 5; 2. two rebalances take a partition away and bring it back,
         and another member has committed it meanwhile; 3. the commit of step 1 finds the partition owned, and moves
         its offset back.
         """
         current = self._rebalancer.assignment.generation
         if generation is not None and (generation != current or not self._committer.positions_are_current):
-            why = f"the assignment is that of generation {current}" if generation != current else "it was released"
+            why = f"the current generation is {current}" if generation != current else "its partitions were released"
             raise GenerationEnded(
                 f"group {self._config.group_id}: offsets of generation {generation} are not committed, since {why}; "
                 "read the positions again"
@@ -269,59 +250,52 @@ class GroupMember:
         self._thread.do(partial(self._thread.call_after, seconds, act))
 
     def may_deliver(self) -> bool:
-        """True while no other member can own our partitions; asked at every hand-over, so it is quick (DESIGN 4.5).
+        """True while no other member can own our partitions; called at every hand-over, so it is fast.
 
-        Always true without a group: partitions that are not owned cannot be lost.
+        See architecture.md#lease.
         """
-        return self._without_group or self._lease.holds()
-
-    def wait_before_retry(self, seconds: float) -> bool:
-        """Wait between two attempts at something that may be put off; True if there should be no further attempt.
-
-        That is so while this member leaves, and while a rebalance is requested: other members wait for both.
-        """
-        return self._thread.closing.wait(seconds) or self._signal.raised
+        return self._protocol.may_deliver()
 
     def ownership(self) -> Mapping[TopicPartition, ConsumerThreadId]:
-        """The partitions that this member owns; a snapshot that does not change."""
-        return self._ownership.held
+        """The partitions that this member owns; an immutable snapshot."""
+        return self._protocol.held
 
     def live_brokers(self) -> tuple[Broker, ...]:
-        """Brokers that are registered in ZooKeeper now."""
-        return self._registry.live_brokers()
+        """The live brokers of the cluster."""
+        return self._brokers.live_brokers()
 
     def stats(self) -> MemberStats:
-        """What this member counted so far."""
+        """The counters of this member."""
         return MemberStats(
             state=coarse_state(self._states.current),
             rebalances=self._loop.counts,
-            owned=Counter(partition.topic for partition in self._ownership.held),
+            owned=Counter(partition.topic for partition in self._protocol.held),
             commits=self._committer.commits(),
-            lease_lapses=self._lease.lapses,
+            lease_lapses=self._protocol.lease_lapses,
             session_expiries=self._loop.expiries,
             lost_partitions=self._committer.lost,
-            connected=self._session.connected,
+            connected=self._protocol.connected,
             delivering=self.may_deliver(),
         )
 
     def describe(self) -> MemberDescription:
-        """This member now, for operators and tests."""
+        """The present state of this member, for operators and tests."""
         counts = self._loop.counts
         return MemberDescription(
             group=self._config.group_id,
             consumer_id=self.consumer_id,
-            protocol="none" if self._without_group else "zookeeper",
+            protocol="none" if self._without_group else self._protocol.name,
             states=self._states.entered,
             generation=self._rebalancer.assignment.generation,
             attempts=self._rebalancer.attempts,
-            views=self._rebalancer.views,
+            views=self._protocol.views,
             last_cause=counts.last_cause,
             last_seconds=counts.last_seconds,
             last_finished=counts.last_finished,
             owned=self.ownership(),
-            session=self._session.session_id,
-            connected=self._session.connected,
-            lease_s=self._lease.remaining(),
+            session=self._protocol.session,
+            connected=self._protocol.connected,
+            lease_s=self._protocol.lease_s,
             delivering=self.may_deliver(),
         )
 
@@ -339,18 +313,11 @@ class GroupMember:
             raise UsageError("set the rebalance listener before creating streams")
         self._rebalancer.listener = CalledOutListener(listener, self._thread)
 
-    def _fence(self) -> str:
-        """Path of the node whose absence stops every write; without a group the root, which always exists."""
-        return "/" if self._without_group else self._membership.fence
-
-    def _registered(self) -> int:
-        return self._membership.registered_session
-
     def _lease_changed(self) -> None:
-        """On the lease's thread: take back what streams hold when it lapsed; look at the group when it holds again."""
-        if self._lease.holds():
+        """On the lease's thread: take back what streams hold when it lapsed; read the group when it holds again."""
+        if self._protocol.may_deliver():
             self._signal.raise_flag()
-        elif not self._without_group:
+        else:
             self._fetch.withhold()
 
     def require_latent(self) -> None:
@@ -360,7 +327,7 @@ class GroupMember:
             UsageError: joined or assigned before.
         """
         if self._begun:
-            raise UsageError("a consumer creates its streams once; make a new connector for another subscription")
+            raise UsageError("streams can be created only once; create a new connector for another subscription")
 
     def _begin(self, request: Callable[[], None]) -> None:
         with self._starting:
@@ -383,6 +350,7 @@ class GroupMember:
 
     def _assign(self, partitions: Mapping[TopicPartition, int | None]) -> None:
         self._without_group = True
+        self._protocol.stay_out()
         self._enter(MemberState.STARTING)
         self._rebalancer.start_without_group(partitions)
         self._thread.call_after(self._commit_interval, self._commit_by_timer)
@@ -401,12 +369,12 @@ class GroupMember:
             self._refused_commits.attempted(None)
         except ZkConsumerError as error:
             self._refused_commits.attempted(error)
-            _log.warning("group %s: automatic commit failed, tried again later: %s", self._config.group_id, error)
+            _log.warning("group %s: automatic commit failed, will be retried: %s", self._config.group_id, error)
             if isinstance(error, SessionExpired):
                 self._signal.raise_flag()
 
-    def _say_goodbye(self) -> None:
-        """Stop, commit, close the session, which removes the registration and the owners at once."""
+    def _commit_and_leave(self) -> None:
+        """Stop, commit, close the session, which removes the registration and the owner znodes at once."""
         self._enter(MemberState.LEAVING)
         self._fetch.stop()
         if self._config.auto_commit_enable:
@@ -417,7 +385,7 @@ class GroupMember:
         """Make the last commit, and report what it did not store."""
         reason = "another member may own them already"
         try:
-            if self._session.connected:
+            if self._protocol.connected:
                 self._committer.commit_automatically(retry=False)
             else:
                 reason = "there is no connection to ZooKeeper; check that its servers run"
@@ -435,7 +403,7 @@ class GroupMember:
             )
 
     def _abort(self, error: BaseException) -> None:
-        """The rebalance thread dies: nothing may go on in its name. First of all nothing more is handed out."""
+        """The rebalance thread failed: stop handing out records first, then leave the group."""
         try:
             self._stop_and_close()
         finally:
@@ -446,8 +414,7 @@ class GroupMember:
         self._close()
 
     def _close(self) -> None:
-        """Idempotent."""
-        self._lease.stop()
+        """Close the store and leave the group without a commit. Idempotent."""
         self._committer.close()
-        self._session.close()
+        self._protocol.close()
         self._enter(MemberState.CLOSED)

@@ -1,4 +1,4 @@
-"""What a member counts about itself. The values are replaced, never changed, so any thread may read them."""
+"""The counters of a member. The values are replaced, never changed, so any thread may read them."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from zkconsumer.core.memberstate import MemberState
-from zkconsumer.core.rebalance import RebalanceCause, RebalanceStep
+from zkconsumer.core.rebalancesteps import RebalanceCause, RebalanceStep
 
 
 @dataclass(frozen=True, slots=True)
 class RebalanceCounts:
-    """Rebalances of one member; looks at the group that found nothing to do are not counted.
+    """Rebalances of one member; attempts that found nothing to do are not counted.
 
     Attributes:
-        by_cause: finished ones.
-        seconds: time that they took together, failed attempts and the waits between them included.
+        by_cause: number of finished rebalances by cause.
+        seconds: total duration of finished rebalances, failed attempts and the waits between them included.
         failures: failed attempts by step, see :func:`step_name`.
-        last_cause: of the newest finished one, None before the first.
-        last_seconds: how long that took.
-        last_finished: when, in seconds since the epoch.
+        last_cause: cause of the last finished rebalance, None before the first.
+        last_seconds: its duration in seconds.
+        last_finished: when it ended, in seconds since the epoch.
     """
 
     by_cause: Mapping[RebalanceCause, int] = field(default_factory=dict)
@@ -30,7 +30,7 @@ class RebalanceCounts:
     last_finished: float = 0.0
 
     def finished(self, cause: RebalanceCause, seconds: float, at: float) -> RebalanceCounts:
-        """One more."""
+        """The counts after one more finished rebalance."""
         by_cause = {**self.by_cause, cause: self.by_cause.get(cause, 0) + 1}
         return replace(
             self,
@@ -42,7 +42,7 @@ class RebalanceCounts:
         )
 
     def failed(self, step: RebalanceStep | None) -> RebalanceCounts:
-        """One more attempt that failed in this step."""
+        """The counts after one more attempt that failed in this step."""
         name = step_name(step)
         return replace(self, failures={**self.failures, name: self.failures.get(name, 0) + 1})
 
@@ -61,23 +61,23 @@ def coarse_state(state: MemberState) -> str:
 
 
 def step_name(step: RebalanceStep | None) -> str:
-    """The step's number and name; None is what comes before the first: registering and reading the group."""
+    """The step's number and name; None stands for registering and reading the group, before the first step."""
     return "0 read the group" if step is None else step.value
 
 
 @dataclass(frozen=True, slots=True)
 class MemberStats:
-    """One member at one moment.
+    """The counters of one member at one moment.
 
     Attributes:
         state: ``latent``, ``joined``, ``rebalancing`` or ``closed``.
-        rebalances: see there.
+        rebalances: rebalances of the member.
         owned: number of partitions owned, by topic.
         commits: offsets written, by storage.
-        lease_lapses: how often the delivery lease ran out (DESIGN 4.5).
+        lease_lapses: how often the delivery lease has lapsed (architecture.md#lease).
         session_expiries: ZooKeeper sessions lost while registered.
-        lost_partitions: partitions given up because their owner znode was not this member's any more.
-        connected: True while there is a connection to ZooKeeper.
+        lost_partitions: partitions dropped because another member owned them.
+        connected: True while the group can be reached.
         delivering: True while the delivery lease holds.
     """
 

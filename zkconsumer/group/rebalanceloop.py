@@ -9,17 +9,18 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 from zkconsumer.config import ConsumerConfig
+from zkconsumer.core.groupprotocol import GroupProtocol
 from zkconsumer.core.memberstate import MemberState
-from zkconsumer.core.rebalance import (
+from zkconsumer.core.rebalancesteps import (
+    RebalanceCause,
+    RebalanceStep,
     longest_settling_seconds,
     orphan_delay_seconds,
     outages_in_a_row,
     retry_seconds,
-    retry_window_seconds,
     settle_seconds,
     total_wait_covers_session,
 )
@@ -27,22 +28,20 @@ from zkconsumer.core.subscription import Subscription
 from zkconsumer.errors import (
     ConsumerClosed,
     ConsumerIdInUse,
+    CoordinatorUnknown,
     GroupAuthorizationFailed,
     OwnershipConflict,
     RebalanceFailed,
     RegistrationLost,
     SessionExpired,
+    ShareChanged,
     ZkConsumerError,
     ZooKeeperUnavailable,
 )
 from zkconsumer.group.controlthread import ControlThread
 from zkconsumer.group.memberstats import RebalanceCounts, step_name
-from zkconsumer.group.orphanwatch import OrphanWatch
-from zkconsumer.group.rebalancer import Rebalancer
+from zkconsumer.group.rebalancer import Outcome, Rebalancer
 from zkconsumer.group.rebalancesignal import RebalanceSignal
-from zkconsumer.zookeeper.membership import Membership
-from zkconsumer.zookeeper.registry import Registry
-from zkconsumer.zookeeper.session import ZkSession
 
 _log = logging.getLogger(__name__)
 
@@ -51,57 +50,47 @@ class RebalanceLoop:
     """Brings a member into its group and keeps it there.
 
     Args:
-        config: of the member.
-        consumer_id: of the member.
-        session: the member's.
-        registry: where the group's members are read.
-        membership: the member's registration.
+        config: the consumer's properties.
+        consumer_id: id of the member.
+        protocol: the group protocol.
         rebalancer: makes the attempts.
-        thread: the rebalance thread; goes on with requests and timers while this waits.
-        signal: says that something changed.
+        thread: the rebalance thread; it serves requests and timers while this waits.
+        signal: raised when something changed.
+        clock: a monotonic clock, in seconds.
 
     Attributes:
         counts: rebalances so far; replaced, never changed.
         expiries: sessions lost so far while registered.
-        attempted: called after each attempt of a member that has joined, with what stopped it or None.
+        attempted: called after each attempt of a member that has joined, with the error that stopped it or None.
     """
 
     def __init__(
         self,
         config: ConsumerConfig,
         consumer_id: str,
-        session: ZkSession,
-        registry: Registry,
-        membership: Membership,
+        protocol: GroupProtocol,
         rebalancer: Rebalancer,
         thread: ControlThread,
         signal: RebalanceSignal,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._clock = clock
         self._config = config
         self._consumer_id = consumer_id
-        self._session = session
-        self._registry = registry
-        self._membership = membership
+        self._protocol = protocol
         self._rebalancer = rebalancer
         self._thread = thread
         self._signal = signal
         self._enter = rebalancer.enter_state
-        self._orphans = OrphanWatch(
-            config.group_id,
-            retry_window_seconds(config.rebalance_max_retries, config.rebalance_backoff_ms),
-            rebalancer,
-            membership,
-            self._look_for_orphans_later,
-        )
         self._subscription: Subscription | None = None
         self.counts = RebalanceCounts()
         self.expiries = 0
         self.attempted: Callable[[Exception | None], None] = lambda _: None
 
     def join(self, subscription: Subscription) -> None:
-        """Try as often as ``rebalance.max.retries`` says, and as long as the JVM would.
+        """Try as often as ``rebalance.max.retries`` specifies, and as long as the JVM would.
 
-        The JVM makes its attempts a backoff apart; ours are sooner, so the time counts as well as their number.
+        The JVM makes its attempts a backoff apart; ours come sooner, so both their number and the time are minimums.
 
         Raises:
             RebalanceFailed: no attempt succeeded.
@@ -112,164 +101,175 @@ class RebalanceLoop:
         self._warn_of_short_retries()
         retries, backoff_ms = self._config.rebalance_max_retries, self._config.rebalance_backoff_ms
         story: deque[str] = deque(maxlen=max(1, retries))
-        deadline = time.monotonic() + retries * backoff_ms / 1000
+        deadline = self._clock() + retries * backoff_ms / 1000
         self._subscription = subscription
-        with self._counted():
-            self._try_to_join(retries, deadline, story)
+        began = self._clock()
+        self._count(self._try_to_join(retries, deadline, story), began)
 
     def react(self) -> None:
-        """Something changed: let events settle, then try until it is done; a member never stays without trying."""
+        """Something changed: let events settle, then try until an attempt succeeds; a joined member never gives up."""
         if self._subscription is None:
             return  # not joined yet, or reading without a group
-        with self._counted():
-            self._rebalance_until_done()
+        began = self._clock()
+        self._count(self._rebalance_until_done(), began)
 
-    @contextmanager
-    def _counted(self) -> Iterator[None]:
-        """Around a whole loop of attempts; it counts if one of them did something and the last one succeeded."""
-        began, attempts = time.monotonic(), self._rebalancer.attempts
-        yield
-        if self._rebalancer.attempts > attempts and not self._thread.closing.is_set():
-            self.counts = self.counts.finished(self._rebalancer.cause, time.monotonic() - began, time.time())
+    def _count(self, cause: RebalanceCause | None, began: float) -> None:
+        """Count a series of attempts; ``cause`` is None if the last one failed or found nothing to do."""
+        if cause is not None and not self._thread.closing.is_set():
+            self.counts = self.counts.finished(cause, self._clock() - began, time.time())
 
-    def _try_to_join(self, retries: int, deadline: float, story: deque[str]) -> None:
+    def _try_to_join(self, retries: int, deadline: float, story: deque[str]) -> RebalanceCause | None:
         attempts, failure = 0, None
-        while attempts < retries or time.monotonic() < deadline:
+        while attempts < retries or self._clock() < deadline:
             if self._thread.closing.is_set():
                 raise ConsumerClosed("shut down while joining the group")
             attempts += 1
-            failure = self._attempt()
+            cause, failure, _ = self._attempt()
             if failure is None:
-                return
+                return cause
             if isinstance(failure, ConsumerIdInUse):
                 raise failure
-            story.append(f"{failure}{self._rebalancer.left_out()}")
+            story.append(f"{failure}{self._protocol.excluded}")
             self._wait_before_retry(failure, 0)
         if isinstance(failure, GroupAuthorizationFailed):
             raise failure
         raise RebalanceFailed(self._config.group_id, self._consumer_id, list(story))
 
-    def _rebalance_until_done(self) -> None:
+    def _rebalance_until_done(self) -> RebalanceCause | None:
         outages = 0
         self._settle()
         while not self._thread.closing.is_set():
-            failure = self._attempt()
+            cause, failure, _ = self._attempt()
             self.attempted(failure)
             if failure is None:
-                return
+                return cause
             outages = outages_in_a_row(outages, failure)
             self._wait_before_retry(failure, outages)
+        return None
 
     def _settle(self, *, unless_alone: bool = False) -> None:
-        """Wait until members have stopped coming and going, or have done so for too long (docs/adr/0005).
+        """Wait until members have stopped joining and leaving, or for the longest time allowed (adr/0005).
 
         Args:
             unless_alone: do not wait where this is the group's only member.
         """
         self._enter(MemberState.SETTLING)
+        if not self._protocol.settles:
+            return
         backoff_ms = self._config.rebalance_backoff_ms
-        deadline = time.monotonic() + longest_settling_seconds(backoff_ms)
+        deadline = self._clock() + longest_settling_seconds(backoff_ms)
         while True:
             self._signal.discard()
             self._thread.serve()
-            if time.monotonic() >= deadline or not self._session.connected:
-                return  # without a connection the question would wait for it, and requests with it
+            if self._clock() >= deadline or not self._protocol.connected:
+                return  # without a connection the next call would block, and requests with it
             try:
-                members = self._registry.member_ids(self._config.group_id)
+                has_others = self._protocol.has_others()
             except ZkConsumerError:
-                return  # the attempt that follows tells
-            if unless_alone and len(members) <= 1:
+                return  # the attempt that follows reports it
+            if unless_alone and not has_others:
                 return
             if self._thread.closing.wait(settle_seconds(backoff_ms)) or not self._signal.raised:
                 return
 
     # -- one attempt ------------------------------------------------------------------------------------------------
 
-    def _attempt(self) -> Exception | None:
-        """One attempt; returns what stopped it, None if nothing did."""
+    def _attempt(self) -> Outcome:
+        """One attempt; handles a lost session or registration that it found, and logs a failure."""
         # Before the attempt, never after it: what changes from here on must end the next wait.
         self._signal.discard()
         self._thread.serve()
-        self._rebalancer.step = None
-        try:
-            self._ensure_registered()
-            self._rebalancer.rebalance()
-            self._look_for_orphans_later()
-        except SessionExpired as error:
+        outcome = self._join_and_rebalance()
+        if isinstance(outcome.error, SessionExpired):
             self._session_lost()
-            return self._failed(error)
-        except RegistrationLost as error:
+        elif isinstance(outcome.error, RegistrationLost):
             self._enter(MemberState.SESSION_LOST)
             self._deregister()
-            return self._failed(error)
-        except Exception as error:  # noqa: BLE001 - a listener may raise anything; the attempt has failed then
-            return self._failed(error)
-        return None
+        if outcome.error is None:
+            self._tend_later()
+        else:
+            self._report_failure(outcome.error, outcome.step)
+        return outcome
+
+    def _join_and_rebalance(self) -> Outcome:
+        try:
+            self._ensure_joined()
+        except Exception as error:  # noqa: BLE001 - every failure is tried again
+            return Outcome(error=error)
+        return self._rebalancer.rebalance()
 
     def _deregister(self) -> None:
         try:
-            self._membership.deregister()
+            self._protocol.rejoin()
         except ZkConsumerError as error:  # the next attempt finds the registration missing again
-            _log.info("group %s: could not remove what is left of a registration: %s", self._config.group_id, error)
+            _log.info(
+                "group %s: could not remove the rest of a damaged registration, will be retried: %s",
+                self._config.group_id,
+                error,
+            )
 
-    def _look_for_orphans_later(self) -> None:
-        self._thread.call_after(orphan_delay_seconds(self._config.rebalance_backoff_ms), self._orphans.look)
+    def _tend_later(self) -> None:
+        self._thread.call_after(orphan_delay_seconds(self._config.rebalance_backoff_ms), self._tend)
 
-    def _failed(self, error: Exception) -> Exception:
-        self.counts = self.counts.failed(self._rebalancer.step)
-        # Former owners that have not let go yet are a part of every join.
+    def _tend(self) -> None:
+        if self._protocol.tend():
+            self._tend_later()
+
+    def _report_failure(self, error: Exception, step: RebalanceStep | None) -> None:
+        self.counts = self.counts.failed(step)
+        # INFO: at every join some former owners have not released yet, or the coordinator has not planned yet.
         _log.log(
-            logging.INFO if isinstance(error, OwnershipConflict) else logging.WARNING,
+            logging.INFO
+            if isinstance(error, (OwnershipConflict, CoordinatorUnknown, ShareChanged))
+            else logging.WARNING,
             "group %s consumer %s: rebalance attempt failed in step %s: %s",
             self._config.group_id,
             self._consumer_id,
-            step_name(self._rebalancer.step),
+            step_name(step),
             error,
-            exc_info=not isinstance(error, ZkConsumerError),
+            exc_info=None if isinstance(error, ZkConsumerError) else error,
         )
-        return error
 
-    def _ensure_registered(self) -> None:
-        """Register again if the session is a new one; while merely disconnected, everything goes on as it was."""
-        stale = self._session.lost or not self._membership.is_current_or_unknown()
-        if stale and self._membership.is_registered:
+    def _ensure_joined(self) -> None:
+        """Join again if the session is a new one; a disconnect alone changes nothing."""
+        if self._protocol.is_lost():
             self._session_lost()
-        if not self._session.connected:
-            raise ZooKeeperUnavailable("no connection to ZooKeeper")
-        if not self._membership.is_registered:
+        if not self._protocol.connected:
+            raise ZooKeeperUnavailable("no connection to ZooKeeper; check that its servers run and can be reached")
+        if not self._protocol.is_joined():
             assert self._subscription is not None
             self._enter(MemberState.REGISTERING)
-            self._membership.register(self._subscription, self._signal.raise_flag, self._wait_for_signal)
-            # Those who have to let go for us let events settle, too; and others may come along with us.
+            self._protocol.join(self._subscription)
+            # Members that have to release partitions for us let events settle, too; others may join at the same time.
             self._settle(unless_alone=True)
 
     def _session_lost(self) -> None:
         self._enter(MemberState.SESSION_LOST)
-        self.expiries += self._membership.is_registered
+        self.expiries += self._protocol.is_joined()
         self._rebalancer.session_lost()
-        self._membership.session_lost()
-
-    def _wait_for_signal(self, seconds: float) -> bool:
-        return not self._signal.closed and self._signal.wait(seconds)
 
     # -- between attempts -------------------------------------------------------------------------------------------
 
     def _wait_before_retry(self, failure: Exception, outages: int) -> None:
-        """Wait until former owners have released what is missing, something changes, or the backoff is over.
+        """Wait until former owners have released the missing partitions, something changes, or the backoff is over.
 
         Args:
-            failure: what stopped the attempt.
+            failure: the error that stopped the attempt.
             outages: attempts in a row, up to this one, that could not reach ZooKeeper.
         """
         seconds = retry_seconds(self._config.rebalance_backoff_ms, outages)
         if isinstance(failure, RegistrationLost):
             return
         self._enter(MemberState.WAITING_TO_RETRY)
-        if isinstance(failure, OwnershipConflict) and self._session.connected:
+        if isinstance(failure, OwnershipConflict) and self._protocol.connected:
             try:
-                self._thread.wait(seconds, until=self._rebalancer.awaited_release(failure.holders))
+                self._thread.wait(seconds, until=self._protocol.awaited_release(failure.holders))
             except ZkConsumerError as error:
-                _log.info("group %s: waiting for owners was interrupted: %s", self._config.group_id, error)
+                _log.info(
+                    "group %s: cannot wait for former owners to release, trying again now: %s",
+                    self._config.group_id,
+                    error,
+                )
         else:
             self._thread.wait(seconds)
 
@@ -279,6 +279,7 @@ class RebalanceLoop:
             config.rebalance_max_retries, config.rebalance_backoff_ms, config.zookeeper_session_timeout_ms
         ):
             _log.warning(
-                "rebalance.max.retries x rebalance.backoff.ms does not exceed zookeeper.session.timeout.ms: "
-                "starting right after another member crashed will fail"
+                "group %s: rebalance.max.retries x rebalance.backoff.ms does not exceed zookeeper.session.timeout.ms: "
+                "starting right after another member crashed will fail; raise one of the two",
+                config.group_id,
             )

@@ -1,4 +1,4 @@
-"""Rebalancer: the five steps by which a member gets its share of the group's partitions (SPEC 4.4).
+"""Rebalancer: the five steps by which a member gets its share of the group's partitions (jvm-consumer.md#attempt).
 
 Everything here runs on the member's rebalance thread, which alone writes the attributes.
 """
@@ -6,39 +6,29 @@ Everything here runs on the member's rebalance thread, which alone writes the at
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from dataclasses import replace
+from typing import NamedTuple
 
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.core.assignors import ASSIGNORS, SHARED_WITH_JVM, TOPIC_BY_TOPIC, Assignment, assignor_name
+from zkconsumer.core.assignors import Assignment
 from zkconsumer.core.fetchcontrol import FetchAssignment, FetchControl, Refused
-from zkconsumer.core.groupview import GroupView, tell_changes, tell_partitions
+from zkconsumer.core.groupprotocol import GroupProtocol, Need, NoNeed, Target
+from zkconsumer.core.groupview import Topic, format_partitions
 from zkconsumer.core.memberstate import STATE_OF_STEP, MemberState
 from zkconsumer.core.offsets import StoredOffset, start_offset
-from zkconsumer.core.rebalance import (
-    RebalanceCause,
-    RebalanceStep,
-    given_up,
-    held_by_others,
-    my_share,
-    nudges,
-    rebalance_cause,
-)
-from zkconsumer.core.znodes import GroupPaths
+from zkconsumer.core.rebalancesteps import RebalanceCause, RebalanceStep
+from zkconsumer.core.reconcile import Reconciliation, reconcile
 from zkconsumer.errors import (
     MalformedZnode,
     OwnershipConflict,
     RegistrationLost,
     SessionExpired,
-    StrategyConflict,
     ZkConsumerError,
 )
 from zkconsumer.group.committer import OffsetCommitter
 from zkconsumer.group.listener import ConsumerRebalanceListener
-from zkconsumer.group.rebalancesignal import RebalanceSignal
 from zkconsumer.model import ConsumerThreadId, TopicPartition
-from zkconsumer.zookeeper.ownership import PartitionOwnership
-from zkconsumer.zookeeper.registry import Registry
 
 _log = logging.getLogger(__name__)
 _events = logging.getLogger("zkconsumer.events")
@@ -47,167 +37,182 @@ NOTHING = FetchAssignment(generation=0, threads={}, offsets={})
 """The assignment of a member that owns nothing yet."""
 
 
+class Outcome(NamedTuple):
+    """How an attempt ended.
+
+    Attributes:
+        cause: why the rebalance was necessary; None if it was not, or if it failed.
+        error: what stopped it; None if it succeeded.
+        step: the step that failed, or the last one; None if it failed before the first, while the group was read.
+    """
+
+    cause: RebalanceCause | None = None
+    error: Exception | None = None
+    step: RebalanceStep | None = None
+
+
 class Rebalancer:
     """Runs rebalance attempts for one member.
 
     Args:
-        config: of the member.
-        consumer_id: of the member.
-        registry: where the group is read.
-        ownership: the member's owner znodes.
-        committer: the member's offsets.
+        config: the consumer's properties.
+        consumer_id: id of the member.
+        protocol: the group protocol.
+        committer: commits and fetches the member's offsets.
         fetch: the data plane.
-        signal: raised by watches on all that the assignment was computed from; requests the next rebalance.
-        enter_state: notes the state that the member is in now.
+        enter_state: records the state that the member is in now.
 
     Attributes:
         assignment: what is being fetched; replaced, never changed.
-        step: where the running or last attempt is; None while the group is read before the first step.
-        cause: why the last one that did something was necessary.
-        views: views of the group read so far.
-        attempts: attempts so far that did more than find themselves needless.
-        listener: told of releases and starts.
+        attempts: attempts so far, except those that found nothing to do.
+        listener: called before releases and starts.
     """
 
     def __init__(
         self,
         config: ConsumerConfig,
         consumer_id: str,
-        registry: Registry,
-        ownership: PartitionOwnership,
+        protocol: GroupProtocol,
         committer: OffsetCommitter,
         fetch: FetchControl,
-        signal: RebalanceSignal,
         enter_state: Callable[[MemberState], None],
     ) -> None:
         self._config = config
         self._consumer_id = consumer_id
-        self._registry = registry
-        self._ownership = ownership
+        self._protocol = protocol
         self._committer = committer
         self._fetch = fetch
-        self._signal = signal
         self.enter_state = enter_state
-        self._assignor_name = assignor_name(config.partition_assignment_strategy, config.roundrobin_hash_era)
-        # Other topics cannot change what this member gets by range, so they are neither read nor watched.
-        self._topics_of = consumer_id if self._assignor_name in TOPIC_BY_TOPIC else None
         self.assignment = NOTHING
-        self.step: RebalanceStep | None = None
-        self.cause = RebalanceCause.START
-        self.views = 0
+        self._step: RebalanceStep | None = None
         self.attempts = 0
         self.listener: ConsumerRebalanceListener | None = None
         self._fetching = False
-        self._view_at_last_success: GroupView | None = None
-        self._latest_view: GroupView | None = None
-        self._latest_view_token: object = None
-        self._registered_again = False
-        self._assigned_view: GroupView | None = None
-        self._group_assignment: Assignment = {}
-        self._jvm_members: frozenset[str] = frozenset()
-        self._reported: Mapping[str, str] = {}
-        self._missing_topics: Set[str] = frozenset()
+        self._topics: Mapping[str, Topic] = {}
 
-    def rebalance(self) -> None:
-        """One attempt.
-
-        Raises:
-            OwnershipConflict: a former owner has not let go yet.
-            Exception: any other failure, the listener's included; nothing is owned then, unless the session is down.
-        """
+    def rebalance(self) -> Outcome:
+        """One attempt. If it fails, nothing but what was kept is owned afterwards, unless the session is down."""
+        self._step, error, cause = None, None, None
         try:
-            self._attempt()
-        except OwnershipConflict:
-            raise  # only former owners have to let go: the next attempt need not read the group again
+            cause = self._rebalance()
+        except Exception as caught:  # noqa: BLE001 - a listener may raise anything
+            error = caught
         except BaseException:
-            self._latest_view = None
+            self._protocol.forget_group()
             raise
-        self._latest_view = None
+        # After a conflict only former owners have to release: the next attempt need not read the group again.
+        if not isinstance(error, OwnershipConflict):
+            self._protocol.forget_group()
+        return Outcome(cause, error, self._step)
 
-    def _attempt(self) -> None:
+    def _rebalance(self) -> RebalanceCause | None:
+        """Returns why the rebalance was necessary; None if it was not."""
         self.enter_state(MemberState.READING_GROUP)
-        view = self._view()
-        if not view.brokers and not self._registry.live_brokers(self._signal.raise_flag):
-            # SPEC 4.4: without brokers nothing is touched; the watch just set brings us back when one registers.
-            _log.warning(
-                "group %s: no broker that this consumer can use is registered in ZooKeeper, waiting for one; check "
-                "that brokers run, security.protocol, and the chroot of zookeeper.connect",
-                self._config.group_id,
-            )
+        try:
+            need = self._need()
+        except RegistrationLost:
+            self._stop_handing_out(drain=False)
+            self._release_all_but(frozenset())  # where nothing of the registration is left, this finds the session lost
+            raise
+        if need is NoNeed.NO_BROKERS:
+            _log.warning("group %s: %s", self._config.group_id, _no_brokers(self._config))
             self.enter_state(MemberState.FETCHING if self._fetching else MemberState.WAITING_FOR_BROKERS)
-            return
-        if self._consumer_id not in view.members or self._consumer_id not in view.our_clients:
-            self._rejoin()
-        if self._is_needless(view):
+            return None
+        if need is NoNeed.UNCHANGED:
             self.enter_state(MemberState.FETCHING)
-            return
+            return None
         self.attempts += 1
-        self.cause = rebalance_cause(self._view_at_last_success, view, registered_again=self._registered_again)
         _log.info(
             "group %s consumer %s rebalance %d (%s): %s",
             self._config.group_id,
             self._consumer_id,
             self.attempts,
-            self.cause.value,
-            tell_changes(self._view_at_last_success, view),
+            need.cause.value,
+            need.changes,
         )
+        plan = reconcile(self._protocol.held, need.share, incremental=self._protocol.incremental)
         with self._committer.releasing():
-            self._stop_fetchers()  # 1
-            self._release_ownership(view)  # 2
-        group_assignment, share = self._reassign()  # 3
-        self._claim_ownership(share)  # 4
-        self._restart_fetchers(group_assignment, share)  # 5
-        # The view that step 3 used, which may be newer than the one that made this attempt necessary.
-        self._view_at_last_success, self._registered_again = self._assigned_view, False
+            self._stop_fetchers(plan)  # 1
+            self._release_ownership(plan, need.share)  # 2
+        target = self._reassign(plan)  # 3
+        self._claim_ownership(target.share)  # 4
+        self._restart_fetchers(target, plan)  # 5
+        self._protocol.settled()
+        return need.cause
+
+    def _need(self) -> Need | NoNeed:
+        """Whether to rebalance; not if exactly the share is fetched already and the group confirms its ownership."""
+        need = self._protocol.need(fetching=self._fetching)
+        if need is not NoNeed.UNCHANGED:
+            return need
+        if not self._committer.verify_ownership():
+            return self._protocol.need(fetching=True, renew=True)
+        unreadable = self.with_unreadable_offset()
+        if unreadable and self._committer.fetch(unreadable):  # an unreadable offset may have been repaired
+            return self._protocol.need(fetching=True, renew=True)
+        return need
 
     # -- the five steps ---------------------------------------------------------------------------------------------
 
-    def _stop_fetchers(self) -> None:
-        """Nothing more is handed out; then commit what was released, so that a new owner goes on there."""
+    def _stop_fetchers(self, plan: Reconciliation) -> None:
+        """Stop handing out what is given up, then commit it, so that a new owner continues there."""
         self._enter(RebalanceStep.STOP_FETCHERS)
-        self._stop_handing_out(drain=True)
+        if plan.kept:
+            self._fetch.release(self._fetched_but(plan.kept))
+        else:
+            self._stop_handing_out(drain=True)
         if self._config.auto_commit_enable:
             try:
                 self._committer.commit_automatically(retry=False)
             except SessionExpired:
                 raise
             except ZkConsumerError as error:
-                # Not a reason to keep the partitions: whoever gets them reads again what was not committed.
-                _log.warning("group %s: releasing without a commit: %s", self._config.group_id, error)
+                # Not a reason to keep the partitions: their next owner reads the uncommitted records again.
+                _log.warning(
+                    "group %s: releasing without a commit; the next owners read uncommitted records again: %s",
+                    self._config.group_id,
+                    error,
+                )
 
-    def _release_ownership(self, view: GroupView) -> None:
-        """Call the listener, then give up everything; owner znodes of partitions that stay ours are retained."""
+    def _fetched_but(self, kept: Set[TopicPartition]) -> Set[TopicPartition]:
+        """What is fetched and not kept: what is revoked, and what was lost to another member."""
+        return self.assignment.threads.keys() - kept
+
+    def _release_ownership(self, plan: Reconciliation, retain: Mapping[TopicPartition, ConsumerThreadId]) -> None:
+        """Call the listener, then release revoked partitions; those to be claimed again at once may be retained."""
         self._enter(RebalanceStep.RELEASE_OWNERSHIP)
         if self.listener is not None:
-            self.listener.before_releasing_partitions(frozenset(self._ownership.held))
-        # Where the listener took its time, step 3 may find another share; step 4 deletes what is not in that one.
-        stays = my_share(self._group_assignment, self._consumer_id) if self._assigned_view is view else {}
-        self._ownership.release(retain=stays)
+            self.listener.before_releasing_partitions(frozenset(self._protocol.held) - plan.kept)
+        self._committer.forget_positions(self._fetched_but(plan.kept))
+        # If the listener took long, step 3 may find another share; step 4 deletes retained znodes that are not in it.
+        self._protocol.release(plan.revoked, retain)
 
-    def _reassign(self) -> tuple[Assignment, dict[TopicPartition, ConsumerThreadId]]:
-        """Compute the partitions of all members and which are ours, from a view that nothing has outdated."""
+    def _reassign(self, plan: Reconciliation) -> Target:
+        """Compute this member's share, now that the group has its final state of what this member owns."""
         self._enter(RebalanceStep.REASSIGN)
         try:
-            return self._assign(self._view())
+            return self._protocol.target()
         except Exception:
-            self._ownership.release()  # also what was retained
+            self._release_all_but(plan.kept)  # also what was retained
             raise
 
     def _claim_ownership(self, share: Mapping[TopicPartition, ConsumerThreadId]) -> None:
-        """Create the owner znodes of our share, all or none."""
+        """Claim the share, all or nothing."""
         self._enter(RebalanceStep.CLAIM_OWNERSHIP)
-        self._ownership.claim(share)
+        self._protocol.acquire(share)
 
-    def _restart_fetchers(self, group_assignment: Assignment, share: Mapping[TopicPartition, ConsumerThreadId]) -> None:
-        """Read offsets, which only now are the former owners' last word, and start to fetch."""
+    def _restart_fetchers(self, target: Target, plan: Reconciliation) -> None:
+        """Read offsets, which are final only now that former owners have released, and start to fetch."""
         self._enter(RebalanceStep.RESTART_FETCHERS)
+        share = target.share
         try:
             marked = self._committer.fetch_marked(share.keys())
             stored = {partition: one.offset for partition, one in marked.items()}
-            offsets = self._start_offsets(stored, group_assignment)
+            offsets = self._start_offsets(stored, target.assignment)
         except Exception:
-            self._ownership.release()
+            self._release_all_but(plan.kept)
             raise
+        self._topics = target.topics
         threads = {partition: thread for partition, thread in share.items() if partition in offsets}
         refused = {p: Refused(share[p], error) for p, error in self._committer.refused().items() if p in share}
         self.assignment = replace(self._next_assignment(threads, offsets, marked), refused=refused)
@@ -221,11 +226,15 @@ class Rebalancer:
             "joined as" if self.assignment.generation == 1 else "rebalanced:",
             self._consumer_id,
             self.assignment.generation,
-            tell_partitions(share) or "nothing",
+            format_partitions(share) or "nothing",
         )
 
+    def _release_all_but(self, kept: Set[TopicPartition]) -> None:
+        """Undo a claim; ``kept`` is fetched all the time, so it stays owned."""
+        self._protocol.release(self._protocol.held.keys() - kept)
+
     def start_without_group(self, partitions: Mapping[TopicPartition, int | None]) -> None:
-        """Fetch partitions that nobody shares; for a member that never joins."""
+        """Fetch partitions without a group; for a member that never joins."""
         thread = ConsumerThreadId(self._consumer_id, 0)
         marked = self._committer.fetch_marked(partitions.keys())
         stored = {partition: one.offset for partition, one in marked.items()}
@@ -233,9 +242,7 @@ class Rebalancer:
             if offset is None and partition in self._committer.refused():
                 raise self._committer.refused()[partition]
             if offset is None and partition not in stored:
-                raise MalformedZnode(
-                    GroupPaths(self._config.group_id).offset(partition), "not an offset; mend it first"
-                )
+                raise MalformedZnode(self._committer.location(partition), "no offset can be read; repair it first")
         offsets = {p: stored.get(p) if offset is None else offset for p, offset in partitions.items()}
         self._committer.learn(stored, offsets)
         threads = self._committer.without_group = dict.fromkeys(partitions, thread)
@@ -246,132 +253,17 @@ class Rebalancer:
     # -- what the steps need ----------------------------------------------------------------------------------------
 
     def session_lost(self) -> None:
-        """The session is gone and everything that it owned: stop handing out, own nothing, keep positions."""
-        self._registered_again = True
+        """The group has removed this member: stop handing out, own nothing, keep positions."""
         self._stop_handing_out(drain=False)
-        self._ownership.lose_all()
+        self._protocol.lose()
 
     def _stop_handing_out(self, *, drain: bool) -> None:
         self._fetching = False
         self._fetch.stop(drain=drain)
 
-    def _rejoin(self) -> None:
-        """Somebody deleted a node of our registration: let go of all and register again.
-
-        Without the ``ids`` node nobody counts us in; without the session node we can neither claim nor commit.
-
-        Raises:
-            RegistrationLost: when that is prepared.
-            SessionExpired: the same, without the session node.
-        """
-        self._registered_again = True
-        self._stop_handing_out(drain=False)
-        self._ownership.release()
-        raise RegistrationLost(f"the registration of {self._consumer_id} was deleted; registering again")
-
-    def nudges(self) -> bool:
-        """True if it is this member that gets JVM members to try again; see :func:`~zkconsumer.core.rebalance.nudges`.
-
-        Also where its last view is outdated: then a rebalance follows, after which it is asked again.
-        """
-        view = self._assigned_view
-        return view is not None and nudges(self._consumer_id, view.our_clients)
-
-    def orphans(self) -> tuple[list[TopicPartition], bool]:
-        """Partitions that JVM members should own, as of the last view, and nobody does; and whether others hold some.
-
-        Raises:
-            ZooKeeperUnavailable, SessionExpired: unknown.
-        """
-        if not self._jvm_members:
-            return [], False
-        group_assignment = self._of_all_topics()
-        theirs = [p for p, thread in group_assignment.items() if thread.consumer_id in self._jvm_members]
-        owners = self._registry.owner_threads(self._config.group_id, theirs)
-        return given_up(group_assignment, owners, self._jvm_members), held_by_others(
-            group_assignment, owners, self._jvm_members
-        )
-
-    def _of_all_topics(self) -> Assignment:
-        """The partitions of all members, also of topics that do not concern this member otherwise."""
-        view = self._assigned_view
-        if view is None or self._topics_of is None:
-            return self._group_assignment
-        threads = view.threads_by_topic(exclude_internal=self._config.exclude_internal_topics)
-        others = self._registry.partitions(sorted(threads.keys() - view.partitions.keys()))
-        return ASSIGNORS[self._assignor_name](threads, {**view.partitions, **others})
-
-    def awaited_release(self, partitions: Collection[TopicPartition]) -> Callable[[], bool]:
-        """See :meth:`PartitionOwnership.awaited_release`."""
-        return self._ownership.awaited_release(partitions)
-
-    def left_out(self) -> str:
-        """A sentence about members whose registration we cannot read, "" if there are none.
-
-        They may well hold what we want: a JVM member can use a regex that we cannot.
-        """
-        return "".join(f"; left out of the assignment: {reason}" for reason in self._reported.values())
-
     def with_unreadable_offset(self) -> Set[TopicPartition]:
-        """Partitions that we own and do not fetch, since their stored offset could not be read."""
-        return self._ownership.held.keys() - self.assignment.threads.keys()
-
-    def _view(self) -> GroupView:
-        """The group as it is. Every read leaves watches on all that matters, so what they guard is not read again."""
-        latest = self._signal.latest  # before reading: what changes meanwhile makes the view outdated
-        if self._latest_view is not None and self._latest_view_token is latest:
-            return self._latest_view
-        view = self._registry.view(self._config.group_id, self._topics_of)
-        self._latest_view, self._latest_view_token = view, latest
-        self.views += 1
-        for consumer_id, reason in view.unreadable.items():
-            if self._reported.get(consumer_id) != reason:
-                _log.error("group %s: a member is left out of the assignment: %s", self._config.group_id, reason)
-        self._reported = view.unreadable
-        self._report_missing_topics(view)
-        return view
-
-    def _report_missing_topics(self, view: GroupView) -> None:
-        """Topics by name that do not exist are waited for (SPEC 3); a mistyped one would be waited for in silence."""
-        mine = view.members.get(self._consumer_id)
-        missing = set() if mine is None else mine.topics.keys() - view.partitions.keys()
-        for topic in sorted(missing - self._missing_topics):
-            _log.warning(
-                "group %s: topic %s does not exist; waiting for it to be created (check its name, and the chroot of "
-                "zookeeper.connect)",
-                self._config.group_id,
-                topic,
-            )
-        self._missing_topics = missing
-
-    def _assign(self, view: GroupView) -> tuple[Assignment, dict[TopicPartition, ConsumerThreadId]]:
-        reason = view.disagreement(self._assignor_name, shared_with_jvm=self._assignor_name in SHARED_WITH_JVM)
-        if reason is not None:
-            raise StrategyConflict(f"group {self._config.group_id}: {reason}")
-        if view is self._assigned_view:
-            return self._group_assignment, my_share(self._group_assignment, self._consumer_id)
-        threads = view.threads_by_topic(exclude_internal=self._config.exclude_internal_topics)
-        group_assignment = ASSIGNORS[self._assignor_name](threads, view.partitions)
-        self._assigned_view = view
-        self._group_assignment, self._jvm_members = (
-            group_assignment,
-            frozenset(view.members.keys() - view.our_clients.keys()),
-        )
-        return group_assignment, my_share(group_assignment, self._consumer_id)
-
-    def _is_needless(self, view: GroupView) -> bool:
-        """True if we fetch exactly our share already and ZooKeeper says that it is ours (DESIGN 4.12)."""
-        if not self._fetching:
-            return False
-        _, share = self._assign(view)
-        if share != self._ownership.held or not self._committer.verify_ownership():
-            return False
-        if self._view_at_last_success is not None and view.recreated_since(
-            self._view_at_last_success, {p.topic for p in share}
-        ):
-            return False
-        unreadable = self.with_unreadable_offset()
-        return not (unreadable and self._committer.fetch(unreadable))  # an unreadable offset may have been repaired
+        """Partitions that are owned and not fetched, since their stored offset could not be read."""
+        return self._protocol.held.keys() - self.assignment.threads.keys()
 
     def _start_offsets(
         self, stored: Mapping[TopicPartition, int | None], group_assignment: Assignment
@@ -394,12 +286,10 @@ class Rebalancer:
     ) -> FetchAssignment:
         as_stored = (p for p, n in offsets.items() if n is not None and p in stored and stored[p].offset == n)
         origins = {partition: self._committer.location(partition) for partition in as_stored}
-        view, internal = self._assigned_view, self._config.exclude_internal_topics
-        topics = {} if view is None else view.subscribed_topics(self._consumer_id, exclude_internal=internal)
-        return FetchAssignment(self.assignment.generation + 1, threads, offsets, origins, stored, topics)
+        return FetchAssignment(self.assignment.generation + 1, threads, offsets, origins, stored, self._topics)
 
     def _enter(self, step: RebalanceStep) -> None:
-        self.step = step
+        self._step = step
         self.enter_state(STATE_OF_STEP[step])
         _log.info(
             "group %s consumer %s rebalance %d: step %s",
@@ -408,3 +298,12 @@ class Rebalancer:
             self.attempts,
             step.value,
         )
+
+
+def _no_brokers(config: ConsumerConfig) -> str:
+    if config.bootstrap_servers is not None:
+        return "no broker of bootstrap.servers answers, waiting for one; check that brokers run, and security.protocol"
+    return (
+        "no broker that this consumer can use is registered in ZooKeeper, waiting for one; check that brokers run, "
+        "security.protocol, and the chroot of zookeeper.connect"
+    )

@@ -1,4 +1,4 @@
-"""RebalanceSignal: all watches of a member collapse into one flag, "a rebalance is requested"."""
+"""RebalanceSignal: all watches of a member raise one flag, "a rebalance is requested"."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from zkconsumer.wakeup import WakeUp
 
 
 class RebalanceSignal:
-    """A flag that any thread may raise, and the wake-up of the one thread that answers it, the rebalance thread.
+    """A flag that any thread may raise, and the wake-up of the one thread that reacts to it, the rebalance thread.
 
     Bursts coalesce: raising a raised flag changes nothing. One raised while a rebalance runs causes another after it,
-    since a wake-up is only spent by :meth:`wait`, never by looking at the flag.
+    since only :meth:`wait` consumes a wake-up, and reading the flag does not.
     """
 
     def __init__(self) -> None:
@@ -40,19 +40,19 @@ class RebalanceSignal:
 
     @property
     def latest(self) -> object:
-        """A token that is another one after each :meth:`raise_flag`.
+        """A token that is replaced at each :meth:`raise_flag`.
 
-        What was read after looking at it, with watches on all of it, is good for as long as the token is the same.
+        Data that was read after the token, with watches on all of it, is valid for as long as the token is the same.
         """
         return self._latest
 
     @property
     def raised(self) -> bool:
-        """True if the flag is raised; looking does not lower it."""
+        """True if the flag is raised; reading it does not lower it."""
         return self._requested
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Wait for a wake-up since the last wait, at most ``seconds``; False if the time was over."""
+        """Wait for a wake-up since the last wait, at most ``seconds``; False after the timeout."""
         woken = self._wake.wait(seconds)
         self._stay_awake_if_closed()
         return woken
@@ -63,7 +63,7 @@ class RebalanceSignal:
         return requested
 
     def discard(self) -> None:
-        """Forget flag and wake-up: the caller plans anew anyway, and only what comes from now on matters to it."""
+        """Clear flag and wake-up: the caller is about to read everything again, so only later changes matter to it."""
         self._requested = False
         self._wake.clear()
         self._stay_awake_if_closed()

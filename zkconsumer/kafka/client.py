@@ -1,7 +1,7 @@
-"""BrokerClient: the requests of low rate: who leads which partition, which offsets exist.
+"""BrokerClient: the low-rate requests: leaders of partitions, and offsets of logs.
 
-How the messages look is in ``metadata_protocol.py`` and ``listoffsets_protocol.py``. This module picks the brokers that
-get them, and remembers leaders.
+``metadataprotocol.py`` and ``listoffsetsprotocol.py`` encode and decode the messages. This module chooses the brokers
+to send them to, and caches leaders.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from zkconsumer.errors import AuthenticationFailed, BrokerUnavailable, ProtocolE
 from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.kafka.errorcodes import LEADER_MOVED, ErrorCode
 from zkconsumer.kafka.isolation import READ_UNCOMMITTED
-from zkconsumer.kafka.listoffsets_protocol import (
+from zkconsumer.kafka.listoffsetsprotocol import (
     LIST_OFFSETS_VERSIONS,
     Offsets,
     decode_list_offsets,
     encode_list_offsets,
 )
-from zkconsumer.kafka.metadata_protocol import METADATA_VERSIONS, Metadata, decode_metadata, encode_metadata
+from zkconsumer.kafka.metadataprotocol import METADATA_VERSIONS, Metadata, decode_metadata, encode_metadata
 from zkconsumer.kafka.security import PLAINTEXT, BrokerSecurity
 from zkconsumer.kafka.versions import LIST_OFFSETS, METADATA
 from zkconsumer.model import Broker, TopicPartition
@@ -37,9 +37,10 @@ T = TypeVar("T")
 
 
 def fetch_metadata(connection: BrokerConnection, topics: Collection[str]) -> Metadata:
-    """Ask one broker about ``topics``, without letting it create those that do not exist.
+    """Ask one broker for the metadata of ``topics``, without letting it create missing ones.
 
-    Brokers before 0.11 do not know that option and create them where ``auto.create.topics.enable`` is on (SPEC 15.10).
+    Brokers before 0.11 do not have that option and create them if ``auto.create.topics.enable`` is on
+    (jvm-consumer.md#defects).
 
     Raises:
         BrokerUnavailable: the connection broke or timed out.
@@ -55,11 +56,11 @@ def list_offsets(
     """Ask the leader of all ``wanted`` partitions for offsets, in one request.
 
     Args:
-        connection: to that leader.
+        connection: connection to that leader.
         wanted: per partition a timestamp in ms since the epoch, :data:`LATEST` or :data:`EARLIEST`. Brokers before
             0.10.1 find timestamps only to the granularity of a log segment.
-        isolation: a value of ``isolation.level``; under read_committed :data:`LATEST` is the last stable offset, which
-            no open transaction lies before (KIP-98).
+        isolation: a value of ``isolation.level``; under read_committed :data:`LATEST` is the last stable offset, before
+            which there is no open transaction (KIP-98).
 
     Raises:
         BrokerUnavailable: the connection broke or timed out.
@@ -69,21 +70,21 @@ def list_offsets(
     body = encode_list_offsets(version, wanted, isolation=isolation)
     offsets = connection.exchange(LIST_OFFSETS, version, body, partial(decode_list_offsets, version))
     if missing := wanted.keys() - offsets.found.keys() - offsets.errors.keys():
-        raise ProtocolError(f"{connection} left {len(missing)} partitions out of its ListOffsets response")
+        raise ProtocolError(f"{connection} sent a ListOffsets response without {len(missing)} requested partitions")
     return offsets
 
 
 def asking_order(brokers: Sequence[Broker], connected: Container[Broker], answered: Broker | None) -> list[Broker]:
-    """In which order to ask brokers that all should know the answer.
+    """The order in which to ask brokers for what any of them can answer.
 
-    Those that are connected come first: among a hundred brokers, each question would otherwise open a connection. But
-    the broker that answered the last question comes after one more. It may be cut off from the controller, and would
-    give the same old answer for ever. So two connections are opened, and questions alternate between them.
+    Brokers with an open connection come first: among a hundred brokers, each request would otherwise open a connection.
+    But the broker that answered last comes after one other. It may be cut off from the controller, and would repeat the
+    same outdated answer forever. So two connections are opened, and requests alternate between them.
 
     Args:
         brokers: in random order.
         connected: brokers to which a connection is open.
-        answered: the broker that answered the last question, if any.
+        answered: the broker that answered the last request, if any.
 
     >>> a, b, c = (Broker(number, "host", 9092) for number in range(3))
     >>> [broker.id for broker in asking_order([a, b, c], {c}, None)]
@@ -100,17 +101,19 @@ def asking_order(brokers: Sequence[Broker], connected: Container[Broker], answer
 
 
 class BrokerClient:
-    """Asks a cluster, keeping one connection to each broker that it has asked.
+    """Sends requests to a cluster, and keeps one connection to each broker that it has asked.
 
-    One thread uses a client; :meth:`close` may come from any other.
+    One thread uses a client; any other thread may call :meth:`close`.
 
     Args:
-        live_brokers: brokers to begin with, asked for whenever any broker will do; may do I/O and raise.
+        live_brokers: returns the brokers to ask, called whenever any broker will do; may do I/O and raise.
         client_id: sent with every request.
-        timeout_ms: limit for connecting and for each answer.
+        timeout_ms: limit for connecting and for each answer, in ms.
         version_fallback: see :class:`BrokerConnection`.
         security: TLS and login.
         isolation: see :func:`list_offsets`.
+        connection: creates a connection to a host and port, not connected yet, with the settings of
+            :class:`BrokerConnection`.
     """
 
     def __init__(
@@ -122,10 +125,11 @@ class BrokerClient:
         version_fallback: str | None = None,
         security: BrokerSecurity = PLAINTEXT,
         isolation: str = READ_UNCOMMITTED,
+        connection: Callable[..., BrokerConnection] = BrokerConnection,
     ) -> None:
         self._live_brokers = live_brokers
-        self._connect = partial(
-            BrokerConnection,
+        self._connection = partial(
+            connection,
             client_id=client_id,
             timeout_ms=timeout_ms,
             version_fallback=version_fallback,
@@ -135,7 +139,7 @@ class BrokerClient:
         self.security = security
         self._connections: dict[Broker, BrokerConnection] = {}
         self._leaders: dict[TopicPartition, Broker] = {}
-        self._answered: Broker | None = None  # the last one that answered a question to any broker
+        self._answered: Broker | None = None  # the last broker that answered a request for any broker
         self._closed = False
 
     @classmethod
@@ -146,7 +150,7 @@ class BrokerClient:
         *,
         timeout_ms: int | None = None,
     ) -> Self:
-        """A client as the properties ask for; ``timeout_ms`` is ``socket.timeout.ms`` unless given."""
+        """Create a client from the consumer's properties; ``timeout_ms`` is ``socket.timeout.ms`` unless given."""
         return cls(
             live_brokers,
             client_id=config.client_id,
@@ -157,7 +161,7 @@ class BrokerClient:
         )
 
     def metadata(self, topics: Collection[str]) -> Metadata:
-        """Ask the brokers until one answers (SPEC 6.1); for the order see :func:`asking_order`.
+        """Ask brokers for metadata until one answers (jvm-consumer.md#threads); for the order see :func:`asking_order`.
 
         Raises:
             BrokerUnavailable, ConfigError: see :meth:`ask_any`.
@@ -165,11 +169,12 @@ class BrokerClient:
         return self.ask_any(partial(fetch_metadata, topics=topics))
 
     def ask_any(self, question: Callable[[BrokerConnection], T]) -> T:
-        """Call ``question`` with connections to brokers until one answers; for the order see :func:`asking_order`.
+        """Call ``question`` with a connection to one broker after the other until one answers.
 
         Raises:
-            BrokerUnavailable: none did; the message tells the last reason.
-            AuthenticationFailed: none did, and one refused; the message tells why.
+            BrokerUnavailable: no broker answered; the message has the last reason.
+            AuthenticationFailed: no broker answered, and one refused the login or certificate; the message has the
+                reason.
             ConfigError: a file that the settings name cannot be used.
         """
         brokers = list(self._live_brokers())
@@ -179,7 +184,7 @@ class BrokerClient:
             try:
                 answer = self.ask(broker, question)
             except (BrokerUnavailable, ProtocolError) as error:
-                if not isinstance(failure, AuthenticationFailed):  # that one somebody must mend
+                if not isinstance(failure, AuthenticationFailed):  # that error needs an operator, so it is kept
                     failure = error
             else:
                 self._answered = broker
@@ -187,19 +192,22 @@ class BrokerClient:
         if isinstance(failure, AuthenticationFailed):
             raise AuthenticationFailed(f"none of {len(brokers)} brokers answers; one refuses: {failure}") from failure
         if not brokers:
-            raise BrokerUnavailable("no broker is registered in ZooKeeper; check that brokers run")
-        raise BrokerUnavailable(f"none of {len(brokers)} brokers answers; last: {failure}") from failure
+            raise BrokerUnavailable(
+                "no broker is registered in ZooKeeper; check that brokers run, and zookeeper.connect; for brokers "
+                "without ZooKeeper set bootstrap.servers"
+            )
+        raise BrokerUnavailable(f"none of {len(brokers)} brokers answers; last error: {failure}") from failure
 
     def list_offsets(self, wanted: Mapping[TopicPartition, int]) -> Offsets:
         """Offsets of many partitions, one request per leader; see :func:`list_offsets` for the arguments.
 
-        Leaders are remembered from call to call. Where one is not known, does not answer or leads no more, the brokers
-        are asked who does, and the question is put once more. Partitions that have no leader, or whose leader cannot be
-        reached, appear among the errors.
+        Leaders are cached. If a leader is unknown, does not answer or does not lead any more, the brokers are asked for
+        the leaders, and the request is repeated once. Partitions without a leader, or with an unreachable one, appear
+        among the errors.
 
         Raises:
-            BrokerUnavailable: no broker tells who the leaders are.
-            ProtocolError: a leader's answer makes no sense.
+            BrokerUnavailable: no broker answers the request for the leaders.
+            ProtocolError: a leader's answer is malformed.
         """
         first = self._ask_remembered(wanted)
         unasked = ErrorCode.LEADER_NOT_AVAILABLE
@@ -216,9 +224,9 @@ class BrokerClient:
         return Offsets(first.found | again.found, refused | leaderless | again.errors, again.causes)
 
     def _ask_remembered(self, wanted: Mapping[TopicPartition, int]) -> Offsets:
-        """Ask the leaders that are known and connected; partitions of others are missing in the answer.
+        """Ask the leaders that are known and connected; other leaders' partitions are missing in the answer.
 
-        A connection that broke is not replaced here: its broker may have moved, and another may have its address.
+        A broken connection is not replaced here: the broker may have moved, and another one may have its address.
         """
         answer = Offsets()
         for leader, theirs in self._by_leader(wanted).items():
@@ -236,7 +244,7 @@ class BrokerClient:
         return answer
 
     def _ask_leaders(self, wanted: Mapping[TopicPartition, int]) -> Offsets:
-        """Ask the leaders that are known, and say which of them cannot be asked, and why."""
+        """Ask the known leaders; partitions of leaders that cannot be asked are errors, with the cause."""
         answer = Offsets()
         for leader, theirs in self._by_leader(wanted).items():
             try:
@@ -250,7 +258,7 @@ class BrokerClient:
         return answer
 
     def _by_leader(self, wanted: Mapping[TopicPartition, int]) -> dict[Broker, dict[TopicPartition, int]]:
-        """Known leaders, and what each is to be asked."""
+        """The known leaders, and the partitions and timestamps to ask each for."""
         questions: dict[Broker, dict[TopicPartition, int]] = defaultdict(dict)
         for partition, timestamp in wanted.items():
             leader = self._leaders.get(partition)
@@ -259,10 +267,10 @@ class BrokerClient:
         return questions
 
     def _learn_leaders(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Ask who leads the partitions, and forget what was known of their topics.
+        """Ask brokers for the leaders of partitions, and forget the cached ones of their topics.
 
         Returns:
-            Error codes of those that have no leader.
+            Error codes of the partitions without a leader.
         """
         topics = {partition.topic for partition in partitions}
         metadata = self.metadata(topics)
@@ -276,43 +284,43 @@ class BrokerClient:
         }
 
     def forget_leaders(self, partitions: Collection[TopicPartition]) -> None:
-        """Ask for the leaders of these partitions before the next question about them.
+        """Forget the leaders of partitions, so that the next request for them asks for the leaders first.
 
-        A broker that is cut off from the controller does not know that it leads no more, and answers as before.
+        A broker that is cut off from the controller does not know that it lost the leadership, and answers as before.
         """
         for partition in partitions:
             self._leaders.pop(partition, None)
 
     def close(self) -> None:
-        """Close all connections; a call that is under way ends with BrokerUnavailable. Harmless when repeated."""
+        """Close all connections; a call in progress raises BrokerUnavailable. Idempotent."""
         self._closed = True
         for connection in list(self._connections.values()):
             connection.close()
 
     def ask(self, broker: Broker, question: Callable[[BrokerConnection], T]) -> T:
-        """Call ``question`` with a connection to ``broker``, once more with a new one if an old one broke.
+        """Call ``question`` with a connection to ``broker``, and again with a new one if an old one broke.
 
         Raises:
             BrokerUnavailable: the broker cannot be reached, or this client is closed.
-            AuthenticationFailed: the broker refuses us, or we do not trust it.
+            AuthenticationFailed: the broker refused the login or certificate, or its certificate is not trusted.
             ConfigError: a file that the settings name cannot be used.
-            ProtocolError: the broker's answer makes no sense.
+            ProtocolError: the broker's answer is malformed.
         """
         connection = self._connections.get(broker)
         if connection is not None:
             try:
                 return question(connection)
             except BrokerUnavailable:
-                del self._connections[broker]  # brokers hang up on idle connections; a new one may well work
+                del self._connections[broker]  # brokers close idle connections; a new one may work
             except ZkConsumerError:
                 raise
-            except BaseException:  # an interrupt: the rest of the answer would be taken for the next one
+            except BaseException:  # an interrupt: the rest of this answer would be read as the next one
                 connection.close()
                 self._connections.pop(broker, None)
                 raise
-        connection = self._connect(broker.host, broker.port)
+        connection = self._connection(broker.host, broker.port)
         self._connections[broker] = connection
-        # After the connection is in the table: either this line sees the flag, or close() sees the connection.
+        # Checked after the connection is in the table: either this line sees the flag, or close() the connection.
         if self._closed:
             raise BrokerUnavailable("this client is closed")
         try:

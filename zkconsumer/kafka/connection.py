@@ -1,9 +1,9 @@
-"""BrokerConnection: one connection to one broker: versions, login, and the framing of requests and responses.
+"""BrokerConnection: a connection to one broker, with API versions, login, and the framing of messages.
 
-The socket is ``transport.py``'s, the memory into which responses are received ``response.py``'s.
+``transport.py`` has the socket, ``response.py`` the memory into which responses are received.
 
-Threads: one thread owns a connection and alone calls its methods, except :meth:`BrokerConnection.close`, which any
-thread may call at any time. A connection is used once: after ``close`` or an error a new one must be made.
+Threads: only the thread that owns a connection calls its methods, except :meth:`BrokerConnection.close`, which any
+thread may call at any time. A connection is used once: after ``close`` or an error a new one must be created.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from zkconsumer.kafka.versions import (
 from zkconsumer.model import Broker
 
 MAX_RESPONSE_BYTES: Final = 1 << 30
-"""Longest response accepted unless told otherwise. A fetch asks for far less; a longer one is no Kafka response."""
+"""Default limit of a response in bytes. A fetch requests far less; a longer one is not a Kafka response."""
 
 _LONGEST_BEFORE_LOGIN: Final = 1 << 20
-"""Longest response accepted until :meth:`BrokerConnection.connect` has succeeded: the peer has proved nothing yet."""
+"""Limit of a response until :meth:`BrokerConnection.connect` has succeeded: the peer is not known to be a broker."""
 _LONGEST_BARE: Final = 1 << 16
 _REQUEST_HEADER: Final = struct.Struct(">ihhih")  # frame length, api key, api version, correlation id, client id length
 _RESPONSE_HEADER: Final = struct.Struct(">ii")  # frame length, correlation id
@@ -51,14 +51,14 @@ class BrokerConnection:
     Args:
         host: name or address.
         port: TCP port of a listener for the security protocol.
-        client_id: sent with every request; brokers put it into logs, metrics and quotas.
-        timeout_ms: limit for connecting, and for any period in which a send or receive makes no progress.
-        receive_buffer_bytes: ``SO_RCVBUF`` where it asks for more than the kernel's own start value; otherwise the
-            kernel keeps tuning the size, which setting the option would switch off.
-        version_fallback: a release in :data:`OLD_RELEASES`, to be assumed without proof of a broker that hangs up when
-            it is asked for its versions.
+        client_id: sent with every request; brokers use it in logs, metrics and quotas.
+        timeout_ms: limit for connecting, and for any period in which a send or receive makes no progress, in ms.
+        receive_buffer_bytes: ``SO_RCVBUF``, set only if larger than the kernel's initial value: setting the option
+            disables the kernel's own tuning of the size.
+        version_fallback: a release in :data:`OLD_RELEASES`, assumed without proof if a broker closes the connection
+            when asked for its versions.
         security: TLS and login.
-        max_response_bytes: refuse longer responses; until the login has succeeded at most 1 MiB is accepted.
+        max_response_bytes: limit of a response; until the login has succeeded it is at most 1 MiB.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class BrokerConnection:
 
     @classmethod
     def from_config(cls, broker: Broker, config: ConsumerConfig) -> Self:
-        """A connection for fetching, as the properties ask for."""
+        """Create a connection for fetching from the consumer's properties."""
         return cls(
             broker.host,
             broker.port,
@@ -110,15 +110,15 @@ class BrokerConnection:
     # -- life cycle ---------------------------------------------------------------------------------------------
 
     def connect(self) -> None:
-        """Connect and learn which versions of each API the broker knows (KIP-35).
+        """Connect, log in, and get the versions of each API that the broker knows (KIP-35).
 
-        A broker before 0.10 cannot tell and hangs up when it is asked. It is recognised, see :meth:`_recognise_old`.
+        A broker before 0.10 does not know that request and closes the connection; see :meth:`_recognise_old`.
 
         Raises:
             BrokerUnavailable: refused, timed out, unknown host, or closed by another thread.
             AuthenticationFailed: certificate, password or token are not accepted.
             ConfigError: a file that the settings name cannot be used.
-            ProtocolError: what answers is not a Kafka broker.
+            ProtocolError: the server is not a Kafka broker.
         """
         self._learn_versions()
         if self._security.logs_in:
@@ -143,12 +143,12 @@ class BrokerConnection:
             except BrokerUnavailable as again:
                 others = "that asks for a certificate or a login" if self._security.encrypted else "with TLS or SASL"
                 raise BrokerUnavailable(
-                    f"{again} (right after connecting: a listener {others}, or a broker that is just starting "
-                    "or stopping, hangs up like this; is security.protocol right for this port?)"
+                    f"{again} (right after connecting: a listener {others}, or a broker that is starting "
+                    "or stopping, closes connections like this; check that security.protocol is right for this port)"
                 ) from again
 
     def close(self) -> None:
-        """Close the connection; a thread blocked in it gets BrokerUnavailable at once. Harmless when repeated."""
+        """Close the connection; a thread blocked in it gets BrokerUnavailable at once. Idempotent."""
         self._transport.close()
 
     # -- versions -----------------------------------------------------------------------------------------------
@@ -157,12 +157,13 @@ class BrokerConnection:
         return self.exchange(API_VERSIONS, 0, b"", parse_api_versions)
 
     def _recognise_old(self) -> ApiRanges:
-        """Connect again and return what the release speaks that hangs up on ApiVersions.
+        """Connect again, and return the versions of an old release, which closes the connection on ApiVersions.
 
-        Unless a release was named in the settings this needs proof. A modern broker that is just being restarted
-        behind a proxy hangs up, too; half a second later it would be spoken to in the oldest versions for as long as
-        the connection lasts, and all its records would lose their headers, silently. So, on one new connection: it
-        answers what every release answers, which shows that it works, and then hangs up on ApiVersions all the same.
+        Unless the settings name a release, this needs proof. A modern broker that is being restarted behind a proxy
+        closes the connection, too; half a second later it would get requests in the oldest versions as long as the
+        connection lasts, and all its records would silently lose their headers. So, on one new connection, it must
+        answer a request that every release answers, which shows that it works, and then close the connection on
+        ApiVersions again.
         """
         self._transport.connect()
         if self._version_fallback is not None:
@@ -176,8 +177,13 @@ class BrokerConnection:
         self._transport.connect()
         return OLD_RELEASES[OLDEST_RELEASE]
 
+    @property
+    def ranges(self) -> ApiRanges:
+        """Oldest and newest version of each API that the broker knows."""
+        return self._ranges
+
     def knows(self, api_key: int) -> bool:
-        """True if the broker has said that it knows this API."""
+        """True if the broker has reported that it knows this API."""
         return api_key in self._ranges
 
     def version(self, api_key: int, name: str, oldest: int, newest: int) -> int:
@@ -185,7 +191,7 @@ class BrokerConnection:
 
         Args:
             api_key: number of the API.
-            name: its name, for the message.
+            name: name of the API, for the error message.
             oldest: oldest version that the caller can encode.
             newest: newest version that the caller can encode.
 
@@ -194,9 +200,9 @@ class BrokerConnection:
         """
         theirs = self._ranges.get(api_key)
         if theirs is None or theirs[0] > newest or theirs[1] < oldest:
-            offer = "does not know it" if theirs is None else f"speaks versions {theirs[0]} to {theirs[1]}"
+            offer = "does not support it" if theirs is None else f"supports versions {theirs[0]} to {theirs[1]}"
             raise ProtocolError(
-                f"no common version of {name} with {self}: we speak {oldest} to {newest}, the broker {offer}"
+                f"no common version of {name} with {self}: this client has {oldest} to {newest}, the broker {offer}"
             )
         return min(newest, theirs[1])
 
@@ -208,11 +214,11 @@ class BrokerConnection:
         Args:
             api_key: number of the API.
             api_version: version in which ``body`` is encoded.
-            body: the request without its header.
-            flexible: True where this version has tagged fields (KIP-482), which lengthens the header.
+            body: the encoded request without its header.
+            flexible: True if this version has tagged fields (KIP-482), which lengthens the header.
 
         Returns:
-            The correlation id, to be given to :meth:`receive`.
+            The correlation id, for :meth:`receive`.
 
         Raises:
             BrokerUnavailable: the connection broke, timed out or was closed.
@@ -228,16 +234,16 @@ class BrokerConnection:
         """Wait for the next response and receive all of it.
 
         Args:
-            correlation_id: of the request that it must answer; responses come in the order of requests.
-            flexible: True where the response header has tagged fields.
+            correlation_id: id of the request that it must answer; responses come in the order of requests.
+            flexible: True if the response header has tagged fields.
 
         Returns:
             A writable view of the response without its header. It is valid until the next call, which reuses the
-            memory: whoever keeps data must copy it first.
+            memory: data to keep must be copied first.
 
         Raises:
             BrokerUnavailable: the connection broke, timed out or was closed.
-            ProtocolError: the length is absurd, or another request is answered.
+            ProtocolError: the length exceeds the limit, or another request is answered.
         """
         response = self.open_response(correlation_id, flexible=flexible)
         return response.take(response.left)
@@ -245,52 +251,62 @@ class BrokerConnection:
     def open_response(
         self, correlation_id: int, *, flexible: bool = False, memory: Memory = new_memory
     ) -> ResponseStream:
-        """Wait for the next response, whose bytes can then be taken as they arrive; all, before anything else comes.
+        """Wait for the next response, and take its bytes as they arrive; all must be taken before the next response.
 
         Args:
             correlation_id: see :meth:`receive`, also for the errors.
             flexible: see there.
-            memory: where what is taken to keep goes.
+            memory: provides the memory for bytes that are kept.
         """
         head = self._head
         self._transport.fill(head)
         length, answered = _RESPONSE_HEADER.unpack(head)
         if not 4 <= length <= self._limit:
             self.close()
-            raise ProtocolError(f"{self} announces a response of {length} bytes; {self._guess(bytes(head[:4]))}")
+            raise ProtocolError(f"{self} announced a response of {length} bytes; {self._guess(bytes(head[:4]))}")
         if answered != correlation_id:
             self.close()
-            raise ProtocolError(f"{self} answers request {answered} instead of {correlation_id}")
+            raise ProtocolError(f"{self} answered request {answered} instead of {correlation_id}")
         self._response.begin(length - _CORRELATION_BYTES, memory)
         if flexible:
-            _require_no_tags(self._response.take(min(1, self._response.left)))
+            _require_no_tags(self, self._response.take(min(1, self._response.left)))
         return self._response
 
-    def exchange(self, api_key: int, api_version: int, body: bytes, decode: Callable[[memoryview], T]) -> T:
-        """Send a request without tagged fields, and return what ``decode`` makes of the body of the response.
+    def exchange(
+        self,
+        api_key: int,
+        api_version: int,
+        body: bytes,
+        decode: Callable[[memoryview], T],
+        *,
+        flexible: bool = False,
+    ) -> T:
+        """Send a request, and return the body of the response, decoded by ``decode``.
+
+        ``flexible`` is that of :meth:`send`.
 
         Raises:
             BrokerUnavailable: the connection broke, timed out or was closed.
-            ProtocolError: as :meth:`receive`, or ``decode`` raised it; this broker's name is put in front.
+            ProtocolError: as :meth:`receive`, or raised by ``decode``; its text then follows the name of this broker.
         """
-        response = self.receive(self.send(api_key, api_version, body))
+        response = self.receive(self.send(api_key, api_version, body, flexible=flexible), flexible=flexible)
         try:
             return decode(response)
         except ProtocolError as error:
             raise ProtocolError(f"{self} {error}") from error
 
     def exchange_bare(self, token: bytes, *, answered: bool = True) -> bytes:
-        """Send bytes behind nothing but their length, and return what comes back in the same way.
+        """Send bytes preceded only by their length, and return an answer in the same format.
 
-        Brokers before 1.0 are logged in to like this, see ``sasl.py``.
+        The login to brokers before 1.0 works like this, see ``sasl.py``.
 
         Args:
-            token: what to send.
-            answered: False where nothing comes back; nothing is waited for and returned then.
+            token: the bytes to send.
+            answered: False if the broker sends no answer; then the result is empty, without a wait.
 
         Raises:
             BrokerUnavailable: the connection broke, timed out or was closed.
-            ProtocolError: the length of the answer is absurd.
+            ProtocolError: the length of the answer exceeds the limit.
         """
         self._transport.send(struct.pack(">i", len(token)) + token)
         if not answered:
@@ -300,13 +316,13 @@ class BrokerConnection:
         (length,) = struct.unpack(">i", head)
         if not 0 <= length <= _LONGEST_BARE:
             self.close()
-            raise ProtocolError(f"{self} announces {length} bytes during the login; is this the port of a broker?")
+            raise ProtocolError(f"{self} announced {length} bytes during the login; check that this is a broker's port")
         body = bytearray(length)
         self._transport.fill(memoryview(body))
         return bytes(body)
 
     def call(self, request: Any) -> Any:
-        """Send a request object of kafka-python, which encodes itself, and return the decoded response object.
+        """Send a request object of kafka-python, which encodes itself, and return the decoded response.
 
         For requests of low rate; the request carries its version.
 
@@ -325,20 +341,20 @@ class BrokerConnection:
         response = ResponseClassRegistry.get_response_class(request.header)
         try:
             return response.decode(bytes(body), version=version)
-        except Exception as error:  # kafka-python raises whatever the malformed bytes lead it to
+        except Exception as error:  # kafka-python raises exceptions of any type for malformed bytes
             raise ProtocolError(f"{self} sent a malformed {request.name} response (version {version})") from error
 
     # -- errors -------------------------------------------------------------------------------------------------
 
     def _guess(self, start: bytes) -> str:
         if start.startswith(_TLS_ALERT):
-            return "this looks like TLS: is security.protocol right for this port?"
+            return "this looks like TLS: check that security.protocol is right for this port"
         if start == _HTTP:
             return "this is an HTTP server: check the port"
-        return f"the limit is {self._limit}: is this the port of a Kafka broker?"
+        return f"the limit is {self._limit}: check that this is the port of a Kafka broker"
 
 
-def _require_no_tags(start: memoryview) -> None:
-    """The tagged fields in a flexible response header: brokers send none, which is one byte."""
+def _require_no_tags(broker: object, start: memoryview) -> None:
+    """Check that a flexible response header has no tagged fields, which is one byte; brokers send none."""
     if bytes(start) != b"\0":
-        raise ProtocolError("a response header carries tagged fields that this client does not know")
+        raise ProtocolError(f"{broker} sent a response header with tagged fields, which this client does not know")

@@ -1,4 +1,4 @@
-"""Error codes of Kafka's protocol: those that we act upon by number, and the names of all for messages."""
+"""Error codes of Kafka's protocol: the ones that the code handles, and the names of all for messages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from zkconsumer.kafka.library import load_kafka_python
 
 
 class ErrorCode(IntEnum):
-    """The codes that code compares with; see Kafka's protocol guide for the whole list."""
+    """The error codes that the code handles; see Kafka's protocol guide for the whole list."""
 
     NONE = 0
     OFFSET_OUT_OF_RANGE = 1
@@ -20,17 +20,20 @@ class ErrorCode(IntEnum):
     COORDINATOR_LOAD_IN_PROGRESS = 14
     COORDINATOR_NOT_AVAILABLE = 15
     NOT_COORDINATOR = 16
+    INVALID_TOPIC_EXCEPTION = 17
     INVALID_GROUP_ID = 24
     TOPIC_AUTHORIZATION_FAILED = 29
     GROUP_AUTHORIZATION_FAILED = 30
     ILLEGAL_SASL_STATE = 34
     TOPIC_ALREADY_EXISTS = 36
     KAFKA_STORAGE_ERROR = 56
+    GROUP_ID_NOT_FOUND = 69
     FETCH_SESSION_ID_NOT_FOUND = 70
     INVALID_FETCH_SESSION_EPOCH = 71
     FENCED_LEADER_EPOCH = 74
     UNKNOWN_LEADER_EPOCH = 75
     OFFSET_NOT_AVAILABLE = 78
+    GROUP_SUBSCRIBED_TO_TOPIC = 86
 
 
 LEADER_MOVED = frozenset(
@@ -45,13 +48,13 @@ LEADER_MOVED = frozenset(
         ErrorCode.OFFSET_NOT_AVAILABLE,
     }
 )
-"""Codes that are part of normal life: another broker leads the partition now, or none does for a moment."""
+"""Codes of normal operation: another broker leads the partition now, or no broker does for a moment."""
 
 
 def is_refusal(code: int) -> bool:
-    """True for an error that a broker repeats until someone removes its cause, such as a missing permission.
+    """True for an error that a broker repeats until an operator removes its cause, such as a missing permission.
 
-    That is Kafka's own classification. An offset out of range is not among them: the consumer resets it.
+    That is Kafka's own classification. OFFSET_OUT_OF_RANGE is not among them: the consumer resets the offset.
     """
     if code in LEADER_MOVED or code in (ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE):
         return False
@@ -62,7 +65,7 @@ def is_refusal(code: int) -> bool:
 
 
 def error_name(code: int) -> str:
-    """Text such as ``NOT_LEADER_OR_FOLLOWER (6)`` for messages to humans."""
+    """Text such as ``NOT_LEADER_OR_FOLLOWER (6)`` for error messages and log lines."""
     try:
         return f"{ErrorCode(code).name} ({code})"
     except ValueError:

@@ -1,4 +1,4 @@
-"""How Fetch and ListOffsets requests treat records of transactions (KIP-98): ``isolation.level`` and its numbers."""
+"""How Fetch and ListOffsets requests treat transactional records (KIP-98): ``isolation.level`` and its codes."""
 
 from __future__ import annotations
 
@@ -9,4 +9,4 @@ READ_UNCOMMITTED: Final = "read_uncommitted"
 READ_COMMITTED: Final = "read_committed"
 
 ISOLATION_LEVELS: Final[Mapping[str, int]] = {READ_UNCOMMITTED: 0, READ_COMMITTED: 1}
-"""Number in requests of each value of the property."""
+"""Code in requests for each value of the property."""

@@ -1,4 +1,4 @@
-"""Errors for what brokers refuse: they name the operation, the principal as far as it is known, and what to check."""
+"""Errors for refused requests: they name the operation, the principal if known, and what to check."""
 
 from __future__ import annotations
 
@@ -9,32 +9,35 @@ from zkconsumer.kafka.errorcodes import ErrorCode, error_name
 from zkconsumer.kafka.security import BrokerSecurity
 
 READ: Final = "Read"
-"""The operation, as ACLs name it, that a fetch and a commit need. It implies :data:`DESCRIBE`."""
+"""The ACL operation that a fetch and a commit need. It implies :data:`DESCRIBE`."""
 DESCRIBE: Final = "Describe"
-"""The operation, as ACLs name it, that metadata, ListOffsets, FindCoordinator and OffsetFetch need."""
+"""The ACL operation that Metadata, ListOffsets, FindCoordinator and OffsetFetch need."""
+
+DELETE: Final = "Delete"
+"""The ACL operation on a group that OffsetDelete needs."""
 
 
-def topic_refused(topic: str, code: int, operation: str, who: object, security: BrokerSecurity) -> TopicUnreadable:
+def topic_refused(topic: str, code: int, operation: str, sender: object, security: BrokerSecurity) -> TopicUnreadable:
     """The error for a topic that a broker does not serve.
 
     Args:
-        topic: its name.
+        topic: name of the topic.
         code: error code of the answer.
-        operation: that the request needs, :data:`READ` or :data:`DESCRIBE`.
-        who: answers so, as messages name it.
-        security: of the connection.
+        operation: operation that the request needs, :data:`READ` or :data:`DESCRIBE`.
+        sender: the sender of the answer, as named in messages.
+        security: settings of the connection.
     """
-    story = f"topic {topic} cannot be read: {who} answers {error_name(code)}"
+    text = f"topic {topic} cannot be read: {sender} answered {error_name(code)}"
     if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-        what = f"{story}, operation {operation}; {_check(f'--topic {topic}', security)}"
+        what = f"{text}, operation {operation}; {_check(f'--topic {topic}', security)}"
         return TopicAuthorizationFailed(what, topic, operation)
-    return TopicUnreadable(f"{story}; check the log of that broker and the configuration of the topic", topic)
+    return TopicUnreadable(f"{text}; check the log of that broker and the configuration of the topic", topic)
 
 
 def group_refused(group: str, operation: str, security: BrokerSecurity) -> GroupAuthorizationFailed:
-    """The error for a group whose offsets in Kafka this consumer may not read or write; for arguments see above."""
+    """The error for a group whose offsets in Kafka this consumer may not read or write; arguments as above."""
     return GroupAuthorizationFailed(
-        f"offsets of group {group} are stored in Kafka: {error_name(ErrorCode.GROUP_AUTHORIZATION_FAILED)}, operation "
+        f"offsets of group {group} in Kafka are refused: {error_name(ErrorCode.GROUP_AUTHORIZATION_FAILED)}, operation "
         f"{operation}; {_check(f'--group {group}', security)}",
         operation,
     )

@@ -1,4 +1,4 @@
-"""resolve: the addresses of a broker's host name, without waiting for the resolver longer than wanted."""
+"""resolve: the addresses of a broker's host name, with a time limit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from zkconsumer.wakeup import WakeUp
 
 Address = tuple[int, int, int, str, Any]
-"""Family, type, protocol, canonical name, and what a socket connects to."""
+"""Family, type, protocol, canonical name, and the address to connect to."""
 
 _PORTS = range(1, 1 << 16)
 
@@ -20,21 +20,21 @@ _PORTS = range(1, 1 << 16)
 def resolve(host: str, port: int, *, timeout_s: float, wake: WakeUp, given_up: Callable[[], bool]) -> list[Address]:
     """Addresses of a host for TCP.
 
-    A system call that waits for name servers cannot be interrupted, and has a time limit of its own. So it is made on
-    another thread, which ends when the name servers have answered or when the system stops waiting for them.
+    The system call that waits for name servers cannot be interrupted, and has its own time limit. So another thread
+    makes it, which ends when the name servers have answered or when the system stops waiting for them.
 
     Args:
-        host: name or address, as a broker or a user has given it.
+        host: name or address, as advertised by a broker or set by a user.
         port: TCP port.
-        timeout_s: how long to wait.
-        wake: whoever makes ``given_up`` true raises this flag afterwards.
-        given_up: True if the addresses are not needed any more.
+        timeout_s: limit of the wait in seconds.
+        wake: flag that is raised after ``given_up`` has become true.
+        given_up: returns True if the addresses are not needed any more.
 
     Raises:
-        OSError: unknown host, impossible port, no answer in time, or given up.
+        OSError: unknown host, invalid port, no answer in time, or given up.
     """
-    if port not in _PORTS:  # getaddrinfo uses the lowest 16 bits of what it gets
-        raise OSError(f"port {port} is impossible; ports are 1 to 65535")
+    if port not in _PORTS:  # getaddrinfo uses only the lowest 16 bits
+        raise OSError(f"port {port} is invalid; ports are 1 to 65535")
     with contextlib.suppress(OSError, ValueError):
         return _look_up(host, port, socket.AI_NUMERICHOST)
     found: list[list[Address]] = []
@@ -43,7 +43,7 @@ def resolve(host: str, port: int, *, timeout_s: float, wake: WakeUp, given_up: C
     def look_up() -> None:
         try:
             found.append(_look_up(host, port))
-        except (OSError, ValueError) as error:  # ValueError: what no host can be named, such as "a..b"
+        except (OSError, ValueError) as error:  # ValueError: an invalid host name, such as "a..b"
             failed.append(error)
         wake.set()
 

@@ -1,7 +1,7 @@
-"""ResponseBytes: the bytes of one response, handed out from front to back.
+"""ResponseBytes: the bytes of one response, taken from front to back.
 
-A fetch response is long and its parts are of use one by one, so they are taken while the rest is still on its way: what
-was received last is still in the processor's cache when it is decoded, and the broker goes on sending meanwhile.
+A fetch response is long and its parts can be used one by one, so they are taken while the rest is still arriving: the
+bytes received last are still in the processor's cache when they are decoded, and the broker continues to send.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from zkconsumer.errors import ProtocolError
 from zkconsumer.kafka.transport import Transport
 
 WINDOW_BYTES: Final = 1 << 15
-"""What is received ahead, so that many short parts cost few system calls. Longer parts are received where they stay."""
+"""Bytes received ahead, so that many short parts need few system calls. Longer parts go directly to their target."""
 
 _HEADER_BYTES: Final = 256
-"""Enough for what stands between the records of two partitions."""
+"""Enough for the fields between the records of two partitions."""
 
 Memory = Callable[[int], memoryview]
-"""Gives writable memory for so many bytes. What is not written must not cost any, since announced lengths may lie."""
+"""Returns writable memory of a size. Unwritten memory must cost nothing, since an announced length may be wrong."""
 
 _SMALL: Final = 1 << 16
 
 
 def new_memory(count: int) -> memoryview:
-    """Memory that is used once."""
-    # An anonymous mapping costs address space until it is written to; a bytearray would be filled with zeros now.
+    """Allocate memory for a single use."""
+    # An anonymous mapping costs only address space until it is written; a bytearray would be zeroed now.
     return memoryview(bytearray(count) if count <= _SMALL else mmap(-1, count))
 
 
 class ResponseBytes(Protocol):
-    """Where a parser takes a response from.
+    """The source from which a parser takes a response.
 
     Attributes:
-        left: bytes that were not taken yet.
+        left: number of bytes that were not taken yet.
     """
 
     left: int
@@ -45,16 +45,16 @@ class ResponseBytes(Protocol):
         """The next numbers, which take at most :data:`WINDOW_BYTES`.
 
         Raises:
-            ProtocolError: the response ends before.
+            ProtocolError: the response has too few bytes.
         """
         ...
 
     def take(self, count: int) -> memoryview:
-        """The next ``count`` bytes, which may be valid until the next call only; for errors see :meth:`unpack`."""
+        """The next ``count`` bytes, possibly valid only until the next call; for errors see :meth:`unpack`."""
         ...
 
     def peek(self, count: int) -> memoryview:
-        """The same, and they remain the next ones; at most :data:`WINDOW_BYTES`."""
+        """The next ``count`` bytes without taking them; at most :data:`WINDOW_BYTES`."""
         ...
 
     def skip(self, count: int) -> None:
@@ -62,12 +62,12 @@ class ResponseBytes(Protocol):
         ...
 
     def take_to_keep(self, count: int) -> memoryview:
-        """The same in memory that is not used again while somebody refers to it."""
+        """The next ``count`` bytes, in memory that is not reused while it is referenced."""
         ...
 
 
 class WholeResponse:
-    """A response that is there already; what is taken are views of it."""
+    """A response that was received already; the results are views of it."""
 
     def __init__(self, body: memoryview) -> None:
         self._body = body
@@ -106,29 +106,29 @@ class ResponseStream:
     """Responses of one connection while they arrive, one after the other. One thread uses it.
 
     Args:
-        transport: where they come from; connected before the first response begins.
+        transport: their source; connected before the first response begins.
     """
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
         self._memory: Memory = new_memory
         self._window = memoryview(bytearray(WINDOW_BYTES))
-        self._start = self._end = 0  # of what was received ahead, in the window
+        self._start = self._end = 0  # bounds of the bytes received ahead, in the window
         self._long = new_memory(0)
         self.left = 0
 
     def begin(self, length: int, memory: Memory = new_memory) -> None:
-        """A response comes next on the transport.
+        """Begin the next response of the transport.
 
         Args:
-            length: its bytes.
-            memory: where what is taken to keep goes.
+            length: length of the response in bytes.
+            memory: provides the memory for bytes that are kept.
 
         Raises:
-            ProtocolError: the one before was not taken to its end.
+            ProtocolError: the previous response was not taken to its end.
         """
         if self.left:
-            raise ProtocolError(f"{self.left} bytes of the response before were not taken")
+            raise ProtocolError(f"{self.left} bytes of the previous response were not taken")
         self.left = length
         self._memory = memory
 
@@ -150,7 +150,7 @@ class ResponseStream:
 
         Raises:
             BrokerUnavailable: the connection broke, timed out or was closed.
-            ProtocolError: the response ends before.
+            ProtocolError: the response has too few bytes.
         """
         if count > self.left:
             raise _missing(count, self.left)
@@ -190,7 +190,7 @@ class ResponseStream:
         target[:ahead] = self._window[self._start : self._start + ahead]
         self._start += ahead
         self.left -= len(target)
-        if ahead < len(target):  # and with it the beginning of what follows, which saves a system call
+        if ahead < len(target):  # together with the beginning of the following bytes, which saves a system call
             self._start, self._end = 0, min(_HEADER_BYTES, self.left)
             self._transport.fill(target[ahead:], self._window[: self._end])
         return target

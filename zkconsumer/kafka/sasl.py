@@ -1,10 +1,11 @@
-"""Logging in to a broker by SASL (KIP-12, KIP-43, KIP-152): the frames are ours, the mechanisms kafka-python's.
+"""Login to a broker by SASL (KIP-12, KIP-43, KIP-152), with the mechanisms of kafka-python.
 
-A broker since 1.0 takes the mechanism's bytes in SaslAuthenticate requests, and says why it refuses. A broker of 0.10
-or 0.11 wants them bare, each behind its length, and hangs up where it refuses. Brokers of 0.9 are not logged in to.
+A broker since 1.0 takes the mechanism's bytes in SaslAuthenticate requests, and reports why it refuses a login. A
+broker of 0.10 or 0.11 takes them bare, each preceded by its length, and closes the connection if it refuses a login. A
+login to brokers of 0.9 is not supported.
 
-Kerberos is the machine's: each connection takes its ticket from the cache anew, or has one by the client keytab. So one
-that was renewed is used; a connection that stands does not end with its ticket (docs/kerberos.md).
+Kerberos uses the machine's configuration: each connection takes the current ticket from the cache, or gets one by the
+client keytab. So a renewed ticket is used; an open connection does not end with its ticket (docs/security.md).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from zkconsumer.errors import AuthenticationFailed, ZkConsumerError
 from zkconsumer.kafka.errorcodes import ErrorCode, error_name
-from zkconsumer.kafka.fields import Fields, encode_string, told_malformed
+from zkconsumer.kafka.fields import Fields, encode_string, reporting_malformed
 from zkconsumer.kafka.library import load_kafka_python
 from zkconsumer.kafka.security import BrokerSecurity
 
@@ -31,14 +32,14 @@ _ERROR_CODE: Final = struct.Struct(">h")
 _KERBEROS: Final = "GSSAPI"
 _CHECK: Final = "check sasl.mechanism, and sasl.username and sasl.password (or the token)"
 _CHECK_KERBEROS: Final = (
-    "check by klist that there is a valid ticket (kinit and KRB5CCNAME, or a keytab in KRB5_CLIENT_KTNAME), "
+    "check with klist that there is a valid ticket (kinit and KRB5CCNAME, or a keytab in KRB5_CLIENT_KTNAME), "
     "that the broker's principal is {service}/{host} (sasl.kerberos.service.name, and the host that it advertises), "
     "and the realm and its KDC in krb5.conf (KRB5_CONFIG)"
 )
 
 
 class Wire(Protocol):
-    """What a login needs of a connection: :class:`~zkconsumer.kafka.connection.BrokerConnection`."""
+    """The part of :class:`~zkconsumer.kafka.connection.BrokerConnection` that a login uses."""
 
     @property
     def host(self) -> str:
@@ -51,71 +52,18 @@ class Wire(Protocol):
         """Newest version of an API that both sides know."""
 
     def exchange(self, api_key: int, api_version: int, body: bytes, decode: Callable[[memoryview], T]) -> T:
-        """Send a request, and return what ``decode`` makes of the body of the response."""
+        """Send a request, and return the body of the response, decoded by ``decode``."""
 
     def exchange_bare(self, token: bytes, *, answered: bool = True) -> bytes:
-        """Send bytes after their length only, and return what comes back in the same way."""
+        """Send bytes preceded only by their length, and return an answer in the same format."""
 
 
-def log_in(wire: Wire, security: BrokerSecurity) -> None:
-    """Prove to the broker who we are, on a new connection.
+def new_mechanism(wire: Wire, security: BrokerSecurity) -> Any:
+    """Create one of kafka-python's mechanisms, for one login.
 
     Raises:
-        AuthenticationFailed: the broker does not accept it; the message says what to check.
-        BrokerUnavailable: the connection broke or timed out.
-        ProtocolError: the broker does not know SASL, or its answer is malformed.
+        AuthenticationFailed: the mechanism cannot be used: a library or a ticket is missing.
     """
-    mechanism = _mechanism(wire, security)
-    framed = wire.knows(_AUTHENTICATE)
-    version = wire.version(_HANDSHAKE, "SaslHandshake", 0, 1 if framed else 0)
-    request = encode_string(str(security.mechanism))
-    code, mechanisms = wire.exchange(_HANDSHAKE, version, request, partial(_parse_handshake, version))
-    if code == ErrorCode.ILLEGAL_SASL_STATE:
-        raise AuthenticationFailed(f"{wire}: this listener asks for no login; check security.protocol and the port")
-    if code:
-        offered = ", ".join(mechanisms)
-        raise AuthenticationFailed(
-            f"{wire}: {error_name(code)}: sasl.mechanism {security.mechanism} is not offered; offered are: {offered}"
-        )
-    check = _what_to_check(wire, security)
-
-    def exchange(token: bytes, last: bool) -> bytes:
-        return _authenticate(wire, token, check) if framed else wire.exchange_bare(token, answered=not last)
-
-    try:
-        _converse(mechanism, exchange)
-    except ZkConsumerError as error:
-        if framed or not isinstance(error.__cause__, ConnectionError):
-            raise
-        raise AuthenticationFailed(f"{wire}: hung up during the login; {check}") from error
-    except Exception as error:  # the mechanism: the broker's proof is wrong
-        raise AuthenticationFailed(f"{wire}: {security.mechanism}: {error}; {check}") from error
-
-
-def _converse(mechanism: Any, exchange: Callable[[bytes, bool], bytes]) -> None:
-    """Let the mechanism and the broker talk.
-
-    One that is done before its token is sent has the last word (Kerberos: the choice of no security layer, RFC 4752,
-    3.1). Bare, a broker does not answer that; framed, every request has its response.
-    """
-    for _ in range(_MAX_STEPS):
-        token = mechanism.auth_bytes()
-        mechanism.receive(exchange(token, mechanism.is_done()))
-        if mechanism.is_done():
-            break
-    if not (mechanism.is_done() and mechanism.is_authenticated()):
-        raise ValueError("the broker's answer is no proof that it accepted")
-
-
-def _authenticate(wire: Wire, token: bytes, check: str) -> bytes:
-    body = struct.pack(">i", len(token)) + token
-    code, message, answer = wire.exchange(_AUTHENTICATE, 0, body, _parse_authenticate)
-    if code:
-        raise AuthenticationFailed(f"{wire}: {message or error_name(code)}; {check}")
-    return answer
-
-
-def _mechanism(wire: Wire, security: BrokerSecurity) -> Any:
     load_kafka_python()
     from kafka.net.sasl import get_sasl_mechanism
     from kafka.net.sasl.oauth import AbstractTokenProvider
@@ -124,7 +72,7 @@ def _mechanism(wire: Wire, security: BrokerSecurity) -> Any:
         def token(self) -> str:
             return security.current_token()
 
-    logging.getLogger("kafka.net.sasl").setLevel(logging.ERROR)  # it warns of SASL_PLAINTEXT, which the user chose
+    logging.getLogger("kafka.net.sasl").setLevel(logging.ERROR)  # it warns about SASL_PLAINTEXT, which the user chose
     try:
         return get_sasl_mechanism(security.mechanism)(
             host=wire.host,
@@ -142,6 +90,73 @@ def _mechanism(wire: Wire, security: BrokerSecurity) -> Any:
         raise AuthenticationFailed(f"{wire}: {security.mechanism} cannot be used: {reason}") from error
 
 
+def log_in(
+    wire: Wire, security: BrokerSecurity, mechanism_of: Callable[[Wire, BrokerSecurity], Any] = new_mechanism
+) -> None:
+    """Log in to the broker on a new connection.
+
+    Args:
+        wire: the connection.
+        security: mechanism and credentials.
+        mechanism_of: creates the mechanism.
+
+    Raises:
+        AuthenticationFailed: the broker refused the login; the message specifies what to check.
+        BrokerUnavailable: the connection broke or timed out.
+        ProtocolError: the broker does not support SASL, or its answer is malformed.
+    """
+    mechanism = mechanism_of(wire, security)
+    framed = wire.knows(_AUTHENTICATE)
+    version = wire.version(_HANDSHAKE, "SaslHandshake", 0, 1 if framed else 0)
+    request = encode_string(str(security.mechanism))
+    code, mechanisms = wire.exchange(_HANDSHAKE, version, request, partial(_parse_handshake, version))
+    if code == ErrorCode.ILLEGAL_SASL_STATE:
+        raise AuthenticationFailed(
+            f"{wire}: this listener does not support a login; check security.protocol and the port"
+        )
+    if code:
+        offered = ", ".join(mechanisms)
+        raise AuthenticationFailed(
+            f"{wire}: {error_name(code)}: sasl.mechanism {security.mechanism} is not offered; offered are: {offered}"
+        )
+    check = _what_to_check(wire, security)
+
+    def exchange(token: bytes, last: bool) -> bytes:
+        return _authenticate(wire, token, check) if framed else wire.exchange_bare(token, answered=not last)
+
+    try:
+        _converse(mechanism, exchange)
+    except ZkConsumerError as error:
+        if framed or not isinstance(error.__cause__, ConnectionError):
+            raise
+        raise AuthenticationFailed(f"{wire}: the broker closed the connection during the login; {check}") from error
+    except Exception as error:  # raised by the mechanism: the broker's proof is wrong
+        raise AuthenticationFailed(f"{wire}: {security.mechanism}: {error}; {check}") from error
+
+
+def _converse(mechanism: Any, exchange: Callable[[bytes, bool], bytes]) -> None:
+    """Exchange the mechanism's tokens with the broker.
+
+    A mechanism that is done before its token is sent sends the last token (Kerberos: the choice of no security layer,
+    RFC 4752, 3.1). A broker does not answer that token if it is bare; a request always has its response.
+    """
+    for _ in range(_MAX_STEPS):
+        token = mechanism.auth_bytes()
+        mechanism.receive(exchange(token, mechanism.is_done()))
+        if mechanism.is_done():
+            break
+    if not (mechanism.is_done() and mechanism.is_authenticated()):
+        raise ValueError("the broker's answer does not prove that it accepted the login")
+
+
+def _authenticate(wire: Wire, token: bytes, check: str) -> bytes:
+    body = struct.pack(">i", len(token)) + token
+    code, message, answer = wire.exchange(_AUTHENTICATE, 0, body, _parse_authenticate)
+    if code:
+        raise AuthenticationFailed(f"{wire}: {message or error_name(code)}; {check}")
+    return answer
+
+
 def _what_to_check(wire: Wire, security: BrokerSecurity) -> str:
     if security.mechanism != _KERBEROS:
         return _CHECK
@@ -149,12 +164,12 @@ def _what_to_check(wire: Wire, security: BrokerSecurity) -> str:
 
 
 def _parse_handshake(version: int, body: memoryview) -> tuple[int, list[str]]:
-    """Error code and offered mechanisms.
+    """Error code and offered mechanisms of a SaslHandshake response.
 
     Raises:
-        ProtocolError: malformed.
+        ProtocolError: the response is malformed.
     """
-    with told_malformed("SaslHandshake", version):
+    with reporting_malformed("SaslHandshake", version):
         fields = Fields(body)
         (code,) = fields.take(_ERROR_CODE)
         offered = [fields.text() for _ in range(fields.count())]
@@ -163,12 +178,12 @@ def _parse_handshake(version: int, body: memoryview) -> tuple[int, list[str]]:
 
 
 def _parse_authenticate(body: memoryview) -> tuple[int, str, bytes]:
-    """Error code, the broker's words for it, and what it answers to the token.
+    """Error code, error message and the broker's token of a SaslAuthenticate response.
 
     Raises:
-        ProtocolError: malformed.
+        ProtocolError: the response is malformed.
     """
-    with told_malformed("SaslAuthenticate", 0):
+    with reporting_malformed("SaslAuthenticate", 0):
         fields = Fields(body)
         (code,) = fields.take(_ERROR_CODE)
         message, answer = fields.text(), bytes(fields.data())

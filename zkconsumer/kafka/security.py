@@ -1,4 +1,4 @@
-"""BrokerSecurity: how a connection is protected and who logs in: ``security.protocol``, ``ssl.*``, ``sasl.*``."""
+"""BrokerSecurity: encryption and login of a connection: ``security.protocol``, ``ssl.*``, ``sasl.*``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from zkconsumer.errors import ConfigError
 
 @dataclass(frozen=True)
 class BrokerSecurity:
-    """Properties of the same names; secrets are kept out of ``repr``. The default is a plain connection."""
+    """The properties of the same names; ``repr`` has no secrets. The default is a plain connection."""
 
     protocol: str = "PLAINTEXT"
     ca_location: str | None = None
@@ -30,7 +30,7 @@ class BrokerSecurity:
 
     @classmethod
     def from_config(cls, config: ConsumerConfig) -> Self:
-        """What the properties ask for."""
+        """Create the settings from the consumer's properties."""
         return cls(
             protocol=config.security_protocol,
             ca_location=config.ssl_ca_location,
@@ -57,10 +57,10 @@ class BrokerSecurity:
         return self.protocol.startswith("SASL_")
 
     def tls_context(self) -> ssl.SSLContext:
-        """What TLS connections are made with.
+        """Create the context for TLS connections.
 
         Raises:
-            ConfigError: a file cannot be used; the message names its property and not the key's password.
+            ConfigError: a file cannot be used; the message names its property, but not the key's password.
         """
         context = self._trusting()
         context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -72,7 +72,7 @@ class BrokerSecurity:
                 raise ConfigError(
                     [
                         f"ssl.certificate.location {self.certificate_location} cannot be used with ssl.key.location: "
-                        f"{error}; both must be PEM files, and ssl.key.password the key's"
+                        f"{error}; both must be PEM files, and ssl.key.password the password of the key"
                     ]
                 ) from None
         return context
@@ -81,14 +81,14 @@ class BrokerSecurity:
         try:
             return ssl.create_default_context(cafile=self.ca_location)
         except OSError as error:
-            reason = f"{error}; it must be a PEM file with the certificates of authorities"
+            reason = f"{error}; it must be a PEM file with the certificates of CAs"
             raise ConfigError([f"ssl.ca.location {self.ca_location} cannot be used: {reason}"]) from None
 
     def current_token(self) -> str:
-        """The token for OAUTHBEARER, fetched anew where a provider is named.
+        """The token for OAUTHBEARER, from the token provider if there is one.
 
         Raises:
-            ConfigError: the provider cannot be imported or fails.
+            ConfigError: the provider cannot be imported or raised an exception.
         """
         if self.token_provider is None:
             return self.token or ""
@@ -97,8 +97,8 @@ class BrokerSecurity:
             return str(getattr(importlib.import_module(module), function)())
         except Exception as error:  # it is the user's code
             where = f"sasl.oauthbearer.token.provider {self.token_provider}"
-            raise ConfigError([f"{where} gives no token: {type(error).__name__}: {error}"]) from error
+            raise ConfigError([f"{where} failed to return a token: {type(error).__name__}: {error}"]) from error
 
 
 PLAINTEXT = BrokerSecurity()
-"""Neither encrypted nor logged in."""
+"""A plain connection, without encryption or login."""

@@ -1,8 +1,8 @@
-"""TlsStream: TLS over a connected socket, from which it reads as much as there is.
+"""TlsStream: TLS over a connected socket, with large reads.
 
-An ``ssl.SSLSocket`` asks the kernel twice for each TLS record, for its five bytes of header and for its body, and a
-broker makes three records of 32 KiB. Here one system call takes what has arrived, up to the size of a buffer, and
-OpenSSL decrypts it from memory to where it is wanted.
+An ``ssl.SSLSocket`` makes two system calls for each TLS record, for its header of five bytes and for its body, and a
+broker sends three records for 32 KiB. Here one system call takes all bytes that have arrived, up to the size of a
+buffer, and OpenSSL decrypts them from memory directly into the target.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ _BUFFER_BYTES: Final = 1 << 18
 
 
 class TlsStream:
-    """The client's end of a TLS connection. One thread uses it; another may shut the socket down.
+    """The client side of a TLS connection. One thread uses it; another may shut the socket down.
 
     Args:
-        sock: connected; with a blocking mode and time limits of the caller's choice, whose errors pass through.
-        context: what to verify, and what to show.
-        host: whose certificate the server has to show.
+        sock: connected; blocking mode and time limits are the caller's, and its errors are passed on.
+        context: certificates to trust and to present.
+        host: host name for which the server's certificate must be valid.
     """
 
     def __init__(self, sock: socket.socket, context: ssl.SSLContext, host: str) -> None:
@@ -34,7 +34,7 @@ class TlsStream:
         """Agree on keys, and verify the server's certificate.
 
         Raises:
-            OSError: it failed; an ``ssl.SSLError`` where TLS is the reason.
+            OSError: it failed; an ``ssl.SSLError`` if TLS is the reason.
         """
         while True:
             try:
@@ -45,12 +45,12 @@ class TlsStream:
                 self._receive()
             except ssl.SSLError:
                 with contextlib.suppress(OSError):
-                    self._flush()  # the alert that gives the server the reason
+                    self._flush()  # the alert that reports the reason to the server
                 raise
         self._flush()
 
     def sendall(self, data: bytes) -> None:
-        """Send all of it.
+        """Send all bytes.
 
         Raises:
             OSError: the connection broke, or TLS failed.
@@ -61,10 +61,10 @@ class TlsStream:
         self._flush()
 
     def fill(self, view: memoryview, enough: int) -> int:
-        """Receive into the view until that is enough.
+        """Receive into the view until there are at least ``enough`` bytes.
 
         Returns:
-            How many bytes came: fewer than enough at the end of the stream.
+            Number of received bytes, less than ``enough`` at the end of the stream.
 
         Raises:
             OSError: the connection broke, or TLS failed.
@@ -72,7 +72,7 @@ class TlsStream:
         filled = 0
         while filled < enough:
             try:
-                # The stubs know neither that any writable buffer will do, nor that a count is returned for one.
+                # The type stubs lack that any writable buffer is accepted, and that a count is returned then.
                 filled += cast(int, self._tls.read(len(view) - filled, cast(bytearray, view[filled:])))
             except ssl.SSLWantReadError:
                 self._flush()

@@ -1,10 +1,10 @@
 """Transport: bytes to and from one broker, over TCP or TLS.
 
-A fetcher spends its life in :meth:`Transport.fill`. So that it costs one system call and no wake-up of the interpreter,
-the socket is a blocking one whose time limits live in the kernel (``SO_RCVTIMEO``), and bytes are received with
-``MSG_WAITALL`` straight into the caller's buffer.
+A fetcher spends most of its time in :meth:`Transport.fill`. To need one system call and no wake-up of the interpreter,
+the socket is blocking with time limits in the kernel (``SO_RCVTIMEO``), and bytes are received with ``MSG_WAITALL``
+directly into the caller's buffer.
 
-Threads: one thread owns a transport and alone calls its methods, except :meth:`Transport.close`, which any thread may
+Threads: only the thread that owns a transport calls its methods, except :meth:`Transport.close`, which any thread may
 call at any time.
 """
 
@@ -38,11 +38,11 @@ _CERTIFICATE_ALERTS: Final = frozenset(
         "ACCESS_DENIED",
     }
 )
-"""What a broker says when it dislikes a client's certificate, or its absence (RFC 8446, 6.2), as OpenSSL names it."""
+"""Alerts for a client's certificate that a broker refuses or misses (RFC 8446, 6.2), in OpenSSL's names."""
 
 
 class Transport:
-    """A socket to one broker; the arguments are those of the same names of ``BrokerConnection``."""
+    """A socket to one broker; for the arguments see ``BrokerConnection``."""
 
     def __init__(
         self, host: str, port: int, *, timeout_ms: int, receive_buffer_bytes: int, security: BrokerSecurity
@@ -52,33 +52,33 @@ class Transport:
         self._timeout_ms = timeout_ms
         self._receive_buffer_bytes = receive_buffer_bytes
         self._security = security
-        # Guards the attributes below; nothing that waits is done under it. What it prevents: the owner is about
-        # to call recv on descriptor 7; another thread closes the connection, and with it 7; a third opens a file and
-        # gets 7; the owner reads from that file. So while the owner is inside an operation close() only shuts the
-        # connection down, which wakes the owner, and the owner gives the descriptor back on its way out.
+        # Guards the attributes below; no operation under it blocks. It prevents this: the owner is about to call recv
+        # on descriptor 7; another thread closes the connection, and with it 7; a third thread opens a file and gets 7;
+        # the owner reads from that file. So while the owner is inside an operation, close() only shuts the connection
+        # down, which wakes the owner, and the owner closes the descriptor at the end of the operation.
         self._lock = threading.Lock()
         self._owner = Owner()
         self._socket: socket.socket | None = None
-        self._tls: TlsStream | None = None  # over the socket; the owner's
+        self._tls: TlsStream | None = None  # over the socket; used by the owner only
         self._in_use = False
         self._closed = False
-        self._closing = WakeUp()  # raised by close(), and when the host name has been looked up
+        self._closing = WakeUp()  # raised by close(), and when the host name has been resolved
 
     def __str__(self) -> str:
         return f"broker {self.host}:{self.port}"
 
     @property
     def closed(self) -> bool:
-        """True once :meth:`close` was called; not when the broker hung up."""
+        """True once :meth:`close` was called; not if the broker closed the connection."""
         return self._closed
 
     def connect(self) -> None:
-        """Connect, by TLS where the settings want it; again, if the broker has hung up.
+        """Connect, with TLS if the settings specify it; also again, after the broker closed the connection.
 
         Raises:
             BrokerUnavailable: refused, timed out, unknown host, or closed by another thread.
-            AuthenticationFailed: a certificate is not trusted, the broker's here or the client's there. By TLS 1.3 the
-                latter comes to light when something is received.
+            AuthenticationFailed: this client does not trust the broker's certificate, or the broker does not trust the
+                client's. With TLS 1.3 the next receive raises the latter.
             ConfigError: a file that the settings name cannot be used.
         """
         failure: BrokerUnavailable | None = None
@@ -109,7 +109,7 @@ class Transport:
     def _make_socket(self, family: int, kind: int, protocol: int) -> socket.socket:
         try:
             return socket.socket(family, kind, protocol)
-        except OSError as error:  # a name may resolve to IPv6 where the kernel has none
+        except OSError as error:  # a name may resolve to IPv6 though the kernel does not support it
             raise self._unavailable(f"cannot use its address: {error}") from error
 
     def _open(self, sock: socket.socket, address: Any) -> None:
@@ -137,8 +137,8 @@ class Transport:
             raise
         except BrokerUnavailable as error:
             raise BrokerUnavailable(
-                f"{error}; check that this is a listener for {self._security.protocol}, and whether it asks for a "
-                "client's certificate (ssl.certificate.location)"
+                f"{error}; check that this is a listener for {self._security.protocol}, and whether it requires a "
+                "client certificate (ssl.certificate.location)"
             ) from error
 
     def _set_options(self, sock: socket.socket) -> None:
@@ -153,8 +153,8 @@ class Transport:
     def close(self) -> None:
         """Close the connection; a thread blocked in it gets BrokerUnavailable at once. Idempotent.
 
-        In a forked child nothing is done: to shut the connection down would end it for the parent, and the lock may be
-        held by a thread that the child does not have. The child's descriptor is closed with the object.
+        No effect in a forked child: a shutdown would end the connection for the parent, and the lock may be held by a
+        thread that does not exist in the child. The child's descriptor is closed with the object.
         """
         if not self._owner.is_here():
             return
@@ -182,7 +182,7 @@ class Transport:
         Raises:
             BrokerUnavailable: the connection broke, timed out or was closed.
         """
-        if self._tls is not None:  # which decrypts into one place at a time
+        if self._tls is not None:  # which decrypts into one view at a time
             for view in views:
                 self._receive(view, len(view))
             return
@@ -195,14 +195,14 @@ class Transport:
                 views = _unfilled(views, count)
 
     def receive(self, view: memoryview, *, at_least: int) -> int:
-        """Receive into the view what is there, and wait until that is enough.
+        """Receive the available bytes into the view, and wait until there are enough.
 
         Args:
-            view: where to.
-            at_least: number of bytes, at most the view's.
+            view: receives the bytes.
+            at_least: minimum number of bytes, at most the view's length.
 
         Returns:
-            How many bytes came.
+            Number of received bytes.
 
         Raises:
             BrokerUnavailable: the connection broke, timed out or was closed.
@@ -223,10 +223,10 @@ class Transport:
 
     @contextlib.contextmanager
     def _use(self, doing: str) -> Iterator[socket.socket]:
-        """Give the socket to the owner for one operation; an error of the operation ends the connection.
+        """Give the socket to the owner for one operation; an error of the operation closes the connection.
 
         Raises:
-            UsageError: this is a forked child; the broker would take what it sends for its parent's.
+            UsageError: this is a forked child, whose requests the broker would mistake for its parent's.
         """
         self._owner.require(f"connection to {self}")
         with self._lock:
@@ -263,11 +263,11 @@ class Transport:
             return self._unavailable(f"{doing} failed: {_reason(error)}")
         ours = self._security.certificate_location
         if ours is None:
-            reason = f"it asks for a client's certificate ({alert})"
+            reason = f"it requires a client certificate ({alert})"
             hint = "set ssl.certificate.location and ssl.key.location"
         else:
-            reason = f"it does not accept the certificate of ssl.certificate.location {ours} ({alert})"
-            hint = "check that the broker trusts the authority that signed it, and that it has not expired"
+            reason = f"it refused the certificate of ssl.certificate.location {ours} ({alert})"
+            hint = "check that the broker trusts the CA that signed it, and that it has not expired"
         return AuthenticationFailed(f"{self}: {reason}; {hint}")
 
     def _unavailable(self, reason: str) -> BrokerUnavailable:
@@ -275,7 +275,7 @@ class Transport:
 
 
 def _unfilled(views: tuple[memoryview, ...], count: int) -> tuple[memoryview, ...]:
-    """What is left of the views after so many bytes."""
+    """The rest of the views after ``count`` bytes."""
     for number, view in enumerate(views):
         if count < len(view):
             return (view[count:], *views[number + 1 :])
@@ -284,12 +284,12 @@ def _unfilled(views: tuple[memoryview, ...], count: int) -> tuple[memoryview, ..
 
 
 def _reason(error: OSError) -> str:
-    # The kernel's time limit ends as "would block", Python's, while connecting, as a timeout.
+    # The kernel's time limit results in "would block", Python's, while connecting, in a timeout.
     return "no answer in time" if isinstance(error, BlockingIOError | TimeoutError) else str(error)
 
 
 def _certificate_alert(error: OSError) -> str | None:
-    """What the broker says about the client's certificate; None if the error is another one."""
+    """The broker's alert about the client's certificate; None if the error is another one."""
     if not isinstance(error, ssl.SSLError):
         return None
     alert = (error.reason or "").partition(_ALERT)[2]

@@ -1,4 +1,4 @@
-"""Which versions of each API a broker speaks: told by itself (KIP-35), or known of releases that cannot tell."""
+"""The API versions that a broker supports: as it reports them (KIP-35), or as known of releases that cannot."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Final
 
 from zkconsumer.errors import ProtocolError
 from zkconsumer.kafka.errorcodes import error_name
-from zkconsumer.kafka.fields import Fields, told_malformed
+from zkconsumer.kafka.fields import Fields, reporting_malformed
 
 ApiRanges = Mapping[int, tuple[int, int]]
-"""API key to the oldest and newest version that a broker speaks."""
+"""API key to the oldest and newest version that a broker supports."""
 
 API_VERSIONS: Final = 18
 LIST_OFFSETS: Final = 2
 METADATA: Final = 3
 NO_OFFSETS_WANTED: Final = struct.pack(">ii", -1, 0)
-"""Body of a ListOffsets request, version 0, for no partition: every release answers it, and it changes nothing."""
+"""Body of a ListOffsets request, version 0, without partitions: every release answers it, without any effect."""
 
 _ERROR_CODE: Final = struct.Struct(">h")
 _RANGE: Final = struct.Struct(">hhh")  # api key, oldest version, newest version
@@ -46,21 +46,21 @@ OLD_RELEASES: Final[Mapping[str, ApiRanges]] = MappingProxyType(
         },
     }
 )
-"""What the releases speak that do not know ApiVersions and hang up when they are asked."""
+"""The versions of releases that do not know ApiVersions and close the connection on it."""
 OLDEST_RELEASE: Final = "0.8.2"
 
 
 def parse_api_versions(body: memoryview) -> dict[int, tuple[int, int]]:
-    """Read an ApiVersions response of version 0, the one that every broker since 0.10 can give.
+    """Parse an ApiVersions response of version 0, which every broker since 0.10 supports.
 
     Raises:
-        ProtocolError: it is malformed, or reports an error.
+        ProtocolError: the response is malformed or has an error code.
     """
-    with told_malformed("ApiVersions", 0):
+    with reporting_malformed("ApiVersions", 0):
         fields = Fields(body)
         (code,) = fields.take(_ERROR_CODE)
         if not code:
             ranges = {key: (oldest, newest) for key, oldest, newest in fields.rows(_RANGE)}
             fields.end()
             return ranges
-    raise ProtocolError(f"answers ApiVersions with {error_name(code)}")
+    raise ProtocolError(f"answered ApiVersions with {error_name(code)}")

@@ -1,4 +1,7 @@
-"""DualOffsetStore: offsets in ZooKeeper and in Kafka, for the time of a migration (SPEC 8.4, DESIGN 4.5)."""
+"""DualOffsetStore: offsets in ZooKeeper and in Kafka, for use during a migration.
+
+See jvm-consumer.md#offsets-in-kafka, architecture.md#fencing.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ class DualOffsetStore:
 
     Args:
         zookeeper: written first, since its transaction is fenced.
-        kafka: gets what ZooKeeper accepted.
+        kafka: written second, with the offsets that ZooKeeper accepted.
         rule: ``dual.read``, see :func:`~zkconsumer.core.offsets.choose_stored`.
     """
 
@@ -53,7 +56,7 @@ class DualOffsetStore:
         self._kafka.invalidate(partitions)
 
     def marks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Mark | None]:
-        """See :meth:`OffsetStore.marks <zkconsumer.offsets.store.OffsetStore.marks>`: of the offset that counts."""
+        """See :meth:`OffsetStore.marks <zkconsumer.offsets.store.OffsetStore.marks>`: of the offset that is used."""
         marks = self._zookeeper.marks(partitions)
         return {**marks, **self._kafka.marks([p for p in partitions if p in self._from_kafka])}
 

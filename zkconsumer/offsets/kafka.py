@@ -1,4 +1,4 @@
-"""KafkaOffsetStore: offsets in Kafka's own ``__consumer_offsets`` (SPEC 8.4)."""
+"""KafkaOffsetStore: offsets in Kafka's own ``__consumer_offsets`` (jvm-consumer.md#offsets-in-kafka)."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from typing import TypeVar
 
 from zkconsumer.core.denials import PATIENCE
 from zkconsumer.core.offsets import OUR_METADATA, Mark, StoredOffset, is_unique
+from zkconsumer.core.offsetstopic import OFFSETS_TOPIC
 from zkconsumer.errors import LeaseLapsed, RetriableError, TopicUnreadable
-from zkconsumer.kafka.coordinator import OffsetCoordinator
 from zkconsumer.kafka.errorcodes import error_name, is_refusal
-from zkconsumer.kafka.group_offsets import StoredOffsets
+from zkconsumer.kafka.groupoffsets import StoredOffsets
+from zkconsumer.kafka.offsetcoordinator import OffsetCoordinator
 from zkconsumer.model import TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -24,13 +25,13 @@ T = TypeVar("T")
 class KafkaOffsetStore:
     """Offsets of one group at its coordinator; an :class:`~zkconsumer.offsets.store.OffsetStore`.
 
-    Every commit names all partitions, also unchanged ones, as the JVM's does: brokers forget offsets that nobody
-    commits for ``offsets.retention.minutes`` (KAFKA-1510). The metadata of a commit is unique to the offset that it
+    Every commit names all partitions, also unchanged ones, as the JVM's does: brokers delete offsets that were not
+    committed for ``offsets.retention.minutes`` (KAFKA-1510). The metadata of a commit is unique to the offset that it
     stores, so that a later reader can recognise this very commit; other clients ignore it. A commit cannot be fenced
-    (DESIGN 4.5): one that was sent in time may arrive late.
+    (architecture.md#fencing): one that was sent in time may arrive late.
 
     Args:
-        coordinator: of the group.
+        coordinator: coordinator of the group.
         retries: ``offsets.commit.max.retries``; attempts after the first.
         wait_before_retry: returns True if there should be no further attempt, since other members wait for this one.
         on_close: called by :meth:`close`.
@@ -60,7 +61,7 @@ class KafkaOffsetStore:
         for partition, code in stored.errors.items():
             _log.log(
                 logging.DEBUG if self._errors.get(partition) == code else logging.ERROR,
-                "%s is not consumed: its offset in Kafka cannot be read: %s; check the ACLs of group and topic",
+                "%s is not consumed, since its offset in Kafka cannot be read: %s; check the ACLs of group and topic",
                 partition,
                 error_name(code),
             )
@@ -69,7 +70,7 @@ class KafkaOffsetStore:
         return {partition: one.offset for partition, one in stored.found.items()}
 
     def _read(self, partitions: Collection[TopicPartition]) -> StoredOffsets:
-        """Ask for offsets, and again where a permission is missing that was not before: it may have been granted."""
+        """Read offsets, and again where a permission is newly missing: it may have been granted meanwhile."""
         stored = self._attempt(lambda: self._coordinator.fetch(partitions), self._retries)
         for _ in range(1, PATIENCE):
             refused = {p for p, code in stored.errors.items() if is_refusal(code) and p not in self._errors}
@@ -98,14 +99,22 @@ class KafkaOffsetStore:
 
         def require_lease() -> None:
             if not may_send():
-                raise LeaseLapsed("not committed to Kafka: another member may own the partitions by now")
+                raise LeaseLapsed(
+                    "not committed to Kafka: another member may own the partitions by now, since the lease lapsed or "
+                    "they were released"
+                )
 
         marked = {partition: self._marked(partition, offset) for partition, offset in offsets.items()}
         outcome = self._attempt(
             lambda: self._coordinator.commit(marked, before_send=require_lease), self._retries if retry else 0
         )
         for partition, code in outcome.refused.items():
-            _log.error("offset %d of %s was refused: %s", offsets[partition], partition, error_name(code))
+            _log.error(
+                "offset %d of %s is not stored in Kafka: %s; check the ACLs of group and topic",
+                offsets[partition],
+                partition,
+                error_name(code),
+            )
         self._written += len(outcome.accepted)
         self._stored.update((partition, marked[partition]) for partition in outcome.accepted)
         return outcome.accepted
@@ -120,7 +129,7 @@ class KafkaOffsetStore:
         return {p: self._stored[p].mark if p in self._stored else None for p in partitions}
 
     def _marked(self, partition: TopicPartition, offset: int) -> StoredOffset:
-        """The offset with metadata that no other commit has; an offset that stays keeps the metadata it has."""
+        """The offset with metadata that no other commit has; an unchanged offset keeps its metadata."""
         known = self._stored.get(partition)
         if known is not None and known.offset == offset and is_unique(known.mark):
             return known
@@ -130,9 +139,9 @@ class KafkaOffsetStore:
         """See :meth:`OffsetStore.commits <zkconsumer.offsets.store.OffsetStore.commits>`."""
         return {"kafka": self._written}
 
-    def location(self, partition: TopicPartition) -> str:  # noqa: ARG002 - every partition's is there
-        """The topic; brokers have no shorter name for one offset."""
-        return "__consumer_offsets"
+    def location(self, partition: TopicPartition) -> str:  # noqa: ARG002 - the same for every partition
+        """The internal topic; brokers have no name for the place of one offset."""
+        return OFFSETS_TOPIC
 
     def close(self) -> None:
         """See :meth:`OffsetStore.close <zkconsumer.offsets.store.OffsetStore.close>`."""

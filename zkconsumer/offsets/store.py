@@ -1,4 +1,4 @@
-"""OffsetStore: the protocol of all places in which a group's offsets can be kept."""
+"""OffsetStore: the interface of the stores that can keep a group's offsets."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ class OffsetStore(Protocol):
     """Keeps, for one group, the next offset to consume of each partition."""
 
     def fetch(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | None]:
-        """The stored offset of each partition, None where none is stored.
+        """The stored offset of each partition, None if none is stored.
 
-        A partition whose stored value cannot be read is reported in the log and left out of the answer.
+        A partition whose stored value cannot be read is logged, and is absent from the result.
 
         Raises:
-            RetriableError, SessionExpired: nothing is known.
+            RetriableError, SessionExpired: no offset could be read.
             GroupAuthorizationFailed: Kafka stores the offsets, and a permission on the group is missing.
         """
 
@@ -30,27 +30,27 @@ class OffsetStore(Protocol):
         may_send: Callable[[], bool] = lambda: True,
         retry: bool = True,
     ) -> set[TopicPartition]:
-        """Store offsets; returns the partitions for which that is done.
+        """Store offsets; returns the partitions whose offsets were stored.
 
         Args:
             offsets: next offset to consume, by partition.
-            may_send: asked right before each request, also before each further attempt, that the store cannot fence:
+            may_send: called right before each request that the store cannot fence, also before each further attempt:
                 False while another member may own the partitions.
             retry: False makes one attempt, since other members wait for the partitions.
 
         Raises:
             LeaseLapsed: ``may_send`` returned False.
-            RetriableError, SessionExpired: which of them were stored is unknown; storing them again is harmless.
+            RetriableError, SessionExpired: which of them were stored is unknown; storing them again is idempotent.
         """
 
     def invalidate(self, partitions: Collection[TopicPartition]) -> None:
-        """Take what is known of these as outdated, since another client may write them: the next commit writes them."""
+        """Treat the known offsets of these as outdated, since others may write them: the next commit writes them."""
 
     def refused(self) -> Mapping[TopicPartition, TopicUnreadable]:
-        """Of the partitions left out of the last answer of :meth:`fetch`, those for which a permission is missing."""
+        """Partitions that are absent from the last result of :meth:`fetch` because a permission is missing."""
 
     def marks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Mark | None]:
-        """Of each partition the mark of the stored offset that this store last read or wrote; None if unknown.
+        """The mark of each partition's stored offset, as this store last read or wrote it; None if unknown.
 
         Raises:
             RetriableError, SessionExpired: a mark has to be looked up, and the store does not answer.
@@ -63,4 +63,4 @@ class OffsetStore(Protocol):
         """Where the offset of a partition is kept, for messages."""
 
     def close(self) -> None:
-        """Let go of what the store holds on its own; what it was given stays open."""
+        """Close what the store opened itself; what was passed to it stays open."""

@@ -1,4 +1,4 @@
-"""Chooses the offset store that ``offsets.storage``, ``dual.commit.enabled`` and ``dual.read`` ask for."""
+"""Chooses the offset store that ``offsets.storage``, ``dual.commit.enabled`` and ``dual.read`` specify."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import partial
 
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.kafka.client import BrokerClient
-from zkconsumer.kafka.coordinator import OffsetCoordinator
+from zkconsumer.kafka.offsetcoordinator import OffsetCoordinator
 from zkconsumer.model import Broker
 from zkconsumer.offsets.dual import DualOffsetStore
 from zkconsumer.offsets.kafka import KafkaOffsetStore
@@ -21,13 +21,13 @@ def open_store(
     live_brokers: Callable[[], Sequence[Broker]],
     wait_before_retry: Callable[[float], bool],
 ) -> OffsetStore:
-    """The store that the properties ask for, also for a client that is not a member and only reads.
+    """The store that the properties specify, also for a client that is not a member and only reads.
 
     Args:
-        config: of the consumer.
+        config: the consumer's properties.
         zookeeper: the group's offsets in ZooKeeper.
-        live_brokers: where to ask for the group's coordinator.
-        wait_before_retry: waits for seconds; True if there should be no further attempt.
+        live_brokers: returns the brokers to ask for the group's coordinator.
+        wait_before_retry: waits for the given seconds; True if there should be no further attempt.
     """
     if config.offsets_storage == "zookeeper":
         return zookeeper

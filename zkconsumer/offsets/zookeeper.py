@@ -1,4 +1,7 @@
-"""ZooKeeperOffsetStore: offsets in znodes, as the JVM keeps them (SPEC 8.3), written in fenced transactions."""
+"""ZooKeeperOffsetStore: offsets in znodes, as the JVM keeps them, written in fenced transactions.
+
+See jvm-consumer.md#offsets-in-zookeeper.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 _ROUNDS = 4
-"""A node may turn out to be missing, then its parent, and then to be created by another client just now."""
+"""Rounds of one commit: a node may be missing, then its parent, and then another client may have created it."""
 
 
 class ZooKeeperOffsetStore:
@@ -26,8 +29,8 @@ class ZooKeeperOffsetStore:
     Args:
         session: an open session.
         group: consumer group.
-        fence: gives the path of a node whose absence stops every commit: the member's session node. Tools that write
-            offsets of a group that they are not in leave it at the root, which always exists.
+        fence: returns the path of a node whose absence stops every commit: the member's session node. Tools that write
+            offsets of a group without being a member use the default, the root, which always exists.
     """
 
     def __init__(self, session: ZkSession, group: str, fence: Callable[[], str] = lambda: "/") -> None:
@@ -41,8 +44,8 @@ class ZooKeeperOffsetStore:
     def fetch(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | None]:
         """See :meth:`OffsetStore.fetch <zkconsumer.offsets.store.OffsetStore.fetch>`.
 
-        What was known of other partitions is forgotten, since others own them now; unless this is a second look at
-        those that could not be read.
+        The known offsets of other partitions are forgotten, since other members own them now; unless this call only
+        repeats the read of those that could not be read.
         """
         reads = self._session.read_many(self._paths.offset(partition) for partition in partitions)
         found: dict[TopicPartition, KnownOffset] = {}
@@ -60,8 +63,8 @@ class ZooKeeperOffsetStore:
                 )
             except MalformedZnode as error:
                 _log.error("group %s will not consume %s: %s", self._paths.group, partition, error)
-        second_look = bool(partitions) and self._unreadable.issuperset(partitions)
-        self._known = {**self._known, **found} if second_look else found
+        repeated = bool(partitions) and self._unreadable.issuperset(partitions)
+        self._known = {**self._known, **found} if repeated else found
         self._unreadable = frozenset(partitions) - found.keys()
         return {partition: known.offset for partition, known in found.items()}
 
@@ -75,8 +78,8 @@ class ZooKeeperOffsetStore:
         """See :meth:`OffsetStore.commit <zkconsumer.offsets.store.OffsetStore.commit>`.
 
         Only what differs from what was last read or written is written again (KAFKA-987), and that only of partitions
-        that were read: no other member writes those while this member owns them. If another client did, it is reported,
-        and our offset stands, as with the JVM consumer; refusing it would stop the commits of 500 partitions for one.
+        that were read: no other member writes those while this member owns them. If another client did, that is
+        logged, and our offset stays, as with the JVM consumer; an error would stop commits of 500 partitions for one.
         """
         todo = changed_offsets(offsets, {partition: known.offset for partition, known in self._known.items()})
         done = offsets.keys() - todo.keys()
@@ -111,8 +114,8 @@ class ZooKeeperOffsetStore:
     def marks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Mark | None]:
         """See :meth:`OffsetStore.marks <zkconsumer.offsets.store.OffsetStore.marks>`.
 
-        The answer to a creation lacks the mzxid, and an answer may have been lost: then the znode is read. What is read
-        counts only where it is what was written.
+        The answer to a creation lacks the mzxid, and an answer may have been lost: then the znode is read. Its mzxid is
+        used only if it still holds what was written.
         """
         known = {p: self._known[p] for p in partitions if p in self._known}
         unmarked = [p for p, one in known.items() if one.offset is not None and one.mzxid is None]
@@ -144,7 +147,7 @@ class ZooKeeperOffsetStore:
         try:
             outcomes = self._session.try_transact(self._fence(), operations)
         except BaseException:
-            # Some may have been written: the versions that they have now are our own doing, or not.
+            # Some may have been written: whether their versions are due to this commit is unknown.
             self._known.update(
                 (p, replace(self._known[p], version=None, mzxid=None)) for p in offsets if p in self._known
             )
@@ -161,9 +164,9 @@ class ZooKeeperOffsetStore:
         known, self._known[partition] = self._known[partition], stored
         if stored.version is not None and written_by_others(known, stored.version):
             _log.warning(
-                "group %s: somebody else wrote %s since this consumer left it at %s, version %s; offset %d is stored "
-                "in place of theirs, as version %d. Is another consumer of the group at work on it? To reset an "
-                "offset, stop the group first",
+                "group %s: another client wrote %s since this consumer left it at %s, version %s; it is overwritten "
+                "with offset %d, version %d. Check whether another consumer uses this group; to reset an offset, stop "
+                "the group first",
                 self._paths.group,
                 self._paths.offset(partition),
                 "no offset" if known.offset is None else f"offset {known.offset}",

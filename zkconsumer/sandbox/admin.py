@@ -19,7 +19,7 @@ _CONTROLLER_TIMEOUT_MS: Final = 10_000
 _AS_ASSIGNED: Final = -1
 _POLL_S: Final = 0.05
 _CREATED: Final = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT)
-"""The last one says that brokers are slow to follow: the topic is there, and its leaders are waited for."""
+"""Error codes after which the topic exists; after the last one, REQUEST_TIMED_OUT, the brokers are just slow."""
 
 
 def create_topics(
@@ -31,25 +31,25 @@ def create_topics(
     only_on: int | None = None,
     timeout_s: float = 30.0,
 ) -> None:
-    """Create topics and wait until every partition's leader serves it, and all brokers know who that is.
+    """Create topics and wait until the leader of every partition serves it, and all brokers know the leaders.
 
-    A topic that exists is left as it is.
+    An existing topic is not changed.
 
     Args:
-        client: for the cluster.
+        client: client of the cluster.
         partitions: number of partitions of each topic.
         config: topic configuration, the same for all.
         replication_factor: replicas of each partition.
-        only_on: id of the broker that has the only replica of each; None lets the brokers spread them.
-        timeout_s: how long to wait for leaders.
+        only_on: id of the broker for the only replica of each partition; None: the brokers spread them.
+        timeout_s: limit of the wait for leaders, in seconds.
 
     Raises:
         BrokerUnavailable: the controller cannot be reached, or leaders did not appear in time.
-        ProtocolError: the broker refuses; the message has its reason.
+        ProtocolError: the broker refused; the message has the reason.
     """
     metadata = client.metadata(partitions)
     if metadata.controller is None or metadata.controller not in metadata.brokers:
-        raise BrokerUnavailable("no controller is known; check that the brokers finished starting")
+        raise BrokerUnavailable("the cluster has no controller yet; check that the brokers have finished starting")
 
     def question(connection: BrokerConnection) -> Any:
         return connection.call(_request(connection, partitions, config or {}, replication_factor, only_on))
@@ -92,13 +92,13 @@ def _request(
 
 
 def known_and_served(client: BrokerClient, topics: Collection[str]) -> tuple[set[TopicPartition], set[TopicPartition]]:
-    """Partitions that any broker knows; and those of which all brokers know the leader, which knows it, too.
+    """Partitions that any broker knows; and those whose leader all brokers know, including the leader itself.
 
-    Each broker is told by itself who leads, be it itself or another.
+    Each broker is asked for its own view of the leaders.
 
     Raises:
         BrokerUnavailable: a broker cannot be reached.
-        ProtocolError: an answer makes no sense.
+        ProtocolError: an answer is malformed.
     """
     known: set[TopicPartition] = set()
     led: list[set[TopicPartition]] = []
@@ -117,5 +117,7 @@ def _wait_for_leaders(client: BrokerClient, topics: Collection[str], deadline: f
         if not waiting:
             return
         if time.monotonic() > deadline:
-            raise BrokerUnavailable(f"topics {sorted(waiting)} were created but have no leaders yet")
-        time.sleep(_POLL_S)  # a broker only answers questions: there is nothing to wait on
+            raise BrokerUnavailable(
+                f"topics {sorted(waiting)} were created, but have no leaders yet; check the brokers' logs"
+            )
+        time.sleep(_POLL_S)  # a broker cannot notify: it must be polled

@@ -1,4 +1,4 @@
-"""Where the sandbox keeps what it fetched, between runs and between processes."""
+"""The directory in which the sandbox keeps fetched files between runs and for other processes."""
 
 import fcntl
 import os
@@ -13,7 +13,7 @@ CACHE_VARIABLE = "ZKCONSUMER_CACHE"
 
 
 def cache_directory(environ: Mapping[str, str] | None = None) -> Path:
-    """Return the user's cache directory of zkconsumer, created when it was missing.
+    """Return the user's cache directory of zkconsumer; it is created if it is missing.
 
     It is ``$ZKCONSUMER_CACHE``, else ``$XDG_CACHE_HOME/zkconsumer``, else ``~/.cache/zkconsumer``.
     Raises SandboxError when it cannot be created.
@@ -24,7 +24,7 @@ def cache_directory(environ: Mapping[str, str] | None = None) -> Path:
         directory.mkdir(parents=True, exist_ok=True)
     except (OSError, RuntimeError) as error:  # RuntimeError: Path.home() knows no home directory
         raise SandboxError(
-            f"no usable cache directory ({error}); set {CACHE_VARIABLE} to a directory that you can write to"
+            f"no usable cache directory ({error}); set {CACHE_VARIABLE} to a writable directory"
         ) from error
     return directory
 
@@ -39,15 +39,17 @@ def _choose(environ: Mapping[str, str]) -> Path:
 
 @contextmanager
 def exclusive(path: Path, progress: Progress) -> Iterator[None]:
-    """Hold the lock file ``path`` alone among all processes; say so when another one makes us wait.
+    """Hold the lock file ``path`` exclusively among all processes; report a wait for another one.
 
-    The kernel drops the lock when its holder dies, so a killed process blocks nobody. Raises SandboxError when the
-    lock file cannot be opened or locked.
+    The kernel drops the lock when its holder dies, so a killed process does not block others. Raises SandboxError if
+    the lock file cannot be opened or locked.
     """
     try:
         handle = path.open("a")
     except OSError as error:
-        raise SandboxError(f"cannot open the lock file {path} ({error.strerror}); check who owns it") from error
+        raise SandboxError(
+            f"cannot open the lock file {path} ({error.strerror}); check its owner and permissions"
+        ) from error
     with handle:
         try:
             _lock(handle.fileno(), path, progress)
@@ -62,5 +64,5 @@ def _lock(descriptor: int, path: Path, progress: Progress) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        progress.say(f"waiting for another process that fills {path.parent}")
+        progress.write_line(f"waiting for another process that is filling {path.parent}")
         fcntl.flock(descriptor, fcntl.LOCK_EX)

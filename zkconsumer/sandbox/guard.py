@@ -1,14 +1,14 @@
-"""Keeps one server process from outliving the process that wanted it; run as a script between the two.
+"""Keeps one server process from outliving the process that started it; run as a script between the two.
 
 ``python guard.py PARENT_PID REPORT_FD COMMAND...`` starts COMMAND, writes its process id to REPORT_FD, passes on
-termination signals, and exits with COMMAND's exit code. When PARENT_PID ends, however it ends, COMMAND is killed.
+termination signals, and exits with COMMAND's exit code. When PARENT_PID ends, for whatever reason, COMMAND is killed.
 
-Why not PR_SET_PDEATHSIG in the server alone: the kernel sends that signal when the *thread* that started the child
-ends, and servers are started from any thread. Why not a pipe that closes with the parent: whatever the parent forks
-(multiprocessing, Spark's daemon) keeps a copy of the pipe open. The parent's id is different: a process whose parent
-is gone gets another one, whichever thread started it, and however the parent died. It is asked for four times a second.
-The guard itself has one thread only, so PR_SET_PDEATHSIG is right between guard and server, where it covers the guard's
-own death by SIGKILL.
+Why PR_SET_PDEATHSIG in the server is not enough: the kernel sends that signal when the *thread* that started the child
+ends, and servers are started from any thread. Why a pipe that closes with the parent does not work: processes that the
+parent forks (multiprocessing, Spark's daemon) keep a copy of the pipe open. The parent's id has neither problem: it
+changes when the parent ends, whichever thread started the child, and however the parent died. The guard checks it four
+times a second. The guard itself has only one thread, so PR_SET_PDEATHSIG works between guard and server, where it
+covers the guard's own death by SIGKILL.
 """
 
 import ctypes
@@ -27,7 +27,7 @@ def _become(command: list[str], guard: int, mask: set[int]) -> NoReturn:
     """Turn this forked process into the server, bound to the guard's life."""
     try:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != guard:  # it died before the call above could take effect
+        if os.getppid() != guard:  # the guard died before the call above took effect
             os.kill(os.getpid(), signal.SIGKILL)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         os.execv(command[0], command)
@@ -37,7 +37,7 @@ def _become(command: list[str], guard: int, mask: set[int]) -> NoReturn:
 
 
 def _watch(child: int, parent: int) -> int:
-    """Wait for the child and return its exit code; kill it when ``parent`` is not our parent any more."""
+    """Wait for the child and return its exit code; kill it when ``parent`` is not this process's parent any more."""
     while True:
         if os.getppid() != parent:
             os.kill(child, signal.SIGKILL)
@@ -52,7 +52,7 @@ def _watch(child: int, parent: int) -> int:
 def main(arguments: list[str]) -> int:
     """Run the script; ``arguments`` are the parent's id, the descriptor to report to, and the command."""
     parent, report, command = int(arguments[0]), int(arguments[1]), arguments[2:]
-    # Blocked signals stay pending until sigtimedwait takes them: none can be lost between two turns of the loop.
+    # Blocked signals stay pending until sigtimedwait takes them: none is lost between two iterations of the loop.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON | {signal.SIGCHLD})
     guard = os.getpid()
     child = os.fork()

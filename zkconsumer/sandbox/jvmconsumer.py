@@ -1,8 +1,8 @@
-"""The JVM's own ZooKeeper consumer, to share groups with in tests; driven through py4j, so nothing is compiled.
+"""The JVM's own ZooKeeper consumer, for groups shared in tests; driven through py4j, so no Java is compiled.
 
-All that a record passes runs inside the JVM: a thread per stream drains the iterator into a queue, put together from
-method handles, and Python fetches the queue's content as one text. A call through py4j for each record would be slower
-by two orders of magnitude.
+Records are handled inside the JVM: a thread per stream, composed of method handles, drains the iterator into a queue,
+and Python fetches the queue's content as one text. A call through py4j for each record would be slower by two orders of
+magnitude.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from zkconsumer.errors import SandboxError
 from zkconsumer.model import TopicPartition
 from zkconsumer.sandbox.jars import JarSource
 from zkconsumer.sandbox.java import find_java
+from zkconsumer.sandbox.jvmhandles import Handles
 from zkconsumer.sandbox.lockfile import read_lock
 from zkconsumer.sandbox.ports import HOST
 from zkconsumer.sandbox.process import java_command
@@ -27,7 +28,7 @@ from zkconsumer.sandbox.server import LocalServer
 DEFAULT_CONSUMER_VERSION: Final = "1.1.1"
 
 _SMALL: Final = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
-"""For a JVM that starts quickly and needs little."""
+"""Options of a JVM that starts quickly and needs little memory."""
 
 OPEN_STREAMS: Final = (
     "--add-opens",
@@ -41,7 +42,7 @@ _LOGGING: Final = (
     "-Dorg.slf4j.simpleLogger.showDateTime=true",
     "-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd HH:mm:ss,SSS",
 )
-# Up to 0.11 the consumer logs through log4j 1, which says nothing unless it is told where.
+# Up to 0.11 the consumer logs through log4j 1, which logs nothing unless it is configured.
 _LOG4J: Final = """\
 log4j.rootLogger=INFO, out
 log4j.appender.out=org.apache.log4j.ConsoleAppender
@@ -49,7 +50,9 @@ log4j.appender.out.layout=org.apache.log4j.PatternLayout
 log4j.appender.out.layout.ConversionPattern=%d [%t] %p %c - %m%n
 """
 _BYTES = r"null|\[[-\d, ]*\]"
-_ROW: Final = re.compile(rf"\[([\w.-]+), (\d+), (\d+), ({_BYTES}), ({_BYTES})\]")
+_RECORD: Final = rf"([\w.-]+), (\d+), (\d+), ({_BYTES}), ({_BYTES})"
+_ROW: Final = re.compile(rf"\[{_RECORD}\]")
+_LINE: Final = re.compile(rf"\[{_RECORD}, (\d+)\]")
 # One entry of an assignment: "topic-partition" since 1.0, "[topic,partition]" before, then the thread id.
 _SHARE: Final = re.compile(r"^\[?([\w.-]+)[-,](\d+)\]? -> (.+)$")
 _ASSIGNORS: Final = {"range": "RangeAssignor", "roundrobin": "RoundRobinAssignor"}
@@ -57,7 +60,7 @@ _ZOOKEEPER_TIMEOUT_MS: Final = 6000
 
 
 class JvmRecord(NamedTuple):
-    """A record as the JVM consumer handed it out."""
+    """A record returned by the JVM consumer."""
 
     topic: str
     partition: int
@@ -67,10 +70,10 @@ class JvmRecord(NamedTuple):
 
 
 class ConsumerJvm(LocalServer):
-    """A JVM in which consumers of Kafka ``version`` can be made; see `LocalServer` for its life.
+    """A JVM in which consumers of Kafka ``version`` can be created; see `LocalServer` for its life cycle.
 
-    ``jars`` says where the consumer's jars come from (default: the environment's choice, else Maven Central),
-    ``progress`` who is told about fetching them (default: nobody). Killing or pausing it does so to all its consumers.
+    ``jars`` is the source of the consumer's jars (default: chosen by the environment, else Maven Central), ``progress``
+    reports fetching them (default: no reports). Killing or pausing the JVM kills or pauses all its consumers.
     """
 
     def __init__(
@@ -93,7 +96,7 @@ class ConsumerJvm(LocalServer):
         self._zk_utils: dict[str, Any] = {}
 
     def is_serving(self) -> bool:
-        """True when the JVM does what we tell it; its own word in the log, which nobody else knows, lets us in."""
+        """True if the JVM obeys the gateway, to which the secret from its log gives access."""
         word = self._word()
         if word is None:
             return False
@@ -105,7 +108,7 @@ class ConsumerJvm(LocalServer):
             port=self.port,
             auth_token=word,
             auto_convert=True,
-            # It would call the JVM from within Python's garbage collection, where a paused JVM would block any thread.
+            # It would call the JVM during Python's garbage collection, where a paused JVM would block any thread.
             enable_memory_management=False,
         )
         gateway = JavaGateway(gateway_parameters=parameters)
@@ -129,25 +132,25 @@ class ConsumerJvm(LocalServer):
 
     @property
     def gateway(self) -> Any:
-        """The py4j gateway. Raises SandboxError when the JVM does not run."""
+        """The py4j gateway. Raises SandboxError if the JVM does not run."""
         if self._gateway is None:
             raise SandboxError(f"{self.name} is not running; start() it first")
         return self._gateway
 
     def consumer(self, properties: Mapping[str, str]) -> JvmConsumer:
-        """Make a connector, ``kafka.consumer.Consumer.createJavaConsumerConnector``; it joins with its streams.
+        """Create a connector, ``kafka.consumer.Consumer.createJavaConsumerConnector``; it joins with its streams.
 
-        Raises SandboxError with the JVM's words when that fails. ``group.id`` and ``consumer.id`` have to be given.
+        Raises SandboxError with the JVM's error if that fails. ``group.id`` and ``consumer.id`` are required.
         """
         return JvmConsumer(self, properties)
 
     def assignment(self, zookeeper_connect: str, group: str, strategy: str) -> dict[TopicPartition, str]:
         """The thread that should own each partition, computed by this JVM's own assignor from the group's znodes.
 
-        Raises SandboxError when the group has a registration that the JVM cannot read.
+        Raises SandboxError if the group has a registration that the JVM cannot parse.
         """
         shares: dict[TopicPartition, str] = {}
-        with _told_by(self), _forgotten(self.gateway) as passing:
+        with _as_sandbox_error(self), _released_objects(self.gateway) as passing:
             jvm = self.gateway.jvm
             zookeeper = self._zookeeper(zookeeper_connect)
             assignor = passing(getattr(jvm.kafka.consumer, _ASSIGNORS[strategy])())
@@ -198,14 +201,14 @@ class ConsumerJvm(LocalServer):
 class JvmConsumer:
     """One connector inside a `ConsumerJvm`. Used by one thread at a time.
 
-    Every call raises SandboxError with the JVM's words when it fails there, and when the JVM is gone.
+    Every call raises SandboxError with the JVM's error if it fails there, or if the JVM has ended.
     """
 
     def __init__(self, jvm: ConsumerJvm, properties: Mapping[str, str]) -> None:
         self._jvm = jvm
         self.consumer_id = f"{properties['group.id']}_{properties['consumer.id']}"
         self._received: list[JvmRecord] = []
-        with _told_by(jvm):
+        with _as_sandbox_error(jvm):
             java = jvm.gateway.jvm
             config = java.java.util.Properties()
             for name, value in properties.items():
@@ -216,27 +219,31 @@ class JvmConsumer:
             self._queue = java.java.util.concurrent.LinkedBlockingQueue()
         self._threads: list[Any] = []
 
-    def create_streams(self, topics: Mapping[str, int], *, read: bool = True) -> None:
-        """Join the group with a static subscription, topic to number of streams, and ``read`` all streams."""
-        with _told_by(self._jvm):
+    def create_streams(self, topics: Mapping[str, int], *, read: bool = True, output: Path | None = None) -> None:
+        """Join the group with a static subscription, topic to number of streams, and ``read`` all streams.
+
+        With ``output`` records are appended to that file, which outlasts a JVM that is killed, and not to what
+        :meth:`received` returns; :func:`read_output` reads it.
+        """
+        with _as_sandbox_error(self._jvm):
             made = self._connector.createMessageStreams(dict(topics))
             for streams in made.values() if read else ():
-                self._read(streams)
+                self._read(streams, output)
 
     def create_streams_by_filter(self, kind: Literal["Whitelist", "Blacklist"], regex: str, streams: int = 1) -> None:
         """Join the group with a filter, whose regex the JVM normalises, and read all streams."""
-        with _told_by(self._jvm):
+        with _as_sandbox_error(self._jvm):
             topic_filter = getattr(self._jvm.gateway.jvm.kafka.consumer, kind)(regex)
             self._read(self._connector.createMessageStreamsByFilter(topic_filter, streams))
 
     def iterator(self, topic: str) -> JvmIterator:
-        """Join with one stream of a topic, whose records are dropped inside the JVM as they are taken."""
-        with _told_by(self._jvm):
+        """Join with one stream of a topic, whose records are dropped inside the JVM."""
+        with _as_sandbox_error(self._jvm):
             return JvmIterator(self._jvm, self._connector.createMessageStreams({topic: 1}).get(topic).get(0).iterator())
 
     def received(self) -> list[JvmRecord]:
-        """Everything that the streams have handed out so far, in the order of each stream."""
-        with _told_by(self._jvm), _forgotten(self._jvm.gateway) as passing:
+        """All records that the streams have returned so far, in the order of each stream."""
+        with _as_sandbox_error(self._jvm), _released_objects(self._jvm.gateway) as passing:
             java = self._jvm.gateway.jvm
             batch = passing(java.java.util.ArrayList())
             if self._queue.drainTo(batch):
@@ -245,21 +252,22 @@ class JvmConsumer:
         return list(self._received)
 
     def commit(self) -> None:
-        """Commit the offsets of everything that was handed out."""
-        with _told_by(self._jvm):
+        """Commit the offsets of all records that were returned."""
+        with _as_sandbox_error(self._jvm):
             self._connector.commitOffsets()
 
     def shutdown(self) -> None:
         """Leave the group, committing unless ``auto.commit.enable`` is off, and wait until the streams have ended."""
-        with _told_by(self._jvm):
+        with _as_sandbox_error(self._jvm):
             self._connector.shutdown()
             for thread in self._threads:
                 thread.join()
 
-    def _read(self, streams: Any) -> None:
-        """Start a JVM thread per stream that passes the rest of its iterator to a consumer filling the queue."""
-        handles = _Handles(self._jvm.gateway)
-        sink = handles.interface("java.util.function.Consumer", handles.rows_into(self._queue))
+    def _read(self, streams: Any, output: Path | None = None) -> None:
+        """Start a JVM thread per stream that passes all records of its iterator to the queue, or to a file."""
+        handles = Handles(self._jvm.gateway)
+        rows = handles.rows_into(self._queue) if output is None else handles.lines_into(output)
+        sink = handles.interface("java.util.function.Consumer", rows)
         for stream in streams:
             run = handles.bound("java.util.Iterator", "forEachRemaining", stream.iterator(), sink)
             thread = self._jvm.gateway.jvm.java.lang.Thread(handles.interface("java.lang.Runnable", run))
@@ -271,7 +279,7 @@ class JvmConsumer:
 class JvmIterator:
     """Takes elements of a Java iterator in a loop of the JDK, ``while (hasNext()) next()`` with a count.
 
-    The JVM has to be started with :data:`OPEN_STREAMS`. Calls raise SandboxError as those of `JvmConsumer`.
+    The JVM must be started with :data:`OPEN_STREAMS`. Calls raise SandboxError as those of `JvmConsumer`.
     """
 
     def __init__(self, jvm: ConsumerJvm, iterator: Any) -> None:
@@ -280,81 +288,20 @@ class JvmIterator:
 
     @classmethod
     def of_nothing(cls, jvm: ConsumerJvm, count: int) -> JvmIterator:
-        """The cheapest iterator with so many elements: what taking them costs is the cost of the loop."""
+        """The cheapest iterator with ``count`` elements, to measure the cost of the loop itself."""
         return cls(jvm, jvm.gateway.jvm.java.util.Collections.nCopies(count, "").iterator())
 
     def take(self, count: int) -> int:
-        """Take so many elements, or those that there are, and return their number."""
-        with _told_by(self._jvm), _forgotten(self._jvm.gateway) as passing:
+        """Take at most ``count`` elements, and return the number of those taken."""
+        with _as_sandbox_error(self._jvm), _released_objects(self._jvm.gateway) as passing:
             java = self._jvm.gateway.jvm.java.util
             elements = passing(java.Spliterators.spliteratorUnknownSize(self._iterator, 0))
             return int(passing(passing(java.stream.StreamSupport.stream(elements, False)).limit(count)).count())
 
 
-class _Handles:
-    """Puts Java functions together from method handles."""
-
-    def __init__(self, gateway: Any) -> None:
-        self._gateway = gateway
-        self._invoke = gateway.jvm.java.lang.invoke
-        self._lookup = self._invoke.MethodHandles.publicLookup()
-        self._object = self._class("java.lang.Object")
-        self._void = gateway.jvm.java.lang.Void.TYPE
-
-    def rows_into(self, queue: Any) -> Any:
-        """A function that adds topic, partition, offset, key and value of a MessageAndMetadata to a queue."""
-        record = self._class("kafka.message.MessageAndMetadata")
-        row = self._class("[Ljava.lang.Object;")
-        primitive = self._gateway.jvm.java.lang
-        results = {
-            "topic": self._class("java.lang.String"),
-            "partition": primitive.Integer.TYPE,
-            "offset": primitive.Long.TYPE,
-            "key": self._object,
-            "message": self._object,
-        }
-        as_object = self._invoke.MethodType.methodType(self._object, record)
-        getters = [
-            self._lookup.findVirtual(record, name, self._invoke.MethodType.methodType(result)).asType(as_object)
-            for name, result in results.items()
-        ]
-        handles = self._invoke.MethodHandles
-        collect = handles.identity(row).asCollector(row, len(getters))
-        collect = handles.filterArguments(
-            collect, 0, self._array(self._class("java.lang.invoke.MethodHandle"), getters)
-        )
-        every_time = self._array(primitive.Integer.TYPE, [0] * len(getters))  # all from argument 0
-        collect = handles.permuteArguments(collect, self._invoke.MethodType.methodType(row, record), every_time)
-        add = self._lookup.findVirtual(
-            self._class("java.util.Collection"),
-            "add",
-            self._invoke.MethodType.methodType(primitive.Boolean.TYPE, self._object),
-        ).bindTo(queue)
-        return handles.filterReturnValue(collect.asType(as_object), add)
-
-    def bound(self, interface: str, method: str, receiver: Any, argument: Any) -> Any:
-        """The call ``receiver.method(argument)`` of a method that takes a Consumer and returns nothing."""
-        takes = self._class("java.util.function.Consumer")
-        kind = self._invoke.MethodType.methodType(self._void, takes)
-        return self._lookup.findVirtual(self._class(interface), method, kind).bindTo(receiver).bindTo(argument)
-
-    def interface(self, name: str, handle: Any) -> Any:
-        """An object of an interface with one method, which calls the handle."""
-        return self._invoke.MethodHandleProxies.asInterfaceInstance(self._class(name), handle)
-
-    def _class(self, name: str) -> Any:
-        return self._gateway.jvm.java.lang.Class.forName(name)
-
-    def _array(self, kind: Any, values: list[Any]) -> Any:
-        array = self._gateway.jvm.java.lang.reflect.Array.newInstance(kind, len(values))
-        for index, value in enumerate(values):
-            array[index] = value
-        return array
-
-
 @contextmanager
-def _told_by(jvm: ConsumerJvm) -> Iterator[None]:
-    """Turn py4j's errors into SandboxError with what the JVM said."""
+def _as_sandbox_error(jvm: ConsumerJvm) -> Iterator[None]:
+    """Turn py4j's errors into SandboxError with the JVM's error."""
     from py4j.protocol import Py4JError, Py4JJavaError
 
     try:
@@ -366,8 +313,8 @@ def _told_by(jvm: ConsumerJvm) -> Iterator[None]:
 
 
 @contextmanager
-def _forgotten(gateway: Any) -> Iterator[Callable[[Any], Any]]:
-    """Yield a function through which to pass Java objects that the JVM need not keep for us afterwards."""
+def _released_objects(gateway: Any) -> Iterator[Callable[[Any], Any]]:
+    """Yield a function that registers Java objects which the JVM may drop afterwards."""
     objects: list[Any] = []
 
     def passing(one: Any) -> Any:
@@ -381,12 +328,23 @@ def _forgotten(gateway: Any) -> Iterator[Callable[[Any], Any]]:
             gateway.detach(one)
 
 
+def read_output(output: Path) -> list[tuple[JvmRecord, float]]:
+    """What was written to the ``output`` of :meth:`JvmConsumer.create_streams`, each record with its time.
+
+    On Linux the time is that of ``time.monotonic()``.
+    """
+    if not output.exists():
+        return []
+    whole, _, _ = output.read_text(encoding="utf-8").rpartition("\n")
+    return [(_record(*row[:-1]), int(row[-1]) / 1e9) for row in _LINE.findall(whole)]
+
+
 def _record(topic: str, partition: str, offset: str, key: str, value: str) -> JvmRecord:
     return JvmRecord(topic, int(partition), int(offset), _bytes(key), _bytes(value))
 
 
 def _bytes(text: str) -> bytes | None:
-    """Read Java's text of a byte array, whose elements are signed."""
+    """Parse Java's text of a byte array, whose elements are signed."""
     if text == "null":
         return None
     return bytes(int(number) & 0xFF for number in text.strip("[]").split(",") if number)
@@ -395,5 +353,5 @@ def _bytes(text: str) -> bytes | None:
 def _match(pattern: re.Pattern[str], line: str) -> tuple[str, ...]:
     found = pattern.match(line)
     if found is None:
-        raise SandboxError(f"the JVM said {line!r} where an assignment was expected")
+        raise SandboxError(f"the JVM returned {line!r} instead of an assignment")
     return found.groups()

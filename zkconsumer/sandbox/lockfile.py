@@ -1,4 +1,4 @@
-"""Lists of pinned jars: ``locks/NAME.lock``, one jar a line, ``<sha256> group:artifact:version``."""
+"""Lists of pinned jars: ``locks/NAME.lock``, one jar per line, ``<sha256> group:artifact:version``."""
 
 import hashlib
 import importlib.resources
@@ -20,7 +20,7 @@ class LockedJar:
 
     @property
     def coordinates(self) -> str:
-        """Maven's name of it, ``group:artifact:version``."""
+        """Its Maven coordinates, ``group:artifact:version``."""
         return f"{self.group}:{self.artifact}:{self.version}"
 
     @property
@@ -30,13 +30,13 @@ class LockedJar:
 
     @property
     def repository_path(self) -> Path:
-        """Where a directory laid out like a Maven repository has the jar."""
+        """The jar's path in a directory laid out like a Maven repository."""
         return Path(*self.group.split("."), self.artifact, self.version, self.file_name)
 
 
 @dataclass(frozen=True)
 class LockFile:
-    """A named list of pinned jars; ``name`` is also where the cache keeps them."""
+    """A named list of pinned jars; ``name`` is also its directory in the cache."""
 
     name: str
     jars: tuple[LockedJar, ...]
@@ -49,7 +49,7 @@ def known_kafka_versions() -> list[str]:
 
 
 def version_tuple(version: str) -> tuple[int, ...]:
-    """Return a version such as ``0.10.2.2`` as numbers, which compare as versions do."""
+    """Return a version such as ``0.10.2.2`` as numbers, which compare in version order."""
     return tuple(int(part) for part in version.split("."))
 
 
@@ -62,7 +62,7 @@ def known_locks() -> list[str]:
 def read_lock(name: str) -> LockFile:
     """Read a lock file of this package, such as ``kafka-3.9.1``.
 
-    Raises SandboxError when there is none of that name or a line is malformed.
+    Raises SandboxError if there is none of that name or a line is malformed.
     """
     file = importlib.resources.files(__package__) / "locks" / f"{name}.lock"
     if not file.is_file():
@@ -71,7 +71,7 @@ def read_lock(name: str) -> LockFile:
 
 
 def parse_lock(text: str, name: str) -> LockFile:
-    """Parse the text of a lock file; ``name`` becomes its name. Empty lines and ``#`` comments are allowed."""
+    """Parse the text of a lock file with this name. Empty lines and ``#`` comments are allowed."""
     jars: list[LockedJar] = []
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.startswith("#"):

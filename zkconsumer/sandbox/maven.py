@@ -1,7 +1,7 @@
-"""Fetches pinned jars from a Maven repository with the Ivy that is inside pyspark.
+"""Fetches pinned jars from a Maven repository with the Ivy inside pyspark.
 
-Ivy knows where Maven Central is, honours the machine's proxy and certificate settings for Java, and is already there.
-Resolving is switched off: the list is complete, so no POM is read and nothing but the named jars is fetched.
+Ivy knows the address of Maven Central, honours the machine's proxy and certificate settings for Java, and is already
+installed. Dependency resolution is off: the list is complete, so no POM is read and only the listed jars are fetched.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from zkconsumer.sandbox.pysparkjars import ivy_jar
 
 _CONNECT_TIMEOUT_MS = 10_000
 _READ_TIMEOUT_MS = 30_000
-# Longer than both together: Ivy gets to report its own error first.
+# Longer than both together, so that Ivy reports its own error first.
 _STALL_S = 60.0
 
 
@@ -27,13 +27,13 @@ def fetch(
 ) -> list[Path]:
     """Fetch jars below ``directory`` and return their paths in the order of ``jars``; they are not verified yet.
 
-    ``maven_url`` replaces Maven Central. Raises SandboxError when a jar cannot be had; Ivy's log stays next
-    to ``directory`` then.
+    ``maven_url`` replaces Maven Central. Raises SandboxError if a jar cannot be fetched; then Ivy's log remains next to
+    ``directory``.
     """
     (directory / "settings.xml").write_text(_settings(maven_url), encoding="utf-8")
     (directory / "ivy.xml").write_text(_module(jars), encoding="utf-8")
     cache, out = directory / "cache", directory / "jars"
-    log = directory.parent / f"{lock}.fetch.log"  # outside of ``directory``, which goes away after a failure, too
+    log = directory.parent / f"{lock}.fetch.log"  # outside of ``directory``, which is removed after a failure, too
     log.unlink(missing_ok=True)
     ivy = JvmProcess(f"fetching the jars of {lock}", _command(directory, cache, out), log)
     with progress.step(f"fetching {len(jars)} jars of {lock}", len(jars)) as advance:
@@ -57,7 +57,7 @@ def fetch(
 
 
 def _command(directory: Path, cache: Path, out: Path) -> list[str]:
-    # Ivy's own directory is ours too: it must neither read a user's settings nor need a writable home.
+    # Ivy's own directory is set, too: it must neither read the user's settings nor need a writable home.
     options = [f"-Divy.default.ivy.user.dir={directory}", f"-Divy.home={directory}", "-Xmx128m", "-XX:-UsePerfData"]
     arguments = ["-settings", str(directory / "settings.xml"), "-ivy", str(directory / "ivy.xml")]
     arguments += ["-cache", str(cache), "-retrieve", f"{out}/[artifact]-[revision].[ext]"]
@@ -89,14 +89,14 @@ def _module(jars: Sequence[LockedJar]) -> str:
 
 
 def _fetched(cache: Path) -> tuple[int, str]:
-    """Return how many jars Ivy has got, and in words how much, half-fetched ones included."""
+    """Return the number of jars fetched, and a text with the bytes, including incomplete ones."""
     sizes = _sizes(cache, "*/*/jars/*")
     whole = sum(path.suffix == ".jar" for path in sizes)
     return whole, f"({sum(sizes.values()) / 1e6:.1f} MB)"
 
 
 def _activity(cache: Path) -> tuple[int, int]:
-    # Ivy writes a small file for each artifact that it has found, long before the first jar arrives.
+    # Ivy writes a small file for each artifact that it finds, long before the first jar arrives.
     sizes = _sizes(cache, "**/*")
     return len(sizes), sum(sizes.values())
 
@@ -111,4 +111,4 @@ def _sizes(cache: Path, pattern: str) -> dict[Path, int]:
 
 def _advice(maven_url: str | None) -> str:
     where = maven_url or "Maven Central"
-    return f"; check that {where} can be reached, or give --maven-url, or --jars-dir"
+    return f"; check that {where} can be reached, or set --maven-url or --jars-dir"

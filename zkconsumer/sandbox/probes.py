@@ -1,4 +1,4 @@
-"""Questions to a server's port that tell whether it serves: ZooKeeper's four-letter words, Kafka's Metadata."""
+"""Requests that show whether a server serves: ZooKeeper's four-letter words, Kafka's Metadata."""
 
 import socket
 import struct
@@ -11,7 +11,7 @@ _LARGEST_ANSWER = 64 * 1024 * 1024
 
 
 def four_letter_word(port: int, word: str, timeout_s: float = 2.0) -> str:
-    """Send one of ZooKeeper's four-letter words to a local port and return the answer, "" when there is none."""
+    """Send one of ZooKeeper's four-letter words to a local port and return the answer, "" if there is none."""
     try:
         with socket.create_connection((HOST, port), timeout=timeout_s) as connection:
             connection.sendall(word.encode("ascii"))
@@ -24,12 +24,13 @@ def four_letter_word(port: int, word: str, timeout_s: float = 2.0) -> str:
 
 
 def known_brokers(port: int, timeout_s: float = 2.0) -> dict[int, tuple[str, int]]:
-    """Ask the broker on a local port which brokers are alive: id to host and port; empty when it does not answer.
+    """Ask the broker on a local port for the live brokers: id to host and port; empty if it does not answer.
 
     The request is Metadata version 0, which every broker that knows ZooKeeper understands (0.8 to 3.9). A broker lists
-    itself only after the controller has seen its znode and told it so: from then on topics can be created and used.
+    itself only after the controller has seen its znode and sent it an update: from then on topics can be created and
+    used.
     """
-    # An empty list stands for all topics; a name could make a broker create it.
+    # An empty list means all topics; a broker might create a named topic.
     request = struct.pack(">hhih", _METADATA, 0, _CORRELATION_ID, -1) + struct.pack(">i", 0)
     try:
         with socket.create_connection((HOST, port), timeout=timeout_s) as connection:
@@ -44,7 +45,7 @@ def known_brokers(port: int, timeout_s: float = 2.0) -> dict[int, tuple[str, int
 
 
 def parse_brokers(answer: bytes) -> dict[int, tuple[str, int]]:
-    """Read the brokers out of a Metadata version 0 response; empty when it is none."""
+    """Parse the brokers in a Metadata version 0 response; empty if it is malformed."""
     brokers: dict[int, tuple[str, int]] = {}
     try:
         correlation_id, count = struct.unpack_from(">ii", answer)

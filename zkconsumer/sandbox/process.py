@@ -1,4 +1,4 @@
-"""One Java process: start it, wait until a condition holds, signal it, end it, and quote its log when it failed."""
+"""One Java process: start it, wait for a condition, signal it, end it, and quote its log if it failed."""
 
 import contextlib
 import os
@@ -16,13 +16,13 @@ from zkconsumer.forks import Owner
 
 _POLL_S = 0.05
 _GUARD = Path(__file__).with_name("guard.py")
-_TELLING = re.compile(r"Exception|Error\b|ERROR|FATAL|Unrecognized|Could not|refused|UNRESOLVED|not found")
+_INFORMATIVE = re.compile(r"Exception|Error\b|ERROR|FATAL|Unrecognized|Could not|refused|UNRESOLVED|not found")
 
 
 class JvmProcess:
     """A Java process that never outlives this Python process (see ``guard.py`` for how). Forked children cannot end it.
 
-    ``name`` is what messages call it; standard output and error are appended to ``log``. Used by one thread at a time.
+    ``name`` is its name in messages; standard output and error are appended to ``log``. Used by one thread at a time.
     """
 
     def __init__(self, name: str, command: Sequence[str], log: Path) -> None:
@@ -41,13 +41,13 @@ class JvmProcess:
 
     @property
     def pid(self) -> int:
-        """The process id of the Java process itself. Raises SandboxError when it is not running."""
+        """The process id of the Java process itself. Raises SandboxError if it is not running."""
         if self._pid is None or not self.running:
             raise SandboxError(f"{self.name} is not running; start() it first (its log: {self.log})")
         return self._pid
 
     def start(self) -> None:
-        """Start the process without waiting for anything it does. Raises SandboxError when it cannot be started."""
+        """Start the process without waiting. Raises SandboxError if it cannot be started."""
         if self.running:
             raise SandboxError(f"{self.name} is running already; stop() it first")
         self._owner = Owner()
@@ -62,7 +62,7 @@ class JvmProcess:
                         stdout=log,
                         stderr=log,
                         pass_fds=(write_end,),
-                        start_new_session=True,  # Ctrl-C in a terminal is for us; we end the servers in order
+                        start_new_session=True,  # Ctrl-C must reach only this process, which ends servers
                     )
                 self._pid = int(report.readline() or b"0") or None
         except OSError as error:
@@ -71,8 +71,8 @@ class JvmProcess:
     def wait_until(self, condition: Callable[[], bool], what: str, timeout_s: float) -> None:
         """Poll ``condition`` until it holds.
 
-        Raises SandboxError, quoting the log, as soon as the process ends and after ``timeout_s`` seconds; ``what``
-        names the condition in that message.
+        Raises SandboxError, quoting the log, when the process ends or after ``timeout_s`` seconds; ``what`` describes
+        the condition in the message.
         """
         deadline = time.monotonic() + timeout_s
         while not condition():
@@ -80,10 +80,10 @@ class JvmProcess:
             if time.monotonic() > deadline:
                 raise SandboxError(f"{self.name} was not ready ({what}) within {timeout_s:g} s; {self.log_summary()}")
             self._wait(_POLL_S)
-        self.expect_running(what)  # what answered may have been somebody else
+        self.expect_running(what)  # another process may have answered
 
-    def expect_running(self, what: str = "end was asked for") -> None:
-        """Raise SandboxError, quoting the log, when the process has ended."""
+    def expect_running(self, what: str = "it was stopped") -> None:
+        """Raise SandboxError, quoting the log, if the process has ended."""
         if not self.running:
             code = None if self._guard is None else self._guard.returncode
             raise SandboxError(f"{self.name} ended with exit code {code} before {what}; {self.log_summary()}")
@@ -91,8 +91,8 @@ class JvmProcess:
     def run(self, tick: Callable[[], None], stall_s: float, activity: Callable[[], object]) -> int:
         """Wait for the process to end by itself and return its exit code, calling ``tick`` meanwhile.
 
-        ``activity`` returns anything that changes while the process gets on. Raises SandboxError, and kills the
-        process, when that stays the same for ``stall_s`` seconds.
+        ``activity`` returns a value that changes while the process makes progress. Raises SandboxError, and kills the
+        process, if the value does not change for ``stall_s`` seconds.
         """
         state, deadline = activity(), time.monotonic() + stall_s
         while (code := self._wait(_POLL_S)) is None:
@@ -105,16 +105,16 @@ class JvmProcess:
         return code
 
     def stop(self, timeout_s: float = 15.0) -> None:
-        """Ask the process to end (SIGTERM) and wait for it; kill it when it is not gone after ``timeout_s`` seconds."""
+        """Ask the process to end (SIGTERM) and wait for it; kill it if it has not ended after ``timeout_s`` seconds."""
         if self._owner.spares(self.name):
             return
-        self.signal(signal.SIGCONT)  # a stopped process would take no SIGTERM
+        self.signal(signal.SIGCONT)  # a stopped process does not handle SIGTERM
         self.signal(signal.SIGTERM)
         if self._wait(timeout_s) is None:
             self.kill()
 
     def kill(self) -> None:
-        """End the process by SIGKILL and wait until it is gone; nothing happens when it does not run."""
+        """End the process by SIGKILL and wait for its end; no effect if it does not run."""
         if self._owner.spares(self.name):
             return
         self.signal(signal.SIGKILL)
@@ -124,7 +124,7 @@ class JvmProcess:
             self._guard.wait()
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to the Java process; nothing happens when it does not run, nor in a forked child."""
+        """Send a signal to the Java process; no effect if it does not run, or in a forked child."""
         if self._owner.spares(self.name):
             return
         if self._pid is not None and self.running:
@@ -132,10 +132,14 @@ class JvmProcess:
                 os.kill(self._pid, number)
 
     def log_summary(self) -> str:
-        """Return the most telling line of the log since the last start, and where the whole log is."""
-        line = self._telling_line()
-        story = (f"its log has: {line}; " if line else "its log is empty; ") + f"see {self.log}"
-        return story if self._has_space() else f"no space is left in {self.log.parent}; set TMPDIR; {story}"
+        """Return the most informative line of the log since the last start, and the path of the log."""
+        line = self._informative_line()
+        text = (f"its log has: {line}; " if line else "its log is empty; ") + f"see {self.log}"
+        return (
+            text
+            if self._has_space()
+            else f"no space is left in {self.log.parent}; set TMPDIR to another directory; {text}"
+        )
 
     def _has_space(self) -> bool:
         try:
@@ -143,17 +147,17 @@ class JvmProcess:
         except OSError:  # it is gone
             return True
 
-    def _telling_line(self) -> str:
+    def _informative_line(self) -> str:
         try:
             with self.log.open("rb") as file:
                 file.seek(self._log_start)
                 text = file.read().decode("utf-8", "replace")
         except OSError:
             return ""
-        # Stack frames are indented; servers log their orderly shutdown after what made them shut down.
+        # Stack frames are indented; servers log their orderly shutdown after its cause.
         lines = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("at ")]
-        telling = [line for line in lines if _TELLING.search(line)]
-        return (telling or lines or [""])[-1][:400]
+        informative = [line for line in lines if _INFORMATIVE.search(line)]
+        return (informative or lines or [""])[-1][:400]
 
     def _wait(self, timeout_s: float) -> int | None:
         if self._guard is None:

@@ -1,4 +1,4 @@
-"""A minimal producer: enough to load a topic for the demo, the benchmark and tests; records are acknowledged.
+"""A minimal producer that loads topics for the demo, the benchmark and tests; brokers acknowledge the records.
 
 It sends one partition's batches at a time over plain connections, with the batch encoder of kafka-python. No retries,
 no partitioner: the caller names the partition.
@@ -18,14 +18,14 @@ from zkconsumer.kafka.library import load_kafka_python
 from zkconsumer.model import Broker, TopicPartition
 
 CODECS: Final[Mapping[str, int]] = {"none": 0, "gzip": 1, "lz4": 3, "zstd": 4}
-"""Compression codecs by name, with their number in the attributes."""
+"""Compression codecs by name, with their number in the attributes of a batch."""
 
 _BATCH_BYTES: Final = 900_000
 """Batches close below the broker's default ``message.max.bytes`` of 1,048,588."""
 _PRODUCE_VERSIONS: Final = (3, 9)
 _MAGIC: Final = 2
-_LENGTH_END: Final = 12  # a batch's length counts what comes after this position
-_CHECKED_FROM: Final = 21  # attributes: its checksum, right before, covers what comes from here on
+_LENGTH_END: Final = 12  # a batch's length counts the bytes after this position
+_CHECKED_FROM: Final = 21  # attributes: the checksum, right before, covers the bytes from here on
 _HEADER_BYTES: Final = 61
 _CLIENT_ID: Final = "zkconsumer-producer"
 _ALL_REPLICAS: Final = -1
@@ -51,15 +51,15 @@ def produce(
     """Append records to existing topics, wait for all in-sync replicas and return the first offset of each partition.
 
     Args:
-        live_brokers: brokers to ask for the leaders.
-        records: what to append to each partition, in order.
+        live_brokers: returns the brokers to ask for the leaders.
+        records: records to append to each partition, in order.
         codec: a name in :data:`CODECS`.
-        batch_bytes: size, before compression, at which a batch is closed; at least one record goes into each.
-        timeout_ms: limit for connecting and for each answer.
+        batch_bytes: size, before compression, at which a batch is closed; each has at least one record.
+        timeout_ms: limit for connecting and for each answer, in ms.
 
     Raises:
-        BrokerUnavailable: a leader is not known or cannot be reached; earlier batches may have been written.
-        ProtocolError: the broker refuses a batch.
+        BrokerUnavailable: a leader is unknown or cannot be reached; earlier batches may have been written.
+        ProtocolError: the broker refused a batch.
     """
     encoded = {tp: encode_batches(theirs, codec=codec, batch_bytes=batch_bytes) for tp, theirs in records.items()}
     return append_batches(live_brokers, encoded, timeout_ms=timeout_ms)
@@ -71,7 +71,7 @@ def append_batches(
     *,
     timeout_ms: int = 30_000,
 ) -> dict[TopicPartition, int]:
-    """Append record batches that are encoded already, as :func:`produce` does; the brokers give them their offsets.
+    """Append encoded record batches, as :func:`produce` does; the brokers assign their offsets.
 
     Raises:
         BrokerUnavailable, ProtocolError: as :func:`produce`.
@@ -147,5 +147,5 @@ def _send(connection: BrokerConnection, tp: TopicPartition, batch: bytes, timeou
     )
     answer = connection.call(request).responses[0].partition_responses[0]
     if answer.error_code:
-        raise ProtocolError(f"{connection} refuses a batch for {tp}: {error_name(answer.error_code)}")
+        raise ProtocolError(f"{connection} refused a batch for {tp}: {error_name(answer.error_code)}")
     return int(answer.base_offset)

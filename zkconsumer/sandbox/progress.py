@@ -1,4 +1,4 @@
-"""What the sandbox tells a person who waits: a moving bar on a terminal, occasional lines elsewhere."""
+"""Progress reports of the sandbox: a moving bar on a terminal, occasional lines elsewhere."""
 
 import sys
 import time
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
-# The advance of one step: how much is done, and a few words about it.
+# Reports the progress of one step: the amount done, and a short text.
 Advance = Callable[[float, str], None]
 
 _LINE_EVERY_S = 2.0
@@ -15,15 +15,15 @@ _LINE_EVERY_S = 2.0
 class Progress:
     """Reports steps to a text stream, standard error by default; ``quiet`` reports nothing.
 
-    On a terminal a step is a bar or spinner that vanishes when the step ends. Elsewhere a step is one line when it
-    begins, then a line at most every two seconds, so that a log of a CI run shows that something is alive.
+    On a terminal a step is a bar or spinner that disappears when the step ends. Elsewhere a step is one line when it
+    begins, then a line at most every two seconds, so that the log of a CI run shows progress.
     """
 
     def __init__(self, stream: TextIO | None = None, *, quiet: bool = False) -> None:
         self._stream = sys.stderr if stream is None else stream
         self._quiet = quiet
 
-    def say(self, text: str) -> None:
+    def write_line(self, text: str) -> None:
         """Write one line."""
         if not self._quiet:
             self._stream.write(f"{text}\n")
@@ -31,25 +31,25 @@ class Progress:
 
     @contextmanager
     def step(self, text: str, total: float | None = None) -> Iterator[Advance]:
-        """Report a step that takes a while; call the yielded function with ``(done, detail)`` as it moves on."""
+        """Report a longer step; call the yielded function with ``(done, detail)`` to report its progress."""
         if self._quiet:
             yield lambda _done, _detail: None
         elif self._stream.isatty():
             with self._bar(text, total) as advance:
                 yield advance
         else:
-            self.say(f"{text} ...")
+            self.write_line(f"{text} ...")
             yield self._lines(text, total)
 
     def _lines(self, text: str, total: float | None) -> Advance:
-        said = [time.monotonic()]
+        written_at = [time.monotonic()]
 
         def advance(done: float, detail: str) -> None:
             now = time.monotonic()
-            if now - said[0] >= _LINE_EVERY_S:
-                said[0] = now
+            if now - written_at[0] >= _LINE_EVERY_S:
+                written_at[0] = now
                 count = "" if total is None else f" {done:.0f} of {total:.0f}"
-                self.say(f"{text} ...{count} {detail}".rstrip())
+                self.write_line(f"{text} ...{count} {detail}".rstrip())
 
         return advance
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from zkconsumer.errors import SandboxError
 
-# All that a standalone server loads; the log4j jars only carry its log to standard output.
+# All jars that a standalone server loads; the log4j jars write its log to standard output.
 _ZOOKEEPER_JARS = (
     "zookeeper",
     "zookeeper-jute",
@@ -16,7 +16,7 @@ _ZOOKEEPER_JARS = (
     "log4j-api",
     "log4j-core",
 )
-# What a server needs besides to listen with TLS.
+# Further jars that a server needs for TLS.
 _NETTY_JARS = (
     "netty-buffer",
     "netty-codec-base",
@@ -44,14 +44,14 @@ def py4j_jar() -> Path:
 def zookeeper_jars(*, tls: bool = False) -> list[Path]:
     """Return the jars inside pyspark that make up a ZooKeeper server, without importing pyspark.
 
-    Raises SandboxError when pyspark is not installed or lacks one of them.
+    Raises SandboxError if pyspark is not installed or lacks one of them.
     """
     directory = _directory()
     return [_find(directory, artifact) for artifact in (*_ZOOKEEPER_JARS, *(_NETTY_JARS if tls else ()))]
 
 
 def _directory() -> Path:
-    """Return the directory of pyspark's jars. Raises SandboxError when pyspark is not installed."""
+    """Return the directory of pyspark's jars. Raises SandboxError if pyspark is not installed."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or not spec.submodule_search_locations:
         raise SandboxError(f"pyspark, whose jars hold ZooKeeper, is not installed; {_INSTALL}")
@@ -59,7 +59,7 @@ def _directory() -> Path:
 
 
 def _find(directory: Path, artifact: str) -> Path:
-    """Return the jar of an artifact in whatever version the directory has. Raises SandboxError when it has none."""
+    """Return the jar of an artifact in the directory, of any version. Raises SandboxError if there is none."""
     found = sorted(directory.glob(f"{artifact}-[0-9]*.jar"))
     if not found:
         raise SandboxError(f"{directory} has no {artifact} jar; check that pyspark is 4.2 or later and complete")

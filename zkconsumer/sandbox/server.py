@@ -1,4 +1,4 @@
-"""What the sandbox's servers have in common: one loopback port, one Java process, one log, start and stop."""
+"""LocalServer, the base of the sandbox's servers: one loopback port, one Java process, one log."""
 
 import signal
 from abc import ABC, abstractmethod
@@ -10,10 +10,10 @@ from zkconsumer.sandbox.process import JvmProcess
 
 
 class LocalServer(ABC):
-    """A server on a loopback port whose data and log lie in ``directory``.
+    """A server on a loopback port, with data and log in ``directory``.
 
-    ``name`` is what messages call it. ``port`` None means a free one; it stays the same over restarts.
-    ``ready_timeout_s`` bounds each wait for the server to serve. Used by one thread at a time.
+    ``name`` is its name in messages. For a ``port`` of None a free one is chosen; it stays the same over restarts.
+    ``ready_timeout_s`` limits each wait for the server to serve. Used by one thread at a time.
     """
 
     def __init__(self, name: str, directory: Path, port: int | None, ready_timeout_s: float) -> None:
@@ -26,7 +26,7 @@ class LocalServer(ABC):
 
     @abstractmethod
     def is_serving(self) -> bool:
-        """True when this very server, not another one on its port, does what it is for."""
+        """True if this server, and not another one on its port, serves clients."""
 
     @abstractmethod
     def _command(self) -> list[str]:
@@ -34,29 +34,33 @@ class LocalServer(ABC):
 
     @property
     def port(self) -> int:
-        """The port for clients; chosen on the first use when none was given."""
+        """The port for clients; chosen on first use if none was given."""
         if self._port is None:
             self._port = free_port()
         return self._port
 
     @property
     def address(self) -> str:
-        """Where clients connect, ``host:port``."""
+        """The address for clients, ``host:port``."""
         return f"{HOST}:{self.port}"
 
     @property
     def log(self) -> Path:
-        """The file with everything the server has said, over all its restarts."""
-        return self.directory / f"{self.name.lower().replace(' ', '-')}.log"
+        """The file with the server's output, over all its restarts."""
+        return self.directory / f"{self._file_name}.log"
+
+    @property
+    def _file_name(self) -> str:
+        return self.name.lower().replace(" ", "-")
 
     @property
     def running(self) -> bool:
-        """True while the process lives, also when it is paused."""
+        """True while the process lives, even if it is paused."""
         return self._process is not None and self._process.running
 
     @property
     def pid(self) -> int:
-        """The id of the Java process. Raises SandboxError when it is not running."""
+        """The id of the Java process. Raises SandboxError if it is not running."""
         if self._process is None:
             raise SandboxError(f"{self.name} was never started; start() it first")
         return self._process.pid
@@ -64,8 +68,8 @@ class LocalServer(ABC):
     def start(self) -> None:
         """Start the server on its data and wait until it serves.
 
-        Raises SandboxError when its port is taken, when it ends early and when it does not serve in time; the process
-        is gone then.
+        Raises SandboxError if its port is in use, it ends early, or it does not serve in time; the process has then
+        ended.
         """
         self.launch()
         self.wait_until_serving()
@@ -84,7 +88,7 @@ class LocalServer(ABC):
         try:
             self._await()
         except SandboxError:
-            # Between our choice of the port and the server's use of it, somebody else may have taken it.
+            # Between the choice of the port and the server's use of it, another process may have taken it.
             if not self._port_is_ours_to_choose or is_free(self.port):
                 raise
             self._port = None
@@ -103,7 +107,7 @@ class LocalServer(ABC):
             raise
 
     def stop(self, timeout_s: float = 15.0) -> None:
-        """Ask the server to end and wait until it has; kill it after ``timeout_s`` seconds. Its data stay."""
+        """Ask the server to end and wait for its end; kill it after ``timeout_s`` seconds. Its data stay."""
         if self._process is not None:
             self._process.stop(timeout_s)
 
@@ -118,16 +122,16 @@ class LocalServer(ABC):
         self.start()
 
     def pause(self) -> None:
-        """Freeze the server (SIGSTOP): connections stay open and nothing answers, as with a host that hangs."""
+        """Freeze the server (SIGSTOP): connections stay open without answers, as with a hanging host."""
         if self._process is not None:
             self._process.signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let a frozen server go on (SIGCONT)."""
+        """Continue a frozen server (SIGCONT)."""
         if self._process is not None:
             self._process.signal(signal.SIGCONT)
 
     def expect_running(self) -> None:
-        """Raise SandboxError, quoting the log, when the process has ended by itself."""
+        """Raise SandboxError, quoting the log, if the process has ended by itself."""
         if self._process is not None:
             self._process.expect_running()

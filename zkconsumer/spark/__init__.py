@@ -1,4 +1,6 @@
-"""The Spark source ``zkconsumer``: the driver is a member of the consumer group, executors fetch (DESIGN 3.3 and 4.7).
+"""The Spark source ``zkconsumer``: the driver is a member of the consumer group, executors fetch.
+
+See spark.md#options, architecture.md#spark-source.
 
 Importing this package does not import pyspark.
 """
@@ -16,14 +18,14 @@ __all__ = ["register"]
 
 
 def register(spark: SparkSession) -> QueryMonitor:
-    """Make ``format("zkconsumer")`` known to a session, and watch the session's queries of this source.
+    """Register ``format("zkconsumer")`` with a session, and monitor the session's queries of this source.
 
-    The format is found without this call where Spark's look-up sees the top-level module ``pyspark_zkconsumer``: in
-    every normal installation, but not in a development install whose finder hides top-level modules, nor where an
-    archive is on ``sys.path`` of the driver only.
+    Spark finds the format without this call if its look-up sees the top-level module ``pyspark_zkconsumer``: in every
+    normal installation, but not in a development install whose finder hides top-level modules, nor if an archive is on
+    ``sys.path`` of the driver only.
 
     Returns:
-        What shows lag, rows and owned partitions; a second call with the same session returns the same.
+        The monitor with lag, rows and owned partitions; later calls with the same session return the same one.
 
     Raises:
         UsageError: this release of Spark cannot run the source.

@@ -1,8 +1,8 @@
 """Acknowledgements: the application's process reports a finished batch to the source's process on Spark's driver.
 
-Spark calls the source when it wants the next batch, not when the last one has finished: under ``processingTime`` that
-is minutes later, and after ``query.stop()`` never. A listener in the application learns it within milliseconds. It
-sends the number of the plan over a Unix socket that only this user may use; its path travels in ``reportLatestOffset``.
+Spark calls the source when it needs the next batch, not when the last one has finished: with ``processingTime`` that is
+minutes later, and after ``query.stop()`` never. A listener in the application is notified within milliseconds. It sends
+the number of the plan over a Unix socket that only this user may use; ``reportLatestOffset`` contains the path.
 """
 
 from __future__ import annotations
@@ -16,24 +16,25 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from zkconsumer.leftovers import OwnedDirectory
+from zkconsumer.stalefiles import OwnedDirectory
 
 _log = logging.getLogger(__name__)
 
 _TIMEOUT_S = 2.0
 _LONGEST = 200
-"""Bytes of an acknowledgement; more is none."""
+"""Maximum bytes of an acknowledgement; a longer message is ignored."""
 
 
 class AcknowledgementServer:
-    """Receives acknowledgements on a thread of its own.
+    """Receives acknowledgements on its own thread.
 
     Args:
         acknowledged: called on that thread with the number of the plan whose batch has finished.
+        parent: directory in which the socket's directory is created; None for the directory of temporary files.
     """
 
-    def __init__(self, acknowledged: Callable[[int], None]) -> None:
-        self._directory = OwnedDirectory("zkconsumer-ack-")
+    def __init__(self, acknowledged: Callable[[int], None], parent: Path | None = None) -> None:
+        self._directory = OwnedDirectory("zkconsumer-ack-", parent)
         self.path = str(self._directory.path / "acknowledge")
         try:
             self._server = _Server(self.path, _handler(acknowledged))
@@ -54,15 +55,15 @@ class AcknowledgementServer:
         self._directory.remove()
 
 
-def open_server(acknowledged: Callable[[int], None]) -> AcknowledgementServer | None:
-    """A server, or None where no socket can be made (the temporary directory's path is too long, or read-only)."""
+def open_server(acknowledged: Callable[[int], None], parent: Path | None = None) -> AcknowledgementServer | None:
+    """A server, or None if no socket can be created (the temporary directory's path is too long, or read-only)."""
     try:
-        return AcknowledgementServer(acknowledged)
+        return AcknowledgementServer(acknowledged, parent)
     except OSError as error:
         _log.warning(
-            "finished batches cannot be acknowledged, and are committed when Spark asks for the next one: no socket "
-            "below %s (%s); set TMPDIR to a short path that can be written",
-            tempfile.gettempdir(),
+            "finished batches are committed only when Spark requests the next one: cannot create a socket "
+            "for acknowledgements in %s (%s); set TMPDIR to a short path that is writable",
+            parent or tempfile.gettempdir(),
             error,
         )
         return None
@@ -72,8 +73,8 @@ def acknowledge(path: str, number: int) -> None:
     """Report that the batch of a plan has finished.
 
     Args:
-        path: of the source's socket.
-        number: of the plan.
+        path: path of the source's socket.
+        number: number of the plan.
 
     Raises:
         OSError: the source's process has ended, or runs on another machine.
@@ -82,14 +83,14 @@ def acknowledge(path: str, number: int) -> None:
         connection.settimeout(_TIMEOUT_S)
         connection.connect(path)
         connection.sendall(json.dumps({"n": number}).encode() + b"\n")
-        connection.recv(1)  # the end: it was handled, so that a stop that follows commits it
+        connection.recv(1)  # until the server has handled it, so that a later stop commits it
 
 
 class _Server(socketserver.UnixStreamServer):
     request_queue_size = 16
 
     def handle_error(self, request: object, client_address: object) -> None:  # noqa: ARG002 - socketserver's signature
-        _log.info("an acknowledgement was not understood or not handled", exc_info=True)
+        _log.info("an acknowledgement failed; its batch is committed when Spark requests the next one", exc_info=True)
 
 
 def _handler(acknowledged: Callable[[int], None]) -> type[socketserver.StreamRequestHandler]:

@@ -12,9 +12,9 @@ from zkconsumer.errors import LeaderUnknown, MalformedZnode, OffsetOutOfRange, U
 from zkconsumer.model import TopicPartition
 from zkconsumer.spark.cluster import ClusterView, read_cluster
 from zkconsumer.spark.logends import LogEnds
-from zkconsumer.spark.offsets_json import LATEST
+from zkconsumer.spark.microbatch import RangePartition, Span, group_by_thread, split_tasks
+from zkconsumer.spark.offsetsjson import LATEST
 from zkconsumer.spark.options import SourceOptions, Timestamps
-from zkconsumer.spark.planning import RangePartition, Span, group_by_thread, split_tasks
 from zkconsumer.spark.positions import Wanted, choose_starts, describe_losses, locate, position_of
 from zkconsumer.spark.sourceoffset import SourceOffset
 
@@ -24,14 +24,14 @@ _log = logging.getLogger(__name__)
 def plan_batch_read(options: SourceOptions) -> list[RangePartition]:
     """Read ZooKeeper and the brokers once, and plan the tasks.
 
-    Nothing is registered and nothing committed. Partitions without a committed offset start where
-    ``auto.offset.reset`` says, so by default at the end; ``startingOffsets=earliest`` reads everything.
+    Nothing is registered and nothing committed. Partitions without a committed offset start where ``auto.offset.reset``
+    specifies, by default at the end; ``startingOffsets=earliest`` reads all records.
 
     Raises:
-        UsageError: topics given by name do not exist, or offsets are given for partitions that do not.
+        UsageError: topics given by name, or partitions for which offsets are given, do not exist.
         LeaderUnknown: a partition has no leader, so its end is unknown.
-        MalformedZnode: the group's offset of a partition is to be used and cannot be read.
-        OffsetOutOfRange: offsets to read are gone and ``failOnDataLoss`` is true.
+        MalformedZnode: the group's offset of a partition is needed and cannot be parsed.
+        OffsetOutOfRange: offsets to read are not in the log any more and ``failOnDataLoss`` is true.
         ZkConsumerError: ZooKeeper or the brokers cannot be reached.
     """
     view = read_cluster(options, with_offsets=True)
@@ -46,11 +46,11 @@ def plan_batch_read(options: SourceOptions) -> list[RangePartition]:
 
 
 def plan_spans(options: SourceOptions, view: ClusterView, ends: LogEnds) -> dict[TopicPartition, Span]:
-    """What to read of each partition.
+    """The offsets to read of each partition.
 
     Args:
-        options: of the read.
-        view: ZooKeeper, with the group's offsets.
+        options: options of the read.
+        view: state in ZooKeeper, with the group's offsets.
         ends: asks the brokers.
 
     Raises:
@@ -60,8 +60,8 @@ def plan_spans(options: SourceOptions, view: ClusterView, ends: LogEnds) -> dict
     committed = committed_offsets(options, view)
     if at_the_end := starting_at_the_end(options, committed):
         _log.warning(
-            "group %s has committed no offset of %s: nothing of %s is read, since auto.offset.reset=largest starts at "
-            "the end of the log. Set the option startingOffsets=earliest to read what is there, as "
+            "group %s has no committed offset of %s: no record of %s is read, as auto.offset.reset=largest starts at "
+            "the end of the log. Set the option startingOffsets=earliest to read the existing records, as "
             'format("kafka") does by default, or startingOffsets=latest to read nothing without this warning',
             options.config.group_id,
             name_some(at_the_end),
@@ -80,10 +80,10 @@ def plan_spans(options: SourceOptions, view: ClusterView, ends: LogEnds) -> dict
 
 
 def committed_offsets(options: SourceOptions, view: ClusterView) -> dict[TopicPartition, int | None]:
-    """The group's offset of every partition; None also where an unreadable one is not needed.
+    """The group's offset of every partition; also None if an unreadable one is not needed.
 
     Raises:
-        MalformedZnode: an unreadable one is needed; without the partition the read would not be whole.
+        MalformedZnode: an unreadable offset is needed; without the partition the read would be incomplete.
     """
     unreadable = sorted(view.partitions - view.committed.keys())
     starting = options.starting
@@ -91,13 +91,13 @@ def committed_offsets(options: SourceOptions, view: ClusterView) -> dict[TopicPa
         if position_of(partition, starting) is None:
             raise MalformedZnode(
                 GroupPaths(options.config.group_id).offset(partition),
-                f"holds no offset, so where {partition} begins is unknown; write one, or give startingOffsets",
+                f"holds no offset, so the start of {partition} is unknown; write an offset, or set startingOffsets",
             )
     return {**view.committed, **dict.fromkeys(unreadable)}
 
 
 def starting_at_the_end(options: SourceOptions, committed: Mapping[TopicPartition, int | None]) -> list[TopicPartition]:
-    """Partitions that are read from the end of their logs although no option asks for that."""
+    """Partitions that are read from the end of their logs although no option specifies that."""
     if options.config.auto_offset_reset != "largest":
         return []
     without = (partition for partition, offset in committed.items() if offset is None)
@@ -107,10 +107,10 @@ def starting_at_the_end(options: SourceOptions, committed: Mapping[TopicPartitio
 def ending_offsets(
     ending: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """Where each partition ends: where it is to end, else at the end of its log.
+    """The end of each partition: the specified offset, or the end of its log.
 
     Raises:
-        OffsetOutOfRange: an offset is given beyond the end of a log.
+        OffsetOutOfRange: a specified offset is beyond the end of a log.
     """
     given = {p: offset for p, offset in ending.items() if offset != LATEST}
     beyond = [f"{p}: {o}, the log ends at {latest[p]}" for p, o in sorted(given.items()) if o > latest.get(p, o)]
@@ -140,11 +140,13 @@ def _located(
     located = locate(starts, earliest, latest)
     if located.lost and options.fail_on_data_loss:
         raise OffsetOutOfRange(
-            f"offsets to read are not in the log ({describe_losses(located.lost)}). Check retention, or set "
+            f"offsets to read are not in the log ({describe_losses(located.lost)}). Check the retention, or set "
             "failOnDataLoss=false to read the records that exist"
         )
     if located.lost:
-        _log.warning("reading the records that exist: %s", describe_losses(located.lost))
+        _log.warning(
+            "group %s: reading the records that exist: %s", options.config.group_id, describe_losses(located.lost)
+        )
     return dict(sorted(located.offsets.items()))
 
 

@@ -1,4 +1,4 @@
-"""What a query needs to know of ZooKeeper without being a member: brokers, partitions, the group's offsets."""
+"""The state of cluster and group that a query needs without being a member: brokers, partitions, offsets."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """One reading of ZooKeeper.
+    """The state of cluster and group at one time.
 
     Attributes:
         brokers: live brokers.
         partitions: every partition of the subscribed topics that exist.
-        committed: the group's offset of each of them, None where none is stored; unreadable ones are left out, and
-            all of them where they were not asked for.
+        committed: the group's offset of each partition, None if none is stored; without unreadable ones, and empty if
+            offsets were not requested.
         members: consumer ids of the group's live members.
-        our_members: those that are zkconsumers.
+        our_members: those of them that use this package.
     """
 
     brokers: tuple[Broker, ...]
@@ -43,25 +43,26 @@ class ClusterView:
 
 
 def read_cluster(options: SourceOptions, *, with_offsets: bool = False) -> ClusterView:
-    """Read ZooKeeper in a session of its own, which registers nothing and is closed again.
+    """Read the cluster and, in a separate session, which registers nothing and is closed afterwards, the group.
 
     Args:
-        options: of the query.
-        with_offsets: also read the group's offsets, wherever ``offsets.storage`` says that they are.
+        options: options of the query.
+        with_offsets: also read the group's offsets, from the store that ``offsets.storage`` specifies.
 
     Raises:
-        RetriableError: ``offsets.storage=kafka``, and the group's coordinator does not answer.
+        RetriableError: ``offsets.storage=kafka``, and the group's coordinator does not answer; or
+            ``bootstrap.servers`` is set, and no broker answers.
         ZooKeeperUnavailable: no server answered.
         ChrootMissing: the chroot of ``zookeeper.connect`` does not exist.
     """
-    from zkconsumer.zookeeper.registry import Registry
+    from zkconsumer.clusterchoice import open_registry
     from zkconsumer.zookeeper.session import ZkSession
 
     config = options.config
     session = ZkSession.from_config(config)
     session.open()
     try:
-        registry = Registry(session, config.security_protocol)
+        registry = open_registry(session, config)
         found = registry.partitions(options.select(registry.topics()))
         partitions = frozenset(
             TopicPartition(topic, number) for topic, of_topic in found.items() for number in of_topic

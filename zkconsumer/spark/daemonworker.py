@@ -1,9 +1,9 @@
-"""The Python worker that a task runs in: its socket to the JVM, and whether an earlier task ran in it.
+"""The Python worker of a task: its socket to the JVM, and whether it ran an earlier task.
 
 pyspark passes neither to a task. Both are in local variables of ``pyspark.daemon``, which forks the workers and whose
-frames are below those of each task. Looking for them in another way would find what belongs to others: a reused worker
-has sockets and objects of the user's functions too. Where the frames are missing, or are not those of the releases that
-this was written for, the answers are None and False.
+frames are below those of each task. Another search could find sockets and objects of the user's functions, which a
+reused worker has too. If the frames are missing, or differ from those of the releases that this was written for, the
+results are None and False.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from types import FrameType
 
 
 def jvm_socket() -> socket.socket | None:
-    """The socket that the JVM sends tasks on, open as long as the worker runs; None outside of a worker."""
+    """The socket on which the JVM sends tasks, open as long as the worker runs; None outside of a worker."""
     frame = _caller("worker")
     found = None if frame is None else frame.f_locals.get("sock")
     return found if isinstance(found, socket.socket) else None
 
 
 def is_first_task() -> bool:
-    """True if the worker was forked for the task that calls this, so no other code of a user has run in it."""
+    """True if the worker was forked for the calling task, so no other user code has run in it."""
     frame = _caller("manager")
     if frame is None:
         return False
-    outcome = "code"  # of a task: assigned for the first time when the first one has ended
+    outcome = "code"  # exit code of a task: assigned for the first time when the first task has ended
     return outcome in frame.f_code.co_varnames and outcome not in frame.f_locals
 
 
 def _caller(function: str) -> FrameType | None:
-    """The frame of a function of ``pyspark.daemon`` that this thread is in."""
+    """The frame of a function of ``pyspark.daemon`` in the stack of this thread."""
     frame: FrameType | None = sys._getframe()
     while frame is not None:
         code = frame.f_code

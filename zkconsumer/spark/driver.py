@@ -1,10 +1,10 @@
 """QueryDriver: the driver side of one streaming query, a member of the group that plans what executors fetch.
 
-Everything here runs on Spark's thread, the main thread of the query's source process, except where a method names
-another. What the group does meanwhile arrives through :class:`~zkconsumer.spark.share.SparkFetchControl`. The order of
-calls is Spark's (FACTS C.2b): for an unfinished batch of an earlier run first :meth:`QueryDriver.partitions`; then
-:meth:`QueryDriver.latest_offset` after every finished batch and at every idle trigger, with the end of the last
-*finished* batch.
+Everything here runs on Spark's thread, the main thread of the query's source process, unless a method names another.
+Changes of the group arrive through :class:`~zkconsumer.spark.sparkfetchcontrol.SparkFetchControl`. The order of calls
+is Spark's (notes.md#order-of-sparks-calls): for an unfinished batch of an earlier run first
+:meth:`QueryDriver.partitions`; then :meth:`QueryDriver.latest_offset` after every finished batch and at every idle
+trigger, with the end of the last *finished* batch.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from zkconsumer.cpus import available_cpus
@@ -31,27 +32,49 @@ from zkconsumer.model import Broker
 from zkconsumer.spark.acknowledge import AcknowledgementServer, open_server
 from zkconsumer.spark.cluster import ClusterView, read_cluster
 from zkconsumer.spark.logends import LogEnds
-from zkconsumer.spark.offsets_json import decode_offset, encode_offset, encode_report
+from zkconsumer.spark.microbatch import RangePartition, group_by_thread, split_tasks, stream_counts
+from zkconsumer.spark.offsetsjson import decode_offset, encode_offset, encode_report
 from zkconsumer.spark.options import SourceOptions
 from zkconsumer.spark.planner import BatchPlanner
-from zkconsumer.spark.planning import RangePartition, group_by_thread, split_tasks, stream_counts
-from zkconsumer.spark.process import leave_on_sigterm, log_to_stderr
-from zkconsumer.spark.share import SparkFetchControl, drain_timeout_ms
+from zkconsumer.spark.process import ignore_sigterm, prepare_process
 from zkconsumer.spark.sourceoffset import SourceOffset
+from zkconsumer.spark.sparkfetchcontrol import SparkFetchControl, drain_timeout_ms
 
 _log = logging.getLogger(__name__)
 
 
-class QueryDriver:
-    """Joins the group when it is first asked for offsets; see the module for who calls what and when.
+@dataclass(frozen=True, slots=True)
+class DriverParts:
+    """The collaborators of a driver; a test replaces them by a group in memory.
 
-    Args:
-        options: of the query.
+    Attributes:
+        prepare_process: called once before joining the group, with the function that leaves it.
+        ignore_sigterm: called before leaving the group.
+        read_cluster: reads brokers, partitions and members of the group.
+        assemble_member: creates the member, which the driver opens; takes the consumer's properties, the consumer id,
+            the fetch control, and the callbacks of :class:`~zkconsumer.group.member.GroupMember`.
+        open_acknowledgements: opens the server that receives acknowledgements; returns None if that is impossible.
     """
 
-    def __init__(self, options: SourceOptions) -> None:
+    prepare_process: Callable[[Callable[[], None]], None] = prepare_process
+    ignore_sigterm: Callable[[], None] = ignore_sigterm
+    read_cluster: Callable[[SourceOptions], ClusterView] = read_cluster
+    assemble_member: Callable[..., GroupMember] = assemble_member
+    open_acknowledgements: Callable[[Callable[[int], None]], AcknowledgementServer | None] = open_server
+
+
+class QueryDriver:
+    """Joins the group at the first request for offsets; see the module for the order of calls.
+
+    Args:
+        options: options of the query.
+        parts: its collaborators.
+    """
+
+    def __init__(self, options: SourceOptions, parts: DriverParts | None = None) -> None:
         self._options = options
-        # What Spark has finished is committed whatever auto.commit.enable says: the checkpoint is the user's commit.
+        self._parts = parts or DriverParts()
+        # Finished batches are committed whatever the value of auto.commit.enable: the checkpoint is the user's commit.
         self._config = options.config.replace(auto_commit_enable=True)
         self._control = SparkFetchControl(drain_timeout_ms(self._config) / 1000)
         self._patience_s = self._config.rebalance_max_retries * self._config.rebalance_backoff_ms / 1000
@@ -64,12 +87,12 @@ class QueryDriver:
     # -- what Spark calls -------------------------------------------------------------------------------------------
 
     def prepare_available_now(self) -> None:
-        """Join, and fix the ends to read to: the log ends of what is owned now.
+        """Join the group, and fix the ends to read to: the current log ends of the owned partitions.
 
-        What is gained later is read to the log end of that time; what is lost drops out.
+        A partition gained later is read to its log end at that time; a lost one is not read further.
 
         Raises:
-            ZkConsumerError: the group or the brokers cannot be reached, or partitions stay without a leader.
+            ZkConsumerError: the group or the brokers cannot be reached, or partitions remain without a leader.
         """
         planner = self._join()
         deadline = time.monotonic() + self._patience_s
@@ -82,19 +105,20 @@ class QueryDriver:
                 return
 
     def latest_offset(self, start: dict[str, Any], limit: int | None, least: int | None = None) -> dict[str, Any]:
-        """Commit the end of the last finished batch, and plan the next; ``start`` itself if there is nothing to read.
+        """Commit the end of the last finished batch, and plan the next; returns ``start`` if there is nothing to read.
 
-        The first plan of a query is never ``start``: it names where every owned partition begins, with rows or without.
+        The first plan of a query is never ``start``: it contains the start of every owned partition, even without rows.
 
         Args:
             start: end of the last finished batch.
-            limit: most offsets to plan, None for all.
-            least: offsets to wait for, at most ``maxTriggerDelay`` after the last batch; AvailableNow does not wait.
+            limit: maximum number of offsets to plan, None for all.
+            least: minimum number of offsets, awaited at most ``maxTriggerDelay`` after the last batch; not by
+                AvailableNow.
 
         Raises:
-            OffsetOutOfRange: offsets to read are gone and ``failOnDataLoss`` is true.
-            UsageError: the checkpoint is not this query's.
-            ZkConsumerError: joining failed; or, under AvailableNow, group or brokers stay unreachable.
+            OffsetOutOfRange: offsets to read are not in the log any more and ``failOnDataLoss`` is true.
+            UsageError: the checkpoint belongs to another query.
+            ZkConsumerError: joining failed; or, with AvailableNow, the group or brokers remain unreachable.
         """
         finished = self._decode(start)
         planner = self._join()
@@ -104,7 +128,7 @@ class QueryDriver:
             try:
                 planned = planner.plan(finished, limit, least)
             except (RetriableError, SessionExpired, NotOwner, GenerationEnded) as error:
-                # A plain trigger asks again anyway. AvailableNow would take "nothing new" for its end.
+                # Other triggers ask again anyway. AvailableNow would treat "nothing new" as its end.
                 self._wait_to_retry(error, deadline if planner.has_targets else math.inf)
                 if not planner.has_targets:
                     return start
@@ -112,11 +136,11 @@ class QueryDriver:
                 return start if planned is None else encode_offset(planned)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
-        """The tasks of the batch that ends at ``end``; it may be one that an earlier run of the query planned.
+        """The tasks of the batch that ends at ``end``, which an earlier run of the query may have planned.
 
         Raises:
-            UsageError: the checkpoint is not this query's.
-            ZkConsumerError: no brokers are known and ZooKeeper cannot be asked for them.
+            UsageError: the checkpoint belongs to another query.
+            ZkConsumerError: no brokers are known and ZooKeeper is unreachable.
         """
         if start == end:
             return []
@@ -127,13 +151,13 @@ class QueryDriver:
         threads = {} if assignment is None else {p: thread.number for p, thread in assignment.threads.items()}
         self._refresh_brokers()
         if spans and not self._brokers:
-            self._brokers = read_cluster(self._options).brokers
+            self._brokers = self._parts.read_cluster(self._options).brokers
         tasks = group_by_thread(spans, threads, self._options.num_streams or available_cpus())
         tasks = split_tasks(tasks, self._options.min_partitions, self._options.max_records_per_partition)
         return [RangePartition(task, self._brokers) for task in tasks]
 
     def report(self) -> dict[str, Any] | None:
-        """The group, and position and log end of each owned partition when they were last looked at.
+        """The group, and the last known position and log end of each owned partition.
 
         Partitions without a leader are missing. None before the first plan.
         """
@@ -143,9 +167,10 @@ class QueryDriver:
         return encode_report(self._config.group_id, self._planner.available, path)
 
     def stop(self) -> None:
-        """Leave the group: ids and owners are gone when this returns. Idempotent."""
+        """Leave the group: its id and owner znodes are deleted when this returns. Idempotent."""
+        self._parts.ignore_sigterm()
         if self._acknowledgements is not None:
-            self._acknowledgements.close()  # first: what was received is committed by the leaving
+            self._acknowledgements.close()  # first: batches acknowledged before are committed on leaving
         self._control.abandon()
         self._ends.close()
         if self._member is not None:
@@ -156,20 +181,20 @@ class QueryDriver:
     def _join(self) -> BatchPlanner:
         if self._planner is not None:
             return self._planner
-        leave_on_sigterm()
-        log_to_stderr()
-        view = read_cluster(self._options)
+        self._parts.prepare_process(self.stop)
+        view = self._parts.read_cluster(self._options)
         self._brokers = view.brokers
         self._warn_of_others(view)
-        self._member = member = assemble_member(
+        self._member = member = self._parts.assemble_member(
             self._config,
             new_consumer_id(self._config),
             self._control,
             on_failure=self._control.fail,
             on_refusal=self._control.refuse,
-            without_last_commit="this query continues at its checkpoint and commits it then; until that, another "
-            "consumer of the group that gets these partitions reads the records again",
+            without_last_commit="this query continues at its checkpoint and commits it then; until then, another "
+            "consumer of the group that owns these partitions reads the records again",
         )
+        member.open()
         cpus = available_cpus()
         counts = stream_counts(self._options.topics, view.partition_counts(), self._options.num_streams, cpus)
         threads = max(counts.values(), default=1)
@@ -181,17 +206,14 @@ class QueryDriver:
             cpus,
         )
         member.join(self._options.subscription(counts, threads))
-        self._acknowledgements = open_server(self._acknowledged)
-        return self._plan_for(member, view.members)
-
-    def _plan_for(self, member: GroupMember, others: Collection[str] = ()) -> BatchPlanner:
+        self._acknowledgements = self._parts.open_acknowledgements(self._acknowledged)
         self._planner = BatchPlanner(
-            self._options, self._control, member, self._ends, settle_s=self._patience_s, others=others
+            self._options, self._control, member, self._ends, settle_s=self._patience_s, others=view.members
         )
         return self._planner
 
     def _acknowledged(self, number: int) -> None:
-        """On the acknowledgements' thread: commit a batch that has finished while Spark waits for its next trigger."""
+        """Commit a batch that has finished while Spark waits for its next trigger; on the acknowledgements' thread."""
         committable = self._control.acknowledge(number)
         if committable is None or self._member is None:
             return
@@ -199,13 +221,15 @@ class QueryDriver:
         try:
             self._member.commit(offsets, generation=generation)
         except ZkConsumerError as error:
-            _log.info("group %s: a finished batch is committed later: %s", self._config.group_id, error)
+            _log.info(
+                "group %s: a finished batch is committed later, with the next one: %s", self._config.group_id, error
+            )
 
     def _warn_of_others(self, view: ClusterView) -> None:
         if view.our_members:
             _log.warning(
-                "group %s has live zkconsumer members already: %s. This query shares the partitions with them, it "
-                "does not get a copy; give each query that is to read everything its own group.id",
+                "group %s has live zkconsumer members already: %s. This query shares the partitions with them and "
+                "does not read all records; set a separate group.id for each query that must read all records",
                 self._config.group_id,
                 ", ".join(sorted(view.our_members)),
             )
@@ -215,8 +239,8 @@ class QueryDriver:
         accepted = (None, self._config.group_id, self._options.checkpoint_group)
         if decoded.group not in accepted:
             raise UsageError(
-                f"the checkpoint is of group {decoded.group}, and this query is in group {self._config.group_id}: give "
-                f"each group a checkpoint of its own, or set checkpointGroup={decoded.group} to continue from this one"
+                f"the checkpoint is of group {decoded.group}, but this query is in group {self._config.group_id}: use "
+                f"a checkpoint for each group, or set checkpointGroup={decoded.group} to continue from this one"
             )
         return decoded
 
@@ -225,11 +249,15 @@ class QueryDriver:
             if self._member is not None:
                 self._brokers = self._member.live_brokers() or self._brokers
         except ZkConsumerError as error:
-            _log.warning("using the brokers known so far: %s", error)
+            _log.warning(
+                "group %s: cannot read the brokers from ZooKeeper, using those known so far: %s",
+                self._config.group_id,
+                error,
+            )
 
     def _wait_to_retry(self, error: Exception, deadline: float) -> None:
         if time.monotonic() > deadline:
             raise error
-        _log.warning("group %s: no batch is planned now: %s", self._config.group_id, error)
+        _log.warning("group %s: cannot plan a batch now, trying again: %s", self._config.group_id, error)
         self._refresh_brokers()
         time.sleep(self._config.refresh_leader_backoff_ms / 1000)

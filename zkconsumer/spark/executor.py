@@ -1,7 +1,7 @@
-"""The executor side: one task reads its ranges from the brokers and hands Arrow batches to Spark.
+"""The executor side: one task reads its ranges from the brokers and passes Arrow batches to Spark.
 
-A task joins no group and knows no ZooKeeper. Fetcher threads, one per leader, fill a bounded queue that the task's own
-thread empties, verifying and decoding, into Spark; so fetching and handing over overlap.
+A task joins no group and does not use ZooKeeper. Fetcher threads, one per leader, fill a bounded queue. The task's own
+thread takes chunks from it, verifies and decodes them, and passes them to Spark, in parallel to the fetching.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from zkconsumer.errors import BrokerUnavailable, RetriableError
 from zkconsumer.model import Broker, TopicPartition
+from zkconsumer.spark.microbatch import RangePartition, Span
 from zkconsumer.spark.options import SourceOptions
-from zkconsumer.spark.planning import RangePartition, Span
 from zkconsumer.spark.rangefetcher import FetchedQueue, FetcherEnded, RangeFetcher
 from zkconsumer.spark.worker import Worker, acknowledge_quickly, borrowed_decoder, collect_less, this_worker
 
@@ -27,24 +27,25 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _AHEAD_BYTES = 8 << 20
-"""What may be fetched ahead of Spark. More would wait in memory that has left the processor's cache."""
+"""Bytes that may be fetched ahead of Spark. More would not stay in the processor's cache."""
 
 
 def read_ranges(options: SourceOptions, task: RangePartition, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-    """Fetch the ranges of one task, as batches of these columns in this order.
+    """Fetch the ranges of one task, as batches with these columns in this order.
 
-    Ends when the position of every range has reached its ``until``: a position also moves over what compaction or
-    transactions left out, so there may be fewer records than offsets.
+    Ends when the position of every range has reached its ``until``: a position also moves over offsets without a record
+    (compaction, transactions), so there may be fewer records than offsets.
 
     Raises:
-        OffsetOutOfRange: offsets are gone and ``failOnDataLoss`` is true.
-        BrokerUnavailable: nothing came for ``socket.timeout.ms``.
-        CorruptRecord, ProtocolError: a broker sent what cannot be decoded.
-        TopicUnreadable: brokers refuse to serve a topic, for lack of a permission for example.
+        OffsetOutOfRange: offsets are not in the log any more and ``failOnDataLoss`` is true.
+        BrokerUnavailable: no broker answered for ``socket.timeout.ms``.
+        CorruptRecord, ProtocolError: a broker sent bytes that cannot be decoded.
+        TopicUnreadable: brokers refuse to serve a topic, for example because a permission is missing.
         RecordTooLarge: a batch decompresses to more than ``decompressed.max.bytes``.
     """
     acknowledge_quickly()
-    # Where a range ends is found by the offsets, which are decoded anyway and cost nothing to leave out in the end.
+    # The end of a range is found by the offsets, which are decoded anyway; dropping the column at the end costs
+    # nothing.
     decoded = columns if "offset" in columns else (*columns, "offset")
     reading = _TaskReading(options, task, decoded, this_worker(options.config))
     try:
@@ -57,7 +58,7 @@ def read_ranges(options: SourceOptions, task: RangePartition, columns: tuple[str
 
 
 class _TaskReading:
-    """Starts fetchers, and starts them anew where a leader moved. All of it runs on the task's thread."""
+    """Starts fetchers, and starts them again if a leader moved. Runs on the task's thread only."""
 
     def __init__(self, options: SourceOptions, task: RangePartition, columns: tuple[str, ...], worker: Worker) -> None:
         self._options = options
@@ -89,11 +90,11 @@ class _TaskReading:
             if self._waiting and time.monotonic() > give_up_at:
                 raise BrokerUnavailable(
                     f"no leader could be read from for {self._patience_s:g} s: {', '.join(map(str, self._waiting))}; "
-                    f"last: {self._failure}"
+                    f"last error: {self._failure}"
                 ) from self._failure
 
     def close(self) -> None:
-        """End what still runs: Spark may stop asking in the middle, as for ``LIMIT``."""
+        """End the running fetchers: Spark may stop reading before the end, as for ``LIMIT``."""
         self._queue.close()
         for fetcher in self._fetchers:
             fetcher.pooled.connection.close()
@@ -102,7 +103,7 @@ class _TaskReading:
         self._borrowed.close()
 
     def _start_fetchers(self) -> None:
-        """Start a fetcher per leader of what waits; what has no leader, or one out of reach, goes on waiting."""
+        """Start a fetcher per leader of the waiting ranges; those without a reachable leader continue to wait."""
         by_leader: dict[Broker, dict[TopicPartition, Span]] = {}
         try:
             leaders = self._worker.find_leaders(list(self._waiting), self._brokers)
@@ -145,7 +146,7 @@ class _TaskReading:
     def _ended(self, ended: FetcherEnded) -> None:
         fetcher = ended.fetcher
         self._fetchers.discard(fetcher)
-        fetcher.join()  # it has nothing left to do but to return
+        fetcher.join()  # its run method is about to return
         if ended.connection_is_reusable:
             self._worker.return_connection(fetcher.broker, fetcher.pooled)
         else:
@@ -154,12 +155,12 @@ class _TaskReading:
             if not isinstance(ended.error, RetriableError):
                 raise ended.error
             if fetcher.pooled.reused and not ended.connection_is_reusable:
-                self._try_at = 0.0  # it may have died between two tasks, which says nothing of the broker
+                self._try_at = 0.0  # it may have broken between two tasks: no sign of a broker failure
             self._find_leaders_again(ended.left, ended.error)
 
     def _find_leaders_again(self, ranges: dict[TopicPartition, Span], error: Exception) -> None:
-        """Read these from another leader, or over another connection."""
-        _log.info("%s; looking for leaders again", error)
+        """Read these ranges from another leader, or over another connection."""
+        _log.info("group %s: %s; looking for leaders again", self._options.config.group_id, error)
         self._failure = error
         self._waiting.update(ranges)
         for partition in ranges:

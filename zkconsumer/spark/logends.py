@@ -1,4 +1,4 @@
-"""LogEnds: where the logs of partitions begin and end, asked of the brokers by Spark's driver."""
+"""LogEnds: the log start and log end offsets of partitions, requested from the brokers by Spark's driver."""
 
 from __future__ import annotations
 
@@ -22,43 +22,44 @@ _NOTHING_KNOWN: Final[Mapping[TopicPartition, int]] = MappingProxyType({})
 
 
 class LogEnds:
-    """Keeps connections to the brokers from one question to the next; one thread uses it, any may close it.
+    """Keeps connections to the brokers between requests. One thread uses it; any thread may close it.
 
     Args:
-        config: of the query.
-        live_brokers: brokers to ask for leaders; called at each question.
+        config: properties of the query.
+        live_brokers: returns the brokers to ask for leaders; called at each request.
     """
 
     def __init__(self, config: ConsumerConfig, live_brokers: Callable[[], Sequence[Broker]]) -> None:
         self._client = BrokerClient.from_config(live_brokers, config)
+        self._group = config.group_id
         self._unanswered: set[TopicPartition] = set()
         self._backoffs_s = backoffs_s(config)
         self._backoff_s = config.refresh_leader_backoff_ms / 1000
         self._closed = threading.Event()
 
     def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Offset of the first record that is still there; see :meth:`latest`."""
+        """Offset of the first record in the log; see :meth:`latest`."""
         return _known(self._ask(dict.fromkeys(partitions, EARLIEST)))
 
     def latest(
         self, partitions: Collection[TopicPartition], at_least: Mapping[TopicPartition, int] = _NOTHING_KNOWN
     ) -> dict[TopicPartition, int]:
-        """Offset that the next record will get. Partitions without a leader are skipped, and logged once.
+        """Offset of the next record to be written. Partitions without a leader are skipped, and logged once.
 
-        A leader that has just been elected may answer with an end that is too small: it learns only from the requests
-        of its followers which of its records are committed. Brokers since 2.2 answer OFFSET_NOT_AVAILABLE then
-        (KIP-207), older ones do not. So an end below an offset that is known to have existed is asked for again, of
-        the leader that the brokers name by then, before it is returned: see :func:`backoffs_s`.
+        A newly elected leader may return an end that is too small: only the requests of its followers show which of its
+        records are committed. Brokers since 2.2 answer OFFSET_NOT_AVAILABLE then (KIP-207), older ones do not. So if an
+        end is below an offset that is known to have existed, it is requested again, from the leader at that time,
+        before it is returned: see :func:`backoffs_s`.
 
         Args:
-            partitions: to look up.
-            at_least: offsets that the log is known to have reached, such as positions and committed offsets. What is
-                still below them in the end is data loss.
+            partitions: partitions to look up.
+            at_least: offsets that the log is known to have reached, such as positions and committed offsets. An end
+                that remains below is data loss.
 
         Raises:
             BrokerUnavailable: no broker answers, or :meth:`close` was called.
-            TopicUnreadable: brokers go on refusing to serve a topic, for lack of a permission for example.
-            ProtocolError: a broker's answer cannot be understood.
+            TopicUnreadable: brokers repeatedly refuse to serve a topic, for example because a permission is missing.
+            ProtocolError: a broker's answer is malformed.
         """
         ends = _known(self._ask(dict.fromkeys(partitions, LATEST)))
         for number, seconds in enumerate(self._backoffs_s, 1):
@@ -67,7 +68,8 @@ class LogEnds:
                 break
             _log.log(
                 logging.WARNING if number == 1 else logging.DEBUG,
-                "the log ends below an offset that it had reached; asking again, %d of %d times: %s",
+                "group %s: log end is below an offset that the log had reached; asking again, %d of %d: %s",
+                self._group,
                 number,
                 len(self._backoffs_s),
                 ", ".join(f"{p} ends at {ends[p]}, had reached {at_least[p]}" for p in short),
@@ -75,30 +77,30 @@ class LogEnds:
             self._wait(seconds)
             self._client.forget_leaders(short)
             answer = _known(self._ask(dict.fromkeys(short, LATEST)))
-            # One that is not answered now is unknown: the earlier answer is the one that is in doubt.
+            # Without an answer now, the end is unknown: the earlier answer is the doubtful one.
             ends = {p: end for p, end in ends.items() if p not in short} | answer
         return ends
 
     def resolve(self, wanted: Mapping[TopicPartition, Wanted]) -> dict[TopicPartition, int]:
-        """Turn times into offsets; what is not a time is returned as it is. See :meth:`latest` for what is left out.
+        """Turn times into offsets; other values are returned unchanged. Partitions are skipped as by :meth:`latest`.
 
         Raises:
-            OffsetOutOfRange: a partition has no record of that time or later, and its end is not to be taken instead.
+            OffsetOutOfRange: a partition has no record of that time or later, and starting at its end is not allowed.
         """
         times = {partition: place for partition, place in wanted.items() if isinstance(place, AtTime)}
         found = self._ask({partition: place.ms for partition, place in times.items()}) if times else {}
         late = sorted(p for p, offset in found.items() if offset is None and not times[p].or_latest)
         if late:
             raise OffsetOutOfRange(
-                f"no record is as new as the time to start at: {', '.join(f'{p} at {times[p].ms} ms' for p in late)}; "
-                "give an earlier time, or startingOffsetsByTimestampStrategy=latest to start these at their ends"
+                f"no record is as new as the start time: {', '.join(f'{p} at {times[p].ms} ms' for p in late)}; "
+                "set an earlier time, or startingOffsetsByTimestampStrategy=latest to start at the log end instead"
             )
         offsets = {partition: place for partition, place in wanted.items() if not isinstance(place, AtTime)}
         offsets.update((p, LATEST if offset is None else offset) for p, offset in found.items())
         return offsets
 
     def close(self) -> None:
-        """Close the connections; a question under way ends with BrokerUnavailable."""
+        """Close the connections; a request in progress raises BrokerUnavailable."""
         self._closed.set()
         self._client.close()
 
@@ -117,13 +119,15 @@ class LogEnds:
         for reason, theirs in answer.reasons().items():
             news = [partition for partition in theirs if partition not in self._unanswered]
             if news:
-                _log.warning("left out until their leader answers: %s: %s", name_some(news), reason)
+                _log.warning(
+                    "group %s: skipped until their leader answers: %s: %s", self._group, name_some(news), reason
+                )
         self._unanswered = self._unanswered.difference(wanted).union(answer.errors)
         return answer.found
 
     def _wait(self, seconds: float) -> None:
         if self._closed.wait(seconds):
-            raise BrokerUnavailable("closed while the ends of logs were being looked up")
+            raise BrokerUnavailable("closed while log ends were being requested")
 
 
 def _known(found: Mapping[TopicPartition, int | None]) -> dict[TopicPartition, int]:
@@ -131,15 +135,15 @@ def _known(found: Mapping[TopicPartition, int | None]) -> dict[TopicPartition, i
 
 
 def stepped_back(ends: Mapping[TopicPartition, int], at_least: Mapping[TopicPartition, int]) -> list[TopicPartition]:
-    """Partitions whose log ends below an offset that it is known to have reached."""
+    """Partitions with a log end below an offset that the log is known to have reached."""
     return sorted(partition for partition, end in ends.items() if end < at_least.get(partition, end))
 
 
 def backoffs_s(config: ConsumerConfig) -> list[float]:
-    """Seconds to wait before each further question for a log end that is too small.
+    """Seconds to wait before each further request for a log end that is too small.
 
-    There are ``rebalance.max.retries`` of them, at most 5; the first is ``refresh.leader.backoff.ms``, each other one
-    twice as long as the one before. With the defaults that is 3 s in all, as in Spark's Kafka source.
+    There are ``rebalance.max.retries`` of them, at most 5; the first is ``refresh.leader.backoff.ms``, each later one
+    twice as long as the one before. With the defaults that is 3 s in total, as in Spark's Kafka source.
     """
     retries = min(config.rebalance_max_retries, 5)
     return [(config.refresh_leader_backoff_ms << number) / 1000 for number in range(retries)]

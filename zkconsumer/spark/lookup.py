@@ -1,4 +1,4 @@
-"""find_source: the class that Spark finds as ``format("zkconsumer")``, also where it cannot run."""
+"""find_source: the class that Spark finds as ``format("zkconsumer")``, even if it cannot run."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _OLDEST = (4, 2)
 
 
 def find_source() -> type[DataSource]:
-    """The source, or a stand-in that raises at ``load()`` where the source cannot be imported.
+    """The source, or a stand-in that raises at ``load()`` if the source cannot be imported.
 
-    Spark imports all ``pyspark_*`` modules at its first look-up, and one that cannot be imported ends the look-up: the
-    sources of all other packages would be missing.
+    Spark imports all ``pyspark_*`` modules at its first look-up, and a failing import ends the look-up: the sources of
+    all other packages would be missing.
     """
     try:
         return require_source()
@@ -27,7 +27,7 @@ def find_source() -> type[DataSource]:
 
 
 class UnavailableDataSource(DataSource):
-    """``format("zkconsumer")`` where the source cannot be imported.
+    """``format("zkconsumer")`` in an environment that cannot import the source.
 
     Raises:
         UsageError: at ``load()``, with the reason.
@@ -36,8 +36,8 @@ class UnavailableDataSource(DataSource):
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
         require_source()
-        # The class was pickled in a process that could not import the source, and this one can.
-        raise UsageError('format("zkconsumer") could not be imported when Spark looked for it; start a new session')
+        # The class was pickled in a process that could not import the source, but this process can.
+        raise UsageError('format("zkconsumer") could not be imported when Spark looked it up; start a new session')
 
     @classmethod
     def name(cls) -> str:
@@ -49,7 +49,7 @@ def require_source() -> type[DataSource]:
     """The source.
 
     Raises:
-        UsageError: it cannot be imported, for a reason that the message has.
+        UsageError: it cannot be imported; the message has the reason.
     """
     try:
         from zkconsumer.spark.source import ZkConsumerDataSource
@@ -59,16 +59,16 @@ def require_source() -> type[DataSource]:
 
 
 def why_unavailable(version: str, cause: str) -> str:
-    """The reason, for a message, and what to do.
+    """Error text with the reason and the remedy.
 
     Args:
-        version: of pyspark.
-        cause: text of the error that importing the source ended with.
+        version: release of pyspark.
+        cause: text of the error raised by importing the source.
     """
     if tuple(map(int, re.findall(r"\d+", version)[:2])) < _OLDEST:
         oldest = ".".join(map(str, _OLDEST))
         return (
-            f'format("zkconsumer") needs Spark {oldest} or later, and this is {version} ({cause}); upgrade Spark on '
+            f'format("zkconsumer") needs Spark {oldest} or later, but this is {version} ({cause}); upgrade Spark on '
             "the cluster, and pyspark on the driver to the same release"
         )
     return f'format("zkconsumer") cannot be imported: {cause}; check the installation on the driver and on executors'

@@ -1,4 +1,4 @@
-"""The states of Spark queries, and how a registry of ``prometheus_client`` shows them."""
+"""The states of Spark queries, and their metrics in a registry of ``prometheus_client``."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from zkconsumer.model import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class SourceState:
-    """One query's reading from one group, at its newest progress.
+    """The state of one query in one group, at its newest progress.
 
     Attributes:
-        query: the query's name, or its id where it has none.
+        query: the query's name, or its id if it has none.
         group: consumer group.
         batch: id of the newest batch.
         rows: rows read since this monitor first saw the query.
-        lag: owned partitions, and for each how many offsets lay behind the batch when it was planned. A partition that
-            has no leader just now is missing.
+        lag: for each owned partition, the number of offsets after the batch when it was planned. Partitions without a
+            leader at that time are missing.
     """
 
     query: str
@@ -36,21 +36,21 @@ class SourceState:
 
 
 class StateCollector:
-    """Makes metric families anew at each scrape, so that none outlives its query.
+    """Creates metric families at each scrape, so that none outlives its query.
 
     Args:
-        states: tells the states of now; called on the scraping thread.
+        states: returns the current states; called on the scraping thread.
     """
 
     def __init__(self, states: Callable[[], Sequence[SourceState]]) -> None:
         self._states = states
 
     def describe(self) -> list[Any]:
-        """Nothing beforehand."""
+        """Declare no metrics in advance, since their labels are known only at a scrape."""
         return []
 
     def collect(self) -> Iterator[Any]:
-        """Families for the registry."""
+        """Return the metric families for the registry."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
         labels = ["query", "group"]
@@ -62,14 +62,14 @@ class StateCollector:
         for state in self._states():
             owned.add_metric([state.query, state.group], len(state.lag))
             rows.add_metric([state.query, state.group], state.rows)
-            for partition, behind in state.lag.items():
-                lag.add_metric([state.query, state.group, partition.topic, str(partition.partition)], behind)
+            for partition, offsets in state.lag.items():
+                lag.add_metric([state.query, state.group, partition.topic, str(partition.partition)], offsets)
         yield from (lag, owned, rows)
 
 
 @functools.cache
 def expose(states: Callable[[], Sequence[SourceState]]) -> None:
-    """Show states in the default registry; once in a process, whoever asks again."""
+    """Expose states in the default registry; later calls in the process have no effect."""
     from prometheus_client import REGISTRY
 
     REGISTRY.register(StateCollector(states))

@@ -1,7 +1,7 @@
-"""QueryMonitor: lag, rows and owned partitions of a session's queries, from what Spark tells its listeners.
+"""QueryMonitor: lag, rows and owned partitions of a session's queries, from Spark's listener events.
 
-A source written in Python has no metrics of its own (FACTS C.2). What it knows of lag it puts into
-``reportLatestOffset``; Spark hands that to listeners with every progress, on a thread of the user's process.
+A source written in Python has no metrics of its own (notes.md#sparks-data-source-api). It puts the lag into
+``reportLatestOffset``; Spark passes that to listeners with every progress event, on a thread of the user's process.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from zkconsumer.errors import UsageError
 from zkconsumer.model import TopicPartition
 from zkconsumer.spark.acknowledge import acknowledge
 from zkconsumer.spark.metrics import SourceState, expose
-from zkconsumer.spark.offsets_json import decode_offset
+from zkconsumer.spark.offsetsjson import decode_offset
 from zkconsumer.spark.sourceoffset import SourceOffset
 
 if TYPE_CHECKING:
@@ -36,9 +36,9 @@ _log = logging.getLogger(__name__)
 class QueryMonitor(StreamingQueryListener):
     """Keeps a :class:`SourceState` for each query of this source that runs in a session.
 
-    Each progress is a line in the log ``zkconsumer.spark.monitor``. The registry of ``prometheus_client`` shows
-    ``zkconsumer_spark_lag``, ``zkconsumer_spark_owned_partitions`` and ``zkconsumer_spark_rows_total``. Spark's
-    listener thread alone writes.
+    Each progress event is a line in the log ``zkconsumer.spark.monitor``. The registry of ``prometheus_client`` exposes
+    ``zkconsumer_spark_lag``, ``zkconsumer_spark_owned_partitions`` and ``zkconsumer_spark_rows_total``. Only Spark's
+    listener thread writes the states.
     """
 
     def __init__(self) -> None:
@@ -46,14 +46,14 @@ class QueryMonitor(StreamingQueryListener):
         self._unreachable: frozenset[str] = frozenset()
 
     def snapshot(self) -> list[SourceState]:
-        """What is known now, by query and group; a list of one's own."""
+        """The current states, by query and group, in a new list."""
         return [state for _, state in sorted(self._states.items())]
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802  Spark's name
-        """Nothing is known of a query that has just started."""
+        """Do nothing: a query that has just started has no state."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802  Spark's name
-        """Note what the progress says of our sources."""
+        """Record the progress of the query's sources of this package."""
         progress = event.progress
         query, name = str(progress.id), progress.name or str(progress.id)
         for source in progress.sources:
@@ -83,7 +83,7 @@ class QueryMonitor(StreamingQueryListener):
             )
 
     def _acknowledge(self, report: Mapping[str, Any], planned: SourceOffset) -> None:
-        """Report to the source that its batch has finished, so that it is committed before the next trigger."""
+        """Notify the source that its batch has finished, so that it is committed before the next trigger."""
         path = report.get("acknowledge")
         if path is None or path in self._unreachable:
             return
@@ -91,13 +91,13 @@ class QueryMonitor(StreamingQueryListener):
             acknowledge(path, planned.number)
         except OSError as error:
             self._unreachable |= {path}
-            _log.info("group %s: finished batches are not acknowledged: %s: %s", report["group"], path, error)
+            _log.info("group %s: cannot acknowledge finished batches over %s: %s", report["group"], path, error)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802  Spark's name
-        """Nothing new."""
+        """Do nothing: the state has not changed."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802  Spark's name
-        """Forget the query: it owns nothing any more."""
+        """Forget the query, which owns no partitions any more."""
         ended = str(event.id)
         self._states = {key: state for key, state in self._states.items() if key[0] != ended}
 
@@ -106,8 +106,8 @@ def lag_after(report: Mapping[str, Any], planned: SourceOffset) -> dict[TopicPar
     """Lag of each owned partition once a batch is done.
 
     Args:
-        report: positions and log ends as of the source's plan.
-        planned: the batch's end offset; it is an older one where nothing new was planned.
+        report: positions and log ends when the source planned the batch.
+        planned: the batch's end offset, or an older one if no new batch was planned.
     """
     lag = {}
     for partition, (position, log_end) in decode_offset(report).spans.items():
@@ -118,7 +118,7 @@ def lag_after(report: Mapping[str, Any], planned: SourceOffset) -> dict[TopicPar
 
 
 def planned_offset(end: str | None) -> SourceOffset:
-    """The end offset of a batch; one without partitions where there is none, or it is another source's."""
+    """The end offset of a batch; an offset without partitions if there is none, or it is another source's."""
     try:
         return SourceOffset() if end is None else decode_offset(json.loads(end))
     except (ValueError, UsageError, AttributeError):  # another source's offset need not even be an object
@@ -126,7 +126,7 @@ def planned_offset(end: str | None) -> SourceOffset:
 
 
 def _our_report(text: str | None) -> Mapping[str, Any] | None:
-    """The report of a source of ours, None for another source's offset."""
+    """The report of a source of this package; None for another source's offset."""
     try:
         report = json.loads(text or "null")
     except ValueError:
@@ -141,15 +141,15 @@ def _all_states() -> list[SourceState]:
 
 
 _monitors: weakref.WeakKeyDictionary[SparkSession, weakref.ref[QueryMonitor]] = weakref.WeakKeyDictionary()
-"""The monitor of each session. Weak, for Spark Connect gives a listener its session: a strong reference here would keep
-both for ever. Spark holds a listener as long as it is attached."""
+"""The monitor of each session. Weak, since Spark Connect gives a listener its session: a strong reference here would
+keep both forever. Spark holds a listener as long as it is attached."""
 
 
 def attach(spark: SparkSession) -> QueryMonitor:
-    """The monitor of a session, which is made and attached at the first call.
+    """The monitor of a session, created and attached at the first call.
 
-    A client of Spark Connect drops all listeners when its connection breaks, and nothing shows whether it has. So
-    there each call attaches the monitor again, and only once, since it is removed first.
+    A client of Spark Connect drops all listeners when its connection breaks, and this cannot be detected. So with Spark
+    Connect each call attaches the monitor again; it is removed first, so it is attached only once.
     """
     reference = _monitors.get(spark)
     monitor = None if reference is None else reference()

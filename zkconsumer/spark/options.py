@@ -1,4 +1,4 @@
-"""SourceOptions: what a query asked for, read from Spark's options and checked in one go (DESIGN 3.3).
+"""SourceOptions: the options of a query, parsed from Spark's options and checked together (spark.md#options).
 
 Options of the source have Spark's camel case; every other name must be a property of the consumer. Spark ignores the
 case of option names.
@@ -17,17 +17,17 @@ from zkconsumer.core.subscription import Subscription, Whitelist
 from zkconsumer.errors import ConfigError
 from zkconsumer.model import TopicPartition
 from zkconsumer.spark import kafkasource
-from zkconsumer.spark.offsets_json import EARLIEST, LATEST, decode_positions, decode_timestamps
+from zkconsumer.spark.offsetsjson import EARLIEST, LATEST, decode_positions, decode_timestamps
 
 
 @dataclass(frozen=True, slots=True)
 class Timestamps:
-    """Begin or end at the first record that is not older than a timestamp, in ms since the epoch.
+    """Start or end at the first record that is not older than a timestamp, in ms since the epoch.
 
     Attributes:
-        everywhere: for all partitions that ``given`` does not name; None leaves those to the default.
-        given: for some partitions.
-        or_latest: a partition without such a record begins at its end; otherwise it is an error.
+        everywhere: timestamp of all partitions that are not in ``given``; None: they follow the default.
+        given: timestamps of some partitions.
+        or_latest: True: a partition without such a record starts at its end; False: that is an error.
     """
 
     everywhere: int | None = None
@@ -36,7 +36,7 @@ class Timestamps:
 
 
 Position = Literal["group", "earliest", "latest"] | Mapping[TopicPartition, int] | Timestamps
-"""Where to begin or end: by name, by time, or an offset for some partitions (the others follow the default)."""
+"""A start or end: by name, by time, or by offsets of some partitions (the others follow the default)."""
 
 OPTION_NAMES = (
     "subscribe",
@@ -58,10 +58,10 @@ OPTION_NAMES = (
     "numStreams",
     "checkpointGroup",
 )
-"""The source's own options, as the documentation spells them."""
+"""The source's own options, in the spelling of the documentation."""
 
 DEFAULT_TRIGGER_DELAY_MS = 15 * 60_000
-"""``maxTriggerDelay`` where it is not given, as in Spark."""
+"""Default of ``maxTriggerDelay``, as in Spark."""
 
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DURATION = re.compile(r"([0-9]+)\s*([a-z]*)")
@@ -77,17 +77,17 @@ class SourceOptions:
         config: the consumer's properties.
         topics: names given by ``subscribe``; empty with a pattern.
         pattern: ``subscribePattern``, None with names.
-        starting: where partitions of the first batch start.
-        ending: where a batch read ends; None if not given, which means the ends of the logs.
-        max_offsets_per_trigger: most offsets of one micro-batch, None for no limit.
-        min_offsets_per_trigger: offsets to wait for before a micro-batch is planned, None for any.
-        max_trigger_delay_ms: how long to wait for them at most.
-        min_partitions: least number of Spark tasks, None for one per consumer thread.
-        max_records_per_partition: most offsets of one Spark task, None for no limit.
-        fail_on_data_loss: fail when offsets to read are gone; otherwise skip them with a warning.
-        include_headers: add the column ``headers``.
+        starting: start of the partitions in the first batch.
+        ending: end of a batch read; None for the ends of the logs.
+        max_offsets_per_trigger: maximum number of offsets in one micro-batch, None for no limit.
+        min_offsets_per_trigger: minimum number of offsets before a micro-batch is planned, None for any.
+        max_trigger_delay_ms: limit of the wait for that minimum.
+        min_partitions: minimum number of Spark tasks, None for one per consumer thread.
+        max_records_per_partition: maximum number of offsets in one Spark task, None for no limit.
+        fail_on_data_loss: fail if offsets to read are not in the log any more; otherwise skip them with a warning.
+        include_headers: whether to add the column ``headers``.
         num_streams: consumer threads to register, None to choose by CPUs and partitions.
-        checkpoint_group: another group, whose checkpoint this query may continue; None for no other.
+        checkpoint_group: another group whose checkpoint this query may continue; None for no other.
     """
 
     config: ConsumerConfig
@@ -107,7 +107,7 @@ class SourceOptions:
 
     @property
     def starting_option(self) -> str:
-        """The option that gave :attr:`starting`, for messages."""
+        """The option that specified :attr:`starting`, for messages."""
         if isinstance(self.starting, Timestamps):
             return "startingOffsetsByTimestamp" if self.starting.everywhere is None else "startingTimestamp"
         return f"startingOffsets={self.starting}" if isinstance(self.starting, str) else "startingOffsets"
@@ -119,14 +119,14 @@ class SourceOptions:
         return Whitelist(self.pattern).select(all_topics, exclude_internal=self.config.exclude_internal_topics)
 
     def subscription(self, streams: Mapping[str, int], of_pattern: int) -> Subscription:
-        """What to register: consumer threads of each topic, or of the whole pattern."""
+        """The subscription to register: consumer threads of each topic, or of the whole pattern."""
         if self.pattern is None:
             return Subscription.static({topic: streams[topic] for topic in self.topics})
         return Subscription.by_filter(Whitelist(self.pattern), of_pattern)
 
 
 def parse_options(options: Mapping[str, str]) -> SourceOptions:
-    """Read the options of ``spark.readStream`` or ``spark.read``.
+    """Parse the options of ``spark.readStream`` or ``spark.read``.
 
     Raises:
         ConfigError: naming *every* option that is unknown, malformed, missing or contradicts another.
@@ -141,7 +141,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
 
 
 def check_streaming(options: SourceOptions) -> None:
-    """Refuse what only a batch read can do.
+    """Refuse options that apply only to batch reads.
 
     Raises:
         ConfigError: naming the options.
@@ -154,7 +154,7 @@ def check_streaming(options: SourceOptions) -> None:
 
 
 def check_batch(options: SourceOptions) -> None:
-    """Refuse what only a stream can do.
+    """Refuse values that apply only to streams.
 
     Raises:
         ConfigError: naming the options.
@@ -210,7 +210,7 @@ class _Reader:
     def _what_to_read(self) -> tuple[tuple[str, ...], str | None]:
         names, pattern = self._values.get("subscribe"), self._values.get("subscribePattern")
         if (names is None) == (pattern is None):
-            self.violations.append("give exactly one of subscribe and subscribePattern")
+            self.violations.append("set exactly one of subscribe and subscribePattern")
         topics = tuple(sorted({name.strip() for name in (names or "").split(",")} - {""}))
         try:
             if pattern is not None:
@@ -226,18 +226,18 @@ class _Reader:
     def _check_pattern(self, pattern: str) -> None:
         if "," in pattern:
             self.violations.append(
-                f"subscribePattern {pattern!r} has a comma, which JVM members of the group read as |: write | for "
+                f"subscribePattern {pattern!r} has a comma, which JVM members of the group interpret as |: write | for "
                 "alternatives, and repeat instead of {m,n}"
             )
         elif not Whitelist(pattern).regex:
             self.violations.append("subscribePattern is empty")
 
     def _begin_or_end(self, which: str, words: tuple[str, ...]) -> Position | None:
-        """What one of ``<which>Offsets``, ``<which>Timestamp`` and ``<which>OffsetsByTimestamp`` says."""
+        """The value of the one given of ``<which>Offsets``, ``<which>Timestamp`` and ``<which>OffsetsByTimestamp``."""
         names = f"{which}Offsets", f"{which}Timestamp", f"{which}OffsetsByTimestamp"
         given = [name for name in names if name in self._values]
         if len(given) > 1:
-            self.violations.append(f"{' and '.join(given)} contradict each other: give one of them")
+            self.violations.append(f"{' and '.join(given)} contradict each other: set only one of them")
         or_latest = self._or_latest(names[1:]) if which == "starting" else True
         if names[0] in given:
             return self._position(names[0], words)
@@ -294,7 +294,7 @@ class _Reader:
         return self._number(name, 1, "a positive integer")
 
     def _duration(self, name: str, default_ms: int) -> int:
-        """A number with one of Spark's units; without one it is milliseconds."""
+        """A duration in ms, from a number with one of Spark's units, or without for milliseconds."""
         text = self._values.get(name)
         if text is None:
             return default_ms
@@ -314,14 +314,14 @@ class _Reader:
 
 
 def _unknown(name: str, value: str) -> str:
-    """One sentence for an option that this source does not have, with the likely remedy."""
+    """One sentence about an option that this source does not have, with the likely remedy."""
     answer = kafkasource.answer(name, value)
     if answer is not None:
         return answer
     if name == "path":
-        return f"load() takes no path ({value!r}): name topics with subscribe or subscribePattern"
+        return f"load() takes no path ({value!r}): set topics with subscribe or subscribePattern"
     if name.removeprefix("kafka.") in _KNOWN:
-        return f"{name} is not an option of this source: write {_KNOWN[name.removeprefix('kafka.')]}"
+        return f"{name} is not an option of this source: use {_KNOWN[name.removeprefix('kafka.')]}"
     near = difflib.get_close_matches(name, _KNOWN, n=1, cutoff=0.8)
     hint = f"; did you mean {_KNOWN[near[0]]}?" if near else ""
     return f"{name} is neither an option of this source nor a property of the consumer{hint}"

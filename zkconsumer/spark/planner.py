@@ -1,7 +1,7 @@
-"""BatchPlanner: commits what Spark has finished and plans the next micro-batch of a query.
+"""BatchPlanner: commits finished batches and plans the next micro-batch of a query.
 
-Runs on Spark's thread. What to decide is in :mod:`zkconsumer.spark.planning`, :mod:`zkconsumer.spark.positions` and
-:mod:`zkconsumer.spark.sourceoffset`; here the group, the brokers and Spark's thread meet.
+Runs on Spark's thread. The decisions are in :mod:`zkconsumer.spark.microbatch`, :mod:`zkconsumer.spark.positions` and
+:mod:`zkconsumer.spark.sourceoffset`; this module does the I/O with the group and the brokers.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from zkconsumer.core.fetchcontrol import FetchAssignment
-from zkconsumer.core.groupview import tell_partitions
+from zkconsumer.core.groupview import format_partitions
 from zkconsumer.core.offsets import Mark
 from zkconsumer.errors import LeaderUnknown, ZooKeeperUnavailable, name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.spark.logends import LogEnds
+from zkconsumer.spark.microbatch import Span, cap_offsets
 from zkconsumer.spark.options import SourceOptions
-from zkconsumer.spark.planning import Span, cap_offsets
 from zkconsumer.spark.querypositions import QueryPositions
-from zkconsumer.spark.share import SparkFetchControl
 from zkconsumer.spark.sourceoffset import Plan, SourceOffset, next_offset
+from zkconsumer.spark.sparkfetchcontrol import SparkFetchControl
 
 _log = logging.getLogger(__name__)
 
 _IDLE_POLL_S = 0.05
 _IDLE_FACTOR = 4
-"""When there is nothing new Spark asks every 10 ms. Before the brokers are asked again it has to wait so many times as
-long as their last answer took, but not longer than the first of these; new records wait with it."""
+"""While there are no new records, Spark asks every 10 ms. The next request to the brokers waits this multiple of the
+time that their last answer took, but at most the first of these values; new records wait as long."""
 
 
 class Member(Protocol):
-    """What the planner needs of a :class:`~zkconsumer.group.member.GroupMember`."""
+    """The part of a :class:`~zkconsumer.group.member.GroupMember` that the planner uses."""
 
     def may_deliver(self) -> bool:
         """True while no other member can own our partitions."""
@@ -46,18 +46,18 @@ class Member(Protocol):
 
 
 class BatchPlanner:
-    """Plans batch after batch.
+    """Plans the micro-batches of a query.
 
     Args:
-        options: of the query.
-        control: where the query's share arrives, and where a batch in flight is declared.
-        member: of the group.
-        ends: asks the brokers.
-        settle_s: how long to wait for a rebalance to end, in seconds.
+        options: options of the query.
+        control: provides the query's assignment, and receives the batch in flight.
+        member: the query's member of the group.
+        ends: requests log ends from the brokers.
+        settle_s: limit of the wait for the end of a rebalance, in seconds.
         others: consumer ids of the members that the group had before this query joined.
 
     Attributes:
-        available: position and log end of each owned partition as they were last looked at; None before that.
+        available: last known position and log end of each owned partition; None before the first plan.
     """
 
     def __init__(
@@ -86,14 +86,14 @@ class BatchPlanner:
 
     @property
     def has_targets(self) -> bool:
-        """True under AvailableNow."""
+        """True with the trigger AvailableNow."""
         return self._targets is not None
 
     def fix_targets(self) -> None:
-        """AvailableNow: read what is owned now to the log ends of now.
+        """AvailableNow: read the partitions that are owned now up to their current log ends.
 
         Raises:
-            RetriableError: a rebalance is under way, or a partition has no leader.
+            RetriableError: a rebalance is in progress, or a partition has no leader.
         """
         assignment = self._await_assignment()
         stored = {p: one.offset for p, one in assignment.stored.items() if one.offset is not None}
@@ -106,13 +106,13 @@ class BatchPlanner:
 
         Args:
             finished: the last batch that Spark finished.
-            limit: most offsets to plan, None for all.
-            least: offsets to wait for; None for any.
+            limit: maximum number of offsets to plan, None for all.
+            least: minimum number of offsets to plan; None for any.
 
         Raises:
-            RetriableError, SessionExpired, NotOwner, GenerationEnded: a rebalance is under way, or the group or a
+            RetriableError, SessionExpired, NotOwner, GenerationEnded: a rebalance is in progress, or the group or a
                 broker cannot be reached.
-            OffsetOutOfRange: offsets to read are gone and ``failOnDataLoss`` is true.
+            OffsetOutOfRange: offsets to read are not in the log any more and ``failOnDataLoss`` is true.
         """
         while True:
             assignment = self._await_assignment()
@@ -147,7 +147,7 @@ class BatchPlanner:
         planned = next_offset(finished, Plan(rows, dict(positions), marks, assignment.topics), self._group)
         if not self._member.may_deliver():
             # Not "nothing new", which would end an AvailableNow query.
-            raise ZooKeeperUnavailable("other members may own this query's partitions by now (DESIGN 6)")
+            raise ZooKeeperUnavailable("this member's lease expired: other members may own its partitions by now")
         if not self._control.take(generation, planned.number, rows):
             return None
         self._positions.advance(rows)
@@ -159,15 +159,15 @@ class BatchPlanner:
         if assignment is None:
             raise LeaderUnknown(
                 f"group {self._group} did not settle within {self._settle_s:g} s; check that brokers are registered in "
-                "ZooKeeper and that no other member holds on to partitions"
+                "ZooKeeper and that no other member still owns partitions that it should release"
             )
         return assignment
 
     def _commit(self, generation: int, offsets: Mapping[TopicPartition, int]) -> None:
-        """Make the group's offsets follow the checkpoint.
+        """Commit offsets, so that the group's offsets follow the checkpoint.
 
-        A rebalance that comes between is no harm: the release has committed the same offsets, and GenerationEnded leads
-        to another round with the new assignment.
+        A rebalance in between is not a problem: the release has committed the same offsets, and after GenerationEnded
+        the caller plans again with the new assignment.
         """
         if (generation, offsets) == self._committed:
             return
@@ -182,7 +182,7 @@ class BatchPlanner:
         return sum(span.size for span in available.values()) < least and waited_ms < self._options.max_trigger_delay_ms
 
     def _available(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, Span] | None:
-        """From position to log end or target; None if positions had to be moved because a log became shorter."""
+        """Spans from position to log end or target; None if positions had to be moved because a log became shorter."""
         time.sleep(max(0.0, self._idle_until - time.monotonic()))
         began = time.monotonic()
         reached = {p: max(offset, (self._targets or {}).get(p, offset)) for p, offset in positions.items()}
@@ -197,12 +197,12 @@ class BatchPlanner:
             return spans
         targets = self._targets
         for partition, end in ends.items():
-            # Without a target it was gained since the query began; an end below the target is a log that was cut.
+            # A partition without a target was gained since the query began; an end below the target is a truncated log.
             targets[partition] = min(end, targets.get(partition, end))
         return {p: Span(s.start, max(s.start, min(s.until, targets[p]))) for p, s in spans.items()}
 
     def _require_targets(self, assignment: FetchAssignment, positions: Mapping[TopicPartition, int]) -> None:
-        """Nothing new is the end of AvailableNow: it must not come from leaders that do not answer.
+        """Check that "nothing new", which ends AvailableNow, does not result from leaders that do not answer.
 
         Raises:
             LeaderUnknown: an owned partition has not been read to its target.
@@ -211,17 +211,17 @@ class BatchPlanner:
             return
         targets = self._targets
         _require_leaders({p for p in assignment.threads if positions.get(p, -1) < targets.get(p, math.inf)})
-        self._log_what_others_own(assignment)
+        self._log_partitions_of_other_members(assignment)
 
-    def _log_what_others_own(self, assignment: FetchAssignment) -> None:
+    def _log_partitions_of_other_members(self, assignment: FetchAssignment) -> None:
         subscribed = [TopicPartition(name, n) for name, topic in assignment.topics.items() for n in topic.partitions]
         not_ours = [partition for partition in subscribed if partition not in assignment.threads]
         if not_ours and not_ours != self._not_ours:
             _log.warning(
-                "group %s: this run has read what it owns; other members own %s. A member that was killed holds its "
-                "share for its session timeout: run again to read what is left of it",
+                "group %s: this run has read its partitions; other members own %s. A member that was killed owns its "
+                "partitions until its session times out: run again to read the rest of them",
                 self._group,
-                tell_partitions(not_ours),
+                format_partitions(not_ours),
             )
         self._not_ours = not_ours
 

@@ -1,7 +1,9 @@
-"""Where a query reads next in each partition of a new share: the rules of DESIGN 4 as values in, values out.
+"""The position of a query in each partition of a new assignment, as pure functions.
 
-:func:`choose_starts` decides by the group's stored offset and by the checkpoint, :func:`locate` fits the choice into
-the log. Between the two the brokers are asked for what only they know.
+The rules: spark.md#offsets-and-the-checkpoint.
+
+:func:`choose_starts` decides by the group's stored offset and the checkpoint, :func:`locate` adapts the choice to the
+log. Between the two the caller requests log ends and offsets of times from the brokers.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from typing import NamedTuple
 from zkconsumer.core.groupview import Topic
 from zkconsumer.core.offsets import StoredOffset, is_unique
 from zkconsumer.model import TopicPartition
-from zkconsumer.spark.offsets_json import EARLIEST, LATEST
+from zkconsumer.spark.offsetsjson import EARLIEST, LATEST
 from zkconsumer.spark.options import Position, Timestamps
 from zkconsumer.spark.sourceoffset import SourceOffset
 
@@ -23,10 +25,10 @@ _NAMED = {"earliest": EARLIEST, "latest": LATEST, "smallest": EARLIEST, "largest
 
 @dataclass(frozen=True, slots=True)
 class AtTime:
-    """The first record that is not older than ``ms``, in ms since the epoch; only its broker knows the offset.
+    """The first record that is not older than ``ms``, in ms since the epoch; a broker must look up its offset.
 
     Attributes:
-        or_latest: without such a record the end of the log; otherwise that is an error.
+        or_latest: True: the end of the log if there is no such record; False: that is an error.
     """
 
     ms: int
@@ -38,7 +40,7 @@ Wanted = int | AtTime
 
 
 class Reason(Enum):
-    """Why a partition starts where it does; the value completes the sentence "starts there because ..."."""
+    """The reason for the start of a partition; the value completes the sentence "starts there because ..."."""
 
     OPTION = "a starting... option specifies it"
     GROUP = "it is the group's offset"
@@ -54,7 +56,7 @@ class Reason(Enum):
 
 
 class Choice(NamedTuple):
-    """Where one partition is to start, and why."""
+    """The start of one partition, and its reason."""
 
     place: Wanted
     reason: Reason
@@ -68,21 +70,21 @@ def choose_starts(
     starting: Position,
     reset: str,
 ) -> dict[TopicPartition, Choice]:
-    """Decide where newly claimed partitions start, at a restart and whenever a share is gained.
+    """Decide where newly claimed partitions start, after a restart and whenever partitions are gained.
 
     Args:
-        stored: what the group's store holds of each claimed partition, read after claiming.
-        topics: the subscribed topics, as the share was computed from them.
+        stored: stored offset of each claimed partition, read after claiming.
+        topics: the subscribed topics from which the assignment was computed.
         finished: the last batch that Spark finished.
-        starting: the ``starting...`` option. It applies to what a query owns at its first plan, and later to
-            partitions that existed then, were never owned by this query, and have no stored offset.
+        starting: the ``starting...`` option. It applies to the partitions owned at the first plan of a query, and later
+            to partitions that existed then, were never owned by this query, and have no stored offset.
         reset: ``auto.offset.reset``.
     """
     recreated = finished.recreated(topics)
     choices = {}
     for partition, found in stored.items():
         if found.offset is not None and found.offset < 0:
-            found = StoredOffset(None)  # noqa: PLW2901 - what the JVM consumer writes for "no offset" in places
+            found = StoredOffset(None)  # noqa: PLW2901 - the JVM consumer sometimes writes this for "no offset"
         if partition.topic in recreated:
             choices[partition] = Choice(EARLIEST, Reason.RECREATED)
         elif partition in finished.spans:
@@ -99,20 +101,22 @@ def _is_older_than_topic(
 ) -> bool:
     """True if the znode of the offset was written before the znode of the topic was created.
 
-    Asked only of topics that appeared, or were created again, while the query existed: elsewhere a ZooKeeper that was
+    Used only for topics that appeared, or were created again, while the query existed: otherwise a ZooKeeper that was
     restored in pieces may have the two in any order. Kafka deletes the offsets of a topic together with the topic.
+    Unknown, and so False, if brokers described the topic.
     """
     known, topic = (finished.known or {}).get(partition.topic), topics.get(partition.topic)
-    appeared_later = known is not None and known.partitions == 0
-    return appeared_later and topic is not None and isinstance(stored.mark, int) and stored.mark < topic.identity.czxid
+    if known is None or known.partitions or topic is None or topic.identity.czxid is None:
+        return False
+    return isinstance(stored.mark, int) and stored.mark < topic.identity.czxid
 
 
 def _after_a_batch(stored: StoredOffset, partition: TopicPartition, finished: SourceOffset) -> Choice:
-    """The partition is in the checkpoint: that counts, unless another client wrote the group's offset since.
+    """The start of a partition in the checkpoint: its offset, unless another client wrote the group's offset since.
 
-    The mark shows which. A commit of ours that did not arrive has left the stored offset, and the mark, of the time
-    when the batch was planned. Version 1 recorded no marks: there the offset at which the batch began counts as such a
-    commit.
+    The mark shows which is the case. If this query's own commit did not arrive, the stored offset and its mark are
+    those of the time when the batch was planned. Version 1 recorded no marks: there a stored offset at which the batch
+    began counts as such a lost commit.
     """
     span, mark = finished.spans[partition], finished.marks.get(partition)
     if stored.offset is None:
@@ -130,7 +134,7 @@ def _after_a_batch(stored: StoredOffset, partition: TopicPartition, finished: So
 def _for_the_first_time(
     partition: TopicPartition, stored: StoredOffset, finished: SourceOffset, starting: Position, reset: str
 ) -> Choice:
-    """The partition is not in the checkpoint."""
+    """The start of a partition that is not in the checkpoint."""
     option = position_of(partition, starting)
     if finished.is_initial and option is not None:
         return Choice(option, Reason.OPTION)
@@ -145,7 +149,7 @@ def _for_the_first_time(
 
 
 def position_of(partition: TopicPartition, position: Position) -> Wanted | None:
-    """What an option specifies for one partition; None if it leaves the partition to the default."""
+    """The position that an option specifies for one partition; None if the default applies."""
     if isinstance(position, Timestamps):
         moment = position.given.get(partition, position.everywhere)
         return None if moment is None else AtTime(moment, position.or_latest)
@@ -153,7 +157,7 @@ def position_of(partition: TopicPartition, position: Position) -> Wanted | None:
 
 
 class Loss(NamedTuple):
-    """A position that the log does not hold: the offset wanted, and where the log begins and ends."""
+    """A position that is not in the log: the wanted offset, and the bounds of the log."""
 
     wanted: int
     earliest: int
@@ -178,10 +182,10 @@ def locate(
     earliest: Mapping[TopicPartition, int],
     latest: Mapping[TopicPartition, int],
 ) -> Located:
-    """Turn EARLIEST and LATEST into offsets, and move what lies outside of the log to the nearest end of it.
+    """Turn EARLIEST and LATEST into offsets, and move positions outside of the log to its nearest end.
 
-    So nothing that still exists is skipped. Partitions whose ends are unknown, because they have no leader, are left
-    out of the answer.
+    So no existing record is skipped. Partitions whose ends are unknown, because they have no leader, are missing in the
+    result.
     """
     ends = {EARLIEST: earliest, LATEST: latest}
     offsets: dict[TopicPartition, int] = {}
@@ -198,9 +202,9 @@ def locate(
 
 
 def describe_losses(lost: Mapping[TopicPartition, Loss]) -> str:
-    """In words, for each partition: what was wanted, what is there, and how many offsets are gone.
+    """Text for messages: for each partition the wanted offset, the log's bounds, and the number of lost offsets.
 
-    How many is known only where the log begins later than wanted. A log that ends before what was wanted was cut by an
+    The number is known only if the log begins after the wanted offset. A log that ends before it was truncated by an
     unclean leader election.
     """
     return ", ".join(
@@ -215,15 +219,15 @@ def overridden(
     stored: Mapping[TopicPartition, StoredOffset],
     offsets: Mapping[TopicPartition, int],
 ) -> dict[TopicPartition, tuple[int, int]]:
-    """Partitions that start where a ``starting...`` option specifies and not at the offset that the group committed.
+    """Partitions for which a ``starting...`` option overrides the offset that the group committed.
 
     Args:
-        choices: why each partition starts where it does.
-        stored: what the group's store holds.
-        offsets: where each partition starts, as the brokers have it.
+        choices: start of each partition, with its reason.
+        stored: stored offsets of the group.
+        offsets: start offset of each partition, as resolved by the brokers.
 
     Returns:
-        By partition the offset that the group committed, and the one at which the query starts.
+        For each partition the offset that the group committed, and the one at which the query starts.
     """
     return {
         partition: (committed, offsets[partition])
@@ -234,7 +238,7 @@ def overridden(
 
 
 def group_by_reason(choices: Mapping[TopicPartition, Choice]) -> dict[Reason, list[TopicPartition]]:
-    """The partitions that start for each reason, sorted."""
+    """The partitions by the reason for their start, sorted."""
     reasons: dict[Reason, list[TopicPartition]] = {}
     for partition in sorted(choices):
         reasons.setdefault(choices[partition].reason, []).append(partition)
@@ -244,10 +248,10 @@ def group_by_reason(choices: Mapping[TopicPartition, Choice]) -> dict[Reason, li
 def not_remembered(
     choices: Mapping[TopicPartition, Choice], finished: SourceOffset, owned: Collection[TopicPartition]
 ) -> list[TopicPartition]:
-    """Owned partitions that would start elsewhere if the same choice were made again, at a later time.
+    """Owned partitions whose start would differ if the same choice were made at a later time.
 
-    The end of a log and the first record of a time move on while nothing is read, and a plan without rows leaves no
-    trace in the checkpoint. The group's store remembers such a start instead, so that a restart finds it there.
+    The end of a log and the first record of a time change while nothing is read, and a plan without rows is not
+    recorded in the checkpoint. So such a start is committed to the group's store, where a restart finds it.
     """
     return [
         partition

@@ -1,19 +1,32 @@
-"""The source's process on Spark's driver: how it logs and how it ends."""
+"""The source's process on Spark's driver: logging and termination."""
 
 from __future__ import annotations
 
+import atexit
 import logging
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from types import FrameType
 
 
-def log_to_stderr() -> None:
-    """Show in the driver's log what the group does: who joined or left, what this query owns.
+def prepare_process(leave: Callable[[], None]) -> None:
+    """Leave the group when the process ends, and log to standard error; see the functions below.
 
-    Spark copies this process's standard error to the driver's; Python by itself would only write warnings there. A
-    process whose logging somebody has set up is left alone.
+    Args:
+        leave: leaves the group; idempotent. It calls :func:`ignore_sigterm` before anything else.
+    """
+    atexit.register(leave)
+    leave_on_sigterm()
+    log_to_stderr()
+
+
+def log_to_stderr() -> None:
+    """Log the events of the group to the driver's log: members that join or leave, partitions that this query owns.
+
+    Spark copies this process's standard error to the driver's; by default Python writes only warnings there. Existing
+    logging configuration is not changed.
     """
     logger = logging.getLogger("zkconsumer")
     if logger.handlers or logging.getLogger().handlers:
@@ -22,17 +35,29 @@ def log_to_stderr() -> None:
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
-    logging.getLogger("zkconsumer.kazoo").setLevel(logging.WARNING)  # the session tells the same in fewer lines
+    logging.getLogger("zkconsumer.kazoo").setLevel(logging.WARNING)  # the session logs the same in fewer lines
 
 
 def leave_on_sigterm() -> None:
     """Turn the first SIGTERM into SystemExit and ignore the rest, so that Spark's runner calls ``stop()``.
 
-    ``query.stop()`` and the end of AvailableNow send SIGTERM, more than once. Python's default is to die on the spot;
-    then nobody closes the ZooKeeper session and the group waits for its timeout (FACTS C.2b).
+    ``query.stop()`` and the end of AvailableNow send SIGTERM, more than once. By default it ends Python at once; then
+    the ZooKeeper session is not closed and the group waits for its timeout (notes.md#order-of-sparks-calls).
     """
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, _exit_once)
+
+
+def ignore_sigterm() -> None:
+    """Let nothing interrupt leaving.
+
+    ``query.stop()`` interrupts Spark's thread, which closes the connection to this process if a call was under way.
+    The runner then calls ``stop()`` because of the end of its input, and SIGTERM arrives while ``stop()`` runs: the
+    SystemExit would end it half way. One that is raised before the first statement of ``stop()`` leaves it to
+    :mod:`atexit` to call it again. Without :func:`leave_on_sigterm` before, signals stay as they are.
+    """
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is _exit_once:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def _exit_once(number: int, _frame: FrameType | None) -> None:

@@ -1,7 +1,7 @@
-"""QueryPositions: where a query reads next in each partition that it owns.
+"""QueryPositions: the position of a query in each partition that it owns.
 
-Used by Spark's thread only. The decisions are in :mod:`zkconsumer.spark.positions`; here the brokers are asked, and
-what was found is kept for as long as the assignment lasts.
+Used by Spark's thread only. The decisions are in :mod:`zkconsumer.spark.positions`; this module asks the brokers, and
+keeps the results as long as the assignment lasts.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from zkconsumer.core.fetchcontrol import FetchAssignment
 from zkconsumer.errors import OffsetOutOfRange, name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.spark.logends import LogEnds
-from zkconsumer.spark.offsets_json import EARLIEST, LATEST
+from zkconsumer.spark.microbatch import Span
+from zkconsumer.spark.offsetsjson import EARLIEST, LATEST
 from zkconsumer.spark.options import SourceOptions
-from zkconsumer.spark.planning import Span
 from zkconsumer.spark.positions import (
     Choice,
     Reason,
@@ -39,15 +39,15 @@ _LEVELS = {
     Reason.APPEARED: logging.INFO,
     Reason.UNCOMMITTED: logging.INFO,
 }
-"""Reasons that are worth a line in the log."""
+"""Reasons that are logged, with their levels."""
 
 
 class QueryPositions:
-    """Positions under one generation of the assignment after the other.
+    """The positions in the current generation of the assignment.
 
     Args:
-        options: of the query.
-        ends: asks the brokers.
+        options: options of the query.
+        ends: requests log ends from the brokers.
         others: consumer ids of the members that the group had before this query joined.
     """
 
@@ -65,11 +65,11 @@ class QueryPositions:
         """Next offset to read of each owned partition that has a leader, or had one in this generation.
 
         Args:
-            assignment: what the query owns.
+            assignment: the partitions that the query owns.
             finished: the last batch that Spark finished.
 
         Raises:
-            OffsetOutOfRange: what should be read next is gone, and ``failOnDataLoss`` is true.
+            OffsetOutOfRange: a position is not in the log any more, and ``failOnDataLoss`` is true.
             BrokerUnavailable: no broker answers.
         """
         if self._generation != assignment.generation:
@@ -84,15 +84,15 @@ class QueryPositions:
         return self._offsets
 
     def advance(self, rows: Mapping[TopicPartition, Span]) -> None:
-        """A batch was planned: the next one begins at its end. Spark ends the query where a batch fails."""
+        """Move to the end of a planned batch, where the next one begins. Spark ends the query if a batch fails."""
         self._offsets.update((partition, span.until) for partition, span in rows.items())
         self._moved -= rows.keys()
 
     def follow_shorter_logs(self, ends: Mapping[TopicPartition, int]) -> bool:
-        """Move positions that lie beyond the end of a log; False if none does.
+        """Move positions that are beyond the end of a log; False if there are none.
 
         Raises:
-            OffsetOutOfRange: one does, and ``failOnDataLoss`` is true.
+            OffsetOutOfRange: there is one, and ``failOnDataLoss`` is true.
         """
         beyond = {p: self._choices[p]._replace(place=self._offsets[p]) for p in ends if ends[p] < self._offsets[p]}
         if beyond:
@@ -100,22 +100,22 @@ class QueryPositions:
         return bool(beyond)
 
     def committable(self, finished: SourceOffset) -> dict[TopicPartition, int]:
-        """What the group's store should hold now: the ends of finished batches, and starts that it has to remember.
+        """The offsets to commit now: the ends of finished batches, and starts that the group's store must keep.
 
-        A start that the group's offset determined is not one: the store has it.
+        A start at the group's own offset is not among them: the store has it already.
         """
         if finished.is_initial:
-            return {}  # the first plan names every owned partition
+            return {}  # the first plan contains every owned partition
         ends = {p: n for p, n in self._offsets.items() if p in finished.spans and finished.spans[p].until == n}
         remembered = [*not_remembered(self._choices, finished, self._offsets), *self._moved]
         return ends | {partition: self._offsets[partition] for partition in remembered}
 
     def unlocated(self) -> set[TopicPartition]:
-        """Owned partitions of which no leader has answered in this generation."""
+        """Owned partitions for which no leader has answered in this generation."""
         return self._choices.keys() - self._offsets.keys()
 
     def _choose(self, assignment: FetchAssignment, finished: SourceOffset) -> Mapping[TopicPartition, Choice]:
-        """Decide for a new generation.
+        """Choose the starts for a new generation.
 
         Raises:
             OffsetOutOfRange: a topic was deleted and created again, and ``failOnDataLoss`` is true.
@@ -159,7 +159,7 @@ class QueryPositions:
                 )
 
     def _warn_of_overridden(self, choices: Mapping[TopicPartition, Choice], assignment: FetchAssignment) -> None:
-        """A new query with a ``starting...`` option goes its own way in a group that others read."""
+        """Warn if a new query with a ``starting...`` option overrides offsets of a group with other live members."""
         starts = overridden(choices, assignment.stored, self._offsets)
         if not starts or not self._others:
             return
@@ -180,13 +180,13 @@ class QueryPositions:
         wanted = self._ends.resolve({partition: choice.place for partition, choice in choices.items()})
         found = locate(wanted, self._ends.earliest(wanted), self._ends.latest(wanted, wanted))
         if found.lost:
-            story = describe_losses(found.lost)
+            losses = describe_losses(found.lost)
             if self._options.fail_on_data_loss:
                 raise OffsetOutOfRange(
-                    f"offsets of group {self._config.group_id} are not in the log any more ({story}). Check retention; "
+                    f"offsets of group {self._config.group_id} are not in the log ({losses}). Check the retention; "
                     "to continue with the records that still exist set failOnDataLoss=false"
                 )
-            _log.warning("group %s: continuing with the records that exist: %s", self._config.group_id, story)
+            _log.warning("group %s: continuing with the records that exist: %s", self._config.group_id, losses)
         self._offsets.update(found.offsets)
         self._moved |= found.lost.keys()
 

@@ -1,8 +1,8 @@
-"""RangeFetcher: a thread of one task that reads ranges from one leader, and FetchedQueue, where it puts what it read.
+"""RangeFetcher: a thread of one task that reads ranges from one leader, and FetchedQueue, which takes the results.
 
-Unlike a consumer's fetcher it knows where to end: it asks for nothing beyond the ranges, so its connection is free for
-the next task when it ends, and a small micro-batch costs one round trip. Like a consumer's it receives, and leaves
-verifying and decoding to the other thread: what is decoded there is in that core's cache when it goes to Spark.
+Unlike a consumer's fetcher it has an end: it requests nothing beyond the ranges, so its connection is free for the next
+task when it ends, and a small micro-batch costs one round trip. Like a consumer's fetcher it only receives, and leaves
+verifying and decoding to the other thread: the decoded data are in that core's cache when they are passed to Spark.
 """
 
 from __future__ import annotations
@@ -18,36 +18,37 @@ from typing import Any, NamedTuple
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.decode.batchdecoder import BatchDecoder, DecodedChunk, ScannedChunk
 from zkconsumer.errors import BrokerUnavailable, CorruptRecord, LeaderUnknown, OffsetOutOfRange, ProtocolError
-from zkconsumer.fetch.turns import turn, wait_ms
+from zkconsumer.fetch.requestedpartitions import turn, wait_ms
 from zkconsumer.kafka.client import EARLIEST, LATEST, list_offsets
 from zkconsumer.kafka.errorcodes import LEADER_MOVED, ErrorCode, error_name
-from zkconsumer.kafka.fetch_protocol import FetchedPartition, limits_responses, open_response, send_fetch
-from zkconsumer.kafka.fetch_session import PartitionFetch, without_session
+from zkconsumer.kafka.fetchconversation import FetchConversation
+from zkconsumer.kafka.fetchprotocol import FetchedPartition
+from zkconsumer.kafka.fetchsession import PartitionFetch
 from zkconsumer.kafka.refusals import DESCRIBE, READ, topic_refused
 from zkconsumer.kafka.security import BrokerSecurity
 from zkconsumer.model import Broker, TopicPartition
-from zkconsumer.spark.planning import Span
+from zkconsumer.spark.microbatch import Span
 from zkconsumer.spark.worker import PooledConnection
 
 _log = logging.getLogger(__name__)
 
 _PARTITION_BYTES = 4 << 20
-"""Most bytes to ask for per partition: fewer, larger Arrow batches cost Spark less per row."""
+"""Maximum bytes to request per partition: fewer, larger Arrow batches cost Spark less per row."""
 _RESPONSE_BYTES = 8 << 20
-"""What partitions share where more than ``fetch.message.max.bytes`` is asked for. Memory that goes round in few blocks
-stays in the processor's cache: with twice as much, reading costs a quarter more."""
+"""Bytes that partitions share in a request of more than ``fetch.message.max.bytes``. Memory that is reused in few
+blocks stays in the processor's cache: with twice as much, reading costs a quarter more."""
 _MORE = 1.125
 _MORE_BYTES = 1 << 18
-"""What is asked for beyond the rest of a range, should its records be longer than those before, and for the end of the
-batch that the range ends in: a broker sends no half batch, or one that is of no use."""
+"""Bytes requested beyond the rest of a range, in case its records are longer than those before, and for the end of the
+batch in which the range ends: an incomplete batch is useless."""
 
 
 class Fetched(NamedTuple):
-    """What came of one range in one answer.
+    """The part of one range in one answer.
 
     Attributes:
-        chunk: the bytes; decoded already where what is damaged is left out, since the fetcher has to go on behind it.
-        until: the end of the range: what lies behind is not wanted.
+        chunk: the bytes; already decoded if damaged batches are skipped, since the fetcher must continue after them.
+        until: the end of the range; later records are not wanted.
     """
 
     chunk: ScannedChunk | DecodedChunk
@@ -57,7 +58,7 @@ class Fetched(NamedTuple):
         """The records as Arrow batches.
 
         Raises:
-            CorruptRecord: they cannot be decoded; batches before may have come.
+            CorruptRecord: they cannot be decoded; earlier batches may have been returned.
         """
         decoded = self.chunk if isinstance(self.chunk, DecodedChunk) else decoder.finish(self.chunk)
         while True:
@@ -71,13 +72,13 @@ class Fetched(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FetcherEnded:
-    """A fetcher has ended.
+    """The last item of a fetcher.
 
     Attributes:
-        fetcher: which.
-        left: what it did not read; nothing unless ``error`` is given.
-        error: why; a RetriableError where another leader or another try may help.
-        connection_is_reusable: True if no answer is outstanding on the fetcher's connection.
+        fetcher: the fetcher that has ended.
+        left: the ranges that it did not read; empty unless there is an ``error``.
+        error: the reason; a RetriableError if another leader or a retry may help.
+        connection_is_reusable: True if no answer is awaited on the fetcher's connection.
     """
 
     fetcher: RangeFetcher
@@ -87,10 +88,10 @@ class FetcherEnded:
 
 
 class FetchedQueue:
-    """From fetcher threads to the task's thread: what was fetched, bounded by bytes, and how fetchers ended.
+    """A queue from fetcher threads to the task's thread, bounded by bytes, with chunks and ends of fetchers.
 
     Args:
-        max_bytes: bound; what is larger is admitted when nothing else waits.
+        max_bytes: the bound; a larger item is accepted if the queue is empty.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -120,7 +121,7 @@ class FetchedQueue:
             return item
 
     def close(self) -> None:
-        """Nobody will get anything more: let the fetchers end."""
+        """Refuse further items, so that the fetchers end."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -130,13 +131,14 @@ class RangeFetcher(threading.Thread):
     """Reads its ranges to their ends and puts :class:`Fetched`, then :class:`FetcherEnded`, into the queue.
 
     Args:
-        pooled: the connection, used by this thread alone until it has ended.
-        decoder: likewise; its memory is what records are received into.
-        broker: at the other end of the connection.
-        ranges: what to read; this thread alone changes its copy.
-        queue: where to put it.
-        config: limits of fetch requests.
-        fail_on_data_loss: raise where offsets are gone, else skip them with a warning.
+        pooled: the connection, used only by this thread until it has ended.
+        decoder: used only by this thread, too; records are received into its memory.
+        broker: the broker of the connection.
+        ranges: the ranges to read; the thread changes only its copy.
+        queue: receives the results.
+        config: properties with the limits of fetch requests.
+        fail_on_data_loss: fail if offsets are not in the log any more; otherwise skip them with a warning.
+        response_bytes: bytes to request at a time, or more if a partition needs more.
     """
 
     def __init__(
@@ -149,6 +151,7 @@ class RangeFetcher(threading.Thread):
         config: ConsumerConfig,
         *,
         fail_on_data_loss: bool,
+        response_bytes: int = _RESPONSE_BYTES,
     ) -> None:
         super().__init__(name=f"range-fetcher-{broker.id}", daemon=True)
         self.pooled = pooled
@@ -159,13 +162,19 @@ class RangeFetcher(threading.Thread):
         self._queue = queue
         self._config = config
         self._fail_on_data_loss = fail_on_data_loss
+        self._response_bytes = response_bytes
         self._grown: dict[TopicPartition, int] = {}
-        self._asked: dict[TopicPartition, tuple[int, int]] = {}
-        self._correlation_id: int | None = None  # of a request of whose answer nothing has come
+        self._conversation = FetchConversation(
+            pooled.connection,
+            decoder.memory.take,
+            min_bytes=config.fetch_min_bytes,
+            isolation=config.isolation_level,
+            keeps_session=False,
+        )
         self._stuck_since: float | None = None
 
     def run(self) -> None:
-        """Fetch until all ranges are read, the task ends, or an error comes."""
+        """Fetch until all ranges are read, the task ends, or an error occurs."""
         error: Exception | None = None
         good = False
         try:
@@ -177,37 +186,32 @@ class RangeFetcher(threading.Thread):
         self._queue.put(FetcherEnded(self, {**self._left, **self._moved}, error, good), 0)
 
     def _fetch(self) -> Iterator[tuple[Fetched, int]]:
-        """Fetch what is left, with sizes in bytes. Until it ends an answer may be outstanding."""
-        while self._left or self._correlation_id is not None:
-            if self._correlation_id is None:
+        """Fetch the remaining ranges; yields results with sizes in bytes. Until the end an answer may be awaited."""
+        while self._left or self._conversation.in_flight:
+            if not self._conversation.in_flight:
                 self._send({partition: span.start for partition, span in self._left.items()})
             yield from self._receive()
 
     def _send(self, wanted: Mapping[TopicPartition, int]) -> None:
-        """Ask for partitions from offsets on."""
-        self._asked = {partition: (offset, self._size(partition, offset)) for partition, offset in wanted.items()}
-        max_wait_ms = self._config.fetch_wait_max_ms
-        if not limits_responses(self.pooled.connection):
-            limit = min(self._config.fetch_max_bytes, self._config.queued_max_bytes)
-            named = turn({partition: size for partition, (_, size) in self._asked.items()}, limit)
+        """Request partitions from their offsets on."""
+        sizes = {partition: self._size(partition, offset) for partition, offset in wanted.items()}
+        max_wait_ms, named = self._config.fetch_wait_max_ms, list(wanted)
+        if not self._conversation.limits_responses:
+            named = turn(sizes, min(self._config.fetch_max_bytes, self._config.queued_max_bytes))
             max_wait_ms = wait_ms(max_wait_ms, len(named), len(wanted))
-            self._asked = {partition: self._asked[partition] for partition in named}
-            for partition in named:  # to the end of the line, also if it has no data
+            for partition in named:  # to the end of the list, even without data
                 self._left[partition] = self._left.pop(partition)
-        self._correlation_id = send_fetch(
-            self.pooled.connection,
-            without_session([PartitionFetch(*partition, *asked) for partition, asked in self._asked.items()]),
+        self._conversation.send(
+            [PartitionFetch(*partition, wanted[partition], sizes[partition]) for partition in named],
             max_wait_ms=max_wait_ms,
-            min_bytes=self._config.fetch_min_bytes,
             max_bytes=self._config.fetch_max_bytes,
-            isolation=self._config.isolation_level,
         )
 
     def _size(self, partition: TopicPartition, offset: int) -> int:
-        """Bytes to ask for: little more than the rest of the range, as far as it can be told how long that is."""
+        """Bytes to request: slightly more than the estimated size of the rest of the range."""
         if partition in self._grown:
             return self._grown[partition]
-        share = min(self._config.fetch_max_bytes, _RESPONSE_BYTES) // len(self._left)
+        share = min(self._config.fetch_max_bytes, self._response_bytes) // len(self._left)
         most = max(self._config.fetch_message_max_bytes, min(_PARTITION_BYTES, share))
         per_offset = self.pooled.bytes_per_offset.get(partition)
         if per_offset is None:
@@ -215,56 +219,49 @@ class RangeFetcher(threading.Thread):
         return min(most, _MORE_BYTES + int(_MORE * per_offset * (self._left[partition].until - offset)))
 
     def _receive(self) -> Iterator[tuple[Fetched, int]]:
-        """Take one answer, and send the next request when its last partition was received.
-
-        That request asks for what should follow the last partition. There may be less; so an answer counts only where
-        the partition still is where it was asked for, as in :mod:`zkconsumer.fetch.pipeline`.
-        """
-        assert self._correlation_id is not None
-        connection, memory, isolation = self.pooled.connection, self._decoder.memory.take, self._config.isolation_level
-        response = open_response(connection, self._correlation_id, memory, isolation=isolation)
-        self._correlation_id, asked = None, self._asked
-        response.require_success(self.broker)
+        """Receive one answer, and send the next request when its last partition was received."""
         before = dict(self._left)
         out_of_range = []
-        for fetched in response.partitions:
-            partition = TopicPartition(fetched.topic, fetched.partition)
-            offset, size = asked.get(partition, (-1, 0))
-            counts = partition in self._left and self._left[partition].start == offset
-            if counts and fetched.error == ErrorCode.OFFSET_OUT_OF_RANGE:
+        for partition, asked, fetched, _ in self._conversation.receive(self._position_of):
+            if fetched.error == ErrorCode.OFFSET_OUT_OF_RANGE:
                 out_of_range.append(partition)
-            if fetched.is_last and not out_of_range:  # to ask where a log begins nothing may be in flight
-                self._send_ahead(fetched if counts else None, before)
-            chunk = self._accept(partition, fetched, size) if counts else None
+            if fetched.is_last and not out_of_range:  # to look up log ends no request may be in flight
+                self._send_ahead(partition, fetched, before)
+            chunk = self._accept(partition, fetched, asked.max_bytes)
             if chunk is not None:
                 yield chunk
         for partition in out_of_range:
             self._skip_lost(partition)
         self._watch_progress(before)
 
-    def _send_ahead(self, last: FetchedPartition | None, before: Mapping[TopicPartition, Span]) -> None:
-        """Ask for what is wanted after this answer, if it brings anything: else the log's end may have to be looked up.
+    def _position_of(self, partition: TopicPartition) -> int | None:
+        span = self._left.get(partition)
+        return None if span is None else span.start
+
+    def _send_ahead(
+        self, partition: TopicPartition, last: FetchedPartition, before: Mapping[TopicPartition, Span]
+    ) -> None:
+        """Send the next request if this answer has data: otherwise the log end may have to be looked up.
 
         Args:
-            last: what was received, but is not accepted yet; None if it does not count.
-            before: what was left before this answer.
+            partition: the last partition in the answer.
+            last: its received part, which is not accepted yet.
+            before: ranges that were left before this answer.
         """
-        wanted = {partition: span.start for partition, span in self._left.items()}
+        wanted = {one: span.start for one, span in self._left.items()}
         moves = self._left != before
-        if last is not None:
-            partition = TopicPartition(last.topic, last.partition)
-            position = wanted.pop(partition)  # and to the end, see _accept()
-            foreseen = self._decoder.next_offset(position, last.records)
-            if foreseen > position:
-                moves = True
-                self.pooled.bytes_per_offset[partition] = len(last.records) / (foreseen - position)
-            if not last.error and (foreseen > position or not last.records) and foreseen < self._left[partition].until:
-                wanted[partition] = foreseen
+        position = wanted.pop(partition)  # and re-added at the end, see _accept()
+        foreseen = self._decoder.next_offset(position, last.records)
+        if foreseen > position:
+            moves = True
+            self.pooled.bytes_per_offset[partition] = len(last.records) / (foreseen - position)
+        if not last.error and (foreseen > position or not last.records) and foreseen < self._left[partition].until:
+            wanted[partition] = foreseen
         if wanted and moves:
             self._send(wanted)
 
     def _accept(self, partition: TopicPartition, fetched: FetchedPartition, size: int) -> tuple[Fetched, int] | None:
-        """Move on; returns what came, with its size in bytes, None if that is nothing."""
+        """Move the position; returns the received part with its size in bytes, None if it is empty."""
         if fetched.error == ErrorCode.OFFSET_OUT_OF_RANGE:
             return None  # looked up before the next request
         if fetched.error in LEADER_MOVED:
@@ -279,17 +276,17 @@ class RangeFetcher(threading.Thread):
             self._grow(partition, position, size, len(fetched.records))
             return None
         self.pooled.bytes_per_offset[partition] = len(fetched.records) / (chunk.next_offset - position)
-        # To the end of the line: whoever is cut off by fetch.max.bytes now comes first in the next request (KIP-74).
+        # To the end of the list: partitions that fetch.max.bytes cut off now come first in the next request (KIP-74).
         del self._left[partition]
         if chunk.next_offset < until:
             self._left[partition] = Span(chunk.next_offset, until)
         return Fetched(chunk, until), chunk.nbytes
 
     def _find(self, partition: TopicPartition, fetched: FetchedPartition) -> ScannedChunk | DecodedChunk:
-        """Find the batches; under ``on.corrupt=skip`` decode them, and go on behind those that cannot be.
+        """Find the batches; with ``on.corrupt=skip`` decode them, and continue after those that cannot be decoded.
 
         Raises:
-            CorruptRecord: that is not wanted, or nobody knows where to go on.
+            CorruptRecord: ``on.corrupt=fail``, or the offset after the damaged batch is unknown.
         """
         position, until = self._left[partition]
         what = (*partition, position, fetched.records, fetched.aborted)
@@ -301,51 +298,58 @@ class RangeFetcher(threading.Thread):
             if error.resume_at is None:
                 raise
             resumed = min(error.resume_at, until)
-            _log.error("offsets %d to %d of %s are left out: %s", position, resumed - 1, partition, error)
+            _log.error(
+                "group %s: offsets %d to %d of %s are skipped: %s",
+                self._config.group_id,
+                position,
+                resumed - 1,
+                partition,
+                error,
+            )
             return DecodedChunk(None, resumed, 0)
 
     def _grow(self, partition: TopicPartition, position: int, asked: int, received: int) -> None:
-        """Ask for more where not even one batch fits; only brokers before 0.10.1 cut off the first (KIP-74).
+        """Request more bytes if not even one batch fits; only brokers before 0.10.1 cut off the first batch (KIP-74).
 
         Raises:
             ProtocolError: a batch is longer than ``fetch.max.bytes``.
         """
         if received < asked:
-            return  # nothing there yet, or others took the room
+            return  # no data yet, or other partitions took the room
         if asked >= self._config.fetch_max_bytes:
             raise ProtocolError(
                 f"{partition} at offset {position}: a batch is longer than fetch.max.bytes "
-                f"({self._config.fetch_max_bytes}); raise it to read on"
+                f"({self._config.fetch_max_bytes}); raise it to continue"
             )
         self._grown[partition] = min(2 * asked, self._config.fetch_max_bytes)
 
     def _skip_lost(self, partition: TopicPartition) -> None:
-        """The log does not hold the position: go on where it begins now, or give up.
+        """Continue at the current beginning of a log that does not hold the position, or fail.
 
         Raises:
-            OffsetOutOfRange: under ``failOnDataLoss``.
-            BrokerUnavailable: the broker does not tell where the log begins.
+            OffsetOutOfRange: with ``failOnDataLoss``.
+            BrokerUnavailable: the broker does not return the beginning of the log.
         """
         first = self._ask(partition, EARLIEST)
         if first is None:
             return
         position, until = self._left.pop(partition)
-        # Not before the log's beginning: then beyond its end, which an unclean leader election has moved back.
+        # A position that is not before the log's beginning is beyond its end, after an unclean leader election.
         resumed = first if first > position else until
-        story = f"{partition} has lost offsets {position} to {min(resumed, until)}: its log begins at {first}"
+        loss = f"{partition} has lost offsets {position} to {min(resumed, until)}: its log begins at {first}"
         if self._fail_on_data_loss:
             raise OffsetOutOfRange(
-                f"{story}. Check retention and whether the topic was created anew; failOnDataLoss=false skips them"
+                f"{loss}. Check the retention, and whether the topic was created again; failOnDataLoss=false skips them"
             )
-        _log.warning("%s; they are skipped", story)
+        _log.warning("group %s: %s; they are skipped", self._config.group_id, loss)
         if resumed < until:
             self._left[partition] = Span(resumed, until)
 
     def _end_with_log(self, partition: TopicPartition) -> None:
-        """Drop the rest of a range that lies beyond the log's end.
+        """Drop the rest of a range that is beyond the log end.
 
         Raises:
-            BrokerUnavailable: the broker does not tell where the log ends.
+            BrokerUnavailable: the broker does not return the log end.
         """
         end = self._ask(partition, LATEST)
         if end is None:
@@ -355,17 +359,22 @@ class RangeFetcher(threading.Thread):
             return
         resumed = max(position, end)
         _log.warning(
-            "%s has lost offsets %d to %d: its log ends at %d; they are skipped", partition, resumed, until, end
+            "group %s: %s has lost offsets %d to %d: its log ends at %d; they are skipped",
+            self._config.group_id,
+            partition,
+            resumed,
+            until,
+            end,
         )
         del self._left[partition]
         if position < end:
             self._left[partition] = Span(position, end)
 
     def _ask(self, partition: TopicPartition, which: int) -> int | None:
-        """Where the log begins or ends; None if its leader moved, then the rest of the range is left to that.
+        """The beginning or end of the log; None if its leader moved, which then reads the rest of the range.
 
         Raises:
-            BrokerUnavailable: the broker does not tell, for another reason.
+            BrokerUnavailable: the broker answered with another error.
         """
         answer = list_offsets(self.pooled.connection, {partition: which}, isolation=self._config.isolation_level)
         code = answer.errors.get(partition, ErrorCode.NONE)
@@ -375,21 +384,21 @@ class RangeFetcher(threading.Thread):
         offset = answer.found.get(partition)
         if offset is None:
             self._require_permission(partition, code, DESCRIBE)
-            raise BrokerUnavailable(f"{self.broker} does not tell where the log of {partition} is: {error_name(code)}")
+            raise BrokerUnavailable(f"{self.broker} cannot look up the log ends of {partition}: {error_name(code)}")
         return offset
 
     def _require_permission(self, partition: TopicPartition, code: int, operation: str) -> None:
-        """Raise TopicAuthorizationFailed if that is what a broker answers."""
+        """Raise TopicAuthorizationFailed if ``code`` means that a permission is missing."""
         if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             security = BrokerSecurity.from_config(self._config)
             raise topic_refused(partition.topic, code, operation, self.broker, security)
 
     def _watch_progress(self, before: dict[TopicPartition, Span]) -> None:
-        """Data up to ``until`` existed when the batch was planned, so an answer without any is an exception.
+        """Fail if answers have no data for too long: data up to ``until`` existed when the batch was planned.
 
         Raises:
-            OffsetOutOfRange: nothing came for ``socket.timeout.ms``: the log became shorter.
-            BrokerUnavailable: the broker does not tell where a log ends.
+            OffsetOutOfRange: no data for ``socket.timeout.ms``: the log became shorter.
+            BrokerUnavailable: the broker does not return a log end.
         """
         if self._left != before:
             self._stuck_since = None
@@ -403,14 +412,14 @@ class RangeFetcher(threading.Thread):
                     self._stuck_since = None
                     return
             raise OffsetOutOfRange(
-                f"{self.broker} has no records where they were when the batch was planned: "
+                f"{self.broker} does not have records that existed when the batch was planned: "
                 + ", ".join(f"{partition} [{span.start}, {span.until})" for partition, span in self._left.items())
-                + ". Check for an unclean leader election or a topic that was created anew"
+                + ". Check for an unclean leader election, or a topic that was deleted and created again"
             )
 
 
 def _before(batch: Any | None, until: int) -> Any | None:
-    """The rows of a batch whose offsets are below ``until``; None if there are none."""
+    """The rows of a batch with offsets below ``until``; None if there are none."""
     if batch is None:
         return None
     offsets = batch.column("offset").to_numpy()

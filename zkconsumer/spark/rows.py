@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
-"""Columns in their order; ``headers`` follows on request."""
+"""Columns in their order; ``headers`` follows if requested."""
 
 
 def spark_schema(include_headers: bool) -> StructType:
@@ -36,12 +36,12 @@ def spark_schema(include_headers: bool) -> StructType:
 
 
 def choose_columns(schema: StructType) -> tuple[str, ...]:
-    """The columns to read for a schema, in its order: that of :func:`spark_schema`, or one given by ``.schema(...)``.
+    """The columns to read for a schema, in its order: :func:`spark_schema`, or one given by ``.schema(...)``.
 
     Comments and other metadata of columns are ignored.
 
     Raises:
-        ConfigError: naming every column that this source does not have in this way, and those that it has.
+        ConfigError: naming every column that does not match one of this source, and the columns of this source.
     """
     violations = list(_violations(schema))
     if violations:
@@ -75,7 +75,7 @@ def _violations(schema: StructType) -> Iterator[str]:
 
 
 def _spelled(name: str, known: Iterable[str]) -> str:
-    """What the name should have been, where only its case differs."""
+    """A hint at the right name, if only its case differs."""
     spelled = [each for each in known if each.lower() == name.lower()]
     return f", write {spelled[0]}" if spelled else ""
 

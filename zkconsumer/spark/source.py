@@ -1,8 +1,8 @@
-"""ZkConsumerDataSource and its readers: what Spark pickles and calls. They hold options; the work is done elsewhere.
+"""ZkConsumerDataSource and its readers, which Spark pickles and calls. They hold options; others do the work.
 
-Spark makes a reader in two processes, one of which only pickles it and ends, so a constructor must not connect to
-anything (FACTS C.2). Driver side: :mod:`zkconsumer.spark.driver` and :mod:`zkconsumer.spark.batch`. Executor side:
-:mod:`zkconsumer.spark.executor`.
+Spark creates a reader in two processes, one of which only pickles it and ends, so a constructor must not open any
+connection (notes.md#sparks-data-source-api). Driver side: :mod:`zkconsumer.spark.driver` and
+:mod:`zkconsumer.spark.batch`. Executor side: :mod:`zkconsumer.spark.executor`.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 
     from zkconsumer.errors import ConfigError
     from zkconsumer.spark.driver import QueryDriver
+    from zkconsumer.spark.microbatch import RangePartition
     from zkconsumer.spark.options import SourceOptions
-    from zkconsumer.spark.planning import RangePartition
 
 
 class ZkConsumerDataSource(DataSource):
     """``format("zkconsumer")``: reads Kafka topics as a member of a ZooKeeper-based consumer group.
 
-    Every streaming query is a member: two queries in one group share the partitions, they do not each get a copy. A
+    Every streaming query is a member: two queries in one group share the partitions, and neither reads all records. A
     batch read is not a member and commits nothing.
 
-    Options, columns and guarantees: DESIGN 3.3 and 4.7.
+    Options, columns and guarantees: spark.md#options, architecture.md#spark-source.
 
     Raises:
         ConfigError: at ``load()``, naming every option that cannot be used.
@@ -53,13 +53,13 @@ class ZkConsumerDataSource(DataSource):
         return "zkconsumer"
 
     def schema(self) -> StructType:
-        """That of Spark's own Kafka source. Not called where the user gives a schema, see :func:`choose_columns`."""
+        """The schema of Spark's own Kafka source. Not called if the user sets a schema, see :func:`choose_columns`."""
         from zkconsumer.spark.rows import spark_schema
 
         return spark_schema(self._options.include_headers)
 
     def reader(self, schema: StructType) -> ZkConsumerReader:
-        """For ``spark.read``.
+        """Create the reader for ``spark.read``.
 
         Raises:
             ConfigError: the options or the schema cannot be used for a batch read.
@@ -71,10 +71,10 @@ class ZkConsumerDataSource(DataSource):
         return ZkConsumerReader(self._options, choose_columns(schema))
 
     def streamReader(self, schema: StructType) -> ZkConsumerStreamReader:  # noqa: N802  Spark's name
-        """For ``spark.readStream``. What cannot be used is reported by the first call of the reader's methods.
+        """Create the reader for ``spark.readStream``. Its methods raise the error for options that cannot be used.
 
-        An error that is raised here does not reach the user: PySpark 4.2 stops the reader that it did not get, and the
-        query fails with its UnboundLocalError.
+        An error raised here does not reach the user: PySpark 4.2 then stops a reader that it does not have, and the
+        query fails with an UnboundLocalError.
         """
         from zkconsumer.errors import ConfigError
         from zkconsumer.spark.options import check_streaming
@@ -88,7 +88,7 @@ class ZkConsumerDataSource(DataSource):
 
 
 class _RangeReader:
-    """What both readers do on an executor."""
+    """The executor side of both readers."""
 
     _options: SourceOptions
     _columns: tuple[str, ...]
@@ -98,7 +98,7 @@ class _RangeReader:
         from zkconsumer.spark.executor import read_ranges
 
         task: RangePartition | None = partition.value
-        if task is None:  # Spark's stand-in for no partition
+        if task is None:  # Spark passes None if there is no partition
             return iter(())
         return read_ranges(self._options, task, self._columns)
 
@@ -118,7 +118,7 @@ class ZkConsumerReader(_RangeReader, DataSourceReader):
 
 
 class ZkConsumerStreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Streaming read. The long-lived process on Spark's driver makes a :class:`QueryDriver` of it when first asked."""
+    """Streaming read. The long-lived process on Spark's driver creates the :class:`QueryDriver` at the first call."""
 
     def __init__(self, options: SourceOptions, columns: tuple[str, ...], refusal: ConfigError | None = None) -> None:
         self._options = options
@@ -127,18 +127,18 @@ class ZkConsumerStreamReader(_RangeReader, DataSourceStreamReader, SupportsTrigg
         self._driver: QueryDriver | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  Spark's name
-        """A constant of the group.
+        """The start of a query without checkpoint, which depends on the group only.
 
         Raises:
             ConfigError: the options or the schema cannot be used for a stream.
         """
-        from zkconsumer.spark.offsets_json import initial_offset
+        from zkconsumer.spark.offsetsjson import initial_offset
 
         self._require_usable()
         return initial_offset(self._options.config.group_id)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  Spark's name
-        """From ``maxOffsetsPerTrigger`` and ``minOffsetsPerTrigger``; Spark has no name for both together."""
+        """The limit by ``maxOffsetsPerTrigger`` and ``minOffsetsPerTrigger``; Spark has no type for both together."""
         options = self._options
         if options.max_offsets_per_trigger is not None:
             return ReadMaxRows(options.max_offsets_per_trigger)
@@ -147,13 +147,13 @@ class ZkConsumerStreamReader(_RangeReader, DataSourceStreamReader, SupportsTrigg
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  Spark's name
-        """Join the group and fix the ends that this run reads to."""
+        """Join the group, and fix the offsets up to which this run reads."""
         self._query().prepare_available_now()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802  Spark's name
         """Commit ``start``, the end of the last finished batch, and plan the next one.
 
-        Trigger once hands in ReadAllAvailable, also where the options set limits.
+        Trigger once passes ReadAllAvailable, even if the options set limits.
         """
         if isinstance(limit, ReadAllAvailable):
             return self._query().latest_offset(start, None)
@@ -169,10 +169,10 @@ class ZkConsumerStreamReader(_RangeReader, DataSourceStreamReader, SupportsTrigg
         return [InputPartition(task) for task in self._query().partitions(start, end)]
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing: :meth:`latestOffset` has committed this already, one batch earlier (FACTS C.2b)."""
+        """Do nothing: :meth:`latestOffset` has committed this offset already (notes.md#order-of-sparks-calls)."""
 
     def stop(self) -> None:
-        """Leave the group; called once the process is told to end."""
+        """Leave the group; called when the process must end."""
         if self._driver is not None:
             self._driver.stop()
 

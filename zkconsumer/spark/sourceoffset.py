@@ -1,7 +1,9 @@
-"""SourceOffset: what a query has planned and finished so far, as Spark's checkpoint keeps it (DESIGN 4).
+"""SourceOffset: the planned and finished offsets of a query, as stored in Spark's checkpoint.
 
-An offset is cumulative: it holds every partition that the query has ever owned, so a restart knows where each of them
-ends, whatever happened to the group meanwhile. Pure values; their JSON is in :mod:`zkconsumer.spark.offsets_json`.
+See spark.md#offsets-and-the-checkpoint.
+
+An offset is cumulative: it holds every partition that the query has ever owned, so a restart knows the end of each,
+whatever happened to the group meanwhile. Pure values; their JSON is in :mod:`zkconsumer.spark.offsetsjson`.
 """
 
 from __future__ import annotations
@@ -13,14 +15,14 @@ from typing import NamedTuple
 from zkconsumer.core.groupview import Topic
 from zkconsumer.core.offsets import Mark
 from zkconsumer.model import TopicPartition
-from zkconsumer.spark.planning import Span
+from zkconsumer.spark.microbatch import Span
 
 
 class KnownTopic(NamedTuple):
-    """A subscribed topic as the first plan of a query saw it.
+    """A subscribed topic at the first plan of a query.
 
     Attributes:
-        partitions: how many it had; 0 for a topic that appeared later, all of whose records are new to the query.
+        partitions: its number of partitions; 0 for a topic that appeared later, whose records are all new to the query.
         identity: see :attr:`~zkconsumer.model.TopicIdentity.recorded`.
     """
 
@@ -34,10 +36,10 @@ class SourceOffset:
 
     Attributes:
         group: consumer group of the query; None in version 1.
-        number: of the plan, counted up, so that no two offsets are equal; 0 before the first plan.
+        number: number of the plan, counted up, so that no two offsets are equal; 0 before the first plan.
         known: subscribed topics; None in version 1.
-        spans: of each partition that the query has ever owned what the batch read, an empty span where that is nothing.
-        marks: of each of them the mark of the group's stored offset when the batch was planned.
+        spans: for each partition that the query has ever owned the offsets of the batch, possibly an empty span.
+        marks: for each of them the mark of the group's stored offset when the batch was planned.
     """
 
     group: str | None = None
@@ -52,7 +54,7 @@ class SourceOffset:
         return self.known is not None and self.number == 0
 
     def recreated(self, topics: Mapping[str, Topic]) -> set[str]:
-        """Those of ``topics`` that were deleted and created again since this query first saw them."""
+        """The topics that were deleted and created again since this query first recorded them."""
         known = self.known or {}
         return {
             name
@@ -63,12 +65,12 @@ class SourceOffset:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What the next batch is made of.
+    """The input for the next batch.
 
     Attributes:
-        rows: what it reads, without empty spans.
-        starts: where the query reads next in each partition that it owns, before this batch.
-        marks: of each of these the mark of the stored offset now.
+        rows: offsets that it reads, without empty spans.
+        starts: position of the query in each owned partition, before this batch.
+        marks: current mark of the stored offset of each of these partitions.
         topics: the subscribed topics that exist.
     """
 
@@ -82,7 +84,7 @@ def next_offset(finished: SourceOffset, plan: Plan, group: str) -> SourceOffset:
     """The offset of a plan that follows ``finished``.
 
     Partitions that other members own by now keep their end, with the mark of the time when this query planned them.
-    Nothing is kept of a topic that was deleted and created again: its offsets were another topic's.
+    Topics that were deleted and created again are dropped: their offsets belong to another topic.
     """
     recreated = finished.recreated(plan.topics)
     kept = {p: Span(s.until, s.until) for p, s in finished.spans.items() if p.topic not in recreated}
@@ -98,10 +100,11 @@ def next_offset(finished: SourceOffset, plan: Plan, group: str) -> SourceOffset:
 
 
 def _known(finished: SourceOffset, topics: Mapping[str, Topic], recreated: Set[str]) -> dict[str, KnownTopic]:
-    """Topics of the first plan keep their number of partitions; those that appear later have none.
+    """Topics of the first plan keep their number of partitions; later ones have 0.
 
-    After version 1, which did not know any, all count as new: a partition that the query never owned is then read from
-    its beginning, where the group has no offset, rather than from where ``startingOffsets`` specified long ago.
+    After version 1, which recorded no topics, all count as new: a partition that the query never owned is then read
+    from its beginning if the group has no offset, and not from the position that ``startingOffsets`` specified long
+    ago.
     """
     known = dict(finished.known or {})
     for name, topic in topics.items():

@@ -1,11 +1,10 @@
-"""What a Spark Python worker keeps from task to task: connections and decoders.
+"""The state that a Spark Python worker keeps between tasks: connections and decoders.
 
 Spark reuses worker processes (``spark.python.worker.reuse``), one task at a time in each, so this module's state
-survives between micro-batches. A task takes connections and decoders from here and returns those that can be used
-again.
+survives between micro-batches. A task takes connections and decoders from here and returns those that can be reused.
 
-A connection belongs to one set of options, since it was opened and logged in with them. A decoder serves any query: it
-is kept for its memory, which costs more to touch for the first time than to fill.
+A connection belongs to one set of options, since it was opened and logged in with them. A decoder can be used for any
+query: it is kept for its memory, since the first access to new memory costs more than filling it.
 """
 
 from __future__ import annotations
@@ -27,17 +26,17 @@ from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.spark.daemonworker import is_first_task, jvm_socket
 
 _IDLE_LIMIT_S = 60.0
-"""Connections that idled longer are not used again: brokers (and firewalls) drop them without telling."""
+"""Limit of the idle time of connections in seconds: brokers (and firewalls) silently drop older ones."""
 
 
 @dataclass
 class PooledConnection:
-    """A connection to one broker, with what is known of it between tasks; one thread uses it at a time.
+    """A connection to one broker, with its state between tasks; one thread uses it at a time.
 
     Attributes:
         connection: connected.
-        bytes_per_offset: what the newest answer of each partition held; between batches it tells how much to ask for.
-        reused: True if an earlier task has used the connection; then it may have died meanwhile.
+        bytes_per_offset: from the newest answer of each partition; used to choose the request size of the next batch.
+        reused: True if an earlier task has used the connection, so it may be broken.
     """
 
     connection: BrokerConnection
@@ -48,13 +47,13 @@ class PooledConnection:
 
 @dataclass
 class Worker:
-    """Idle connections, leaders and the metadata client for one set of options. Used by the thread that runs the tasks.
+    """Idle connections, leaders and the metadata client for one set of options. Used by the task thread only.
 
     Args:
         config: the consumer's properties.
 
     Attributes:
-        used_at: when a task began that uses this, by the monotonic clock.
+        used_at: start of the newest task that uses it, by ``time.monotonic``.
     """
 
     config: ConsumerConfig
@@ -67,11 +66,11 @@ class Worker:
     def find_leaders(
         self, partitions: Sequence[TopicPartition], brokers: Sequence[Broker]
     ) -> dict[TopicPartition, Broker]:
-        """Leaders of those partitions that have one; asks the brokers only for what is not known.
+        """Leaders of the partitions that have one; asks the brokers only for unknown ones.
 
         Raises:
             BrokerUnavailable: no broker answers.
-            TopicUnreadable: the brokers refuse to describe a topic, for lack of a permission for example.
+            TopicUnreadable: the brokers refuse to describe a topic, for example because a permission is missing.
         """
         self._brokers = brokers
         unknown = {partition.topic for partition in partitions if partition not in self.leaders}
@@ -90,7 +89,7 @@ class Worker:
 
         Raises:
             BrokerUnavailable: the broker cannot be reached.
-            ProtocolError: it is no broker that we can talk to.
+            ProtocolError: the server is not a supported Kafka broker.
         """
         idle = self._idle_connections.get(broker, [])
         while idle:
@@ -103,7 +102,7 @@ class Worker:
         return PooledConnection(connection)
 
     def return_connection(self, broker: Broker, pooled: PooledConnection) -> None:
-        """Return a connection to the pool; no answer may be outstanding on it."""
+        """Return a connection to the pool; no answer may be awaited on it."""
         pooled.reused = True
         pooled._idle_since = time.monotonic()
         self._idle_connections.setdefault(broker, []).append(pooled)
@@ -123,14 +122,19 @@ _workers: dict[ConsumerConfig, Worker] = {}
 _spare_decoders: dict[tuple[bool, int | None], list[BatchDecoder]] = {}
 
 
-def this_worker(config: ConsumerConfig) -> Worker:
-    """The state of this process for these options; what other queries left here long ago is closed."""
+def this_worker(config: ConsumerConfig, workers: dict[ConsumerConfig, Worker] = _workers) -> Worker:
+    """The state of this process for these options; closes the state of other queries that is unused for long.
+
+    Args:
+        config: the consumer's properties.
+        workers: the state of the process by properties.
+    """
     now = time.monotonic()
-    for other, worker in list(_workers.items()):
+    for other, worker in list(workers.items()):
         if other != config and now - worker.used_at >= _IDLE_LIMIT_S:
             worker.close()
-            del _workers[other]
-    worker = _workers.setdefault(config, Worker(config))
+            del workers[other]
+    worker = workers.setdefault(config, Worker(config))
     worker.used_at = now
     return worker
 
@@ -139,11 +143,11 @@ def this_worker(config: ConsumerConfig) -> Worker:
 def borrowed_decoder(
     *, check_crcs: bool, columns: tuple[str, ...], max_decompressed_bytes: int | None = None
 ) -> Iterator[BatchDecoder]:
-    """A decoder that nobody else uses meanwhile.
+    """A decoder for exclusive use.
 
     Args:
         check_crcs: whether it verifies checksums.
-        columns: what it builds batches of.
+        columns: columns of its batches.
         max_decompressed_bytes: longest batch after decompression; None for the decoder's default.
     """
     settings = (check_crcs, max_decompressed_bytes)
@@ -160,7 +164,7 @@ def borrowed_decoder(
 
 
 def close_connections() -> None:
-    """Close all connections and drop the decoders, for a process that goes on after its last task."""
+    """Close all connections and drop the decoders, for a process that continues after its last task."""
     for worker in _workers.values():
         worker.close()
     _workers.clear()
@@ -168,27 +172,27 @@ def close_connections() -> None:
 
 
 def acknowledge_quickly() -> None:
-    """Make the kernel acknowledge at once what the JVM sends on this worker's socket.
+    """Make the kernel acknowledge data of the JVM on this worker's socket at once.
 
     Spark 4.2 writes a task in two pieces and, with Nagle's algorithm on, sends the second only when the first is
-    acknowledged; the worker's kernel delays that by 40 ms, in every task (FACTS C.2c). The option wears off by itself,
-    so it is set in each task, for the one that follows. Spark 4.3 sends one piece, and this changes nothing.
+    acknowledged; the worker's kernel delays that by 40 ms, in every task (notes.md#cost-of-sparks-tasks). The kernel
+    resets the option, so each task sets it for the next one. Spark 4.3 sends one piece, where it has no effect.
     """
     ours = jvm_socket()
-    # A Unix socket has no such option, and neither has a kernel other than Linux.
+    # A Unix socket does not have the option, nor do other kernels than Linux.
     if ours is not None and ours.family in (socket.AF_INET, socket.AF_INET6) and hasattr(socket, "TCP_QUICKACK"):
-        with suppress(OSError):  # the JVM has hung up: it will not send another task
+        with suppress(OSError):  # the JVM has closed the connection: it will not send another task
             ours.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
 
 
 def collect_less() -> None:
-    """Exclude what exists now from garbage collections: modules, above all numba's, which never become garbage.
+    """Exclude existing objects from garbage collections: modules, mainly numba's, which never become garbage.
 
-    A worker collects after each task, and going through them takes 60 ms of a core. It belongs to the end of a task,
-    which has loaded everything.
+    A worker collects after each task, and traversing them takes 60 ms of a core. To be called at the end of a task,
+    when all modules are loaded.
 
-    It counts only in a worker whose first task this is. In any other one the objects of earlier tasks would be excluded
-    too, and cycles among them would never be freed.
+    It has an effect only in the first task of a worker. Later the objects of earlier tasks would be excluded too, and
+    cycles among them would never be freed.
     """
     if is_first_task():
         gc.collect()

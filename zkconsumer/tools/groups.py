@@ -1,37 +1,44 @@
-"""What a consumer group looks like from outside: members, owners, offsets, lag (SPEC 12)."""
+"""What consumer groups look like from outside: members, owners, offsets, lag (jvm-consumer.md#tools)."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Collection, Iterable
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Literal
 
+from zkconsumer.clusterchoice import open_registry
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.groupview import GroupView
+from zkconsumer.core.offsetstopic import OFFSETS_TOPIC
 from zkconsumer.core.subscription import Blacklist, Subscription
-from zkconsumer.core.znodes import BLACK_LIST, STATIC, WHITE_LIST, GroupPaths
-from zkconsumer.errors import CoordinatorMoved, ZkConsumerError, name_some
-from zkconsumer.kafka.client import LATEST, BrokerClient
-from zkconsumer.kafka.coordinator import OffsetCoordinator
-from zkconsumer.kafka.errorcodes import error_name
-from zkconsumer.kafka.group_offsets import StoredOffsets
-from zkconsumer.model import Broker, ConsumerThreadId, TopicPartition
-from zkconsumer.offsets.zookeeper import ZooKeeperOffsetStore
+from zkconsumer.core.znodes import BLACK_LIST, STATIC, WHITE_LIST
+from zkconsumer.errors import name_some
+from zkconsumer.kafka.brokercatalog import bootstrap_brokers
+from zkconsumer.model import Broker, TopicPartition
+from zkconsumer.tools.brokeroffsets import BrokerOffsets, LogOffsetReport, OffsetsInKafka
+from zkconsumer.tools.groupcoordinators import GroupCoordinator
+from zkconsumer.tools.groupznodes import GroupZnodes, consumer_of, read_groups
 from zkconsumer.zookeeper.registry import Registry
 from zkconsumer.zookeeper.session import ZkSession
 
-_LOG_END_TIMEOUT_MS: Final = 6000
-_COORDINATOR_TIMEOUT_MS: Final = 2000
-_COORDINATOR_ATTEMPTS: Final = 5
-_COORDINATOR_PAUSE_S: Final = 0.3  # ConsumerGroupCommand's (SPEC 12); the first question may create the offsets topic
+OffsetStorage = Literal["auto", "zookeeper", "kafka", "both"]
+"""Whose committed offset counts: Kafka's where there is one, else ZooKeeper's, as the JVM's tools have it; one store's
+alone; or the greater one, which a member with offsets.storage=kafka and dual.commit.enabled takes."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemberDescription:
-    """One member: its consumer id, ``jvm`` or ``zkconsumer``, threads by topic, kind of subscription, and since when.
+    """One member.
 
-    ``registered_ms`` is in ms since the epoch, None where the member did not say.
+    Attributes:
+        id: its consumer id.
+        client: ``jvm`` or ``zkconsumer``.
+        threads: number of its threads, by topic.
+        pattern: the kind of its subscription.
+        registered_ms: since when it is registered, in ms since the epoch by its own clock; None if it did not write it.
+        partitions: number of partitions that it owns.
     """
 
     id: str
@@ -39,11 +46,26 @@ class MemberDescription:
     threads: dict[str, int]
     pattern: str
     registered_ms: int | None
+    partitions: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionDescription:
-    """One partition: owner (thread id) and whether that member lives, offsets and lag in records; None = unknown."""
+    """One partition. Offsets and lag are numbers of records; None is unknown.
+
+    Attributes:
+        topic: its topic.
+        partition: its number.
+        owner: thread id in its owner znode, None if there is none.
+        owner_live: whether that thread's consumer is registered; None without an owner.
+        committed: the offset that counts by the :data:`OffsetStorage`.
+        log_end: read after ``committed``.
+        lag: their difference. It is negative only if the offset lies after the log end.
+        log_start: None also where it was not asked for.
+        in_zookeeper: the offset stored there.
+        in_kafka: the offset stored there; None also where the coordinator was not asked.
+        is_readable: False if the offset znode does not hold an offset, or may not be read.
+    """
 
     topic: str
     partition: int
@@ -52,6 +74,24 @@ class PartitionDescription:
     committed: int | None
     log_end: int | None
     lag: int | None
+    log_start: int | None = None
+    in_zookeeper: int | None = None
+    in_kafka: int | None = None
+    is_readable: bool = True
+
+    @property
+    def is_outside_log(self) -> bool:
+        """True if the committed offset is known to lie before the log start or after the log end."""
+        if self.committed is None:
+            return False
+        return (self.log_start is not None and self.committed < self.log_start) or (
+            self.log_end is not None and self.committed > self.log_end
+        )
+
+    @property
+    def is_unhealthy(self) -> bool:
+        """True if no live member owns the partition, its lag is unknown, or its offset lies outside the log."""
+        return self.owner_live is not True or self.lag is None or self.is_outside_log
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,174 +99,204 @@ class GroupDescription:
     """A consumer group at one moment.
 
     Attributes:
-        group: its name.
+        group: name of the group.
         members: in the order of their ids.
-        partitions: of every topic that a member subscribes to, or that the group ever owned or committed.
-        problems: what cannot be read (registrations, offsets, log ends), one sentence each, with the reason.
+        partitions: partitions of every topic that a member subscribes to, or that the group ever owned or committed.
+        problems: data that cannot be read (registrations, offsets, log ends), one sentence each, with the reason.
+        coordinator: of a group that has members with ``group.protocol=coordinator``.
     """
 
     group: str
     members: tuple[MemberDescription, ...]
     partitions: tuple[PartitionDescription, ...]
     problems: tuple[str, ...] = ()
+    coordinator: GroupCoordinator | None = None
+
+    def unhealthy(self) -> GroupDescription:
+        """The same group with its unhealthy partitions, and the members that own nothing."""
+        return GroupDescription(
+            self.group,
+            tuple(member for member in self.members if not member.partitions),
+            tuple(partition for partition in self.partitions if partition.is_unhealthy),
+            self.problems,
+            self.coordinator,
+        )
 
 
 def describe_group(session: ZkSession, config: ConsumerConfig, group: str) -> GroupDescription:
-    """Describe one group from ZooKeeper and the brokers.
+    """Describe one group; see :func:`describe_groups`."""
+    (description,) = describe_groups(session, config, [group])
+    return description
 
-    The committed offset is the one in Kafka where the group's coordinator has one, else the one in ZooKeeper, as the
-    JVM's tool has it. Brokers that do not answer make the log end unknown; they do not make this fail.
+
+def describe_groups(
+    session: ZkSession,
+    config: ConsumerConfig,
+    groups: Sequence[str],
+    *,
+    storage: OffsetStorage = "auto",
+    bootstrap: Sequence[Broker] = (),
+    with_log_starts: bool = False,
+    skipped: list[str] | None = None,
+) -> list[GroupDescription]:
+    """Describe groups from ZooKeeper and the brokers. Nothing is written.
+
+    Brokers that do not answer make log ends unknown; they do not make this fail. All committed offsets are read before
+    the log ends, so a commit in between cannot make a lag negative.
 
     Args:
         session: an open session.
         config: how brokers are reached.
-        group: name of the group.
+        groups: their names.
+        storage: whose committed offset counts.
+        bootstrap: brokers to ask for offsets instead of those of ``config``, or those that are registered in ZooKeeper.
+        with_log_starts: also ask where the logs start.
+        skipped: takes the reason for each group that cannot be read; None makes that an error.
 
     Raises:
-        ZkConsumerError: there is no such group, or ZooKeeper cannot be read.
+        ZkConsumerError: one of the groups does not exist, or ZooKeeper cannot be read.
     """
-    registry = Registry(session, config.security_protocol)
-    if not registry.group_exists(group):
-        raise ZkConsumerError(
-            f"group {group} does not exist in ZooKeeper; check its name and the chroot (a group that stores offsets in "
-            "Kafka and has no ZooKeeper member is not here)"
-        )
-    view = registry.view(group)
-    paths = GroupPaths(group)
-    topics = set(registry.owned_topics(group)) | set(session.children(paths.offsets) or ())
-    for subscription in view.members.values():
-        topics |= subscription.expand(view.topics, exclude_internal=True).keys()
-    partitions = _partitions(session, registry, paths, topics)
-    owners = registry.owner_threads(group, partitions)
-    in_zookeeper = ZooKeeperOffsetStore(session, group).fetch(partitions)
-    in_kafka = offsets_in_kafka(config, view.brokers, group, partitions)
-    committed = {**in_zookeeper, **in_kafka.offsets}
-    ends = log_ends(config, view.brokers, partitions)
+    bootstrap = bootstrap or bootstrap_brokers(config.bootstrap_servers)
+    registry = open_registry(session, config, without_brokers=True)
+    reads = read_groups(session, registry, groups)
+    for group, failure in reads.failures.items():
+        if skipped is None:
+            raise failure
+        skipped.append(f"group {group} is skipped: {failure}")
+    found = list(reads.groups.values())
+    brokers = bootstrap or registry.live_brokers()
+    with closing(BrokerOffsets(config, lambda: brokers)) as asked:
+        in_kafka = read_offsets_in_kafka(registry, asked, found, storage, is_elsewhere=bool(bootstrap))
+        partitions = existing_partitions(found, is_elsewhere=bool(bootstrap))
+        ends = asked.log_ends(partitions)
+        starts = asked.log_starts(partitions) if with_log_starts else LogOffsetReport({})
+    return [_description(znodes, in_kafka.get(znodes.group), storage, ends, starts) for znodes in found]
+
+
+def existing_partitions(found: Sequence[GroupZnodes], *, is_elsewhere: bool = False) -> set[TopicPartition]:
+    """The partitions of groups that brokers can be asked about.
+
+    Args:
+        found: the groups.
+        is_elsewhere: the brokers may have topics that are not in this ZooKeeper, so all partitions are asked for.
+    """
+    return {p for znodes in found for p in znodes.partitions if is_elsewhere or znodes.exists(p)}
+
+
+def read_offsets_in_kafka(
+    registry: Registry,
+    asked: BrokerOffsets,
+    found: Sequence[GroupZnodes],
+    storage: OffsetStorage,
+    *,
+    is_elsewhere: bool = False,
+) -> dict[str, OffsetsInKafka]:
+    """What groups committed to Kafka, by group; empty where the coordinators do not have to be asked.
+
+    A broker that is asked for a coordinator creates the topic of offsets. As long as that topic does not exist no group
+    has an offset in Kafka, so nothing is asked.
+
+    Args:
+        registry: of the cluster.
+        asked: its brokers.
+        found: the groups.
+        storage: whose offsets count.
+        is_elsewhere: the brokers may have topics that are not in this ZooKeeper.
+    """
+    may_ask = OFFSETS_TOPIC in registry.topics() or (is_elsewhere and storage in ("kafka", "both"))
+    if storage == "zookeeper" or not may_ask:
+        return {}
+    return {znodes.group: asked.committed(znodes.group, znodes.partitions) for znodes in found}
+
+
+def counting_offset(in_zookeeper: int | None, in_kafka: int | None, storage: OffsetStorage) -> int | None:
+    """Of two stored offsets the one that counts; None if there is none."""
+    if storage == "zookeeper":
+        return in_zookeeper
+    if storage == "kafka":
+        return in_kafka
+    if in_zookeeper is None or in_kafka is None:
+        return in_zookeeper if in_kafka is None else in_kafka
+    return max(in_zookeeper, in_kafka) if storage == "both" else in_kafka
+
+
+def _description(
+    znodes: GroupZnodes,
+    in_kafka: OffsetsInKafka | None,
+    storage: OffsetStorage,
+    ends: LogOffsetReport,
+    starts: LogOffsetReport,
+) -> GroupDescription:
+    kafka_offsets: Mapping[TopicPartition, int] = {} if in_kafka is None else in_kafka.offsets
     return GroupDescription(
-        group,
-        tuple(_member(view, consumer_id, view.members[consumer_id]) for consumer_id in sorted(view.members)),
-        tuple(_partition(p, owners[p], view, committed.get(p), ends.offsets.get(p)) for p in partitions),
-        (
-            *view.unreadable.values(),
-            *(f"znode {paths.offset(p)} does not hold an offset" for p in partitions if p not in in_zookeeper),
-            *in_kafka.problems,
-            *ends.problems,
+        znodes.group,
+        describe_members(znodes),
+        tuple(
+            _partition(znodes, p, kafka_offsets.get(p), storage, ends.offsets.get(p), starts.offsets.get(p))
+            for p in znodes.partitions
         ),
+        (
+            *znodes.problems,
+            *_missing_problem(znodes),
+            *(() if in_kafka is None else in_kafka.problems),
+            *(ends.problems if znodes.partitions else ()),
+            *(starts.problems if znodes.partitions else ()),
+        ),
+        znodes.coordinator,
     )
 
 
-def _partitions(
-    session: ZkSession, registry: Registry, paths: GroupPaths, topics: Iterable[str]
-) -> list[TopicPartition]:
-    """All partitions of the topics: those that exist, and those that only the group's znodes still know."""
-    wanted = sorted(topics)
-    found = {TopicPartition(topic, n) for topic, numbers in registry.partitions(wanted).items() for n in numbers}
-    for topic in wanted:
-        for parent in (paths.owner_topic(topic), paths.offset_topic(topic)):
-            names = session.children(parent) or ()
-            found |= {TopicPartition(topic, int(name)) for name in names if name.isascii() and name.isdigit()}
-    return sorted(found)
+def _missing_problem(znodes: GroupZnodes) -> list[str]:
+    missing = sorted({p.topic for p in znodes.partitions} - znodes.existing.keys())
+    return [f"log ends of {name_some(missing)} are unknown: no such topic"] if missing else []
 
 
-def _member(view: GroupView, consumer_id: str, subscription: Subscription) -> MemberDescription:
-    if subscription.topic_filter is None:
-        pattern = STATIC
-    else:
-        pattern = BLACK_LIST if isinstance(subscription.topic_filter, Blacklist) else WHITE_LIST
-    registered = view.registered_ms.get(consumer_id)
+def describe_members(znodes: GroupZnodes) -> tuple[MemberDescription, ...]:
+    """The members of a group, in the order of their ids."""
+    owned = Counter(consumer_of(owner) for owner in znodes.owners.values())
+    return tuple(_member(znodes, consumer_id, owned[consumer_id]) for consumer_id in sorted(znodes.view.members))
+
+
+def _member(znodes: GroupZnodes, consumer_id: str, owned: int) -> MemberDescription:
+    view: GroupView = znodes.view
     return MemberDescription(
         consumer_id,
         "zkconsumer" if consumer_id in view.our_clients else "jvm",
-        subscription.expand(view.topics, exclude_internal=True),
-        pattern,
-        registered,
+        view.members[consumer_id].expand(view.topics, exclude_internal=True),
+        pattern_of(view.members[consumer_id]),
+        view.registered_ms.get(consumer_id),
+        owned,
     )
+
+
+def pattern_of(subscription: Subscription) -> str:
+    """The kind of a subscription, as members register it."""
+    if subscription.topic_filter is None:
+        return STATIC
+    return BLACK_LIST if isinstance(subscription.topic_filter, Blacklist) else WHITE_LIST
 
 
 def _partition(
-    partition: TopicPartition, owner: str | None, view: GroupView, committed: int | None, end: int | None
+    znodes: GroupZnodes,
+    partition: TopicPartition,
+    in_kafka: int | None,
+    storage: OffsetStorage,
+    log_end: int | None,
+    log_start: int | None,
 ) -> PartitionDescription:
+    stored = znodes.offsets.get(partition)
+    in_zookeeper = None if stored is None else stored.offset
+    committed = counting_offset(in_zookeeper, in_kafka, storage)
     return PartitionDescription(
-        partition.topic,
-        partition.partition,
-        owner,
-        None if owner is None else _is_live(owner, view),
-        committed,
-        end,
-        None if committed is None or end is None else end - committed,
+        topic=partition.topic,
+        partition=partition.partition,
+        owner=znodes.owners.get(partition),
+        owner_live=znodes.is_live(partition) if partition in znodes.owners else None,
+        committed=committed,
+        log_end=log_end,
+        lag=None if committed is None or committed < 0 or log_end is None else log_end - committed,
+        log_start=log_start,
+        in_zookeeper=in_zookeeper,
+        in_kafka=in_kafka,
+        is_readable=partition not in znodes.unreadable,
     )
-
-
-def _is_live(owner: str, view: GroupView) -> bool:
-    try:
-        consumer_id = ConsumerThreadId.parse(owner).consumer_id
-    except ValueError:
-        return False
-    return consumer_id in view.members or consumer_id in view.unreadable
-
-
-class LogEndReport(NamedTuple):
-    """Log ends that the brokers reported, and why they did not report others."""
-
-    offsets: dict[TopicPartition, int]
-    problems: tuple[str, ...] = ()
-
-
-def log_ends(
-    config: ConsumerConfig, brokers: Collection[Broker], partitions: Collection[TopicPartition]
-) -> LogEndReport:
-    """Ask the leaders of partitions where their logs end; silence of the brokers is not an error here."""
-    if not partitions:
-        return LogEndReport({})
-    if not brokers:
-        return LogEndReport({}, ("log ends are unknown: no broker is registered in ZooKeeper; check that brokers run",))
-    client = BrokerClient.from_config(lambda: tuple(brokers), config, timeout_ms=_LOG_END_TIMEOUT_MS)
-    try:
-        answer = client.list_offsets(dict.fromkeys(partitions, LATEST))
-    except ZkConsumerError as error:
-        return LogEndReport({}, (f"log ends are unknown: {error}",))
-    finally:
-        client.close()
-    return LogEndReport(
-        {partition: end for partition, end in answer.found.items() if end is not None},
-        tuple(f"log ends of {name_some(theirs)} are unknown: {why}" for why, theirs in answer.reasons().items()),
-    )
-
-
-class OffsetsInKafka(NamedTuple):
-    """Offsets that the group's coordinator has, and why it could not be asked."""
-
-    offsets: dict[TopicPartition, int]
-    problems: tuple[str, ...] = ()
-
-
-def offsets_in_kafka(
-    config: ConsumerConfig, brokers: Collection[Broker], group: str, partitions: Collection[TopicPartition]
-) -> OffsetsInKafka:
-    """Ask the group's coordinator for what is committed to Kafka; its silence is not an error here."""
-    if not brokers or not partitions:
-        return OffsetsInKafka({})
-    client = BrokerClient.from_config(lambda: tuple(brokers), config, timeout_ms=_COORDINATOR_TIMEOUT_MS)
-    coordinator = OffsetCoordinator(client, group)
-    try:
-        stored = _persistently(lambda: coordinator.fetch(partitions))
-    except ZkConsumerError as error:
-        return OffsetsInKafka({}, (f"offsets in Kafka are unknown, those shown are ZooKeeper's: {error}",))
-    finally:
-        client.close()
-    return OffsetsInKafka(
-        {partition: one.offset for partition, one in stored.found.items() if one.offset is not None},
-        tuple(f"the offset of {p} in Kafka cannot be read: {error_name(code)}" for p, code in stored.errors.items()),
-    )
-
-
-def _persistently(
-    fetch: Callable[[], StoredOffsets],
-) -> StoredOffsets:
-    """Repeat the question while the coordinator is being found or loads; not while a broker is silent."""
-    for _ in range(_COORDINATOR_ATTEMPTS - 1):
-        try:
-            return fetch()
-        except CoordinatorMoved:
-            time.sleep(_COORDINATOR_PAUSE_S)
-    return fetch()

@@ -33,17 +33,17 @@ Watch = Callable[[], None]
 """Called without arguments, on kazoo's thread, once after the next change: it may set a flag and nothing else."""
 
 LOGIN_FAILED: Final = "the login failed; check zookeeper.digest and zookeeper.sasl.*, and for GSSAPI the ticket (klist)"
-"""What to say of a refused login."""
+"""Message for a refused login."""
 
 _ADVICE: Final[dict[type[KazooException], str]] = {
     NoAuthError: "no permission; check the node's ACL (getAcl) against zookeeper.digest, zookeeper.sasl.* and "
     "zookeeper.set.acl",
-    InvalidACLError: "it does not know who we are; zookeeper.set.acl needs zookeeper.digest or zookeeper.sasl.*",
+    InvalidACLError: "this client has not authenticated; zookeeper.set.acl needs zookeeper.digest or zookeeper.sasl.*",
     AuthFailedError: LOGIN_FAILED,
     NotReadOnlyCallError: "the server is read-only, since it has lost its quorum; check the other servers",
     QuotaExceededError: "a quota above the node is used up; check it (listquota) and raise it (setquota)",
 }
-"""What a refusal means and what to check."""
+"""Cause of a refusal and what to check, by kazoo's error."""
 
 
 @contextmanager
@@ -63,21 +63,21 @@ def translated_errors(what: str) -> Iterator[None]:
     except (NoNodeError, NodeExistsError):
         raise
     except (ConnectionLoss, ConnectionClosedError, KazooTimeoutError) as error:
-        raise ZooKeeperUnavailable(f"ZooKeeper did not answer {what}; is the connection up?") from error
+        raise ZooKeeperUnavailable(f"ZooKeeper did not answer {what}; check that its servers can be reached") from error
     except (SessionExpiredError, SessionMovedError) as error:  # after the line above: "closed" is one of its kinds
         raise SessionExpired(f"ZooKeeper session expired during {what}") from error
     except KazooException as error:
-        advice = _ADVICE.get(type(error), f"{error!r}; the servers' log may say more")
+        advice = _ADVICE.get(type(error), f"{error!r}; check the log of the servers")
         raise ZooKeeperRefused(f"ZooKeeper refused {what}: {advice}") from error
 
 
 def connection_loop_ended(client: Any) -> bool:
-    """True if kazoo has given up for good although nobody stopped it: a login was refused, or its loop met a bug."""
+    """True if kazoo has stopped reconnecting by itself: a login was refused, or its loop failed."""
     return bool(client._connection.connection_stopped.is_set()) and not client._stopped.is_set()
 
 
 class _Poll:
-    """What kazoo's select takes from the module ``selectors``; by itself it makes an epoll for every call."""
+    """What kazoo's select uses of the module ``selectors``; by default it creates an epoll for every call."""
 
     EVENT_READ = selectors.EVENT_READ
     EVENT_WRITE = selectors.EVENT_WRITE
@@ -93,7 +93,7 @@ class PollingHandler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo 
 
 
 class SecretFilter(logging.Filter):
-    """Removes secrets from kazoo's log records: it logs each request as it is, the login included.
+    """Removes secrets from kazoo's log records: it logs each request unchanged, the login included.
 
     Secrets are the credentials of a login, the tokens of SASL (PLAIN sends the password in one), and the password of a
     session, with which another client can take the session over. kazoo formats no secret itself; all are arguments.
@@ -117,7 +117,7 @@ _SECRET_FILTER: Final = SecretFilter()
 
 
 class NegotiationLog:
-    """kazoo's logger: the only place where kazoo reports some things (FACTS D.1).
+    """kazoo's logger: the only place where kazoo reports some things (notes.md#kazoo).
 
     Attributes:
         timeout: the negotiated session timeout in seconds.
@@ -135,7 +135,7 @@ class NegotiationLog:
         self._logger.addFilter(_SECRET_FILTER)  # a filter that is there already is not added again
 
     def log(self, level: int, message: str, *arguments: Any, **more: Any) -> None:
-        """Read the timeout out of the one line that has it; pass everything on."""
+        """Read the timeout from the one line that has it; pass everything on."""
         if level == self._LEVEL and message.startswith(self._MARK):
             self.timeout = float(arguments[2]) / 1000
         self._logger.log(level, message, *arguments, **more)
@@ -157,7 +157,7 @@ class _WatchAdapter:
         self._watch = watch
 
     def __call__(self, event: WatchedEvent) -> None:
-        # NONE means that the connection broke and kazoo dropped the watch; coming back sets the flag by itself.
+        # NONE means that the connection broke and kazoo dropped the watch; a reconnect sets the flag, too.
         if event.type != EventType.NONE:
             self._watch()
 

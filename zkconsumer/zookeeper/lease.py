@@ -1,6 +1,6 @@
-"""SessionLease: probes ZooKeeper and says whether this member may still hand out records (DESIGN 4.5).
+"""SessionLease: probes ZooKeeper and determines whether this member may still hand out records (architecture.md#lease).
 
-The thread that probes also notices when nothing will ever answer, and has the client start over.
+The thread that probes also detects that the client has stopped reconnecting, and restarts it.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ import time
 from collections.abc import Callable
 
 from zkconsumer.core.leasetimes import lease_deadline, probe_interval, silence_report_is_due
-from zkconsumer.core.rebalance import retry_seconds
+from zkconsumer.core.rebalancesteps import retry_seconds
 from zkconsumer.zookeeper.session import ZkSession
 
 _log = logging.getLogger("zkconsumer.events")
 
-# CLOCK_BOOTTIME goes on while the machine sleeps, as the servers' clocks do; CLOCK_MONOTONIC does not.
+# CLOCK_BOOTTIME advances while the machine sleeps, as the servers' clocks do; CLOCK_MONOTONIC does not.
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 _REVIVAL_BACKOFF_MS = 1000
-"""Pause after the first revival, doubled with each that did not help."""
+"""Pause after the first restart of the client, doubled after each that did not help."""
 
 
 def boot_seconds() -> float:
@@ -29,14 +29,15 @@ def boot_seconds() -> float:
 
 
 class SessionLease:
-    """A thread that probes, and a deadline that any thread may ask for.
+    """A thread that probes, and a deadline that any thread may check.
 
     Args:
         session: an open session.
-        registered_session: gives the id of the session that the member is registered in, 0 while it is in none. A
-            session that came after it says nothing about what the member owned in that one.
+        registered_session: returns the id of the session that the member is registered in, 0 while it is in none. A
+            later session does not prove that the member still owns what it owned in that one.
         on_change: called on the probing thread when the lease lapsed and when it holds again.
         owner: group and consumer, for the log.
+        clock: returns seconds, see :func:`boot_seconds`.
     """
 
     def __init__(
@@ -45,8 +46,11 @@ class SessionLease:
         registered_session: Callable[[], int],
         on_change: Callable[[], None],
         owner: str,
+        clock: Callable[[], float] = boot_seconds,
     ) -> None:
         self._owner = owner
+        self._clock = clock
+        self._held = True  # as of the last round; written by the probing thread
         self._last_answer = 0.0
         self._reported = 0.0  # written by the probing thread
         self._session = session
@@ -62,15 +66,23 @@ class SessionLease:
         self._thread = threading.Thread(target=self._run, name="session-lease", daemon=True)
 
     def start(self, asked_for_session: float) -> None:
-        """Begin to probe.
+        """Grant the lease, and begin to probe.
 
         Args:
-            asked_for_session: reading of :func:`boot_seconds` before the session was asked for; the first probe.
+            asked_for_session: see :meth:`grant`.
+        """
+        self.grant(asked_for_session)
+        self._thread.start()
+
+    def grant(self, asked_for_session: float) -> None:
+        """Extend the lease as after an answered probe.
+
+        Args:
+            asked_for_session: reading of the clock before the session was requested, which counts as the first probe.
         """
         self._alive_session = self._session.session_id
         self._last_answer = asked_for_session
         self._deadline = lease_deadline(asked_for_session, self._session.negotiated_timeout)
-        self._thread.start()
 
     def stop(self) -> None:
         """Stop probing; the lease lapses by itself."""
@@ -80,39 +92,48 @@ class SessionLease:
 
     def holds(self) -> bool:
         """True while the session that the member is registered in cannot have expired on the servers."""
-        return boot_seconds() < self._deadline and self._registered_session() in (0, self._alive_session)
+        return self._clock() < self._deadline and self._registered_session() in (0, self._alive_session)
 
     def remaining(self) -> float:
         """Seconds until the lease lapses if ZooKeeper remains silent; 0 or less if it has lapsed."""
-        return self._deadline - boot_seconds()
+        return self._deadline - self._clock()
 
     def _run(self) -> None:
-        held = True
         while not self._stopped.is_set():
-            self._revive()
-            self._probe()
-            timeout = self._session.negotiated_timeout
-            # Wake at the next probe, or exactly when the lease lapses, whichever comes first.
-            remaining = self._deadline - boot_seconds()
-            interval = probe_interval(timeout)
-            self._stopped.wait(min(interval, remaining) if remaining > 0 else interval)
-            if self.holds() != held:
-                held = not held
-                self.lapses += not held
-                self._on_change()
-            self._report(held=held)
+            self._stopped.wait(self.begin_round())
+            self.end_round()
+
+    def begin_round(self) -> float:
+        """Probe, or restart the client if that is due; on the probing thread.
+
+        Returns:
+            Seconds until the round ends: at the next probe, or exactly when the lease lapses, whichever comes first.
+        """
+        self._revive()
+        self._probe()
+        remaining = self.remaining()
+        interval = probe_interval(self._session.negotiated_timeout)
+        return min(interval, remaining) if remaining > 0 else interval
+
+    def end_round(self) -> None:
+        """Report if the lease lapsed, or holds again, since the last round; on the probing thread."""
+        if self.holds() != self._held:
+            self._held = not self._held
+            self.lapses += not self._held
+            self._on_change()
+        self._report(held=self._held)
 
     def _report(self, *, held: bool) -> None:
         """Log the loss of ZooKeeper, at growing intervals, and its end."""
-        silent = boot_seconds() - self._last_answer
+        silent = self._clock() - self._last_answer
         if held:
             if self._reported:
                 _log.info("%s: ZooKeeper %s answers again", self._owner, self._session.address)
             self._reported = 0.0
-        elif boot_seconds() >= self._deadline and silence_report_is_due(silent, self._reported):
+        elif self._clock() >= self._deadline and silence_report_is_due(silent, self._reported):
             self._reported = silent
             stopped = (
-                "; no record is delivered and no offset committed until then" if self._registered_session() else ""
+                "; no record is delivered and no offset committed until one does" if self._registered_session() else ""
             )
             _log.warning(
                 "%s: no ZooKeeper server of %s has answered for %.0f s%s%s; check that the servers run, have a quorum "
@@ -127,8 +148,8 @@ class SessionLease:
     def _revive(self) -> None:
         if self.holds():
             self._revivals = 0
-        elif boot_seconds() >= self._next_revival and self._session.revive():
-            self._next_revival = boot_seconds() + retry_seconds(_REVIVAL_BACKOFF_MS, self._revivals + 1)
+        elif self._clock() >= self._next_revival and self._session.revive():
+            self._next_revival = self._clock() + retry_seconds(_REVIVAL_BACKOFF_MS, self._revivals + 1)
             self._revivals += 1
 
     def _probe(self) -> None:
@@ -136,7 +157,7 @@ class SessionLease:
         # time), so a probe every second into a frozen connection would keep it from ever reconnecting.
         if self._outstanding.is_set():
             return
-        sent = boot_seconds()
+        sent = self._clock()
 
         def answered(session_id: int | None) -> None:
             # On kazoo's thread. There is one probe at a time, so the deadline only moves forward.

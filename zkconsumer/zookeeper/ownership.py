@@ -1,7 +1,7 @@
 """PartitionOwnership: claims and releases the owner znodes of one member, and checks that they are still its own.
 
-A member *releases* partitions to the group: it deletes their owner znodes. It *loses* partitions that are taken from
-it: their owner znodes disappeared, or belong to another session.
+A member *releases* partitions to the group: it deletes their owner znodes. It *loses* partitions if their owner znodes
+have disappeared, or belong to another session.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from zkconsumer.errors import OwnershipConflict
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 from zkconsumer.zookeeper.kazooadapter import Watch
 from zkconsumer.zookeeper.session import ZkSession
-from zkconsumer.zookeeper.transaction import Operation, Outcomes
+from zkconsumer.zookeeper.transaction import Condition, Operation, Outcomes
 
 _log = logging.getLogger(__name__)
 
 
 NOTHING: Final[Mapping[TopicPartition, ConsumerThreadId]] = {}
-"""No partitions."""
+"""Default of what a release retains."""
 
 
 class PartitionOwnership:
@@ -31,10 +31,10 @@ class PartitionOwnership:
     Args:
         session: an open session.
         group: consumer group.
-        fence: gives the path of the member's current session node.
-        registered_session: gives the id of the session that the member is registered in. The connection's own would be
-            unknown in the moment in which it breaks.
-        wake: called on kazoo's thread when a former owner has released something that is waited for.
+        fence: returns the path of the member's current session node.
+        registered_session: returns the id of the session that the member is registered in. The id of the connection's
+            session is unknown at the moment at which the connection breaks.
+        wake: called on kazoo's thread when a former owner has released an awaited partition.
 
     Attributes:
         releases: how often everything that was held has been given up so far.
@@ -60,57 +60,90 @@ class PartitionOwnership:
 
     @property
     def held(self) -> Mapping[TopicPartition, ConsumerThreadId]:
-        """What was claimed entirely and not released since; replaced, never changed, so any thread may read it."""
+        """Partitions that were claimed and not released or lost; replaced, never changed, so any thread may read it."""
         return self._held
 
     def claim(self, share: Mapping[TopicPartition, ConsumerThreadId]) -> None:
-        """Create the owner znode of every partition of ``share``, all or nothing; what was retained is there.
+        """Create the owner znode of every partition of ``share``, all or none; retained ones exist already.
 
         Raises:
-            OwnershipConflict: somebody else holds one; what was created is deleted again.
-            ZooKeeperRefused: an owner znode may not be created; the same.
-            SessionExpired, ZooKeeperUnavailable: what was created goes with the session or with the next release.
+            OwnershipConflict: another member holds one; created znodes are deleted again.
+            ZooKeeperRefused: an owner znode may not be created; created ones are deleted again.
+            SessionExpired, ZooKeeperUnavailable: created znodes disappear with the session or at the next release.
         """
         if any(share.get(partition) != thread for partition, thread in self._retained.items()):
             self.release(retain=share)  # the group has changed since the last release
         retained, self._retained = self._retained, {}
-        # Noted before it is tried: if the answer is lost, release() still deletes what the server may have created.
+        # Recorded before the attempt: if the answer is lost, release() still deletes what the server may have created.
         self._tried = dict(share)
+        left = {partition: thread for partition, thread in share.items() if retained.get(partition) != thread}
+        self._create(left, share, self.release)
+        self._held = self._tried
+
+    def claim_more(self, share: Mapping[TopicPartition, ConsumerThreadId], condition: Condition) -> None:
+        """Create the owner znodes of what is not held of ``share``, all or none; what is held stays.
+
+        Args:
+            share: contains all that is held, each partition under the same thread.
+            condition: checked by each transaction: the command that has this share.
+
+        Raises:
+            OwnershipConflict, ZooKeeperRefused: as of :meth:`claim`.
+            ShareChanged: the condition does not hold.
+            SessionExpired, ZooKeeperUnavailable: created znodes disappear with the session or at the next release.
+        """
+        gained = {partition: thread for partition, thread in share.items() if partition not in self._held}
+        self._tried = {**self._tried, **gained}  # before the attempt, as in claim()
+        self._create(gained, gained, lambda: self.release_some(gained), condition)
+        self._held = {**self._held, **gained}
+
+    @property
+    def is_certain(self) -> bool:
+        """False if owner znodes may exist that are not held, since the answer to a claim or a release was lost."""
+        return self._tried.keys() == self._held.keys()
+
+    def _create(
+        self,
+        left: Mapping[TopicPartition, ConsumerThreadId],
+        share: Mapping[TopicPartition, ConsumerThreadId],
+        undo: Callable[[], None],
+        condition: Condition | None = None,
+    ) -> None:
+        """Create the owner znodes of ``left``, which is a part of ``share``, or undo it and raise."""
         creations = [
             Operation("create-ephemeral", self._paths.owner(partition), PartitionOwnerNode.encode(thread))
-            for partition, thread in share.items()
-            if retained.get(partition) != thread
+            for partition, thread in left.items()
         ]
-        outcomes = self._session.try_transact(self._fence(), creations, insist=False)
+        outcomes = self._session.try_transact(self._fence(), creations, insist=False, condition=condition)
         if "missing" in outcomes.values():
-            outcomes.add(self._create_with_parents([one for one in creations if outcomes.get(one.path) != "done"]))
+            without = [one for one in creations if outcomes.get(one.path) != "done"]
+            outcomes.add(self._create_with_parents(without, condition))
         if any(outcomes.get(creation.path) != "done" for creation in creations):
             holders = self._holders(share)
             if not holders and not outcomes.refused:
-                # The node in the way is our own, since an answer was lost, or its owner let go just now.
-                outcomes = self._session.try_transact(self._fence(), creations)
-                left = [p for p in share if outcomes.get(self._paths.owner(p), "done") != "done"]
-                holders = self._holders(left, gone="a member that has just released it")
-            self._expect_done(holders, outcomes)
-        self._held = self._tried
+                # The conflicting node is our own, since an answer was lost, or its owner has just released it.
+                outcomes = self._session.try_transact(self._fence(), creations, condition=condition)
+                missed = [p for p in share if outcomes.get(self._paths.owner(p), "done") != "done"]
+                holders = self._holders(missed, gone="a member that has just released it")
+            self._expect_done(holders, outcomes, undo)
 
-    def _create_with_parents(self, creations: Sequence[Operation]) -> Outcomes:
-        """Parents are there unless the group has never owned a partition of their topic, so they are not looked for."""
+    def _create_with_parents(self, creations: Sequence[Operation], condition: Condition | None) -> Outcomes:
+        """Parents are missing only if the group never owned a partition of the topic, so they are created on demand."""
         for reason in self._session.ensure_paths({one.path.rpartition("/")[0] for one in creations}, None).values():
             raise reason
-        return self._session.try_transact(self._fence(), creations, insist=False)
+        return self._session.try_transact(self._fence(), creations, insist=False, condition=condition)
 
-    def _expect_done(self, holders: Mapping[TopicPartition, str], outcomes: Outcomes) -> None:
-        """Unless nothing stood in the way, take back what was created and raise."""
+    def _expect_done(self, holders: Mapping[TopicPartition, str], outcomes: Outcomes, undo: Callable[[], None]) -> None:
+        """If there was a conflict or a refusal, delete the created znodes and raise."""
         if not holders and not outcomes.refused:
             return
-        self.release()
+        undo()
         for reason in outcomes.refused.values():
             raise reason
         raise OwnershipConflict(holders)
 
     def _holders(self, partitions: Collection[TopicPartition], gone: str | None = None) -> dict[TopicPartition, str]:
-        """Who holds partitions; this session itself does not count. ``gone`` stands for the owner of one without."""
+        """Owners of partitions other than this session; ``gone``, if given, stands for the owner of one without."""
         holders = {}
         nodes = self._session.get_many(self._paths.owner(partition) for partition in partitions)
         for partition in partitions:
@@ -128,17 +161,17 @@ class PartitionOwnership:
     def release(self, retain: Mapping[TopicPartition, ConsumerThreadId] = NOTHING) -> None:
         """Give up everything, and delete the owner znodes that this session holds.
 
-        Those of other members are left alone, unlike in the JVM.
+        Unlike in the JVM, owner znodes of other members stay.
 
         Args:
-            retain: what the next claim will want. An owner znode with this very thread stays where it is: other members
-                do not want it, and deleting and creating it again is work for every change of one partition.
+            retain: what the next claim will probably contain. An owner znode with exactly this thread stays: no other
+                member claims it, and to delete and create all of them again would be work at each change of one.
 
         Raises:
-            SessionExpired: the session is gone and all its nodes with it; nothing is held any more.
+            SessionExpired: the session has ended and all its nodes with it; nothing is held any more.
             ZooKeeperUnavailable: try again.
         """
-        # From here on nothing may be committed, whatever becomes of the deletion.
+        # From here on nothing may be committed, whether or not the deletion succeeds.
         self._hold_nothing()
         ours = self._data_of_ours(self._tried)
         retained = {
@@ -151,17 +184,31 @@ class PartitionOwnership:
         self._session.transact(self._fence(), [Operation("delete", self._paths.owner(partition)) for partition in gone])
         self._tried, self._retained = dict(retained), retained
 
+    def release_some(self, partitions: Iterable[TopicPartition]) -> None:
+        """Give up some partitions, and delete their owner znodes that this session holds; the others stay held.
+
+        What an attempt may have created although its answer was lost is deleted, too.
+
+        Raises:
+            SessionExpired, ZooKeeperUnavailable: as of :meth:`release`.
+        """
+        given_up = set(partitions)
+        self._held = {partition: thread for partition, thread in self._held.items() if partition not in given_up}
+        gone = sorted(self._data_of_ours(self._tried.keys() - self._held.keys()))
+        self._session.transact(self._fence(), [Operation("delete", self._paths.owner(partition)) for partition in gone])
+        self._tried = dict(self._held)
+
     def _data_of_ours(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, bytes | None]:
-        """Of these partitions, those whose owner znode belongs to the session of this member, and the znode's data."""
+        """The partitions whose owner znode belongs to the session of this member, and the data of the znode."""
         paths = {partition: self._paths.owner(partition) for partition in partitions}
         nodes, mine = self._session.get_many(paths.values()), self._session_id()
         return {p: node.data for p, path in paths.items() if (node := nodes[path]) and node.owner_session == mine}
 
     def lose_all(self) -> None:
-        """The session node is gone: nothing may be committed any more.
+        """Record that the session node is gone: nothing may be committed any more.
 
-        The owner znodes went with it if the session did. If only that node was deleted, they are still there; the next
-        :meth:`release` looks, or they would block all other members for as long as this session lives.
+        If the session has ended, the owner znodes are gone, too. If only that node was deleted, they still exist; the
+        next :meth:`release` checks that, or they would block all other members for as long as this session lives.
         """
         self._hold_nothing()
         self._retained = {}
@@ -173,7 +220,7 @@ class PartitionOwnership:
     def lose_taken(self) -> list[TopicPartition]:
         """Stop holding partitions whose owner znode is not this session's any more, and return them.
 
-        JVM members delete owner znodes blindly. What is lost may not be committed: another member consumes it.
+        JVM members delete owner znodes blindly. A lost partition must not be committed: another member consumes it.
         """
         ours = self._data_of_ours(self._held)
         kept = {partition: thread for partition, thread in self._held.items() if partition in ours}
@@ -183,9 +230,9 @@ class PartitionOwnership:
         return lost
 
     def awaited_release(self, partitions: Iterable[TopicPartition]) -> Callable[[], bool]:
-        """A question to ask at each wake-up of the signal: have all of the partitions lost their owner?
+        """A function to call at each wake-up of the signal: True when none of the partitions has an owner.
 
-        That an owner is gone wakes the signal and does not raise its flag: who should own what has not changed by it.
+        The disappearance of an owner wakes the signal and does not raise its flag: it does not change the assignment.
         """
         return self._awaited.begin(self._paths.owner(partition) for partition in partitions)
 
@@ -195,7 +242,7 @@ class _AwaitedRelease:
 
     Args:
         session: an open session.
-        wake: called on kazoo's thread when it is worth asking again.
+        wake: called on kazoo's thread when the function may return True.
     """
 
     def __init__(self, session: ZkSession, wake: Watch) -> None:
@@ -205,7 +252,7 @@ class _AwaitedRelease:
         self._paths: list[str] = []
 
     def begin(self, paths: Iterable[str]) -> Callable[[], bool]:
-        """Wait for these from now on."""
+        """Wait for these znodes from now on; returns the function to call."""
         self._paths = list(paths)
         self._fired.set()
         return self._all_gone

@@ -3,33 +3,31 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from kazoo.exceptions import KazooException, NoNodeError, UnimplementedError, ZookeeperError
 
 from zkconsumer.errors import ZooKeeperRefused, ZooKeeperUnavailable
 from zkconsumer.zookeeper.kazooadapter import Watch, as_kazoo_watch, translated_errors
-from zkconsumer.zookeeper.multiread import ArmWatches, MultiRead, in_requests, supports_multi_read
+from zkconsumer.zookeeper.multiread import ArmWatches, MultiChildren, MultiRead, in_requests, supports_multi_read
 
 _log = logging.getLogger(__name__)
 
 _PIPELINE: Final = 1000
-"""Reads under way at once."""
+"""Most reads that are sent before the first answer is awaited."""
 
 _WORTH_MULTI_READ: Final = 20
-"""Fewer reads are pipelined as long as the server's version is unknown: asking for it costs a connection."""
+"""Fewer reads are pipelined while the server's version is unknown: asking for it costs a connection."""
 
 
-@dataclass(frozen=True, slots=True)
-class Znode:
+class Znode(NamedTuple):
     """Data and owner of a znode that was read.
 
     ``data`` is None for null data; ``owner_session`` is the id of the session that an ephemeral node lives with, 0 for
     a persistent one; ``modified_ms`` is the time of the last write in ms since the epoch; ``version`` counts the writes
     since the node was created; ``czxid`` and ``mzxid`` are the transactions of the ensemble that created the node and
-    that wrote its data last.
+    that wrote its data last; ``cversion`` counts the children that were created and deleted.
     """
 
     data: bytes | None
@@ -38,25 +36,48 @@ class Znode:
     version: int
     czxid: int
     mzxid: int
+    cversion: int = 0
 
 
 class Reads(NamedTuple):
-    """What was read of many nodes.
+    """The result of reading many nodes.
 
     Attributes:
-        nodes: by path; None where there is none. A node that may not be read is absent.
-        refused: by path, why the servers do not allow to read it.
+        nodes: by path; None if there is no such node. A node that may not be read is absent.
+        refused: by path, why the servers do not allow reading the node.
     """
 
     nodes: dict[str, Znode | None]
     refused: dict[str, ZooKeeperRefused]
 
 
+class ChildrenReads(NamedTuple):
+    """The children of many nodes.
+
+    Attributes:
+        names: by path; None where there is no such node. A node whose children may not be read is absent.
+        refused: by path, why the servers do not allow to read its children.
+    """
+
+    names: dict[str, list[str] | None]
+    refused: dict[str, ZooKeeperRefused]
+
+    def existing(self) -> dict[str, list[str]]:
+        """The children of the nodes that exist.
+
+        Raises:
+            ZooKeeperRefused: the children of one may not be read.
+        """
+        for refused in self.refused.values():
+            raise refused
+        return {path: names for path, names in self.names.items() if names is not None}
+
+
 class ZnodeReads:
     """Reads through one client; any thread may use it.
 
     Args:
-        client: kazoo's.
+        client: kazoo's client.
         timeout: how long to wait for each answer, in seconds.
     """
 
@@ -67,11 +88,11 @@ class ZnodeReads:
         self._multi_read_refused = False
 
     def forget_server(self) -> None:
-        """The next server may be of another release; called on kazoo's thread when the connection changes."""
+        """Forget the server's release, since another may differ; on kazoo's thread, when the connection changes."""
         self.multi_read_known = None
 
     def exists(self, path: str, watch: Watch | None = None, *, timeout: float | None = None) -> Znode | None:
-        """The node's facts without its data, or None; a watch on a missing node fires when it is created.
+        """The node without its data, or None; a watch on a missing node fires when it is created.
 
         ``timeout``, in seconds, is for the first request of all; later ones may take as long as any other operation.
         """
@@ -85,7 +106,7 @@ class ZnodeReads:
         return self.get_many([path])[path]
 
     def get_many(self, paths: Iterable[str], watch: Watch | None = None) -> dict[str, Znode | None]:
-        """Many nodes in few requests; None where there is none. A watch also covers nodes that do not exist yet.
+        """Many nodes in few requests; None for one that is missing. A watch also covers nodes that do not exist yet.
 
         Raises:
             ZooKeeperRefused: one of them may not be read.
@@ -97,11 +118,11 @@ class ZnodeReads:
         return reads.nodes
 
     def read_many(self, paths: Iterable[str], watch_of: Callable[[str], Watch] | None = None) -> Reads:
-        """As :meth:`get_many`; what may not be read is named, and does not keep the rest from being read.
+        """As :meth:`get_many`; nodes that may not be read are reported, and the others are read.
 
         Args:
-            paths: of the nodes.
-            watch_of: gives the watch for each path; None arms none.
+            paths: paths of the nodes.
+            watch_of: returns the watch for a path; None arms no watches.
 
         Raises:
             ZooKeeperUnavailable, SessionExpired: no answer.
@@ -110,7 +131,7 @@ class ZnodeReads:
         worth = 2 if self.multi_read_known else _WORTH_MULTI_READ
         if len(wanted) < worth or not self._has_multi_read():
             return self._read_one_by_one(wanted, watch_of)
-        # What the server had done by then is in all that it reads from now on.
+        # All reads from now on include what the server had applied by then.
         zxid = self._client.last_zxid
         reads = self._multi_read(wanted)
         if watch_of is not None:
@@ -130,12 +151,23 @@ class ZnodeReads:
         return reads
 
     def _multi_read(self, paths: Sequence[str]) -> Reads:
+        reads = Reads({}, {})
+        for path, one in self._ask_many("get", MultiRead, paths):
+            if isinstance(one, ZooKeeperRefused):
+                reads.refused[path] = one
+            else:
+                reads.nodes[path] = one and _znode(*one)
+        return reads
+
+    def _ask_many(
+        self, what: str, request: Callable[[Sequence[str]], Any], paths: Sequence[str]
+    ) -> Iterator[tuple[str, Any | ZooKeeperRefused]]:
+        """Send one request for many paths, or some where they do not fit into one; what each path has."""
         pending = []
         for part in in_requests(paths):
             answer = self._client.handler.async_result()
-            self._client._call(MultiRead([self._client.chroot + path for path in part]), answer)
+            self._client._call(request([self._client.chroot + path for path in part]), answer)
             pending.append((part, answer))
-        reads = Reads({}, {})
         for part, answer in pending:
             with translated_errors(f"a read of {len(part)} nodes from {part[0]} to {part[-1]}"):
                 try:
@@ -143,19 +175,11 @@ class ZnodeReads:
                 except UnimplementedError as error:
                     self._multi_read_refused = True
                     raise ZooKeeperUnavailable(
-                        "the server does not know multiRead and closes the connection; from now on nodes are read one "
-                        "by one"
+                        "the server does not support multiRead and closes the connection; from now on nodes are read "
+                        "one by one"
                     ) from error
             for path, one in zip(part, found, strict=True):
-                if isinstance(one, ZookeeperError):
-                    try:
-                        with translated_errors(f"get {path}"):
-                            raise one
-                    except ZooKeeperRefused as reason:
-                        reads.refused[path] = reason
-                else:
-                    reads.nodes[path] = one and _znode(*one)
-        return reads
+                yield path, _refusal(f"{what} {path}", one) if isinstance(one, ZookeeperError) else one
 
     def _arm_watches(self, zxid: int, paths: Sequence[str], reads: Reads, watch_of: Callable[[str], Watch]) -> None:
         client, pending = self._client, []
@@ -177,8 +201,8 @@ class ZnodeReads:
     def _has_multi_read(self) -> bool:
         """Ask the server's version, once for each connection: an ensemble may be in the middle of an upgrade.
 
-        The answer can come from another server than the one that we are connected to, through a load balancer. Then
-        that one refuses the request, which costs a reconnect, and it is not tried again.
+        Behind a load balancer the answer may come from another server than the one that we are connected to. If that
+        one then refuses the request, which costs a reconnect, it is not sent again.
         """
         if self._multi_read_refused:
             return False
@@ -212,7 +236,43 @@ class ZnodeReads:
                     return None
         return self.children(path, watch)
 
+    def children_of(self, paths: Iterable[str]) -> ChildrenReads:
+        """The children of many nodes in few requests, without watches.
+
+        Raises:
+            ZooKeeperUnavailable, SessionExpired: no answer.
+        """
+        found = ChildrenReads({}, {})
+        wanted = list(dict.fromkeys(paths))
+        if len(wanted) >= (2 if self.multi_read_known else _WORTH_MULTI_READ) and self._has_multi_read():
+            for path, one in self._ask_many("children of", MultiChildren, wanted):
+                if isinstance(one, ZooKeeperRefused):
+                    found.refused[path] = one
+                else:
+                    found.names[path] = one
+            return found
+        for start in range(0, len(wanted), _PIPELINE):
+            part = wanted[start : start + _PIPELINE]
+            for path, answer in [(path, self._client.get_children_async(path)) for path in part]:
+                try:
+                    with translated_errors(f"children of {path}"):
+                        found.names[path] = list(answer.get(timeout=self._timeout))
+                except NoNodeError:
+                    found.names[path] = None
+                except ZooKeeperRefused as reason:
+                    found.refused[path] = reason
+        return found
+
+
+def _refusal(operation: str, error: ZookeeperError) -> ZooKeeperRefused:
+    """Why the server does not allow one read of many; any other error is raised."""
+    try:
+        with translated_errors(operation):
+            raise error
+    except ZooKeeperRefused as reason:
+        return reason
+
 
 def _znode(data: bytes | None, stat: Any) -> Znode:
     owner_session = stat.ephemeralOwner & 0xFFFFFFFFFFFFFFFF
-    return Znode(data, owner_session, stat.mtime, stat.version, stat.czxid, stat.mzxid)
+    return Znode(data, owner_session, stat.mtime, stat.version, stat.czxid, stat.mzxid, stat.cversion)

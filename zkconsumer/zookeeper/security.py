@@ -1,4 +1,4 @@
-"""How this consumer proves to ZooKeeper who it is, and whom its znodes belong to (SPEC 1.3)."""
+"""Authentication of this consumer to ZooKeeper, and the ACLs of its znodes (jvm-consumer.md#acls)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def client_arguments(config: ConsumerConfig) -> dict[str, Any]:
     """Keyword arguments for kazoo's client: authentication and TLS.
 
     Raises:
-        ConfigError: SASL is asked for and a package that does it is missing.
+        ConfigError: SASL is configured and a package that it needs is missing.
     """
     arguments: dict[str, Any] = {}
     if config.zookeeper_digest is not None:
@@ -51,10 +51,10 @@ def _sasl_options(config: ConsumerConfig) -> dict[str, Any]:
 
 
 def open_acl() -> list[Any]:
-    """Everybody may do everything: registrations always, and all else unless ``zookeeper.set.acl`` is on."""
+    """The ACL that allows all clients everything: for registrations, and for the rest unless ``zookeeper.set.acl``."""
     return list(OPEN_ACL_UNSAFE)
 
 
 def owned_acl(config: ConsumerConfig) -> list[Any]:
-    """Access to owner and offset znodes: with ``zookeeper.set.acl`` the creator may do all, the world may read."""
+    """The ACL of owner and offset znodes: with ``zookeeper.set.acl`` the creator may do all, others may read."""
     return [*CREATOR_ALL_ACL, *READ_ACL_UNSAFE] if config.zookeeper_set_acl else open_acl()

@@ -1,7 +1,7 @@
-"""ZkSession: one ZooKeeper connection and session, with kazoo's errors translated and its traps kept inside.
+"""ZkSession: one ZooKeeper connection and session, with kazoo's errors translated and its pitfalls handled.
 
 Facts about kazoo that shape this file: state listeners and watches run on kazoo's own threads and must not block; a
-request made while the connection is down is queued and may run later, even in a later session, so whatever must not
+request made while the connection is down is queued and may run later, even in a later session, so a write that must not
 happen then is sent in a transaction that checks a node of this session first (:meth:`ZkSession.transact`).
 """
 
@@ -20,6 +20,7 @@ from kazoo.protocol.states import KazooState, KeeperState
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import ChrootMissing, SessionExpired, ZooKeeperRefused, ZooKeeperUnavailable
 from zkconsumer.forks import Owner
+from zkconsumer.zookeeper.conditional import Access, Change, Conflict, commit_changes, commit_independent, read_access
 from zkconsumer.zookeeper.kazooadapter import (
     LOGIN_FAILED,
     NegotiationLog,
@@ -28,15 +29,15 @@ from zkconsumer.zookeeper.kazooadapter import (
     connection_loop_ended,
     translated_errors,
 )
-from zkconsumer.zookeeper.reads import Reads, Znode, ZnodeReads
+from zkconsumer.zookeeper.reads import ChildrenReads, Reads, Znode, ZnodeReads
 from zkconsumer.zookeeper.security import client_arguments, open_acl, owned_acl
-from zkconsumer.zookeeper.transaction import Batch, FencedTransactions, Operation, Outcomes, Stop
+from zkconsumer.zookeeper.transaction import Batch, Condition, FencedTransactions, Operation, Outcomes, Stop
 
 _log = logging.getLogger(__name__)
 
 _RECONNECT = {"max_tries": -1, "delay": 0.1, "backoff": 2, "max_delay": 1.0}
-"""How kazoo pauses between connection attempts, in seconds. By itself it would double the pause up to an hour, and a
-short outage would cost the session for want of a reconnect in time."""
+"""How kazoo pauses between connection attempts, in seconds. By default it would double the pause up to an hour, and a
+short outage would cost the session, since the reconnect would come too late."""
 
 
 class ZkSession:
@@ -49,10 +50,11 @@ class ZkSession:
             request, if the session timeout is not longer.
         on_connection: called on kazoo's thread when the connection came back or the session was lost; sets a flag.
         authentication: further arguments of kazoo's client, see :func:`zkconsumer.zookeeper.security.client_arguments`.
-        acl: access to what is created in :meth:`transact` and :meth:`ensure_path`; None opens it to everybody.
+        client: makes kazoo's client.
+        acl: ACL of nodes that :meth:`transact` and :meth:`ensure_path` create; None allows all clients everything.
 
     Attributes:
-        connections: counted up when a connection is made or lost, and with it all watches; written by kazoo's thread.
+        connections: incremented when a connection, and with it all watches, is made or lost; written by kazoo's thread.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class ZkSession:
         on_connection: Watch = lambda: None,
         authentication: Mapping[str, Any] | None = None,
         acl: Sequence[Any] | None = None,
+        client: Callable[..., Any] = KazooClient,
     ) -> None:
         self._acl = open_acl() if acl is None else list(acl)
         self._owner = Owner()
@@ -76,7 +79,7 @@ class ZkSession:
         self.connections = 0
         self._login_refused = False
         self._negotiation = NegotiationLog(self._timeout)
-        self._client: Any = KazooClient(
+        self._client: Any = client(
             hosts=connect,
             timeout=self._timeout,
             handler=PollingHandler(),
@@ -88,11 +91,21 @@ class ZkSession:
         self._client.add_listener(self._state_changed)
 
     @classmethod
-    def from_config(cls, config: ConsumerConfig, on_connection: Watch = lambda: None) -> Self:
+    def from_config(
+        cls,
+        config: ConsumerConfig,
+        on_connection: Watch = lambda: None,
+        client: Callable[..., Any] = KazooClient,
+    ) -> Self:
         """A session as the properties ``zookeeper.*`` describe it, not open yet.
 
+        Args:
+            config: has the properties.
+            on_connection: as of the class.
+            client: as of the class.
+
         Raises:
-            ConfigError: what they ask for is not installed.
+            ConfigError: a package that they need is not installed.
         """
         return cls(
             config.zookeeper_connect,
@@ -101,6 +114,7 @@ class ZkSession:
             on_connection=on_connection,
             authentication=client_arguments(config),
             acl=owned_acl(config),
+            client=client,
         )
 
     # -- life -----------------------------------------------------------------------------------------------------
@@ -118,12 +132,12 @@ class ZkSession:
             self._check_chroot(self._client.start_async())
         except BaseException as error:
             if not isinstance(error, Exception):
-                # An interrupt: kazoo's thread may wait for a server that does not answer, and closing waits for that.
+                # An interrupt: kazoo's thread may wait for a server that does not answer, and closing waits for it.
                 threading.Thread(target=self._close_later, name="zookeeper-close", daemon=True).start()
                 raise
             self.close()
             if isinstance(error, ZooKeeperUnavailable) and self._login_refused:
-                raise ZooKeeperRefused(f"ZooKeeper at {self._connect} refused us: {LOGIN_FAILED}") from error
+                raise ZooKeeperRefused(f"ZooKeeper at {self._connect} refused this client: {LOGIN_FAILED}") from error
             raise
 
     def _check_chroot(self, established: Any) -> None:
@@ -135,20 +149,21 @@ class ZkSession:
                     f"{self.last_failure}; check zookeeper.connect, that the servers run and have a quorum, "
                     "and that zookeeper.ssl.client.enable fits the port"
                 )
-            # Also without a chroot, since kazoo tells a refused login by the first request only. Not even by that,
-            # always: 1. the connection is there, and we are woken; 2. the server refuses the login, and kazoo's thread
-            # fails what waits with that news; 3. it closes the connection; 4. we ask, and hear of that alone.
-            # The answer has more time than later ones: the login may be under way, and the server have just started.
+            # Also without a chroot, since kazoo reports a refused login only by the first request. Not always by that:
+            # 1. the connection is up, and this thread is woken; 2. the server refuses the login, and kazoo's thread
+            # fails the waiting requests for that reason; 3. it closes the connection; 4. this thread sends its request,
+            # and learns only that the connection is closed. The answer has more time than later ones: the login may be
+            # in progress, and the server may just have started.
             try:
                 root = self.exists("/", timeout=max(self._timeout, self._connection_timeout))
                 break
             except ZooKeeperUnavailable:
                 if self._login_refused or time.monotonic() >= deadline:
-                    raise  # else kazoo gave up a connection that was silent, and there may be another
+                    raise  # otherwise kazoo closed a connection that did not answer, and may make another
         if root is None:
             raise ChrootMissing(
-                f"chroot {self._client.chroot} of {self._connect} does not exist; check what follows the slash of "
-                "zookeeper.connect"
+                f"chroot {self._client.chroot} of {self._connect} does not exist; check the path after the slash of "
+                "zookeeper.connect, and create it if it is right"
             )
 
     def _close_later(self) -> None:
@@ -158,7 +173,7 @@ class ZkSession:
             _log.debug("ZooKeeper %s: the connection is not closed: %s", self._connect, error)
 
     def close(self) -> None:
-        """End the session, which removes its ephemeral znodes at once. Idempotent; in a forked child a no-op."""
+        """End the session, which removes its ephemeral znodes at once. Idempotent; does nothing in a forked child."""
         if self._owner.spares(f"ZooKeeper session 0x{self.session_id:x}"):
             return
         self._client.remove_listener(self._state_changed)
@@ -183,6 +198,11 @@ class ZkSession:
         identity = self._client.client_id
         return 0 if identity is None else int(identity[0]) & 0xFFFFFFFFFFFFFFFF
 
+    def takeover(self) -> tuple[str, tuple[int, bytes] | None]:
+        """Servers, and id and password of the session, with which another client can take it over; None without one."""
+        identity: tuple[int, bytes] | None = self._client.client_id
+        return ",".join(f"{host}:{port}" for host, port in self._client.hosts), identity
+
     @property
     def connected(self) -> bool:
         """True while the connection is up."""
@@ -190,7 +210,7 @@ class ZkSession:
 
     @property
     def lost(self) -> bool:
-        """True from the news that the session expired until there is a new one."""
+        """True from the notification that the session expired until there is a new one."""
         return self._lost
 
     @property
@@ -199,10 +219,10 @@ class ZkSession:
         return self._negotiation.timeout
 
     def probe(self, answered: Callable[[int | None], None]) -> bool:
-        """Ask for the root without waiting.
+        """Request the root node without waiting.
 
         Args:
-            answered: called on kazoo's thread, with the session's id if a server answered in the session that asked.
+            answered: called on kazoo's thread, with the session's id if a server answered in the same session.
 
         Returns:
             False if nothing was sent since there is no connection.
@@ -219,24 +239,24 @@ class ZkSession:
         return True
 
     def revive(self) -> bool:
-        """Start over, with a new session, if the client has given up; True if it had to be done.
+        """Restart the client, with a new session, if it has stopped reconnecting; True if it had.
 
-        kazoo reconnects for ever, except after a refused login and after an error that it did not foresee. To be called
-        by one thread, and not by a thread of kazoo's.
+        kazoo reconnects forever, except after a refused login and after an unexpected error in its connection loop. To
+        be called by one thread, and not by a thread of kazoo's.
         """
         if not connection_loop_ended(self._client):
             return False
         reason = (
             "the login was refused; check zookeeper.digest and zookeeper.sasl.* against the servers"
             if self._login_refused
-            else "kazoo's connection loop has ended; its last lines in the log say why"
+            else "kazoo's connection loop has ended; check its last lines in the log for the reason"
         )
         _log.error("ZooKeeper %s: %s. Connecting again", self._connect, reason)
         self._client.start_async()
         return True
 
     def _state_changed(self, state: str) -> None:
-        # Runs on kazoo's connection thread: any request from here would wait for itself.
+        # Runs on kazoo's connection thread: a request from here would wait for itself.
         self._reads.forget_server()
         self.connections += 1
         if state == KazooState.CONNECTED:
@@ -272,10 +292,18 @@ class ZkSession:
         """See :meth:`ZnodeReads.children <zkconsumer.zookeeper.reads.ZnodeReads.children>`."""
         return self._reads.children(path, watch)
 
+    def children_of(self, paths: Iterable[str]) -> ChildrenReads:
+        """See :meth:`ZnodeReads.children_of <zkconsumer.zookeeper.reads.ZnodeReads.children_of>`."""
+        return self._reads.children_of(paths)
+
+    def access(self, paths: Iterable[str], *, masked: bool = False) -> dict[str, Access]:
+        """See :func:`~zkconsumer.zookeeper.conditional.read_access`."""
+        return read_access(self._client, paths, self._timeout, masked=masked)
+
     # -- writes ---------------------------------------------------------------------------------------------------
 
     def ensure_path(self, path: str, data: bytes | None, *, open_to_all: bool = False) -> None:
-        """Create a persistent node unless it exists; the missing parents of it get the same data and access."""
+        """Create a persistent node unless it exists; its missing parents get the same data and ACL."""
         with translated_errors(f"create {path}"):
             try:
                 acl = open_acl() if open_to_all else self._acl
@@ -298,7 +326,7 @@ class ZkSession:
         return self.try_transact("/", [Operation("create", path, data) for path in sorted(paths)]).refused
 
     def create_ephemerals(self, nodes: Sequence[tuple[str, bytes]]) -> bool:
-        """Create nodes that live as long as this session, open to everybody, all or none; False if one exists."""
+        """Create nodes that live as long as this session, with the open ACL, all or none; False if one exists."""
         batch = Batch(self._client, open_acl())
         batch.add(Operation("create-ephemeral", path, data) for path, data in nodes)
         answer = batch.commit(self._timeout)
@@ -311,8 +339,8 @@ class ZkSession:
 
         Args:
             fence: see :meth:`try_transact`.
-            path: of a node that does not exist.
-            data: of the node; other clients could only see it in the servers' transaction log.
+            path: path of a node that does not exist.
+            data: data of the node; other clients could only see it in the servers' transaction log.
 
         Raises:
             SessionExpired: the fence is gone.
@@ -329,10 +357,10 @@ class ZkSession:
             raise answer.reason
         if answer.index == 0:
             raise SessionExpired(f"session node {fence} is gone: this session owns nothing any more")
-        raise ZooKeeperRefused(f"{path} cannot be created, node or parent: {answer.outcome}")
+        raise ZooKeeperRefused(f"{path} cannot be created: node or parent {answer.outcome}")
 
     def transact(self, fence: str, operations: Sequence[Operation]) -> Outcomes:
-        """Do the operations as :meth:`try_transact` does; a refusal is an error, raised when the rest is done.
+        """Do the operations as :meth:`try_transact` does; a refusal is raised after the others are done.
 
         Raises:
             ZooKeeperRefused: the first of the refusals.
@@ -343,22 +371,40 @@ class ZkSession:
             raise reason
         return outcomes
 
-    def try_transact(self, fence: str, operations: Sequence[Operation], *, insist: bool = True) -> Outcomes:
+    def try_transact(
+        self,
+        fence: str,
+        operations: Sequence[Operation],
+        *,
+        insist: bool = True,
+        condition: Condition | None = None,
+    ) -> Outcomes:
         """Do the operations in transactions, each of which first checks that the node ``fence`` exists.
 
-        An operation that cannot be done (see :data:`Outcome`) is taken out and the rest sent again.
+        An operation that cannot be done (see :data:`Outcome`) is removed and the rest is sent again.
 
         Args:
-            fence: path of a node of this session; when the session is gone the node is, and nothing is done.
+            fence: path of a node of this session; it disappears with the session, and then nothing is done.
             operations: at most one for each path.
-            insist: send the rest again; False: leave it at the first transaction that cannot be done.
+            insist: send the rest again; False: stop at the first transaction that cannot be done.
+            condition: has to hold as well; otherwise nothing is done.
 
         Returns:
             Outcome by path: one for each operation that was done, or was found impossible or refused.
 
         Raises:
-            SessionExpired: the fence is gone; what earlier groups of 500 did before that stays done.
+            SessionExpired: the fence is gone; earlier groups of 500 operations stay done.
+            ShareChanged: the condition does not hold; the same.
             ZooKeeperUnavailable: no answer; whether the last group was done is unknown.
-            ZooKeeperRefused: so many were refused that trying the others one by one would take long.
+            ZooKeeperRefused: too many were refused to try the others one by one.
         """
-        return FencedTransactions(self._client, self._acl, self._timeout, self.get_many).run(fence, operations, insist)
+        transactions = FencedTransactions(self._client, self._acl, self._timeout, self.get_many, condition)
+        return transactions.run(fence, operations, insist)
+
+    def commit_changes(self, fence: str, changes: Sequence[Change]) -> Conflict | None:
+        """See :func:`~zkconsumer.zookeeper.conditional.commit_changes`."""
+        return commit_changes(self._client, fence, changes, self._acl, self._timeout)
+
+    def commit_independent(self, fence: str, parts: Iterable[Sequence[Change]]) -> list[Conflict | None]:
+        """See :func:`~zkconsumer.zookeeper.conditional.commit_independent`."""
+        return commit_independent(self._client, fence, parts, self._acl, self._timeout)

@@ -1,31 +1,41 @@
-"""What a fenced transaction writes, and what became of each of its operations."""
+"""Fenced transactions: their operations, and the outcome of each."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
-from kazoo.exceptions import NodeExistsError, NoNodeError, RolledBackError, RuntimeInconsistency, ZookeeperError
+from kazoo.exceptions import (
+    BadVersionError,
+    NodeExistsError,
+    NoNodeError,
+    RolledBackError,
+    RuntimeInconsistency,
+    ZookeeperError,
+)
 from kazoo.protocol.serialization import Create, Delete, SetData
 
-from zkconsumer.errors import SessionExpired, ZooKeeperRefused, ZooKeeperUnavailable
+from zkconsumer.errors import SessionExpired, ShareChanged, ZooKeeperRefused, ZooKeeperUnavailable
 from zkconsumer.zookeeper.kazooadapter import translated_errors
 
 TRANSACTION_SIZE: Final = 500
-"""Operations sent in one transaction; 501 small ones stay far below jute.maxbuffer of 1 MiB (DESIGN 4.4)."""
+"""Operations sent in one transaction; 501 small ones stay far below jute.maxbuffer of 1 MiB.
+
+See architecture.md#round-trips.
+"""
 
 _ANY_VERSION: Final = -1
 _EPHEMERAL: Final = 1  # a flag of the request
 
 _JUTE_MAXBUFFER: Final = 0xFFFFF
-"""The servers' limit unless it is configured; a longer request makes them close the connection without a word."""
+"""The servers' limit unless it is configured; they close the connection without an answer to a longer request."""
 
 _MOST_REFUSED: Final = 10
-"""Refused operations that are taken out one by one, a round trip each; where more are, probably all are."""
+"""Most refused operations that are removed one by one, a round trip each; if there are more, probably all are."""
 
 Kind = Literal["create-ephemeral", "create", "set", "delete"]
-"""What a write does; ``create`` makes a persistent node."""
+"""Kinds of writes; ``create`` makes a persistent node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +50,9 @@ class Operation:
         return f"{self.kind.partition('-')[0]} {self.path}"
 
 
-Outcome = Literal["done", "exists", "missing", "refused"]
-"""What became of one operation: done; the node to create exists; the node, or the parent to create in, is missing; the
-servers do not allow it."""
+Outcome = Literal["done", "exists", "missing", "changed", "refused"]
+"""Outcome of one operation: done; the node to create exists; the node, or the parent to create in, is missing; the node
+has another version than the one that was checked; the servers do not allow it."""
 
 MISSED: Final[Mapping[Kind, Outcome]] = {
     "create-ephemeral": "exists",
@@ -50,7 +60,7 @@ MISSED: Final[Mapping[Kind, Outcome]] = {
     "set": "missing",
     "delete": "missing",
 }
-"""What stands in the way of an operation that does not fit the node's existence."""
+"""Outcome of an operation whose node exists although it must not, or does not although it must."""
 
 
 class Outcomes(dict[str, Outcome]):
@@ -69,7 +79,7 @@ class Outcomes(dict[str, Outcome]):
         self.refused: dict[str, ZooKeeperRefused] = {}
 
     def note_done(self, operations: Sequence[Operation], results: Sequence[Any]) -> None:
-        """All of them were done; ``results`` are kazoo's, one for each."""
+        """Record that all operations were done; ``results`` are kazoo's, one for each."""
         for operation, result in zip(operations, results, strict=True):
             self[operation.path] = "done"
             if operation.kind == "set":
@@ -79,21 +89,37 @@ class Outcomes(dict[str, Outcome]):
                 self.versions[operation.path] = 0
 
     def add(self, others: Outcomes) -> None:
-        """Those of further operations, or of the same operations when they were tried again."""
+        """Add the outcomes of further operations, or of a repetition of the same operations."""
         self.update(others)
         self.versions.update(others.versions)
         self.mzxids.update(others.mzxids)
         self.refused.update(others.refused)
 
     def note_refused(self, operation: Operation, reason: ZooKeeperRefused) -> None:
-        """The servers do not allow it."""
+        """Record that the servers do not allow an operation."""
         self[operation.path] = "refused"
         self.refused[operation.path] = reason
 
 
 @dataclass(frozen=True, slots=True)
+class Condition:
+    """A node that has to be as it was read.
+
+    Attributes:
+        path: of the node.
+        version: of the node.
+    """
+
+    path: str
+    version: int
+
+    def __str__(self) -> str:
+        return f"version {self.version} of {self.path}"
+
+
+@dataclass(frozen=True, slots=True)
 class Stop:
-    """What stopped a transaction: the index of the operation that cannot be done, and why."""
+    """Why a transaction was not done: the index of the operation that cannot be done, and the reason."""
 
     index: int
     outcome: Outcome
@@ -105,8 +131,8 @@ class Batch:
     """A transaction under construction.
 
     Args:
-        client: kazoo's.
-        acl: access to what is created.
+        client: kazoo's client.
+        acl: ACL of created nodes.
     """
 
     client: Any
@@ -118,14 +144,14 @@ class Batch:
     def __post_init__(self) -> None:
         self._transaction = self.client.transaction()
 
-    def check(self, path: str) -> None:
-        """Do nothing unless the node exists."""
-        self._transaction.check(path, _ANY_VERSION)
+    def check(self, path: str, version: int = _ANY_VERSION) -> None:
+        """Let the transaction fail unless the node exists, and has this version."""
+        self._transaction.check(path, version)
         self._note(f"check {path}", len(path))
 
     def add(self, operations: Iterable[Operation]) -> None:
-        """Do these, all or none."""
-        # Not by the methods of kazoo's transaction, which look at every path again: that took half the time of a claim.
+        """Add operations, which are done all or none."""
+        # Not by the methods of kazoo's transaction, which check every path again: that took half the time of a claim.
         root, acl = self.client.chroot, list(self.acl)
         for operation in operations:
             path = root + operation.path
@@ -143,7 +169,7 @@ class Batch:
         self._size += size
 
     def commit(self, timeout: float) -> Stop | list[Any]:
-        """Send it; kazoo's results if it was done, else what stopped it.
+        """Send the transaction; returns kazoo's results if it was done, otherwise the reason why not.
 
         Args:
             timeout: how long to wait for the answer, in seconds.
@@ -161,13 +187,15 @@ class Batch:
             if self._size < _JUTE_MAXBUFFER:
                 raise
             raise ZooKeeperUnavailable(
-                f"{error} Its {self._size} bytes are more than the servers accept unless their jute.maxbuffer is raised"
+                f"{error}. Its {self._size} bytes exceed what servers accept unless their jute.maxbuffer is raised"
             ) from error
         for index, result in enumerate(results):
             if isinstance(result, NodeExistsError):
                 return Stop(index, "exists")
             if isinstance(result, NoNodeError):
                 return Stop(index, "missing")
+            if isinstance(result, BadVersionError):
+                return Stop(index, "changed")
             if isinstance(result, ZookeeperError) and not isinstance(result, (RolledBackError, RuntimeInconsistency)):
                 return Stop(index, "refused", self._refusal(index, result))
         return list(results)
@@ -182,19 +210,21 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class FencedTransactions:
-    """Does operations in transactions that each check a fence first; what cannot be done is left out.
+    """Does operations in transactions that each check a fence first; operations that cannot be done are skipped.
 
     Args:
-        client: kazoo's.
-        acl: access to what is created.
+        client: kazoo's client.
+        acl: ACL of created nodes.
         timeout: how long to wait for each answer, in seconds.
-        read: many nodes by path, None for each that does not exist.
+        read: returns nodes by path, None for each that does not exist.
+        condition: a node that each transaction checks as well; None for none.
     """
 
     client: Any
     acl: Sequence[Any]
     timeout: float
     read: Callable[[Iterable[str]], Mapping[str, object | None]]
+    condition: Condition | None = None
 
     def run(self, fence: str, operations: Sequence[Operation], insist: bool) -> Outcomes:
         """See :meth:`ZkSession.try_transact <zkconsumer.zookeeper.session.ZkSession.try_transact>`."""
@@ -206,31 +236,44 @@ class FencedTransactions:
         return outcomes
 
     def _do_group(self, fence: str, group: Sequence[Operation], outcomes: Outcomes, insist: bool) -> bool:
-        """True if nothing of the group had to be left out."""
+        """True if all operations of the group were done."""
         remaining = list(group)
         while remaining:
             batch = Batch(self.client, self.acl)
-            batch.check(fence)
+            checks = self._add_checks(batch, fence)
             batch.add(remaining)
             answer = batch.commit(self.timeout)
             if not isinstance(answer, Stop):
-                outcomes.note_done(remaining, answer[1:])
+                outcomes.note_done(remaining, answer[checks:])
                 break
-            if answer.index == 0:
-                if answer.reason is not None:
-                    raise answer.reason
-                raise SessionExpired(f"session node {fence} is gone: this session owns nothing any more")
-            self._take_out(remaining, answer, outcomes, insist)
+            if answer.index < checks:
+                raise self._failed_check(fence, answer)
+            self._take_out(remaining, replace(answer, index=answer.index - checks), outcomes, insist)
             remaining = [operation for operation in remaining if operation.path not in outcomes]
             if not insist:
                 break
         return all(outcomes.get(operation.path) == "done" for operation in group)
 
+    def _add_checks(self, batch: Batch, fence: str) -> int:
+        """Add the checks that come before the operations; returns their number."""
+        batch.check(fence)
+        if self.condition is None:
+            return 1
+        batch.check(self.condition.path, self.condition.version)
+        return 2
+
+    def _failed_check(self, fence: str, stop: Stop) -> Exception:
+        if stop.reason is not None:
+            return stop.reason
+        if stop.index == 0:
+            return SessionExpired(f"session node {fence} is gone: this session owns nothing any more")
+        return ShareChanged(f"{self.condition} does not hold any more: the share to be claimed has changed")
+
     def _take_out(self, operations: Sequence[Operation], stop: Stop, outcomes: Outcomes, insist: bool) -> None:
-        """Note what stopped a transaction: at least one of its operations cannot be done."""
-        stopped = operations[stop.index - 1]
+        """Record the operations that stopped a transaction: at least one of them cannot be done."""
+        stopped = operations[stop.index]
         if stop.reason is None:
-            # One is impossible, and the server names only the first such: ask for all of them at once.
+            # The server reports only the first impossible operation: find all of them at once.
             found = self._impossible(operations) if insist else {}
             outcomes.update(found or {stopped.path: stop.outcome})
         elif len(outcomes.refused) < _MOST_REFUSED:

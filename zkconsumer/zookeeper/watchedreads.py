@@ -1,8 +1,8 @@
-"""WatchedReads: what one member has read of ZooKeeper, kept for as long as watches guard it."""
+"""WatchedReads: a cache of what one member has read from ZooKeeper, invalidated by watches."""
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable
 from functools import partial
 
@@ -14,9 +14,9 @@ from zkconsumer.zookeeper.session import ZkSession
 class WatchedReads:
     """Znodes and lists of children; each is read again only when its watch has fired, or the connection has changed.
 
-    A read arms the watch, so what changes after it is noticed. Watches fire on kazoo's thread, which only notes the
-    path; that is looked at before the next answer is given. A watch that fires while the path is being read is noted as
-    well, and the path is read once more the next time. Used by one thread.
+    A read arms the watch, so later changes are detected. Watches fire on kazoo's thread, which only records the path;
+    the path is dropped from the cache before the next call returns. A watch that fires while the path is being read is
+    recorded as well, and the path is read once more the next time. Used by one thread.
 
     Args:
         session: an open session.
@@ -30,9 +30,10 @@ class WatchedReads:
         self._connections = -1
         self._nodes: dict[str, Znode | None] = {}
         self._children: dict[str, frozenset[str]] = {}
+        self._events: Counter[str] = Counter()
 
     def nodes(self, paths: Iterable[str]) -> Reads:
-        """These nodes, see :meth:`ZkSession.read_many`; others that were read by this call before are forgotten.
+        """These nodes, see :meth:`ZkSession.read_many`; nodes of earlier calls are forgotten.
 
         Raises:
             ZooKeeperUnavailable, SessionExpired: no answer.
@@ -47,15 +48,20 @@ class WatchedReads:
         return Reads({path: known[path] for path in wanted if path in known}, reads.refused)
 
     def children(self, path: str) -> frozenset[str]:
-        """Names of a node's children, none if there is no such node; the same object while it is not read again.
+        """Names of a node's children, empty if there is no such node; the same object as long as it is not read again.
 
         Raises:
-            ZooKeeperRefused, ZooKeeperUnavailable, SessionExpired: unknown.
+            ZooKeeperRefused, ZooKeeperUnavailable, SessionExpired: the children cannot be read.
         """
         self._drop_stale()
         if path not in self._children:
             self._children[path] = frozenset(self._session.children(path, self._watch_of(path)) or ())
         return self._children[path]
+
+    def events(self, path: str) -> int:
+        """How often the watch of a path has fired; an event that a broken connection hid is not counted."""
+        self._drop_stale()
+        return self._events[path]
 
     def _watch_of(self, path: str) -> Watch:
         return partial(self._note, path)
@@ -66,11 +72,12 @@ class WatchedReads:
         self._changed()
 
     def _drop_stale(self) -> None:
-        # Looked at before reading. If the connection breaks while something is read, that is dropped the next time.
+        # The counter is taken before reading: what is read while the connection breaks is dropped the next time.
         if self._connections != self._session.connections:
             self._connections = self._session.connections
             self._nodes, self._children = {}, {}
         while self._fired:
             path = self._fired.popleft()
+            self._events[path] += 1
             self._nodes.pop(path, None)
             self._children.pop(path, None)

@@ -1,6 +1,6 @@
 import pytest
 
-from tests.fix_kafka import FetchRequest
+from tests.fixtures.kafka import FetchRequest
 from zkconsumer.bench.drain import CUT_BYTES, Prepared, fetch_request, prepare
 from zkconsumer.bench.logsegment import Log
 
@@ -16,7 +16,7 @@ def test_prepared_requests_are_those_of_the_protocol(version):
     ]
 
 
-def test_requests_ask_for_every_record_once():
+def test_requests_cover_every_record_once():
     log = Log(records=100, size=5 * CUT_BYTES, cuts=(0, 30, 70))
     requests = list(prepare(4, "topic", range(20), log))
     assert len(requests) == 9  # three offsets, and three groups of partitions

@@ -11,7 +11,7 @@ from zkconsumer.cli.bench import bench
 @pytest.mark.parametrize(
     ("name", "takes_part"), [("batches-75", True), ("zstd-5", False), ("tls", False), ("format-0", False)]
 )
-def test_the_jvm_reads_only_what_it_knows(name, takes_part):
+def test_the_jvm_reads_only_supported_data_sets(name, takes_part):
     names = taking_part(DATA_SETS[name])
     assert BATCHES in names
     assert (JVM_FRESH in names, JVM_WARM in names) == (takes_part, takes_part)

@@ -1,30 +1,23 @@
 import pytest
 
-from tests.fix_decoding import rows
-from zkconsumer.bench import logsegment
+from tests.fixtures.decoding import rows
 from zkconsumer.bench.datasets import DATA_SETS
-from zkconsumer.bench.logsegment import write_log
+from zkconsumer.bench.logsegment import LogSizes, write_log
 from zkconsumer.decode.batchdecoder import BatchDecoder
 
+SMALL = LogSizes(block=50_000, roll=80_000, cut=30_000)
 NAMES = ["batches-75", "batches-1", "headers", "gzip-5", "format-1", "format-1-snappy", "format-0", "format-0-gzip"]
-
-
-@pytest.fixture
-def small_blocks(monkeypatch):
-    monkeypatch.setattr(logsegment, "_BLOCK_BYTES", 50_000)
-    monkeypatch.setattr(logsegment, "_ROLL_BYTES", 80_000)
-    monkeypatch.setattr(logsegment, "CUT_BYTES", 30_000)
 
 
 class Written:
     """The log of a small partition; segments by base offset."""
 
     def __init__(self, directory, name):
-        self.log = write_log(directory, DATA_SETS[name]._replace(partitions=1, total_bytes=300_000))
+        self.log = write_log(directory, DATA_SETS[name]._replace(partitions=1, total_bytes=300_000), SMALL)
         self.segments = {int(path.stem): path.read_bytes() for path in sorted(directory.iterdir())}
 
     def response(self, offset, count):
-        """What a broker returns for a request of so many bytes: to the end of the segment at most."""
+        """A broker's response to a request for ``count`` bytes: at most to the end of the segment."""
         base = max(base for base in self.segments if base <= offset)
         segment, position, after = self.segments[base], 0, base
         while after < offset:
@@ -42,7 +35,7 @@ class Written:
 
 
 def decoded(data, requested):
-    """All rows of a response, as a consumer gets them."""
+    """All rows of a response, as decoded by a consumer."""
     decoder, found = BatchDecoder(), []
     while True:
         chunk = decoder.decode("t", 0, requested, memoryview(data))
@@ -53,7 +46,7 @@ def decoded(data, requested):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_offsets_of_a_log_have_no_gaps(name, small_blocks, tmp_path):
+def test_offsets_of_a_log_have_no_gaps(name, tmp_path):
     written = Written(tmp_path, name)
     assert sum(map(len, written.segments.values())) == written.log.size
     found = [row for base, segment in written.segments.items() for row in decoded(segment, base)]
@@ -62,13 +55,13 @@ def test_offsets_of_a_log_have_no_gaps(name, small_blocks, tmp_path):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_prepared_request_continues_where_the_response_was_cut(name, small_blocks, tmp_path):
+def test_a_prepared_request_continues_where_the_response_was_cut(name, tmp_path):
     written = Written(tmp_path, name)
     assert len(written.log.cuts) > len(written.segments)
     for first, after in zip(written.log.cuts, [*written.log.cuts[1:], written.log.records], strict=True):
-        response = written.response(first, logsegment.CUT_BYTES)
+        response = written.response(first, SMALL.cut)
         assert [row[0] for row in decoded(response, first)] == list(range(first, after))
 
 
-def test_a_large_partition_has_several_segments(small_blocks, tmp_path):
+def test_a_large_partition_has_several_segments(tmp_path):
     assert len(Written(tmp_path, "batches-75").segments) > 1

@@ -11,7 +11,7 @@ from zkconsumer.spark.rows import COLUMNS
 @pytest.mark.parametrize(
     ("records", "tasks", "expected"), [(10, 2, [5, 5]), (11, 3, [4, 4, 3]), (1, 2, [1]), (0, 2, [])]
 )
-def test_tasks_get_alike_shares_of_everything(records, tasks, expected):
+def test_tasks_get_similar_numbers_of_records(records, tasks, expected):
     assert shares(records, tasks) == expected
 
 
@@ -25,7 +25,7 @@ def test_a_batch_has_the_schema_of_the_real_source_and_about_its_size(value_byte
     assert batch.num_rows * value_bytes == pytest.approx(2 << 20, rel=0.15)
 
 
-def test_distinct_batches_share_no_values_and_are_as_large_as_asked_for():
+def test_distinct_batches_share_no_values_and_have_the_requested_size():
     batches = prebuilt("t", 1024, 10 << 20)
     values = [batch.column("value").buffers()[2] for batch in batches]
     assert sum(batch.num_rows for batch in batches) * 1024 >= 10 << 20

@@ -17,13 +17,13 @@ def test_a_group_has_settled_with_its_last_write():
     assert settling(samples, since=9.5) == Settling(seconds=1.5, packets=95)
 
 
-def test_where_nothing_was_written_the_group_was_settled_at_once():
+def test_without_writes_the_group_was_settled_at_once():
     samples = [Sample(at=number / 2, packets=number, zxid=3) for number in range(5)]
     assert settling(samples, since=0.5) == Settling(seconds=0.0, packets=2)
 
 
 class Server:
-    """Answers srvr as ZooKeeper does; counts the question itself, too."""
+    """Answers srvr as ZooKeeper does; counts the request itself, too."""
 
     def __init__(self, writes: int) -> None:
         self.asked = 0
@@ -36,7 +36,7 @@ class Server:
         return f"Zookeeper version: 3.9.5\nReceived: {100 + self.asked}\nZxid: {0x500000 - self._writes:#x}\nMode: x\n"
 
 
-def test_sampling_does_not_count_its_own_questions():
+def test_sampling_does_not_count_its_own_requests():
     server = Server(writes=5)
     with ZooKeeperTrace(server.answer) as trace:
         samples = trace.wait_until_quiet(0.1, 30)

@@ -46,7 +46,7 @@ def run(*arguments, **environment):
     return CliRunner(env=environment).invoke(health, [str(argument) for argument in arguments])
 
 
-def test_exit_codes_tell_healthy_from_unhealthy(serve):
+def test_exit_codes_distinguish_healthy_from_unhealthy(serve):
     well = run("--port", serve(page()))
     assert (well.exit_code, well.output) == (0, "healthy\n")
     ill = run("--port", serve(page(connected=0.0)))

@@ -19,16 +19,6 @@ FULL = Path("/dev/full")
 CONSUME = ("consume", "--zookeeper", "h:1")
 
 
-@pytest.fixture
-def log_levels():
-    """Restores the levels that the command sets."""
-    loggers = [logging.getLogger(), logging.getLogger("zkconsumer.kazoo")]
-    former = [logger.level for logger in loggers]
-    yield
-    for logger, level in zip(loggers, former, strict=True):
-        logger.setLevel(level)
-
-
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
@@ -42,12 +32,12 @@ def log_levels():
         (("--group", "g", "--topic", "t", "--timeout-ms", "5", "-p", "consumer.timeout.ms=6"), "--timeout-ms sets"),
     ],
 )
-def test_contradictory_options_are_refused(log_levels, arguments, named):
+def test_contradictory_options_are_refused(arguments, named):
     ended = CliRunner().invoke(command, [*CONSUME, *arguments])
     assert (ended.exit_code, named in ended.output) == (2, True), ended.output
 
 
-def test_the_name_of_an_impossible_topic_is_refused(log_levels):
+def test_the_name_of_an_impossible_topic_is_refused():
     ended = CliRunner().invoke(command, [*CONSUME, "--group", "g", "--topic", "a+b"])
     assert isinstance(ended.exception, ConfigError)
     assert "'a+b' cannot be the name of a topic" in str(ended.exception)
@@ -63,7 +53,7 @@ def test_the_name_of_an_impossible_topic_is_refused(log_levels):
         (("groups", "-vv", "describe"), logging.DEBUG),
     ],
 )
-def test_verbose_may_be_written_before_and_after_the_command(log_levels, arguments, level):
+def test_verbose_may_be_written_before_and_after_the_command(arguments, level):
     ended = CliRunner().invoke(command, arguments)
     assert "give --group" in ended.output
     assert logging.getLogger().level == level
@@ -120,5 +110,5 @@ def test_a_missing_setting_names_its_option():
 
 
 def test_a_newer_name_of_a_value_is_explained():
-    with pytest.raises(ConfigError, match="smallest is what newer consumers call earliest"):
+    with pytest.raises(ConfigError, match="newer consumers' earliest is smallest here"):
         consumer_config("h:1", None, ("group.id=g", "auto.offset.reset=earliest"))

@@ -1,4 +1,4 @@
-"""What a sink promises when things go wrong: after a failure nothing more may look durable."""
+"""Sinks after failures: nothing more may be reported as durable."""
 
 import os
 import select

@@ -29,7 +29,7 @@ def test_a_lambda_is_not_taken_for_a_method():
     assert decoded(lambda data: data * 2).key == b"kk"
 
 
-def test_as_a_tuple_it_is_the_message_with_its_bytes():
+def test_a_decoded_message_is_a_tuple_of_its_bytes():
     message = decoded(bytes.decode, json.loads)
     assert message == RAW
     assert hash(message) == hash(RAW)
@@ -39,7 +39,7 @@ def test_as_a_tuple_it_is_the_message_with_its_bytes():
     assert message._replace(offset=8).key == "k"
 
 
-def test_it_is_pickled_as_a_message():
+def test_a_decoded_message_is_pickled_as_a_message():
     copy = pickle.loads(pickle.dumps(decoded(lambda data: data)))
     assert type(copy) is Message
     assert copy == RAW
@@ -54,6 +54,6 @@ def test_messages_of_a_batch_are_of_the_class_asked_for(queue_chunk):
 
 @pytest.fixture
 def queue_chunk():
-    from tests.fix_chunks import make_chunk, make_info, make_queue
+    from tests.fixtures.chunks import make_chunk, make_info, make_queue
 
     return make_chunk(make_info(make_queue()), 0, 2)

@@ -1,4 +1,4 @@
-"""What a metrics page says about a consumer's health."""
+"""A consumer's health according to its metrics page."""
 
 import pytest
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.fix_interrupts import DECODING, READERS, READING, Injector, Log, by_record, in_turns, read
+from tests.fixtures.interrupts import DECODING, READERS, READING, Injector, Log, by_record, in_turns, read
 from zkconsumer.decode import batchdecoder
 from zkconsumer.model import TopicPartition
 
@@ -27,7 +27,7 @@ def read_all(log, reader, point, *, files, then=lambda _: None):
 
 
 def interrupt_everywhere(make_log, reader, **settings):
-    """Once for each point there is, interrupt there."""
+    """Interrupt at each point, once."""
     points = read_all(make_log(), reader, None, **settings)
     assert points > 100
     for point in range(points):
@@ -67,7 +67,9 @@ def test_what_follows_an_interrupt_skips_and_repeats_nothing(then):
     [("none", True), ("none", False), ("lz4", True), ("gzip", False)],
 )
 def test_an_interrupt_anywhere_in_decoding_skips_and_repeats_nothing(codec, check_crcs, monkeypatch):
-    monkeypatch.setattr(batchdecoder, "_MAX_RECORDS", 3)  # so that the chunk comes in two parts
+    monkeypatch.setattr(
+        batchdecoder, "CHUNK_LIMITS", batchdecoder.ChunkLimits(records=3)
+    )  # so that the chunk comes in two parts
 
     def two_batches():
         return Log(check_crcs=check_crcs).add(0, 2, codec=codec, batches=2, headers=True).fill()

@@ -1,5 +1,5 @@
 from zkconsumer.connector.metrics import MinuteRates
-from zkconsumer.core.rebalance import RebalanceCause, RebalanceStep
+from zkconsumer.core.rebalancesteps import RebalanceCause, RebalanceStep
 from zkconsumer.group.memberstats import RebalanceCounts, step_name
 
 
@@ -8,12 +8,12 @@ def test_rates_are_those_of_the_last_minute():
     assert rates.slowest({}, 5.0) == 0
     assert rates.slowest({"a": (0.0, 20)}, 10.0) == 2
     assert rates.slowest({"a": (0.0, 20)}, 40.0) == 0.5
-    # The look at 10 s is a minute old now: what came before it does not count any more.
+    # The reading at 10 s is a minute old now: earlier ones do not count any more.
     assert rates.slowest({"a": (0.0, 80)}, 70.0) == 1
     assert rates.slowest({"a": (0.0, 80)}, 200.0) == 0
 
 
-def test_the_slowest_counts_and_a_fetcher_that_began_anew_begins_at_zero():
+def test_the_slowest_fetcher_counts_and_a_new_one_starts_at_zero():
     rates = MinuteRates()
     assert rates.slowest({"a": (0.0, 100), "b": (0.0, 10)}, 10.0) == 1
     assert rates.slowest({"a": (0.0, 100), "b": (15.0, 50)}, 20.0) == 5

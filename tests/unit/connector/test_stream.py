@@ -3,8 +3,8 @@ from io import UnsupportedOperation
 
 import pytest
 
-from tests.fix_chunks import make_fetched_chunk, make_info, make_queue
-from tests.fix_fork import refused_in_forked_child
+from tests.fixtures.chunks import make_fetched_chunk, make_info, make_queue
+from tests.fixtures.fork import refused_in_forked_child
 from zkconsumer.connector.decoder import decoded_message
 from zkconsumer.connector.stream import MessageStream
 from zkconsumer.decode.schema import SCHEMA, SCHEMA_WITH_HEADERS
@@ -40,7 +40,7 @@ def test_records_come_with_all_their_fields(stream, queue, info):
     assert next(stream).value == b"6"
 
 
-def test_a_for_loop_goes_through_all_chunks_and_ends_at_shutdown(queue, info):
+def test_a_for_loop_reads_all_chunks_and_ends_at_shutdown(queue, info):
     stream = MessageStream(queue, name="g_c-0", kind=Message)
     for start in (0, 10, 20):
         queue.put(make_fetched_chunk(info, start, 10))
@@ -168,7 +168,7 @@ def test_chunks_without_records_move_the_position_while_the_user_waits(stream, q
     assert info.position(handed_out=False) == 9
 
 
-def test_a_second_thread_is_told_so(stream, queue, info):
+def test_a_second_thread_gets_a_clear_error(stream, queue, info):
     queue.put(make_fetched_chunk(info, 0, 1))
     next(stream)
     caught = []
@@ -188,7 +188,7 @@ def test_a_second_thread_is_told_so(stream, queue, info):
     assert "intruder" in caught[0]
 
 
-def test_a_stream_passes_to_another_thread_when_the_first_has_ended(stream, queue, info):
+def test_another_thread_may_read_once_the_first_has_ended(stream, queue, info):
     queue.put(make_fetched_chunk(info, 0, 2))
     first = threading.Thread(target=next, args=(stream,))
     first.start()
@@ -212,7 +212,7 @@ def sizes(batches):
         return rows
 
 
-def test_batches_are_cut_to_rows_and_bytes_and_nothing_is_lost(stream, queue, info):
+def test_limits_cut_batches_and_lose_nothing(stream, queue, info):
     queue.put(make_fetched_chunk(info, 0, 5, size=19))  # each with key, value and header 1 + 20 + 2 bytes long
     assert sizes(stream.batches(max_bytes=2 * 23)) == [2, 2, 1]
     queue.put(make_fetched_chunk(info, 5, 5, size=19))
@@ -253,7 +253,7 @@ def test_peek_shows_what_comes_next_and_moves_nothing(stream, queue, info):
     assert both() == (7, 6)  # peeking releases nothing
 
 
-def test_peek_passes_over_what_only_moves_the_position_and_leaves_it_there(stream, queue, info):
+def test_peek_skips_chunks_without_records_and_keeps_the_position(stream, queue, info):
     queue.put(make_fetched_chunk(info, 0, 1))
     next(stream)
     queue.put(Chunk(info, None, 9, 0))
@@ -284,7 +284,7 @@ def test_a_batch_begins_with_what_was_peeked(stream, queue, info):
 
 
 @pytest.mark.parametrize("begun", [0, 1])
-def test_a_peeked_record_that_a_rebalance_took_back_does_not_come(stream, queue, info, begun):
+def test_a_peeked_record_is_not_delivered_after_a_rebalance(stream, queue, info, begun):
     queue.put(make_fetched_chunk(info, 0, 5))
     offsets(stream, begun)
     assert stream.peek().offset == begun
@@ -306,7 +306,7 @@ def both_partitions(queue):
     return make_info(queue, 0), make_info(queue, 1)
 
 
-def test_a_paused_partition_is_not_handed_out_and_goes_on_where_it_was(stream, queue):
+def test_a_paused_partition_continues_where_it_was(stream, queue):
     info, other = both_partitions(queue)
     queue.put(make_fetched_chunk(info, 0, 4))
     queue.put(make_fetched_chunk(other, 0, 2))
@@ -369,7 +369,7 @@ def test_a_stream_with_decoders_decodes_when_asked(queue, info):
     assert stream.peek().value == 6
 
 
-def test_a_decoder_that_fails_does_the_stream_no_harm(queue, info):
+def test_a_failing_decoder_does_not_break_the_stream(queue, info):
     """ConsumerIteratorTest.testConsumerIteratorDecodingFailure."""
 
     def fail(data):

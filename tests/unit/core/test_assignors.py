@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from zkconsumer.core.assignors import ASSIGNORS, natural_roundrobin_assignor, range_assignor, sticky_assignor
+from zkconsumer.core.assignors import ASSIGNORS, natural_roundrobin_assignor, range_assignor
 from zkconsumer.core.groupview import GroupView
 from zkconsumer.core.javastring import java_hash
+from zkconsumer.core.stickyassignor import sticky_assignor
 from zkconsumer.core.subscription import Subscription
 from zkconsumer.core.znodes import Registration
 from zkconsumer.model import ConsumerThreadId, TopicPartition
@@ -42,7 +43,10 @@ def expected_of(vector, key="expected"):
 
 
 def has_equal_hashes(vector):
-    """Two of its partitions hash alike; their order depends on the JVM's release and is not specified (SPEC 5)."""
+    """Two of its partitions hash alike; their order depends on the JVM's release and is not specified.
+
+    See jvm-consumer.md#assignment.
+    """
     hashes = [java_hash(f"{topic}-{n}") for topic, count in vector["topics"].items() for n in range(count)]
     return vector["strategy"] == "roundrobin" and len(set(hashes)) < len(hashes)
 
@@ -80,7 +84,7 @@ def test_range_of_ten_partitions_over_three_threads():
     assert shares == [[0, 1, 2, 3], [4, 5, 6], [7, 8, 9]]
 
 
-def test_a_topic_that_does_not_exist_is_nobodys():
+def test_a_topic_that_does_not_exist_is_not_assigned():
     threads = {"missing": [ConsumerThreadId("g_c", 0)], "t": [ConsumerThreadId("g_c", 0)]}
     for assignor in ASSIGNORS.values():
         assert assignor(threads, {"t": (0,)}) == {TopicPartition("t", 0): ConsumerThreadId("g_c", 0)}

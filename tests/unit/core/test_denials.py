@@ -27,7 +27,7 @@ def test_a_subject_is_raised_again_only_after_all_its_parts_were_served():
     assert denials.deny("t", 0, ERROR)
 
 
-def test_what_is_cured_before_it_is_raised_is_not_raised():
+def test_a_subject_that_recovers_before_it_is_raised_is_not_raised():
     denials = Denials()
     denials.deny("t", 0, ERROR)
     assert denials.allow("t", 0)
@@ -53,5 +53,5 @@ def test_a_rebalance_forgets_what_was_not_raised_and_nothing_else():
     assert denials.deny("waiting", 0, ERROR)
 
 
-def test_a_subject_that_was_never_refused_is_not_cured():
+def test_a_subject_that_was_never_refused_does_not_recover():
     assert not Denials().allow("t", 0)

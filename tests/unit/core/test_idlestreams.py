@@ -19,7 +19,7 @@ def test_the_time_begins_when_data_is_first_seen_and_nothing_is_taken():
     assert idle_since((5, 1, NONE), (6, 1, SOME), (9, 1, SOME)) == 6
 
 
-def test_each_taking_begins_it_anew():
+def test_each_read_restarts_the_time():
     assert idle_since((6, 1, SOME), (9, 2, SOME)) == 9
     assert idle_since((6, 1, SOME), (9, 2, SOME), (10, 2, SOME)) == 9
 

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 from zkconsumer.core.memberstate import STATE_OF_STEP, TRANSITIONS, Entered, MemberState, StateHistory
 from zkconsumer.core.memberstate import illegal_transitions as illegal
-from zkconsumer.core.rebalance import RebalanceStep
+from zkconsumer.core.rebalancesteps import RebalanceStep
 
 
 def history(*states):

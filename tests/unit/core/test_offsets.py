@@ -25,7 +25,7 @@ def test_a_new_partition_starts_at_the_stored_offset():
     assert start_offset(stored=None, last_committed=None, position=None) is None
 
 
-def test_a_partition_that_stays_goes_on_at_its_position():
+def test_a_partition_that_stays_continues_at_its_position():
     assert start_offset(stored=5, last_committed=5, position=9) == 9
     assert start_offset(stored=None, last_committed=None, position=9) == 9
 
@@ -45,7 +45,7 @@ def test_dual_read_rules():
     assert choose_stored(25, 20, "kafka") == 20
 
 
-def test_a_store_without_an_offset_has_no_say():
+def test_a_store_without_an_offset_is_ignored():
     for rule in ("max", "zookeeper", "kafka"):
         assert choose_stored(None, 20, rule) == 20
         assert choose_stored(5, None, rule) == 5
@@ -63,5 +63,5 @@ def test_every_foreign_write_shows_in_the_version():
     assert written_by_others(KnownOffset(5, 3), 0), "deleted"
 
 
-def test_after_a_lost_answer_nobody_is_blamed():
+def test_after_a_lost_answer_no_foreign_write_is_reported():
     assert not written_by_others(KnownOffset(5, None), 5)

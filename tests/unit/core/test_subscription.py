@@ -19,7 +19,7 @@ def test_filters_match_the_whole_name():
     assert Blacklist("spx.*").select(TOPICS, exclude_internal=True) == ["other"]
 
 
-def test_internal_topics_are_left_out_only_when_asked():
+def test_internal_topics_are_excluded_only_when_asked():
     assert Whitelist("__.*").select(TOPICS, exclude_internal=True) == []
     assert Whitelist("__.*").select(TOPICS, exclude_internal=False) == ["__consumer_offsets", "__transaction_state"]
 
@@ -42,8 +42,8 @@ def test_a_filter_is_registered_as_it_was_given():
 
 
 @pytest.mark.parametrize("regex", [f"{'(' * 3000}a{')' * 3000}", f"{'[' * 3000}a{']' * 3000}", "a{99999999999}"])
-def test_a_filter_that_is_too_much_for_us_is_a_wrong_filter(regex):
-    """Anything else than a ConfigError would stop every member that reads such a registration of another."""
+def test_a_filter_that_cannot_be_compiled_is_refused(regex):
+    """Any other error would stop every member that reads such a registration."""
     with pytest.raises(ConfigError, match=r"too large|recursion"):
         Whitelist(regex)
 

@@ -9,6 +9,7 @@ from zkconsumer.core.znodes import (
     Registration,
     SessionNode,
     TopicNode,
+    is_node_name,
 )
 from zkconsumer.errors import MalformedZnode
 from zkconsumer.model import Broker, ConsumerThreadId, TopicPartition
@@ -71,13 +72,15 @@ def test_offset_is_plain_decimal():
 
 
 @pytest.mark.parametrize("data", [b"", None, b"twenty", b"1.5", b"99999999999999999999", b"\xff"])
-def test_offset_that_is_none(data):
+def test_malformed_offsets(data):
     with pytest.raises(MalformedZnode):
         OffsetNode.decode("/o", data)
 
 
 def test_session_node_names_the_assignor():
     assert SessionNode.decode("/s", SessionNode.encode("roundrobin-0.8")) == "roundrobin-0.8"
+    assert SessionNode.session_ms("/s", SessionNode.encode("range")) is None
+    assert SessionNode.session_ms("/s", SessionNode.encode("range", "coordinator", 6000)) == 6000
     for data in (b"", b"{}", b'{"assignor":1}'):
         with pytest.raises(MalformedZnode):
             SessionNode.decode("/s", data)
@@ -138,3 +141,18 @@ def test_a_topic_has_an_id_since_kafka_2_8():
     path = TopicNode.path("t")
     assert TopicNode.topic_id(path, b'{"version":3,"topic_id":"Mzx","partitions":{"0":[1]}}') == "Mzx"
     assert TopicNode.topic_id(path, b'{"version":1,"partitions":{"0":[1]}}') is None
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../brokers"])
+def test_a_name_that_leads_to_another_znode_is_recognised(name):
+    assert not is_node_name(name)
+    assert is_node_name(f"a{name.replace('/', '')}")
+
+
+@pytest.mark.parametrize("character", ["\0", "\n", "\x1b", "\x7f", "\ud800", "\ue000", "\uffff", "\U0001f600"])
+def test_a_name_with_a_character_that_zookeeper_refuses_is_recognised(character):
+    assert not is_node_name(f"a{character}")
+
+
+def test_a_name_may_have_any_other_character():
+    assert is_node_name("<b>\u00fc\u202e %2F")

@@ -10,11 +10,11 @@ import cramjam
 import pyarrow as pa
 import pytest
 
-from tests.fix_batches import ABORT, COMMIT, HEADER, build, compress, control, empty, seal
-from tests.fix_chunks import offsets
-from tests.fix_decoding import rows
-from tests.fix_messagesets import message, reseal, wrap
-from zkconsumer.decode.batchdecoder import BatchDecoder
+from tests.fixtures.batches import ABORT, COMMIT, HEADER, build, compress, control, empty, seal
+from tests.fixtures.chunks import offsets
+from tests.fixtures.decoding import rows
+from tests.fixtures.messagesets import message, reseal, wrap
+from zkconsumer.decode.batchdecoder import BatchDecoder, ChunkLimits
 from zkconsumer.decode.messages import records
 from zkconsumer.decode.schema import SCHEMA, SCHEMA_WITH_HEADERS
 from zkconsumer.errors import CorruptRecord, RecordTooLarge
@@ -70,7 +70,7 @@ def test_headers_are_null_where_there_are_none(decoder):
     assert lists[2] == [{"key": "a", "value": b"1"}, {"key": "a", "value": None}, {"key": "ü", "value": b""}]
 
 
-def test_header_names_that_are_no_utf8_are_replaced(decoder):
+def test_header_names_that_are_not_utf8_are_replaced(decoder):
     data = bytearray(build([Record(b"v", headers=[("abc", b"1")])]))
     data[data.index(b"abc") : data.index(b"abc") + 3] = b"a\xff\xfe"
     chunk = decoder.decode("t", 0, 0, memoryview(seal(data)))
@@ -116,11 +116,11 @@ def test_a_partial_batch_at_the_end_is_left_for_the_next_fetch(decoder):
         assert len(rows(chunk)) == chunk.next_offset
 
 
-def test_nothing_at_all(decoder):
+def test_no_bytes_give_no_records(decoder):
     assert decoder.decode("t", 0, 7, memoryview(b"")) == (None, 7, 0, None)
 
 
-def test_control_batches_are_skipped_and_passed(decoder):
+def test_control_batches_are_skipped_and_move_the_position(decoder):
     data = build(SAMPLE) + control(4) + build(SAMPLE, offset=5)
     assert [row[0] for row in rows(decoder.decode("t", 0, 0, memoryview(data)))] == [0, 1, 2, 3, 5, 6, 7, 8]
     alone = decoder.decode("t", 0, 4, memoryview(control(4)))
@@ -135,9 +135,9 @@ def transactional(value, offset, producer, **changes):
     return build([Record(value)], offset=offset, producer=producer, attributes=0x10, **changes)
 
 
-def test_records_of_aborted_transactions_are_left_out(decoder):
+def test_records_of_aborted_transactions_are_skipped(decoder):
     data = (
-        transactional(b"a0", 0, 7)  # aborted, began before what was fetched
+        transactional(b"a0", 0, 7)  # aborted, began before the fetched offset
         + transactional(b"b0", 1, 8, codec="lz4")  # committed
         + build([Record(b"plain")], offset=2)
         + transactional(b"a1", 3, 7, codec="zstd")
@@ -161,12 +161,12 @@ def test_records_of_aborted_transactions_are_left_out(decoder):
     assert values(chunk) == [b"b0", b"plain", b"a2", b"b1", b"b3"]
 
 
-def test_only_transactional_batches_of_that_producer_are_left_out(decoder):
+def test_only_transactional_batches_of_that_producer_are_skipped(decoder):
     data = build([Record(b"idempotent")], offset=0, producer=7) + transactional(b"other", 1, 8)
     assert values(decoder.decode("t", 0, 0, memoryview(data), [(7, 0)])) == [b"idempotent", b"other"]
 
 
-def test_a_chunk_of_aborted_records_alone_is_passed(decoder):
+def test_a_chunk_of_only_aborted_records_moves_the_position(decoder):
     data = transactional(b"a", 3, 7) + transactional(b"b", 4, 7)
     assert decoder.decode("t", 0, 3, memoryview(data), [(7, 1)]) == (None, 5, 0, None)
 
@@ -181,7 +181,7 @@ def test_a_marker_that_cannot_be_read_ends_no_transaction(decoder):
     assert decoder.decode("t", 0, 0, memoryview(data), [(7, 0)]) == (None, 3, 0, None)
 
 
-def test_what_compaction_removed_is_passed(decoder):
+def test_the_position_moves_past_compacted_records(decoder):
     data = empty(0, 9) + build(SAMPLE[:2], offset=10, last_delta=7) + empty(18, 1)
     chunk = decoder.decode("t", 0, 3, memoryview(data))
     assert [row[0] for row in rows(chunk)] == [10, 11]
@@ -236,7 +236,7 @@ def wrong_checksum(data):
         build(SAMPLE, offset=4)[:16] + b"\x03" + bytes(60),
     ],
 )
-def test_a_fault_ends_the_chunk_before_it_and_is_told_when_fetched_first(decoder, bad):
+def test_a_fault_ends_the_chunk_and_is_raised_when_fetched_first(decoder, bad):
     good = build(SAMPLE)
     chunk = decoder.decode("clicks", 2, 1, memoryview(good + bad + build(SAMPLE, offset=100)))
     assert rows(chunk) == expected(SAMPLE)[1:]
@@ -259,7 +259,7 @@ def test_a_fault_ends_the_chunk_before_it_and_is_told_when_fetched_first(decoder
         (wrap(b"no set", 0, 7, "gzip"), 8, 8),
     ],
 )
-def test_a_fault_tells_where_to_go_on(decoder, bad, alone, followed):
+def test_a_fault_has_the_offset_to_continue_at(decoder, bad, alone, followed):
     with pytest.raises(CorruptRecord) as caught:
         decoder.decode("t", 0, 4, memoryview(bad))
     assert caught.value.resume_at == alone
@@ -283,7 +283,7 @@ def test_a_wrong_checksum_is_a_fault_unless_it_is_not_checked(decoder):
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "snappy-raw", "lz4", "zstd"])
-def test_a_bomb_is_refused_without_allocating_what_it_claims(codec):
+def test_a_decompression_bomb_is_refused_without_allocating_memory(codec):
     decoder = BatchDecoder(max_decompressed_bytes=1 << 20)
     bomb = build([Record(bytes(50 << 20))], codec=codec)
     with pytest.raises(RecordTooLarge, match=r"more than 1048576 bytes; raise decompressed\.max\.bytes"):
@@ -304,8 +304,8 @@ def test_a_chunk_that_decompresses_to_too_much_is_cut_between_batches(codec):
     assert seen == [b"%d" % i for i in range(10)]
 
 
-def test_how_cramjam_tells_that_the_output_is_too_small():
-    """The decoder tries again with more room on this message, so a new cramjam must keep it."""
+def test_cramjam_s_message_for_an_output_that_is_too_small():
+    """On this message the decoder tries again with more room, so a new cramjam must keep it."""
     for stream in (cramjam.gzip, cramjam.lz4, cramjam.zstd):
         with pytest.raises(cramjam.DecompressionError, match="failed to write whole buffer"):
             stream.decompress_into(bytes(stream.compress(bytes(1000))), bytearray(999))
@@ -345,9 +345,8 @@ def test_loading_the_package_does_not_load_numba():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_a_chunk_of_very_many_records_is_cut_between_batches(decoder, monkeypatch):
-    monkeypatch.setattr("zkconsumer.decode.batchdecoder._MAX_RECORDS", 10)
-    monkeypatch.setattr("zkconsumer.decode.batchdecoder._MAX_ROWS", 64)
+def test_a_chunk_of_very_many_records_is_cut_between_batches():
+    decoder = BatchDecoder(limits=ChunkLimits(records=10, batches=64))
     many = build([Record(b"v")] * 15) + control(15) + b"".join(build(SAMPLE, offset=16 + 4 * n) for n in range(200))
     seen, position = [], 0
     while position < 816:
@@ -360,7 +359,7 @@ def test_a_chunk_of_very_many_records_is_cut_between_batches(decoder, monkeypatc
 
 
 def claims():
-    """Bytes of a kilobyte or less that claim to be, or to become, a gigabyte."""
+    """At most a kilobyte of bytes that claims a length, or a decompressed length, of a gigabyte."""
     gigabyte = 1 << 30
     huge = struct.pack(">i", 2**31 - 1)
     one = bytearray(message(Record(b"v"), 1, 0))
@@ -386,7 +385,7 @@ def claims():
 
 
 @pytest.mark.parametrize("name", claims())
-def test_what_bytes_claim_is_not_allocated(decoder, name):
+def test_claimed_lengths_are_not_allocated(decoder, name):
     data = memoryview(claims()[name])
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     tracemalloc.start()
@@ -396,19 +395,18 @@ def test_what_bytes_claim_is_not_allocated(decoder, name):
         assert tracemalloc.get_traced_memory()[1] < 4 << 20
     finally:
         tracemalloc.stop()
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 << 10  # KiB; what is not Python's own
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 << 10  # KiB; outside of Python's memory
 
 
-def test_of_a_very_large_response_only_so_much_is_read_at_a_time(decoder, monkeypatch):
+def test_a_very_large_response_is_read_in_parts():
     """So that a column stays below 2 GiB, where Arrow's offsets end."""
-    monkeypatch.setattr(decoder, "_max_bytes", 3 * len(build(SAMPLE)) - 1)
+    decoder = BatchDecoder(limits=ChunkLimits(received_bytes=3 * len(build(SAMPLE)) - 1))
     chunk = decoder.decode("t", 0, 0, memoryview(b"".join(build(SAMPLE, offset=4 * n) for n in range(9))))
     assert chunk.next_offset == 8
 
 
-def test_the_rest_of_a_chunk_is_as_it_was_whatever_is_decoded_in_between(monkeypatch):
-    monkeypatch.setattr("zkconsumer.decode.batchdecoder._MAX_RECORDS", 3)
-    decoder = BatchDecoder()
+def test_the_rest_of_a_chunk_is_not_changed_by_other_chunks():
+    decoder = BatchDecoder(limits=ChunkLimits(records=3))
     mine, others = (
         b"".join(build([Record(name * 9)] * 2, offset=offset, codec="lz4") for offset in (0, 2))
         for name in (b"a", b"b")
@@ -425,7 +423,7 @@ def test_a_snappy_block_that_claims_an_impossible_length_is_corrupt():
     data = build([Record(b"v" * 100)], codec="snappy-raw")
     body = HEADER
     claim = bytes([0xFF, 0xFF, 0xFF, 0xFF, 0x0F])  # 4 GiB
-    with pytest.raises(CorruptRecord, match="claims to hold 4294967295"):
+    with pytest.raises(CorruptRecord, match="announces 4294967295"):
         BatchDecoder(check_crcs=False).decode("t", 0, 0, memoryview(data[:body] + claim + data[body + 5 :]))
 
 

@@ -12,7 +12,7 @@ from zkconsumer.decode import checksums
 from zkconsumer.decode.compiled import njit
 
 LENGTHS = [*range(300), 511, 512, 513, 1535, 1536, 1537, 3071, 3072, 3073, 4609, 100_003]
-"""Around each length at which another loop takes over: 8, 16, 32, 128 bytes, and three strides of 512."""
+"""Around each length at which another loop begins: 8, 16, 32, 128 bytes, and three strides of 512."""
 
 
 @njit(nogil=True)
@@ -46,7 +46,7 @@ def test_processors_without_the_instructions_use_tables() -> None:
     subprocess.run([sys.executable, "-c", script], env=plain, check=True, timeout=100)
 
 
-def test_the_instructions_are_used_where_they_are() -> None:
+def test_the_instructions_are_used_if_available() -> None:
     if not (checksums._HAS_CRC32C and checksums._HAS_MULTIPLICATION):
         pytest.skip("this processor has no instructions for checksums")
     data = np.zeros(64, np.uint8)

@@ -1,4 +1,4 @@
-"""Batches that an application collects and drops: their memory goes back to the operating system."""
+"""Batches that an application collects and drops: their memory returns to the operating system."""
 
 import subprocess
 import sys
@@ -10,8 +10,8 @@ pytestmark = pytest.mark.slow
 COLLECT = """
 import sys
 from pathlib import Path
-from tests.fix_batches import build
-from tests.fix_chunks import make_info, make_queue
+from tests.fixtures.batches import build
+from tests.fixtures.chunks import make_info, make_queue
 from zkconsumer.connector.stream import MessageStream
 from zkconsumer.fetch.chunks import Chunk
 from zkconsumer.decode.batchdecoder import BatchDecoder
@@ -48,7 +48,7 @@ print(held, resident() - before)
 @pytest.mark.parametrize("codec", ["none", "lz4"])
 @pytest.mark.parametrize("size", [100_000, 1_000_000])
 def test_batches_that_are_dropped_leave_at_most_64_mebibytes(size, codec):
-    """No request follows, nor does any time pass: a stream may wait long for the next record."""
+    """Without another request, and at once: a stream may wait long for the next record."""
     command = [sys.executable, "-c", COLLECT, str(size), codec]
     held, left = map(int, subprocess.check_output(command, text=True).split())
     assert held > 250

@@ -1,11 +1,11 @@
-"""Batches of some of the columns: the same values as in batches of all, and nothing copied for the others."""
+"""Batches of some of the columns: the same values as in batches of all, without copies for the others."""
 
 import itertools
 
 import pytest
 
-from tests.fix_batches import build
-from tests.fix_messagesets import compressed_set, message_set
+from tests.fixtures.batches import build
+from tests.fixtures.messagesets import compressed_set, message_set
 from zkconsumer.decode import batchtable as b
 from zkconsumer.decode.batchdecoder import BatchDecoder
 from zkconsumer.decode.schema import SCHEMA_WITH_HEADERS, schema_of
@@ -42,7 +42,7 @@ def decode(data, columns=None, decoder=None):
 @pytest.mark.parametrize(
     "columns", [*itertools.combinations(ALL, 1), *itertools.permutations(("key", "value", "headers"), 2), ALL[::-1]]
 )
-def test_chosen_columns_hold_what_they_hold_among_all(chunk, columns):
+def test_chosen_columns_equal_those_of_a_full_batch(chunk, columns):
     everything, chosen = decode(CHUNKS[chunk]), decode(CHUNKS[chunk], columns)
     assert chosen.batch.schema.equals(schema_of(columns), check_metadata=True)
     assert chosen.batch.equals(everything.batch.select(columns))
@@ -63,14 +63,14 @@ def test_a_column_that_does_not_exist_is_refused():
 
 @pytest.mark.parametrize("chunk", ["plain", "of three formats"])
 @pytest.mark.parametrize("columns", [("key", "headers"), ("offset",)])
-def test_values_that_are_not_wanted_stay_where_they_are(chunk, columns):
+def test_unwanted_values_are_not_moved(chunk, columns):
     received = bytearray(CHUNKS[chunk])
     decode(received, columns)
     assert received == CHUNKS[chunk]
 
 
 @pytest.mark.parametrize("chunk", CHUNKS)
-def test_keys_and_headers_that_are_not_wanted_are_not_copied(chunk):
+def test_unwanted_keys_and_headers_are_not_copied(chunk):
     decoder = BatchDecoder(headers=True)
 
     def copied(columns):

@@ -1,4 +1,4 @@
-"""Where compiled code is kept, in processes of their own."""
+"""The cache of compiled code, tested in separate processes."""
 
 import os
 import re
@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from zkconsumer.decode import kernels
+from zkconsumer.decode import kernelloader
 from zkconsumer.decode.codecache import file_name, seal, stale_files, unseal
 from zkconsumer.decode.compiled import SOURCES, cache_directory
 
 ROOT = Path(__file__).parents[3]
-# The module that compiles in the shortest time: all of them are compiled and kept by the same function.
+# The module that compiles in the shortest time: the same function compiles and stores all of them.
 LOAD = """
 from zkconsumer.decode.compiled import cache_directory
-from zkconsumer.decode.kernels import transactions
+from zkconsumer.decode.kernelloader import transactions
 print("kept in", cache_directory(transactions()._exclude))
 """
 DAMAGE_AND_LOAD_AGAIN = f"""
@@ -31,7 +31,7 @@ for damage in DAMAGES:
     del sys.modules["zkconsumer.decode.transactions"]
     transactions()
 """
-# Root may write everywhere, so what asks whether it may is made to hear no.
+# Root may write everywhere, so the tests for write permission are replaced.
 NOTHING_CAN_BE_WRITTEN = """
 import os, tempfile
 def refuse(*_, **__):
@@ -42,7 +42,7 @@ os.access = lambda path, mode, may=os.access, **__: mode != os.W_OK and may(path
 
 
 def run(code, root, cache):
-    """What a new process prints; its package is in ``root``."""
+    """Run code in a new process whose package is in ``root``."""
     settings = {**os.environ, "PYTHONPATH": str(root), "HOME": str(root), "NUMBA_DEBUG_CACHE": "1"}
     settings |= {"NUMBA_CACHE_DIR": str(cache), "XDG_CACHE_HOME": str(root / "cache")}
     return subprocess.run(
@@ -58,13 +58,13 @@ def package(tmp_path):
     return root
 
 
-def test_without_a_place_for_a_cache_it_is_compiled_with_a_warning(package, tmp_path):
+def test_without_a_cache_directory_it_is_compiled_with_a_warning(package, tmp_path):
     done = run(NOTHING_CAN_BE_WRITTEN + LOAD, package, tmp_path / "none")
     assert "kept in None" in done.stdout
     assert "set NUMBA_CACHE_DIR" in done.stderr
 
 
-def test_a_file_in_place_of_the_directory_is_passed_over(package, tmp_path):
+def test_a_file_in_place_of_the_directory_is_ignored(package, tmp_path):
     (tmp_path / "file").touch()
     assert f"kept in {package}/zkconsumer/decode/__pycache__" in run(LOAD, package, tmp_path / "file").stdout
 
@@ -79,7 +79,7 @@ def test_a_cache_that_cannot_be_written_is_used(package, tmp_path):
 
 @pytest.mark.slow
 def test_code_that_changed_in_another_file_is_compiled_again(package, tmp_path):
-    """numba looks at the file of a function alone; its constants are in another."""
+    """numba checks only the file of a function; its constants are in another one."""
     run(LOAD, package, tmp_path)
     table = package / "zkconsumer/decode/batchtable.py"
     table.write_text(table.read_text().replace("NO_TIMESTAMP: Final = -1", "NO_TIMESTAMP: Final = -2"))
@@ -92,8 +92,8 @@ def test_code_that_changed_in_another_file_is_compiled_again(package, tmp_path):
     assert len(before) == len(after)
 
 
-def test_the_command_keeps_every_module_and_says_where():
-    loaded = cache_directory(kernels.kernel().scan)
+def test_the_command_stores_every_module_and_prints_the_directory():
+    loaded = cache_directory(kernelloader.kernel().scan)
     done = subprocess.run(
         [sys.executable, "-m", "zkconsumer", "warm"],
         check=True,

@@ -1,4 +1,4 @@
-"""The fuzzer's inputs once more: nothing may come out of the decoder and the parser but our errors (see tests/fuzz)."""
+"""The fuzzer's inputs again: decoder and parser may raise only the documented errors (see tests/fuzz)."""
 
 import os
 import resource
@@ -15,7 +15,7 @@ from tests.fuzz.target import run
 INPUTS = [*first_inputs("records"), *kept_inputs("records")]
 
 
-def test_what_the_fuzzer_found():
+def test_inputs_that_the_fuzzer_found():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for name, data in INPUTS:
         try:

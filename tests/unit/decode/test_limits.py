@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.fix_batches import build
+from tests.fixtures.batches import build
 from zkconsumer.decode.batchdecoder import BatchDecoder
 from zkconsumer.decode.limits import rows_within
 from zkconsumer.sandbox.producer import Record

@@ -1,4 +1,4 @@
-"""ChunkMemory: blocks come again when nobody refers to them, and not before."""
+"""ChunkMemory: blocks are reused when they are not referenced any more, and not before."""
 
 import numpy as np
 import pyarrow as pa
@@ -37,7 +37,7 @@ def test_a_block_is_used_again_once_the_last_reference_is_gone(hold):
     assert address(memory.take(SIZE)) == first
 
 
-def test_what_was_written_stays_while_others_take_and_let_go():
+def test_written_bytes_stay_while_others_take_and_release():
     memory = ChunkMemory()
     kept = []
     for number in range(50):
@@ -50,7 +50,7 @@ def test_what_was_written_stays_while_others_take_and_let_go():
 
 
 @pytest.mark.parametrize("count", [0, 1, 1 << 15, (1 << 15) + 1, SIZE, SIZE + 1, (1 << 24) + 1])
-def test_a_view_has_the_length_that_was_asked_for_and_can_be_written(count):
+def test_a_view_has_the_requested_length_and_is_writable(count):
     view = ChunkMemory().take(count)
     assert len(view) == count
     assert not view.readonly
@@ -76,8 +76,8 @@ class Clock:
 
 
 @pytest.mark.parametrize("count", [None, 100, SIZE, 1 << 25], ids=["nothing", "tiny", "the same", "huge"])
-def test_what_a_burst_took_is_freed_at_once(count):
-    """Whatever is taken afterwards, or if nothing is."""
+def test_memory_of_a_burst_is_freed_at_once(count):
+    """With and without later requests for memory."""
     clock = Clock()
     memory = ChunkMemory(clock=clock)
     views = [memory.take(SIZE) for _ in range(100)]
@@ -101,7 +101,7 @@ def test_blocks_in_use_are_never_freed():
     assert len({address(view) for view in views}) == 30
 
 
-def test_nothing_is_used_twice_where_reference_counts_mean_nothing():
+def test_no_block_is_reused_without_reliable_reference_counts():
     memory = ChunkMemory(pooled=False)
     memory.take(SIZE)
     assert memory.nbytes == 0

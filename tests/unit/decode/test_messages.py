@@ -63,7 +63,7 @@ def test_a_batch_without_headers_keys_and_values() -> None:
     assert build(Message, batch) == [Message("clicks", 3, offset, 0, 0, None, None) for offset in range(3)]
 
 
-def test_messages_are_of_the_class_that_was_asked_for() -> None:
+def test_messages_are_of_the_requested_class() -> None:
     kind = decoded_message(bytes.hex, None)
     (message,) = build(kind, make_batch(ROWS[:1]))
     assert type(message) is kind
@@ -80,7 +80,7 @@ def test_the_garbage_collector_does_not_track_messages() -> None:
     assert not any(map(gc.is_tracked, build(Message, make_batch(ROWS))))
 
 
-def test_nothing_stays_when_messages_are_dropped() -> None:
+def test_all_memory_is_freed_when_messages_are_dropped() -> None:
     topic = b"a topic of this test".decode()
     batch = make_batch(ROWS)
     batch = batch.set_column(2, SCHEMA_WITH_HEADERS.field("topic"), pa.array([topic] * len(ROWS)))
@@ -94,12 +94,12 @@ def test_nothing_stays_when_messages_are_dropped() -> None:
         assert tracemalloc.get_traced_memory()[0] < 20_000
     finally:
         tracemalloc.stop()
-    # Where objects are not immortal, each message refers to them and lets them go; other code changes a few counts.
+    # If objects are not immortal, each message references and releases them; other code changes a few counts.
     assert all(abs(sys.getrefcount(each) - count) < 100 for each, count in zip(shared, before, strict=True))
 
 
-def test_without_memory_nothing_is_left_behind() -> None:
-    """The allocation with each number fails once: of a message, an integer, a key, a value."""
+def test_a_failed_allocation_leaks_no_objects() -> None:
+    """Each allocation fails once: of a message, an integer, a key, a value."""
     testcapi = pytest.importorskip("_testcapi")
     batch = make_batch([(2**40 + row, 2**50, 0, b"k" * 20, b"v" * 600, None) for row in range(20)])
     arrays, shared = columns(batch), list(map(id, (Message, "t", 0, None, 0, 1, ())))
@@ -119,7 +119,7 @@ def test_without_memory_nothing_is_left_behind() -> None:
     assert counts == set(range(21))
 
 
-def test_a_message_can_be_used_after_its_batch_is_gone() -> None:
+def test_a_message_can_be_used_after_its_batch_is_freed() -> None:
     values = [bytes(np.random.default_rng(row).integers(0, 256, 500, np.uint8)) for row in range(50)]
     messages = build(Message, make_batch([(row, 0, 0, b"k", value, None) for row, value in enumerate(values)]))
     gc.collect()

@@ -4,9 +4,9 @@ import struct
 
 import pytest
 
-from tests.fix_batches import build, compress
-from tests.fix_decoding import rows
-from tests.fix_messagesets import (
+from tests.fixtures.batches import build, compress
+from tests.fixtures.decoding import rows
+from tests.fixtures.messagesets import (
     LOG_APPEND_TIME,
     OLD_CODECS,
     OVERHEAD,
@@ -64,8 +64,8 @@ def test_compressed_messages(decoder, magic, codec):
 
 @FORMATS
 @CODECS
-def test_what_compaction_left_of_a_compressed_message(decoder, magic, codec):
-    """Offsets inside have gaps; those of format 1 stay relative to the first record there ever was, or are made so."""
+def test_a_compacted_compressed_message(decoder, magic, codec):
+    """Inner offsets have gaps; those of format 1 are relative to the original first record, or to the remaining one."""
     data = compressed_set(SAMPLE[:3], magic, [12, 15, 18], codec, base=10) + compressed_set(
         SAMPLE, magic, [20, 22, 23, 29], codec
     )
@@ -74,7 +74,7 @@ def test_what_compaction_left_of_a_compressed_message(decoder, magic, codec):
     assert chunk.next_offset == 30
 
 
-def test_a_message_whose_last_ones_inside_were_compacted_is_passed(decoder):
+def test_the_position_moves_past_compacted_inner_messages(decoder):
     data = wrap(message_set(SAMPLE[:2], 0, [3, 4]), 0, 9, "gzip")
     chunk = decoder.decode("t", 0, 3, memoryview(data))
     assert ([row[0] for row in rows(chunk)], chunk.next_offset) == ([3, 4], 10)
@@ -116,7 +116,7 @@ def test_log_append_time_of_plain_messages_is_their_own(decoder):
     assert [row[1:3] for row in rows(decoder.decode("t", 0, 0, memoryview(data)))] == [(r.timestamp, 1) for r in SAMPLE]
 
 
-def test_log_append_time_of_a_compressed_message_counts_for_all_inside(decoder):
+def test_log_append_time_of_a_compressed_message_applies_to_all_inside(decoder):
     data = compressed_set(SAMPLE, 1, range(4), "gzip", timestamp=1_800_000_000_000, attributes=LOG_APPEND_TIME)
     data += compressed_set(SAMPLE, 1, range(4, 8), "gzip", timestamp=1_800_000_000_000)
     read = [row[1:3] for row in rows(decoder.decode("t", 0, 0, memoryview(data)))]
@@ -151,7 +151,7 @@ def test_all_formats_in_one_response(decoder):
     assert chunk.next_offset == 28
 
 
-def test_a_log_that_changes_its_format_all_the_time_is_read_in_pieces(decoder):
+def test_a_log_that_changes_its_format_often_is_read_in_pieces(decoder):
     encoded = [message(SAMPLE[0], 1, n) if n % 2 else build(SAMPLE[:1], offset=n) for n in range(1000)]
     seen, chunks = [], 0
     while len(seen) < 1000:
@@ -215,7 +215,7 @@ def bad_messages(magic):
 
 
 @pytest.mark.parametrize(("magic", "name"), [(magic, name) for magic in (0, 1) for name in bad_messages(magic)])
-def test_a_fault_ends_the_chunk_before_it_and_is_told_when_fetched_first(decoder, magic, name):
+def test_a_fault_ends_the_chunk_and_is_raised_when_fetched_first(decoder, magic, name):
     bad = bad_messages(magic)[name]
     data = message_set(SAMPLE, magic, range(4)) + bad + message_set(SAMPLE, magic, range(100, 104))
     chunk = decoder.decode("clicks", 2, 1, memoryview(data))
@@ -226,7 +226,7 @@ def test_a_fault_ends_the_chunk_before_it_and_is_told_when_fetched_first(decoder
 
 
 @FORMATS
-def test_checksums_are_not_looked_at_where_that_is_switched_off(magic):
+def test_checksums_are_not_verified_if_disabled(magic):
     unchecked = BatchDecoder(check_crcs=False)
     for name in ("checksum", "checksum inside"):
         chunk = unchecked.decode("t", 0, 0, memoryview(bad_messages(magic)[name]))
@@ -243,7 +243,7 @@ def test_checksums_of_messages_before_the_requested_offset_do_not_matter(decoder
 
 @FORMATS
 @CODECS
-def test_a_bomb_is_refused_without_allocating_what_it_claims(magic, codec):
+def test_a_decompression_bomb_is_refused_without_allocating_memory(magic, codec):
     small = BatchDecoder(max_decompressed_bytes=1 << 20)
     bomb = compressed_set([Record(bytes(50 << 20))], magic, [0], codec)
     with pytest.raises(RecordTooLarge, match=r"more than 1048576 bytes; raise decompressed\.max\.bytes"):
@@ -265,7 +265,7 @@ def test_a_chunk_that_decompresses_to_too_much_is_cut_between_messages(magic):
 
 
 def test_a_chunk_that_is_verified_again_has_the_same_fault():
-    """As after an interrupt: a run of messages must not end before its fault for good, with more messages after it."""
+    """As after an interrupt: a run of messages must not be cut before its fault when more messages follow."""
     damaged = bytearray(message_set([Record(b"v", None, 1)] * 3, 1, range(3)))
     damaged[len(damaged) // 3 + 30] ^= 1
     decoder = BatchDecoder()

@@ -31,7 +31,7 @@ SPARK = StructType(
 )
 
 
-def test_the_schema_is_what_spark_makes_of_its_kafka_source_s():
+def test_the_schema_equals_that_of_spark_s_kafka_source():
     assert to_arrow_schema(SPARK, timezone="UTC").equals(SCHEMA_WITH_HEADERS, check_metadata=True)
 
 

@@ -1,4 +1,4 @@
-"""The aggregate from the source, against the plainest computation there is."""
+"""The aggregate from the source, compared with the simplest computation."""
 
 from collections import defaultdict
 

@@ -1,4 +1,4 @@
-"""Each check holds when it should, and fails for each reason that it knows."""
+"""Each check passes if it should, and fails for each of its reasons."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ def test_shared(owners: tuple[str | None, ...], ok: bool) -> None:
     assert checks.shared("x", sample(owners), {"a": "one", "b": "two"}).ok is ok
 
 
-def test_shared_by_nobody_is_not_shared() -> None:
+def test_without_members_no_partition_is_shared() -> None:
     assert not checks.shared("x", sample((None, None)), {}).ok
 
 

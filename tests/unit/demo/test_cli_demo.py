@@ -1,4 +1,4 @@
-"""The demo command where nothing is started: usage, refusals, and what its import costs."""
+"""The demo command without servers: usage, refusals, and the cost of its import."""
 
 import subprocess
 import sys
@@ -29,11 +29,11 @@ def test_usage_errors(arguments: list[str]) -> None:
 def test_a_picture_that_cannot_be_written_is_refused_at_once(tmp_path: Path) -> None:
     result = CliRunner().invoke(demo, ["--png", str(tmp_path / "missing" / "a.png")])
     assert isinstance(result.exception, ZkConsumerError)
-    assert "name another place with --png" in str(result.exception)
+    assert "set another path with --png" in str(result.exception)
 
 
-def test_the_spark_job_is_read_back_as_it_was_written(tmp_path: Path) -> None:
+def test_the_spark_job_is_read_back_unchanged(tmp_path: Path) -> None:
     import json
 
-    job = Job("h:1", "g", "t", 10, str(tmp_path), "/opt/some java")
+    job = Job({"zookeeper.connect": "h:1"}, "g", "t", 10, str(tmp_path), "/opt/some java")
     assert Job(**json.loads(job.save().read_text())) == job

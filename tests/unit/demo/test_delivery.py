@@ -1,4 +1,4 @@
-"""The comparison of what consumers wrote with the source."""
+"""The comparison of the consumers' output with the source."""
 
 import json
 from collections.abc import Iterable
@@ -54,13 +54,13 @@ def test_missing_and_duplicates(tmp_path: Path, source: Records) -> None:
         {"offset": 7},
     ],
 )
-def test_a_line_that_differs_anywhere_delivers_nothing(tmp_path: Path, source: Records, change: dict[str, Any]) -> None:
+def test_a_line_with_any_difference_is_no_delivery(tmp_path: Path, source: Records, change: dict[str, Any]) -> None:
     lines = [line(source, n) for n in (1, 2, 3, 4)]
     found = delivery(tmp_path, source, [*lines, line(source, 0, **change)])
     assert found == Delivery(source=5, lines=5, missing=1, duplicates=0, duplicated_partitions=(), altered=1)
 
 
-def test_a_cut_last_line_counts_as_nothing(tmp_path: Path, source: Records) -> None:
+def test_an_incomplete_last_line_is_ignored(tmp_path: Path, source: Records) -> None:
     whole = [line(source, n) for n in range(5)]
     for length in (1, 30, len(whole[4]) - 1):
         found = delivery(tmp_path, source, [*whole[:4], whole[4][:length]])
@@ -73,7 +73,7 @@ def test_lines_that_are_no_records_are_counted(tmp_path: Path, source: Records, 
     assert found == Delivery(source=5, lines=6, missing=0, duplicates=0, duplicated_partitions=(), altered=1)
 
 
-def test_nothing_at_all(source: Records) -> None:
+def test_without_output_all_records_are_missing(source: Records) -> None:
     assert compare(source, []) == Delivery(
         source=5, lines=0, missing=5, duplicates=0, duplicated_partitions=(), altered=0
     )

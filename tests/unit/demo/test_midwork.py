@@ -12,14 +12,14 @@ def sample(owners: str, committed: int, end: int = 100) -> Sample:
 
 def test_in_the_middle_between_two_commits() -> None:
     judge = MidWork("a", 10)
-    assert not judge(sample("ab", 20), 500), "nothing committed since it got its share"
+    assert not judge(sample("ab", 20), 500), "nothing committed since it claimed its partitions"
     assert not judge(sample("ab", 20), 900), "written, but not committed"
     assert not judge(sample("ab", 25), 900), "too few"
     assert not judge(sample("ab", 30), 900), "nothing written since the last commit"
     assert judge(sample("ab", 30), 901)
 
 
-def test_a_new_share_begins_anew() -> None:
+def test_new_partitions_restart_the_count() -> None:
     judge = MidWork("a", 10)
     assert not judge(sample("ab", 20), 500)
     assert not judge(sample("aab", 30), 900)
@@ -28,7 +28,7 @@ def test_a_new_share_begins_anew() -> None:
     assert judge(sample("aab", 36), 951)
 
 
-def test_not_when_it_owns_nothing_or_has_nothing_left() -> None:
+def test_not_without_partitions_or_remaining_records() -> None:
     judge = MidWork("a", 0)
     assert not judge(sample("bb", 20), 500)
     assert not judge(sample("bb", 20), 501)

@@ -1,4 +1,4 @@
-"""The picture can be drawn of any timeline."""
+"""The picture can be drawn for any timeline."""
 
 from pathlib import Path
 

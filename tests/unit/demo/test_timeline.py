@@ -1,4 +1,4 @@
-"""Samples, bands and how shares are written."""
+"""Samples, bands, and the text of shares."""
 
 import pytest
 
@@ -9,7 +9,7 @@ def sample(at: float, *owners: str | None, committed: int | None = 0, end: int =
     return Sample(at, frozenset(members), owners, (committed,) * len(owners), (end,) * len(owners))
 
 
-def test_lag_counts_from_the_beginning_where_nothing_was_committed() -> None:
+def test_lag_counts_from_the_beginning_without_a_commit() -> None:
     assert Sample(0, frozenset(), (None,) * 3, (None, 4, 10), (5, 10, 10)).lag == 11
 
 
@@ -33,13 +33,13 @@ def test_deserted() -> None:
     assert not sample(0, None, "a").deserted
 
 
-def test_what_a_member_owns_and_has_committed() -> None:
+def test_partitions_and_commits_of_a_member() -> None:
     seen = Sample(0, frozenset("ab"), ("a", "b", "a"), (5, 7, None), (9, 9, 9))
     assert seen.owned_by("a") == [0, 2]
     assert seen.committed_of([0, 2]) == 5
 
 
-def test_bands_last_until_something_else_is_seen() -> None:
+def test_bands_last_until_another_owner_is_seen() -> None:
     samples = [sample(1, "a", None), sample(2, "a", "b"), sample(3, None, "a"), sample(4, "a", "a")]
     assert ownership_bands(samples) == [
         Band(0, "a", 1, 3),
@@ -50,7 +50,7 @@ def test_bands_last_until_something_else_is_seen() -> None:
     assert ownership_bands([]) == []
 
 
-def test_an_idle_start_is_left_out_but_for_a_margin() -> None:
+def test_an_idle_start_is_skipped_except_for_a_margin() -> None:
     idle = [sample(n / 10, None) for n in range(50)]
     busy = [sample(5, "a"), sample(6, None)]
     kept = without_idle_start([*idle, *busy], margin_s=1)
@@ -67,4 +67,4 @@ def test_number_ranges(numbers: list[int], text: str) -> None:
 
 
 def test_shares_text() -> None:
-    assert shares_text({"a": "first"}, sample(0, "b", "a", "a", None)) == "first: 1-2, b: 0, nobody: 3"
+    assert shares_text({"a": "first"}, sample(0, "b", "a", "a", None)) == "first: 1-2, b: 0, no owner: 3"

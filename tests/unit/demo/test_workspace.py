@@ -1,4 +1,4 @@
-"""The demo's directory is removed, or kept when somebody needs it."""
+"""The demo's directory is removed, or kept if it is needed."""
 
 from pathlib import Path
 
@@ -8,16 +8,15 @@ from zkconsumer.demo.workspace import Workspace
 from zkconsumer.errors import ZkConsumerError
 
 
-def test_a_temporary_one_is_removed_with_all_that_is_in_it() -> None:
+def test_a_temporary_one_is_removed_with_its_content() -> None:
     workspace = Workspace(None)
     (workspace.logs / "a.log").write_text("x")
     workspace.close()
     assert not workspace.path.exists()
 
 
-def test_a_temporary_one_is_kept_when_something_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    workspace = Workspace(None)
+def test_a_temporary_one_is_kept_after_a_failure(tmp_path: Path) -> None:
+    workspace = Workspace(None, tmp_path)
     workspace.keep()
     workspace.close()
     assert workspace.logs.is_dir()
@@ -36,7 +35,7 @@ def test_a_named_one_must_be_empty(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
-def test_one_that_cannot_be_made(tmp_path: Path) -> None:
+def test_one_that_cannot_be_created_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ZkConsumerError, match="cannot write to"):
         Workspace(tmp_path / "file" / "below")

@@ -1,18 +1,18 @@
-"""ChunkReader: chunks are decoded in their place, whatever happens to the queue meanwhile."""
+"""ChunkReader: chunks are decoded in place, whatever happens to the queue meanwhile."""
 
 import pytest
 
-from tests.fix_batches import build, spoil
-from tests.fix_chunks import fetched, make_chunk, make_fetched_chunk, make_info, make_queue, take
+from tests.fixtures.batches import build, spoil
+from tests.fixtures.chunks import fetched, make_chunk, make_fetched_chunk, make_info, make_queue, take
 from zkconsumer.decode import batchdecoder
+from zkconsumer.fetch.chunkqueue import END
 from zkconsumer.fetch.chunkreader import ChunkReader
 from zkconsumer.fetch.chunks import HandOver
-from zkconsumer.fetch.queues import END
 from zkconsumer.model import TopicPartition
 from zkconsumer.sandbox.producer import Record
 
 BROKEN = {"attributes": 3}
-"""Says that it is compressed by lz4, under a right checksum: no fetch makes it better."""
+"""Marked as compressed by lz4, with a right checksum: another fetch does not repair it."""
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def offsets(chunk):
     return chunk.batch.column("offset").to_pylist()
 
 
-def test_what_is_taken_is_decoded(queue, info, reader):
+def test_a_taken_chunk_is_decoded(queue, info, reader):
     queue.put(make_fetched_chunk(info, 5, 3, gap=2))
     chunk = take(reader, queue)
     assert offsets(chunk) == [5, 6, 7]
@@ -51,7 +51,7 @@ def test_looking_takes_nothing(queue, info, reader):
     assert take(reader, queue) is END
 
 
-def test_a_chunk_counts_as_long_as_it_is_now(queue, info, reader):
+def test_a_chunk_counts_with_its_current_size(queue, info, reader):
     chunk = make_fetched_chunk(info, 0, 1000)
     queue.put(chunk)
     before = queue.room()
@@ -63,7 +63,7 @@ def test_a_chunk_counts_as_long_as_it_is_now(queue, info, reader):
 
 
 def test_a_chunk_that_turns_out_to_have_no_records_moves_the_position():
-    """All that is left of the batch lies before what was asked for: compaction removed the rest."""
+    """The remaining records of the batch are before the requested offset: compaction removed the rest."""
     queue = make_queue(max_chunks=1)
     info, reader, heard = make_info(queue), ChunkReader(queue), []
     queue.put(fetched(info, 5, build([Record(b"v")], offset=0, last_delta=9)))
@@ -75,7 +75,7 @@ def test_a_chunk_that_turns_out_to_have_no_records_moves_the_position():
 
 @pytest.mark.parametrize("codec", ["none", "lz4"])
 def test_a_chunk_that_is_too_long_for_one_batch_comes_in_several(queue, info, reader, monkeypatch, codec):
-    monkeypatch.setattr(batchdecoder, "_MAX_RECORDS", 3)
+    monkeypatch.setattr(batchdecoder, "CHUNK_LIMITS", batchdecoder.ChunkLimits(records=3))
     data = b"".join(build([Record(b"%d" % start)] * 2, offset=start, codec=codec) for start in (0, 2, 4))
     queue.put(fetched(info, 0, data))
     taken = [take(reader, queue) for _ in range(3)]
@@ -87,7 +87,7 @@ def test_a_chunk_that_is_too_long_for_one_batch_comes_in_several(queue, info, re
 @pytest.mark.parametrize(
     "bad", [build([Record(b"v" * 50)], offset=1, **BROKEN), spoil(build([Record(b"v")], offset=1))]
 )
-def test_what_is_damaged_goes_back_and_nothing_behind_it_is_handed_out(bad):
+def test_a_damaged_chunk_goes_back_and_later_ones_are_not_handed_out(bad):
     queue = make_queue(max_chunks=1)
     reader, heard = ChunkReader(queue), []
     info, other, good = make_info(queue), make_info(queue, 1), build([Record(b"v")])
@@ -97,21 +97,21 @@ def test_what_is_damaged_goes_back_and_nothing_behind_it_is_handed_out(bad):
     assert queue.await_room(lambda: heard.append(queue.take_damage(info)), [info])
     assert offsets(take(reader, queue)) == [0]
     assert not any(heard)
-    assert take(reader, queue).info is other, "the other partition goes on"
-    (told,) = filter(None, heard)
-    assert told.offset == 1
-    assert "t-0 at offset 1 " in str(told.error)
+    assert take(reader, queue).info is other, "the other partition continues"
+    (damage,) = filter(None, heard)
+    assert damage.offset == 1
+    assert "t-0 at offset 1 " in str(damage.error)
     assert queue.take_damage(info) is None
     assert take(reader, queue) is None
     queue.put(make_fetched_chunk(info, 1, 1))
     assert offsets(take(reader, queue)) == [1]
 
 
-def test_until_a_fetcher_takes_the_damage_nothing_of_the_partition_is_admitted(queue, info, reader):
+def test_a_damaged_partition_is_refused_until_a_fetcher_takes_the_damage(queue, info, reader):
     other = make_info(queue, 1)
     queue.put(fetched(info, 0, spoil(build([Record(b"v")]))))
     assert take(reader, queue) is None
-    assert not queue.put(make_fetched_chunk(info, 1, 1)), "what follows would leave it out"
+    assert not queue.put(make_fetched_chunk(info, 1, 1)), "a later chunk would skip it"
     assert queue.put(make_fetched_chunk(other, 0, 1))
     assert info.position(handed_out=True) == 0
     queue.release_all()
@@ -119,8 +119,8 @@ def test_until_a_fetcher_takes_the_damage_nothing_of_the_partition_is_admitted(q
     assert queue.put(make_chunk(make_info(queue, generation=2), 0, 1)), "the next owner tries again"
 
 
-def test_what_is_being_handed_out_stays_when_what_follows_is_damaged(queue, info, reader):
-    """The rest of a batch is put back while the reader looks at what comes next: it is in front of the damage."""
+def test_a_chunk_being_handed_out_stays_if_the_next_is_damaged(queue, info, reader):
+    """The rest of a batch is put back while the reader decodes the next chunk: it is before the damage."""
     queue.put(make_fetched_chunk(info, 0, 3))
     queue.put(fetched(info, 3, spoil(build([Record(b"v")], offset=3))))
     handed = HandOver(reader.request(0), [0, 1, 2], [0, 1, 2])
@@ -151,13 +151,13 @@ def test_a_pause_while_a_chunk_is_decoded_keeps_it(queue, info, reader, monkeypa
         assert take(reader, queue) is None
         return
     assert take(reader, queue) is None
-    assert queue.room() == 1 << 20, "what is paused is not counted"
+    assert queue.room() == 1 << 20, "paused chunks are not counted"
     queue.resume(TopicPartition("t", 0))
     assert offsets(take(reader, queue)) == [0]
 
 
 def test_other_chunks_are_decoded_while_one_is_half_decoded(queue, info, reader, monkeypatch):
-    """An interrupt, then a pause: what the kernel wrote for the paused chunk must not be overwritten meanwhile."""
+    """An interrupt, then a pause: the kernel's output for the paused chunk must not be overwritten meanwhile."""
     other = make_info(queue, 1)
     queue.put(make_fetched_chunk(info, 0, 3))
     queue.put(make_fetched_chunk(other, 10, 5))
@@ -173,7 +173,7 @@ def test_other_chunks_are_decoded_while_one_is_half_decoded(queue, info, reader,
     assert batch.column("headers").to_pylist() == [[{"key": "h", "value": b"x"}]] * 3
 
 
-def test_an_exception_that_is_no_damage_goes_to_the_caller(queue, info, reader, monkeypatch):
+def test_an_exception_other_than_damage_reaches_the_caller(queue, info, reader, monkeypatch):
     def out_of_time():
         raise TimeoutError
 
@@ -186,7 +186,7 @@ def test_an_exception_that_is_no_damage_goes_to_the_caller(queue, info, reader, 
     assert offsets(take(reader, queue)) == [0, 1, 2]
 
 
-def test_an_interrupt_between_damage_and_its_removal_leaves_nothing(queue, info, reader, monkeypatch):
+def test_after_an_interrupt_damaged_chunks_are_removed(queue, info, reader, monkeypatch):
     queue.put(fetched(info, 0, spoil(build([Record(b"v")]))))
     queue.put(make_fetched_chunk(info, 1, 1))
     with monkeypatch.context() as patches:
@@ -204,7 +204,7 @@ def interrupt():
 
 
 def during(monkeypatch, stage, act, *, after=False):
-    """Let something happen once, at the beginning or the end of a stage of decoding."""
+    """Call ``act`` once, at the beginning or the end of a stage of decoding."""
     original = getattr(batchdecoder.BatchDecoder, stage)
 
     def acting(self, chunk):

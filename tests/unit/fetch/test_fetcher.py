@@ -1,4 +1,4 @@
-"""FetcherThread against a small server that answers with the bytes it is told to."""
+"""FetcherThread with a small server that answers with given bytes."""
 
 import contextlib
 import socket
@@ -8,10 +8,10 @@ import threading
 
 import pytest
 
-from tests.fix_batches import build, spoil
-from tests.fix_chunks import make_info, make_queue, take
-from tests.fix_stubbroker import running_stub_broker
-from tests.fix_waiting import eventually
+from tests.fixtures.batches import build, spoil
+from tests.fixtures.chunks import make_info, make_queue, take
+from tests.fixtures.stubbroker import running_stub_broker
+from tests.fixtures.waiting import eventually
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.decode.batchdecoder import warm
 from zkconsumer.errors import ConfigError, CorruptRecord, DecoderUnavailable, RecordTooLarge
@@ -50,8 +50,8 @@ def serve(sock, log, high_watermark):
 def fetched():
     """A partition that is fetched from offset 5.
 
-    Its broker answers there with ``records``. Or they are a dictionary: what it answers one time after the other, the
-    last one for ever, by the offset that it is asked for.
+    Its broker answers there with ``records``. Or they are a dictionary: by requested offset, the sequence of answers,
+    of which the last one is repeated.
     """
     warm()  # compiling takes longer than a test waits
     with contextlib.ExitStack() as cleaning:
@@ -81,12 +81,12 @@ def fetched():
 
 @pytest.mark.parametrize("policy", ["fail", "skip"])
 def test_bytes_that_hold_no_complete_batch_end_in_an_error(fetched, policy):
-    """Fewer than were asked for, and first in the response: no broker cuts those, so the length is damaged."""
+    """Fewer bytes than requested, and first in the response: no broker cuts those, so the length is damaged."""
     with pytest.raises(CorruptRecord, match=rf"t-0 at offset 5: {len(GOOD) - 1} bytes hold no complete batch"):
         fetched(GOOD[:-1], on_corrupt=policy).queue.request(10)
 
 
-def test_settings_that_cannot_be_used_are_told_to_the_user_and_tried_again(fetched, tmp_path, caplog):
+def test_unusable_settings_are_raised_by_the_stream_and_tried_again(fetched, tmp_path, caplog):
     settings = {"security_protocol": "SSL", "ssl_ca_location": str(tmp_path / "missing.pem")}
     info = fetched(GOOD, **settings, refresh_leader_backoff_ms=1)
     for _ in range(2):
@@ -96,9 +96,9 @@ def test_settings_that_cannot_be_used_are_told_to_the_user_and_tried_again(fetch
     assert "unexpected" not in caplog.text
 
 
-def test_a_broker_that_cannot_be_understood_is_no_trouble_of_the_users(fetched, caplog):
+def test_a_malformed_answer_is_not_raised_by_the_stream(fetched, caplog):
     info = fetched(GOOD, security_protocol="SSL", refresh_leader_backoff_ms=1, socket_timeout_ms=100)
-    eventually(lambda: caplog.text.count("look for a leader again") > 5)
+    eventually(lambda: caplog.text.count("looking for the leaders of its partitions again") > 5)
     assert info.queue.request(0) is None
 
 
@@ -107,14 +107,14 @@ def test_a_wrong_checksum_is_an_error(fetched):
         ChunkReader(fetched(BAD, refresh_leader_backoff_ms=1).queue).request(10)
 
 
-def test_a_wrong_checksum_is_passed_where_that_is_wanted(fetched, caplog):
+def test_a_wrong_checksum_is_skipped_under_on_corrupt_skip(fetched, caplog):
     info = fetched({5: [BAD], 6: [build([Record(b"behind")], offset=6)]}, on_corrupt="skip")
     assert ChunkReader(info.queue).request(10).batch.column("value").to_pylist() == [b"behind"]
     assert info.consumed == 6
-    assert "offsets 5 to 5 of t-0 are left out: t-0 at offset 5 (fetched from 5): checksum" in caplog.text
+    assert "offsets 5 to 5 of t-0 are skipped: t-0 at offset 5 (fetched from 5): checksum" in caplog.text
 
 
-def test_damage_on_the_way_is_mended_by_fetching_again_however_often_it_happens(fetched):
+def test_damage_in_transit_is_fixed_by_fetching_again(fetched):
     batches = {offset: build([Record(b"%d" % offset)], offset=offset) for offset in range(5, 15)}
     info = fetched({offset: [spoil(batch), spoil(batch), batch] for offset, batch in batches.items()})
     reader = ChunkReader(info.queue)
@@ -123,15 +123,15 @@ def test_damage_on_the_way_is_mended_by_fetching_again_however_often_it_happens(
 
 
 def test_markers_of_transactions_are_verified_though_no_reader_looks_at_them(fetched):
-    """Else a bit turned over could make markers of records, and nobody would miss them."""
+    """Otherwise a flipped bit could turn records into markers, and their loss would not be noticed."""
     marker = bytearray(GOOD)
     marker[22] |= 0x20
     info = fetched({5: [bytes(marker), GOOD]})
     assert ChunkReader(info.queue).request(10).batch.column("value").to_pylist() == [b"v"]
 
 
-def test_what_damage_led_to_is_forgotten_with_it(fetched, caplog):
-    """The header says that the batch ends later than it does, so the next request asks behind records."""
+def test_consequences_of_damage_are_forgotten_with_it(fetched, caplog):
+    """The header claims a later end of the batch, so the next request skips records."""
     longer = bytearray(GOOD)
     struct.pack_into(">i", longer, 23, 4)
     batches = {offset: [build([Record(b"%d" % offset)], offset=offset)] for offset in range(6, 12)}
@@ -142,7 +142,7 @@ def test_what_damage_led_to_is_forgotten_with_it(fetched, caplog):
     assert offsets == [[offset] for offset in range(5, 12)]
 
 
-def test_what_is_left_out_ends_with_the_log(fetched):
+def test_a_skipped_range_ends_with_the_log(fetched):
     damaged = bytearray(GOOD)
     struct.pack_into(">i", damaged, 23, 2**31 - 1)
     info = fetched(bytes(damaged), on_corrupt="skip")
@@ -171,7 +171,7 @@ def test_a_long_batch_is_read_under_a_higher_limit(fetched):
 
 
 class OldBroker(threading.Thread):
-    """Speaks Fetch version 2, as 0.10.0: one record per partition, at offset 0; notes what each request names."""
+    """Supports Fetch version 2, as 0.10.0: one record per partition, at offset 0; records the requested partitions."""
 
     def __init__(self, listener, empty):
         super().__init__(daemon=True)
@@ -198,8 +198,8 @@ class OldBroker(threading.Thread):
         return struct.pack(">ihqi", partition, 0, 1, len(records)) + records
 
 
-def test_an_old_broker_is_asked_for_no_more_than_there_is_room_for():
-    """Before 0.10.1 there is no limit for a response: 8 x 1 MiB would come, also where 4 MiB may wait."""
+def test_requests_to_an_old_broker_fit_into_the_room():
+    """Before 0.10.1 there is no limit for a response: 8 x 1 MiB would come, though only 4 MiB may wait."""
     with contextlib.ExitStack() as cleaning:
         listener = cleaning.enter_context(socket.create_server(("127.0.0.1", 0)))
         broker = OldBroker(listener, empty={0, 1, 2, 3})
@@ -222,7 +222,7 @@ def test_an_old_broker_is_asked_for_no_more_than_there_is_room_for():
 
 @contextlib.contextmanager
 def fetching(broker, *infos, return_to_finder=lambda infos: None, **settings):
-    """A fetcher of these partitions, which has made a request when the block begins."""
+    """A fetcher of these partitions, which has sent a request when the block begins."""
     config = ConsumerConfig(group_id="g", zookeeper_connect="unused:1", refresh_leader_backoff_ms=1, **settings)
     fetcher = FetcherThread("fetcher", broker, config, return_to_finder)
     fetcher.add(infos)
@@ -235,7 +235,7 @@ def fetching(broker, *infos, return_to_finder=lambda infos: None, **settings):
         fetcher.join()
 
 
-def test_fetchers_that_ended_keep_no_share_of_the_room():
+def test_ended_fetchers_keep_no_share_of_the_room():
     queue = make_queue()
     with running_stub_broker() as stub:
         info = make_info(queue)

@@ -1,10 +1,15 @@
 import logging
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
-from tests.fix_chunks import make_info, make_queue
-from tests.fix_stubbroker import running_stub_broker
-from tests.fix_waiting import eventually
+from tests.fixtures.chunks import make_info, make_queue
+from tests.fixtures.stubbroker import running_stub_broker
+from tests.fixtures.waiting import eventually
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.denials import PATIENCE
 from zkconsumer.decode.batchdecoder import warm
@@ -13,19 +18,46 @@ from zkconsumer.fetch.leaders import LeaderFinder, fetcher_number, join_until
 from zkconsumer.model import TopicPartition
 
 UNSUPPORTED_COMPRESSION_TYPE = 76
+ROOT = Path(__file__).parents[3]
+
+CLOSED_WHILE_COMPILING = """
+import os
+from tests.fixtures.stubbroker import running_stub_broker
+from tests.fixtures.waiting import eventually
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.fetch.leaders import LeaderFinder
+from zkconsumer.fetch.chunkqueue import ChunkQueue
+from zkconsumer.fetch.partitioninfo import PartitionInfo
+from zkconsumer.model import ConsumerThreadId, TopicPartition
+
+queue = ChunkQueue(max_bytes=1000, max_chunks=2)
+info = PartitionInfo(TopicPartition("t", 0), ConsumerThreadId("g_c", 0), 1, queue, 0, 1000)
+queue.admit([info])
+with running_stub_broker() as stub:
+    stub.log(info.partition)
+    config = ConsumerConfig(group_id="g", zookeeper_connect="unused:1", refresh_leader_backoff_ms=1)
+    finder = LeaderFinder("g_c", config, lambda: [stub.broker])
+    finder.add([info])
+    finder.start()
+    eventually(finder.fetch_requests)
+    finder.close()
+    alive = [one.is_alive for one in finder._fetchers.values()]
+    print("hanging:", finder.join_all(600), "loading:", [is_alive() for is_alive in alive], flush=True)
+    os._exit(0)
+"""
 
 
 @pytest.mark.parametrize(
     ("fetchers", "topic", "partition", "number"),
     [(3, "t8", 0, 1), (3, "t8", 7, 2), (3, "orders", 2, 0), (4, "t8", 7, 3), (4, "page-views", 1, 1), (8, "t8", 0, 4)],
 )
-def test_partitions_go_to_the_fetchers_that_the_jvm_chooses(fetchers, topic, partition, number):
-    """Check values observed on the JVM (SPEC 6.1)."""
+def test_partitions_go_to_the_same_fetchers_as_in_the_jvm(fetchers, topic, partition, number):
+    """Check values observed on the JVM (jvm-consumer.md#threads)."""
     assert fetcher_number(TopicPartition(topic, partition), fetchers) == number
 
 
 class Hanging:
-    """A thread that does not end within any time; waiting for it advances the clock."""
+    """A thread that does not end; waiting for it advances the clock."""
 
     name = "hanging"
 
@@ -61,6 +93,15 @@ def test_threads_that_hang_share_one_deadline():
     threads = [Hanging(clock), Ending(clock), Hanging(clock), Hanging(clock)]
     assert join_until(clock.now + 5, threads, clock) == ["hanging"] * 3
     assert clock.now == 105
+
+
+def test_closing_does_not_wait_for_a_decoder_that_is_compiled(tmp_path):
+    shutil.copytree(ROOT / "zkconsumer", tmp_path / "zkconsumer", ignore=shutil.ignore_patterns("__pycache__"))
+    settings = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}", "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", CLOSED_WHILE_COMPILING], env=settings, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "hanging: [] loading: [True]\n"
 
 
 @pytest.fixture

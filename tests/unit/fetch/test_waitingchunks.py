@@ -1,4 +1,4 @@
-"""WaitingChunks: order and sums, whatever is added, paused, replaced and dropped."""
+"""WaitingChunks: order and sums after any additions, pauses, replacements and drops."""
 
 from collections import Counter
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
-from tests.fix_chunks import make_info, make_queue
+from tests.fixtures.chunks import make_info, make_queue
 from zkconsumer.fetch.chunks import Chunk
 from zkconsumer.fetch.waitingchunks import WaitingChunks
 from zkconsumer.model import TopicPartition
@@ -29,7 +29,7 @@ def waiting():
     return WaitingChunks()
 
 
-def test_dropping_leaves_what_is_in_front_and_other_partitions(waiting):
+def test_dropping_keeps_earlier_chunks_and_other_partitions(waiting):
     mine, other = INFOS[:2]
     chunks = [chunk_of(info, at) for at, info in enumerate([mine, other, mine, other, mine])]
     for chunk in chunks:
@@ -40,7 +40,7 @@ def test_dropping_leaves_what_is_in_front_and_other_partitions(waiting):
     assert not waiting.drop_from(chunks[2])
 
 
-def test_dropping_among_what_is_paused(waiting):
+def test_dropping_among_paused_chunks(waiting):
     info = INFOS[0]
     chunks = [chunk_of(info, at) for at in range(3)]
     for chunk in chunks:
@@ -52,7 +52,7 @@ def test_dropping_among_what_is_paused(waiting):
     assert ends(waiting) == [1]
 
 
-def test_what_is_replaced_keeps_its_place(waiting):
+def test_replacements_keep_the_place_of_the_chunk(waiting):
     chunks = [chunk_of(INFOS[0], at) for at in (0, 10, 20)]
     for chunk in chunks:
         waiting.add(chunk)
@@ -63,7 +63,7 @@ def test_what_is_replaced_keeps_its_place(waiting):
 
 
 class Machine(RuleBasedStateMachine):
-    """Beside a model that keeps what is not paused, and what is, as lists."""
+    """Compares with a model that keeps paused and unpaused chunks as lists."""
 
     chunks = Bundle("chunks")
 
@@ -145,13 +145,13 @@ class Machine(RuleBasedStateMachine):
             assert lacking == []
         else:
             assert lacking == [info for info in active if counts[info.partition] < 2]
-        assert lacking or counts.total() or not active, "nothing would ever be fetched again"
+        assert lacking or counts.total() or not active, "no partition would ever be fetched again"
 
 
 TestMachine = Machine.TestCase
 
 
-def test_partitions_are_told_apart_by_topic_too(waiting):
+def test_partitions_are_distinguished_by_topic_too(waiting):
     one, two = (make_info(QUEUE, topic=topic) for topic in ("a", "b"))
     waiting.add(chunk_of(one, 0))
     waiting.add(chunk_of(two, 0))

@@ -14,7 +14,7 @@ BOUND_S = 30
 
 
 class Control:
-    """A control thread whose reaction is given by the test, one call for each time that it is raised."""
+    """A control thread whose reaction is defined by the test, called once each time the flag is raised."""
 
     def __init__(self, patience_s: float = BOUND_S) -> None:
         self.signal = RebalanceSignal()
@@ -134,7 +134,7 @@ def test_a_request_in_user_code_may_wait_for_another_request(control):
     assert one.react(reaction).result(3 * BOUND_S) == ["inner", "outer"]
 
 
-def test_a_reaction_does_not_wait_for_user_code_of_a_request(control):
+def test_a_reaction_does_not_wait_for_a_requests_user_code(control):
     one = control()
     entered, leave = threading.Event(), threading.Event()
     workers = []
@@ -156,7 +156,7 @@ def test_a_reaction_does_not_wait_for_user_code_of_a_request(control):
     assert one.calls == ["slow"]
 
 
-def test_never_do_two_threads_act_at_once(control):
+def test_two_threads_never_act_at_once(control):
     one = control()
     acting, most = [], []
 
@@ -252,7 +252,7 @@ def interrupt_main_thread():
             raise left.pop()
 
     def interrupt(elsewhere: threading.Event) -> None:
-        # Again until it was heard: a signal that arrives right before a lock is waited for does not end the waiting.
+        # Repeated until it was handled: a signal that arrives right before the wait for a lock does not end the wait.
         while left:
             signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)
             elsewhere.wait(0.01)

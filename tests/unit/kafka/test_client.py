@@ -1,38 +1,38 @@
-"""BrokerClient.list_offsets among brokers that lead, move, die and refuse: whom it asks, what it says of the rest."""
+"""BrokerClient.list_offsets with brokers that lead, move, die and refuse: which it asks, and the other errors."""
 
 from dataclasses import dataclass, field
+from functools import partial
 
 import pytest
 
+from tests.fixtures.kafka import ListOffsetsRequest, ListOffsetsResponse, MetadataRequest, MetadataResponse
 from zkconsumer.errors import AuthenticationFailed, BrokerUnavailable, ProtocolError, ZkConsumerError
-from zkconsumer.kafka import client as module
 from zkconsumer.kafka.client import LATEST, BrokerClient
 from zkconsumer.kafka.errorcodes import ErrorCode
-from zkconsumer.kafka.listoffsets_protocol import Offsets
-from zkconsumer.kafka.metadata_protocol import Metadata
+from zkconsumer.kafka.listoffsetsprotocol import Offsets
 from zkconsumer.model import Broker, TopicPartition
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
-REFUSED = 29  # TOPIC_AUTHORIZATION_FAILED: no leader's fault
+REFUSED = 29  # TOPIC_AUTHORIZATION_FAILED: not the fault of a leader
 
 
 @dataclass
 class Cluster:
-    """Three brokers behind ports 1 to 3; a test says who leads what, and what is wrong.
+    """Three brokers at ports 1 to 3; a test sets their partitions and errors.
 
     Attributes:
         leads: number of the leader of each partition that exists.
-        told: what metadata say of leaders, where that is not the truth.
+        claimed: leaders in metadata that differ from the actual ones.
         down: brokers that cannot be reached, and the error.
         codes: error codes with which the leaders of partitions answer.
         elsewhere: error code with which other brokers answer.
-        asked: the questions in their order: "metadata", or the number of the broker and the partitions.
+        asked: the requests in their order: "metadata", or the number of the broker and the partitions.
         live: brokers that are registered.
         connected: broker of every connection that was opened.
     """
 
     leads: dict[TopicPartition, int] = field(default_factory=dict)
-    told: dict[TopicPartition, int] = field(default_factory=dict)
+    claimed: dict[TopicPartition, int] = field(default_factory=dict)
     down: dict[int, ZkConsumerError] = field(default_factory=dict)
     codes: dict[TopicPartition, int] = field(default_factory=dict)
     elsewhere: int = ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -42,76 +42,114 @@ class Cluster:
     generation: int = 0
 
     def hang_up(self):
-        """Break all connections that there are."""
+        """Break all open connections."""
         self.generation += 1
 
     def brokers(self):
-        """Those that ZooKeeper has."""
+        """The brokers registered in ZooKeeper."""
         return [Broker(number, "host", number) for number in self.live]
 
     def questions(self):
-        """Those since the last call."""
+        """The requests since the last call."""
         questions, self.asked = self.asked, []
         return questions
 
-    def fetch_metadata(self, connection, topics):
-        connection.require_up()
+    def answer(self, port, key, version, body):
+        """The body of the response of the broker at a port."""
+        if key == MetadataRequest.API_KEY:
+            request = MetadataRequest.decode(body, version=version)
+            return bytes(self._metadata(version, [topic.name for topic in request.topics]).encode())
+        request = ListOffsetsRequest.decode(body, version=version)
+        return bytes(self._list_offsets(port, version, request).encode())
+
+    def _metadata(self, version, names):
         self.asked.append("metadata")
-        brokers = {number: Broker(number, "host", number) for number in (1, 2, 3)}
-        known = {p: number for p, number in {**self.leads, **self.told}.items() if p.topic in topics}
-        return Metadata(
-            brokers,
-            None,
-            {p: brokers[number] for p, number in known.items() if number},
-            {p: ErrorCode.LEADER_NOT_AVAILABLE for p, number in known.items() if not number},
-            {t: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for t in topics if all(t != p.topic for p in self.leads)},
+        make = MetadataResponse.MetadataResponseTopic
+        known = {**self.leads, **self.claimed}
+        topics = []
+        for name in names:
+            partitions = [
+                make.MetadataResponsePartition(
+                    error_code=0 if number else ErrorCode.LEADER_NOT_AVAILABLE,
+                    partition_index=p.partition,
+                    leader_id=number or -1,
+                    replica_nodes=[],
+                    isr_nodes=[],
+                    offline_replicas=[],
+                )
+                for p, number in known.items()
+                if p.topic == name
+            ]
+            exists = any(name == p.topic for p in self.leads)
+            code = 0 if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            topics.append(make(error_code=code, name=name, is_internal=False, partitions=partitions))
+        brokers = [
+            MetadataResponse.MetadataResponseBroker(node_id=number, host="host", port=number, rack=None)
+            for number in (1, 2, 3)
+        ]
+        return MetadataResponse(
+            version=version, throttle_time_ms=0, brokers=brokers, cluster_id=None, controller_id=1, topics=topics
         )
 
-    def list_offsets(self, connection, wanted, *, isolation):
-        connection.require_up()
-        self.asked.append((connection.port, set(wanted)))
-        offsets = Offsets()
-        for partition in wanted:
-            leads = self.leads.get(partition) == connection.port
-            if code := self.codes.get(partition, 0) if leads else self.elsewhere:
-                offsets.errors[partition] = code
-            else:
-                offsets.found[partition] = 100 * connection.port + partition.partition
-        return offsets
+    def _list_offsets(self, port, version, request):
+        wanted = [TopicPartition(t.name, p.partition_index) for t in request.topics for p in t.partitions]
+        self.asked.append((port, set(wanted)))
+        make = ListOffsetsResponse.ListOffsetsTopicResponse
+        topics = {}
+        for tp in wanted:
+            code = self.codes.get(tp, 0) if self.leads.get(tp) == port else self.elsewhere
+            topics.setdefault(tp.topic, []).append(
+                make.ListOffsetsPartitionResponse(
+                    partition_index=tp.partition,
+                    error_code=code,
+                    timestamp=-1,
+                    offset=-1 if code else 100 * port + tp.partition,
+                    leader_epoch=-1,
+                )
+            )
+        answers = [make(name=name, partitions=partitions) for name, partitions in topics.items()]
+        return ListOffsetsResponse(version=version, throttle_time_ms=0, topics=answers)
+
+
+class Connection:
+    """To one broker of a cluster; requests and responses are bytes, as on a socket."""
+
+    def __init__(self, cluster, host, port, **settings):
+        self.cluster = cluster
+        self.port = port
+        self.generation = None
+
+    def connect(self):
+        self.cluster.connected.append(self.port)
+        self.generation = self.cluster.generation
+        self.require_up()
+
+    def require_up(self):
+        if self.port in self.cluster.down:
+            raise self.cluster.down[self.port]
+        if self.generation != self.cluster.generation:
+            raise BrokerUnavailable("connection closed")
+
+    def version(self, key, name, oldest, newest):
+        return newest
+
+    def exchange(self, key, version, body, decode):
+        self.require_up()
+        return decode(memoryview(self.cluster.answer(self.port, key, version, body)))
+
+    def close(self):
+        self.generation = None
 
 
 @pytest.fixture
-def cluster(monkeypatch):
-    cluster = Cluster({A0: 1, A1: 2, B0: 1})
-
-    class Connection:
-        def __init__(self, host, port, **settings):
-            self.port = port
-            self.generation = None
-
-        def connect(self):
-            cluster.connected.append(self.port)
-            self.generation = cluster.generation
-            self.require_up()
-
-        def require_up(self):
-            if self.port in cluster.down:
-                raise cluster.down[self.port]
-            if self.generation != cluster.generation:
-                raise BrokerUnavailable("hung up")
-
-        def close(self):
-            self.generation = None
-
-    monkeypatch.setattr(module, "BrokerConnection", Connection)
-    monkeypatch.setattr(module, "fetch_metadata", cluster.fetch_metadata)
-    monkeypatch.setattr(module, "list_offsets", cluster.list_offsets)
-    return cluster
+def cluster():
+    return Cluster({A0: 1, A1: 2, B0: 1})
 
 
 @pytest.fixture
 def ask(cluster):
-    client = BrokerClient(cluster.brokers, client_id="test", timeout_ms=1000)
+    connection = partial(Connection, cluster)
+    client = BrokerClient(cluster.brokers, client_id="test", timeout_ms=1000, connection=connection)
 
     def ask(*partitions):
         return client.list_offsets(dict.fromkeys(partitions, LATEST))
@@ -120,13 +158,13 @@ def ask(cluster):
     return ask
 
 
-def test_questions_to_any_broker_open_two_connections(cluster, ask):
+def test_requests_to_any_broker_open_two_connections(cluster, ask):
     for _ in range(6):
         ask.client.metadata({"a"})
     assert len(cluster.connected) == len(set(cluster.connected)) == 2
 
 
-def test_leaders_are_asked_for_once(cluster, ask):
+def test_leaders_are_requested_once(cluster, ask):
     for questions in (["metadata", (1, {A0}), (2, {A1})], [(1, {A0}), (2, {A1})]):
         assert ask(A0, A1) == Offsets({A0: 100, A1: 201})
         assert cluster.questions() == questions
@@ -134,7 +172,7 @@ def test_leaders_are_asked_for_once(cluster, ask):
     assert cluster.questions() == []
 
 
-def test_a_leader_that_is_not_known_is_asked_for(cluster, ask):
+def test_an_unknown_leader_is_requested(cluster, ask):
     ask(A0)
     cluster.questions()
     assert ask(A0, B0) == Offsets({A0: 100, B0: 100})
@@ -153,10 +191,10 @@ def test_a_leader_that_moved_is_followed_in_the_same_call(cluster, ask, code):
     assert ask(A0, A1, B0) == Offsets({A0: 300, A1: 201, B0: 100})
     assert cluster.questions() == [(1, {A0, B0}), (2, {A1}), "metadata", (3, {A0})]
     assert ask(A0, A1) == Offsets({A0: 300, A1: 201})
-    assert cluster.questions() == [(3, {A0}), (2, {A1})], "and is remembered"
+    assert cluster.questions() == [(3, {A0}), (2, {A1})], "and is cached"
 
 
-def test_a_topic_that_is_deleted_and_created_anew(cluster, ask):
+def test_a_topic_that_is_deleted_and_created_again(cluster, ask):
     ask(A0, A1)
     cluster.elsewhere = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     cluster.leads = {B0: 1}
@@ -166,7 +204,7 @@ def test_a_topic_that_is_deleted_and_created_anew(cluster, ask):
     assert ask(A0, A1) == Offsets({A0: 200, A1: 101})
 
 
-def test_a_leader_that_is_forgotten_is_asked_for_again(cluster, ask):
+def test_a_forgotten_leader_is_requested_again(cluster, ask):
     ask(A0, A1)
     cluster.questions()
     ask.client.forget_leaders([A0, B0])
@@ -174,13 +212,13 @@ def test_a_leader_that_is_forgotten_is_asked_for_again(cluster, ask):
     assert cluster.questions() == [(2, {A1}), "metadata", (1, {A0})]
 
 
-def test_metadata_that_lag_behind_are_believed_for_one_more_question(cluster, ask):
+def test_outdated_metadata_are_used_for_one_more_request(cluster, ask):
     ask(A0)
     cluster.questions()
-    cluster.leads[A0], cluster.told = 3, {A0: 1}
+    cluster.leads[A0], cluster.claimed = 3, {A0: 1}
     assert ask(A0).errors == {A0: ErrorCode.NOT_LEADER_OR_FOLLOWER}
     assert cluster.questions() == [(1, {A0}), "metadata", (1, {A0})]
-    cluster.told = {}
+    cluster.claimed = {}
     assert ask(A0).found == {A0: 300}
 
 
@@ -193,7 +231,7 @@ def test_a_partition_loses_its_leader_and_gets_one(cluster, ask):
     assert ask(A0, A1) == Offsets({A0: 200, A1: 201})
 
 
-def test_what_is_no_leaders_fault_is_not_asked_again(cluster, ask):
+def test_an_error_unrelated_to_leaders_is_not_requested_again(cluster, ask):
     ask(A0, A1)
     cluster.questions()
     cluster.codes, cluster.leads[A1] = {A0: REFUSED}, 3
@@ -203,7 +241,7 @@ def test_what_is_no_leaders_fault_is_not_asked_again(cluster, ask):
         assert cluster.questions() == questions
 
 
-def test_behind_a_connection_that_broke_somebody_else_may_lead(cluster, ask):
+def test_after_a_broken_connection_the_leader_is_requested_again(cluster, ask):
     ask(A0)
     cluster.questions()
     cluster.hang_up()
@@ -211,9 +249,9 @@ def test_behind_a_connection_that_broke_somebody_else_may_lead(cluster, ask):
     assert cluster.questions() == ["metadata", (1, {A0})]
 
 
-def test_an_answer_that_makes_no_sense_is_asked_for_again_and_then_is_an_error(cluster, ask):
+def test_a_malformed_answer_is_requested_again_and_then_an_error(cluster, ask):
     ask(A0, A1)
-    cluster.down[2] = ProtocolError("announces a response of a gigabyte")
+    cluster.down[2] = ProtocolError("announced a response of a gigabyte")
     cluster.live = (1,)
     with pytest.raises(ProtocolError, match="gigabyte"):
         ask(A0, A1)
@@ -222,7 +260,7 @@ def test_an_answer_that_makes_no_sense_is_asked_for_again_and_then_is_an_error(c
 
 
 @pytest.mark.parametrize("asked_before", [True, False])
-def test_a_leader_that_died_is_named_and_tried_once_for_each_question(cluster, ask, asked_before):
+def test_a_dead_leader_is_named_and_tried_once_per_request(cluster, ask, asked_before):
     if asked_before:
         ask(A0, A1)
     cluster.down[1] = BrokerUnavailable("broker host:1: connection refused; check that it runs")
@@ -237,21 +275,21 @@ def test_a_leader_that_died_is_named_and_tried_once_for_each_question(cluster, a
     assert ask(A0, A1, B0) == Offsets({A0: 200, A1: 201, B0: 300}), "its partitions got other leaders"
 
 
-def test_a_leader_that_died_just_now_is_replaced_in_the_same_call(cluster, ask):
+def test_a_leader_that_just_died_is_replaced_in_the_same_call(cluster, ask):
     ask(A0, A1)
     cluster.down[1] = BrokerUnavailable("gone")
     cluster.leads[A0] = 3
     assert ask(A0, A1) == Offsets({A0: 300, A1: 201})
 
 
-def test_a_leader_that_refuses_us_is_told_as_such(cluster, ask):
-    cluster.down[2] = AuthenticationFailed("broker host:2: it asks for a client's certificate")
+def test_the_refusal_of_a_leader_is_among_the_reasons(cluster, ask):
+    cluster.down[2] = AuthenticationFailed("broker host:2: it requires a client certificate")
     answer = ask(A0, A1)
     assert answer.found == {A0: 100}
-    assert answer.reasons() == {"broker host:2: it asks for a client's certificate": [A1]}
+    assert answer.reasons() == {"broker host:2: it requires a client certificate": [A1]}
 
 
-def test_nobody_answers(cluster, ask):
+def test_no_broker_answers(cluster, ask):
     ask(A0)
     cluster.down = dict.fromkeys((1, 2, 3), BrokerUnavailable("gone"))
     with pytest.raises(BrokerUnavailable, match="none of 3 brokers answers"):
@@ -260,7 +298,7 @@ def test_nobody_answers(cluster, ask):
     assert ask(A0) == Offsets({A0: 100})
 
 
-def test_a_closed_client_asks_nobody(cluster, ask):
+def test_a_closed_client_sends_no_request(cluster, ask):
     ask(A0)
     ask.client.close()
     cluster.hang_up()
@@ -268,15 +306,15 @@ def test_a_closed_client_asks_nobody(cluster, ask):
         ask(A0)
 
 
-def test_metadata_are_always_asked_for(cluster, ask):
+def test_metadata_are_always_requested(cluster, ask):
     ask(A0)
     cluster.leads[TopicPartition("a", 2)] = 3
     assert ask.client.metadata(["a"]).leaders.keys() == {A0, A1, ("a", 2)}
 
 
 @pytest.mark.parametrize("connected_before", [True, False])
-def test_an_interrupted_question_ends_its_connection(cluster, ask, connected_before):
-    """Else the next question would receive the answer to this one."""
+def test_an_interrupted_request_ends_its_connection(cluster, ask, connected_before):
+    """Otherwise the next request would receive the answer to this one."""
     broker = cluster.brokers()[0]
 
     def interrupt(_):

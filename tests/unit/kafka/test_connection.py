@@ -1,4 +1,4 @@
-"""BrokerConnection against small servers on real sockets."""
+"""BrokerConnection with small servers on real sockets."""
 
 import contextlib
 import random
@@ -10,11 +10,12 @@ import tracemalloc
 
 import pytest
 
-from tests.fix_fork import in_forked_child, refused_in_forked_child
-from tests.fix_kafka import MetadataRequest
-from tests.fix_waiting import eventually
+from tests.fixtures.fork import in_forked_child, refused_in_forked_child
+from tests.fixtures.kafka import MetadataRequest
+from tests.fixtures.waiting import eventually
 from zkconsumer.errors import AuthenticationFailed, BrokerUnavailable, ProtocolError
 from zkconsumer.kafka.connection import BrokerConnection
+from zkconsumer.kafka.sasl import log_in
 from zkconsumer.kafka.security import BrokerSecurity
 
 API_VERSIONS = struct.pack(">hi", 0, 2) + struct.pack(">hhh", 18, 0, 4) + struct.pack(">hhh", 1, 4, 16)
@@ -108,9 +109,9 @@ def test_the_newest_common_version_is_chosen(serve, connect):
     connection.connect()
     assert connection.version(1, "Fetch", 0, 12) == 12
     assert connection.version(1, "Fetch", 0, 17) == 16
-    with pytest.raises(ProtocolError, match=r"Fetch.*we speak 0 to 3, the broker speaks versions 4 to 16"):
+    with pytest.raises(ProtocolError, match=r"Fetch.*this client has 0 to 3, the broker supports versions 4 to 16"):
         connection.version(1, "Fetch", 0, 3)
-    with pytest.raises(ProtocolError, match="does not know it"):
+    with pytest.raises(ProtocolError, match="does not support it"):
         connection.version(99, "Oddity", 0, 3)
 
 
@@ -198,7 +199,7 @@ def test_a_broker_that_hangs_up_in_the_middle_of_a_response(serve, connect):
         (struct.pack(">ii", 2**31 - 1, 1), "limit"),
     ],
 )
-def test_what_is_no_kafka_broker_is_told_apart(serve, connect, head, hint):
+def test_servers_other_than_kafka_brokers_are_recognised(serve, connect, head, hint):
     connection = connect(
         serve(lambda sock: (read_request(sock), sock.sendall(head + bytes(8))), None), max_response_bytes=1 << 20
     )
@@ -213,7 +214,7 @@ def test_an_answer_to_another_request_is_refused(serve, connect):
         connection.receive(connection.send(1, 4, b""))
 
 
-def test_a_refused_connection_says_what_to_check(connect):
+def test_a_refused_connection_has_a_hint_what_to_check(connect):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     with pytest.raises(BrokerUnavailable, match=r"refused.*advertised listener"):
@@ -222,7 +223,7 @@ def test_a_refused_connection_says_what_to_check(connect):
 
 def test_a_broker_that_hangs_up_at_once_gets_the_likely_reasons(serve, connect):
     connection = connect(serve(lambda sock: None, None))
-    with pytest.raises(BrokerUnavailable, match="TLS or SASL, or a broker that is just"):
+    with pytest.raises(BrokerUnavailable, match="TLS or SASL, or a broker that is starting"):
         connection.connect()
 
 
@@ -233,11 +234,11 @@ def test_a_malformed_api_versions_response(serve, connect):
 
 
 class OldBroker:
-    """Answers requests like a release before 0.10, which hangs up on ApiVersions; counts what it is asked."""
+    """Answers requests like a release before 0.10, which closes the connection on ApiVersions; counts requests."""
 
     def __init__(self, after=lambda asked: False):
         self.asked = []
-        self._modern = after  # told what was asked so far, says whether ApiVersions is answered by now
+        self._modern = after  # gets the requests so far, returns whether ApiVersions is answered by now
 
     def __call__(self, sock):
         while True:
@@ -249,7 +250,7 @@ class OldBroker:
             answer(sock, correlation_id, API_VERSIONS if key == 18 else bytes(4))
 
 
-def test_a_broker_that_works_and_still_hangs_up_on_the_version_request_is_an_old_one(serve, connect):
+def test_a_working_broker_that_hangs_up_on_api_versions_is_old(serve, connect):
     broker = OldBroker()
     connection = connect(serve(broker, None))
     connection.connect()
@@ -259,7 +260,7 @@ def test_a_broker_that_works_and_still_hangs_up_on_the_version_request_is_an_old
     assert bytes(connection.receive(connection.send(2, 0, b"\xff" * 4 + b"\0" * 4))) == bytes(4)
 
 
-def test_a_modern_broker_that_hung_up_once_is_not_taken_for_an_old_one(serve, connect):
+def test_a_modern_broker_that_hung_up_once_is_not_old(serve, connect):
     connection = connect(serve(OldBroker(after=lambda asked: len(asked) > 1), None))
     connection.connect()
     assert connection.version(1, "Fetch", 0, 12) == 12
@@ -274,13 +275,13 @@ def test_a_named_release_is_assumed_without_proof(serve, connect, release, fetch
     assert broker.asked == [18]
 
 
-def test_a_named_release_does_not_outrank_what_a_broker_tells(serve, connect):
+def test_versions_of_the_broker_override_a_named_release(serve, connect):
     connection = connect(serve(lambda sock: sock.recv(1)), version_fallback="0.8.2")
     connection.connect()
     assert connection.version(1, "Fetch", 0, 12) == 12
 
 
-def test_no_secret_is_shown_by_what_connections_are_made_with():
+def test_settings_of_connections_show_no_secrets():
     security = BrokerSecurity(password="hush1", token="hush2", key_password="hush3")
     assert "hush" not in repr(security)
 
@@ -317,34 +318,33 @@ def test_a_broker_before_1_0_refuses_by_hanging_up(serve, connect):
         read_exactly(sock, 4)
 
     connection = connect(serve(script, sasl_versions(authenticate=False)), security=LOGIN)
-    with pytest.raises(AuthenticationFailed, match=r"hung up during the login; check sasl\.mechanism"):
+    with pytest.raises(AuthenticationFailed, match=r"closed the connection during the login; check sasl\.mechanism"):
         connection.connect()
 
 
-class LastWord:
-    """A mechanism that ends with a token of the client's, as Kerberos does."""
+class LastToken:
+    """A mechanism whose last token is the client's, as with Kerberos."""
 
     def __init__(self):
         self.heard = []
-        self.said = 0
+        self.sent = 0
 
     def auth_bytes(self):
-        self.said += 1
-        return b"%d" % self.said
+        self.sent += 1
+        return b"%d" % self.sent
 
     def receive(self, token):
         self.heard.append(token)
 
     def is_done(self):
-        return self.said == 2
+        return self.sent == 2
 
     is_authenticated = is_done
 
 
 @pytest.mark.parametrize("framed", [False, True])
-def test_the_last_word_of_a_mechanism_is_answered_only_in_a_frame(serve, connect, monkeypatch, framed):
-    mechanism = LastWord()
-    monkeypatch.setattr("zkconsumer.kafka.sasl._mechanism", lambda wire, security: mechanism)
+def test_the_last_token_of_a_client_is_answered_only_in_a_frame(serve, connect, framed):
+    mechanism = LastToken()
 
     def script(sock):
         answer(sock, read_request(sock)[2], struct.pack(">hi", 0, 0))
@@ -356,15 +356,15 @@ def test_the_last_word_of_a_mechanism_is_answered_only_in_a_frame(serve, connect
                 sock.sendall(struct.pack(">i", len(reply)) + reply if reply else b"")
         answer(sock, read_request(sock)[2], b"in")
 
-    connection = connect(serve(script, sasl_versions(authenticate=framed)), security=LOGIN)
+    connection = connect(serve(script, sasl_versions(authenticate=framed)))
     connection.connect()
+    log_in(connection, LOGIN, lambda wire, security: mechanism)
     assert bytes(connection.receive(connection.send(1, 0, b""))) == b"in"
     assert mechanism.heard == [b"challenge", b""]
 
 
-def test_a_kerberos_without_its_package_says_how_to_get_it(serve, connect, monkeypatch):
-    monkeypatch.setitem(sys.modules, "gssapi", None)
-    monkeypatch.setattr("zkconsumer.kafka.sasl.find_spec", lambda name: None)
+def test_kerberos_without_its_package_has_an_installation_hint(serve, connect, monkeypatch):
+    monkeypatch.setitem(sys.modules, "gssapi", None)  # as if it was not installed
     kerberos = BrokerSecurity(protocol="SASL_PLAINTEXT", mechanism="GSSAPI")
     connection = connect(serve(lambda sock: None, sasl_versions(authenticate=True)), security=kerberos)
     with pytest.raises(AuthenticationFailed, match=r"package gssapi is missing: pip install 'zkconsumer\[gssapi\]'"):
@@ -372,7 +372,7 @@ def test_a_kerberos_without_its_package_says_how_to_get_it(serve, connect, monke
 
 
 @pytest.mark.parametrize("reply", [b"", struct.pack(">hi", 33, 9), struct.pack(">hi", 0, 0)])
-def test_a_login_that_is_answered_with_nonsense(serve, connect, reply):
+def test_a_login_with_a_malformed_answer_is_refused(serve, connect, reply):
     def script(sock):
         answer(sock, read_request(sock)[2], reply)
         answer(sock, read_request(sock)[2], b"\x00")
@@ -382,7 +382,7 @@ def test_a_login_that_is_answered_with_nonsense(serve, connect, reply):
         connection.connect()
 
 
-def test_an_announcement_alone_costs_no_memory(serve, connect):
+def test_an_announced_length_costs_no_memory(serve, connect):
     def script(sock):
         _, _, correlation_id, _, _ = read_request(sock)
         sock.sendall(struct.pack(">ii", 1 << 30, correlation_id) + bytes(1000))
@@ -399,7 +399,7 @@ def test_an_announcement_alone_costs_no_memory(serve, connect):
         tracemalloc.stop()
 
 
-def test_a_response_larger_than_what_an_announcement_is_worth_arrives_whole(serve, connect):
+def test_a_response_larger_than_the_first_allocation_arrives_whole(serve, connect):
     big = random.Random(5).randbytes(1 << 20) * 150
 
     connection = connect(serve(lambda sock: answer(sock, read_request(sock)[2], big)), timeout_ms=30_000)
@@ -407,7 +407,7 @@ def test_a_response_larger_than_what_an_announcement_is_worth_arrives_whole(serv
     assert connection.receive(connection.send(1, 4, b"")) == big
 
 
-def test_counts_that_lie_in_a_metadata_response(serve, connect):
+def test_wrong_counts_in_a_metadata_response(serve, connect):
     connection = connect(serve(lambda sock: answer(sock, read_request(sock)[2], b"\x7f\xff\xff\xff" * 3)))
     connection.connect()
     with pytest.raises(ProtocolError, match="malformed Metadata"):
@@ -440,7 +440,7 @@ def test_a_forked_child_neither_closes_nor_uses_its_parents_connection(serve, co
     ids=["a negative length", "no mechanisms", "cut off", "no text", "no error code"],
 )
 def test_a_malformed_list_of_mechanisms_is_refused(serve, connect, body):
-    """The first took for ever: each mechanism stepped back to where it began."""
+    """The first one caused an endless loop: each mechanism moved the position back to its start."""
 
     def script(sock):
         answer(sock, read_request(sock)[2], body)
@@ -455,7 +455,7 @@ def test_before_the_login_only_short_responses_are_accepted(serve, connect):
         sock.sendall(struct.pack(">ii", (1 << 20) + 1, read_request(sock)[2]))
 
     connection = connect(serve(script, sasl_versions(authenticate=True)), security=LOGIN)
-    with pytest.raises(ProtocolError, match="announces a response of 1048577 bytes; the limit is 1048576"):
+    with pytest.raises(ProtocolError, match="announced a response of 1048577 bytes; the limit is 1048576"):
         connection.connect()
 
 

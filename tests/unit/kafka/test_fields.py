@@ -1,4 +1,4 @@
-"""Fields: what the one parser of responses does with counts and tagged fields that no broker sends."""
+"""Fields: the parser of responses with counts and tagged fields that no broker sends."""
 
 import struct
 import tracemalloc
@@ -6,7 +6,7 @@ import tracemalloc
 import pytest
 
 from zkconsumer.errors import ProtocolError
-from zkconsumer.kafka.fields import Fields
+from zkconsumer.kafka.fields import Fields, encode_string, is_encodable
 from zkconsumer.kafka.response import WINDOW_BYTES
 
 PAIR = struct.Struct(">qq")
@@ -40,7 +40,7 @@ def test_items_are_found_between_tagged_fields(tagged):
 
 
 @pytest.mark.parametrize("flexible", [False, True])
-def test_items_that_are_not_wanted_take_no_memory(flexible):
+def test_unwanted_items_take_no_memory(flexible):
     count = 1 << 18
     items = bytes(count * (PAIR.size + flexible))
     body = memoryview((varint(count + 1) if flexible else struct.pack(">i", count)) + items)
@@ -58,15 +58,26 @@ def test_items_that_are_not_wanted_take_no_memory(flexible):
 @pytest.mark.parametrize("flexible", [False, True])
 def test_a_count_beyond_the_end_is_refused_at_once(take, flexible):
     head = varint(2**31) if flexible else struct.pack(">i", 2**31 - 1)
-    with pytest.raises(ProtocolError, match="2147483647 items are announced, 100 bytes are left"):
+    with pytest.raises(ProtocolError, match="2147483647 items are announced, but 100 bytes are left"):
         take(Fields(memoryview(head + bytes(100)), flexible=flexible))
 
 
 def test_a_count_that_fits_only_without_the_size_of_its_items_is_refused():
-    with pytest.raises(ProtocolError, match="100 items of 16 bytes are announced, 100 bytes are left"):
+    with pytest.raises(ProtocolError, match="100 items of 16 bytes are announced, but 100 bytes are left"):
         Fields(memoryview(struct.pack(">i", 100) + bytes(100))).packed(PAIR, wanted=True)
 
 
 def test_a_varint_ends_after_five_bytes():
     with pytest.raises(ProtocolError, match="longer than five bytes"):
         Fields(memoryview(b"\xff" * 6), flexible=True).count()
+
+
+@pytest.mark.parametrize(
+    ("name", "carried"),
+    [("t" * 32_767, True), ("t" * 32_768, False), ("\u00fc" * 16_384, False), ("\ud800", False), ("", True)],
+    ids=["longest", "longer", "longer in UTF-8", "surrogate", "empty"],
+)
+def test_a_request_cannot_carry_every_name_of_a_znode(name, carried):
+    assert is_encodable(name) is carried
+    if carried:
+        assert encode_string(name)[2:] == name.encode()

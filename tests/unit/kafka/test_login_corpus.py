@@ -1,4 +1,4 @@
-"""The fuzzer's conversations once more: only our errors may come out of a connection (see tests/fuzz/login.py)."""
+"""The fuzzer's conversations again: a connection may raise only the documented errors (see tests/fuzz/login.py)."""
 
 import pytest
 
@@ -9,11 +9,11 @@ FIRST, KEPT = list(first_inputs("login")), list(kept_inputs("login"))
 
 
 @pytest.mark.parametrize(("name", "data"), FIRST, ids=[name for name, _ in FIRST])
-def test_where_the_fuzzer_begins(name, data):
+def test_first_inputs_of_the_fuzzer(name, data):
     run(data)
 
 
-def test_what_the_fuzzer_found():
+def test_inputs_that_the_fuzzer_found():
     assert KEPT
     for name, data in KEPT:
         try:

@@ -1,4 +1,4 @@
-"""ResponseStream: whatever is taken, in whatever pieces it arrives, it is what was sent."""
+"""ResponseStream: the taken bytes equal the sent ones, for any parts and any arriving pieces."""
 
 import random
 import socket
@@ -16,7 +16,7 @@ CONTENT = random.Random(1).randbytes(3 * WINDOW_BYTES)
 
 @pytest.fixture
 def arriving():
-    """A stream onto which these pieces arrive, one after the other, and then the end of the connection."""
+    """A stream on which these pieces arrive one after the other, and then the end of the connection."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         transports = []
 
@@ -56,7 +56,7 @@ def test_parts_of_all_lengths_follow_each_other(arriving, seed):
     assert all(view == CONTENT[at : at + len(view)] for at, view in kept)
 
 
-def test_nothing_of_the_next_response_is_taken_with_this_one(arriving):
+def test_no_bytes_of_the_next_response_are_taken(arriving):
     stream = arriving(b"first" + b"second")
     stream.begin(5)
     assert stream.take(5) == b"first"
@@ -64,24 +64,24 @@ def test_nothing_of_the_next_response_is_taken_with_this_one(arriving):
     assert stream.take_to_keep(6) == b"second"
 
 
-def test_a_response_ends_where_it_said(arriving):
+def test_a_response_ends_at_its_announced_length(arriving):
     stream = arriving(b"12345")
     stream.begin(5)
     stream.take(3)
     with pytest.raises(ProtocolError, match="1 bytes are missing"):
         stream.take(3)
-    with pytest.raises(ProtocolError, match="2 bytes of the response before"):
+    with pytest.raises(ProtocolError, match="2 bytes of the previous response"):
         stream.begin(1)
 
 
-def test_a_connection_that_ends_early_is_told(arriving):
+def test_a_connection_that_ends_early_is_an_error(arriving):
     stream = arriving(b"123")
     stream.begin(5)
     with pytest.raises(BrokerUnavailable, match="closed the connection"):
         stream.take_to_keep(5)
 
 
-def test_memory_to_keep_comes_from_where_it_shall(arriving):
+def test_memory_to_keep_comes_from_the_given_source(arriving):
     own = memoryview(bytearray(5))
     stream = arriving(b"12345")
     stream.begin(5, lambda count: own[:count])

@@ -1,13 +1,13 @@
-"""A client of a broker that answers badly: documented errors, nothing left behind, and success once it answers well."""
+"""A client of a broker with bad answers: documented errors, no leaks, and success once the answers are good."""
 
 import threading
 import tracemalloc
 
 import pytest
 
-from tests import fix_scriptedbroker as scripted
-from tests.fix_chunks import make_info, make_queue
-from tests.fix_scriptedbroker import (
+from tests.fixtures import scriptedbroker as scripted
+from tests.fixtures.chunks import make_info, make_queue
+from tests.fixtures.scriptedbroker import (
     API_VERSIONS,
     AUTHENTICATE,
     BATCH,
@@ -23,7 +23,7 @@ from tests.fix_scriptedbroker import (
     response,
     running_scripted_broker,
 )
-from tests.fix_waiting import eventually
+from tests.fixtures.waiting import eventually
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.offsets import StoredOffset
 from zkconsumer.decode.batchdecoder import warm
@@ -31,9 +31,9 @@ from zkconsumer.errors import AuthenticationFailed, BrokerUnavailable, Coordinat
 from zkconsumer.fetch.chunkreader import ChunkReader
 from zkconsumer.fetch.fetcher import FetcherThread
 from zkconsumer.kafka.client import LATEST, BrokerClient
-from zkconsumer.kafka.coordinator import OffsetCoordinator
-from zkconsumer.kafka.fetch_protocol import receive_fetch, send_fetch
-from zkconsumer.kafka.fetch_session import PartitionFetch, without_session
+from zkconsumer.kafka.fetchprotocol import receive_fetch, send_fetch
+from zkconsumer.kafka.fetchsession import PartitionFetch, without_session
+from zkconsumer.kafka.offsetcoordinator import OffsetCoordinator
 from zkconsumer.kafka.security import PLAINTEXT, BrokerSecurity
 from zkconsumer.model import TopicPartition
 
@@ -131,7 +131,7 @@ each_api = pytest.mark.parametrize("api", CALLS, ids=NAMES.get)
 
 @pytest.fixture
 def broker():
-    """Each test ends with no connection to it, and no thread of the client."""
+    """A broker; at the end of each test no connection to it and no thread of the client may remain."""
     before = set(threading.enumerate())
     with running_scripted_broker() as running:
         yield running
@@ -141,7 +141,7 @@ def broker():
 
 @pytest.fixture
 def client_of():
-    """A client of the broker, which is closed when the test ends and uses little memory until then."""
+    """A client of the broker, which is closed at the end of the test and must use little memory until then."""
     clients = []
 
     def make(broker, api, timeout_ms=LONG_MS):
@@ -169,7 +169,7 @@ def timeout_of(answer):
 
 
 def is_good(result):
-    """True for what the client makes of the broker's usual answers."""
+    """True for the client's results of the broker's usual answers."""
     if getattr(result, "failed_topics", None):
         return False
     values = (getattr(result, name, result) for name in ("leaders", "found", "accepted"))
@@ -185,7 +185,7 @@ def outcome(call, client, broker):
 
 @each_api
 @pytest.mark.parametrize("answer", BAD_ANSWERS, ids=lambda answer: answer.__name__)
-def test_a_bad_answer_is_an_error_and_the_next_good_one_counts(broker, client_of, api, answer):
+def test_a_bad_answer_is_an_error_and_a_later_one_succeeds(broker, client_of, api, answer):
     client, call = client_of(broker, api, timeout_of(answer)), CALLS[api]
     broker.answers[api] = answer
     assert not is_good(outcome(call, client, broker))
@@ -195,7 +195,7 @@ def test_a_bad_answer_is_an_error_and_the_next_good_one_counts(broker, client_of
 
 
 @each_content_of(*CALLS)
-def test_bad_content_is_no_success_and_the_next_good_answer_counts(broker, client_of, api, content):
+def test_bad_content_is_an_error_and_a_later_answer_succeeds(broker, client_of, api, content):
     client, call = client_of(broker, api), CALLS[api]
     broker.bodies[api] = response(api, broker.port, **BAD_CONTENT[content])
     result = outcome(call, client, broker)
@@ -254,6 +254,6 @@ def test_a_fetcher_recovers_when_the_content_is_good(broker, fetching, api, cont
     reader = ChunkReader(info.queue)
     try:
         chunk = reader.request(60)
-    except TopicUnreadable:  # an error code that came often enough, and is not raised again
+    except TopicUnreadable:  # an error code that was repeated often enough, and is not raised again
         chunk = reader.request(60)
     assert chunk.batch.column("value").to_pylist() == [b"value"]

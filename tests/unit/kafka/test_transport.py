@@ -1,4 +1,4 @@
-"""Transport to a server with TLS that asks for a client's certificate; this one's words are OpenSSL's, not Java's."""
+"""Transport to a TLS server that requires a client certificate; its alerts are OpenSSL's, not Java's."""
 
 import contextlib
 import itertools
@@ -9,8 +9,8 @@ import threading
 
 import pytest
 
-from tests.fix_certificates import Authority
-from tests.fix_waiting import eventually
+from tests.fixtures.certificates import Authority
+from tests.fixtures.waiting import eventually
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import AuthenticationFailed, BrokerUnavailable
 from zkconsumer.kafka.security import PLAINTEXT, BrokerSecurity
@@ -27,7 +27,7 @@ def authority(tmp_path):
 
 @pytest.fixture(params=TLS)
 def port(request, authority):
-    """Of a server that sends one byte to whoever shows a certificate of the authority."""
+    """Port of a server that sends one byte to clients with a certificate of the authority."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=authority.location)
     context.load_cert_chain(authority.broker_properties(HOST)["ssl.keystore.location"])
     context.verify_mode = ssl.CERT_REQUIRED
@@ -69,29 +69,27 @@ def test_with_a_certificate(port, authority, password):
 
 
 def test_without_a_certificate(port, authority):
-    # To a server with OpenSSL and TLS 1.2 it is a failure that may have other reasons, too.
-    with pytest.raises(BrokerUnavailable, match=r"asks for a client's certificate \(.*ssl\.certificate\.location"):
+    # With OpenSSL and TLS 1.2 the failure may have other reasons, too.
+    with pytest.raises(BrokerUnavailable, match=r"requires a client certificate \(.*ssl\.certificate\.location"):
         read_a_byte(port, authority)
 
 
-def test_with_a_certificate_of_somebody_else(port, authority, tmp_path):
+def test_with_a_certificate_of_another_authority(port, authority, tmp_path):
     settings = Authority(tmp_path, "other").client_settings("client")
-    with pytest.raises(
-        AuthenticationFailed, match=r"does not accept .*other-client\.pem \(unknown ca\); check that the"
-    ):
+    with pytest.raises(AuthenticationFailed, match=r"refused .*other-client\.pem \(unknown ca\); check that the"):
         read_a_byte(port, authority, **settings)
 
 
 @pytest.fixture
 def silent_listener():
-    """Never sends anything."""
+    """A listener that never sends a byte."""
     with socket.create_server((HOST, 0)) as listener:
         yield listener
 
 
 @pytest.fixture
 def unanswered_port():
-    """Of a listener whose backlog is full, so that the kernel drops further attempts to connect."""
+    """Port of a listener with a full backlog, so that the kernel drops further attempts to connect."""
     with contextlib.ExitStack() as cleaning:
         listener = cleaning.enter_context(socket.socket())
         listener.bind((HOST, 0))
@@ -172,7 +170,7 @@ def test_a_server_that_hangs_up_in_the_handshake_is_unavailable(silent_listener)
 
 @pytest.mark.parametrize("version", TLS)
 def test_bytes_of_any_number_of_tls_records_arrive_in_order(authority, version):
-    """Records of a byte, of the largest size, and of what is between; read into views of other sizes."""
+    """Records of one byte, of the maximum size, and of sizes between; read into views of other sizes."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(authority.broker_properties(HOST)["ssl.keystore.location"])
     context.minimum_version = context.maximum_version = TLS[version]
@@ -211,10 +209,10 @@ def test_bytes_of_any_number_of_tls_records_arrive_in_order(authority, version):
 @pytest.mark.parametrize(
     ("host", "port"), [("a\0b", 9092), ("x" * 70, 9092), ("a..b", 9092), (HOST, 70_000), (HOST, -1), (HOST, 2**31 - 1)]
 )
-def test_an_impossible_address_is_an_unavailable_broker(host, port):
+def test_an_invalid_address_is_an_unavailable_broker(host, port):
     """Addresses come from brokers' answers."""
     transport = Transport(host, port, timeout_ms=1000, receive_buffer_bytes=0, security=PLAINTEXT)
-    with pytest.raises(BrokerUnavailable, match=r"cannot resolve the host name|port .* is impossible"):
+    with pytest.raises(BrokerUnavailable, match=r"cannot resolve the host name|port .* is invalid"):
         transport.connect()
 
 
@@ -237,7 +235,7 @@ def test_closing_ends_the_look_up_of_a_host_name(monkeypatch):
         answered.set()
 
 
-def test_a_host_name_that_is_looked_up():
+def test_a_host_name_is_resolved():
     with socket.create_server((HOST, 0)) as listener:
         port = listener.getsockname()[1]
         transport = Transport("localhost", port, timeout_ms=10_000, receive_buffer_bytes=0, security=PLAINTEXT)

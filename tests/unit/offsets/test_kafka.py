@@ -1,5 +1,6 @@
-"""KafkaOffsetStore and a coordinator that hangs up, moves or refuses: what is sent, how often, and what is reported."""
+"""KafkaOffsetStore and a coordinator that disconnects, moves or refuses: requests, repetitions and log lines."""
 
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -11,10 +12,9 @@ from zkconsumer.errors import (
     LeaseLapsed,
     TopicAuthorizationFailed,
 )
-from zkconsumer.kafka import client as module
 from zkconsumer.kafka.client import BrokerClient
-from zkconsumer.kafka.coordinator import OffsetCoordinator
 from zkconsumer.kafka.errorcodes import ErrorCode
+from zkconsumer.kafka.offsetcoordinator import OffsetCoordinator
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.offsets.kafka import KafkaOffsetStore
 
@@ -44,30 +44,36 @@ class Broker1:
         return SimpleNamespace(topics=[SimpleNamespace(name="t", partitions=partitions)], error_code=0)
 
 
+class Connection:
+    """Make stores that use that broker."""
+
+    def __init__(self, broker, host, port, **settings):
+        self.call = broker.call
+
+    def connect(self):
+        pass
+
+    def close(self):
+        pass
+
+    def version(self, key, name, oldest, newest):
+        return newest
+
+
 @pytest.fixture
-def broker(monkeypatch):
-    broker = Broker1()
-
-    class Connection:
-        def __init__(self, host, port, **settings):
-            self.call = broker.call
-
-        def connect(self):
-            pass
-
-        def close(self):
-            pass
-
-        def version(self, key, name, oldest, newest):
-            return newest
-
-    monkeypatch.setattr(module, "BrokerConnection", Connection)
-    return broker
+def broker():
+    return Broker1()
 
 
-def make_store(*, retries=5, no_more_attempts=False):
-    client = BrokerClient(lambda: [Broker(1, "broker", 1)], client_id="test", timeout_ms=1000)
-    return KafkaOffsetStore(OffsetCoordinator(client, "g"), retries=retries, wait_before_retry=lambda: no_more_attempts)
+@pytest.fixture
+def make_store(broker):
+    def make(*, retries=5, no_more_attempts=False):
+        brokers, connection = [Broker(1, "broker", 1)], partial(Connection, broker)
+        client = BrokerClient(lambda: brokers, client_id="test", timeout_ms=1000, connection=connection)
+        coordinator = OffsetCoordinator(client, "g")
+        return KafkaOffsetStore(coordinator, retries=retries, wait_before_retry=lambda: no_more_attempts)
+
+    return make
 
 
 class Lease:
@@ -82,40 +88,40 @@ class Lease:
 
 
 @pytest.mark.parametrize("first", [HANGS_UP, [ErrorCode.NOT_COORDINATOR]], ids=["hangs up", "moved"])
-def test_a_lease_that_lapses_stops_the_next_send(broker, first):
-    """Also where the connection sends again by itself: the partition may have another owner, who has committed."""
+def test_a_lease_that_lapses_stops_the_next_send(broker, first, make_store):
+    """Also if the connection sends again by itself: the partition may have another owner, which has committed."""
     broker.answers = [first, [0]]
     with pytest.raises(LeaseLapsed):
         make_store().commit({T0: 5}, may_send=Lease(1).holds)
     assert broker.commits == 1
 
 
-def test_a_failed_commit_is_repeated_while_the_lease_holds(broker):
+def test_a_failed_commit_is_repeated_while_the_lease_holds(broker, make_store):
     broker.answers = [HANGS_UP, [ErrorCode.NOT_COORDINATOR], [0]]
     assert make_store().commit({T0: 5}, may_send=Lease(3).holds) == {T0}
     assert broker.commits == 3
 
 
-def test_a_commit_that_others_wait_for_is_tried_once(broker):
+def test_a_commit_that_others_wait_for_is_tried_once(broker, make_store):
     broker.answers = [[ErrorCode.NOT_COORDINATOR], [0]]
     with pytest.raises(CoordinatorMoved):
         make_store().commit({T0: 5}, retry=False)
     assert broker.commits == 1
 
 
-def test_attempts_end_when_a_rebalance_is_requested(broker):
+def test_attempts_end_when_a_rebalance_is_requested(broker, make_store):
     broker.answers = [[ErrorCode.NOT_COORDINATOR], [0]]
     with pytest.raises(CoordinatorMoved):
         make_store(no_more_attempts=True).commit({T0: 5})
     assert broker.commits == 1
 
 
-def test_an_unreadable_offset_costs_its_partition_only(broker, caplog):
+def test_an_unreadable_offset_costs_its_partition_only(broker, caplog, make_store):
     store = make_store()
     broker.answers = [[0, TOPIC_AUTHORIZATION_FAILED]] * 5
     for _ in range(2):
         assert store.fetch([T0, T1]) == {T0: 7}
-    logged = "t-1 is not consumed: its offset in Kafka cannot be read: TOPIC_AUTHORIZATION_FAILED (29)"
+    logged = "t-1 is not consumed, since its offset in Kafka cannot be read: TOPIC_AUTHORIZATION_FAILED (29)"
     assert caplog.text.count(logged) == 1
     assert not broker.answers, "asked four times at first, since the permission may be on its way, and once later"
     (error,) = store.refused().values()
@@ -123,27 +129,27 @@ def test_an_unreadable_offset_costs_its_partition_only(broker, caplog):
     assert (error.topic, error.operation) == ("t", "Describe")
 
 
-def test_a_permission_that_arrives_late_costs_nothing(broker):
+def test_a_permission_that_arrives_late_costs_nothing(broker, make_store):
     store = make_store()
     broker.answers = [[0, TOPIC_AUTHORIZATION_FAILED]] * 2 + [[0, 0]]
     assert store.fetch([T0, T1]) == {T0: 7, T1: 7}
     assert store.refused() == {}
 
 
-def test_a_group_that_may_not_be_read_is_an_error(broker):
+def test_a_group_that_may_not_be_read_is_an_error(broker, make_store):
     broker.answers = [[ErrorCode.GROUP_AUTHORIZATION_FAILED] * 2]
     with pytest.raises(GroupAuthorizationFailed, match="GROUP_AUTHORIZATION_FAILED"):
         make_store().fetch([T0, T1])
 
 
-def test_a_group_that_may_not_be_written_is_an_error(broker):
+def test_a_group_that_may_not_be_written_is_an_error(broker, make_store):
     broker.answers = [[ErrorCode.GROUP_AUTHORIZATION_FAILED] * 2]
     with pytest.raises(GroupAuthorizationFailed, match="operation Read"):
         make_store().commit({T0: 1, T1: 1})
     assert broker.commits == 1
 
 
-def test_what_was_forgotten_gets_metadata_of_its_own(broker):
+def test_an_invalidated_offset_gets_metadata_of_its_own(broker, make_store):
     broker.answers = [[0], [0], [0]]
     store = make_store()
     marks = []

@@ -1,4 +1,4 @@
-"""The sandbox command where no server is needed: usage, and what its import costs."""
+"""The sandbox command without servers: usage, and the cost of its import."""
 
 import io
 import subprocess
@@ -12,19 +12,20 @@ from zkconsumer.sandbox.progress import Progress
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
-        (["--kafka-version", "9.9.9"], "9.9.9 is not known; known are: 0.8.2.2, 0.10.2.2, 1.1.1, 2.4.1, 3.9.1"),
+        (["--kafka-version", "9.9.9"], "9.9.9 is not known; known are: 0.8.2.2, 0.10.2.2, 1.1.1, 2.4.1, 3.9.1, 4.2.0"),
         (["--zookeeper-port", "70000"], "--zookeeper-port"),
         (["--kafka-port", "none"], "--kafka-port"),
         (["--jars-dir", "/nowhere/at/all"], "--jars-dir"),
+        (["--zookeepers", "0"], "--zookeepers"),
         (["--what"], "--what"),
     ],
 )
-def test_usage_errors(arguments: list[str], said: str) -> None:
+def test_usage_errors(arguments: list[str], message: str) -> None:
     result = CliRunner().invoke(sandbox, arguments)
     assert result.exit_code == 2
-    assert said in result.stderr
+    assert message in result.stderr
 
 
 def test_import_stays_cheap() -> None:
@@ -45,7 +46,7 @@ def test_progress_elsewhere_than_on_a_terminal_is_lines() -> None:
 def test_quiet_progress() -> None:
     stream = io.StringIO()
     quiet = Progress(stream, quiet=True)
-    quiet.say("hello")
+    quiet.write_line("hello")
     with quiet.step("working") as advance:
         advance(1, "")
     assert stream.getvalue() == ""

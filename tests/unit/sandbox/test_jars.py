@@ -1,4 +1,4 @@
-"""Lock files, and that only the right jars are used."""
+"""Lock files, and the verification of jars."""
 
 import hashlib
 from pathlib import Path
@@ -29,7 +29,7 @@ def fill(directory: Path) -> Path:
 
 
 def test_the_shipped_lock_pins_every_jar() -> None:
-    assert known_kafka_versions() == ["0.8.2.2", "0.10.2.2", "1.1.1", "2.4.1", "3.9.1"]
+    assert known_kafka_versions() == ["0.8.2.2", "0.10.2.2", "1.1.1", "2.4.1", "3.9.1", "4.2.0"]
     for version in known_kafka_versions():
         coordinates = {jar.coordinates.split("_")[0] for jar in read_lock(f"kafka-{version}").jars}
         assert "org.apache.kafka:kafka" in coordinates
@@ -114,7 +114,7 @@ def test_cache_directory_follows_the_environment(tmp_path: Path) -> None:
 
 def test_unusable_cache_directory_is_explained(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(SandboxError, match="set ZKCONSUMER_CACHE to a directory"):
+    with pytest.raises(SandboxError, match="set ZKCONSUMER_CACHE to a writable directory"):
         cache_directory({"ZKCONSUMER_CACHE": str(tmp_path / "file" / "cache")})
 
 

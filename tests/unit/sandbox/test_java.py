@@ -1,4 +1,4 @@
-"""Which Java is chosen, and what is said when none will do. The fake Javas are real programs that print a version."""
+"""Which Java is chosen, and the error if none is usable. The fake Javas are real programs that print a version."""
 
 import subprocess
 from pathlib import Path
@@ -13,10 +13,10 @@ JAVA_11 = 'openjdk version "11.0.27" 2025-04-15'
 JAVA_21 = 'openjdk version "21.0.7" 2025-04-15 LTS'
 
 
-def fake_java(home: Path, *said: str) -> Path:
+def fake_java(home: Path, *output: str) -> Path:
     java = home / "bin" / "java"
     java.parent.mkdir(parents=True)
-    java.write_text("#!/bin/sh\n" + "".join(f"echo '{line}' >&2\n" for line in said))
+    java.write_text("#!/bin/sh\n" + "".join(f"echo '{line}' >&2\n" for line in output))
     java.chmod(0o755)
     return home
 
@@ -43,7 +43,7 @@ def test_java_8_is_not_taken_for_version_1(tmp_path: Path) -> None:
         choose_java({"JAVA_HOME": str(home), "PATH": ""}, None)
 
 
-def test_java_home_outranks_path(tmp_path: Path) -> None:
+def test_java_home_takes_precedence_over_path(tmp_path: Path) -> None:
     on_path = fake_java(tmp_path / "path", 'openjdk version "17.0.15"')
     home = fake_java(tmp_path / "home", JAVA_21)
     chosen = choose_java({"JAVA_HOME": str(home), "PATH": str(on_path / "bin")}, None)
@@ -62,7 +62,7 @@ def test_broken_java_home_is_named(tmp_path: Path) -> None:
         choose_java({"JAVA_HOME": "/nowhere", "PATH": str(tmp_path)}, None)
 
 
-def test_home_is_what_java_says_it_is(tmp_path: Path) -> None:
+def test_home_is_the_one_that_java_reports(tmp_path: Path) -> None:
     shim = fake_java(tmp_path / "shims", "Picked up JAVA_TOOL_OPTIONS: -Dx=y", "    java.home = /opt/jdk", JAVA_21)
     assert choose_java({"PATH": str(shim / "bin")}, None).home == Path("/opt/jdk")
 
@@ -80,7 +80,7 @@ def test_modules_of_a_runtime(tmp_path: Path) -> None:
     assert has_module(tmp_path / "without-release-file", "jdk.incubator.vector")
 
 
-def test_wrapper_drops_one_argument_and_keeps_the_rest_as_they_are(tmp_path: Path) -> None:
+def test_wrapper_drops_one_argument_and_keeps_the_others(tmp_path: Path) -> None:
     home = tmp_path / "a home"
     real = home / "bin" / "java"
     real.parent.mkdir(parents=True)

@@ -1,12 +1,14 @@
-"""Starting a broker again: its former session must be gone, for certain."""
+"""Starting a broker again: its former session must have expired."""
 
-from types import SimpleNamespace
+import contextlib
+import itertools
+import socket
+import threading
 
 import pytest
 
 from zkconsumer.errors import SandboxError
 from zkconsumer.sandbox import KafkaBroker, ZooKeeperServer
-from zkconsumer.sandbox.server import LocalServer
 
 DUMP = "SessionTracker dump:\nSession Sets (1)/(0):\nephemeral nodes dump:\nSessions with Ephemerals (1):\n"
 HELD = f"{DUMP}0x1:\n\t/brokers/ids/0\n"
@@ -15,29 +17,45 @@ NOT_SERVING = "This ZooKeeper instance is not currently serving requests"
 
 
 @pytest.fixture
-def launch(tmp_path, monkeypatch):
-    """Launch broker 0 of a ZooKeeper that gives these answers to ``dump``."""
+def make_broker(tmp_path):
+    """Broker 0 of a ZooKeeper that gives these answers to ``dump``, on a socket."""
+    with contextlib.ExitStack() as stack:
 
-    def run(answers, **arguments):
-        monkeypatch.setattr(LocalServer, "launch", lambda server: None)
-        zookeeper = ZooKeeperServer(tmp_path, **arguments)
-        monkeypatch.setattr(zookeeper, "ask", lambda word: next(answers))
-        KafkaBroker(tmp_path, zookeeper, []).launch()
+        def make(answers):
+            listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
 
-    return run
+            def serve():
+                with contextlib.suppress(OSError):  # the test has ended
+                    for answer in answers:
+                        connection, _ = listener.accept()
+                        with connection:
+                            connection.recv(len(b"dump"))
+                            connection.sendall(answer.encode())
+
+            threading.Thread(target=serve, daemon=True).start()
+            zookeeper = ZooKeeperServer(tmp_path, port=listener.getsockname()[1])
+            return KafkaBroker(tmp_path, zookeeper, [])
+
+        yield make
 
 
-def test_a_broker_starts_once_zookeeper_says_that_its_former_session_is_gone(launch):
-    answers = iter([HELD, "", NOT_SERVING, HELD, GONE, "one too many"])
-    launch(answers)
-    assert list(answers) == ["one too many"]
+def test_a_former_session_is_over_once_zookeeper_reports_so(make_broker):
+    answered = []
+
+    def answers():
+        for answer in (HELD, "", NOT_SERVING, HELD, GONE):
+            answered.append(answer)
+            yield answer
+
+    make_broker(answers()).await_end_of_former_session()
+    assert len(answered) == 5
 
 
-@pytest.mark.parametrize(("answer", "told"), [(HELD, "check for another broker"), ("", "ZooKeeper does not tell")])
-def test_that_is_not_waited_for_for_ever(launch, monkeypatch, answer, told):
-    clock = iter(range(0, 1000, 10))
-    monkeypatch.setattr(
-        "zkconsumer.sandbox.kafka.time", SimpleNamespace(monotonic=lambda: next(clock), sleep=lambda seconds: None)
-    )
-    with pytest.raises(SandboxError, match=f"Kafka broker 0: .*{told}"):
-        launch(iter([answer] * 100))
+@pytest.mark.parametrize(
+    ("answer", "reported"), [(HELD, "check for another broker"), ("", "ZooKeeper does not answer")]
+)
+def test_the_wait_for_a_former_session_is_bounded(make_broker, answer, reported):
+    clock = itertools.count(0, 10)
+    broker = make_broker(itertools.repeat(answer, 100))
+    with pytest.raises(SandboxError, match=f"Kafka broker 0: .*{reported}"):
+        broker.await_end_of_former_session(lambda: next(clock))

@@ -21,11 +21,11 @@ def test_free_port_is_below_the_range_of_outgoing_connections() -> None:
     assert all(free_port() < lowest for _ in range(50))
 
 
-def test_port_in_use_says_what_to_check() -> None:
+def test_a_port_in_use_is_refused_with_a_hint() -> None:
     with socket.create_server((HOST, 0)) as server:
         port = server.getsockname()[1]
         assert not is_free(port)
-        with pytest.raises(SandboxError, match=rf"port {port} .* for ZooKeeper, .*ss -ltnp 'sport = :{port}'"):
+        with pytest.raises(SandboxError, match=rf"port {port} .* for ZooKeeper: .*\(ss -ltnp 'sport = :{port}'\)"):
             require_free(port, "ZooKeeper")
     require_free(port, "ZooKeeper")
 
@@ -42,13 +42,13 @@ def test_other_answers_list_no_brokers(answer: bytes) -> None:
     assert parse_brokers(answer) == {}
 
 
-def test_nobody_there_is_no_answer() -> None:
+def test_a_port_without_listener_gives_no_answer() -> None:
     port = free_port()
     assert four_letter_word(port, "srvr") == ""
     assert known_brokers(port) == {}
 
 
-def test_silent_listener_is_no_answer() -> None:
+def test_a_silent_listener_gives_no_answer() -> None:
     with socket.create_server((HOST, 0)) as server:
         port = server.getsockname()[1]
         assert four_letter_word(port, "srvr", timeout_s=0.1) == ""

@@ -1,4 +1,4 @@
-"""Processes and their guard, tried on small real programs."""
+"""Processes and their guard, tested with small real programs."""
 
 import os
 import signal
@@ -43,7 +43,7 @@ def shell(tmp_path: Path) -> Iterator[Callable[[str], JvmProcess]]:
 
 
 def ended(pid: int) -> bool:
-    """True when the process is gone or only waits to be reaped by whoever inherited it."""
+    """True if the process has ended, possibly waiting to be reaped by its new parent."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except FileNotFoundError:
@@ -53,11 +53,11 @@ def ended(pid: int) -> bool:
 def await_end(pid: int, timeout_s: float) -> None:
     start = time.monotonic()
     while not ended(pid):
-        assert time.monotonic() - start < timeout_s, f"process {pid} lives on"
+        assert time.monotonic() - start < timeout_s, f"process {pid} is still running"
         time.sleep(0.01)
 
 
-def test_end_before_ready_quotes_the_telling_line_and_the_log(shell: Callable[[str], JvmProcess]) -> None:
+def test_end_before_ready_quotes_the_informative_line_and_the_log(shell: Callable[[str], JvmProcess]) -> None:
     process = shell("echo INFO starting; echo java.net.BindException: in use; echo '\tat a.b(C.java)'; exit 3")
     process.start()
     with pytest.raises(SandboxError) as raised:
@@ -76,7 +76,7 @@ def test_a_full_disk_is_named_when_a_server_fails(shell: Callable[[str], JvmProc
         process.wait_until(lambda: False, "it served", 20)
 
 
-def test_never_ready_is_given_up_and_says_so(shell: Callable[[str], JvmProcess]) -> None:
+def test_a_process_that_is_never_ready_is_reported(shell: Callable[[str], JvmProcess]) -> None:
     process = shell("echo hello; exec sleep 60")
     process.start()
     process.wait_until(lambda: "hello" in process.log.read_text(), "hello", 20)
@@ -100,14 +100,14 @@ def test_exit_code_of_a_signal(shell: Callable[[str], JvmProcess]) -> None:
     assert process.run(lambda: None, 20, lambda: None) == 128 + 9
 
 
-def test_program_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_program_is_reported(tmp_path: Path) -> None:
     process = JvmProcess("ghost", ["/nowhere/java"], tmp_path / "ghost.log")
     process.start()
     with pytest.raises(SandboxError, match=r"exit code 127 .* cannot execute /nowhere/java: No such file"):
         process.wait_until(lambda: False, "it served", 20)
 
 
-def test_stop_lets_the_program_tidy_up(shell: Callable[[str], JvmProcess]) -> None:
+def test_stop_lets_the_program_clean_up(shell: Callable[[str], JvmProcess]) -> None:
     process = shell("trap 'echo tidy; exit 0' TERM; echo up; while :; do sleep 0.01; done")
     process.start()
     process.wait_until(lambda: "up" in process.log.read_text(), "up", 20)
@@ -116,7 +116,7 @@ def test_stop_lets_the_program_tidy_up(shell: Callable[[str], JvmProcess]) -> No
     assert "tidy" in process.log.read_text()
 
 
-def test_stop_kills_what_does_not_listen(shell: Callable[[str], JvmProcess]) -> None:
+def test_stop_kills_a_program_that_ignores_the_signal(shell: Callable[[str], JvmProcess]) -> None:
     process = shell("trap '' TERM; echo up; while :; do sleep 0.01; done")
     process.start()
     process.wait_until(lambda: "up" in process.log.read_text(), "up", 20)
@@ -148,7 +148,7 @@ def test_pid_needs_a_running_process(shell: Callable[[str], JvmProcess]) -> None
 
 
 def test_child_does_not_outlive_a_parent_killed_by_sigkill(tmp_path: Path) -> None:
-    """Started by a thread that has ended long ago: that end must not kill it, the parent's must."""
+    """Started by a thread that has ended long ago: only the parent's end must kill it, not the thread's."""
     command = [sys.executable, "-c", PARENT, str(tmp_path / "sleeper.log")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
@@ -173,7 +173,7 @@ def test_child_outlives_the_thread_that_started_it(shell: Callable[[str], JvmPro
     starter = threading.Thread(target=process.start)
     starter.start()
     starter.join()
-    # Longer than the guard takes to look after its parent.
+    # Longer than the guard's interval for checking its parent.
     with pytest.raises(SandboxError, match=r"within 0\.6 s"):
         process.wait_until(lambda: False, "anything", 0.6)
     assert process.running
@@ -187,7 +187,7 @@ def test_a_process_is_killed_although_its_start_was_interrupted(
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    # Right after the guard has reported the process's id, and before that is known here.
+    # Right after the guard has reported the process's id, and before it is read here.
     monkeypatch.setattr("zkconsumer.sandbox.process.int", interrupt, raising=False)
     with pytest.raises(KeyboardInterrupt):
         process.start()

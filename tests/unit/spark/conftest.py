@@ -1,10 +1,10 @@
-"""What the unit tests of the Spark source share."""
+"""Shared fixtures of the unit tests of the Spark source."""
 
 from collections.abc import Iterator
 
 import pytest
 
-from tests.fix_stubbroker import StubBroker, running_stub_broker
+from tests.fixtures.stubbroker import StubBroker, running_stub_broker
 
 
 @pytest.fixture

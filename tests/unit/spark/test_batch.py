@@ -1,4 +1,4 @@
-"""Planning of a batch read from a reading of ZooKeeper and a broker's answers."""
+"""Planning of a batch read from a state of ZooKeeper and a broker's answers."""
 
 import pytest
 
@@ -7,12 +7,12 @@ from zkconsumer.model import TopicPartition
 from zkconsumer.spark.batch import committed_offsets, plan_spans
 from zkconsumer.spark.cluster import ClusterView
 from zkconsumer.spark.logends import LogEnds
+from zkconsumer.spark.microbatch import Span
 from zkconsumer.spark.options import parse_options
-from zkconsumer.spark.planning import Span
 
 T0, T1, T2 = (TopicPartition("t", n) for n in range(3))
 VIEW = ClusterView((), frozenset({T0, T1, T2}), {T0: 5, T2: None}, frozenset(), frozenset())
-"""The offset of T1 cannot be read."""
+"""The offset of T1 cannot be parsed."""
 
 
 def options(starting="group", **more):
@@ -22,7 +22,7 @@ def options(starting="group", **more):
 
 @pytest.fixture
 def plan(stub_broker):
-    """Plan a read of one partition that ends at 60, of which the group has committed an offset or None."""
+    """Plan a read of one partition that ends at 60, for which the group has committed an offset or none."""
     stub_broker.log(T0).end = 60
 
     def plan(committed, **given):
@@ -44,7 +44,7 @@ def test_an_unreadable_offset_that_is_needed_is_named(starting):
 
 
 @pytest.mark.parametrize("starting", ["earliest", '{"t":{"1":3}}'])
-def test_an_unreadable_offset_that_is_not_needed_leaves_nothing_out(starting):
+def test_an_unneeded_unreadable_offset_skips_no_partition(starting):
     assert committed_offsets(options(starting), VIEW) == {T0: 5, T1: None, T2: None}
 
 
@@ -76,7 +76,7 @@ def test_a_read_without_an_offset_warns_that_it_starts_at_the_end(plan, caplog):
     (record,) = caplog.records
     assert record.levelname == "WARNING"
     message = record.getMessage()
-    assert message.startswith("group g has committed no offset of t-0: ")
+    assert message.startswith("group g has no committed offset of t-0: ")
     assert "startingOffsets=earliest" in message
 
 

@@ -34,7 +34,7 @@ def function_of_a_user(infile, port):
     return {}
 
 def read(infile, _):
-    """What a task of the source does at its begin and end."""
+    """Act as a task of the source does at its beginning and end."""
     from zkconsumer.spark.daemonworker import jvm_socket
     from zkconsumer.spark.worker import acknowledge_quickly, collect_less
 
@@ -64,7 +64,7 @@ class Jvm:
 
     def __init__(self, directory, unix_socket):
         (directory / "pyspark_tasks.py").write_text(TASKS)
-        # A path of its own, because a Unix socket's may have about 100 bytes, fewer than a test's directory can have.
+        # A separate path, because a Unix socket's is limited to about 100 bytes, less than that of a test's directory.
         self._sockets = tempfile.TemporaryDirectory(prefix="zkconsumer-")
         environment = {
             **os.environ,
@@ -157,11 +157,11 @@ def test_a_worker_that_begins_with_the_source_collects_less(start):
         assert jvm.run("read")["frozen"]
 
 
-def test_a_unix_socket_to_the_jvm_is_left_as_it_is(start):
+def test_a_unix_socket_to_the_jvm_is_not_changed(start):
     assert start(unix_socket=True).run("read") == {"family": "AF_UNIX", "quick": {}, "frozen": True}
 
 
-def test_a_process_that_is_no_worker_is_left_alone():
+def test_a_process_that_is_no_worker_is_not_changed():
     frozen = gc.get_freeze_count()
     acknowledge_quickly()
     collect_less()

@@ -1,4 +1,4 @@
-"""QueryDriver's planning against a broker that loses and gets leaders; its membership is a stub of two methods."""
+"""QueryDriver's planning with a broker that loses and gets leaders; its group is in memory."""
 
 import json
 import logging
@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from tests.fix_querydriver import Member
-from tests.fix_waiting import eventually
-from zkconsumer.core.fetchcontrol import FetchAssignment, Refused
+from tests.fixtures.querydriver import Member
+from tests.fixtures.waiting import eventually
+from zkconsumer.core.fetchcontrol import Refused
 from zkconsumer.core.groupview import Topic
 from zkconsumer.core.offsets import StoredOffset
 from zkconsumer.errors import (
@@ -21,10 +21,8 @@ from zkconsumer.errors import (
 )
 from zkconsumer.kafka.errorcodes import ErrorCode
 from zkconsumer.model import ConsumerThreadId, TopicIdentity, TopicPartition
-from zkconsumer.spark.driver import QueryDriver
-from zkconsumer.spark.offsets_json import decode_offset, encode_offset, initial_offset
-from zkconsumer.spark.options import parse_options
-from zkconsumer.spark.planning import Span
+from zkconsumer.spark.microbatch import Span
+from zkconsumer.spark.offsetsjson import decode_offset, encode_offset, initial_offset
 from zkconsumer.spark.sourceoffset import KnownTopic, SourceOffset
 
 A, B, C = (TopicPartition("t", n) for n in range(3))
@@ -34,40 +32,31 @@ class Query:
     """A driver that has joined and owns ``stored``, the group's offsets by partition."""
 
     def __init__(self, stub, stored, **options):
-        self.driver = QueryDriver(
-            parse_options(
-                {
-                    "zookeeper.connect": "unused:1",
-                    "group.id": "g",
-                    "subscribe": "t",
-                    "refresh.leader.backoff.ms": "10",
-                    "rebalance.backoff.ms": "100",
-                    **options,
-                }
-            )
+        self.member = Member()
+        self.driver = self.member.make_driver(
+            {
+                "group.id": "g",
+                "subscribe": "t",
+                "refresh.leader.backoff.ms": "10",
+                "rebalance.backoff.ms": "100",
+                **options,
+            },
+            [stub.broker],
         )
-        self.member = self.driver._member = Member()
-        self.driver._plan_for(self.member)
-        self.driver._brokers = (stub.broker,)
         self.offset = initial_offset("g")
         self.own(stored)
 
     def own(self, stored, partitions=3, topic_id="id"):
-        """A rebalance ends with these; an offset comes with a mark of its own unless one is given."""
-        self.member.generation += 1
-        self.member.stored = {
+        """End a rebalance with these offsets; each has its own mark unless one is given."""
+        marked = {
             p: one if isinstance(one, StoredOffset) else StoredOffset(one, None if one is None else 500 + one)
             for p, one in stored.items()
         }
-        topics = {"t": Topic(tuple(range(partitions)), TopicIdentity(topic_id, 40))}
-        threads = dict.fromkeys(stored, ConsumerThreadId("g_c", 0))
-        self.driver._control.start(
-            FetchAssignment(self.member.generation, threads, {}, stored=dict(self.member.stored), topics=topics)
-        )
+        self.member.own(marked, {"t": Topic(tuple(range(partitions)), TopicIdentity(topic_id, 40))})
 
     def rebalance(self, stored):
-        """As :meth:`own`; what is committed is taken from the store."""
-        self.driver._control.stop()
+        """As :meth:`own`, with committed offsets taken from the store."""
+        self.member.release()
         self.own({p: self.member.stored.get(p, one) if one is ... else one for p, one in stored.items()})
 
     def after(self, spans, marks=None, known=3):
@@ -76,7 +65,7 @@ class Query:
         return self
 
     def trigger(self, least=None):
-        """One batch, as Spark does it: what it reads of each partition; None if there is nothing new."""
+        """Run one batch, as Spark does; returns the span of each partition; None if there are no new records."""
         end = self.driver.latest_offset(self.offset, None, least)
         if end == self.offset:
             return None
@@ -99,7 +88,7 @@ def query(stub_broker):
 
 @pytest.fixture
 def log(stub_broker):
-    """Set where the log of a partition begins and ends."""
+    """Set the beginning and end of a partition's log."""
 
     def set_log(partition, begin, end):
         entry = stub_broker.log(partition)
@@ -109,7 +98,7 @@ def log(stub_broker):
 
 
 @pytest.mark.parametrize("starting", ["latest", "group"])
-def test_the_first_plan_names_where_every_owned_partition_starts(stub_broker, log, query, starting):
+def test_the_first_plan_has_the_start_of_every_owned_partition(stub_broker, log, query, starting):
     log(A, 0, 10)
     log(B, 0, 20)
     ours = query({A: None, B: None}, startingOffsets=starting)
@@ -133,7 +122,7 @@ def test_a_restart_continues_where_the_first_plan_started(stub_broker, log, quer
     assert after.trigger() == {A: Span(10, 15)}
 
 
-def test_nothing_is_committed_before_the_checkpoint_has_it(stub_broker, log, query):
+def test_no_offset_is_committed_before_it_is_in_the_checkpoint(stub_broker, log, query):
     log(A, 0, 10)
     ours = query({A: None}, startingOffsets="earliest")
     assert ours.trigger() == {A: Span(0, 10)}
@@ -167,7 +156,7 @@ def test_after_the_first_plan_a_partition_without_leader_does_not_stop_the_other
     assert ours.trigger() == {B: Span(7, 20)}
 
 
-def test_partitions_that_have_no_leader_are_told_in_one_line_and_once(stub_broker, log, query, caplog):
+def test_partitions_without_leader_are_logged_once_in_one_line(stub_broker, log, query, caplog):
     partitions = [TopicPartition("t", number) for number in range(8)]
     for partition in partitions:
         log(partition, 0, 10)
@@ -176,16 +165,18 @@ def test_partitions_that_have_no_leader_are_told_in_one_line_and_once(stub_broke
     ours.trigger()
     ours.trigger()
     (line,) = [record.getMessage() for record in caplog.records if "leader" in record.getMessage()]
-    assert "left out until their leader answers: t-1, t-2, t-3, t-4, t-5 and 2 more: LEADER_NOT_AVAILABLE" in line
+    assert (
+        "group g: skipped until their leader answers: t-1, t-2, t-3, t-4, t-5 and 2 more: LEADER_NOT_AVAILABLE" in line
+    )
 
 
-def test_known_positions_are_not_decided_anew_while_a_partition_has_no_leader(stub_broker, log, query, caplog):
+def test_known_positions_stay_while_a_partition_has_no_leader(stub_broker, log, query, caplog):
     log(A, 0, 2000)
     log(B, 0, 20)
     stub_broker.leaderless = {B}
     ours = query({A: 0, B: 0}).after({A: Span(0, 0)})
     assert ours.trigger() == {A: Span(0, 2000)}
-    log(A, 1500, 2500)  # retention deletes what was read long ago
+    log(A, 1500, 2500)  # retention deletes records that were read long ago
     caplog.clear()
     with caplog.at_level(logging.WARNING):
         assert ours.trigger() == {A: Span(2000, 2500)}
@@ -201,7 +192,7 @@ def test_a_log_that_became_shorter_does_not_forget_the_partitions_without_leader
     stub_broker.leaderless = {B}
     log(A, 0, 50)
     assert ours.trigger() is None
-    assert ours.member.commits[-1] == {A: 50, B: 20}, "else a restart would skip what follows 50"
+    assert ours.member.commits[-1] == {A: 50, B: 20}, "otherwise a restart would skip the records after 50"
     stub_broker.leaderless = set()
     log(B, 0, 25)
     assert ours.trigger() == {B: Span(20, 25)}
@@ -217,7 +208,7 @@ def test_available_now_waits_for_the_leaders_of_all_that_it_will_read(stub_broke
     ours.driver.prepare_available_now()
     assert ours.trigger() == {A: Span(0, 10), B: Span(0, 20)}
     log(B, 0, 30)
-    assert ours.trigger() is None, "what comes later is not in the target"
+    assert ours.trigger() is None, "later records are not in the target"
 
 
 def test_available_now_does_not_begin_without_a_leader(stub_broker, log, query):
@@ -237,7 +228,7 @@ def test_available_now_does_not_end_while_a_leader_is_away(stub_broker, log, que
     ours.driver.prepare_available_now()
     stub_broker.leaderless = {B}
     if stored[A] == 0:
-        assert ours.trigger() == {A: Span(0, 10)}, "what can be read is read meanwhile"
+        assert ours.trigger() == {A: Span(0, 10)}, "other partitions are read meanwhile"
     with pytest.raises(LeaderUnknown, match="t-1"):
         ours.trigger()
     stub_broker.leaderless = set()
@@ -276,14 +267,14 @@ def test_few_offsets_wait_for_more_or_for_the_delay(stub_broker, log, query):
     assert ours.trigger(5) == {A: Span(0, 10)}
     log(A, 0, 14)
     assert ours.trigger(5) is None
-    assert ours.member.commits[-1] == {A: 10}, "what is finished is committed meanwhile"
+    assert ours.member.commits[-1] == {A: 10}, "finished batches are committed meanwhile"
     log(A, 0, 15)
     assert ours.trigger(5) == {A: Span(10, 15)}
 
     hasty = query({A: 0}, minOffsetsPerTrigger="50", maxTriggerDelay="0")
     assert hasty.trigger(50) == {A: Span(0, 15)}
     log(A, 0, 16)
-    assert hasty.trigger(50) == {A: Span(15, 16)}, "the delay is over"
+    assert hasty.trigger(50) == {A: Span(15, 16)}, "the delay has passed"
 
 
 def test_available_now_waits_for_no_minimum(stub_broker, log, query):
@@ -295,7 +286,7 @@ def test_available_now_waits_for_no_minimum(stub_broker, log, query):
 
 
 @pytest.mark.parametrize("start", [{"topics": {"t": {"0": [0, 10]}}, "v": 1}, None])
-def test_nothing_new_is_the_same_offset_to_the_letter(stub_broker, log, query, start):
+def test_without_new_records_the_offset_has_the_same_text(stub_broker, log, query, start):
     log(A, 0, 10)
     ours = query({A: 10}).after({A: Span(0, 10)})
     start = start or {**ours.offset, "n": 0x7F, "extra": "is kept"}
@@ -356,11 +347,11 @@ def test_a_topic_that_was_created_again_is_data_loss(stub_broker, log, query):
     lenient = query({A: 10}, failOnDataLoss="false").after({A: Span(0, 10), B: Span(0, 5)}, {A: 7, B: 8})
     lenient.own({A: 10}, topic_id="another")
     assert lenient.trigger() == {A: Span(0, 12)}
-    assert decode_offset(lenient.offset).spans == {A: Span(0, 12)}, "what it was before is forgotten"
+    assert decode_offset(lenient.offset).spans == {A: Span(0, 12)}, "its earlier state is forgotten"
     assert lenient.trigger() is None
 
 
-def test_what_is_not_owned_is_never_committed(stub_broker, log, query):
+def test_offsets_of_partitions_not_owned_are_never_committed(stub_broker, log, query):
     log(A, 0, 12)
     log(B, 0, 20)
     ours = query({A: 10}).after({A: Span(0, 10), B: Span(0, 20)})
@@ -373,16 +364,16 @@ def test_what_is_not_owned_is_never_committed(stub_broker, log, query):
     assert decode_offset(ours.offset).spans[B] == Span(20, 20)
 
 
-def test_a_commit_of_an_assignment_that_ended_meanwhile_is_not_made(stub_broker, log, query):
+def test_a_commit_of_an_ended_assignment_is_not_made(stub_broker, log, query):
     log(A, 0, 10)
     ours = query({A: 0})
     ours.trigger()
-    ours.member.generation += 1  # two rebalances have come and gone on the other thread
+    ours.member.generation += 1  # two rebalances have happened on the other thread
     assert ours.driver.latest_offset(ours.offset, None) == ours.offset
     assert all(offsets == {} for offsets in ours.member.commits)
 
 
-def test_available_now_drops_what_it_loses_and_reads_what_it_gains(stub_broker, log, query, caplog):
+def test_available_now_drops_lost_partitions_and_reads_gained_ones(stub_broker, log, query, caplog):
     log(A, 0, 10)
     log(B, 0, 20)
     log(C, 0, 30)
@@ -408,7 +399,7 @@ def test_available_now_of_a_new_query_fixes_its_starts(stub_broker, log, query):
     assert next_night.trigger() == {A: Span(10, 12)}
 
 
-def test_available_now_ends_where_a_log_was_cut_below_its_target(stub_broker, log, query):
+def test_available_now_ends_at_the_end_of_a_truncated_log(stub_broker, log, query):
     log(A, 0, 10)
     ours = query({A: 4}, failOnDataLoss="false").after({})
     ours.driver.prepare_available_now()
@@ -435,7 +426,7 @@ def test_growth_after_the_first_plan_is_read_from_the_beginning(stub_broker, log
     log(C, 0, 30)
     ours = query({A: 10, B: None, C: None}, startingOffsets="latest").after({A: Span(0, 10)}, known=2)
     assert ours.trigger() == {C: Span(0, 30)}, "t-1 existed at the first plan, t-2 did not"
-    assert ours.member.commits[-1] == {A: 10, B: 20}, "only the group's store remembers where t-1 starts"
+    assert ours.member.commits[-1] == {A: 10, B: 20}, "only the group's store has the start of t-1"
     log(B, 0, 25)
     restarted = query({A: 10, B: 20, C: None}, startingOffsets="latest")
     restarted.offset = ours.offset
@@ -451,7 +442,7 @@ def test_nothing_is_planned_while_another_member_may_own(stub_broker, log, query
     assert ours.trigger() == {A: Span(0, 10)}
 
 
-def test_available_now_does_not_take_a_lapsed_lease_for_its_end(stub_broker, log, query):
+def test_available_now_does_not_end_because_of_an_expired_lease(stub_broker, log, query):
     log(A, 0, 10)
     ours = query({A: 0}, **{"rebalance.backoff.ms": "10"})
     ours.driver.prepare_available_now()
@@ -461,7 +452,7 @@ def test_available_now_does_not_take_a_lapsed_lease_for_its_end(stub_broker, log
 
 
 @pytest.mark.parametrize("reset", ["smallest", "largest"])
-def test_lost_offsets_are_counted_and_what_is_left_is_read(stub_broker, log, query, reset, caplog):
+def test_lost_offsets_are_counted_and_existing_records_are_read(stub_broker, log, query, reset, caplog):
     log(A, 40, 100)
     with pytest.raises(OffsetOutOfRange, match=r"t-0: wanted 10, the log has \[40, 100\), 30 offsets are lost"):
         query({A: 10}).trigger()
@@ -473,7 +464,7 @@ def test_lost_offsets_are_counted_and_what_is_left_is_read(stub_broker, log, que
 
 def test_a_time_without_a_record_fails_or_means_the_end(stub_broker, log, query):
     log(A, 0, 10)
-    with pytest.raises(OffsetOutOfRange, match="no record is as new as the time to start at: t-0 at 5000 ms"):
+    with pytest.raises(OffsetOutOfRange, match="no record is as new as the start time: t-0 at 5000 ms"):
         query({A: 9}, startingTimestamp="5000").trigger()
     ours = query({A: 9}, startingTimestamp="5000", startingOffsetsByTimestampStrategy="latest")
     assert ours.trigger() == {}
@@ -481,7 +472,7 @@ def test_a_time_without_a_record_fails_or_means_the_end(stub_broker, log, query)
 
 
 def lags(stub_broker, log, end, answers):
-    """That many answers to ListOffsets have this end of A, as those of a new leader that lags; then the right one."""
+    """Let this many answers to ListOffsets have this end of A, as those of a lagging new leader; then the right one."""
     right = stub_broker.logs[A].end
     left = [end] * answers
 
@@ -526,13 +517,15 @@ def test_a_stored_offset_that_may_not_be_read_fails_the_query(query, log):
     log(A, 0, 5)
     running = query({A: 0})
     refused = {B: Refused(ConsumerThreadId("g_c", 0), TopicAuthorizationFailed("no", "t", "Describe"))}
-    running.driver._control.start(FetchAssignment(2, {}, {}, refused=refused))
+    running.member.own({}, {}, refused=refused)
     with pytest.raises(TopicAuthorizationFailed):
         running.trigger()
 
 
-def test_a_group_that_may_not_be_used_fails_the_query(query):
+def test_a_group_that_may_not_be_used_fails_the_query(query, log):
+    log(A, 0, 5)
     running = query({A: 0})
-    running.driver._control.refuse(GroupAuthorizationFailed("no", "Read"))
+    running.trigger()
+    running.member.on_refusal(GroupAuthorizationFailed("no", "Read"))
     with pytest.raises(GroupAuthorizationFailed):
         running.trigger()

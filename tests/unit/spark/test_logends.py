@@ -1,11 +1,11 @@
-"""LogEnds against a broker that answers, on a real socket, like a leader that has just been elected."""
+"""LogEnds with a broker that answers, on a real socket, like a newly elected leader."""
 
 import logging
 import threading
 
 import pytest
 
-from tests.fix_waiting import eventually
+from tests.fixtures.waiting import eventually
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable
 from zkconsumer.model import TopicPartition
@@ -33,7 +33,7 @@ def log_ends(stub_broker):
 
 @pytest.fixture
 def script(stub_broker):
-    """Give A these log ends, one for each question, and the last one for ever; returns what was asked for."""
+    """Give A these log ends, one per request, and the last one repeatedly; returns the requested partitions."""
     stub_broker.log(B).end = 7
     questions = []
 
@@ -50,30 +50,31 @@ def script(stub_broker):
     return begin
 
 
-def test_an_end_that_steps_back_is_asked_for_until_it_is_right(log_ends, script, caplog):
+def test_an_end_that_moves_back_is_requested_until_it_is_right(log_ends, script, caplog):
     questions = script(40, 40, 60)
     with caplog.at_level(logging.WARNING):
         assert log_ends().latest([A, B], {A: 50, B: 7}) == {A: 60, B: 7}
-    assert questions == [{A, B}, {A}, {A}], "only the partition in doubt is asked for again"
+    assert questions == [{A, B}, {A}, {A}], "only the doubtful partition is requested again"
     assert [record.getMessage() for record in caplog.records] == [
-        "the log ends below an offset that it had reached; asking again, 1 of 4 times: t-0 ends at 40, had reached 50"
+        "group g: log end is below an offset that the log had reached; asking again, 1 of 4: "
+        "t-0 ends at 40, had reached 50"
     ]
 
 
-def test_a_log_that_was_truncated_is_reported_in_the_end(log_ends, script):
+def test_the_end_of_a_truncated_log_is_finally_returned(log_ends, script):
     questions = script(40)
     assert log_ends(rebalance_max_retries=2).latest([A], {A: 50}) == {A: 40}
     assert len(questions) == 3
 
 
 @pytest.mark.parametrize("known", [{}, {A: 40}, {B: 50}])
-def test_an_end_that_contradicts_nothing_is_asked_for_once(log_ends, script, known):
+def test_a_plausible_end_is_requested_once(log_ends, script, known):
     questions = script(40)
     assert log_ends().latest([A], known) == {A: 40}
     assert len(questions) == 1
 
 
-def test_an_end_whose_leader_is_gone_when_asked_again_is_unknown(log_ends, script, stub_broker):
+def test_an_end_is_unknown_if_its_leader_is_lost_meanwhile(log_ends, script, stub_broker):
     script(40)
     before = stub_broker.asked
 

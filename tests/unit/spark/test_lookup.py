@@ -1,4 +1,4 @@
-"""What Spark finds where this source cannot be imported: Spark 4.0 and 4.1 have no read limits for Python sources."""
+"""Spark's look-up if the source cannot be imported: Spark 4.0 and 4.1 have no read limits for Python sources."""
 
 import subprocess
 import sys
@@ -13,7 +13,7 @@ import sys, types
 import pyspark
 import pyspark.sql.streaming.datasource as newer
 
-# What pyspark itself needs of the module, and none of what Spark 4.2 added to it.
+# The names that pyspark itself needs from the module, without those that Spark 4.2 added.
 older = types.ModuleType(newer.__name__)
 older.ReadLimit, older.ReadAllAvailable = newer.ReadLimit, newer.ReadAllAvailable
 sys.modules[newer.__name__] = older
@@ -48,7 +48,7 @@ except Exception as error:
     named, error = out.splitlines()
     assert named == "True zkconsumer"
     assert error.startswith(
-        'UsageError format("zkconsumer") needs Spark 4.2 or later, and this is 4.1.4 (cannot import'
+        'UsageError format("zkconsumer") needs Spark 4.2 or later, but this is 4.1.4 (cannot import'
     )
 
 
@@ -65,7 +65,7 @@ except UsageError as error:
     print(error)
 """,
     )
-    assert "needs Spark 4.2 or later, and this is 4.1.4" in out
+    assert "needs Spark 4.2 or later, but this is 4.1.4" in out
 
 
 def test_this_spark_finds_the_source():

@@ -117,7 +117,7 @@ def test_all_mistakes_are_named_in_one_message():
 
 def test_bootstrap_servers_get_the_hint():
     text = violations({"kafka.bootstrap.servers": "h:9092", "subscribe": "t"})
-    assert "give zookeeper.connect (host:port[,...][/chroot]) and group.id instead" in text
+    assert "set zookeeper.connect (host:port[,...][/chroot]) and group.id instead" in text
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_bootstrap_servers_get_the_hint():
         ({"subscribe": " , "}, "subscribe names no topic"),
         ({"subscribe": "a/b"}, "cannot be the name of a topic"),
         ({"path": "/tmp"}, "load() takes no path"),
-        ({"kafka.fetch.min.bytes": "1"}, "write fetch.min.bytes"),
+        ({"kafka.fetch.min.bytes": "1"}, "use fetch.min.bytes"),
         ({"endingOffsets": "earliest"}, "endingOffsets must be one of latest or JSON"),
         ({"endingOffsets": '{"t":{"0":-2}}'}, "cannot be earliest"),
         ({"startingOffsets": '{"u":{"0":1}}'}, "not subscribed: u"),
@@ -143,13 +143,13 @@ def test_bootstrap_servers_get_the_hint():
         ({"maxTriggerDelay": "1m"}, "only applies together with minOffsetsPerTrigger"),
         ({"assign": '{"t":[0]}'}, "assign cannot be used: the group assigns"),
         ({"groupidprefix": "p"}, "groupIdPrefix cannot be used"),
-        ({"kafka.group.id": "p"}, "write group.id"),
-        ({"kafkaconsumer.polltimeoutms": "1"}, "write socket.timeout.ms"),
+        ({"kafka.group.id": "p"}, "use group.id"),
+        ({"kafkaconsumer.polltimeoutms": "1"}, "use socket.timeout.ms"),
         ({"asyncProgressTrackingEnabled": "true"}, "asyncProgressTrackingEnabled cannot be used"),
         ({"kafka.no.such.thing": "1"}, "kafka.no.such.thing is neither an option of this source"),
     ],
 )
-def test_what_contradicts_is_refused(more, expected):
+def test_contradicting_options_are_refused(more, expected):
     assert expected in violations(GOOD | more)
 
 
@@ -173,7 +173,7 @@ def test_names_are_registered_with_their_own_number_of_threads():
     assert options.subscription({"a": 2, "b": 1}, 2).topics == {"a": 2, "b": 1}
 
 
-def test_what_only_the_other_kind_of_read_can_do():
+def test_options_of_the_other_kind_of_read_are_refused():
     with pytest.raises(ConfigError, match="only apply to"):
         check_streaming(parse_options(GOOD | {"endingOffsets": "latest"}))
     with pytest.raises(ConfigError, match="cannot be latest"):
@@ -202,7 +202,7 @@ def test_times_to_begin_and_to_end_at():
 
 
 def documented_names() -> set[str]:
-    """What stands in back quotes in the first column of a table of docs/spark.md."""
+    """The names in back quotes in the first column of a table of docs/spark.md."""
     lines = (Path(__file__).parents[3] / "docs" / "spark.md").read_text(encoding="utf-8").splitlines()
     first_columns = [line.split("|")[1] for line in lines if line.startswith("| `")]
     return {name for column in first_columns for name in re.findall(r"`([^`]+)`", column)}
@@ -210,11 +210,11 @@ def documented_names() -> set[str]:
 
 def test_every_option_that_the_code_knows_is_in_the_tables():
     missing = {*OPTION_NAMES, *INSTEAD, *SPARKS_OPTIONS} - documented_names()
-    assert not missing, f"docs/spark.md says nothing of {sorted(missing)}"
+    assert not missing, f"docs/spark.md does not mention {sorted(missing)}"
 
 
 @pytest.mark.parametrize("name", SPARKS_OPTIONS)
-def test_every_option_of_sparks_kafka_source_is_taken_or_answered(name):
+def test_every_option_of_sparks_kafka_source_is_accepted_or_answered(name):
     if name not in OPTION_NAMES:
         assert name.partition(" ")[0] in violations(GOOD | {name: "1"})
         assert "neither an option" not in violations(GOOD | {name: "1"})

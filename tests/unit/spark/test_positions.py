@@ -3,9 +3,9 @@ import pytest
 from zkconsumer.core.groupview import Topic
 from zkconsumer.core.offsets import StoredOffset
 from zkconsumer.model import TopicIdentity, TopicPartition
-from zkconsumer.spark.offsets_json import EARLIEST, LATEST
+from zkconsumer.spark.microbatch import Span
+from zkconsumer.spark.offsetsjson import EARLIEST, LATEST
 from zkconsumer.spark.options import Timestamps
-from zkconsumer.spark.planning import Span
 from zkconsumer.spark.positions import (
     AtTime,
     Choice,
@@ -39,13 +39,13 @@ def finished(spans, marks=None, known=3):
     return SourceOffset("g", 9, {"t": KnownTopic(known, "id")}, spans, marks or dict.fromkeys(spans, 7))
 
 
-def test_a_new_query_starts_at_the_groups_offset_then_where_the_reset_policy_specifies():
+def test_a_new_query_starts_at_the_groups_offset_or_the_reset():
     assert choose({T0: 5, T1: None}) == {T0: Choice(5, Reason.GROUP), T1: Choice(LATEST, Reason.RESET)}
     assert places(choose({T0: 0, T1: None}, reset="smallest")) == {T0: 0, T1: EARLIEST}
 
 
 @pytest.mark.parametrize(("word", "expected"), [("earliest", EARLIEST), ("latest", LATEST)])
-def test_starting_offsets_of_a_new_query_win_over_the_groups(word, expected):
+def test_starting_offsets_of_a_new_query_override_the_groups(word, expected):
     assert places(choose({T0: 5, T1: None}, starting=word)) == {T0: expected, T1: expected}
 
 
@@ -60,12 +60,12 @@ def test_committed_offsets_that_an_option_overrides_are_found():
     assert overridden(later, marked, {T0: 5}) == {}, "the option is for the first batch"
 
 
-def test_starting_offsets_as_json_leave_the_others_to_the_group():
+def test_partitions_missing_in_json_offsets_start_at_the_groups():
     chosen = choose({T0: 5, T1: 6, T2: None}, starting={T0: 9, T2: EARLIEST})
     assert places(chosen) == {T0: 9, T1: 6, T2: EARLIEST}
 
 
-def test_times_hold_for_the_partitions_they_are_given_for():
+def test_times_apply_to_the_given_partitions():
     given = Timestamps(given={T1: 7}, or_latest=True)
     assert places(choose({T0: 5, T1: 6}, starting=given)) == {T0: 5, T1: AtTime(7, or_latest=True)}
     assert places(choose({T0: 5}, starting=Timestamps(everywhere=9))) == {T0: AtTime(9, or_latest=False)}
@@ -85,12 +85,12 @@ def test_times_hold_for_the_partitions_they_are_given_for():
         (StoredOffset(-1, 8), Choice(20, Reason.NOT_STORED)),
     ],
 )
-def test_after_a_batch_the_checkpoint_counts_unless_the_groups_offset_was_moved(starting, stored, expected):
+def test_after_a_batch_the_checkpoint_applies_unless_the_offset_moved(starting, stored, expected):
     assert choose({T0: stored}, finished({T0: Span(10, 20)}), starting=starting) == {T0: expected}
 
 
-def test_an_untouched_offset_counts_as_our_missing_commit_wherever_it_is():
-    """At the first plan of a query the group's offset may be far from where the query starts."""
+def test_an_unchanged_offset_is_a_missing_commit_of_this_query():
+    """At the first plan of a query the group's offset may be far from the query's start."""
     assert choose({T0: StoredOffset(500, 7)}, finished({T0: Span(0, 20)})) == {T0: Choice(20, Reason.UNCOMMITTED)}
 
 
@@ -121,7 +121,7 @@ def test_a_partition_that_was_never_owned_starts_at_the_groups_offset():
         (Timestamps(everywhere=9), Choice(AtTime(9, or_latest=False), Reason.OPTION)),
     ],
 )
-def test_starting_offsets_apply_to_what_existed_at_the_first_plan(starting, expected):
+def test_starting_offsets_apply_to_partitions_of_the_first_plan(starting, expected):
     chosen = choose({T2: None, T3: None}, finished({T0: Span(0, 5)}), starting=starting)
     assert chosen == {T2: expected, T3: Choice(EARLIEST, Reason.APPEARED)}
 
@@ -177,7 +177,7 @@ def test_after_version_1_a_partition_without_offset_starts_at_its_beginning(star
     assert chosen == {T1: Choice(EARLIEST, Reason.NOT_IN_VERSION_1), T2: Choice(4, Reason.GROUP)}
 
 
-def test_starts_that_time_would_move_have_to_be_remembered():
+def test_starts_that_change_over_time_are_committed():
     chosen = {
         T0: Choice(LATEST, Reason.RESET),
         T1: Choice(AtTime(5, or_latest=True), Reason.OPTION),
@@ -201,7 +201,7 @@ def test_offsets_that_the_log_does_not_hold_move_to_its_nearest_end(wanted, expe
     assert located.lost == {T0: (wanted, 5, 9)}
 
 
-def test_losses_are_counted_where_the_number_is_known():
+def test_losses_are_counted_if_the_number_is_known():
     losses = locate({T1: 10, T0: 90}, {T0: 0, T1: 40}, {T0: 50, T1: 50}).lost
     assert describe_losses(losses) == (
         "t-0: wanted 90, the log has [0, 50), t-1: wanted 10, the log has [40, 50), 30 offsets are lost"

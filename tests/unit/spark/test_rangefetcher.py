@@ -3,11 +3,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.fix_batches import build, empty, spoil
-from tests.fix_kafka import FetchRequest
-from tests.fix_stubbroker import VERSIONS
+from tests.fixtures.batches import build, empty, spoil
+from tests.fixtures.kafka import FetchRequest
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.decode.batchdecoder import BatchDecoder
+from zkconsumer.decode.batchdecoder import BatchDecoder, ChunkLimits
 from zkconsumer.errors import (
     BrokerUnavailable,
     CorruptRecord,
@@ -19,8 +18,7 @@ from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.kafka.errorcodes import ErrorCode
 from zkconsumer.model import TopicPartition
 from zkconsumer.sandbox.producer import Record
-from zkconsumer.spark import rangefetcher
-from zkconsumer.spark.planning import Span
+from zkconsumer.spark.microbatch import Span
 from zkconsumer.spark.rangefetcher import Fetched, FetchedQueue, FetcherEnded, RangeFetcher
 from zkconsumer.spark.worker import PooledConnection
 
@@ -35,23 +33,24 @@ def decoder():
 
 @pytest.fixture
 def read(stub_broker, decoder):
-    """Read ranges of the stub broker with one fetcher; returns the offsets that came, and how it ended."""
+    """Read ranges of the stub broker with one fetcher; returns the received offsets, and the end of the fetcher."""
 
-    def read_ranges(ranges, *, fail_on_data_loss=False, bytes_per_offset=None, **config):
+    def read_ranges(
+        ranges, *, fail_on_data_loss=False, bytes_per_offset=None, scanner=BatchDecoder, settings=None, **config
+    ):
         broker = stub_broker.broker
         connection = BrokerConnection(broker.host, broker.port, client_id="test", timeout_ms=10_000)
         connection.connect()
-        settings = ConsumerConfig(zookeeper_connect="unused:1", group_id="g", **config)
+        properties = ConsumerConfig(zookeeper_connect="unused:1", group_id="g", **config)
+        settings = {"fail_on_data_loss": fail_on_data_loss, **(settings or {})}
         queue = FetchedQueue(1 << 30)
         pooled = PooledConnection(connection, bytes_per_offset or {})
-        fetcher = RangeFetcher(
-            pooled, BatchDecoder(), broker, ranges, queue, settings, fail_on_data_loss=fail_on_data_loss
-        )
+        fetcher = RangeFetcher(pooled, scanner(), broker, ranges, queue, properties, **settings)
         fetcher.start()
         offsets: list[int] = []
         try:
             while not isinstance(item := queue.get(LONG_S), FetcherEnded):
-                assert item is not None, "the fetcher neither hands over nor ends"
+                assert item is not None, "the fetcher neither delivers nor ends"
                 offsets += [offset for batch in item.batches(decoder) for offset in batch["offset"].to_pylist()]
         finally:
             queue.close()
@@ -62,7 +61,7 @@ def read(stub_broker, decoder):
     return read_ranges
 
 
-def test_items_come_out_in_order_and_nothing_is_none():
+def test_items_keep_their_order_and_an_empty_queue_gives_none():
     queue = FetchedQueue(100)
     assert queue.get(0) is None
     assert queue.put("a", 50)
@@ -98,7 +97,7 @@ def test_a_full_queue_makes_the_fetcher_wait_until_the_task_ends():
 
 
 @pytest.mark.parametrize("fail_on_data_loss", [True, False])
-def test_a_leader_that_moves_before_it_tells_where_the_log_begins_loses_nothing(stub_broker, read, fail_on_data_loss):
+def test_a_leader_move_during_a_log_start_look_up_loses_no_record(stub_broker, read, fail_on_data_loss):
     stub_broker.log(T0).end = 10
     stub_broker.fetch_errors[T0] = ErrorCode.OFFSET_OUT_OF_RANGE
     stub_broker.offset_errors[T0] = ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -108,7 +107,7 @@ def test_a_leader_that_moves_before_it_tells_where_the_log_begins_loses_nothing(
     assert (ended.left, ended.connection_is_reusable) == ({T0: Span(2, 8)}, True)
 
 
-def test_a_broker_that_does_not_tell_where_the_log_begins_is_asked_again_later(stub_broker, read):
+def test_a_failed_look_up_of_the_log_start_is_retriable(stub_broker, read):
     stub_broker.log(T0).end = 10
     stub_broker.fetch_errors[T0] = ErrorCode.OFFSET_OUT_OF_RANGE
     stub_broker.offset_errors[T0] = ErrorCode.REQUEST_TIMED_OUT
@@ -145,13 +144,13 @@ def test_a_log_that_ends_inside_a_range_ends_the_range_or_fails_the_task(stub_br
     assert isinstance(ended.error, OffsetOutOfRange)
 
 
-def test_records_that_stay_away_although_the_log_goes_on_fail_the_task(stub_broker, read):
+def test_missing_records_inside_the_log_fail_the_task(stub_broker, read):
     stub_broker.log(T0).end = 20
     _, ended = read({T0: Span(2, 15)}, **IMPATIENT)
     assert isinstance(ended.error, OffsetOutOfRange)
 
 
-def test_a_leader_that_moved_says_nothing_of_the_end_of_the_log(stub_broker, read):
+def test_a_moved_leader_is_not_the_end_of_the_log(stub_broker, read):
     log = stub_broker.log(T0)
     log.end, log.batches = 10, {0: ten_records(0)}
     stub_broker.offset_errors[T0] = ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -179,7 +178,7 @@ def test_a_range_of_compacted_batches_ends_by_the_offsets_that_they_cover(stub_b
 
 
 def log_of(batches, *damaged):
-    """Batches of ten records; of the damaged ones a byte has changed since their checksums were made."""
+    """Batches of ten records; in the damaged ones a byte has changed since their checksums were computed."""
     held = {10 * number: ten_records(10 * number) for number in range(batches)}
     return {base: data[:-1] + bytes([data[-1] ^ 1]) if base in damaged else data for base, data in held.items()}
 
@@ -191,7 +190,7 @@ TWO_BATCHES = {
 }
 
 
-def test_what_was_received_is_not_asked_for_again(stub_broker, read):
+def test_received_records_are_not_requested_again(stub_broker, read):
     for partition in (T0, T1):
         stub_broker.log(partition).end, stub_broker.log(partition).batches = 60, log_of(6)
     offsets, ended = read({T0: Span(0, 55), T1: Span(5, 20)}, fail_on_data_loss=True, **TWO_BATCHES)
@@ -201,28 +200,28 @@ def test_what_was_received_is_not_asked_for_again(stub_broker, read):
     assert asked == [{T0: 0, T1: 5}, {T0: 20}, {T0: 40}]
 
 
-def test_the_next_request_leaves_before_the_last_partition_is_handed_over(stub_broker, read, monkeypatch):
+def test_the_next_request_is_sent_before_the_last_partition_is_delivered(stub_broker, read):
     log = stub_broker.log(T0)
     log.end, log.batches = 40, log_of(4)
     arrived = threading.Semaphore(0)
-    scan = BatchDecoder.scan
 
     class Fetches(list):
         def append(self, fetch):
             super().append(fetch)
             arrived.release()
 
-    def scan_later(self, topic, partition, requested, *rest):
-        assert requested == 20 or all(arrived.acquire(timeout=LONG_S) for _ in range(2)), "no second request has come"
-        return scan(self, topic, partition, requested, *rest)
+    class ScansLater(BatchDecoder):
+        def scan(self, topic, partition, requested, *rest):
+            second = requested == 20 or all(arrived.acquire(timeout=LONG_S) for _ in range(2))
+            assert second, "no second request has arrived"
+            return super().scan(topic, partition, requested, *rest)
 
     stub_broker.fetches = Fetches()
-    monkeypatch.setattr(BatchDecoder, "scan", scan_later)
-    offsets, ended = read({T0: Span(0, 40)}, **TWO_BATCHES)
+    offsets, ended = read({T0: Span(0, 40)}, scanner=ScansLater, **TWO_BATCHES)
     assert (offsets, ended.error) == (list(range(40)), None)
 
 
-def test_damage_is_an_error_after_what_is_sound_and_none_behind_the_range(decoder):
+def test_damage_is_an_error_after_valid_records_and_ignored_after_the_range(decoder):
     batches = [build([Record(b"v")] * 10, offset=start) for start in (0, 10, 20)]
 
     def fetched(until):
@@ -236,14 +235,14 @@ def test_damage_is_an_error_after_what_is_sound_and_none_behind_the_range(decode
     assert [batch.num_rows for batch in fetched(10).batches(decoder)] == [10]
 
 
-def test_what_is_too_long_for_one_arrow_batch_comes_in_several_and_none_behind_the_range(decoder, monkeypatch):
-    monkeypatch.setattr("zkconsumer.decode.batchdecoder._MAX_RECORDS", 3)
+def test_a_chunk_too_long_for_one_batch_comes_in_several():
+    decoder = BatchDecoder(limits=ChunkLimits(records=3))
     data = b"".join(build([Record(b"v")] * 2, offset=start) for start in range(0, 10, 2))
     batches = Fetched(decoder.scan("t", 0, 0, memoryview(data)), 5).batches(decoder)
     assert [batch["offset"].to_pylist() for batch in batches] == [[0, 1], [2, 3], [4]]
 
 
-def test_an_answer_to_what_was_foreseen_wrongly_does_not_count(stub_broker, read):
+def test_an_answer_for_a_wrongly_expected_offset_is_dropped(stub_broker, read):
     log = stub_broker.log(T0)
     log.end, log.batches = 60, log_of(6, 10)
     offsets, ended = read({T0: Span(0, 60)}, on_corrupt="skip", **TWO_BATCHES)
@@ -252,18 +251,18 @@ def test_an_answer_to_what_was_foreseen_wrongly_does_not_count(stub_broker, read
     assert [fetch[T0][0] for fetch in stub_broker.fetches] == [0, 20, 10, 30, 20, 40]
 
 
-def test_little_more_than_the_rest_of_a_range_is_asked_for(stub_broker, read, monkeypatch):
-    monkeypatch.setattr(rangefetcher, "_RESPONSE_BYTES", 0)
+def test_little_more_than_the_rest_of_a_range_is_requested(stub_broker, read):
     records = build([Record(b"v" * 1000)] * 500)
     log = stub_broker.log(T0)
     log.end, log.batches = 1500, {0: records, 500: build([Record(b"v" * 1000)] * 1000, offset=500)}
-    offsets, ended = read({T0: Span(0, 510)}, fetch_message_max_bytes=len(records))
+    one_batch = {"response_bytes": 0}
+    offsets, ended = read({T0: Span(0, 510)}, fetch_message_max_bytes=len(records), settings=one_batch)
     assert (offsets, ended.error) == (list(range(510)), None)
     first, *others = [fetch[T0] for fetch in stub_broker.fetches]
     assert first == (0, len(records))
     assert {offset for offset, _ in others} == {500}
     assert 10 * 1000 < others[0][1] < len(records)
-    assert others[-1][1] > 1000 * 1000, "a batch that is longer than foreseen comes in the end"
+    assert others[-1][1] > 1000 * 1000, "a batch that is longer than expected is received in the end"
 
 
 def test_a_pooled_connection_remembers_how_long_records_are(stub_broker, read):
@@ -275,9 +274,9 @@ def test_a_pooled_connection_remembers_how_long_records_are(stub_broker, read):
     assert 10e3 < few < many < 2e6
 
 
-def test_an_old_broker_is_asked_for_as_many_partitions_as_fit(stub_broker, read, monkeypatch):
+def test_requests_to_an_old_broker_name_the_partitions_that_fit(stub_broker, read):
     """Before 0.10.1 there is no limit for a response, so requests name the partitions in turn."""
-    monkeypatch.setitem(VERSIONS, FetchRequest.API_KEY, 2)
+    stub_broker.versions[FetchRequest.API_KEY] = 2
     partitions = [TopicPartition("t", number) for number in range(10)]
     for partition in partitions:
         stub_broker.log(partition).end = 2

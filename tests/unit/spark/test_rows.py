@@ -68,7 +68,7 @@ def test_comments_of_columns_do_not_matter():
         (headers_of(CONTENT, NAME), "headers is array<struct<value:binary,key:string>>, not array<struct<key:string"),
     ],
 )
-def test_a_schema_that_cannot_be_read_is_refused_with_the_columns_there_are(schema, violation):
+def test_an_unusable_schema_is_refused_with_the_existing_columns(schema, violation):
     with pytest.raises(ConfigError, match=violation) as caught:
         choose_columns(schema)
     for field in ALL.fields:

@@ -17,7 +17,7 @@ def source(**more: str) -> ZkConsumerDataSource:
     return ZkConsumerDataSource(OPTIONS | more)
 
 
-def test_options_are_checked_when_the_source_is_made_which_is_load():
+def test_options_are_checked_at_load():
     with pytest.raises(ConfigError, match="numStreams must be a positive integer"):
         source(numStreams="0")
 
@@ -54,7 +54,7 @@ def test_a_stream_refuses_a_schema_at_its_first_call():
 
 
 def test_it_is_found_from_any_directory_by_the_name_of_its_module(tmp_path):
-    """What Spark's look-up does (FACTS C.1); fails where an editable install hides top-level modules."""
+    """As in Spark's look-up (notes.md#sparks-data-source-api); fails if an editable install hides top-level modules."""
     script = (
         "import importlib, pkgutil, sys\n"
         "names = [m.name for m in pkgutil.iter_modules() if m.name.startswith('pyspark_')]\n"

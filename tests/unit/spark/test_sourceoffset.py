@@ -1,6 +1,6 @@
 from zkconsumer.core.groupview import Topic
 from zkconsumer.model import TopicIdentity, TopicPartition
-from zkconsumer.spark.planning import Span
+from zkconsumer.spark.microbatch import Span
 from zkconsumer.spark.sourceoffset import KnownTopic, Plan, SourceOffset, next_offset
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
@@ -19,7 +19,7 @@ def test_the_first_plan_names_every_owned_partition_and_every_topic():
     )
 
 
-def test_what_a_batch_does_not_read_stays_at_its_end():
+def test_partitions_not_in_a_batch_stay_at_their_end():
     finished = SourceOffset(
         "g", 4, {"t": KnownTopic(2, "id")}, {T0: Span(5, 9), T1: Span(0, 7), U0: Span(1, 2)}, {T0: 70, T1: 71, U0: 72}
     )
@@ -35,7 +35,7 @@ def test_topics_that_appear_later_have_no_partitions_known():
     assert planned.known == {"t": KnownTopic(1, "id"), "u": KnownTopic(0, 41)}
 
 
-def test_nothing_is_kept_of_a_topic_that_was_created_again():
+def test_a_topic_that_was_created_again_is_dropped():
     finished = SourceOffset("g", 4, {"t": KnownTopic(2, "old")}, {T0: Span(5, 9), T1: Span(0, 7)}, {T0: 70, T1: 71})
     assert finished.recreated(TOPICS) == {"t"}
     planned = next_offset(finished, Plan({T0: Span(0, 2)}, {T0: 0}, {T0: 80}, TOPICS), "g")

@@ -1,4 +1,4 @@
-from tests.fix_batches import build
+from tests.fixtures.batches import build
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.model import Broker
@@ -6,7 +6,7 @@ from zkconsumer.sandbox.producer import Record
 from zkconsumer.spark import worker
 
 
-def test_a_decoder_is_lent_to_one_at_a_time_and_used_again_for_any_columns():
+def test_a_decoder_has_one_user_at_a_time_and_is_reused():
     def borrow(**changes):
         return worker.borrowed_decoder(**{"check_crcs": True, "columns": ("value",), **changes})
 
@@ -19,15 +19,16 @@ def test_a_decoder_is_lent_to_one_at_a_time_and_used_again_for_any_columns():
         assert batch.to_pylist() == [{"topic": "t", "key": b"k"}]
 
 
-def test_what_other_queries_left_long_ago_is_closed(monkeypatch):
-    def config(group):
-        return ConsumerConfig(zookeeper_connect="unused:1", group_id=group)
+def test_unused_state_of_other_queries_is_closed():
+    workers = {}
 
-    monkeypatch.setattr(worker, "_workers", {})
-    old, busy = worker.this_worker(config("old")), worker.this_worker(config("busy"))
+    def of(group):
+        return worker.this_worker(ConsumerConfig(zookeeper_connect="unused:1", group_id=group), workers)
+
+    old, busy = of("old"), of("busy")
     connection = BrokerConnection("127.0.0.1", 1, client_id="test", timeout_ms=1000)
     old.return_connection(Broker(0, "127.0.0.1", 1), worker.PooledConnection(connection))
     old.used_at -= 60
-    assert worker.this_worker(config("busy")) is busy
+    assert of("busy") is busy
     assert connection._transport.closed
-    assert worker.this_worker(config("old")) is not old
+    assert of("old") is not old

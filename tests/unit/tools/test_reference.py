@@ -10,7 +10,7 @@ DOCS = Path(__file__).parents[3] / "docs"
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_the_page_is_what_the_table_says(page):
+def test_the_page_is_generated_from_the_table(page):
     assert (DOCS / f"{page}.md").read_text() == PAGES[page](), "run `make docs`"
 
 

@@ -1,4 +1,4 @@
-"""What is changed on the way from kazoo to us."""
+"""Changes to what kazoo logs."""
 
 import logging
 

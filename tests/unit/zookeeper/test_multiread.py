@@ -1,4 +1,4 @@
-"""The bytes of requests that kazoo does not have, and how paths are distributed over them."""
+"""The bytes of requests that kazoo lacks, and how paths are distributed over them."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def test_watches_are_registered_when_their_request_is_sent():
 
 
 def test_without_a_registration_there_is_no_fence():
-    """It was the root, which always exists, so that nothing was fenced."""
+    """The root must not be used: it always exists, so nothing would be fenced."""
     membership = Membership(None, "g", "g_a", "range", lambda: 0)
     with pytest.raises(SessionExpired, match="g_a is not registered"):
         _ = membership.fence

@@ -1,0 +1,137 @@
+"""``python -m tests.chaos``: runs trials and stores them, replays and shrinks a schedule, and makes the table."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+
+import click
+
+from tests.chaos.broken import BREAKS
+from tests.chaos.group import Servers
+from tests.chaos.rows import ROWS, Row, Verdict
+from tests.chaos.schedule import Schedule
+from tests.chaos.store import PUBLISHED, Trial, TrialStore, code_identity, publish, table
+from tests.chaos.trial import run_trial, shrink_schedule
+from zkconsumer.sandbox.cache import cache_directory
+from zkconsumer.testing.checker import check
+from zkconsumer.testing.ledgerfile import read_ledger
+
+
+def _store(directory: Path | None) -> TrialStore:
+    return TrialStore(directory or cache_directory() / "chaos-trials")
+
+
+@click.group()
+def main() -> None:
+    """Hurt a group of real processes on real servers, and check what it did: a row, or one of the other commands."""
+
+
+_STORE = click.option("--store", type=click.Path(path_type=Path), help="Directory of stored trials.")
+
+
+@click.command()
+@click.option("--seed", type=int, default=1, show_default=True, help="Of the first trial.")
+@click.option("--trials", type=int, default=1, show_default=True, help="Number of trials, with consecutive seeds.")
+@click.option("--jvm", is_flag=True, help="One of the members is a JVM consumer.")
+@click.option("--offsets", type=click.Choice(["zookeeper", "kafka"]), default="zookeeper", help="Where members commit.")
+@click.option("--schedule", "given", help="Run this schedule, as a failed trial prints it, and store nothing.")
+@click.option("--shrink", "shrinking", is_flag=True, help="Look for a smaller schedule where a trial fails.")
+@click.option("--break", "broken", type=click.Choice(list(BREAKS)), multiple=True, help="Switch a protection off.")
+@click.option("--minutes", type=float, default=0.0, help="Begin no further trial after this time; 0: no limit.")
+@_STORE
+def row_options() -> None:
+    """The options of every row."""
+
+
+def run(  # noqa: PLR0917 - a command has as many parameters as options
+    row: Row,
+    seed: int,
+    trials: int,
+    jvm: bool,
+    offsets: str,
+    given: str | None,
+    shrinking: bool,
+    broken: tuple[str, ...],
+    minutes: float,
+    store: Path | None,
+) -> None:
+    """Run trials of a row; those that are stored for this very code are not repeated."""
+    trial_store, (commit, product) = _store(store), code_identity()
+    stores = not given and not broken
+    members = ("+jvm" if jvm else "") + ("+kafka" if offsets == "kafka" else "")
+    seeds = list(range(seed, seed + trials))
+    if stores:
+        seeds = [one for one in seeds if not trial_store.has(row.name, members, one, product)]
+    if not seeds:
+        return
+    failed, began = 0, time.monotonic()
+    directory = Path(tempfile.mkdtemp(prefix="zkconsumer-chaos-"))
+    servers = Servers(directory)
+    try:
+        for number in seeds:
+            if minutes and time.monotonic() - began > 60 * minutes:
+                break
+            schedule = Schedule.from_json(given) if given else row.schedule(number, jvm=jvm, storage=offsets)
+            verdict = run_trial(servers, row, schedule, broken=broken)
+            _print(row, number, schedule, verdict)
+            if stores:
+                failures = tuple(verdict.failures)
+                trial = Trial(row.name, members, number, commit, product, schedule.to_json(), failures, verdict.figures)
+                trial_store.add(trial)
+            failed += bool(verdict.failures)
+            if verdict.failures and shrinking:
+                smaller = shrink_schedule(servers, row, schedule, broken=broken)
+                click.echo(f"  shrunk to: {smaller}\n  --schedule '{smaller.to_json()}'")
+    finally:
+        servers.close()
+        if failed:
+            click.echo(f"ledgers and logs: {directory}")
+        else:
+            shutil.rmtree(directory, ignore_errors=True)
+    sys.exit(1 if failed else 0)
+
+
+def _print(row: Row, seed: int, schedule: Schedule, verdict: Verdict) -> None:
+    figures = ", ".join(f"{name} {value:g}" for name, value in verdict.figures.items() if value)
+    members = ", ".join(schedule.members)
+    click.echo(f"{row.name} seed {seed} ({members}): {'FAILED' if verdict.failures else 'passed'}; {figures}")
+    if verdict.failures:
+        click.echo("\n".join(f"  {one}" for one in verdict.failures))
+        click.echo(f"  {schedule}\n  --schedule '{schedule.to_json()}'")
+
+
+@main.command()
+@_STORE
+def report(store: Path | None) -> None:
+    """Print a table of the stored trials."""
+    click.echo(table(_store(store)))
+
+
+@main.command(name="publish")
+@_STORE
+def publish_trials(store: Path | None) -> None:
+    """Write the stored trials to docs/trials.jsonl, and print the table of docs/reliability.md."""
+    publish(_store(store))
+    click.echo(f"{PUBLISHED}\n{table(_store(store))}")
+
+
+@main.command(name="check")
+@click.argument("directory", type=click.Path(path_type=Path, exists=True))
+def check_again(directory: Path) -> None:
+    """Check the ledger of a failed trial again."""
+    for error in check(read_ledger(directory)).errors():
+        click.echo(error)
+
+
+for _row in ROWS.values():
+    main.add_command(
+        click.Command(_row.name, callback=partial(run, _row), params=row_options.params, help=f"Trials: {_row.fault}.")
+    )
+
+if __name__ == "__main__":
+    main()

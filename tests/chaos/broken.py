@@ -1,0 +1,66 @@
+"""Consumers that are broken on purpose: the checker has to catch them. Nothing in the product can do this."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+from typing import Final
+
+from zkconsumer.group.rebalanceloop import RebalanceLoop
+from zkconsumer.zookeeper.ownership import PartitionOwnership
+from zkconsumer.zookeeper.zookeepergroup import ZooKeeperGroup
+
+_SLOW_S: Final = 3.0
+
+
+def _without_fence() -> None:
+    """Commits, claims and releases are done whatever session they arrive in, and owner znodes are not looked at.
+
+    For the commits to arrive in time, the rebalance that a lost session needs comes late, as on a busy machine.
+    """
+    ZooKeeperGroup.fence = lambda self: "/"  # type: ignore[method-assign]
+    PartitionOwnership.lose_taken = lambda self: []  # type: ignore[method-assign]
+    react, lost_at = RebalanceLoop.react, dict[RebalanceLoop, float]()
+
+    def react_late(self: RebalanceLoop) -> None:
+        now = time.monotonic()
+        left = lost_at.setdefault(self, now) + _SLOW_S - now
+        if self._protocol.is_lost() and left > 0:
+            threading.Timer(left, self._signal.raise_flag).start()
+            return
+        del lost_at[self]
+        react(self)
+
+    RebalanceLoop.react = react_late  # type: ignore[method-assign]
+
+
+def _without_lease() -> None:
+    """Records are handed out however long ZooKeeper has not answered."""
+    ZooKeeperGroup.may_deliver = lambda self: True  # type: ignore[method-assign]
+
+
+def _skipping() -> None:
+    """A position that is taken back moves one record too far: the record is lost."""
+    from zkconsumer.group.committer import OffsetCommitter
+
+    fetch_marked = OffsetCommitter.fetch_marked
+
+    def too_far(self: OffsetCommitter, partitions: Collection[object]) -> dict[object, object]:
+        found = fetch_marked(self, partitions)  # type: ignore[arg-type]
+        return {p: one._replace(offset=one.offset and one.offset + 1) for p, one in found.items()}  # type: ignore
+
+    OffsetCommitter.fetch_marked = too_far  # type: ignore[method-assign, assignment]
+
+
+BREAKS: Final[Mapping[str, Callable[[], None]]] = {
+    "fence": _without_fence,
+    "lease": _without_lease,
+    "start": _skipping,
+}
+
+
+def break_consumer(names: Collection[str]) -> None:
+    """Switch protections off in this process."""
+    for name in names:
+        BREAKS[name]()

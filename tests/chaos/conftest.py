@@ -1,0 +1,21 @@
+"""Trials on real servers: one pair for all of them."""
+
+import pytest
+
+from tests.chaos.group import Servers
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Everything below this directory hurts real processes."""
+    for item in items:
+        if "tests/chaos/" in item.path.as_posix():
+            item.add_marker(pytest.mark.chaos)
+            item.add_marker(pytest.mark.timeout(300))
+
+
+@pytest.fixture(scope="session")
+def servers(tmp_path_factory):
+    """A ZooKeeper, a broker and JVMs for trials."""
+    made = Servers(tmp_path_factory.mktemp("chaos"))
+    yield made
+    made.close()

@@ -1,0 +1,299 @@
+"""The servers of all trials, and the group under test of one."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+
+from tests.chaos.history import GroupHistory, read_transactions
+from tests.chaos.kafkahistory import read_commits
+from tests.chaos.member import Options
+from tests.chaos.members import JvmMember, JvmPool, Member, OurMember, await_condition, end_anyhow
+from tests.chaos.rows import SESSION_S
+from tests.fixtures.sandbox import Topics
+from zkconsumer.core.coordinatorznodes import CoordinatorPaths
+from zkconsumer.core.znodes import GroupPaths
+from zkconsumer.decode.batchdecoder import warm
+from zkconsumer.model import TopicPartition
+from zkconsumer.sandbox import Sandbox
+from zkconsumer.testing.ledger import Delivered, Ledger, Removed
+from zkconsumer.testing.ledgerfile import SUFFIX, LedgerFile, read_ledger
+from zkconsumer.testing.proxy import TcpProxy
+
+PARTITIONS: Final = 6
+SETTLING_S: Final = 60.0
+
+_SETTINGS: Final = {
+    "zookeeper.session.timeout.ms": str(round(SESSION_S * 1000)),
+    "zookeeper.connection.timeout.ms": "20000",
+    "zookeeper.sync.time.ms": "300",
+    "rebalance.backoff.ms": "300",
+    # The attempts outlast a session, as they have to in production.
+    "rebalance.max.retries": "40",
+    "auto.offset.reset": "smallest",
+    "auto.commit.interval.ms": "300",
+}
+
+
+class Servers:
+    """A ZooKeeper, a broker and JVMs that serve one trial after the other.
+
+    Args:
+        directory: of what members and JVMs write.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        warm(everything=True)  # else every member would compile the decoder, which takes longer than a trial
+        self.box = Sandbox(brokers=1)
+        self.box.start()
+        self.jvms = JvmPool(directory)
+        self.zookeeper = KazooClient(self.box.zookeeper_connect, timeout=30)
+        self.zookeeper.start()
+        self.topics = Topics(self.box.bootstrap_servers)
+
+    def restart_broker(self, *, hard: bool) -> None:
+        """Stop or kill the broker, and start it again on its data."""
+        broker = self.box.brokers[0]
+        if hard:
+            broker.kill()
+        else:
+            broker.stop()
+        broker.start()
+
+    def close(self) -> None:
+        """End everything."""
+        self.zookeeper.stop()
+        self.zookeeper.close()
+        self.jvms.close()
+        self.box.close()
+
+
+class Group:
+    """One group, its topic and its members; a context manager that leaves no process running.
+
+    Args:
+        servers: that it uses.
+        name: of the group and of its topic, used by no other trial.
+        manual: True if members commit explicitly.
+        storage: where they commit, ``zookeeper`` or ``kafka``.
+        broken: what is switched off in members of ours, see ``tests/chaos/broken.py``.
+
+    Attributes:
+        members: by place; one that was replaced is not here any more.
+        ledger: of what is done here.
+    """
+
+    def __init__(
+        self,
+        servers: Servers,
+        name: str,
+        *,
+        manual: bool = False,
+        storage: str = "zookeeper",
+        broken: Sequence[str] = (),
+    ) -> None:
+        self.servers = servers
+        self.name = name
+        self.directory = servers.directory / name
+        self.directory.mkdir(parents=True)
+        self.members: list[Member] = []
+        self.ledger = LedgerFile(self.directory / f"run{SUFFIX}")
+        self._all: list[Member] = []
+        self._alive: set[str] = set()
+        self._manual = manual
+        self._storage = storage
+        self._broken = tuple(broken)
+        self._numbers = count()
+        self._paths = GroupPaths(name)
+        self.partitions = PARTITIONS
+        servers.topics.create(name, PARTITIONS)
+        servers.zookeeper.exists("/")
+        self._after = servers.zookeeper.last_zxid
+
+    def __enter__(self) -> Group:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for member in self._all:
+            if member.owner in self._alive:
+                end_anyhow(member)
+                self._is_gone(member)
+            member.close()
+        self.ledger.close()
+
+    # -- members ------------------------------------------------------------------------------------------------------
+
+    def join(self, kinds: Sequence[str]) -> None:
+        """Start a member of each kind, together, and wait until they share the partitions and deliver."""
+        self.members = [self._new(kind) for kind in kinds]
+        starters = [threading.Thread(target=member.start) for member in self.members]
+        for starter in starters:
+            starter.start()
+        for starter in starters:
+            starter.join()
+        self.settle()
+        # Loading the decoder takes seconds; what is to be hurt is a group that delivers.
+        await_condition(self._is_working, f"every member of group {self.name} delivers", SETTLING_S)
+
+    def _is_working(self) -> bool:
+        return all(member.delivered() for member in self.members)
+
+    def _new(self, kind: str) -> Member:
+        name = f"m{next(self._numbers)}"
+        proxy = TcpProxy(self.servers.box.zookeeper_connect)
+        properties = {
+            **_SETTINGS,
+            "zookeeper.connect": proxy.address,
+            "group.id": self.name,
+            "consumer.id": name,
+            "offsets.storage": self._storage,
+            "dual.commit.enabled": "false",
+        }
+        member: Member
+        if kind == "jvm":
+            jvm = self.servers.jvms.take()
+            member = JvmMember(jvm, properties, self.name, self.directory, proxy)
+        else:
+            if kind == "coordinator":
+                properties["group.protocol"] = "coordinator"
+            if self._manual:
+                properties["auto.commit.enable"] = "false"
+            brokers = TcpProxy(self.servers.box.bootstrap_servers)
+            options = Options(
+                name,
+                str(self.directory),
+                properties,
+                self.name,
+                brokers.address,
+                manual=self._manual,
+                broken=self._broken,
+            )
+            member = OurMember(options, self.name, proxy, brokers)
+        self._all.append(member)
+        self._alive.add(member.owner)
+        return member
+
+    def kill(self, place: int) -> None:
+        """SIGKILL; the group notices when the session has expired."""
+        self.members[place].kill()
+        self._is_gone(self.members[place])
+
+    def leave(self, place: int) -> None:
+        """Leave in order."""
+        self.members[place].leave()
+        self._is_gone(self.members[place])
+
+    def _is_gone(self, member: Member) -> None:
+        self._alive.discard(member.owner)
+        if isinstance(member, JvmMember):
+            self.servers.jvms.give_back(member.jvm)
+
+    def replace(self, place: int, kind: str = "") -> None:
+        """Start another member, of the same kind or another one."""
+        self.members[place] = self._new(kind or self.members[place].kind)
+        self.members[place].start()
+
+    def bounce(self, place: int, *, hard: bool, kind: str = "") -> None:
+        """End a member, start another one of the same kind or another, and wait until the group has settled."""
+        (self.kill if hard else self.leave)(place)
+        self.replace(place, kind)
+        self.settle()
+
+    def leave_all(self) -> None:
+        """Let every member leave, one after the other."""
+        for place, member in enumerate(self.members):
+            if member.owner in self._alive:
+                self.leave(place)
+
+    def grow(self) -> None:
+        """Add two partitions."""
+        self.partitions += 2
+        self.servers.topics.grow(self.name, self.partitions)
+
+    def trim(self) -> None:
+        """Remove all records that the topic has now."""
+        for number, offset in self.servers.topics.delete_records(self.name, range(self.partitions)).items():
+            self.ledger.append(Removed(self.name, number, offset, time.monotonic()))
+
+    # -- state --------------------------------------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """Wait until exactly the live members are registered and each partition is owned by one of them."""
+        await_condition(self._is_settled, f"group {self.name} has shared its partitions", SETTLING_S)
+
+    def _is_settled(self) -> bool:
+        registered = {owner: self.registered_session(owner) for owner in self._alive}
+        if set(self._children(self._paths.ids)) != self._alive or not all(registered.values()):
+            return False
+        owners = [self._owner_session(number) for number in range(self.partitions)]
+        return set(owners) <= set(registered.values()) and len(set(owners)) == min(len(self._alive), self.partitions)
+
+    def _owner_session(self, number: int) -> int:
+        return self._session_of(self._paths.owner(TopicPartition(self.name, number)))
+
+    def registered_session(self, owner: str) -> int:
+        """The session that a member is registered in, 0 if it is not."""
+        return self._session_of(self._paths.consumer_id(owner))
+
+    def place_of_leader(self) -> int:
+        """Index of the member that leads the group, as soon as one does."""
+        found: list[int] = []
+
+        def look() -> bool:
+            with suppress(NoNodeError):
+                leader = json.loads(self.servers.zookeeper.get(CoordinatorPaths(self.name).leader)[0])["consumer"]
+                found.extend(n for n, one in enumerate(self.members) if one.owner == leader and leader in self._alive)
+            return bool(found)
+
+        await_condition(look, f"group {self.name} has a coordinator", SETTLING_S)
+        return found[0]
+
+    def _session_of(self, path: str) -> int:
+        stat = self.servers.zookeeper.exists(path)
+        return 0 if stat is None else stat.ephemeralOwner & 0xFFFFFFFFFFFFFFFF
+
+    def _children(self, path: str) -> list[str]:
+        try:
+            return list(self.servers.zookeeper.get_children(path))
+        except NoNodeError:
+            return []
+
+    @property
+    def everyone(self) -> tuple[Member, ...]:
+        """All members that there ever were."""
+        return tuple(self._all)
+
+    def delivered(self) -> int:
+        """A number that grows with each delivery."""
+        return sum(member.delivered() for member in self._all)
+
+    def recorded(self) -> Ledger:
+        """What members, feed and injector have recorded so far."""
+        return read_ledger(self.directory, self._jvm_deliveries())
+
+    def _jvm_deliveries(self) -> list[Delivered]:
+        return [one for member in self._all if isinstance(member, JvmMember) for one in member.deliveries()]
+
+    def remove_files(self) -> None:
+        """Remove what members and feed have written."""
+        shutil.rmtree(self.directory)
+
+    def whole_ledger(self) -> Ledger:
+        """All that was recorded, and what ZooKeeper's log has."""
+        difference = time.monotonic() - time.time()
+        transactions = read_transactions(self.servers.box.directory / "zookeeper", self._after)
+        znodes = list(GroupHistory(self.name, difference).records(transactions))
+        in_kafka = self._storage == "kafka"
+        kafka = read_commits(self.servers.box.bootstrap_servers, self.name, difference) if in_kafka else ()
+        return read_ledger(self.directory, [*znodes, *kafka, *self._jvm_deliveries()])

@@ -1,0 +1,173 @@
+"""Injector: does what a schedule says to the members of one group and to its servers."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from tests.chaos.environment import ClockSteps
+from tests.chaos.members import Member, OurMember
+from tests.chaos.schedule import LEADER, Fault, Schedule
+from tests.fixtures.zookeeper import take_over
+from zkconsumer.errors import UsageError
+from zkconsumer.testing.ledger import Faulted
+from zkconsumer.testing.proxy import TcpProxy
+
+if TYPE_CHECKING:
+    from tests.chaos.group import Group
+
+_DELAY_S: Final = 0.3
+_BYTES_PER_S: Final = 2000.0
+_EXPIRING_S: Final = 20.0
+_STEP_S: Final = 3600.0
+
+_NETWORK: Final[Mapping[str, Callable[[TcpProxy], None]]] = {
+    "cut": TcpProxy.cut,
+    "refuse": TcpProxy.refuse,
+    "half-close": TcpProxy.half_close,
+    "overtake": TcpProxy.overtake,
+    "delay": lambda proxy: proxy.delay(_DELAY_S),
+    "throttle": lambda proxy: proxy.throttle(_BYTES_PER_S),
+}
+"""What the modes of the kinds ``network`` and ``fetching`` do to the connections of one member."""
+
+_CLOCKS: Final[Mapping[str, ClockSteps]] = {
+    "forward": ClockSteps(real=_STEP_S),
+    "back": ClockSteps(real=-_STEP_S),
+    "suspend": ClockSteps(real=_STEP_S, boot=_STEP_S),
+}
+"""What the modes of the kind ``clock`` do; the clock of a suspended machine never steps back."""
+
+KINDS: Final[Mapping[str, str]] = {
+    "kill": "SIGKILL of a member; with a duration another one takes its place after that",
+    "expire": "another client takes over the session of a member and closes it",
+    "network": "a member's connection to ZooKeeper is hurt for a while, by mode: " + ", ".join(_NETWORK),
+    "fetching": "a member's connections to brokers are hurt for a while, by the same modes",
+    "clock": "the clocks of a member's process step by an hour, by mode: " + ", ".join(_CLOCKS),
+    "pause": "SIGSTOP of a member for a while",
+    "bounce": "a member is ended and another one takes its place: clean (SIGTERM) or hard (SIGKILL)",
+    "switch": "a member leaves and one of another kind, which is the mode, takes its place",
+    "grow": "the topic gets two further partitions",
+    "trim": "the broker removes all records that it has now, as retention does",
+    "broker": "the broker is restarted: clean (SIGTERM) or hard (SIGKILL)",
+    "servers": "ZooKeeper is paused for a while: no member can reach it",
+}
+
+
+_OF_SERVERS: Final = frozenset({"grow", "trim", "broker", "servers"})
+
+
+class Injector:
+    """Injects the faults of one trial, on the thread that calls.
+
+    Args:
+        group: the group under test.
+    """
+
+    def __init__(self, group: Group) -> None:
+        self._group = group
+
+    def run(self, schedule: Schedule) -> None:
+        """Inject all faults, each at its time or, where an earlier one took longer, as soon as possible."""
+        start = time.monotonic()
+        actions: list[tuple[float, int, Callable[[], None]]] = []
+        for number, fault in enumerate(schedule.faults):
+            begin, end = self._actions(fault)
+            actions.append((fault.at, number, begin))
+            actions.append((fault.until, number, end))
+        # The sort is stable: an event ends right after it began.
+        for at, _, act in sorted(actions, key=lambda action: action[:2]):
+            time.sleep(max(0.0, start + at - time.monotonic()))  # the schedule is the condition
+            act()
+
+    def _actions(self, fault: Fault) -> tuple[Callable[[], None], Callable[[], None]]:
+        """What begins and what ends a fault."""
+        begun: list[tuple[int, Member, float]] = []
+
+        def begin() -> None:
+            group = self._group
+            place = group.place_of_leader() if fault.member == LEADER else fault.member % len(group.members)
+            begun.append((place, group.members[place], time.monotonic()))
+            self._begin(fault, place)
+
+        def end() -> None:
+            place, member, began = begun[0]
+            self._end(fault, place, member)
+            owner = "" if fault.kind in _OF_SERVERS else member.owner
+            self._group.ledger.append(Faulted(fault.kind, owner, began, time.monotonic()))
+
+        return begin, end
+
+    def _begin(self, fault: Fault, place: int) -> None:
+        if fault.kind not in KINDS:
+            raise UsageError(f"no such fault: {fault.kind}; known are {', '.join(KINDS)}")
+        if fault.kind in _OF_SERVERS:
+            self._begin_at_servers(fault)
+        else:
+            self._begin_at_member(fault, place)
+
+    def _begin_at_servers(self, fault: Fault) -> None:
+        group = self._group
+        match fault.kind:
+            case "grow":
+                group.grow()
+            case "trim":
+                group.trim()
+            case "broker":
+                group.servers.restart_broker(hard=fault.mode == "hard")
+            case "servers":
+                group.servers.box.zookeeper.pause()
+
+    def _begin_at_member(self, fault: Fault, place: int) -> None:
+        group = self._group
+        match fault.kind:
+            case "kill":
+                group.kill(place)
+            case "expire":
+                self._expire(place)
+            case "network":
+                _NETWORK[fault.mode](group.members[place].proxy)
+            case "fetching":
+                _NETWORK[fault.mode](self._ours(place).brokers)
+            case "clock":
+                self._ours(place).step_clocks(_CLOCKS[fault.mode])
+            case "pause":
+                group.members[place].signal(signal.SIGSTOP)
+            case "bounce":
+                group.bounce(place, hard=fault.mode == "hard")
+            case "switch":
+                group.bounce(place, hard=False, kind=fault.mode)
+
+    def _end(self, fault: Fault, place: int, member: Member) -> None:
+        if fault.kind == "network":
+            member.proxy.heal()
+        elif fault.kind == "fetching" and isinstance(member, OurMember):
+            member.brokers.heal()
+        elif fault.kind == "pause":
+            member.signal(signal.SIGCONT)
+        elif fault.kind == "servers":
+            self._group.servers.box.zookeeper.resume()
+        elif fault.kind == "kill" and fault.seconds:
+            self._group.replace(place)
+
+    def _ours(self, place: int) -> OurMember:
+        member = self._group.members[place]
+        if not isinstance(member, OurMember):
+            raise UsageError(
+                f"member {place} is a JVM, which does not reveal its session's password, has its own clock, and finds "
+                "brokers by itself; give the index of another one"
+            )
+        return member
+
+    def _expire(self, place: int) -> None:
+        """Until it has happened: the member connects again as soon as it was disconnected, and may be first."""
+        member, group = self._ours(place), self._group
+        former = group.registered_session(member.owner)
+        deadline = time.monotonic() + _EXPIRING_S
+        while former and group.registered_session(member.owner) == former:
+            assert time.monotonic() < deadline, f"the session of {member.name} was not ended"
+            identity = member.identity()
+            if identity[0] & 0xFFFFFFFFFFFFFFFF == former:
+                take_over(group.servers.box.zookeeper_connect, identity, 5.0)

@@ -1,0 +1,173 @@
+"""A member as a process of its own, which writes what it is handed out to a ledger; ``python -m tests.chaos.member``.
+
+The only argument is :class:`Options` as JSON. SIGTERM ends it: no more is handed out, it commits and leaves the group.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import threading
+import time
+from collections.abc import Mapping, Set
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.chaos.broken import break_consumer
+from tests.chaos.environment import SteppedClocks, clock_file, reach_brokers_at
+from zkconsumer import ConsumerConfig, ConsumerConnector, TopicPartition
+from zkconsumer.cli.ending import Ending
+from zkconsumer.errors import ConsumerClosed, ZkConsumerError
+from zkconsumer.group.listener import ConsumerRebalanceListener
+from zkconsumer.testing.ledger import Delivered
+from zkconsumer.testing.ledgerfile import SUFFIX, LedgerFile
+
+_COMMIT_EVERY = 20
+"""Records between explicit commits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the process is to do.
+
+    Attributes:
+        name: of its files.
+        directory: where they are.
+        properties: of the consumer.
+        topic: what it reads.
+        brokers: where it reaches the broker, ``host:port``; empty for where the broker is.
+        streams: number of its streams.
+        manual: True if it commits explicitly.
+        record_s: how long the application works on one record, in seconds.
+        broken: what is switched off in this consumer, see ``tests/chaos/broken.py``.
+    """
+
+    name: str
+    directory: str
+    properties: Mapping[str, str]
+    topic: str
+    brokers: str = ""
+    streams: int = 1
+    manual: bool = False
+    record_s: float = 0.004
+    broken: tuple[str, ...] = ()
+
+    def to_json(self) -> str:
+        """The process's argument."""
+        return json.dumps(asdict(self))
+
+
+def identity_file(directory: Path, name: str) -> Path:
+    """Where a member writes the id and the password of its ZooKeeper session."""
+    return directory / f"{name}.session"
+
+
+class Application(ConsumerRebalanceListener):
+    """Streams, each read by a thread."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._directory = Path(options.directory)
+        self._clocks = SteppedClocks(clock_file(self._directory, options.name))
+        self._ledger = LedgerFile(self._directory / f"{options.name}{SUFFIX}")
+        self._connector = ConsumerConnector(ConsumerConfig.from_properties(dict(options.properties)))
+        if options.manual:
+            self._connector.set_rebalance_listener(self)
+        self._ending = Ending()
+        self._ended = threading.Event()
+        self._identity: tuple[int, bytes] | None = None
+        self._pause = threading.Event()  # never set: what the application's work is made of
+
+    def before_releasing_partitions(self, owned: Set[TopicPartition]) -> None:
+        """The next owner continues where the application stopped."""
+        if owned:
+            self._commit()
+
+    def run(self) -> None:
+        """Until SIGTERM."""
+        with self._ending.by_signals():
+            self._run()
+
+    def _run(self) -> None:
+        made = self._connector.create_message_streams({self._options.topic: self._options.streams})
+        threads = [
+            threading.Thread(target=self._read, args=[stream], name=stream.name, daemon=True)
+            for stream in made[self._options.topic]
+        ]
+        observer = threading.Thread(target=self._observe, name="observer", daemon=True)
+        for thread in (*threads, observer):
+            thread.start()
+        self._ending.wait(lambda: None)
+        self._connector.end_streams()
+        for thread in threads:
+            thread.join()
+        if self._options.manual:
+            self._commit()
+        self._connector.shutdown()
+        self._ended.set()
+        observer.join()
+
+    def _observe(self) -> None:
+        while not self._ended.wait(0.02):
+            self._publish_identity()
+            self._clocks.look()
+
+    def _read(self, stream: Any) -> None:
+        asked, unstored = time.monotonic(), 0
+        for message in stream:
+            at = time.monotonic()
+            now = self._connector.describe()
+            self._ledger.append(
+                Delivered(
+                    number=int(message.value),
+                    topic=message.topic,
+                    partition=message.partition,
+                    offset=message.offset,
+                    owner=self._connector.consumer_id,
+                    session=now.session,
+                    generation=now.generation,
+                    asked=asked,
+                    at=at,
+                )
+            )
+            self._pause.wait(self._options.record_s)
+            unstored += 1
+            if self._options.manual and unstored >= _COMMIT_EVERY:
+                self._commit()
+                unstored = 0
+            asked = time.monotonic()
+
+    def _commit(self) -> None:
+        try:
+            self._connector.commit_offsets()
+        except ConsumerClosed:
+            pass
+        except ZkConsumerError as error:
+            logging.getLogger(__name__).warning("not committed: %s", error)
+
+    def _publish_identity(self) -> None:
+        """Write id and password of the session, with which another client can end it."""
+        identity = self._connector._member._protocol.zk._client.client_id
+        if identity is not None and identity != self._identity:
+            self._identity = identity
+            path = identity_file(self._directory, self._options.name)
+            unfinished = path.with_suffix(".new")
+            unfinished.write_text(json.dumps([identity[0], identity[1].hex()]), encoding="utf-8")
+            unfinished.replace(path)
+
+
+def main() -> None:
+    """The process."""
+    values = json.loads(sys.argv[1])
+    options = Options(**{**values, "broken": tuple(values["broken"])})
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s.%(msecs)03d %(threadName)s %(message)s", datefmt="%T")
+    break_consumer(options.broken)
+    if options.brokers:
+        reach_brokers_at(options.brokers)
+    Application(options).run()
+
+
+if __name__ == "__main__":
+    main()

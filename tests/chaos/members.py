@@ -1,0 +1,238 @@
+"""Members of the group under test: processes of ours and JVMs, which can be killed, paused and cut off."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from tests.chaos.environment import ClockSteps, clock_file, write_clock_steps
+from tests.chaos.member import Options, identity_file
+from tests.fixtures.waiting import eventually
+from zkconsumer.sandbox.jvmconsumer import ConsumerJvm, JvmConsumer, read_output
+from zkconsumer.testing.ledger import Delivered
+from zkconsumer.testing.ledgerfile import SUFFIX
+from zkconsumer.testing.proxy import TcpProxy
+
+_ROOT: Final = Path(__file__).parents[2]
+_LEAVING_S: Final = 60.0
+
+
+class Member(ABC):
+    """One member.
+
+    Args:
+        name: the last part of its consumer id, and of its files.
+        group: that it joins.
+        directory: of its files.
+        proxy: its way to ZooKeeper.
+
+    Attributes:
+        owner: its consumer id.
+    """
+
+    kind: str
+
+    def __init__(self, name: str, group: str, directory: Path, proxy: TcpProxy) -> None:
+        self.name = name
+        self.owner = f"{group}_{name}"
+        self.directory = directory
+        self.proxy = proxy
+
+    @abstractmethod
+    def start(self) -> None:
+        """Begin to join the group."""
+
+    @abstractmethod
+    def leave(self) -> None:
+        """Leave in order, and wait until that is done."""
+
+    @abstractmethod
+    def kill(self) -> None:
+        """SIGKILL."""
+
+    @abstractmethod
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to the process."""
+
+    def close(self) -> None:
+        """Close its ways to the servers, when its process has ended."""
+        self.proxy.close()
+
+    @abstractmethod
+    def delivered(self) -> int:
+        """Size in bytes of what it has written so far."""
+
+
+class OurMember(Member):
+    """``python -m tests.chaos.member``.
+
+    Attributes:
+        brokers: its way to the broker.
+    """
+
+    def __init__(self, options: Options, group: str, proxy: TcpProxy, brokers: TcpProxy) -> None:
+        super().__init__(options.name, group, Path(options.directory), proxy)
+        self.kind = "coordinator" if options.properties.get("group.protocol") == "coordinator" else "zkconsumer"
+        self.brokers = brokers
+        self._clock_steps = ClockSteps()
+        self._options = options
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        """The process, after :meth:`start`."""
+        assert self._process is not None
+        return self._process
+
+    def start(self) -> None:
+        with (self.directory / f"{self.name}.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.chaos.member", self._options.to_json()],
+                stdout=log,
+                stderr=log,
+                cwd=_ROOT,
+                env={**os.environ, "PYTHONPATH": str(_ROOT)},
+            )
+
+    def leave(self) -> None:
+        self.signal(signal.SIGTERM)
+        code = self.process.wait(_LEAVING_S)
+        assert code == 0, f"{self.name} ended with exit code {code}; see {self.directory / self.name}.log"
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def close(self) -> None:
+        super().close()
+        self.brokers.close()
+
+    def step_clocks(self, steps: ClockSteps) -> None:
+        """Let the clocks of the process step once more."""
+        self._clock_steps += steps
+        write_clock_steps(clock_file(self.directory, self.name), self._clock_steps)
+
+    def identity(self) -> tuple[int, bytes]:
+        """Id and password of its newest session, as far as is known here."""
+        session, password = json.loads(identity_file(self.directory, self.name).read_text(encoding="utf-8"))
+        return session, bytes.fromhex(password)
+
+    def delivered(self) -> int:
+        return _size(self.directory / f"{self.name}{SUFFIX}")
+
+
+class JvmMember(Member):
+    """A consumer of Kafka 1.1.1 in a JVM of its own."""
+
+    kind = "jvm"
+
+    def __init__(
+        self, jvm: ConsumerJvm, properties: Mapping[str, str], topic: str, directory: Path, proxy: TcpProxy
+    ) -> None:
+        super().__init__(properties["consumer.id"], properties["group.id"], directory, proxy)
+        self.jvm = jvm
+        self._properties = dict(properties)
+        self._topic = topic
+        self._consumer: JvmConsumer | None = None
+
+    @property
+    def output(self) -> Path:
+        """Where the JVM writes what it is handed out."""
+        return self.directory / f"{self.name}.jvm.txt"
+
+    def start(self) -> None:
+        self._consumer = self.jvm.consumer(self._properties)
+        self._consumer.create_streams({self._topic: 1}, output=self.output)
+
+    def leave(self) -> None:
+        if self._consumer is not None:
+            self._consumer.shutdown()
+
+    def kill(self) -> None:
+        self.jvm.kill()
+
+    def signal(self, number: signal.Signals) -> None:
+        os.kill(self.jvm.pid, number)
+
+    def delivered(self) -> int:
+        return _size(self.output)
+
+    def deliveries(self) -> Iterator[Delivered]:
+        """Its part of the ledger. A JVM does not report sessions and generations."""
+        asked = 0.0
+        for record, at in read_output(self.output):
+            asked = asked or at
+            number = int(record.value or b"")
+            yield Delivered(number, record.topic, record.partition, record.offset, self.owner, 0, 0, asked, at)
+            asked = at
+
+
+class JvmPool:
+    """JVMs for members: those that survived a trial serve in the next one.
+
+    Args:
+        directory: of their logs.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._idle: list[ConsumerJvm] = []
+        self._all: list[ConsumerJvm] = []
+
+    def take(self) -> ConsumerJvm:
+        """One that runs."""
+        if self._idle:
+            return self._idle.pop()
+        directory = self._directory / f"jvm-{len(self._all)}"
+        directory.mkdir(parents=True)
+        jvm = ConsumerJvm(directory)
+        self._all.append(jvm)
+        jvm.start()
+        return jvm
+
+    def give_back(self, jvm: ConsumerJvm) -> None:
+        """It has no consumer any more; it may have been killed."""
+        if jvm.running:
+            self._idle.append(jvm)
+
+    def close(self) -> None:
+        """End all."""
+        for jvm in self._all:
+            jvm.kill()
+
+
+def end_anyhow(member: Member) -> None:
+    """Leave nothing running, whatever happened before."""
+    with contextlib.suppress(Exception):
+        member.signal(signal.SIGCONT)
+    if isinstance(member, JvmMember):
+        try:
+            member.leave()
+        except Exception:  # noqa: BLE001 - it is gone, or hangs
+            member.kill()
+    else:
+        member.kill()
+
+
+def await_condition(condition: Callable[[], object], what: str, seconds: float) -> None:
+    """As ``eventually``, with a message that names what did not come."""
+    try:
+        eventually(condition, seconds)
+    except AssertionError:
+        raise AssertionError(f"not within {seconds:g} s: {what}") from None
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0

@@ -1,0 +1,363 @@
+"""The rows of docs/reliability.md: which faults each injects, and when a trial of it has passed. Pure."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from tests.chaos.schedule import Fault, Schedule, chance_of
+from zkconsumer.testing.checker import (
+    SLACK_S,
+    Findings,
+    seconds_until_delivered,
+    seconds_until_reassigned,
+    session_of,
+    stale_deliveries,
+)
+from zkconsumer.testing.ledger import Delivered, Faulted, Ledger, SessionEnded
+
+SESSION_S: Final = 2.0
+"""The session timeout of all members, T."""
+
+_LEASE: Final = 0.8
+"""Part of the session timeout after which a member that hears nothing hands out nothing more."""
+
+OURS: Final = "zkconsumer"
+COORDINATED: Final = "coordinator"
+"""Ours with ``group.protocol=coordinator``."""
+JVM: Final = "jvm"
+
+Figures = dict[str, float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What a trial left to be judged.
+
+    Attributes:
+        ledger: of the trial.
+        findings: of the checker.
+        ours: consumer ids of the members that are ours; others are JVMs, which do as they please.
+        timeout: session timeout in seconds.
+        manual: True if members committed explicitly.
+    """
+
+    ledger: Ledger
+    findings: Findings
+    ours: frozenset[str]
+    timeout: float
+    manual: bool
+
+    @property
+    def faults(self) -> tuple[Faulted, ...]:
+        """What was done, in order."""
+        return self.ledger.of(Faulted)
+
+
+@dataclass(slots=True)
+class Verdict:
+    """Why a trial failed, empty if it passed, and its figures."""
+
+    failures: list[str] = field(default_factory=list)
+    figures: Figures = field(default_factory=dict)
+
+    def require(self, holds: bool, failure: str) -> None:
+        """Fail unless a condition holds."""
+        if not holds:
+            self.failures.append(failure)
+
+    def measure(self, name: str, seconds: float | None) -> None:
+        """Keep the largest of the figures of one name."""
+        former = self.figures.get(name)
+        if seconds is not None and (former is None or seconds > former):
+            self.figures[name] = round(seconds, 3) if math.isfinite(seconds) else seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row of the table.
+
+    Attributes:
+        name: of the row.
+        fault: what is done, for the table.
+        criterion: when a trial has passed, for the table.
+        plan: makes the faults for some kinds of members.
+        judge: adds to the verdict what the row alone requires.
+        judges_overlap: True if no delivery may overlap another member's ownership.
+        manual: True if members commit explicitly.
+    """
+
+    name: str
+    fault: str
+    criterion: str
+    plan: Callable[[random.Random, tuple[str, ...], float], tuple[Fault, ...]]
+    judge: Callable[[Evidence, Verdict], None]
+    judges_overlap: bool = True
+    manual: bool = False
+
+    def schedule(
+        self, seed: int, *, jvm: bool = False, ours: str = OURS, storage: str = "zookeeper", timeout: float = SESSION_S
+    ) -> Schedule:
+        """The schedule of a seed; with ``jvm`` one of the members is a JVM, the others are of the kind ``ours``."""
+        members = (ours, ours, JVM if jvm else ours)
+        faults = self.plan(chance_of(f"{self.name}{'+jvm' if jvm else ''}", seed), members, timeout)
+        return Schedule(members, faults, self.manual, storage)
+
+    def verdict(self, evidence: Evidence) -> Verdict:
+        """Judge a trial."""
+        verdict = Verdict()
+        _judge_always(evidence, verdict, overlaps=self.judges_overlap)
+        self.judge(evidence, verdict)
+        return verdict
+
+
+def _judge_always(evidence: Evidence, verdict: Verdict, *, overlaps: bool) -> None:
+    """What members of ours may never do. What JVM members do is counted, and is no failure: they have no fences."""
+    findings, ours = evidence.findings, evidence.ours
+    foreign = {id(one.commit) for one in findings.foreign}
+    committed = [d for d in findings.duplicates if d.was_committed and d.again.owner in ours]
+    overlapping = [one for one in findings.overlaps if one.late.owner in ours]
+    # A commit that was not the owner's, by a JVM, may be above ours: then ours is right to move it back.
+    # A session that never registered is taken for one of ours: no JVM member commits before it has.
+    committers = ours | {""}
+    back = [one for one in findings.moved_back if one.commit.writer in committers and id(one.former) not in foreign]
+    by_others = [one for one in findings.foreign if one.commit.writer in committers]
+    verdict.figures |= {
+        "produced": findings.produced,
+        "lost": len(findings.lost),
+        "duplicates": len(findings.duplicates),
+        "duplicates of ours": sum(d.first.owner in ours for d in findings.duplicates),
+        "committed duplicates": len(committed),
+        "overlaps": len(overlapping),
+        "stale commits": len(back) + len(by_others),
+        "stale commits by JVMs": len(findings.moved_back) + len(findings.foreign) - len(back) - len(by_others),
+    }
+    verdict.require(findings.produced > 0, "nothing was produced")
+    for kind, found in {
+        "records lost": findings.lost,
+        "committed records delivered again": committed,
+        "overlapping deliveries": overlapping if overlaps else (),
+        "offsets moved back": back,
+        "commits by others than the owner": by_others,
+    }.items():
+        if found:
+            verdict.failures.append(f"{len(found)} {kind}: {found[0]}")
+
+
+# -- plans -------------------------------------------------------------------------------------------------------------
+
+
+def _one_of_ours(chance: random.Random, members: tuple[str, ...]) -> int:
+    return chance.choice([place for place, kind in enumerate(members) if kind != JVM])
+
+
+def _plan_kill(chance: random.Random, members: tuple[str, ...], timeout: float) -> tuple[Fault, ...]:
+    return (Fault("kill", chance.uniform(0.3, 2.5), chance.randrange(len(members))),)
+
+
+def _plan_expiry(chance: random.Random, members: tuple[str, ...], timeout: float) -> tuple[Fault, ...]:
+    return (Fault("expire", chance.uniform(0.3, 2.5), _one_of_ours(chance, members)),)
+
+
+def _plan_outage(chance: random.Random, members: tuple[str, ...], timeout: float) -> tuple[Fault, ...]:
+    seconds = chance.uniform(0.2, 5.0) * timeout
+    mode = chance.choice(["cut", "refuse"])
+    return (Fault("network", chance.uniform(0.3, 2.0), _one_of_ours(chance, members), seconds, mode),)
+
+
+def _plan_pause(chance: random.Random, members: tuple[str, ...], timeout: float) -> tuple[Fault, ...]:
+    seconds = chance.uniform(1.5, 3.0) * timeout
+    return (Fault("pause", chance.uniform(0.3, 2.0), _one_of_ours(chance, members), seconds),)
+
+
+def _plan_rolling(mode: str) -> Callable[[random.Random, tuple[str, ...], float], tuple[Fault, ...]]:
+    def plan(chance: random.Random, members: tuple[str, ...], timeout: float) -> tuple[Fault, ...]:
+        order = chance.sample(range(len(members)), len(members))
+        at, faults = chance.uniform(0.3, 1.5), []
+        for place in order:
+            faults.append(Fault("bounce", at, place, mode=mode))
+            at += chance.uniform(0.2, 1.0)
+        return tuple(faults)
+
+    return plan
+
+
+_SLOWED: Final = ("half-close", "delay", "throttle", "overtake")
+
+
+def _plan_mixed(chance: random.Random, members: tuple[str, ...], timeout: float) -> tuple[Fault, ...]:
+    """Several faults of all kinds, that may overlap."""
+    faults, at = [], 0.3
+    for _ in range(chance.randint(4, 7)):
+        at += chance.uniform(0.2, 2.0)
+        ours = _one_of_ours(chance, members)
+        faults.append(
+            chance.choice(
+                [
+                    Fault("kill", at, chance.randrange(len(members)), chance.uniform(0.5, 4)),
+                    Fault("expire", at, ours),
+                    Fault("network", at, ours, chance.uniform(0.2, 3) * timeout, chance.choice(["cut", "refuse"])),
+                    Fault("network", at, ours, chance.uniform(0.5, 3), chance.choice(_SLOWED)),
+                    Fault("fetching", at, ours, chance.uniform(0.5, 4), chance.choice(["cut", "refuse", *_SLOWED])),
+                    Fault("clock", at, ours, mode=chance.choice(["forward", "back", "suspend"])),
+                    Fault("pause", at, ours, chance.uniform(0.2, 2.5) * timeout),
+                    Fault("grow", at),
+                    Fault("trim", at),
+                    Fault("broker", at, mode=chance.choice(["clean", "hard"])),
+                    Fault("servers", at, seconds=chance.uniform(0.2, 2) * timeout),
+                ]
+            )
+        )
+    return _without_conflicts(faults)
+
+
+def _without_conflicts(faults: list[Fault]) -> tuple[Fault, ...]:
+    """No second fault while the process of a member is stopped or gone, and no broker twice."""
+    kept: list[Fault] = []
+    for fault in faults:
+        busy = [one for one in kept if one.member == fault.member and fault.at < one.until + 2.0]
+        if fault.kind in ("grow", "trim", "servers") or not busy:
+            kept.append(fault)
+    return tuple(kept)
+
+
+# -- what the rows require ---------------------------------------------------------------------------------------------
+
+
+def _judge_kill(evidence: Evidence, verdict: Verdict) -> None:
+    for fault in evidence.faults:
+        _measure_recovery(evidence, verdict, fault.owner, fault.began)
+    reassigned = verdict.figures.get("reassigned")
+    verdict.require(
+        reassigned is None or reassigned <= evidence.timeout + 3.0, f"partitions were reassigned after {reassigned} s"
+    )
+
+
+def _judge_expiry(evidence: Evidence, verdict: Verdict) -> None:
+    for fault in evidence.faults:
+        ended = [
+            one.at
+            for one in evidence.ledger.of(SessionEnded)
+            if one.owner == fault.owner and fault.began - SLACK_S <= one.at <= fault.ended + SLACK_S
+        ]
+        verdict.require(bool(ended), "the session did not end")
+        for at in ended[:1]:
+            _measure_recovery(evidence, verdict, fault.owner, at)
+            deadline = at + _LEASE * evidence.timeout
+            _require_silence(evidence, verdict, fault.owner, since=at, deadline=deadline)
+    reassigned = verdict.figures.get("reassigned")
+    verdict.require(reassigned is None or reassigned <= 2.0, f"partitions were owned again after {reassigned} s")
+
+
+def _judge_outage(evidence: Evidence, verdict: Verdict) -> None:
+    for fault in evidence.faults:
+        # Injecting takes a moment, in which ZooKeeper can answer once more.
+        deadline = fault.began + _LEASE * evidence.timeout + SLACK_S
+        _require_silence(
+            evidence, verdict, fault.owner, since=fault.began, deadline=deadline, until=fault.ended + SLACK_S
+        )
+        if fault.ended > deadline:
+            last = max(
+                (
+                    one.at
+                    for one in evidence.ledger.of(Delivered)
+                    if one.owner == fault.owner and one.at <= fault.ended and one.asked <= deadline
+                ),
+                default=fault.began,
+            )
+            verdict.measure("stopped after (T)", (last - fault.began) / evidence.timeout)
+        if fault.ended - fault.began > 1.25 * evidence.timeout:
+            _measure_recovery(evidence, verdict, fault.owner, fault.began)
+
+
+def _judge_pause(evidence: Evidence, verdict: Verdict) -> None:
+    for fault in evidence.faults:
+        late = [one for one in evidence.findings.overlaps if one.late.owner == fault.owner]
+        again = [one for one in evidence.findings.duplicates if one.again.owner == fault.owner]
+        verdict.measure("delivered late", len(late))
+        verdict.measure("delivered again by the paused member", len(again))
+        _measure_recovery(evidence, verdict, fault.owner, fault.began)
+        # What is handed out together is of one partition; the members have one stream each.
+        partitions = sorted({one.late.partition for one in late})
+        verdict.require(len(partitions) <= 1, f"{len(late)} records of partitions {partitions} were delivered late")
+
+
+def _judge_clean_bounce(evidence: Evidence, verdict: Verdict) -> None:
+    again = [one for one in evidence.findings.duplicates if one.first.owner in evidence.ours]
+    verdict.require(not again, f"{len(again)} duplicates: {[str(one) for one in again[:1]]}")
+
+
+def _judge_nothing(evidence: Evidence, verdict: Verdict) -> None:
+    """What holds always is all that is required."""
+
+
+def _measure_recovery(evidence: Evidence, verdict: Verdict, owner: str, since: float) -> None:
+    session = session_of(evidence.ledger, owner, since)
+    verdict.measure("reassigned", seconds_until_reassigned(evidence.ledger, session, since))
+    verdict.measure("delivering", seconds_until_delivered(evidence.ledger, session, since))
+
+
+def _require_silence(
+    evidence: Evidence, verdict: Verdict, owner: str, *, since: float, deadline: float, until: float = math.inf
+) -> None:
+    stale = stale_deliveries(evidence.ledger, owner, since=since, deadline=deadline, until=until)
+    verdict.figures["delivered without a lease"] = len(stale)
+    late = [round(one.asked - deadline, 3) for one in stale[:1]]
+    verdict.require(not stale, f"{len(stale)} records were delivered up to {late} s after the lease had ended")
+
+
+ROWS: Final[Mapping[str, Row]] = {
+    row.name: row
+    for row in (
+        Row(
+            "R1",
+            "kill -9 of a random member",
+            "lost 0; duplicates only of uncommitted records; reassigned within T + 3 s",
+            _plan_kill,
+            _judge_kill,
+        ),
+        Row(
+            "R2",
+            "real session expiry",
+            "lost 0; no delivery after the lease until owned again; owned again within 2 s",
+            _plan_expiry,
+            _judge_expiry,
+            judges_overlap=False,
+        ),
+        Row(
+            "R3",
+            "ZooKeeper unreachable for one member, 0.2-5 T",
+            "delivery stops within 0.8 T after the last contact; overlaps 0; lost 0",
+            _plan_outage,
+            _judge_outage,
+        ),
+        Row(
+            "R4",
+            "SIGSTOP longer than T",
+            "lost 0; stale commits 0; at most one batch in flight of a stream delivered late",
+            _plan_pause,
+            _judge_pause,
+            judges_overlap=False,
+        ),
+        Row(
+            "R7-clean",
+            "rolling bounce, clean, manual commit",
+            "lost 0; duplicates 0",
+            _plan_rolling("clean"),
+            _judge_clean_bounce,
+            manual=True,
+        ),
+        Row("R7-hard", "rolling bounce, hard", "lost 0", _plan_rolling("hard"), _judge_nothing),
+        Row(
+            "MIX",
+            "several faults of all kinds at once",
+            "lost 0; stale commits 0",
+            _plan_mixed,
+            _judge_nothing,
+            judges_overlap=False,
+        ),
+    )
+}

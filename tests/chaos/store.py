@@ -1,0 +1,156 @@
+"""Stored trials: one JSON file each; the published ones, a line each; and the table of docs/reliability.md of these."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from tests.chaos.rows import ROWS
+
+_ROOT: Final = Path(__file__).parents[2]
+PUBLISHED: Final = _ROOT / "docs" / "trials.jsonl"
+
+_MEMBERS: Final[Mapping[str, str]] = {
+    "": "ours",
+    "+jvm": "ours and a JVM",
+    "+kafka": "ours, offsets in Kafka",
+    "+jvm+kafka": "ours and a JVM, offsets in Kafka",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One trial and its result.
+
+    Attributes:
+        row: name of the row.
+        members: ``+jvm`` if one of the members was a JVM, ``+kafka`` if they committed to Kafka; empty otherwise.
+        seed: of the schedule.
+        commit: of the project.
+        product: hash of the product's code at that commit; trials of the same code need not be repeated.
+        schedule: as JSON.
+        failures: why it failed, empty if it passed.
+        figures: what was measured.
+    """
+
+    row: str
+    members: str
+    seed: int
+    commit: str
+    product: str
+    schedule: str
+    failures: tuple[str, ...]
+    figures: dict[str, float | None]
+
+
+class TrialStore:
+    """A directory of trials.
+
+    Args:
+        directory: is created if it does not exist.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        directory.mkdir(parents=True, exist_ok=True)
+
+    def path(self, row: str, members: str, seed: int, product: str) -> Path:
+        """The file of a trial."""
+        return self.directory / f"{row}{members}-{seed}-{product[:10]}.json"
+
+    def has(self, row: str, members: str, seed: int, product: str) -> bool:
+        """True if the trial was run with this code."""
+        return self.path(row, members, seed, product).exists()
+
+    def add(self, trial: Trial) -> None:
+        """Store a trial."""
+        path = self.path(trial.row, trial.members, trial.seed, trial.product)
+        unfinished = path.with_suffix(".new")
+        unfinished.write_text(json.dumps(asdict(trial), indent=1), encoding="utf-8")
+        unfinished.replace(path)
+
+    def __iter__(self) -> Iterator[Trial]:
+        for path in sorted(self.directory.glob("*.json")):
+            yield _trial(path.read_text(encoding="utf-8"))
+
+
+def _trial(text: str) -> Trial:
+    values = json.loads(text)
+    return Trial(**{**values, "failures": tuple(values["failures"])})
+
+
+def publish(trials: Iterable[Trial], file: Path = PUBLISHED) -> None:
+    """Replace the published trials, from which the table of docs/reliability.md is made."""
+    ordered = sorted(trials, key=lambda one: (list(ROWS).index(one.row), one.members, one.seed))
+    file.write_text("".join(json.dumps(asdict(trial)) + "\n" for trial in ordered), encoding="utf-8")
+
+
+def published(file: Path = PUBLISHED) -> list[Trial]:
+    """The published trials."""
+    return [_trial(line) for line in file.read_text(encoding="utf-8").splitlines()]
+
+
+def code_identity() -> tuple[str, str]:
+    """The commit, and a hash of the product's code; both end in ``-changed`` where that is not committed."""
+    commit, product = _git("rev-parse", "HEAD"), _git("rev-parse", "HEAD:zkconsumer")
+    changed = "-changed" if _git("status", "--porcelain", "--", "zkconsumer") else ""
+    return commit + changed, product[:9] + changed if changed else product
+
+
+def _git(*arguments: str) -> str:
+    return subprocess.run(["git", *arguments], cwd=_ROOT, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The smallest value that at least this share of the values does not exceed."""
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
+
+
+def table(trials: Iterable[Trial]) -> str:
+    """The table in Markdown, a line for each row with and without JVM members."""
+    found: defaultdict[tuple[str, str], list[Trial]] = defaultdict(list)
+    for trial in trials:
+        found[trial.row, trial.members].append(trial)
+    lines = [
+        "| row | fault | members | trials | passed | records | lost | duplicates per trial | overlaps | stale commits "
+        "| reassigned p50 / p99 (s) | delivering p50 / p99 (s) |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    lines += [
+        _line(name, members, found[name, members]) for name in ROWS for members in _MEMBERS if (name, members) in found
+    ]
+    return "\n".join(lines)
+
+
+def _line(name: str, members: str, trials: Sequence[Trial]) -> str:
+    def total(figure: str) -> int:
+        return round(sum(trial.figures.get(figure) or 0 for trial in trials))
+
+    duplicates = [trial.figures.get("duplicates") or 0 for trial in trials]
+    cells = [
+        name,
+        ROWS[name].fault,
+        _MEMBERS[members],
+        str(len(trials)),
+        str(sum(not trial.failures for trial in trials)),
+        str(total("produced")),
+        str(total("lost")),
+        f"{percentile(duplicates, 0.5):.0f}, at most {max(duplicates):.0f}",
+        str(total("overlaps")),
+        str(total("stale commits")),
+        _seconds(trials, "reassigned"),
+        _seconds(trials, "delivering"),
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def _seconds(trials: Sequence[Trial], figure: str) -> str:
+    values = [seconds for trial in trials if (seconds := trial.figures.get(figure)) is not None]
+    return f"{percentile(values, 0.5):.2f} / {percentile(values, 0.99):.2f}" if values else ""

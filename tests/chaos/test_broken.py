@@ -1,0 +1,34 @@
+"""Members that are broken on purpose are caught, and the schedule that shows it is made smaller."""
+
+import pytest
+
+from tests.chaos.rows import OURS, ROWS, SESSION_S
+from tests.chaos.schedule import Fault, Schedule
+from tests.chaos.trial import run_trial, shrink_schedule
+
+OUTAGE = Fault("network", 1.0, 0, 3 * SESSION_S, "cut")
+"""The member has delivered records that it could not commit, when its session ends."""
+
+
+@pytest.mark.parametrize(
+    ("broken", "row", "fault", "found"),
+    [
+        ("fence", "R3", OUTAGE, "commits by others than the owner"),
+        ("lease", "R3", OUTAGE, "after the lease had ended"),
+        ("start", "R7-hard", Fault("bounce", 0.5, 0, mode="hard"), "records lost"),
+    ],
+)
+def test_a_broken_consumer_is_caught(servers, broken, row, fault, found):
+    schedule = Schedule((OURS, OURS, OURS), (fault,))
+    verdict = run_trial(servers, ROWS[row], schedule, broken=[broken])
+    assert any(found in failure for failure in verdict.failures), verdict
+
+
+def test_a_failing_schedule_is_shrunk_and_fails_again(servers):
+    matters = Fault("network", 0.5, 0, 1.5 * SESSION_S, "cut")
+    others = (Fault("grow", 0.3), Fault("clock", 0.4, 1, mode="forward"))
+    schedule = Schedule((OURS, OURS), (matters, *others))
+    shrunk = shrink_schedule(servers, ROWS["R3"], schedule, broken=["lease"])
+    assert shrunk.faults == (matters,)
+    replayed = run_trial(servers, ROWS["R3"], Schedule.from_json(shrunk.to_json()), broken=["lease"])
+    assert any("after the lease had ended" in failure for failure in replayed.failures), replayed

@@ -1,0 +1,34 @@
+"""A topic that is deleted and created again while a group consumes it."""
+
+from tests.chaos.group import PARTITIONS, SETTLING_S, Group
+from tests.chaos.members import await_condition
+from tests.chaos.rows import OURS
+from tests.fixtures.sandbox import produce_records
+from zkconsumer.testing.ledger import Delivered
+
+OLD, NEW = 600, 60
+"""New partitions are shorter than the stored offsets: these are out of range, as the JVM's members find them, too."""
+
+
+def test_a_topic_that_is_created_again_is_read_from_its_start(servers):
+    name = "recreated"
+
+    def produce(numbers):
+        records = [{"value": b"%d" % number, "partition": number % PARTITIONS} for number in numbers]
+        produce_records(servers.box.bootstrap_servers, name, records)
+
+    def delivered():
+        return [one.number for one in group.recorded().of(Delivered)]
+
+    with Group(servers, name) as group:
+        produce(range(OLD))
+        group.join((OURS, OURS, OURS))
+        await_condition(lambda: set(range(OLD)) <= set(delivered()), "the first topic is read", SETTLING_S)
+        servers.topics.delete(name)
+        servers.topics.create(name, PARTITIONS)
+        new = range(OLD, OLD + NEW)
+        produce(new)
+        await_condition(lambda: set(new) <= set(delivered()), "the second topic is read", SETTLING_S)
+        group.settle()
+        group.leave_all()
+        assert sorted(delivered()) == [*range(OLD), *new], "no record is delivered twice"

@@ -1,0 +1,198 @@
+"""The examples of the documents on real servers, and the delivery that docs/delivery.md promises for its code."""
+
+import contextlib
+import os
+import sqlite3
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.fixtures.documentexamples import RECORDS, Page
+from tests.fixtures.documents import ROOT, examples
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+
+
+@pytest.fixture
+def page(sandbox, topic_factory, unique_name):
+    """A page, and a topic of its own with four partitions."""
+
+    def open_page(name, *, create=True):
+        topic = topic_factory(partitions=4) if create else unique_name
+        return Page(name, sandbox, topic, unique_name), topic
+
+    return open_page
+
+
+def filled(produce, topic):
+    """Produces the same records again, over all partitions."""
+    records = [{"key": key, "value": value, "partition": n % 4} for n, (key, value) in enumerate(RECORDS)]
+    return lambda: produce(topic, records)
+
+
+def test_the_readme_consumes(page, produce, capsys):
+    readme, topic = page("README.md")
+    (example,) = [block for block in readme.blocks("python") if "ConsumerConnector" in block]
+    readme.run([example], filled(produce, topic))
+    assert len(capsys.readouterr().out.splitlines()) == len(RECORDS)
+
+
+def test_the_quickstart_consumes_in_python(page, produce, capsys):
+    quickstart, topic = page("docs/quickstart.md")
+    (example,) = [block for block in quickstart.blocks("python") if "ConsumerConnector" in block]
+    quickstart.run([example], filled(produce, topic))
+    assert capsys.readouterr().out == f"{len(RECORDS)}\n"
+
+
+def test_the_examples_of_streams_run_one_after_the_other(page, produce, capsys):
+    streams, topic = page("docs/streams.md")
+    names = streams.run(streams.blocks("python"), filled(produce, topic))
+    names["connector"].shutdown()
+    assert "user" in capsys.readouterr().out
+
+
+def shell(line, **options):
+    """Run one line of a shell, which finds the commands of this environment."""
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    ended = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", line],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ended.returncode == 0, f"{line}\n{ended.stdout}\n{ended.stderr}"
+    return ended.stdout
+
+
+def lines_with(page, *words):
+    lines = [line for block in page.blocks("sh") for line in block.splitlines()]
+    return [line for line in lines if any(word in line for word in words)]
+
+
+def column(name, table):
+    """The cells below one heading."""
+    heading, *rows = [line.split() for line in table.splitlines() if line]
+    return [row[heading.index(name)] for row in rows]
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_readme_do_what_it_says(page):
+    readme, _ = page("README.md", create=False)
+    create, produce_them, consume, describe = lines_with(
+        readme, "kafka-python", "zkconsumer consume", "zkconsumer groups"
+    )
+    shell(create)
+    shell(produce_them)
+    assert sorted(shell(consume).split()) == ["one", "three", "two"]
+    assert column("LAG", shell(describe)) == ["0", "0"]
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_quickstart_do_what_it_says(page):
+    quickstart, _ = page("docs/quickstart.md", create=False)
+    lines = lines_with(quickstart, "kafka-python", "--group")
+    create, produce_them, first, second, describe = [
+        line for line in lines if not line.endswith(" -v") and not line.startswith("while")
+    ]
+    shell(create)
+    shell(produce_them)
+    assert len(shell(first).split()) == 3
+    assert int(shell(second)) == 997
+    assert column("LAG", shell(describe)) == ["0"] * 4
+
+
+CRASHING = r"""
+import os, sys
+from zkconsumer import ConsumerConfig, ConsumerTimeout
+
+zookeeper, group, output, crash_after, database = sys.argv[1:]
+config = ConsumerConfig(
+    zookeeper_connect=zookeeper, group_id=group, auto_offset_reset="smallest", consumer_timeout_ms=4000,
+    auto_commit_interval_ms=200, zookeeper_session_timeout_ms=3000, zookeeper_connection_timeout_ms=20_000,
+    rebalance_max_retries=30, rebalance_backoff_ms=600,
+)
+processed = 0
+
+def note(partition, offset):
+    global processed
+    if processed == int(crash_after):
+        os._exit(9)  # as with kill -9 nothing is flushed, committed or closed
+    processed += 1
+    with open(output, "a") as file:
+        file.write(f"{partition} {offset}\n")
+
+def of_message(message):
+    note(message.partition, message.offset)
+
+def of_batch(batch):
+    for partition, offset in zip(batch["partition"].to_pylist(), batch["offset"].to_pylist()):
+        note(partition, offset)
+
+class NotedResults(Results):
+    def store(self, batch):
+        super().store(batch)
+        of_batch(batch)
+
+try:
+    %s
+except ConsumerTimeout:
+    pass
+"""
+
+WANTED = {f"{partition} {offset}" for partition in range(4) for offset in range(len(RECORDS) // 4)}
+
+
+class Crashes:
+    """Processes that execute the code of docs/delivery.md and end in the middle of their work."""
+
+    def __init__(self, sandbox, group, topic, directory):
+        examples_of_page = "\n".join(examples(ROOT / "docs/delivery.md", "python"))
+        self._code = examples_of_page.replace('"clicks"', f'"{topic}"') + CRASHING
+        self._where = [sandbox.zookeeper_connect, group]
+        self._noted = directory / "noted"
+        self.database = directory / "results.sqlite"
+
+    def run(self, call):
+        """Call it in three processes, of which two crash; how often each record was processed."""
+        for crash_after in (50, 70, -1):
+            arguments = [*self._where, str(self._noted), str(crash_after), str(self.database)]
+            ended = subprocess.run(
+                [sys.executable, "-c", self._code % call, *arguments], check=False, timeout=120, capture_output=True
+            )
+            assert ended.returncode == (0 if crash_after < 0 else 9), ended.stderr.decode()
+        return Counter(self._noted.read_text().splitlines())
+
+
+@pytest.fixture
+def crashes(sandbox, unique_name, topic_factory, produce, tmp_path):
+    topic = topic_factory(partitions=4)
+    filled(produce, topic)()
+    return Crashes(sandbox, unique_name, topic, tmp_path)
+
+
+@pytest.mark.slow
+def test_at_least_once_misses_nothing(crashes):
+    processed = crashes.run("at_least_once(config, of_message)")
+    assert processed.keys() == WANTED
+
+
+@pytest.mark.slow
+def test_at_most_once_repeats_nothing(crashes):
+    processed = crashes.run("at_most_once(config, of_batch)")
+    assert set(processed.values()) == {1}
+    assert processed.keys() <= WANTED
+
+
+@pytest.mark.slow
+def test_effectively_once_stores_each_record_once(crashes):
+    """Each crash comes after a transaction and before its offsets are committed to the group."""
+    crashes.run("effectively_once(config, NotedResults(database))")
+    with contextlib.closing(sqlite3.connect(crashes.database)) as opened:
+        stored = Counter(opened.execute("SELECT partition, offset FROM results"))
+    assert set(stored.values()) == {1}
+    assert {f"{partition} {offset}" for partition, offset in stored} == WANTED

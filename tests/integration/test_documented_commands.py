@@ -1,0 +1,155 @@
+"""Every command of the pages on operations, on offsets and on serve, in their order, on real servers."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.fixtures.documentexamples import Page
+from tests.fixtures.offsetwrites import OffsetGroup
+from zkconsumer.core.offsets import StoredOffset
+from zkconsumer.model import TopicPartition
+from zkconsumer.sandbox.ports import HOST
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+
+FINDS_PROBLEMS = (" status ", " verify ", " explain ", " --unhealthy", " guide ")
+"""Commands that end with 3 where they found a problem."""
+
+
+class Commands:
+    """Runs the commands of a page in a directory of its own."""
+
+    def __init__(self, page: str, sandbox, topic, unique_name, zookeeper, directory) -> None:
+        blocks = Page(page, sandbox, topic, unique_name).blocks("sh")
+        lines = [line for block in blocks for line in block.splitlines() if line.startswith("zkconsumer ")]
+        servers = sandbox.zookeeper_connect
+        self._lines = [line.replace("h1:2181/kafka", servers).replace("h1:2181", servers) for line in lines]
+        self.directory = directory
+        self.topic = topic
+        self.orders = OffsetGroup(f"{unique_name}-orders", zookeeper)
+        self.canary = OffsetGroup(f"{unique_name}-orders-canary", zookeeper)
+
+    def until(self, *words: str) -> str:
+        """Run the next commands, up to the first one that has all of the words; returns what that one printed."""
+        while self._lines:
+            line = self._lines.pop(0)
+            printed = self._run(line)
+            if all(word in line for word in words):
+                return printed
+        raise AssertionError(f"no command is left with {words}")
+
+    def to_the_end(self) -> None:
+        """Run the rest."""
+        while self._lines:
+            self._run(self._lines.pop(0))
+
+    def _run(self, line: str) -> str:
+        line = line.replace("--interval 10s", "--interval 20ms")  # ten samples of a minute and a half
+        line = line.replace("zkconsumer serve", f"zkconsumer serve --listen {HOST}:0")  # other tests serve, too
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        with subprocess.Popen(
+            ["bash", "-c", f"exec {line}"],
+            cwd=self.directory,
+            env={**os.environ, "PATH": path, "PYTHONUNBUFFERED": "1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process:
+            first, lasts = "", " watch " in line or " serve " in line
+            if lasts:  # until an interrupt
+                first = process.stdout.readline()
+                process.send_signal(signal.SIGINT)
+            printed, errors = process.communicate(timeout=60)
+        allowed = (0, 3) if any(word in line for word in FINDS_PROBLEMS) else (0,)
+        assert process.returncode in allowed, f"{line}\n{first}{printed}\n{errors}"
+        assert first or not lasts, f"{line} printed nothing"
+        return first + printed
+
+
+@pytest.fixture
+def commands(sandbox, topic_factory, produce, unique_name, zookeeper, tmp_path):
+    """The commands of a page: ``commands("docs/operations.md")``; group ``orders`` is at 4 of 10 records."""
+    topic = topic_factory(partitions=2)
+    produce(topic, [{"value": b"v", "partition": number % 2} for number in range(20)])
+
+    def prepare(page):
+        made = Commands(page, sandbox, topic, unique_name, zookeeper, tmp_path)
+        made.orders.store(topic, {0: 4, 1: 4})
+        OffsetGroup(f"{unique_name}-archive", zookeeper).store(topic, {0: 4, 1: 4})
+        (tmp_path / "consumer.properties").write_text("group.id=orders\nauto.offset.reset=smallest\n", encoding="utf-8")
+        return made
+
+    return prepare
+
+
+def test_the_commands_of_operations_do_what_the_page_promises(commands):
+    page = commands("docs/operations.md")
+    assert page.orders.name in page.until("groups list").splitlines()
+    assert page.topic in page.until("groups status")
+    page.until("groups explain")
+    assert page.until("offsets reset").count(page.topic) == 2
+    assert page.orders.offsets(page.topic) == {0: 4, 1: 4}, "a dry run"
+    page.until("offsets reset", "--execute")
+    assert page.orders.offsets(page.topic) == {0: 0, 1: 0}
+    page.until("offsets restore", "--execute")
+    assert page.orders.offsets(page.topic) == {0: 4, 1: 4}
+    page.until("groups delete")
+    assert page.orders.offsets(page.topic) == {0: 4, 1: 4}, "a dry run"
+    page.until("groups delete", "--execute")
+    assert page.orders.tree() == {}
+    page.to_the_end()
+
+
+def test_the_commands_of_offsets_do_what_the_page_promises(commands):
+    page = commands("docs/offsets.md")
+    page.until("offsets export")
+    page.orders.client.set(page.orders.path("offsets", page.topic, 1), b"7")
+    page.until("offsets import", "--execute")
+    assert page.orders.offsets(page.topic) == {0: 4, 1: 4}
+    page.until("offsets reset", "--execute")
+    assert page.orders.offsets(page.topic) == {0: 0, 1: 0}
+    page.until("offsets restore", "--execute")
+    assert page.orders.offsets(page.topic) == {0: 4, 1: 4}
+    page.until("groups rename")
+    assert page.canary.offsets(page.topic) == {0: 4, 1: 4}
+    page.until("groups delete")
+    assert page.canary.tree() == {}
+    page.to_the_end()
+
+
+def test_the_command_of_serve_prints_an_address(commands):
+    page = commands("docs/serve.md")
+    assert page.until("serve").startswith(f"http://{HOST}:")
+    page.to_the_end()
+
+
+def test_the_commands_of_migration_do_what_the_page_promises(commands, cluster):
+    page = commands("docs/migration.md")
+    partitions = [TopicPartition(page.topic, number) for number in range(2)]
+
+    def in_kafka():
+        return {p.partition: one.offset for p, one in cluster.committed(page.orders.name, partitions).items()}
+
+    assert "start members" in page.until("migrate guide")
+    assert "ready" in page.until("migrate survey")
+    assert page.until("migrate plan", "--to kafka:").count(page.topic) == 2
+    page.until("migrate run")
+    assert in_kafka() == {}, "a dry run"
+    page.until("migrate run", "--execute")
+    assert in_kafka() == {0: 4, 1: 4}
+    assert "2 of 2 partitions are equal" in page.until("migrate verify")
+    page.until("migrate rollback")
+    assert in_kafka() == {0: 4, 1: 4}, "a dry run"
+    page.until("migrate rollback", "--execute")
+    assert in_kafka() == {}
+    assert cluster.commit(page.orders.name, dict.fromkeys(partitions, StoredOffset(6))) == {}
+    assert page.until("migrate reverse").count(page.topic) == 2
+    page.until("migrate run", "back.plan.json", "--execute")
+    assert page.orders.offsets(page.topic) == {0: 6, 1: 6}
+    page.until("migrate config")
+    assert "auto.offset.reset=earliest" in (page.directory / "next.properties").read_text(encoding="utf-8")
+    page.to_the_end()

@@ -1,0 +1,125 @@
+"""Writes that ZooKeeper interrupts: it is lost, or refuses, in the middle; what was written is listed and restored."""
+
+import threading
+from contextlib import closing
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.security import make_acl
+
+from tests.fixtures.offsetwrites import EventfulSession, OffsetGroup, is_offset
+from zkconsumer import ConsumerConfig
+from zkconsumer.tools.offsetrestore import plan_restore
+from zkconsumer.tools.offsetstores import Cluster
+from zkconsumer.tools.offsetwrites import execute
+from zkconsumer.tools.snapshot import GroupChange, NodeChange, NodeState, Snapshot, read_snapshot
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+
+COUNT = 1200
+"""Three transactions."""
+
+
+@pytest.fixture
+def server(start_zookeeper):
+    return start_zookeeper()
+
+
+class Written:
+    """A group with 1,200 offsets of 5, which are set to 6; no broker is needed for that."""
+
+    def __init__(self, address, client, session, directory) -> None:
+        config = ConsumerConfig(zookeeper_connect=address, group_id="tools")
+        self.group = OffsetGroup("g", client)
+        self.session = session
+        self._cluster = Cluster(config, (), session)
+        self._directory = directory
+        self._numbers = iter(range(100))
+        self.group.client.ensure_path(self.group.path("owners"))
+        for start in range(0, COUNT, 400):
+            self.group.store("t", dict.fromkeys(range(start, start + 400), 5))
+
+    def path(self, number: int) -> str:
+        return self.group.path("offsets", "t", number)
+
+    def write(self):
+        """Set all offsets; returns the report."""
+        nodes = tuple(NodeChange(self.path(n), NodeState(b"5"), NodeState(b"6")) for n in range(COUNT))
+        return self._restore(Snapshot("test", "", 1, (GroupChange("g", nodes),)), complete=True)
+
+    def restore(self, report, *, complete: bool):
+        """Undo or complete it from its snapshot; returns the report."""
+        return self._restore(read_snapshot(report.snapshot), complete=complete)
+
+    def _restore(self, snapshot: Snapshot, *, complete: bool):
+        plan = plan_restore(self.session, self._cluster, snapshot, complete=complete)
+        assert plan.refusals == ()
+        return execute(self.session, self._cluster, plan, self._directory / f"snapshot-{next(self._numbers)}")
+
+    def stored(self) -> set[int]:
+        """The partitions whose offset is 6."""
+        found = self.group.offsets("t")
+        assert len(found) == COUNT
+        assert set(found.values()) <= {5, 6}
+        return {number for number, offset in found.items() if offset == 6}
+
+    def before_offsets(self, number: int, call) -> None:
+        """Call something before the transaction of offsets that has this number."""
+        seen = []
+
+        def before(changes):
+            if any(map(is_offset, changes)):
+                seen.append(changes)
+                if len(seen) == number:
+                    call()
+
+        self.session.before = before
+
+
+@pytest.fixture
+def written(server, tmp_path):
+    client = KazooClient(server.address, connection_retry={"max_tries": -1}, command_retry={"max_tries": -1})
+    client.start()
+    with closing(EventfulSession(server.address, session_timeout_ms=2000, connection_timeout_ms=20_000)) as session:
+        session.open()
+        yield Written(server.address, client, session, tmp_path)
+    client.stop()
+    client.close()
+
+
+@pytest.mark.parametrize("complete", [False, True])
+def test_what_was_written_before_zookeeper_was_lost_is_listed(server, written, complete):
+    starting = threading.Thread(target=server.start)
+
+    def start_once(_changes):
+        written.session.unanswered = lambda _: None
+        starting.start()
+
+    written.before_offsets(2, server.kill)
+    written.session.unanswered = start_once
+    report = written.write()
+    starting.join()
+    assert "check ZooKeeper" in report.faults[0]
+    assert len(written.stored()) in (500, 1000), "the second transaction may be done after the connection is back"
+    assert set(report.written) == set(map(written.path, written.stored()))
+    assert set(report.written) | set(report.not_written) == set(map(written.path, range(COUNT)))
+    written.session.before = lambda _: None
+    assert written.restore(report, complete=complete).faults == []
+    assert len(written.stored()) == (COUNT if complete else 0)
+
+
+def test_a_refusal_in_the_middle_names_the_znode(written):
+    locked = sorted(map(written.path, range(COUNT)))[700]
+    read_only = [make_acl("world", "anyone", read=True, admin=True)]
+    written.group.client.set_acls(locked, read_only)
+    report = written.write()
+    (fault,) = report.faults
+    assert f"{locked} was not written" in fault
+    assert "getAcl" in fault
+    assert set(report.written) == set(map(written.path, written.stored()))
+    assert (len(report.written), len(report.not_written)) == (500, 700)
+    again = written.restore(report, complete=True)
+    assert locked in again.faults[0]
+    written.group.client.set_acls(locked, [make_acl("world", "anyone", all=True)])
+    assert written.restore(report, complete=True).faults == []
+    assert len(written.stored()) == COUNT

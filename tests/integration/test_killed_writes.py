@@ -1,0 +1,123 @@
+"""A tool that is killed in the middle of a write leaves its snapshot and whole transactions."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.fixtures.waiting import eventually
+from zkconsumer.tools.offsetrestore import plan_restore
+from zkconsumer.tools.offsetwrites import execute
+from zkconsumer.tools.snapshot import GroupChange, NodeChange, NodeState, Snapshot, read_snapshot, write_snapshot
+
+pytestmark = pytest.mark.integration
+
+COUNT = 1200
+OLD, NEW = {n: 5 for n in range(COUNT)}, {n: 6 for n in range(COUNT)}
+WHOLE = (0, 500, 1000, 1200)
+
+KILLED = """
+import os, signal, sys
+from zkconsumer.cli.main import main
+from zkconsumer.zookeeper.session import ZkSession
+
+point, answered = int(sys.argv.pop(1)), sys.argv.pop(1) == "after"
+commit, count = ZkSession.commit_changes, 0
+
+def killed(session, fence, changes):
+    global count
+    count += 1
+    if count == point and not answered:
+        os.kill(os.getpid(), signal.SIGKILL)
+    conflict = commit(session, fence, changes)
+    if count == point:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return conflict
+
+ZkSession.commit_changes = killed
+ZkSession.commit_independent = lambda session, fence, parts: [killed(session, fence, part) for part in parts]
+main()
+"""
+
+
+class KilledWrites:
+    """Sets 1,200 offsets from 5 to 6, in a process that kills itself."""
+
+    def __init__(self, group, session, cluster, directory, connect) -> None:
+        self._group, self._session, self._cluster = group, session, cluster
+        self._directory, self._connect = directory, connect
+        self._numbers = iter(range(1000))
+
+    def run(self, point: int, when: str) -> int | None:
+        """Kill at the ``point``-th transaction; the number of offsets written, None if the process ended before."""
+        number = next(self._numbers)
+        wanted, made = self._directory / f"wanted-{number}", self._directory / f"made-{number}"
+        write_snapshot(wanted, self._snapshot())
+        arguments = [str(point), when, "offsets", "restore", str(wanted), "--complete", "--execute"]
+        arguments += ["--snapshot", str(made), "--zookeeper", self._connect]
+        arguments += ["-p", "zookeeper.session.timeout.ms=1000", "-p", "zookeeper.connection.timeout.ms=20000"]
+        ended = subprocess.run(
+            [sys.executable, "-c", KILLED, *arguments], capture_output=True, text=True, timeout=60, check=False
+        )
+        assert ended.returncode in (0, -9), ended.stderr
+        if ended.returncode == 0:
+            return None
+        found = self._group.offsets("t")
+        written = sum(offset == 6 for offset in found.values())
+        assert len(found) == COUNT
+        assert written in WHOLE
+        assert made.exists(), "the snapshot is there before the first write"
+        eventually(lambda: not self._held())
+        return written
+
+    def _held(self) -> bool:
+        holds = [name for name in self._group.children("zkconsumer") if name.startswith("hold@")]
+        return bool(holds or self._group.children("owners", "t"))
+
+    def _snapshot(self) -> Snapshot:
+        nodes = tuple(
+            NodeChange(self._group.path("offsets", "t", n), NodeState(b"5", 0, 1), NodeState(b"6")) for n in OLD
+        )
+        return Snapshot("test", self._connect, 1, (GroupChange(self._group.name, nodes),))
+
+    def restore(self, *, complete: bool) -> None:
+        """From the snapshot that the killed process made last."""
+        made = max(self._directory.glob("made-*"), key=lambda path: int(path.name.rpartition("-")[2]))
+        plan = plan_restore(self._session, self._cluster, read_snapshot(made), complete=complete)
+        assert plan.refusals == ()
+        path = self._directory / f"restored-{next(self._numbers)}"
+        assert execute(self._session, self._cluster, plan, path).faults == []
+        assert self._group.offsets("t") == (NEW if complete else OLD)
+
+
+@pytest.fixture
+def killed_writes(offset_group, tool_session, cluster, tmp_path, sandbox):
+    offset_group.client.ensure_path(offset_group.path("owners"))
+    offset_group.client.ensure_path(offset_group.path("offsets", "t"))
+    for start in range(0, COUNT, 400):
+        transaction = offset_group.client.transaction()
+        for number in range(start, start + 400):
+            transaction.create(offset_group.path("offsets", "t", number), b"5")
+        transaction.commit()
+    return KilledWrites(offset_group, tool_session, cluster, tmp_path, sandbox.zookeeper_connect)
+
+
+def test_a_killed_write_is_undone_or_completed(killed_writes):
+    point = next(point for point in range(1, 20) if killed_writes.run(point, "after") == 500)
+    killed_writes.restore(complete=False)
+    assert killed_writes.run(point, "after") == 500
+    killed_writes.restore(complete=True)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_write_may_be_killed_at_any_transaction(killed_writes, when):
+    seen = set()
+    for point in range(1, 50):
+        written = killed_writes.run(point, when)
+        if written is None:
+            break
+        seen.add(written)
+        killed_writes.restore(complete=False)
+    assert seen == set(WHOLE)

@@ -1,0 +1,169 @@
+"""Ways back from migrations on real servers: ``migrate rollback`` and ``migrate reverse``."""
+
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from tests.fixtures.waiting import eventually
+from zkconsumer.cli.main import command
+from zkconsumer.tools.migrationrun import run_plan
+
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
+
+
+@pytest.fixture
+def migrated(migration):
+    """A group whose offsets were written to Kafka, which had one of partition 0."""
+    migration.commit({0: 2})
+    migration.group.store(migration.topic, {0: 4, 1: 7})
+    plan = migration.plan()
+    assert run_plan(migration.ends(), plan, migration.file).faults == []
+    assert migration.in_kafka() == {0: 4, 1: 7}
+    return migration
+
+
+@pytest.fixture
+def returned(migration):
+    """A group whose offsets were written to ZooKeeper, which had none."""
+    migration.commit({0: 5, 1: 8})
+    ends = tuple(reversed(migration.forward))
+    plan = migration.plan(*ends)
+    assert run_plan(migration.ends(*ends), plan, migration.file).faults == []
+    assert migration.group.offsets(migration.topic) == {0: 5, 1: 8}
+    return migration
+
+
+def test_a_rollback_restores_offsets_in_kafka(migrated, migrate):
+    before = migrated.group.tree()
+    code, document = migrate("rollback", migrated.file)
+    assert (code, document["executed"]) == (0, False)
+    assert migrated.in_kafka() == {0: 4, 1: 7}, "a dry run"
+    code, document = migrate("rollback", migrated.file, "--execute")
+    assert (code, document["faults"], len(document["written"])) == (0, [], 2)
+    assert migrated.in_kafka() == {0: 2}
+    assert migrated.group.tree() == before
+    assert migrated.events()[-1] == "rollback"
+    assert migrate("rollback", migrated.file, "--execute")[1]["written"] == []
+
+
+def test_a_rollback_removes_znodes_that_the_migration_created(returned, migrate):
+    code, document = migrate("rollback", returned.file, "--execute")
+    assert (code, document["faults"]) == (0, [])
+    assert returned.group.tree() == {}
+    assert returned.in_kafka() == {0: 5, 1: 8}
+
+
+def test_a_plan_is_run_again_after_a_rollback(migrated, migrate):
+    assert migrate("rollback", migrated.file, "--execute")[0] == 0
+    assert migrate("run", migrated.file, "--execute")[0] == 0
+    assert migrate("verify", migrated.file)[0] == 0
+    assert migrated.in_kafka() == {0: 4, 1: 7}
+
+
+def test_consumers_that_continued_are_taken_back(migrated, migrate, tmp_path, sandbox):
+    migrated.commit({0: 9})
+    ended = CliRunner().invoke(
+        command, ["migrate", "rollback", str(migrated.file), "--execute", "--zookeeper", sandbox.zookeeper_connect]
+    )
+    assert ended.exit_code == 3
+    assert "migrate reverse" in ended.output
+    assert migrated.in_kafka() == {0: 9, 1: 7}
+    back = tmp_path / "back.json"
+    code, document = migrate("reverse", migrated.file, "--output", back)
+    assert (code, [(row["new_offset"], row["replayed"]) for row in document["partitions"]]) == (0, [(9, 0), (7, 0)])
+    assert migrate("run", back, "--execute")[0] == 0
+    assert migrate("verify", back)[0] == 0
+    assert migrated.group.offsets(migrated.topic) == {0: 9, 1: 7}
+
+
+def test_a_way_back_needs_every_offset(migrated, migrate, tmp_path):
+    """Brokers delete offsets that expire."""
+    assert migrated.cluster.delete(migrated.group.name, migrated.partitions()) == {}
+    code, document = migrate("reverse", migrated.file, "--output", tmp_path / "back.json")
+    reasons = [guard["text"] for guard in document["guards"] if not guard["holds"]]
+    assert code == 3
+    assert len(reasons) == 1
+    assert "no offset of" in reasons[0]
+
+
+def test_a_way_back_is_refused_while_old_consumers_have_continued(migrated, migrate, tmp_path):
+    migrated.group.client.set(migrated.group.path("offsets", migrated.topic, 1), b"8")
+    back = tmp_path / "back.json"
+    assert migrate("reverse", migrated.file, "--output", back)[0] == 3
+    code, document = migrate("run", back, "--execute")
+    assert code == 3
+    assert any("have moved since the migration" in reason for reason in document["refusals"])
+    assert migrated.group.offsets(migrated.topic) == {0: 4, 1: 8}
+
+
+# -- killed -----------------------------------------------------------------------------------------------------------
+
+KILLED = """
+import os, signal, sys
+from zkconsumer.cli.main import main
+from zkconsumer.tools.offsetstores import Cluster
+from zkconsumer.zookeeper.session import ZkSession
+
+when, name, point = sys.argv.pop(1), sys.argv.pop(1), int(sys.argv.pop(1))
+owner = ZkSession if name == "commit_changes" else Cluster
+method, count = getattr(owner, name), 0
+
+def killed(*arguments, **more):
+    global count
+    count += 1
+    if count == point and when == "before":
+        os.kill(os.getpid(), signal.SIGKILL)
+    answer = method(*arguments, **more)
+    if count == point:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return answer
+
+setattr(owner, name, killed)
+main()
+"""
+
+
+def kill(migration, connect, when, name, point):
+    """Roll back in a process that kills itself; returns False if it ended before that point."""
+    arguments = [when, name, str(point), "migrate", "rollback", str(migration.file), "--execute"]
+    arguments += ["--zookeeper", connect, "-p", "zookeeper.session.timeout.ms=1000"]
+    arguments += ["-p", "zookeeper.connection.timeout.ms=20000"]
+    ended = subprocess.run(
+        [sys.executable, "-c", KILLED, *arguments], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert ended.returncode in (0, -9), ended.stderr
+
+    def is_held():
+        holds = [name for name in migration.group.children("zkconsumer") if name.startswith("hold@")]
+        return holds or migration.group.children("owners", migration.topic)
+
+    eventually(lambda: not is_held(), 60)
+    return ended.returncode == -9
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("name", ["commit", "delete"])
+def test_a_killed_rollback_of_commits_is_resumed(migrated, migrate, sandbox, when, name):
+    assert kill(migrated, sandbox.zookeeper_connect, when, name, 1)
+    code, document = migrate("rollback", migrated.file, "--execute")
+    assert (code, document["faults"], migrated.in_kafka()) == (0, [], {0: 2})
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_killed_rollback_of_znodes_is_resumed(returned, migrate, sandbox, when):
+    """Killed at each of its transactions, those of the hold included."""
+    point = 1
+    while kill(returned, sandbox.zookeeper_connect, when, "commit_changes", point):
+        code, document = migrate("rollback", returned.file, "--execute")
+        assert (code, document["faults"], returned.group.offsets(returned.topic)) == (0, [], {})
+        assert migrate("run", returned.file, "--execute")[0] == 0
+        assert returned.group.offsets(returned.topic) == {0: 5, 1: 8}
+        point += 1
+    assert point > 2
+    assert returned.group.offsets(returned.topic) == {}

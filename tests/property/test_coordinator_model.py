@@ -1,0 +1,92 @@
+"""Groups with a coordinator, in memory, under random events: one owner for each partition, and in the end balance.
+
+The rules are those of groups without a coordinator (``test_group_model.py``). The last tests plant bugs.
+"""
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from tests.fixtures.groupmodel import CoordinatedGroupModel, MixedGroupModel, PolledCoordinatedGroupModel
+from zkconsumer.core import coordinatorplan
+from zkconsumer.core.subscription import Subscription
+from zkconsumer.zookeeper.coordinator.ledgroup import LedGroup
+from zkconsumer.zookeeper.ownership import PartitionOwnership
+
+SETTINGS = settings(
+    max_examples=60,
+    stateful_step_count=40,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
+FOR_PLANTED_BUGS = settings(
+    SETTINGS, max_examples=1000, phases=(Phase.generate,), derandomize=True, database=None, print_blob=False
+)
+
+TestCoordinatedGroupModel = CoordinatedGroupModel.TestCase
+TestMixedGroupModel = MixedGroupModel.TestCase
+TestPolledCoordinatedGroupModel = PolledCoordinatedGroupModel.TestCase
+for _case in (TestCoordinatedGroupModel, TestMixedGroupModel, TestPolledCoordinatedGroupModel):
+    _case.settings = SETTINGS
+    _case.pytestmark = [pytest.mark.timeout(600)]  # shrinking takes time
+for _case in (TestMixedGroupModel, TestPolledCoordinatedGroupModel):
+    _case.pytestmark.append(pytest.mark.slow)
+del _case  # it would be collected once more
+
+
+def test_a_new_leader_announces_what_the_former_one_may_not_have():
+    """The second member computes its share by itself, and hears of topics from the leader only."""
+    group = PolledCoordinatedGroupModel()
+    one_stream = Subscription({"t": 1})
+    group.begin(strategy="range", subscriptions=[one_stream, one_stream], partitions=3, settled=False)
+    group.settle()
+    group.delete_a_node(number=0, index=3)
+    group.delete_topic(name="t")
+    group.settle()
+    group.teardown()
+
+
+def grants_what_another_member_owns(monkeypatch):
+    monkeypatch.setattr(coordinatorplan, "_is_free", lambda partition, consumer_id, owners: True)
+
+
+def releases_nothing(monkeypatch):
+    monkeypatch.setattr(PartitionOwnership, "_data_of_ours", lambda self, partitions: {})
+
+
+def forgets_claims_that_were_not_answered(monkeypatch):
+    monkeypatch.setattr(PartitionOwnership, "is_certain", property(lambda self: True))
+
+
+def never_looks_for_damaged_registrations(monkeypatch):
+    find = LedGroup._roles
+    monkeypatch.setattr(LedGroup, "_roles", lambda self, view: (find(self, view)[0], set()))
+
+
+def announces_no_topics(monkeypatch):
+    monkeypatch.setattr(LedGroup, "_announce_changes", lambda self, members: None)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_model_finds_changes_that_are_not_announced(monkeypatch):
+    announces_no_topics(monkeypatch)
+    with pytest.raises(AssertionError):
+        run_state_machine_as_test(PolledCoordinatedGroupModel, settings=FOR_PLANTED_BUGS)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    "plant",
+    [
+        grants_what_another_member_owns,
+        releases_nothing,
+        forgets_claims_that_were_not_answered,
+        never_looks_for_damaged_registrations,
+    ],
+)
+def test_the_model_finds_a_planted_bug(plant, monkeypatch):
+    plant(monkeypatch)
+    with pytest.raises(AssertionError):
+        run_state_machine_as_test(CoordinatedGroupModel, settings=FOR_PLANTED_BUGS)

@@ -1,0 +1,72 @@
+"""Invariants of a micro-batch's arithmetic, for any partitions, sizes and limits."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zkconsumer.model import TopicPartition
+from zkconsumer.spark.microbatch import (
+    OffsetRange,
+    Span,
+    cap_offsets,
+    group_by_thread,
+    split_to,
+)
+
+partitions = st.builds(TopicPartition, st.sampled_from(["t", "a-b", "ü"]), st.integers(0, 30))
+spans = st.builds(lambda start, size: Span(start, start + size), st.integers(0, 2**62), st.integers(0, 5000))
+batches = st.dictionaries(partitions, spans, max_size=12)
+
+
+def offsets(ranges: list[OffsetRange]) -> dict[TopicPartition, list[tuple[int, int]]]:
+    """Spans by partition, adjacent ones joined; fails on an overlap."""
+    joined: dict[TopicPartition, list[tuple[int, int]]] = {}
+    for piece in sorted(ranges):
+        of_partition = joined.setdefault(piece.topic_partition, [])
+        if of_partition and of_partition[-1][1] == piece.start:
+            of_partition[-1] = (of_partition[-1][0], piece.until)
+        else:
+            assert not of_partition or of_partition[-1][1] < piece.start, "ranges overlap"
+            of_partition.append((piece.start, piece.until))
+    return joined
+
+
+def whole(batch: dict[TopicPartition, Span]) -> dict[TopicPartition, list[tuple[int, int]]]:
+    return {partition: [tuple(span)] for partition, span in batch.items() if span.size}
+
+
+@given(batches, st.none() | st.integers(1, 20_000))
+def test_a_cap_takes_exactly_its_limit_from_the_positions_on(batch, limit):
+    capped = cap_offsets(batch, limit)
+    total = sum(span.size for span in batch.values())
+    assert sum(span.size for span in capped.values()) == (total if limit is None else min(limit, total))
+    for partition, span in capped.items():
+        assert span.start == batch[partition].start
+        assert 0 < span.size <= batch[partition].size
+
+
+@given(batches, st.integers(1, 20_000))
+def test_a_cap_is_proportional_to_within_one_offset(batch, limit):
+    total = sum(span.size for span in batch.values())
+    capped = cap_offsets(batch, limit)
+    for partition, span in batch.items():
+        got = capped[partition].size if partition in capped else 0
+        assert abs(got - min(span.size, span.size * limit / max(total, 1))) <= 1
+
+
+@given(batches, st.dictionaries(partitions, st.integers(0, 5)), st.integers(1, 6), st.none() | st.integers(1, 60))
+def test_tasks_read_every_offset_once(batch, threads, streams, minimum):
+    tasks = split_to(group_by_thread(batch, threads, streams), minimum)
+    assert offsets([piece for task in tasks for piece in task]) == whole(batch)
+    assert all(task and all(piece.size > 0 for piece in task) for task in tasks)
+
+
+@given(batches, st.integers(1, 6), st.integers(1, 60))
+def test_min_partitions_is_reached_or_every_task_is_a_single_offset(batch, streams, minimum):
+    total = sum(span.size for span in batch.values())
+    assert len(split_to(group_by_thread(batch, {}, streams), minimum)) >= min(minimum, total)
+
+
+@given(batches.filter(bool), st.integers(0, 5))
+def test_one_consumer_thread_is_one_task(batch, number):
+    tasks = group_by_thread(batch, dict.fromkeys(batch, number), 6)
+    assert len(tasks) == (1 if whole(batch) else 0)

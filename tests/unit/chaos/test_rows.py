@@ -1,0 +1,121 @@
+"""What the rows require of a trial: planted violations fail it, and what JVM members do does not."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.chaos.rows import ROWS, Evidence
+from zkconsumer.testing.checker import check
+from zkconsumer.testing.ledger import (
+    Claimed,
+    Committed,
+    Delivered,
+    Faulted,
+    Ledger,
+    Produced,
+    Registered,
+    Released,
+    SessionEnded,
+)
+
+T = 2.0
+
+
+def delivered(number, owner, at, asked=None):
+    return Delivered(number, "t", 0, number, owner, 0, 1, at - 0.01 if asked is None else asked, at)
+
+
+def run(*further, kind="kill", began=10.0, ended=10.0, claimed_again=13.0):
+    """A delivers record 0; its session ends 2 s after the fault; B claims and delivers record 1."""
+    return Ledger(
+        [
+            Produced(0, "t", 0, 0, 1.0),
+            Produced(1, "t", 0, 1, 1.0),
+            Registered("a", 1, 0.5),
+            Registered("b", 2, 0.5),
+            Claimed("t", 0, "a", 1, 5, 1.0),
+            delivered(0, "a", 9.0),
+            Committed("t", 0, 1, "zookeeper", "a", 1, 0, 6, 6, 9.5),
+            Faulted(kind, "a", began, ended),
+            Released("t", 0, "a", 1, 7, 12.0, expired=True),
+            SessionEnded("a", 1, 12.0),
+            Claimed("t", 0, "b", 2, 8, claimed_again),
+            delivered(1, "b", claimed_again + 1.0),
+            *further,
+        ]
+    )
+
+
+def verdict(row, ledger, ours=("a", "b")):
+    return ROWS[row].verdict(Evidence(ledger, check(ledger), frozenset(ours), T, manual=False))
+
+
+STALE = Committed("t", 0, 0, "zookeeper", "a", 1, 1, 9, 6, 14.5)
+LATE = delivered(0, "a", 14.0)
+
+
+def test_a_faultless_kill_passes_with_its_figures():
+    found = verdict("R1", run())
+    assert found.failures == []
+    assert (found.figures["reassigned"], found.figures["delivering"]) == (3.0, 4.0)
+
+
+def test_a_kill_whose_partitions_are_not_reassigned_in_time_fails():
+    assert "reassigned after 5.5 s" in verdict("R1", run(claimed_again=15.5)).failures[0]
+
+
+@pytest.mark.parametrize(
+    "violation", [Produced(2, "t", 0, 2, 1.0), STALE, LATE, delivered(0, "b", 13.5)], ids=lambda one: type(one).__name__
+)
+def test_a_violation_by_ours_fails_every_trial(violation):
+    assert verdict("R1", run(violation)).failures
+
+
+@pytest.mark.parametrize("violation", [STALE, LATE])
+def test_a_violation_by_a_jvm_is_counted_and_no_failure(violation):
+    found = verdict("R1", run(violation), ours=["b"])
+    assert found.failures == []
+    assert found.figures["stale commits by JVMs"] == (2 if violation is STALE else 0)
+
+
+def test_a_stale_commit_of_an_unknown_session_is_a_failure():
+    assert verdict("R1", run(replace(STALE, writer="", session=77)), ours=["b"]).failures
+
+
+def test_a_trial_in_which_nothing_was_produced_fails():
+    assert verdict("R1", Ledger([])).failures == ["nothing was produced"]
+
+
+def test_an_outage_ends_delivery_with_the_lease():
+    assert verdict("R3", run(kind="network", ended=18.0)).failures == []
+    assert verdict("R3", run(delivered(0, "a", 11.5), kind="network", ended=18.0)).failures == []
+    late = verdict("R3", run(delivered(0, "a", 11.9), kind="network", ended=18.0))
+    assert "after the lease had ended" in late.failures[0]
+
+
+def test_a_short_outage_permits_to_continue():
+    assert verdict("R3", run(delivered(0, "a", 11.9), kind="network", ended=11.0)).failures == []
+
+
+def test_an_expired_session_delivers_no_longer_than_its_lease():
+    ledger = run(kind="expire", began=11.9, ended=12.1)
+    assert verdict("R2", ledger).failures == []
+    late = run(delivered(0, "a", 13.9), kind="expire", began=11.9, ended=12.1, claimed_again=13.95)
+    assert "after the lease had ended" in verdict("R2", late).failures[0]
+    assert "did not end" in verdict("R2", run(kind="expire", began=11.0, ended=11.5)).failures[0]
+
+
+def test_one_batch_may_arrive_after_a_pause():
+    uncommitted = Produced(8, "t", 0, 8, 1.0), replace(LATE, number=8, offset=8)
+    assert verdict("R4", run(*uncommitted, kind="pause", ended=14.0)).failures == []
+    elsewhere = Claimed("t", 1, "b", 2, 9, 13.0), replace(LATE, partition=1)
+    found = verdict("R4", run(*uncommitted, *elsewhere, kind="pause", ended=14.0))
+    assert "2 records of partitions [0, 1] were delivered late" in found.failures[-1]
+
+
+def test_a_clean_bounce_permits_no_duplicate_of_ours():
+    uncommitted = Produced(5, "t", 0, 5, 1.0), delivered(5, "a", 9.7), delivered(5, "b", 15.0)
+    ledger = run(*uncommitted, kind="bounce")
+    assert "1 duplicates" in verdict("R7-clean", ledger).failures[0]
+    assert verdict("R7-clean", ledger, ours=["b"]).failures == []
+    assert verdict("R7-hard", ledger).failures == []

@@ -1,0 +1,79 @@
+"""Groups as text. The formats themselves are compared with the JVM's tools in tests/interop."""
+
+import pytest
+
+from zkconsumer.cli.grouptables import checker_table, member_table, offset_table
+from zkconsumer.tools.groups import GroupDescription, MemberDescription, PartitionDescription
+
+EVIL = "\x1b[2J\n"
+ESCAPED = r"\x1b[2J\n"
+
+
+def partition(**values):
+    known = {"owner": "g_a-0", "owner_live": True, "committed": 5, "log_end": 7, "lag": 2}
+    return PartitionDescription(**{"topic": "t", "partition": 0, **known, **values})
+
+
+def member(name, partitions=1, **values):
+    return MemberDescription(
+        **{"id": name, "client": "jvm", "threads": {"t": 1}, "pattern": "static", **values},
+        registered_ms=5,
+        partitions=partitions,
+    )
+
+
+def group(*rows, members=()):
+    return GroupDescription("g", tuple(members), rows)
+
+
+def test_columns_are_as_wide_as_names_need():
+    _, heading, row = offset_table([group(partition(topic="a-topic-with-a-long-name", owner="g_some-consumer-0"))])
+    assert heading.startswith(
+        "TOPIC                    PARTITION  CURRENT-OFFSET  LOG-END-OFFSET  LAG             CONSUMER-ID"
+    )
+    assert row == "a-topic-with-a-long-name 0          5               7               2               g_some-consumer "
+
+
+def test_what_is_unknown_is_no_number():
+    unknown = partition(owner=None, owner_live=None, committed=None, log_end=None, lag=None)
+    assert list(offset_table([group(unknown)]))[2].split() == ["t", "0", "-", "-", "-", "-"]
+    assert list(checker_table([group(unknown)]))[1].split() == ["g", "t", "0", "-1", "unknown", "unknown", "none"]
+    unreadable = partition(committed=None, lag=None, is_readable=False)
+    assert list(checker_table([group(unreadable)]))[1].split()[3:] == ["unknown", "7", "unknown", "g_a-0"]
+
+
+def test_a_member_without_partitions_has_a_row_for_each_topic():
+    idle = member("g_b", 0, threads={"t": 1, "u": 2})
+    rows = list(offset_table([group(partition(), members=[member("g_a"), idle])]))[3:]
+    assert [row.split() for row in rows] == [["-", "-", "-", "-", "-", "g_b"]] * 2
+
+
+def test_several_groups_have_a_column_with_their_names():
+    lines = list(offset_table([group(partition()), group(partition())]))
+    assert [line.split()[0] for line in lines if line] == ["GROUP", "g"] * 2
+
+
+def test_both_stores_are_two_more_columns():
+    _, heading, row = offset_table([group(partition(in_zookeeper=5, in_kafka=None))], both_stores=True)
+    assert heading.split()[-2:] == ["ZOOKEEPER-OFFSET", "KAFKA-OFFSET"]
+    assert row.split()[-2:] == ["5", "-"]
+
+
+@pytest.mark.parametrize("table", [offset_table, checker_table, member_table])
+def test_hostile_names_are_inert(table):
+    hostile = GroupDescription(EVIL, (member(EVIL, threads={EVIL: 1}),), (partition(topic=EVIL, owner=f"{EVIL}-0"),))
+    text = "\n".join(table([hostile, hostile]))
+    assert ESCAPED in text
+    assert "\x1b" not in text
+    assert all(line == "" or line.split()[0] in ("GROUP", "Group", ESCAPED) for line in text.split("\n"))
+
+
+def test_unhealthy_is_what_an_operator_has_to_look_at():
+    idle = member("g_b", 0)
+    healthy, ownerless = partition(), partition(partition=1, owner=None, owner_live=None)
+    dead, unknown = partition(partition=2, owner_live=False), partition(partition=3, lag=None)
+    outside = partition(partition=4, committed=8, lag=-1)
+    deleted = partition(partition=5, log_start=6)
+    found = group(healthy, ownerless, dead, unknown, outside, deleted, members=[member("g_a"), idle]).unhealthy()
+    assert [row.partition for row in found.partitions] == [1, 2, 3, 4, 5]
+    assert found.members == (idle,)

@@ -1,0 +1,102 @@
+"""The bytes of the coordinator's znodes, and what is rejected."""
+
+import pytest
+
+from zkconsumer.core.coordinatorznodes import (
+    Command,
+    CommandNode,
+    CoordinatorPaths,
+    LeaderNode,
+    PolicyNode,
+    Status,
+    StatusNode,
+    consumer_id_of,
+)
+from zkconsumer.errors import MalformedZnode
+from zkconsumer.model import ConsumerThreadId, TopicPartition
+
+PATHS = CoordinatorPaths("g")
+PATH = PATHS.command("g_c-1", 255, 0)
+
+
+def share(**threads):
+    """``share(t=[[0, 1], [2]])``: per topic the partitions of each consumer thread."""
+    return {
+        TopicPartition(topic, partition): ConsumerThreadId("g_c-1", number)
+        for topic, numbers in threads.items()
+        for number, partitions in enumerate(numbers)
+        for partition in partitions
+    }
+
+
+def test_a_policy_names_an_assignor():
+    assert PolicyNode.decode("/p", b'{"assignor":"roundrobin"}') == "roundrobin"
+    assert PolicyNode.decode("/p", b'{"assignor":"sticky","comment":"ignored"}') == "sticky"
+
+
+@pytest.mark.parametrize("data", [None, b"", b"{}", b"[]", b'{"assignor":"best"}', b'{"assignor":["sticky"]}', b"\xff"])
+def test_a_policy_that_names_none_is_malformed(data):
+    with pytest.raises(MalformedZnode):
+        PolicyNode.decode("/p", data)
+
+
+def test_paths_are_below_the_nodes_of_zkconsumer():
+    assert PATH == "/consumers/g/zkconsumer/coordinator/commands/g_c-1@00000000000000ff.0"
+    assert PATHS.epoch == "/consumers/g/zkconsumer/coordinator/epoch"
+    assert PATHS.candidate(2) == "/consumers/g/zkconsumer/coordinator/candidate-2"
+    assert consumer_id_of(PATH) == "g_c-1"
+
+
+def test_a_command_names_ranges_by_thread():
+    command = Command(share(t=[[0, 1, 2, 3, 7], [4, 5]], u=[[], [0]]), 8, 21)
+    data = CommandNode.encode(command)
+    assert data == b'{"version":1,"epoch":8,"generation":21,"share":{"t":["0-3,7","4-5"],"u":["","0"]}}'
+    assert CommandNode.decode(PATH, data) == command
+
+
+def test_an_empty_share_is_a_command_and_an_empty_node_is_none():
+    nothing = Command({}, 1, 1)
+    assert CommandNode.decode(PATH, CommandNode.encode(nothing)) == nothing
+    assert CommandNode.decode(PATH, b"") is None
+    assert CommandNode.decode(PATH, None) is None
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"{",
+        b"[]",
+        b"\xff",
+        b'{"epoch":1,"generation":1}',
+        b'{"epoch":1,"generation":1,"share":{"t":[5]}}',
+        b'{"epoch":1,"generation":1,"share":{"..":["0"]}}',
+        b'{"epoch":1,"generation":1,"share":{"t":["3-1"]}}',
+        b'{"epoch":1,"generation":1,"share":{"t":["x"]}}',
+        b'{"epoch":1,"generation":1,"share":{"t":["0","0"]}}',
+        b'{"epoch":1,"generation":1,"share":{"t":["0-9999999999999"]}}',
+        b'{"epoch":null,"generation":1,"share":{}}',
+    ],
+)
+def test_what_no_leader_wrote_is_reported_with_its_path(data):
+    with pytest.raises(MalformedZnode, match="g_c-1@"):
+        CommandNode.decode(PATH, data)
+
+
+def test_the_leader_node_names_consumer_and_epoch():
+    assert LeaderNode.decode(PATHS.leader, LeaderNode.encode("g_c", 3)) == ("g_c", 3)
+    with pytest.raises(MalformedZnode):
+        LeaderNode.decode(PATHS.leader, b"{}")
+
+
+def test_the_status_names_awaited_partitions_as_ranges():
+    awaited = frozenset(TopicPartition("t", number) for number in (0, 1, 5))
+    status = Status(8, 21, 40, awaited, "members disagree")
+    data = StatusNode.encode(status)
+    assert b'"awaited":{"t":"0-1,5"}' in data
+    assert StatusNode.decode(PATHS.status, data) == status
+
+
+@pytest.mark.parametrize("data", [None, b"", b"{}", b"[]", b'{"awaited":{"t":5}}'])
+def test_what_is_no_status_is_reported(data):
+    with pytest.raises(MalformedZnode, match="status"):
+        StatusNode.decode(PATHS.status, data)

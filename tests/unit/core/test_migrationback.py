@@ -1,0 +1,173 @@
+"""Ways back from a migration, decided with values."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zkconsumer.core.migrationback import decide_rollback, reverse_plan, reversed_ends
+from zkconsumer.core.migrationend import End
+from zkconsumer.core.migrationplan import Guard, Observation, Place, make_plan, recheck, verify
+from zkconsumer.core.offsetreset import LogRange
+from zkconsumer.model import TopicPartition
+
+P0, P1, P2 = PARTITIONS = [TopicPartition("t", number) for number in range(3)]
+SOURCE, TARGET = End("zookeeper", "g"), End("kafka", "g")
+PLACE = Place("/kafka", "cluster", "cluster")
+LOG = LogRange(0, 100)
+HOLDS = Guard("kafka", True, "group g has no members")
+SEEN = Observation(PLACE, {P0: 50, P1: 60, P2: 70}, {P1: 55, P2: 70}, dict.fromkeys(PARTITIONS, LOG))
+BEFORE, AFTER = dict(SEEN.target), dict(SEEN.source)
+
+OFFSETS = st.integers(0, 12)
+OBSERVED = st.builds(
+    lambda source, target: Observation(PLACE, source, target, dict.fromkeys(PARTITIONS, LogRange(0, 24))),
+    st.fixed_dictionaries(dict.fromkeys(PARTITIONS, OFFSETS)),
+    st.dictionaries(st.sampled_from(PARTITIONS), OFFSETS),
+)
+
+
+def plan(seen=SEEN, source=SOURCE, target=TARGET):
+    return make_plan(source, target, "h:1/kafka", seen, missing="fail", retention_ms=None, now_ms=1)
+
+
+def rollback(now, *, made=None, place=PLACE, guards=(HOLDS,), began=True):
+    return decide_rollback(made or plan(), place, now, guards, began=began)
+
+
+# -- rollback ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("now", "todo", "done"),
+    [(AFTER, [P0, P1], [P2]), ({P1: 60, P2: 70}, [P1], [P0, P2]), (BEFORE, [], [P0, P1, P2])],
+)
+def test_what_was_written_is_undone(now, todo, done):
+    found = rollback(now)
+    assert (found.refusals, [row.partition for row in found.todo]) == ((), todo)
+    assert [row.partition for row in found.done] == done
+
+
+@pytest.mark.parametrize("now", [{**AFTER, P0: 51}, {**AFTER, P2: 71}, {P0: 50, P1: 60}])
+def test_one_partition_that_moved_refuses_the_rollback(now):
+    (reason,) = rollback(now).refusals
+    assert "have moved since the migration" in reason
+    assert "migrate reverse" in reason
+
+
+@pytest.mark.parametrize("now", [BEFORE, AFTER])
+def test_a_plan_that_was_not_run_is_not_rolled_back(now):
+    (reason,) = rollback(now, began=False).refusals
+    assert "was not run" in reason
+
+
+def test_guards_and_servers_are_checked_before_a_rollback():
+    live = Guard("kafka", False, "group g lives in Kafka")
+    found = rollback(AFTER, guards=(live,), place=PLACE._replace(kafka_cluster="other"))
+    assert found.refusals[1:] == ("group g lives in Kafka",)
+    assert "not other" in found.refusals[0]
+
+
+@given(OBSERVED, st.sets(st.sampled_from(PARTITIONS)), st.sets(st.sampled_from(PARTITIONS)))
+def test_any_part_of_a_run_is_undone_by_any_parts_of_rollbacks(seen, written, undone):
+    made = plan(seen)
+    now = {**seen.target, **{p: seen.source[p] for p in written - undone}}
+    found = rollback(now, made=made)
+    assert found.refusals == ()
+    for row in found.todo:
+        now.pop(row.partition)
+        if row.before is not None:
+            now[row.partition] = row.before
+    assert now == seen.target
+    assert rollback(now, made=made).todo == ()
+
+
+@given(OBSERVED, st.sampled_from(PARTITIONS), OFFSETS)
+def test_another_clients_offset_is_never_overwritten(seen, partition, offset):
+    made = plan(seen)
+    row = next(row for row in made.partitions if row.partition == partition)
+    found = rollback({**seen.source, partition: offset}, made=made)
+    assert bool(found.refusals) == (offset not in (row.before, row.new))
+
+
+# -- the way back -----------------------------------------------------------------------------------------------------
+
+
+def after(seen, progress):
+    """Both ends, reversed, when consumers of the target have continued."""
+    target = {p: seen.source[p] + progress.get(p, 0) for p in PARTITIONS}
+    return replace(seen, source=target, target=dict(seen.source))
+
+
+def back(seen, *, made=None, began=True, missing="fail"):
+    return reverse_plan(made or plan(), seen, began=began, missing=missing, retention_ms=None, now_ms=2)
+
+
+def test_the_way_back_begins_where_the_target_is():
+    found = back(after(SEEN, {P0: 5, P2: 1}))
+    assert (found.refusals, found.warnings) == ((), ())
+    assert (found.source, found.target) == (TARGET, SOURCE)
+    assert [(row.before, row.new, row.skipped, row.replayed) for row in found.partitions] == [
+        (50, 55, 0, 0),
+        (60, 60, 0, 0),
+        (70, 71, 0, 0),
+    ]
+
+
+def test_an_offset_that_expired_is_refused():
+    seen = after(SEEN, {})
+    expired = replace(seen, source={P0: 50, P1: 60})
+    assert "kafka:g has no offset of t-2" in back(expired).refusals[0]
+    assert back(expired, missing="earliest").partitions[2].replayed == 70
+
+
+def test_consumers_that_continued_at_the_old_place_are_noticed():
+    seen = after(SEEN, {P0: 5})
+    (reason,) = back(replace(seen, target={**seen.target, P1: 61})).refusals
+    assert "zookeeper:g have moved since the migration: t-1" in reason
+    assert "migrate plan --from kafka:g --to zookeeper:g" in reason
+
+
+def test_the_refusals_of_a_way_back_last():
+    seen = replace(after(SEEN, {}), target={**SEEN.source, P1: 61})
+    assert recheck(back(seen), seen, began=False).refusals == back(seen).refusals
+
+
+def test_a_reset_at_the_target_is_a_warning():
+    found = back(after(SEEN, {P0: -20}))
+    assert (found.refusals, found.partitions[0].replayed) == ((), 20)
+    assert "lower than the migrated ones: t-0" in found.warnings[0]
+
+
+def test_a_plan_that_was_not_run_has_no_way_back():
+    assert "was not run" in back(after(SEEN, {}), began=False).refusals[0]
+
+
+def test_a_target_that_had_every_offset_needs_no_run():
+    seen = replace(SEEN, target=dict(SEEN.source))
+    assert back(after(seen, {P0: 1}), made=plan(seen), began=False).refusals == ()
+
+
+def test_the_way_back_is_on_the_same_servers():
+    seen = replace(after(SEEN, {}), place=PLACE._replace(chroot=""))
+    assert "chroot /kafka, not /" in back(seen).refusals[0]
+
+
+@pytest.mark.parametrize("source", [End("storm", "/s/id"), End("spark", "/c"), End("dibbhatt", "/p/id")])
+def test_there_is_no_way_back_to_what_can_only_be_read(source):
+    with pytest.raises(ValueError, match="can only be read"):
+        reversed_ends(plan(source=source))
+
+
+@given(OBSERVED, st.dictionaries(st.sampled_from(PARTITIONS), st.integers(0, 12)))
+def test_a_migration_and_its_way_back_lose_and_repeat_nothing(seen, progress):
+    """Consumers of the source stop, those of the target read some records, and those of the source continue."""
+    there = plan(seen)
+    now = after(seen, progress)
+    returned = back(now, made=there)
+    assert returned.refusals == ()
+    assert all(row.skipped == row.replayed == 0 for row in returned.partitions)
+    final = replace(now, target={row.partition: row.new for row in returned.partitions})
+    assert all(row.is_equal for row in verify(returned, final))
+    assert final.target == now.source

@@ -1,0 +1,69 @@
+"""The examples in the documents: they compile, what they import and call exists, and commands have the options used."""
+
+import ast
+import re
+import shlex
+
+import click
+import pytest
+
+import zkconsumer
+from tests.fixtures.documents import PAGES, ROOT, examples, name_of, prose
+from zkconsumer import ConsumerConnector, MessageStream, SimpleConsumer
+from zkconsumer.cli.main import command
+
+OWNERS = {"connector": ConsumerConnector, "simple": SimpleConsumer, "stream": MessageStream}
+PYTHON = [pytest.param(page, id=name_of(page)) for page in PAGES if examples(page, "python")]
+
+
+@pytest.mark.parametrize("page", PYTHON)
+def test_examples_name_what_exists(page):
+    for node in (node for example in examples(page, "python") for node in ast.walk(ast.parse(example))):
+        match node:
+            case ast.ImportFrom(module="zkconsumer", names=names):
+                assert [name.name for name in names if not hasattr(zkconsumer, name.name)] == []
+            case ast.Attribute(value=ast.Name(id=owner), attr=name) if owner in OWNERS:
+                assert hasattr(OWNERS[owner], name), f"{owner}.{name}"
+
+
+def commands_in(page):
+    """Every command line of zkconsumer in a page, as words: in shell blocks, and in text where it has options."""
+    lines = [line for block in examples(page, "sh") for line in block.splitlines()]
+    lines += re.findall(r"`(zkconsumer [^`\n]+)`", prose(page))
+    for line in lines:
+        for piece in re.split(r"\s(?:\|\||\||&&)\s", line):
+            words = shlex.split(piece, comments=True)
+            if words[:1] == ["zkconsumer"] and "..." not in words:
+                yield words[1:]
+
+
+def resolve(words):
+    """The command that the words name, and the words after it."""
+    found = command
+    while isinstance(found, click.Group) and words and not words[0].startswith("-"):
+        below = found.get_command(click.Context(found), words[0])
+        assert below is not None, f"no command {words[0]}"
+        found, words = below, words[1:]
+    return found, words
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_commands_and_their_options_exist(page):
+    for words in commands_in(page):
+        if words[0] in ("COMMAND",):
+            continue
+        found, rest = resolve(words)
+        options = {name for parameter in found.params for name in parameter.opts} | {"--help", "--version"}
+        unknown = [word for word in rest if word.startswith("-") and word not in options | {"-vv"}]
+        assert unknown == [], f"zkconsumer {' '.join(words)}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_targets_of_make_exist(page):
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
+    used = re.findall(r"`make ([a-z-]+)`", prose(page))
+    used += [
+        line.split()[1] for block in examples(page, "sh") for line in block.splitlines() if line.startswith("make ")
+    ]
+    assert sorted(set(used) - targets) == []

@@ -1,0 +1,50 @@
+"""Links, citations and paths in documents and code lead somewhere."""
+
+import re
+
+import pytest
+
+from tests.fixtures.documents import PAGES, ROOT, broken, citations, links, name_of, prose, sources, unresolved
+
+FORMER = re.compile(r"\b(?:SPEC|DESIGN|FACTS|ADR|DEFECTS)\b,? (?:section )?[0-9A-G]")
+"""Citations by a number of a section, which nothing can resolve."""
+
+PACKAGES = {path.name for path in (ROOT / "zkconsumer").iterdir() if path.is_dir()}
+DIRECTORIES = {"tests", "docs", "docker", "examples", "zkconsumer"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_and_their_anchors_exist(page):
+    assert [problem for target in links(page) if (problem := broken(page, target))] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_files_that_a_page_names_exist(page):
+    named = re.findall(r"`((?:[\w.-]+/)+[\w.-]*\.\w+)`", prose(page))
+    ours = [path for path in named if path.split("/")[0] in PACKAGES | DIRECTORIES]
+    assert [path for path in ours if not (ROOT / path).exists() and not (ROOT / "zkconsumer" / path).exists()] == []
+
+
+def test_citations_in_code_name_a_page_and_a_heading():
+    problems = [
+        problem
+        for source in sources()
+        for path, anchor in citations(source.read_text(encoding="utf-8"))
+        if (problem := unresolved(source, path, anchor))
+    ]
+    assert problems == []
+
+
+def test_nothing_is_cited_by_a_number():
+    files = [*sources(), *PAGES]
+    assert [name_of(file) for file in files if FORMER.search(file.read_text(encoding="utf-8"))] == []
+
+
+def test_every_page_is_reached_from_the_readme():
+    reached, ahead = set(), [ROOT / "README.md"]
+    while ahead:
+        page = ahead.pop()
+        if page not in reached and page.suffix == ".md" and page.exists():
+            reached.add(page)
+            ahead += [(page.parent / target.partition("#")[0]).resolve() for target in links(page)]
+    assert [name_of(page) for page in PAGES if page not in reached] == []

@@ -1,0 +1,83 @@
+"""The claims of the README: versions that the tests run on, figures of the benchmarks, names of extras."""
+
+import configparser
+import re
+
+from tests.fixtures.documents import ROOT, table
+from tests.golden.captures import captures
+from zkconsumer.sandbox import known_kafka_versions
+from zkconsumer.sandbox.lockfile import known_locks
+from zkconsumer.sandbox.pysparkjars import zookeeper_jars
+
+README = ROOT / "README.md"
+MAGIC_AT = 16
+"""Where a record batch, or a message of the older formats, has its format."""
+
+
+def setup_cfg():
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg")
+    return config
+
+
+def versions_of(what):
+    (cell,) = [row[1] for row in table(README, "Compatibility") if row[0].startswith(what)]
+    return cell.split(", ")
+
+
+def locked(prefix):
+    return [name.removeprefix(prefix) for name in known_locks() if name.startswith(prefix)]
+
+
+def test_brokers_are_those_that_the_tests_start():
+    assert versions_of("Kafka brokers") == known_kafka_versions()
+
+
+def test_jvm_consumers_are_those_that_share_groups_in_tests():
+    assert versions_of("JVM consumers") == locked("jvm-consumer-")
+
+
+def test_zookeepers_are_those_that_the_tests_start():
+    (jar,) = [path.stem for path in zookeeper_jars() if re.fullmatch(r"zookeeper-[\d.]+", path.stem)]
+    assert versions_of("ZooKeeper") == [*locked("zookeeper-"), jar.removeprefix("zookeeper-")]
+
+
+def test_python_is_the_oldest_that_is_accepted():
+    assert setup_cfg()["options"]["python_requires"] == f">={versions_of('Python')[0]}"
+
+
+def test_spark_is_the_one_that_is_installed():
+    from importlib.metadata import version
+
+    assert versions_of("Spark") == [version("pyspark")]
+
+
+def test_formats_and_codecs_are_those_of_the_captured_answers():
+    fetched = [(capture.topic.partition(", ")[0], capture.fetched.records) for capture in captures()]
+    formats = {records[MAGIC_AT] for _, records in fetched if len(records) > MAGIC_AT}
+    assert versions_of("Message formats") == [str(magic) for magic in sorted(formats)]
+    plain = {topic for topic, _ in fetched if "-" not in topic} - {"transactions"}
+    assert set(versions_of("Compression")) == plain
+
+
+def test_ratios_are_in_the_benchmarks():
+    benchmarks = (ROOT / "docs/benchmarks.md").read_text(encoding="utf-8")
+    for job, ours, theirs, ratio, _ in table(README, "How fast"):
+        figures = [re.search(r"[\d.,]+", cell.split("`")[-1] if "`" in cell else cell)[0] for cell in (ours, theirs)]
+        assert all(f"| {figure} |" in benchmarks for figure in figures), job
+        low, high = sorted(float(figure.replace(",", "")) for figure in figures)
+        said = float(re.search(r"[\d.]+", ratio)[0])
+        assert abs(high / low - said) <= 0.05 * said, job
+
+
+def test_extras_exist():
+    names = set(setup_cfg()["options.extras_require"])
+    text = "".join(page.read_text(encoding="utf-8") for page in [README, *(ROOT / "docs").glob("*.md")])
+    lists = re.findall(r"'(?:\.|dist/[\w.-]+)\[([^\]]+)\]'", text)
+    assert lists
+    assert {name for each in lists for name in each.split(",")} - names == set()
+
+
+def test_the_wheel_has_the_version_of_the_project():
+    version = setup_cfg()["metadata"]["version"]
+    assert f"dist/zkconsumer-{version}-py3-none-any.whl" in README.read_text(encoding="utf-8")

@@ -1,0 +1,163 @@
+"""The five steps over a group protocol in memory, with increments and without."""
+
+import pytest
+
+from tests.fixtures.groupprotocol import Member
+from zkconsumer.core.memberstate import MemberState
+from zkconsumer.core.rebalancesteps import RebalanceCause, RebalanceStep
+from zkconsumer.errors import OwnershipConflict, ZooKeeperUnavailable
+from zkconsumer.group.listener import ConsumerRebalanceListener
+from zkconsumer.model import TopicPartition
+
+P0, P1, P2 = (TopicPartition("t", number) for number in range(3))
+
+
+@pytest.fixture(params=[True, False], ids=["incremental", "all at once"])
+def member(request):
+    return Member(incremental=request.param)
+
+
+def test_a_share_is_acquired_and_fetched_from_what_is_stored(member):
+    member.store.offsets = {P0: 7}
+    member.rebalance(0, 1)
+    assert member.group.held.keys() == {P0, P1}
+    assert member.fetch.starts == {P0: 7, P1: 0}
+    assert member.group.calls[-1] == "settled"
+    assert member.states[-1] is MemberState.FETCHING
+
+
+def test_partitions_are_committed_before_they_are_released(member):
+    member.rebalance(0, 1)
+    member.fetch.move(p0=5, p1=6)
+    member.rebalance(1, 2)
+    assert member.offsets()[0] == 5
+    assert member.fetch.fetched.keys() == {P1, P2}
+
+
+def test_what_stays_keeps_its_position(member):
+    member.rebalance(0, 1)
+    member.fetch.move(p1=6)
+    member.rebalance(1, 2)
+    assert member.fetch.fetched[P1] == 6
+
+
+def test_an_unchanged_share_costs_no_step(member):
+    member.rebalance(0)
+    member.rebalance(0)
+    assert member.group.calls == []
+    assert member.rebalancer.attempts == 1
+
+
+def test_with_increments_only_what_leaves_is_released():
+    member = Member(incremental=True)
+    member.rebalance(0, 1)
+    started = dict(member.fetch.starts)
+    member.fetch.starts.clear()
+    member.rebalance(1, 2)
+    assert ("release", [0]) in member.group.calls
+    assert started == {P0: 0, P1: 0}
+    assert member.fetch.starts == {P2: 0}, "partition 1 was never stopped"
+
+
+def test_without_increments_everything_is_released():
+    member = Member(incremental=False)
+    member.rebalance(0, 1)
+    member.fetch.starts.clear()
+    member.rebalance(1, 2)
+    assert ("release", [0, 1]) in member.group.calls
+    assert member.fetch.starts.keys() == {P1, P2}
+
+
+def test_the_listener_is_called_for_what_is_given_up():
+    member, released = Member(incremental=True), []
+
+    class Listener(ConsumerRebalanceListener):
+        def before_releasing_partitions(self, owned):
+            released.append(set(owned))
+
+    member.rebalancer.listener = Listener()
+    member.rebalance(0, 1)
+    member.rebalance(1, 2)
+    assert released == [set(), {P0}]
+
+
+def test_the_outcome_names_the_cause_and_the_step_that_failed(member):
+    assert member.rebalance(0).cause is RebalanceCause.MEMBERS
+    assert member.rebalance(0).cause is None
+
+    def refuse(share):
+        raise OwnershipConflict({P1: "g_other-0"})
+
+    member.group.acquire = refuse
+    member.group.command(1)
+    outcome = member.rebalancer.rebalance()
+    assert isinstance(outcome.error, OwnershipConflict)
+    assert (outcome.cause, outcome.step) == (None, RebalanceStep.CLAIM_OWNERSHIP)
+    assert member.fetch.fetched == {}
+
+
+def test_an_increment_that_cannot_be_claimed_leaves_the_rest_fetched():
+    member = Member(incremental=True)
+    member.rebalance(0, 1)
+    member.group.conflicts = True
+    member.group.command(1, 2)
+    assert isinstance(member.rebalancer.rebalance().error, OwnershipConflict)
+    assert member.group.held.keys() == member.fetch.fetched.keys() == {P1}
+    member.group.conflicts = False
+    member.rebalance(1, 2)
+    assert member.group.held.keys() == member.fetch.fetched.keys() == {P1, P2}
+
+
+def test_an_increment_whose_offsets_cannot_be_read_leaves_the_rest_fetched(monkeypatch):
+    member = Member(incremental=True)
+    member.rebalance(0, 1)
+
+    def refuse(partitions):
+        raise ZooKeeperUnavailable("no connection")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(member.store, "fetch", refuse)
+        member.group.command(1, 2)
+        assert isinstance(member.rebalancer.rebalance().error, ZooKeeperUnavailable)
+    assert member.group.held.keys() == member.fetch.fetched.keys() == {P1}
+
+
+def test_no_old_position_of_a_regained_partition_is_committed():
+    """Another member owned the partition between its release and the attempt that gains it again."""
+    member = Member(incremental=True)
+    member.rebalance(0, 1)
+    member.fetch.move(p0=300)
+    member.group.conflicts = True
+    member.group.command(1, 2)
+    assert isinstance(member.rebalancer.rebalance().error, OwnershipConflict)
+    member.store.offsets[P0] = 313
+    member.group.conflicts = False
+
+    class Listener(ConsumerRebalanceListener):
+        def before_starting_fetchers(self, consumer_id, assignment):
+            member.committer.commit_automatically()
+
+    member.rebalancer.listener = Listener()
+    member.rebalance(0, 1)
+    assert member.offsets()[0] == 313
+    assert member.fetch.starts[P0] == 313
+
+
+def test_positions_of_what_stays_are_committed_after_a_failed_increment():
+    member = Member(incremental=True)
+    member.rebalance(0, 1)
+    member.group.conflicts = True
+    member.group.command(1, 2)
+    member.rebalancer.rebalance()
+    member.fetch.move(p1=9)
+    member.committer.commit_automatically()
+    assert member.offsets()[1] == 9
+
+
+def test_a_partition_lost_to_another_member_is_fetched_no_more():
+    member = Member(incremental=True)
+    member.rebalance(0, 1)
+    member.group.held = {P1: member.group.held[P1]}
+    member.group.conflicts = True
+    assert isinstance(member.rebalancer.rebalance().error, OwnershipConflict)
+    assert member.fetch.fetched.keys() == {P1}

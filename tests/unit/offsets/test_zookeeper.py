@@ -1,0 +1,169 @@
+"""ZooKeeperOffsetStore over znodes in memory: what is written, what is not, and what is reported."""
+
+import pytest
+
+from tests.fixtures.znodes import ZnodesInMemory
+from zkconsumer.errors import SessionExpired, ZooKeeperUnavailable
+from zkconsumer.model import TopicPartition
+from zkconsumer.offsets.zookeeper import ZooKeeperOffsetStore
+
+T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
+FENCE = "/session"
+
+
+@pytest.fixture
+def znodes():
+    made = ZnodesInMemory()
+    made.write(FENCE, b"")
+    return made
+
+
+@pytest.fixture
+def store(znodes):
+    return ZooKeeperOffsetStore(znodes, "g", lambda: FENCE)
+
+
+def path_of(partition):
+    return f"/consumers/g/offsets/{partition.topic}/{partition.partition}"
+
+
+@pytest.fixture
+def stored(znodes):
+    """Offsets as another client stores them; without arguments, those that are stored."""
+
+    def stored(offsets=None):
+        for partition, offset in (offsets or {}).items():
+            znodes.write(path_of(partition), offset)
+        return {p: int(znodes.nodes[path_of(p)].data) for p in (T0, T1, U0) if path_of(p) in znodes.nodes}
+
+    return stored
+
+
+def test_stored_offsets_are_fetched(store, stored):
+    stored({T0: b"5"})
+    assert store.fetch([T0, T1]) == {T0: 5, T1: None}
+
+
+@pytest.mark.parametrize("data", [b"five", b"", b"9223372036854775808"])
+def test_a_malformed_offset_costs_its_partition_only(store, znodes, caplog, data):
+    znodes.write(path_of(T0), data)
+    znodes.write(path_of(T1), b"6")
+    assert store.fetch([T0, T1]) == {T1: 6}
+    assert f"group g will not consume t-0: znode {path_of(T0)}: " in caplog.text
+
+
+def test_a_refused_offset_costs_its_partition_only(store, stored, znodes, caplog):
+    stored({T0: b"5", T1: b"6"})
+    znodes.refused = {path_of(T0)}
+    assert store.fetch([T0, T1]) == {T1: 6}
+    assert "group g will not consume t-0: " in caplog.text
+    znodes.refused = set()
+    assert store.fetch([T0]) == {T0: 5}
+    assert store.commit({T0: 5, T1: 6}) == {T0, T1}
+    assert znodes.transactions == [], "a repeated read of one partition keeps what is known of the others"
+
+
+def test_only_changed_offsets_are_written(store, stored, znodes):
+    stored({T0: b"5", T1: b"6"})
+    store.fetch([T0, T1])
+    assert store.commit({T0: 5, T1: 7}) == {T0, T1}
+    (written,) = znodes.transactions
+    assert [operation.path for operation in written] == [path_of(T1)]
+    store.commit({T0: 5, T1: 7})
+    assert len(znodes.transactions) == 1
+    assert store.commits() == {"zookeeper": 1}
+
+
+def test_an_offset_of_zero_is_written_where_there_is_none(store, stored):
+    store.fetch([T0])
+    assert store.commit({T0: 0}) == {T0}
+    assert stored() == {T0: 0}
+
+
+def test_missing_nodes_are_created_with_their_parents(store, stored):
+    store.fetch([T0, T1, U0])
+    assert store.commit({T0: 1, T1: 2, U0: 3}) == {T0, T1, U0}
+    assert stored() == {T0: 1, T1: 2, U0: 3}
+    assert store.commits() == {"zookeeper": 3}
+
+
+def test_a_node_that_was_deleted_is_created_again(store, stored, znodes):
+    stored({T0: b"5"})
+    store.fetch([T0])
+    znodes.delete("/consumers/g/offsets/t")
+    assert store.commit({T0: 6}) == {T0}
+    assert stored() == {T0: 6}
+
+
+def test_a_node_that_another_client_created_is_set(store, stored):
+    store.fetch([T0])
+    stored({T0: b"9"})
+    assert store.commit({T0: 6}) == {T0}
+    assert stored() == {T0: 6}
+
+
+def test_an_offset_that_another_client_wrote_is_replaced_and_reported(store, stored, caplog):
+    stored({T0: b"5"})
+    store.fetch([T0])
+    store.commit({T0: 6})
+    assert caplog.text == "", "our own write"
+    stored({T0: b"2"})
+    store.commit({T0: 7})
+    assert stored() == {T0: 7}
+    assert f"{path_of(T0)} since this consumer left it at offset 6, version 1" in caplog.text
+    caplog.clear()
+    store.commit({T0: 8})
+    assert caplog.text == "", "it is reported once"
+
+
+def test_without_the_fence_nothing_is_written(store, stored, znodes):
+    store.fetch([T0])
+    znodes.delete(FENCE)
+    with pytest.raises(SessionExpired):
+        store.commit({T0: 5})
+    assert stored() == {}
+
+
+def test_a_refused_offset_is_not_done_and_stops_no_other(store, stored, znodes, caplog):
+    stored({T0: b"1", T1: b"1"})
+    store.fetch([T0, T1])
+    znodes.refused = {path_of(T0)}
+    assert store.commit({T0: 5, T1: 6}) == {T1}
+    assert stored() == {T0: 1, T1: 6}
+    assert "group g: an offset is not stored: set " in caplog.text
+
+
+def test_a_lost_answer_is_not_taken_for_anothers_write(store, stored, znodes, caplog):
+    stored({T0: b"5"})
+    store.fetch([T0])
+    znodes.loses_answer = True
+    with pytest.raises(ZooKeeperUnavailable):
+        store.commit({T0: 6})
+    znodes.loses_answer = False
+    assert store.commit({T0: 6}) == {T0}
+    assert caplog.text == ""
+
+
+def test_an_invalidated_offset_is_written_again(store, stored):
+    stored({T0: b"5"})
+    store.fetch([T0])
+    stored({T0: b"2"})
+    store.invalidate([T0])
+    assert store.commit({T0: 5}) == {T0}
+    assert stored() == {T0: 5}
+
+
+def test_a_mark_is_the_transaction_of_the_last_write(store, stored, znodes):
+    stored({T0: b"5"})
+    store.fetch([T0, T1])
+    assert store.marks([T0, T1, U0]) == {T0: znodes.nodes[path_of(T0)].mzxid, T1: None, U0: None}
+    store.commit({T0: 6, T1: 1})
+    assert store.marks([T0, T1]) == {p: znodes.nodes[path_of(p)].mzxid for p in (T0, T1)}
+
+
+def test_a_mark_of_what_another_client_wrote_is_unknown(store, stored):
+    """1. We create the node, and the answer lacks its mark. 2. Another client writes it. 3. The mark is read."""
+    store.fetch([T0])
+    store.commit({T0: 5})
+    stored({T0: b"2"})
+    assert store.marks([T0]) == {T0: None}

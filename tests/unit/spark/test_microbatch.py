@@ -1,0 +1,58 @@
+from zkconsumer.model import TopicPartition
+from zkconsumer.spark.microbatch import OffsetRange, Span, cap_offsets, group_by_thread, split_tasks, split_to
+
+T0, T1, T2 = (TopicPartition("t", n) for n in range(3))
+
+
+def test_a_cap_is_shared_in_proportion():
+    available = {T0: Span(10, 310), T1: Span(0, 100), T2: Span(5, 5)}
+    assert cap_offsets(available, 40) == {T0: Span(10, 40), T1: Span(0, 10)}
+
+
+def test_the_rest_goes_to_the_largest_remainder_then_the_first():
+    assert cap_offsets({T0: Span(0, 5), T1: Span(0, 5)}, 1) == {T0: Span(0, 1)}
+    assert cap_offsets({T0: Span(0, 1), T1: Span(0, 9)}, 1) == {T1: Span(0, 1)}
+
+
+def test_each_consumer_thread_is_a_task_and_others_balance_them():
+    spans = {T0: Span(0, 10), T1: Span(0, 4), T2: Span(0, 5)}
+    assert group_by_thread(spans, {T0: 0, T1: 1}, 2) == [
+        (OffsetRange("t", 0, 0, 10),),
+        (OffsetRange("t", 1, 0, 4), OffsetRange("t", 2, 0, 5)),
+    ]
+
+
+def test_without_threads_the_load_is_spread_over_the_streams():
+    spans = {T0: Span(0, 10), T1: Span(0, 4), T2: Span(0, 5)}
+    assert [sum(r.size for r in task) for task in group_by_thread(spans, {}, 2)] == [10, 9]
+
+
+def test_the_largest_task_is_halved_first():
+    tasks = [(OffsetRange("t", 0, 0, 100),), (OffsetRange("t", 1, 0, 10),)]
+    assert split_to(tasks, 3) == [
+        (OffsetRange("t", 0, 0, 50),),
+        (OffsetRange("t", 0, 50, 100),),
+        (OffsetRange("t", 1, 0, 10),),
+    ]
+    assert split_to(tasks, 2) == tasks
+    assert split_to(tasks, None) == tasks
+
+
+def test_a_task_of_many_ranges_is_cut_between_or_through_them():
+    task = (OffsetRange("t", 0, 0, 4), OffsetRange("t", 1, 0, 6))
+    assert split_to([task], 2) == [
+        (OffsetRange("t", 0, 0, 4), OffsetRange("t", 1, 0, 1)),
+        (OffsetRange("t", 1, 1, 6),),
+    ]
+
+
+def test_tasks_keep_the_limit_and_reach_the_minimum_number():
+    tasks = [(OffsetRange("t", 0, 0, 4), OffsetRange("t", 1, 0, 6)), (OffsetRange("t", 2, 0, 3),)]
+    assert split_tasks(tasks, None, 4) == [
+        (OffsetRange("t", 0, 0, 4),),
+        (OffsetRange("t", 1, 0, 4),),
+        (OffsetRange("t", 1, 4, 6),),
+        (OffsetRange("t", 2, 0, 3),),
+    ]
+    assert len(split_tasks(tasks, 6, 4)) == 6
+    assert split_tasks(tasks, None, None) == sorted(tasks)

@@ -1,0 +1,203 @@
+"""Two real threads meet in SparkFetchControl, as in a query; no test sleeps to wait for the other side."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.core.fetchcontrol import FetchAssignment
+from zkconsumer.errors import ConsumerClosed
+from zkconsumer.model import ConsumerThreadId, TopicPartition
+from zkconsumer.spark.microbatch import Span
+from zkconsumer.spark.sparkfetchcontrol import SparkFetchControl, drain_timeout_ms
+
+T0, T1 = (TopicPartition("t", n) for n in range(2))
+LONG_S = 30.0
+"""Longer than the test's own limit: a wait of this length is a failure."""
+
+
+def assignment(generation: int, *partitions: TopicPartition) -> FetchAssignment:
+    threads = {partition: ConsumerThreadId("g_c", 0) for partition in partitions}
+    return FetchAssignment(generation, threads, dict.fromkeys(partitions, 5))
+
+
+def running(*partitions: TopicPartition) -> SparkFetchControl:
+    control = SparkFetchControl(LONG_S)
+    control.start(assignment(1, *partitions))
+    control.may_commit(1, dict.fromkeys(partitions, 5))
+    return control
+
+
+@pytest.fixture
+def rebalance_thread():
+    with ThreadPoolExecutor(1) as executor:
+        yield executor
+
+
+def test_a_release_waits_for_the_batch_in_flight_and_then_commits_its_end(rebalance_thread):
+    control = running(T0, T1)
+    assert control.take(1, 7, {T0: Span(5, 9)})
+    committed = rebalance_thread.submit(lambda: (control.stop(), control.positions(handed_out=False))[1])
+    while control.await_assignment(0) is not None:  # until the rebalance has begun
+        pass
+    assert not committed.done()
+    control.finish(7)
+    assert committed.result(LONG_S) == {T0: 9, T1: 5}
+
+
+def test_past_the_drain_timeout_the_old_offset_is_released():
+    control = SparkFetchControl(0.01)
+    control.start(assignment(1, T0))
+    control.may_commit(1, {T0: 5})
+    control.take(1, 7, {T0: Span(5, 9)})
+    control.stop()
+    assert control.positions(handed_out=False) == {T0: 5}
+
+
+def test_a_batch_planned_before_a_rebalance_is_refused_once_it_has_begun():
+    control = running(T0)
+    control.stop()
+    assert not control.take(1, 7, {T0: Span(5, 9)})
+    control.start(assignment(2, T0))
+    assert not control.take(1, 7, {T0: Span(5, 9)})
+    assert control.take(2, 7, {T0: Span(5, 9)})
+
+
+def test_positions_never_cover_the_batch_in_flight():
+    control = running(T0)
+    control.take(1, 7, {T0: Span(5, 9)})
+    assert control.positions(handed_out=False) == control.positions(handed_out=True) == {T0: 5}
+
+
+def test_positions_of_an_older_assignment_are_not_committed_under_a_newer():
+    control = running(T0, T1)
+    control.stop()
+    control.start(assignment(2, T0))
+    assert control.positions(handed_out=False) == {}
+    control.may_commit(2, {T0: 7})
+    assert control.positions(handed_out=False) == {T0: 7}
+
+
+def test_a_batch_that_outlived_its_assignment_does_not_move_the_new_ones_positions():
+    control = SparkFetchControl(0)
+    control.start(assignment(1, T0))
+    control.may_commit(1, {T0: 5})
+    control.take(1, 7, {T0: Span(5, 9)})
+    control.stop()
+    control.start(assignment(2, T0))
+    control.may_commit(2, {T0: 5})
+    control.finish(7)
+    assert control.positions(handed_out=False) == {T0: 5}
+
+
+def test_a_batch_that_spark_does_not_report_is_not_finished():
+    control = running(T0)
+    control.take(1, 7, {T0: Span(5, 9)})
+    control.finish(6)
+    assert control.positions(handed_out=False) == {T0: 5}
+
+
+def test_a_replayed_batch_is_waited_for_as_well(rebalance_thread):
+    control = running(T0)
+    control.replay(3, {T0: Span(1, 5)})
+    stopped = rebalance_thread.submit(control.stop)
+    while control.await_assignment(0) is not None:
+        pass
+    assert not stopped.done()
+    control.finish(3)
+    stopped.result(LONG_S)
+
+
+def test_joining_after_a_replayed_batch_does_not_wait(rebalance_thread):
+    control = SparkFetchControl(LONG_S)
+    control.replay(3, {T0: Span(1, 5)})
+    rebalance_thread.submit(control.stop).result(LONG_S / 2)
+    control.start(assignment(1, T0))
+    control.finish(3)
+    assert control.positions(handed_out=False) == {}
+
+
+def test_a_release_waits_once_for_a_batch(caplog):
+    """Also if it is attempted repeatedly: each wait that ends by its timeout is logged."""
+    control = SparkFetchControl(0.01)
+    control.start(assignment(1, T0))
+    control.take(1, 7, {T0: Span(5, 9)})
+    control.stop()
+    control.stop()
+    control.start(assignment(2, T0))
+    control.stop()
+    assert caplog.text.count("did not finish within") == 1
+
+
+def test_a_stop_does_not_wait_if_the_partitions_are_lost(rebalance_thread):
+    control = running(T0)
+    control.take(1, 7, {T0: Span(5, 9)})
+    rebalance_thread.submit(control.stop, drain=False).result(LONG_S / 2)
+    stopped = rebalance_thread.submit(control.stop)
+    control.finish(7)
+    stopped.result(LONG_S)
+    assert control.positions(handed_out=False) == {T0: 9}
+
+
+def test_an_acknowledged_batch_is_finished_before_spark_asks_for_the_next(rebalance_thread):
+    control = running(T0, T1)
+    control.take(1, 7, {T0: Span(5, 9)})
+    assert control.acknowledge(6) is None, "the previous batch"
+    assert control.positions(handed_out=False) == {T0: 5, T1: 5}
+    assert control.acknowledge(7) == (1, {T0: 9, T1: 5})
+    assert control.acknowledge(7) is None, "once"
+    rebalance_thread.submit(control.stop).result(LONG_S / 2)
+    assert control.positions(handed_out=False) == {T0: 9, T1: 5}
+    control.finish(7)
+
+
+def test_an_acknowledged_batch_of_an_older_assignment_is_ignored():
+    control = SparkFetchControl(0)
+    control.start(assignment(1, T0))
+    control.may_commit(1, {T0: 5})
+    control.take(1, 7, {T0: Span(5, 9)})
+    control.stop()
+    control.start(assignment(2, T0))
+    control.may_commit(2, {T0: 5})
+    assert control.acknowledge(7) is None
+    assert control.positions(handed_out=False) == {T0: 5}
+
+
+def test_a_release_does_not_wait_for_a_query_that_ends(rebalance_thread):
+    control = running(T0)
+    control.take(1, 7, {T0: Span(5, 9)})
+    stopped = rebalance_thread.submit(control.stop)
+    control.abandon()
+    stopped.result(LONG_S)
+    control.stop()
+    assert control.positions(handed_out=False) == {T0: 5}
+
+
+def test_spark_waits_for_the_end_of_a_rebalance(rebalance_thread):
+    control = SparkFetchControl(LONG_S)
+    assert control.await_assignment(0.01) is None
+    waiting = rebalance_thread.submit(control.await_assignment, LONG_S)
+    control.start(assignment(1, T0))
+    assert waiting.result(LONG_S) == assignment(1, T0)
+    assert control.current() == assignment(1, T0)
+
+
+def test_the_death_of_the_rebalance_thread_reaches_spark():
+    control = SparkFetchControl(LONG_S)
+    killer = threading.Timer(0, control.fail, [RuntimeError("boom")])
+    killer.start()
+    with pytest.raises(ConsumerClosed) as caught:
+        control.await_assignment(LONG_S)
+    assert str(caught.value.__cause__) == "boom"
+    killer.join()
+
+
+@pytest.mark.parametrize(
+    ("retries", "backoff", "expected"), [(4, 2000, 3000), (10, 2000, 4000), (1, 2000, 0), (0, 2000, 0), (4, 100, 150)]
+)
+def test_a_release_leaves_jvm_members_half_of_their_window(retries, backoff, expected):
+    config = ConsumerConfig(
+        zookeeper_connect="h:1", group_id="g", rebalance_max_retries=retries, rebalance_backoff_ms=backoff
+    )
+    assert drain_timeout_ms(config) == expected

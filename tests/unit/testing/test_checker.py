@@ -1,0 +1,230 @@
+"""The checker: violations that were planted in a faultless run are found, and nothing else is."""
+
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zkconsumer.testing.checker import (
+    check,
+    seconds_until_delivered,
+    seconds_until_reassigned,
+    session_of,
+    stale_deliveries,
+)
+from zkconsumer.testing.ledger import Claimed, Committed, Delivered, Ledger, Produced, Registered, Released, Removed
+
+A, B = "a", "b"
+SESSIONS = {A: 10, B: 20}
+
+
+def produced(count, partition=0):
+    return [Produced(100 * partition + n, "t", partition, n, 0.0) for n in range(count)]
+
+
+def delivered(offset, owner, at, generation=1, asked=None, partition=0):
+    asked = at - 0.1 if asked is None else asked
+    return Delivered(100 * partition + offset, "t", partition, offset, owner, SESSIONS[owner], generation, asked, at)
+
+
+def claimed(owner, zxid, at, partition=0, session=None):
+    return Claimed("t", partition, owner, session or SESSIONS[owner], zxid, at)
+
+
+def released(owner, zxid, at, partition=0):
+    return Released("t", partition, owner, SESSIONS[owner], zxid, at, expired=False)
+
+
+def committed(offset, writer, zxid, at, version=0, partition=0):
+    return Committed("t", partition, offset, "zookeeper", writer, SESSIONS[writer], version, zxid, 5, at)
+
+
+def run():
+    """A faultless run: A delivers 0 to 4, commits 5 and releases; B claims, delivers 5 to 9 and commits 10."""
+    return [
+        *produced(10),
+        claimed(A, 1, 0.0),
+        *[delivered(n, A, 1.0 + n) for n in range(5)],
+        committed(5, A, 6, 6.0),
+        released(A, 7, 6.5),
+        claimed(B, 8, 7.0),
+        *[delivered(n, B, 8.0 + n) for n in range(5, 10)],
+        committed(10, B, 9, 19.0, version=1),
+        released(B, 10, 20.0),
+    ]
+
+
+def without_ownership(records):
+    return [record for record in records if not isinstance(record, Claimed | Released)]
+
+
+def found(records):
+    """How many findings of each kind there are; those that there are none of are omitted."""
+    findings = check(Ledger(records))
+    kinds = ("lost", "duplicates", "overlaps", "moved_back", "foreign")
+    return {kind: len(getattr(findings, kind)) for kind in kinds if getattr(findings, kind)}
+
+
+@pytest.mark.parametrize("records", [run(), without_ownership(run()), []])
+def test_nothing_is_found_in_a_faultless_run(records):
+    assert found(records) == {}
+    assert check(Ledger(records)).errors() == []
+
+
+def test_a_lost_record_is_found():
+    records = [one for one in run() if not (isinstance(one, Delivered) and one.offset == 3)]
+    findings = check(Ledger(records))
+    assert [one.number for one in findings.lost] == [3]
+    assert findings.errors() == ["record 3 (t-0 offset 3) was not delivered"]
+
+
+@pytest.mark.parametrize(("removed", "lost"), [(Removed("t", 0, 4, 1.0), []), (Removed("t", 0, 3, 1.0), [3])])
+def test_a_record_that_its_broker_removed_is_not_lost(removed, lost):
+    records = [one for one in run() if not (isinstance(one, Delivered) and one.offset == 3)]
+    assert [one.number for one in check(Ledger([*records, removed])).lost] == lost
+
+
+def test_a_duplicate_of_an_uncommitted_record_is_counted_and_is_no_error():
+    records = [replace(one, offset=4) if isinstance(one, Committed) and one.offset == 5 else one for one in run()]
+    findings = check(Ledger([*records, delivered(4, B, 7.5)]))
+    assert [(one.first.owner, one.again.owner, one.was_committed) for one in findings.duplicates] == [(A, B, False)]
+    assert findings.errors() == []
+
+
+@pytest.mark.parametrize("strip", [list, without_ownership])
+def test_a_duplicate_of_a_committed_record_is_an_error(strip):
+    findings = check(Ledger(strip([*run(), delivered(4, B, 7.5)])))
+    assert [one.was_committed for one in findings.duplicates] == [True]
+    assert "although it was committed" in findings.errors()[0]
+
+
+def test_a_record_that_was_appended_twice_is_no_duplicate():
+    again = replace(delivered(9, B, 18.0), offset=10)
+    assert found([*run(), again]) == {}
+
+
+def test_a_delivery_while_another_member_owns_is_an_overlap():
+    findings = check(Ledger([*run(), delivered(4, A, 9.5)]))
+    assert [(one.late.owner, one.other) for one in findings.overlaps] == [(A, B)]
+
+
+def test_interleaved_deliveries_overlap_where_ownership_is_not_recorded():
+    late = replace(delivered(4, A, 15.5), number=77, offset=77)
+    assert found([*without_ownership(run()), late]).keys() == {"overlaps"}
+
+
+def test_a_member_that_comes_back_in_a_later_generation_does_not_overlap():
+    again = replace(delivered(4, A, 19.5, generation=2), number=77, offset=77)
+    assert found([*without_ownership(run()), again]) == {}
+
+
+def test_a_record_that_may_have_been_handed_out_before_gets_the_benefit_of_the_doubt():
+    assert "overlaps" not in found([*run(), delivered(4, A, 9.5, asked=6.4)])
+
+
+def test_a_commit_below_the_stored_offset_is_found():
+    findings = check(Ledger([*run(), committed(7, B, 9, 19.5, version=2)]))
+    assert [(one.commit.offset, one.former.offset) for one in findings.moved_back] == [(7, 10)]
+
+
+def test_the_offset_znode_of_a_deleted_group_begins_again():
+    records = [*run(), replace(committed(0, B, 9, 19.5, version=0), czxid=9)]
+    assert found(records) == {}
+
+
+def test_a_stale_commit_of_a_former_owner_is_found():
+    findings = check(Ledger([*run(), committed(6, A, 9, 18.5, version=2)]))
+    assert [(one.commit.writer, one.owner) for one in findings.foreign] == [(A, B)]
+    assert len(findings.moved_back) == 1
+
+
+@pytest.mark.parametrize(("zxid", "owner"), [(8, B), (11, None)])
+def test_a_commit_by_a_session_that_is_not_the_owners_is_found(zxid, owner):
+    findings = check(Ledger([*run(), replace(committed(11, B, zxid, 21.0, version=2), session=99)]))
+    assert [one.owner for one in findings.foreign] == [owner]
+
+
+@given(st.data())
+def test_each_record_that_is_taken_out_is_the_one_that_is_lost(data):
+    records = run()
+    victim = data.draw(st.sampled_from([one for one in records if isinstance(one, Delivered)]))
+    records.remove(victim)
+    assert [one.number for one in check(Ledger(data.draw(st.permutations(records)))).lost] == [victim.number]
+
+
+@given(st.permutations(run()))
+def test_the_order_in_which_records_are_given_changes_nothing(records):
+    assert found(records) == {}
+
+
+@given(st.integers(0, 9), st.sampled_from([A, B]), st.floats(0.2, 25.0))
+def test_whatever_is_delivered_again_is_a_duplicate(offset, owner, at):
+    findings = check(Ledger([*run(), delivered(offset, owner, at)]))
+    assert len(findings.duplicates) == 1
+    assert not findings.lost
+
+
+# -- what was done to a member is known --------------------------------------------------------------------------------
+
+
+def taken_over(at=9.0):
+    """A owned partitions 0 and 1 until its session ended at 5; B claimed them, the second one at ``at``."""
+    return [
+        Registered(A, 10, 0.0),
+        *[claimed(A, 1 + p, 0.5, partition=p) for p in (0, 1)],
+        *[released(A, 3, 5.0, partition=p) for p in (0, 1)],
+        claimed(B, 5, 6.0, partition=0),
+        claimed(B, 6, at, partition=1),
+        delivered(0, B, 6.5, partition=0),
+        delivered(0, B, at + 1.0, partition=1),
+    ]
+
+
+def test_recovery_ends_with_the_last_partition():
+    ledger = Ledger(taken_over())
+    assert seconds_until_reassigned(ledger, 10, 4.0) == 5.0
+    assert seconds_until_delivered(ledger, 10, 4.0) == 6.0
+
+
+def test_recovery_counts_the_delivery_of_a_later_owner():
+    moved_on = [released(B, 7, 9.5, partition=1), claimed(A, 8, 9.6, partition=1, session=11)]
+    ledger = Ledger([*taken_over()[:-1], *moved_on, delivered(0, A, 9.9, partition=1)])
+    assert seconds_until_delivered(ledger, 10, 4.0) == pytest.approx(5.9)
+
+
+def test_what_is_never_claimed_again_takes_for_ever():
+    ledger = Ledger(taken_over()[:-3])
+    assert seconds_until_reassigned(ledger, 10, 4.0) == math.inf
+    assert seconds_until_delivered(ledger, 10, 4.0) == math.inf
+
+
+def test_a_session_that_owned_nothing_has_nothing_to_recover():
+    assert seconds_until_reassigned(Ledger(taken_over()), 10, 5.5) is None
+    assert seconds_until_delivered(Ledger(taken_over()), 99, 4.0) is None
+
+
+def test_the_session_of_a_member_is_the_newest_that_it_registered_in():
+    ledger = Ledger([Registered(A, 10, 0.0), Registered(B, 20, 1.0), Registered(A, 11, 5.0)])
+    assert [session_of(ledger, A, at) for at in (-1.0, 4.0, 6.0)] == [0, 10, 11]
+
+
+@pytest.mark.parametrize(
+    ("asked", "at", "stale"),
+    [
+        (4.5, 4.6, False),  # in time
+        (4.9, 5.2, False),  # may have been handed out in time
+        (5.1, 5.2, True),
+        (7.1, 7.2, False),  # it is over
+    ],
+)
+def test_a_member_has_to_stop_by_the_deadline(asked, at, stale):
+    ledger = Ledger([claimed(A, 1, 0.0), delivered(0, A, at, asked=asked)])
+    assert bool(stale_deliveries(ledger, A, since=4.0, deadline=5.0, until=7.0)) is stale
+
+
+def test_a_claim_after_the_event_permits_to_deliver():
+    ledger = Ledger([claimed(A, 1, 0.0), released(A, 2, 4.0), claimed(A, 3, 6.0, session=11), delivered(0, A, 6.5)])
+    assert not stale_deliveries(ledger, A, since=4.0, deadline=5.0)
+    assert stale_deliveries(ledger, A, since=6.1, deadline=6.2)

@@ -1,0 +1,90 @@
+"""Offsets of other layouts, read from znodes and files."""
+
+import pytest
+
+from tests.fixtures.znodes import ZnodesInMemory
+from zkconsumer.core.migrationend import parse_end
+from zkconsumer.errors import ZkConsumerError
+from zkconsumer.tools.migrationlayouts import read_layout
+
+SPOUT = '{"topology":{"id":"x","name":"x"},"offset":%d,"partition":%d,"broker":{"host":"h","port":1},"topic":"%s"}'
+
+
+@pytest.fixture
+def znodes():
+    return ZnodesInMemory()
+
+
+def read(znodes, uri):
+    found = read_layout(znodes, parse_end(uri))
+    return {str(partition): offset for partition, offset in found.offsets.items()}, found.warnings
+
+
+def test_a_spout_of_one_topic_and_one_of_many_are_read(znodes):
+    for number in range(2):
+        znodes.write(f"/spout/one/partition_{number}", (SPOUT % (5 + number, number, "t")).encode())
+        znodes.write(f"/spout/many/t/partition_{number}", (SPOUT % (5 + number, number, "t")).encode())
+    znodes.write("/spout/many/u/partition_0", (SPOUT % (9, 0, "u")).encode())
+    assert read(znodes, "storm:/spout/one") == ({"t-0": 5, "t-1": 6}, ())
+    assert read(znodes, "storm:/spout/many") == ({"t-0": 5, "t-1": 6, "u-0": 9}, ())
+
+
+def test_two_znodes_of_one_partition_are_refused(znodes):
+    znodes.write("/spout/s/partition_0", (SPOUT % (5, 0, "t")).encode())
+    znodes.write("/spout/s/t/partition_0", (SPOUT % (6, 0, "t")).encode())
+    with pytest.raises(ZkConsumerError, match="two znodes of t-0"):
+        read(znodes, "storm:/spout/s")
+
+
+def test_the_newer_receiver_is_read_in_place_of_the_older(znodes):
+    znodes.write("/p/id/t/processed/partition_0", b'{"offset": 4, "partition": 0, "topic": "t"}')
+    assert read(znodes, "dibbhatt:/p/id") == ({"t-0": 5}, ())
+    znodes.write("/p/id/offsets/t/0", b"7")
+    znodes.write("/p/id/offsets/t/1", b"8")
+    znodes.write("/p/id/ids/t/Receiver-0", b"")
+    assert read(znodes, "dibbhatt:/p/id") == ({"t-0": 8, "t-1": 9}, ())
+
+
+@pytest.mark.parametrize("uri", ["storm:/nowhere/id", "dibbhatt:/nowhere/id"])
+def test_a_path_that_does_not_exist_is_an_error(znodes, uri):
+    with pytest.raises(ZkConsumerError, match="does not exist in ZooKeeper"):
+        read(znodes, uri)
+
+
+@pytest.mark.parametrize("uri", ["storm:/p/id", "dibbhatt:/p/id"])
+def test_a_path_without_offsets_is_an_error(znodes, uri):
+    znodes.write("/p/id/t", b"")
+    with pytest.raises(ZkConsumerError, match="no offsets of this layout"):
+        read(znodes, uri)
+
+
+def log(directory, batch, offset, *, committed=True):
+    for name in ("offsets", "commits"):
+        (directory / name).mkdir(exist_ok=True)
+    (directory / "offsets" / str(batch)).write_text(f'v1\n{{"batchWatermarkMs":0}}\n{{"t":{{"0":{offset}}}}}')
+    if committed:
+        (directory / "commits" / str(batch)).write_text('v1\n{"nextBatchWatermarkMs":0}')
+
+
+def test_a_checkpoint_is_read_up_to_its_last_finished_batch(znodes, tmp_path):
+    log(tmp_path, 9, 5)
+    log(tmp_path, 10, 6)
+    assert read(znodes, f"spark:{tmp_path}") == ({"t-0": 6}, ())
+    log(tmp_path, 11, 7, committed=False)
+    offsets, (warning,) = read(znodes, f"spark:{tmp_path}")
+    assert offsets == {"t-0": 6}
+    assert "batch 11 of" in warning
+
+
+def test_a_checkpoint_without_a_finished_batch_is_an_error(znodes, tmp_path):
+    with pytest.raises(ZkConsumerError, match="not the checkpoint"):
+        read(znodes, f"spark:{tmp_path}")
+    log(tmp_path, 0, 5, committed=False)
+    with pytest.raises(ZkConsumerError, match="no finished batch"):
+        read(znodes, f"spark:{tmp_path}")
+
+
+def test_a_file_of_starting_offsets_is_read(znodes, tmp_path):
+    file = tmp_path / "offsets.json"
+    file.write_text('{"t": {"1": 5}}')
+    assert read(znodes, f"spark-options:{file}") == ({"t-1": 5}, ())

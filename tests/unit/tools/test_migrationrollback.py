@@ -1,0 +1,126 @@
+"""Rollbacks of migrations between a ZooKeeper and brokers in memory."""
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.fixtures.migrationsinmemory import OFFSETS, PARTITIONS, TO_KAFKA, TO_ZOOKEEPER, Servers
+from zkconsumer.errors import WriteRefused, ZkConsumerError
+from zkconsumer.tools.migrationrollback import note_rollback
+
+FORMER = {PARTITIONS[0]: 3, PARTITIONS[1]: 99}
+
+
+def at_target(servers):
+    return servers.brokers.stored("g") if servers.plan.target.kind == "kafka" else servers.stored()
+
+
+def begin(servers, ends, former=FORMER):
+    """A plan whose target has offsets of two partitions."""
+    if ends == TO_KAFKA:
+        servers.brokers.store("g", former)
+    else:
+        servers.store(former)
+    servers.begin(*ends)
+
+
+@pytest.mark.parametrize("ends", [TO_KAFKA, TO_ZOOKEEPER])
+@pytest.mark.parametrize("former", [FORMER, {}])
+def test_a_rollback_restores_the_target(servers, ends, former):
+    begin(servers, ends, former)
+    znodes = servers.server.nodes.keys() - {"/consumers", "/consumers/g"}
+    servers.run()
+    assert at_target(servers) == OFFSETS
+    assert servers.roll_back().faults == []
+    assert at_target(servers) == former
+    assert servers.server.nodes.keys() - {"/consumers", "/consumers/g"} == znodes, "parents are gone, too"
+
+
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(ends=st.sampled_from([TO_KAFKA, TO_ZOOKEEPER]), kill_at=st.integers(6, 17))
+def test_a_run_that_was_killed_anywhere_is_undone(tmp_path_factory, ends, kill_at):
+    servers = Servers(tmp_path_factory.mktemp("run"))
+    begin(servers, ends)
+    servers.run(kill_at)
+    assert servers.roll_back().faults == []
+    assert at_target(servers) == FORMER
+
+
+def test_a_rollback_that_is_repeated_writes_nothing(servers):
+    begin(servers, TO_KAFKA)
+    servers.run()
+    servers.roll_back()
+    report = servers.roll_back()
+    assert (report.written, report.faults) == ([], [])
+
+
+@pytest.mark.parametrize("ends", [TO_KAFKA, TO_ZOOKEEPER])
+def test_a_plan_is_run_again_after_its_rollback(servers, ends):
+    begin(servers, ends)
+    servers.run()
+    note_rollback(servers.plan, servers.file)
+    servers.roll_back()
+    assert servers.journal()[-1] == "rollback"
+    assert servers.run().faults == []
+    assert servers.verified()
+
+
+def test_consumers_that_continued_refuse_the_rollback(servers):
+    begin(servers, TO_KAFKA)
+    servers.run()
+    servers.brokers.store("g", {**OFFSETS, PARTITIONS[2]: 50})
+    with pytest.raises(WriteRefused, match=r"t-2; consumers have continued .*migrate reverse"):
+        servers.roll_back()
+    assert servers.brokers.stored("g") == {**OFFSETS, PARTITIONS[2]: 50}
+
+
+def test_members_at_the_target_refuse_the_rollback(servers):
+    begin(servers, TO_KAFKA)
+    servers.run()
+    servers.brokers.live.add("g")
+    with pytest.raises(WriteRefused, match="lives in Kafka"):
+        servers.roll_back()
+    assert servers.brokers.stored("g") == OFFSETS
+
+
+def test_no_refusal_names_an_option_that_is_missing(servers):
+    """Neither ``migrate run`` nor ``migrate rollback`` has ``--force-live``."""
+    begin(servers, TO_ZOOKEEPER)
+    for attempt in (lambda: servers.run(before_hold=servers.register), servers.run, servers.roll_back):
+        with pytest.raises(WriteRefused, match="g_member") as refused:
+            attempt()
+        assert "--force-live" not in str(refused.value)
+
+
+def test_a_plan_that_was_not_run_cannot_be_rolled_back(servers):
+    begin(servers, TO_KAFKA)
+    with pytest.raises(WriteRefused, match="was not run"):
+        servers.roll_back()
+
+
+def test_a_missing_snapshot_is_named(servers):
+    begin(servers, TO_KAFKA)
+    servers.run()
+    servers.file.with_name("plan.snapshot.json").unlink()
+    with pytest.raises(ZkConsumerError, match=r"plan\.snapshot\.json is missing"):
+        servers.roll_back()
+
+
+def test_the_snapshot_of_another_plan_is_refused(servers, tmp_path):
+    begin(servers, TO_KAFKA)
+    servers.run()
+    (tmp_path / "other").mkdir()
+    other = Servers(tmp_path / "other")
+    other.begin(*TO_KAFKA, offsets=dict.fromkeys(PARTITIONS, 1))
+    other.run()
+    other.file.with_name("plan.snapshot.json").replace(servers.file.with_name("plan.snapshot.json"))
+    with pytest.raises(ZkConsumerError, match="not the snapshot of this plan"):
+        servers.roll_back()
+    assert servers.brokers.stored("g") == OFFSETS
+
+
+def test_a_file_of_spark_cannot_be_rolled_back(servers, tmp_path):
+    servers.begin("zookeeper:g", f"spark-options:{tmp_path / 'starting.json'}")
+    servers.run()
+    with pytest.raises(WriteRefused, match="former content is not kept"):
+        servers.roll_back()

@@ -1,0 +1,221 @@
+"""Runs of migrations between a ZooKeeper and brokers in memory, ended at every point."""
+
+import fcntl
+import json
+from contextlib import closing
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.fixtures.groupsinmemory import session_in_memory
+from tests.fixtures.kazooinmemory import Loss
+from tests.fixtures.migrationsinmemory import OFFSETS, PARTITIONS, SPOUT, TO_KAFKA, TO_ZOOKEEPER, Servers
+from zkconsumer.core.migrationplan import make_plan
+from zkconsumer.errors import WriteRefused, ZkConsumerError
+from zkconsumer.model import TopicPartition
+from zkconsumer.tools.migrationends import MigrationEnds
+from zkconsumer.tools.migrationjournal import JournalFile
+from zkconsumer.tools.snapshot import read_snapshot
+
+
+@pytest.mark.parametrize("ends", [TO_KAFKA, TO_ZOOKEEPER, ("storm:/s/id", "kafka:g"), ("storm:/s/id", "zookeeper:g")])
+def test_a_run_makes_both_ends_equal(servers, ends):
+    servers.begin(*ends)
+    assert servers.plan.refusals == ()
+    report = servers.run()
+    assert (report.faults, sorted(report.written), report.found) == ([], PARTITIONS, [])
+    assert servers.verified()
+    assert servers.left_over() == []
+    assert servers.journal()[-1] == "end"
+
+
+def test_offsets_become_a_file_of_spark(servers, tmp_path):
+    file = tmp_path / "starting.json"
+    servers.begin("zookeeper:g", f"spark-options:{file}")
+    report = servers.run()
+    assert (report.faults, report.snapshot) == ([], None)
+    assert json.loads(file.read_text()) == {"t": {str(p.partition): OFFSETS[p] for p in PARTITIONS}}
+    assert servers.left_over() == []
+
+
+def test_the_snapshot_has_what_was_there_before(servers):
+    servers.brokers.store("g", {PARTITIONS[0]: 3})
+    servers.begin(*TO_KAFKA)
+    (change,) = read_snapshot(servers.run().snapshot).groups
+    assert (change.group, change.nodes) == ("g", ())
+    assert [(one.before, one.after) for one in change.kafka] == [
+        (3, 10),
+        (None, 11),
+        (None, 12),
+        (None, 13),
+        (None, 14),
+    ]
+
+
+def test_each_request_is_noted_before_it_is_sent(servers):
+    servers.begin(*TO_KAFKA)
+    servers.run()
+    assert servers.journal() == ["begin", "snapshot", *["intent", "outcome"] * 3, "end"]
+
+
+# -- ended anywhere ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ends", [TO_KAFKA, TO_ZOOKEEPER])
+@pytest.mark.parametrize("kill_at", range(18))
+def test_a_run_that_is_killed_at_any_line_is_resumed(servers, ends, kill_at):
+    servers.begin(*ends)
+    first = servers.run(kill_at)
+    for found in (servers.stored(), servers.brokers.stored("g")):
+        assert found.items() <= OFFSETS.items(), "no partition has another offset than before or planned"
+    report = servers.run()
+    assert report.faults == []
+    assert len(report.written) + len(report.found) == len(PARTITIONS)
+    assert servers.verified()
+    # What a killed hold had created stays, empty.
+    assert servers.left_over() in ([], [f"/consumers/g/{name}" for name in ("zkconsumer", "owners", "owners/t")])
+    assert first is None or kill_at > 9
+
+
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(ends=st.sampled_from([TO_KAFKA, TO_ZOOKEEPER]), kills=st.lists(st.integers(0, 17), max_size=4))
+def test_a_run_may_be_killed_again_and_again(tmp_path_factory, ends, kills):
+    servers = Servers(tmp_path_factory.mktemp("run"))
+    servers.begin(*ends)
+    for kill_at in kills:
+        servers.run(kill_at)
+    assert servers.run().faults == []
+    assert servers.verified()
+
+
+def test_a_commit_without_an_answer_is_found_by_the_next_run(servers):
+    servers.begin(*TO_KAFKA)
+    servers.brokers.loses_answer = True
+    report = servers.run()
+    assert "run the plan again" in report.faults[0]
+    assert report.written == []
+    servers.brokers.loses_answer = False
+    again = servers.run()
+    assert (again.faults, again.found, again.written) == ([], PARTITIONS[:2], PARTITIONS[2:])
+
+
+@pytest.mark.parametrize("request_lost", [True, False])
+@pytest.mark.parametrize("reconnects", [True, False])
+def test_a_transaction_without_an_answer_is_found_by_the_next_run(servers, request_lost, reconnects):
+    servers.begin(*TO_ZOOKEEPER)
+    report = servers.run(loses=Loss(0, request_lost, "/consumers/g/offsets", reconnects))
+    assert "run the plan again" in report.faults[0]
+    assert report.written == []
+    again = servers.run()
+    assert (again.faults, again.found) == ([], [] if request_lost else PARTITIONS)
+    assert servers.verified()
+
+
+@pytest.mark.parametrize("ends", [TO_KAFKA, TO_ZOOKEEPER])
+def test_a_session_that_expires_in_the_hold_leaves_a_run_to_resume(servers, ends):
+    servers.begin(*ends)
+    report = servers.run(expires=True)
+    assert report.faults != []
+    assert servers.stored().items() <= OFFSETS.items()
+    again = servers.run()
+    assert again.faults == []
+    assert servers.verified()
+
+
+def test_another_clients_write_after_a_kill_is_refused(servers):
+    servers.begin(*TO_KAFKA)
+    servers.run(5)  # after the first intent
+    servers.brokers.store("g", {PARTITIONS[3]: 99})
+    with pytest.raises(WriteRefused, match="another client has written"):
+        servers.run()
+    assert servers.brokers.stored("g") == {PARTITIONS[3]: 99}
+
+
+def test_a_source_that_moved_after_a_kill_is_refused(servers):
+    servers.begin(*TO_KAFKA)
+    servers.run(6)
+    with closing(session_in_memory(servers.server)) as session:
+        session._client.set("/consumers/g/offsets/t/0", b"11")
+    with pytest.raises(WriteRefused, match="have moved"):
+        servers.run()
+
+
+# -- refusals ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_group_with_members_in_kafka_is_refused(servers):
+    servers.begin(*TO_KAFKA)
+    servers.brokers.live.add("g")
+    with pytest.raises(WriteRefused, match="lives in Kafka"):
+        servers.run()
+    assert not servers.file.with_name("plan.journal").exists()
+
+
+def test_a_coordinator_that_refuses_a_commit_is_reported(servers):
+    """New consumers start after the guards were checked."""
+    servers.begin(*TO_KAFKA)
+    servers.brokers.before_commit = servers.brokers.live.add
+    report = servers.run()
+    assert "UnknownMemberId" in report.faults[0]
+    assert (report.written, servers.brokers.groups) == ([], {})
+    assert servers.left_over() == []
+
+
+def test_a_missing_permission_is_refused(servers):
+    servers.begin(*TO_KAFKA)
+    servers.brokers.denied = ["topic t"]
+    with pytest.raises(WriteRefused, match="commits need Read on topic t"):
+        servers.run()
+
+
+def test_a_consumer_that_commits_to_the_source_is_reported(servers):
+    """Of a source that cannot be held."""
+    servers.begin("storm:/s/id", "kafka:g")
+
+    def move(_group):
+        with closing(session_in_memory(servers.server)) as session:
+            session._client.set("/s/id/partition_4", (SPOUT % (50, 4)).encode())
+
+    servers.brokers.before_commit = move
+    assert "another client wrote during the migration: t-4 in storm:/s/id" in servers.run().faults[0]
+
+
+def test_two_runs_of_one_plan_are_kept_apart(servers):
+    servers.begin("storm:/s/id", "kafka:g")
+    with servers.file.open("rb") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(WriteRefused, match="another run"):
+            servers.run()
+    assert servers.run().faults == []
+
+
+def test_a_journal_of_another_plan_is_refused(servers):
+    servers.begin(*TO_KAFKA)
+    servers.run()
+    servers.brokers.groups.clear()
+    servers.begin(*TO_KAFKA, offsets={**OFFSETS, TopicPartition("t", 0): 10})
+    servers.plan = make_plan(
+        servers.plan.source,
+        servers.plan.target,
+        "h:2181",
+        MigrationEnds(
+            session_in_memory(servers.server), servers.brokers, servers.plan.source, servers.plan.target
+        ).observe(),
+        missing="fail",
+        retention_ms=1,
+        now_ms=2,
+    )
+    with pytest.raises(ZkConsumerError, match="is of another plan"):
+        servers.run()
+
+
+def test_a_journal_is_cut_where_its_last_line_is_not_whole(tmp_path):
+    path = tmp_path / "journal"
+    JournalFile(path).append("begin", plan="abc", at_ms=1)
+    with path.open("ab") as file:
+        file.write(b'{"event": "int')
+    journal = JournalFile(path)
+    journal.append("snapshot", path="/s")
+    assert [json.loads(line)["event"] for line in path.read_bytes().splitlines()] == ["begin", "snapshot"]
+    assert JournalFile(path).state.snapshot == "/s"

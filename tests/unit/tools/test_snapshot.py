@@ -1,0 +1,85 @@
+"""Snapshots: what is written is read again, and other files are refused."""
+
+import os
+import stat
+
+import pytest
+
+from zkconsumer.errors import ZkConsumerError
+from zkconsumer.model import TopicPartition
+from zkconsumer.tools.snapshot import (
+    GroupChange,
+    KafkaChange,
+    NodeChange,
+    NodeState,
+    Snapshot,
+    default_path,
+    read_snapshot,
+    write_snapshot,
+)
+
+SNAPSHOT = Snapshot(
+    "reset g",
+    "h:1/chroot",
+    123,
+    (
+        GroupChange(
+            "g",
+            (
+                NodeChange("/consumers/g/offsets/t/0", NodeState(b"5", 3, 77), NodeState(b"6")),
+                NodeChange("/consumers/g/offsets/t/1", None, NodeState(b"6", access=((31, "world", "anyone"),))),
+                NodeChange("/consumers/g/offsets/t", NodeState(None, 0, 7, ((1, "digest", "a:b"),)), None),
+                NodeChange("/consumers/g/offsets/t/2", NodeState(b"\xff", 0, 7), None),
+            ),
+            (KafkaChange(TopicPartition("t", 0), None, 6, "m"), KafkaChange(TopicPartition("t", 1), 5, 6)),
+        ),
+    ),
+)
+
+
+def test_a_snapshot_is_read_as_it_was_written(tmp_path):
+    path = tmp_path / "snapshot"
+    write_snapshot(path, SNAPSHOT)
+    assert read_snapshot(path) == SNAPSHOT
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_no_file_is_overwritten(tmp_path):
+    path = tmp_path / "snapshot"
+    path.write_text("precious")
+    with pytest.raises(FileExistsError):
+        write_snapshot(path, SNAPSHOT)
+    assert path.read_text() == "precious"
+
+
+def test_the_file_and_its_directory_are_synced(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.fstat(descriptor).st_mode))
+    write_snapshot(tmp_path / "snapshot", SNAPSHOT)
+    assert [stat.S_ISREG(mode) for mode in synced] == [True, False]
+    assert stat.S_ISDIR(synced[1])
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{}", "[]", "null", "12", '{"kind": "zkconsumer snapshot", "version": 2}', "/consumers/g/offsets/t/0:5\n"],
+)
+def test_another_file_is_refused(tmp_path, text):
+    path = tmp_path / "other"
+    path.write_text(text)
+    with pytest.raises(ZkConsumerError, match="is not a snapshot"):
+        read_snapshot(path)
+
+
+def test_a_snapshot_reaches_no_znode_outside_of_groups(tmp_path):
+    path = tmp_path / "snapshot"
+    write_snapshot(path, Snapshot("x", "h:1", 1, (GroupChange("g", (NodeChange("/brokers/ids", None, None),)),)))
+    with pytest.raises(ZkConsumerError, match="is not below /consumers"):
+        read_snapshot(path)
+
+
+def test_the_default_name_is_a_plain_file_name(tmp_path):
+    path = default_path("delete ../../etc/<script>\n\x1b[31m" + "x" * 500, tmp_path)
+    assert path.parent == tmp_path
+    assert len(path.name) < 200
+    assert path.name.isprintable()

@@ -1,0 +1,741 @@
+"""Sequences of events in a group with a coordinator, on a ZooKeeper in memory: what must fail, fails."""
+
+import pytest
+from kazoo.protocol.serialization import Create, Delete, SetData
+
+from tests.fixtures.kazooinmemory import KazooInMemory, Loss
+from tests.fixtures.zookeeperinmemory import ZooKeeperInMemory
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.core.assignors import roundrobin_assignor
+from zkconsumer.core.clustercatalog import ClusterSnapshot
+from zkconsumer.core.coordinatorznodes import (
+    Command,
+    CommandNode,
+    CoordinatorPaths,
+    LeaderNode,
+    Status,
+    StatusNode,
+)
+from zkconsumer.core.groupview import Topic
+from zkconsumer.core.subscription import Subscription
+from zkconsumer.core.znodes import GroupPaths, SessionNode
+from zkconsumer.errors import (
+    BrokerUnavailable,
+    OwnershipConflict,
+    SessionExpired,
+    ShareChanged,
+    ZooKeeperUnavailable,
+)
+from zkconsumer.model import Broker, ConsumerThreadId, TopicIdentity, TopicPartition
+from zkconsumer.zookeeper.coordinator.commands import CommandNodes, EpochEnded
+from zkconsumer.zookeeper.coordinator.election import Election
+from zkconsumer.zookeeper.coordinator.ledgroup import LedGroup
+from zkconsumer.zookeeper.membership import Membership
+from zkconsumer.zookeeper.ownership import PartitionOwnership
+from zkconsumer.zookeeper.session import ZkSession
+from zkconsumer.zookeeper.transaction import Condition
+
+PATHS, GROUP = CoordinatorPaths("g"), GroupPaths("g")
+P0, P1, P2 = (TopicPartition("t", number) for number in range(3))
+
+
+class Member:
+    """One member's registration, ownership and election, each step when the test asks for it."""
+
+    def __init__(self, server, name):
+        config = ConsumerConfig(zookeeper_connect="memory:1", group_id="g", zookeeper_session_timeout_ms=6000)
+        self.name, self.now, self.woken = name, 0.0, 0
+        self.zk = ZkSession.from_config(config, client=lambda **arguments: KazooInMemory(server, **arguments))
+        self.client = self.zk._client
+        self.zk.open()
+        self.membership = Membership(self.zk, "g", name, "range", lambda: 0, lambda: self.now, "coordinator")
+        self.register()
+        self.ownership = PartitionOwnership(
+            self.zk, "g", self.fence, lambda: self.membership.registered_session, lambda: None
+        )
+        self.election = Election(
+            self.zk, "g", name, self.fence, lambda: self.membership.registered_session, self._wake, lambda: self.now
+        )
+
+    def _wake(self):
+        self.woken += 1
+
+    def register(self):
+        self.membership.register(Subscription.static({"t": 1}), lambda: None, lambda seconds: False)
+
+    def fence(self):
+        return self.membership.fence
+
+    def command(self):
+        node = self.zk.get(self.membership.command)
+        return CommandNode.decode(self.membership.command, node.data), Condition(self.membership.command, node.version)
+
+    def share(self, *partitions):
+        return dict.fromkeys(partitions, ConsumerThreadId(self.name, 0))
+
+    def commands(self, epoch):
+        """What this member knows of all commands, as a leader of an epoch."""
+        nodes = CommandNodes(self.zk, "g", self.fence, epoch)
+        nodes.refresh(self.zk.children(PATHS.commands))
+        return nodes
+
+    def expire(self):
+        """The session ends on the server, and the client connects again."""
+        self.client._server.end_session(self.client._session_id)
+        self.client.connect()
+        self.client.connect()
+        self.membership.session_lost()
+        self.ownership.lose_all()
+
+
+@pytest.fixture
+def server():
+    made = ZooKeeperInMemory()
+    made.perform(made.open_session(1e9, None), _create("/consumers"))
+    return made
+
+
+def _create(path):
+    return Create(path, b"", [], 0)
+
+
+@pytest.fixture
+def members(server):
+    return [Member(server, name) for name in ("g_a", "g_b", "g_c", "g_d")]
+
+
+def paths_below(server, root):
+    return sorted(path.removeprefix(f"{root}/") for path in server.nodes if path.startswith(f"{root}/"))
+
+
+def test_a_registration_creates_an_empty_command(server, members):
+    assert members[0].command()[0] is None
+    assert len(paths_below(server, PATHS.commands)) == 4
+    node = server.nodes[members[0].membership.command]
+    assert node.owner == members[0].membership.registered_session
+
+
+def test_a_command_survives_a_registration_whose_answer_was_lost(server, members):
+    """1. The answer is lost; 2. the leader commands the member; 3. it registers again."""
+    leads, one = members[0].commands(members[0].election.look()), members[1]
+    one.membership.deregister()
+    one.client.loses = Loss(0, request=False, writes_below=PATHS.commands, reconnects=True)
+    with pytest.raises(ZooKeeperUnavailable):
+        one.register()
+    leads.refresh(members[0].zk.children(PATHS.commands))
+    leads.write(["g_b"], {"g_b": one.share(P0)}, [])
+    one.register()
+    assert one.command()[0].share == one.share(P0)
+
+
+@pytest.mark.parametrize("deleted", [["ids"], ["session"], ["ids", "session"], ["ids", "session", "command"]])
+def test_a_member_registers_again_whatever_was_deleted(server, members, deleted):
+    """In the same session: what is left of its former registration is its own."""
+    one = members[1]
+    former = one.membership.command
+    paths = {"ids": GROUP.consumer_id("g_b"), "session": one.fence(), "command": former}
+    for name in deleted:
+        server.perform(one.client._session_id, _delete(paths[name]))
+    if "session" in deleted:
+        one.membership.session_lost()  # its next write has found that
+    else:
+        one.membership.deregister()
+    one.register()
+    assert one.command()[0] is None
+    assert one.membership.command != former
+    assert {paths["ids"], one.fence()} <= server.nodes.keys()
+
+
+# -- elections ------------------------------------------------------------------------------------------------------
+
+
+def test_the_first_that_looks_leads_and_three_watch(server, members):
+    assert [one.election.look() for one in members] == [1, None, None, None]
+    assert [one.election.look() for one in members] == [1, None, None, None]
+    assert LeaderNode.decode(PATHS.leader, server.nodes[PATHS.leader].data) == ("g_a", 1)
+    assert server.nodes[PATHS.epoch].version == 1
+    assert {name for name in paths_below(server, PATHS.root) if name.startswith("candidate")} == {
+        "candidate-0",
+        "candidate-1",
+        "candidate-2",
+    }
+
+
+def test_only_candidates_hear_of_the_leaders_end(server, members):
+    for one in members:
+        one.election.look()
+    members[0].zk.close()
+    for one in members[1:]:
+        one.client.deliver()
+    assert [one.woken for one in members[1:]] == [1, 1, 0]
+    assert [one.election.look() for one in members[1:]] == [2, None, None]
+
+
+def test_any_member_leads_when_the_candidates_are_gone(server, members):
+    for one in members:
+        one.election.look()
+    for one in members[:3]:
+        one.zk.close()
+    assert members[3].election.look() == 2
+
+
+def test_any_member_leads_when_the_candidates_hang(server, members):
+    for one in members:
+        one.election.look()
+    server.perform(members[0].client._session_id, _delete(PATHS.leader))
+    assert members[3].election.look() is None
+    members[3].now += 9.0
+    assert members[3].election.look() == 2
+    assert members[3].election.look() == 2
+
+
+def _delete(path):
+    return Delete(path, -1)
+
+
+def test_a_candidature_whose_answer_was_lost_is_one(server, members):
+    one = members[0]
+    one.client.loses = Loss(0, request=False, writes_below=PATHS.root, reconnects=True)
+    with pytest.raises(ZooKeeperUnavailable):
+        one.election.look()
+    assert one.election.look() == 1
+    assert PATHS.candidate(0) in server.nodes
+    assert PATHS.candidate(1) not in server.nodes
+
+
+def test_an_election_whose_answer_was_lost_is_won(server, members):
+    one = members[0]
+    one.client.loses = Loss(1, request=False, writes_below=PATHS.root, reconnects=True)
+    with pytest.raises(ZooKeeperUnavailable):
+        one.election.look()
+    assert one.election.look() == 1
+    assert server.nodes[PATHS.epoch].version == 1
+
+
+def test_a_leader_that_does_not_plan_is_replaced(server, members):
+    """Its session lives, so that its office never ends by itself."""
+    members[0].election.look()
+    assert members[1].election.look() is None
+    members[1].now += 12.0
+    assert members[1].election.look() == 2
+    assert members[0].election.look() is None
+    assert server.nodes[PATHS.leader].owner == members[1].membership.registered_session
+
+
+def test_only_one_candidate_replaces_a_leader(server, members):
+    members[0].election.look()
+    for one in members[1:3]:
+        one.election.look()
+        one.now += 12.0
+    assert [one.election.look() for one in members[1:3]] == [2, None]
+    members[2].now += 11.0
+    assert members[2].election.look() is None
+
+
+def test_a_leader_whose_session_expired_stands_again(server, members):
+    assert members[0].election.look() == 1
+    assert members[1].election.look() is None
+    members[0].expire()
+    with pytest.raises(SessionExpired):
+        members[0].election.look()
+    assert members[1].election.look() == 2
+    members[0].register()
+    assert members[0].election.look() is None
+
+
+def test_a_leader_that_resigns_is_replaced(server, members):
+    members[0].election.look()
+    members[1].election.resign()
+    assert PATHS.leader in server.nodes, "only its own office"
+    members[0].election.resign()
+    assert members[1].election.look() == 2
+
+
+# -- commands -------------------------------------------------------------------------------------------------------
+
+
+def test_a_leader_of_a_former_epoch_commands_nothing(server, members):
+    """1. A leads; 2. its office is deleted, B wins, and commands; 3. A writes what it had planned."""
+    former = members[0].commands(members[0].election.look())
+    members[1].election.look()
+    server.perform(members[0].client._session_id, _delete(PATHS.leader))
+    newer = members[1].commands(members[1].election.look())
+    newer.write(["g_c", "g_d"], {"g_c": members[2].share(P0), "g_d": {}}, [])
+    with pytest.raises(EpochEnded):
+        former.write(["g_d"], {"g_d": members[3].share(P0)}, [])
+    assert members[3].command()[0] == Command({}, 2, 1)
+    assert former.commanded([]) == {}
+
+
+def test_a_leader_whose_session_ended_commands_nothing(server, members):
+    former = members[0].commands(members[0].election.look())
+    fence = members[0].fence()
+    members[0].expire()
+    former._fence = lambda: fence
+    with pytest.raises(SessionExpired):
+        former.write(["g_b"], {"g_b": members[1].share(P0)}, [])
+    assert members[1].command()[0] is None
+
+
+def test_a_new_leader_takes_the_commands_as_they_are(server, members):
+    members[0].commands(members[0].election.look()).write(["g_b"], {"g_b": members[1].share(P0, P1)}, [])
+    members[1].election.look()
+    members[0].zk.close()
+    successor = members[1].commands(members[1].election.look())
+    assert successor.commanded(["g_b", "g_c"]) == {"g_b": members[1].share(P0, P1), "g_c": {}}
+    assert not successor.write(["g_b"], {}, []), "the member that keeps its share gets no command"
+    assert members[1].command()[0].epoch == 1
+
+
+def test_a_command_that_no_leader_wrote_is_written_again(server, members):
+    leads = members[0].commands(members[0].election.look())
+    leads.write(["g_b"], {"g_b": members[1].share(P0)}, [])
+    server.nodes[members[1].membership.command].data = b"garbage"
+    server.nodes[members[1].membership.command].version += 1
+    assert leads.write(["g_b"], {"g_b": members[1].share(P0, P1)}, []), "it has to be read again"
+    leads.refresh(members[0].zk.children(PATHS.commands))
+    assert leads.commanded(["g_b"]) == {"g_b": {}}
+    leads.write(["g_b"], {"g_b": members[1].share(P1)}, [])
+    assert members[1].command()[0].share == members[1].share(P1)
+
+
+def test_the_node_of_a_former_registration_is_deleted(server, members):
+    """A session that lives may have registered twice: another client deleted a node of the first registration."""
+    leads = members[0].commands(members[0].election.look())
+    former = members[1].membership.command
+    server.perform(members[1].client._session_id, _delete(members[1].fence()))
+    members[1].membership.deregister()
+    members[1].register()
+    leads.refresh(members[0].zk.children(PATHS.commands))
+    leads.write(["g_b"], {"g_b": members[1].share(P0)}, [])
+    assert former not in server.nodes
+    assert members[1].command()[0].share == members[1].share(P0)
+
+
+# -- claims ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_claim_under_a_former_command_fails(server, members):
+    """1. C is commanded to own partition 0; 2. it is withdrawn and granted to D; 3. C claims it."""
+    leads = members[0].commands(members[0].election.look())
+    late, next_owner = members[2], members[3]
+    leads.write(["g_c"], {"g_c": late.share(P0)}, [])
+    _, read = late.command()
+    leads.write(["g_c"], {"g_c": {}}, [])
+    leads.write(["g_d"], {"g_d": next_owner.share(P0)}, [])
+    with pytest.raises(ShareChanged):
+        late.ownership.claim_more(late.share(P0), read)
+    assert late.ownership.held == {}
+    _, read = next_owner.command()
+    next_owner.ownership.claim_more(next_owner.share(P0), read)
+    assert next_owner.ownership.held == next_owner.share(P0)
+
+
+def test_a_claim_whose_command_was_deleted_fails(server, members):
+    members[0].commands(members[0].election.look()).write(["g_c"], {"g_c": members[2].share(P0)}, [])
+    _, read = members[2].command()
+    server.perform(members[0].client._session_id, _delete(read.path))
+    with pytest.raises(ShareChanged):
+        members[2].ownership.claim_more(members[2].share(P0), read)
+
+
+def test_a_conflict_leaves_what_is_held(server, members):
+    one, two = members[:2]
+    anything = Condition("/", -1)
+    one.ownership.claim_more(one.share(P0), anything)
+    two.ownership.claim_more(two.share(P2), anything)
+    with pytest.raises(OwnershipConflict):
+        one.ownership.claim_more(one.share(P0, P1, P2), anything)
+    assert one.ownership.held == one.share(P0)
+    assert paths_below(server, GROUP.owners) == ["t", "t/0", "t/2"]
+
+
+def test_a_release_of_some_keeps_the_others(server, members):
+    one = members[0]
+    one.ownership.claim_more(one.share(P0, P1, P2), Condition("/", -1))
+    one.ownership.release_some([P1])
+    assert one.ownership.held == one.share(P0, P2)
+    assert one.ownership.releases == 0
+    assert paths_below(server, GROUP.owners) == ["t", "t/0", "t/2"]
+
+
+def test_what_a_lost_answer_may_have_created_is_released(server, members):
+    one, anything = members[0], Condition("/", -1)
+    one.ownership.claim_more(one.share(P0), anything)
+    one.client.loses = Loss(0, request=False, writes_below=GROUP.owners, reconnects=True)
+    with pytest.raises(ZooKeeperUnavailable):
+        one.ownership.claim_more(one.share(P0, P1), anything)
+    assert one.ownership.held == one.share(P0)
+    assert paths_below(server, GROUP.owners) == ["t", "t/0", "t/1"]
+    assert not one.ownership.is_certain
+    one.ownership.release_some([])
+    assert one.ownership.is_certain
+    assert paths_below(server, GROUP.owners) == ["t", "t/0"]
+
+
+# -- planning -------------------------------------------------------------------------------------------------------
+
+
+class Led:
+    """The group as the first member leads it, with one broker and one topic."""
+
+    def __init__(self, server, members, cluster=None, **properties):
+        session = server.open_session(1e9, None)
+        for path in ("/brokers", "/brokers/ids", "/brokers/topics"):
+            server.perform(session, _create(path))
+        self.server, self.session, self.leader = server, session, members[0]
+        self.add_topic(4)
+        self.woken = 0
+        self.group = LedGroup(
+            ConsumerConfig(
+                zookeeper_connect="memory:1",
+                group_id="g",
+                partition_assignment_strategy="roundrobin",
+                **properties,
+            ),
+            self.leader.zk,
+            self.leader.membership,
+            self.leader.election.look(),
+            self._wake,
+            self._wake,
+            lambda: self.leader.now,
+            cluster,
+        )
+
+    def _wake(self):
+        self.woken += 1
+
+    def add_topic(self, count):
+        partitions = ",".join(f'"{number}":[1]' for number in range(count))
+        document = f'{{"version":1,"partitions":{{{partitions}}}}}'.encode()
+        self.server.perform(self.session, Create("/brokers/topics/t", document, [], 0))
+
+    def register_jvm_member(self, name):
+        document = b'{"version":1,"subscription":{"t":1},"pattern":"static","timestamp":"1"}'
+        self.server.perform(self.session, Create(GROUP.consumer_id(name), document, [], 1))
+
+    def status(self):
+        return StatusNode.decode(PATHS.status, self.server.nodes[PATHS.status].data)
+
+    def plan(self):
+        """Plan until nothing more can be commanded; returns how often something was."""
+        self.leader.client.deliver()
+        return next(number for number in range(10) if not self.group.advance())
+
+
+@pytest.fixture
+def led(server, members):
+    for one in members[2:]:
+        one.zk.close()
+    return Led(server, members)
+
+
+def obey(one):
+    command, read = one.command()
+    one.ownership.release_some(one.ownership.held.keys() - command.share.keys())
+    one.ownership.claim_more(command.share, read)
+
+
+def test_all_members_are_commanded_in_one_plan(led, members):
+    assert led.plan() == 1
+    shares = [one.command()[0].share for one in members[:2]]
+    assert [len(share) for share in shares] == [2, 2]
+    assert led.plan() == 0
+
+
+def test_a_leader_that_plans_is_not_replaced(led, members):
+    for _ in range(3):
+        led.plan()
+        assert members[1].election.look() is None
+        members[1].now += 60.0
+    assert led.status().members_version == led.server.nodes[GROUP.ids].stat().cversion
+
+
+def test_the_status_names_what_is_awaited(led, members):
+    led.plan()
+    for one in members[:2]:
+        obey(one)
+    assert led.status() == Status(1, 1, led.server.nodes[GROUP.ids].stat().cversion)
+    joined = Member(led.server, "g_c")
+    led.plan()
+    assert len(led.status().awaited) == 1
+    for one in members[:2]:
+        obey(one)
+    led.plan()
+    assert len(joined.command()[0].share) == 1
+    assert led.status().awaited == frozenset()
+
+
+def test_a_member_that_does_not_release_is_named_once(led, members, caplog):
+    led.plan()
+    for one in members[:2]:
+        obey(one)
+    joined = Member(led.server, "g_c")
+    for seconds in (0.0, 4.0, 1.0):
+        led.leader.now += seconds
+        led.plan()
+    [line] = [record.message for record in caplog.records if "not released in time" in record.message]
+    assert "owner g_" in line
+    for one in members[:2]:
+        obey(one)
+    led.plan()
+    assert len(joined.command()[0].share) == 1
+
+
+def test_a_group_at_rest_costs_no_write(led, members):
+    led.plan()
+    for one in members[:2]:
+        obey(one)
+    before = led.server.zxid
+    assert led.plan() == 0
+    assert led.server.zxid == before
+
+
+def test_claims_do_not_wake_the_leader(led, members):
+    led.plan()
+    led.woken = 0
+    for one in members[:2]:
+        obey(one)
+    led.leader.client.deliver()
+    assert led.woken == 0
+
+
+def test_a_jvm_member_gets_its_share_and_gives_it_back(led, members):
+    led.plan()
+    for one in members[:2]:
+        obey(one)
+    led.register_jvm_member("g_b-jvm")
+    for _ in range(2):  # withdrawn, then granted
+        led.plan()
+        for one in members[:2]:
+            obey(one)
+    threads = [ConsumerThreadId(name, 0) for name in ("g_a", "g_b", "g_b-jvm")]
+    shared = roundrobin_assignor({"t": threads}, {"t": (0, 1, 2, 3)})
+    for one in members[:2]:
+        assert one.command()[0].share == {p: thread for p, thread in shared.items() if thread.consumer_id == one.name}
+    led.server.perform(led.session, _delete(GROUP.consumer_id("g_b-jvm")))
+    led.plan()
+    assert sorted(len(one.command()[0].share) for one in members[:2]) == [2, 2]
+
+
+def test_a_partition_is_granted_when_its_owner_has_released_it(led, members):
+    holder = PartitionOwnership(
+        led.leader.zk, "g", lambda: "/", lambda: led.leader.membership.registered_session, lambda: None
+    )
+    holder.claim({P0: ConsumerThreadId("g_stranger", 0)})
+    led.plan()
+    assert all(P0 not in one.command()[0].share for one in members[:2])
+    led.woken = 0
+    holder.release()
+    led.leader.client.deliver()
+    assert led.woken == 1
+    led.plan()
+    assert sum(P0 in one.command()[0].share for one in members[:2]) == 1
+
+
+def test_a_release_does_not_let_the_leader_read_the_group(led, members, monkeypatch):
+    led.plan()
+    for one in members[:2]:
+        obey(one)
+    led.leader.client.deliver()
+    asked, perform = [], led.server.perform
+
+    def record(session, request):
+        asked.append(request)
+        return perform(session, request)
+
+    monkeypatch.setattr(led.server, "perform", record)
+    members[1].ownership.release_some([P1])
+    asked.clear()
+    assert led.plan() == 0
+    assert asked == []
+
+
+def test_partitions_of_a_topic_that_was_created_again_are_started_again(led, members):
+    """Also if it is deleted and created between two looks of the leader."""
+    led.plan()
+    for one in members[:2]:
+        obey(one)
+    versions = [one.command()[1].version for one in members[:2]]
+    led.server.perform(led.session, _delete("/brokers/topics/t"))
+    led.add_topic(4)
+    led.plan()
+    assert [one.command()[0].share for one in members[:2]] == [{}, {}]
+    led.woken = 0
+    for one in members[:2]:
+        obey(one)
+    led.leader.client.deliver()
+    assert led.woken == 4
+    led.plan()
+    assert [len(one.command()[0].share) for one in members[:2]] == [2, 2]
+    assert [one.command()[1].version for one in members[:2]] == [version + 2 for version in versions]
+
+
+def test_a_jvm_member_that_gave_up_is_nudged_once(led, members):
+    led.plan()
+    led.register_jvm_member("g_b-jvm")
+    led.plan()
+    for one in members[:2]:
+        obey(one)
+    assert led.group.has_jvm_members
+    before = led.server.nodes[GROUP.ids].creations
+    led.group.tend()
+    led.group.tend()
+    assert led.server.nodes[GROUP.ids].creations == before + 1
+
+
+class BrokersThatAnswerWhenTold:
+    """A polled cluster: it has the snapshot that the test sets."""
+
+    def __init__(self):
+        self.snapshot = ClusterSnapshot()
+
+    def describe(self, count):
+        topic = Topic(tuple(range(count)), TopicIdentity("id", None))
+        self.snapshot = ClusterSnapshot((Broker(1, "h", 1),), {"t": topic}, frozenset({"t"}))
+
+    def read(self, topics):
+        return self.snapshot
+
+
+@pytest.fixture
+def polled(server, members):
+    for one in members[2:]:
+        one.zk.close()
+    brokers = BrokersThatAnswerWhenTold()
+    brokers.describe(4)
+    led = Led(server, members, brokers)
+    led.plan()
+    for one in members[:2]:
+        obey(one)
+    return led, brokers
+
+
+@pytest.mark.parametrize("snapshot", [ClusterSnapshot(), ClusterSnapshot((Broker(1, "h", 1),))])
+def test_a_leader_that_does_not_know_the_topics_withdraws_nothing(polled, members, snapshot):
+    """It was elected while no broker answers, or has only asked for other topics so far."""
+    led, brokers = polled
+    before = [one.command() for one in members[:2]]
+    brokers.snapshot = snapshot
+    led.group.note_change()
+    with pytest.raises(BrokerUnavailable):
+        led.plan()
+    assert [one.command() for one in members[:2]] == before
+    assert "no broker" in led.status().refused
+    brokers.describe(5)
+    led.plan()
+    assert sorted(len(one.command()[0].share) for one in members[:2]) == [2, 3]
+    assert led.status().refused == ""
+
+
+def test_a_leader_without_brokers_is_not_replaced(polled, members):
+    """Another member would not know the topics, either."""
+    led, brokers = polled
+    brokers.snapshot = ClusterSnapshot()
+    assert members[1].election.look() is None
+    led.register_jvm_member("g_b-jvm")
+    with pytest.raises(BrokerUnavailable):
+        led.plan()
+    for _ in range(3):
+        assert members[1].election.look() is None
+        members[1].now += 60.0
+
+
+def test_members_without_commands_are_nudged_for_new_partitions(polled):
+    led, brokers = polled
+    brokers.describe(5)
+    led.group.note_change()
+    before = led.server.nodes[GROUP.ids].creations
+    led.plan()
+    assert led.server.nodes[GROUP.ids].creations == before, "all members obey commands"
+    led.register_jvm_member("g_b-jvm")
+    led.plan()
+    brokers.describe(6)
+    led.group.note_change()
+    before = led.server.nodes[GROUP.ids].creations
+    led.plan()
+    assert led.server.nodes[GROUP.ids].creations == before + 1
+
+
+def test_a_member_with_a_short_session_is_refused(server, members, caplog):
+    """Its partitions go to the others when it has released them; the other members are not disturbed."""
+    for one in members[2:]:
+        one.zk.close()
+    led = Led(server, members, coordinator_min_session_ms=6000)
+    led.plan()
+    for one in members[:2]:
+        obey(one)
+    short = SessionNode.encode("range", "coordinator", 5999)
+    server.perform(members[1].client._session_id, SetData(members[1].fence(), short, -1))
+    led.group.note_change()
+    for _ in range(2):
+        led.plan()
+        for one in members[:2]:
+            obey(one)
+    assert len(members[0].command()[0].share) == 4
+    refused = members[1].command()[0]
+    assert refused.share == {}
+    assert "session timeout of 5999 ms is below coordinator.min.session.ms=6000" in refused.refused
+    assert len([record for record in caplog.records if "is refused" in record.message]) == 1
+    long = SessionNode.encode("range", "coordinator", 6000)
+    server.perform(members[1].client._session_id, SetData(members[1].fence(), long, -1))
+    led.group.note_change()
+    led.plan()
+    obey(members[0])
+    led.plan()
+    accepted = members[1].command()[0]
+    assert (len(accepted.share), accepted.refused) == (2, "")
+
+
+def test_a_member_whose_registration_cannot_be_read_is_refused(led, members):
+    led.plan()
+    for one in members[:2]:
+        obey(one)
+    led.server.perform(led.session, SetData(GROUP.consumer_id("g_b"), b"garbage", -1))
+    led.group.note_change()
+    led.leader.client.deliver()
+    for _ in range(2):
+        led.plan()
+        for one in members[:2]:
+            obey(one)
+    assert len(members[0].command()[0].share) == 4
+    assert "its registration cannot be used" in members[1].command()[0].refused
+
+
+def test_a_policy_changes_the_assignment_of_a_running_group(led, members, caplog):
+    led.plan()
+    for one in members[:2]:
+        obey(one)
+    assert [sorted(p.partition for p in one.ownership.held) for one in members[:2]] != [[0, 1], [2, 3]]
+    led.server.perform(led.session, Create(PATHS.policy, b'{"assignor":"range"}', [], 0))
+    for _ in range(2):
+        led.plan()
+        for one in members[:2]:
+            obey(one)
+    assert [sorted(p.partition for p in one.ownership.held) for one in members[:2]] == [[0, 1], [2, 3]]
+    led.server.perform(led.session, SetData(PATHS.policy, b"garbage", -1))
+    before = [one.command() for one in members[:2]]
+    led.plan()
+    assert [one.command() for one in members[:2]] == before
+    assert "the former policy range stays" in caplog.text
+
+
+def test_members_that_assign_in_another_way_stop_all_plans(led, members, caplog):
+    led.plan()
+    obey(members[0])
+    led.register_jvm_member("g_z")
+    node = GROUP.session("g_z", led.session)
+    led.server.perform(led.session, Create(node, b'{"version":1,"assignor":"range"}', [], 1))
+    before = [one.command() for one in members[:2]]
+    assert led.plan() == 0
+    assert led.plan() == 0
+    assert [one.command() for one in members[:2]] == before
+    assert len([record for record in caplog.records if "no member is commanded" in record.message]) == 1
+    assert "g_z (range)" in led.status().refused
+
+
+def test_a_member_whose_registration_was_deleted_registers_again(led, members):
+    led.plan()
+    led.server.perform(led.session, _delete(GROUP.consumer_id("g_b")))
+    led.plan()
+    assert members[1].membership.command not in led.server.nodes

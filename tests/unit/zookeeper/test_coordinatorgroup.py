@@ -1,0 +1,181 @@
+"""What a member makes of its command, on a ZooKeeper in memory; the test writes as the leader does."""
+
+import pytest
+from kazoo.protocol.serialization import Create, Delete, SetData
+
+from tests.fixtures.kazooinmemory import KazooInMemory
+from tests.fixtures.zookeeperinmemory import ZooKeeperInMemory
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.core.coordinatorznodes import Command, CommandNode, CoordinatorPaths, Status, StatusNode
+from zkconsumer.core.groupprotocol import NoNeed
+from zkconsumer.core.rebalancesteps import RebalanceCause
+from zkconsumer.core.subscription import Subscription
+from zkconsumer.core.znodes import GroupPaths
+from zkconsumer.errors import CoordinatorUnknown, MalformedZnode, MemberRefused, RegistrationLost, ShareChanged
+from zkconsumer.group.rebalancesignal import RebalanceSignal
+from zkconsumer.model import ConsumerThreadId, TopicPartition
+from zkconsumer.zookeeper.coordinator.coordinatorgroup import CoordinatorGroup
+from zkconsumer.zookeeper.session import ZkSession
+
+PATHS = CoordinatorPaths("g")
+P = [TopicPartition("t", number) for number in range(3)]
+
+
+class Commanded:
+    """A member whose coordinator is the test."""
+
+    def __init__(self) -> None:
+        self.server = ZooKeeperInMemory()
+        self.session = self.server.open_session(1e9, None)
+        for path in ("/consumers", "/brokers", "/brokers/topics"):
+            self.server.perform(self.session, Create(path, b"", [], 0))
+        topic = b'{"version":1,"partitions":{"0":[1],"1":[1],"2":[1]}}'
+        self.server.perform(self.session, Create("/brokers/topics/t", topic, [], 0))
+        config = ConsumerConfig(zookeeper_connect="memory:1", group_id="g")
+        zk = ZkSession.from_config(config, client=lambda **arguments: KazooInMemory(self.server, **arguments))
+        self.signal = RebalanceSignal()
+        self.group = CoordinatorGroup(config, "g_a", self.signal, zk=zk)
+        zk.open()
+        self.group.join(Subscription.static({"t": 1}))
+        self.generation = 0
+
+    @property
+    def path(self):
+        [name] = self.server.nodes[PATHS.commands].children
+        return f"{PATHS.commands}/{name}"
+
+    def write(self, data, path=None):
+        self.server.perform(self.session, SetData(path or self.path, data, -1))
+        self.group.zk._client.deliver()
+
+    def command(self, *partitions):
+        self.generation += 1
+        self.write(CommandNode.encode(Command(share(*partitions), 1, self.generation)))
+
+    def delete(self, path):
+        self.server.perform(self.session, Delete(path, -1))
+        self.group.zk._client.deliver()
+
+    def obey(self):
+        """One attempt, as a rebalance makes it."""
+        need = self.group.need(fetching=True)
+        if need is NoNeed.UNCHANGED:
+            return need
+        self.group.release(self.group.held.keys() - need.share.keys())
+        self.group.acquire(self.group.target().share)
+        self.group.settled()
+        return need
+
+    def owned(self):
+        return sorted(
+            path.rpartition("/")[2] for path in self.server.nodes if path.startswith("/consumers/g/owners/t/")
+        )
+
+
+def share(*partitions):
+    return {P[number]: ConsumerThreadId("g_a", 0) for number in partitions}
+
+
+@pytest.fixture
+def member():
+    return Commanded()
+
+
+def test_without_a_command_nothing_is_changed(member):
+    with pytest.raises(CoordinatorUnknown, match=r"no coordinator of group g has written .*; if this remains"):
+        member.group.need(fetching=False)
+
+
+def test_the_coordinators_reason_is_reported(member):
+    status = StatusNode.encode(Status(1, 0, 5, refused="members disagree"))
+    member.server.perform(member.session, Create(PATHS.status, status, [], 0))
+    with pytest.raises(CoordinatorUnknown, match=r": members disagree\Z"):
+        member.group.need(fetching=False)
+
+
+def test_a_command_is_carried_out_and_then_nothing_is_needed(member):
+    with pytest.raises(CoordinatorUnknown):
+        member.group.need(fetching=False)
+    member.command(0, 1)
+    assert member.signal.raised
+    assert member.obey().cause is RebalanceCause.START
+    assert member.group.held == share(0, 1)
+    assert member.owned() == ["0", "1"]
+    assert member.obey() is NoNeed.UNCHANGED
+
+
+def test_only_what_changes_is_released_and_claimed(member):
+    member.command(0, 1)
+    member.obey()
+    kept = member.server.nodes[GroupPaths("g").owner(P[1])].czxid
+    member.command(1, 2)
+    assert member.obey().cause is RebalanceCause.MEMBERS
+    assert member.owned() == ["1", "2"]
+    assert member.server.nodes[GroupPaths("g").owner(P[1])].czxid == kept
+    assert member.group.releases == 0
+
+
+def test_a_command_that_shrinks_between_the_steps_is_not_claimed(member):
+    """What is kept was not committed, so it cannot be given up by this attempt."""
+    member.command(0)
+    member.obey()
+    member.command(0, 1)
+    need = member.group.need(fetching=True)
+    member.command(1)
+    assert member.group.target().share == need.share == share(0, 1)
+    with pytest.raises(ShareChanged):
+        member.group.acquire(member.group.target().share)
+    assert member.group.held == share(0)
+    member.obey()
+    assert member.group.held == share(1)
+
+
+def test_a_refused_member_releases_everything_and_reports_why(member):
+    member.command(0, 1)
+    member.obey()
+    member.signal.take()
+    member.write(CommandNode.encode(Command({}, 1, 9, "its session is too short")))
+    member.signal.take()
+    member.obey()
+    assert member.owned() == []
+    assert member.signal.raised, "another attempt has to report it"
+    with pytest.raises(MemberRefused, match=r"refuses it: its session is too short\Z"):
+        member.group.need(fetching=True)
+    member.command(1)
+    member.obey()
+    assert member.owned() == ["1"]
+
+
+def test_the_target_names_all_topics_of_the_subscription(member):
+    member.command()
+    member.group.need(fetching=False)
+    assert member.group.target().topics["t"].partitions == (0, 1, 2)
+
+
+def test_garbage_changes_nothing(member):
+    member.command(0)
+    member.obey()
+    member.write(b"garbage")
+    with pytest.raises(MalformedZnode, match=member.path):
+        member.group.need(fetching=True)
+    assert member.group.held == share(0)
+
+
+@pytest.mark.parametrize("node", ["command", "session node"])
+def test_a_deleted_node_is_noticed(member, node):
+    member.command(0)
+    member.obey()
+    member.delete(member.path if node == "command" else member.group.fence())
+    assert member.signal.raised
+    with pytest.raises(RegistrationLost):
+        member.group.need(fetching=True)
+
+
+def test_the_command_is_read_once(member):
+    member.command(0)
+    member.obey()
+    before = member.server.zxid
+    asked, perform = [], member.server.perform
+    member.server.perform = lambda session, request: asked.append(request) or perform(session, request)
+    assert member.obey() is NoNeed.UNCHANGED
+    assert (asked, member.server.zxid) == ([], before)

@@ -1,0 +1,125 @@
+"""The queries of the Grafana dashboard, in a real Prometheus that scrapes a real ``serve``."""
+
+import json
+import re
+import subprocess
+import urllib.parse
+import urllib.request
+
+import pytest
+
+from tests.fixtures.browser import require
+from tests.fixtures.documents import ROOT
+from tests.fixtures.serve import serving
+from tests.fixtures.waiting import eventually
+from zkconsumer.sandbox.ports import HOST, free_port
+
+pytestmark = pytest.mark.timeout(300)
+
+DASHBOARD = json.loads((ROOT / "docker/grafana/consumer-groups.json").read_text(encoding="utf-8"))
+PANELS = {panel["title"]: panel for panel in DASHBOARD["panels"]}
+VARIABLES = {one["name"]: one for one in DASHBOARD["templating"]["list"]}
+COMMITTED = 2
+CONFIG = """
+scrape_configs:
+  - job_name: zkconsumer
+    scrape_interval: 500ms
+    static_configs: [{{targets: ["{target}"]}}]
+"""
+
+
+class Prometheus:
+    """A running server."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def get(self, path, **parameters):
+        """The data of an answer; None while there is no answer."""
+        query = urllib.parse.urlencode(parameters)
+        try:
+            with urllib.request.urlopen(f"{self._url}/api/v1/{path}?{query}", timeout=30) as answer:
+                return json.load(answer)["data"]
+        except (ConnectionError, urllib.error.URLError) as error:
+            if isinstance(error, urllib.error.HTTPError) and error.code != 503:
+                raise AssertionError(f"{parameters}: {error.read().decode()}") from error
+            return None
+
+
+@pytest.fixture
+def lagging(group, topic_factory, produce):
+    """A topic of two partitions with five records each, of which a member has consumed two each; the topic."""
+    topic = topic_factory(partitions=2)
+    produce(topic, [{"value": b"v", "partition": number % 2} for number in range(10)])
+    group.consume(topic, (0, 1), COMMITTED)
+    return topic
+
+
+@pytest.fixture
+def prometheus(sandbox, group, lagging, tmp_path):
+    """Scrapes a server of this group, twice already."""
+    require("prometheus", package="prometheus")
+    with serving(sandbox.zookeeper_connect, "--interval", "300ms", "--match", group.name) as served:
+        (tmp_path / "prometheus.yml").write_text(CONFIG.format(target=served.url.removeprefix("http://")))
+        address = f"{HOST}:{free_port()}"
+        command = ["prometheus", f"--config.file={tmp_path}/prometheus.yml", f"--storage.tsdb.path={tmp_path}/data"]
+        command += [f"--web.listen-address={address}", "--log.level=warn"]
+        with subprocess.Popen(command) as process:
+            try:
+                started = Prometheus(f"http://{address}")
+                scrapes = "min(count_over_time(kafka_consumergroup_lag[1m]))"
+                eventually(lambda: any(float(one["value"][1]) >= 2 for one in results(started, scrapes)))
+                yield started
+            finally:
+                process.terminate()
+
+
+def results(prometheus, expression):
+    found = prometheus.get("query", query=expression)
+    return [] if found is None else found["result"]
+
+
+def filled_in(expression, **values):
+    """An expression as Grafana sends it."""
+    expression = expression.replace("$__rate_interval", "1m")
+    for name, value in values.items():
+        expression = expression.replace(f"${name}", value)
+    assert "$" not in expression
+    return expression
+
+
+def test_every_query_of_the_dashboard_has_results(prometheus, group, lagging):
+    found = {}
+    for title, panel in PANELS.items():
+        for target in panel["targets"]:
+            query = filled_in(target["expr"], consumergroup=group.name, topic=lagging)
+            found[title] = [float(one["value"][1]) for one in results(prometheus, query)]
+    assert [title for title, values in found.items() if not values] == []
+    assert found["Lag by group"] == [6]
+    assert found["Lag by partition"] == [3, 3]
+    assert found["Members"] == [1]
+    assert found["Lag by offsets in ZooKeeper"] == [6]
+    assert found["Records above the log start"] == [COMMITTED]
+
+
+def test_variables_list_groups_and_topics(prometheus, group, lagging):
+    for name, expected in (("consumergroup", group.name), ("topic", lagging)):
+        query = VARIABLES[name]["query"]["query"]
+        metric, label = re.fullmatch(r"label_values\((\w+), (\w+)\)", query).groups()
+        assert prometheus.get(f"label/{label}/values", **{"match[]": metric}) == [expected]
+
+
+def test_queries_of_dashboards_for_kafka_exporter_have_results(prometheus, group, lagging):
+    for query in (
+        f'sum(kafka_consumergroup_lag{{consumergroup="{group.name}", topic=~"{lagging}"}}) by (consumergroup, topic)',
+        f'sum(delta(kafka_consumergroup_current_offset{{topic=~"{lagging}"}}[5m])/5) by (consumergroup, topic)',
+        f'sum(rate(kafka_topic_partition_current_offset{{topic=~"{lagging}"}}[1m])) by (topic)',
+        f'sum by(topic) (kafka_topic_partitions{{topic=~"{lagging}"}})',
+        "kafka_consumergroup_lag_sum",
+    ):
+        assert results(prometheus, query), query
+
+
+def test_panels_use_the_variable_of_the_data_source():
+    assert all(panel["datasource"]["uid"] == "${datasource}" for panel in PANELS.values())
+    assert len({panel["id"] for panel in PANELS.values()}) == len(PANELS)

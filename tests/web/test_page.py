@@ -1,0 +1,144 @@
+"""The page of ``zkconsumer serve`` in a real Chromium, over real servers."""
+
+from contextlib import ExitStack
+from urllib.parse import quote
+
+import pytest
+
+from tests.fixtures.serve import serving
+from tests.fixtures.waiting import eventually
+
+pytestmark = pytest.mark.timeout(300)
+
+HOSTILE = "<img src=x onerror=document.title='owned'>&lt;b&gt;\"'"
+HOSTILE_OWNER = "\x1b[2J\u202eevil\n<script>document.title='owned'</script>-0"
+
+ROWS = """
+return [...document.querySelectorAll(arguments[0] + ' tbody tr')].map(
+    (row) => [...row.cells].map((cell) => cell.textContent))
+"""
+CHART = """
+const chart = document.getElementById('chart');
+if (!chart.data || !chart.querySelector('.scatterlayer')) return null;
+return {
+    at: (chart.data[0]?.x ?? []).map((x) => x.getTime()),
+    names: chart.data.map((trace) => trace.name),
+    lags: chart.data.map((trace) => trace.y),
+    drawn: [...chart.querySelectorAll('.scatterlayer .trace')].map(
+        (trace) => trace.querySelectorAll('.points path').length),
+    lines: chart.querySelectorAll('.shapelayer path').length,
+    legend: [...chart.querySelectorAll('.legend .legendtext')].map((one) => one.textContent),
+}
+"""
+
+
+@pytest.fixture
+def serve(browser, sandbox, unique_name):
+    """Serve the groups of this test until its end, with a sample each second."""
+    with ExitStack() as running:
+        options = ("--interval", "1s", "--samples", "3", "--match", f"{unique_name}.*")
+        yield lambda: running.enter_context(serving(sandbox.zookeeper_connect, *options))
+        # The page asks each second: once its server has ended, it would log that nothing answers.
+        browser.get("about:blank")
+
+
+@pytest.fixture
+def lagging(group, topic_factory, produce):
+    """A topic of three partitions with 1, 2 and 3 records, of which a member has consumed none; the topic."""
+    topic = topic_factory(partitions=3)
+    produce(topic, [{"value": b"v", "partition": p} for p in range(3) for _ in range(p + 1)])
+    group.register("c", {topic: 1})
+    for partition in range(3):
+        group.own(topic, partition, "c")
+        group.commit(topic, partition, 0)
+    return topic
+
+
+def rows(browser, table):
+    return browser.execute_script(ROWS, table)
+
+
+def test_the_list_leads_to_a_group(browser, serve, group, lagging):
+    served = serve()
+    browser.get(f"{served.url}/")
+    eventually(lambda: rows(browser, "#groups"))
+    assert rows(browser, "#groups")[0][:1] == [group.name]
+    assert rows(browser, "#groups")[0][2:6] == ["6", "0", "1", "3/3"]
+    browser.find_element("css selector", "#groups a").click()
+    eventually(lambda: len(rows(browser, "#partitions")) == 3)
+    assert not browser.find_element("id", "groups-view").is_displayed()
+
+
+def test_the_table_is_what_the_api_answers(browser, serve, group, lagging):
+    served = serve()
+    browser.get(f"{served.url}/#{quote(group.name)}")
+    shown = ("topic", "partition", "status", "committed", "log_end", "lag")
+
+    def expected():
+        found = served.group(group.name)
+        return found and [[*(str(one[name]) for name in shown), one["owner"]] for one in found["partitions"]]
+
+    # The status changes to STALL when the windows are full.
+    eventually(lambda: [[*row[:6], row[9]] for row in rows(browser, "#partitions")] == expected())
+    assert [row[5] for row in rows(browser, "#partitions")] == ["1", "2", "3"]
+    assert [row[0] for row in rows(browser, "#members")] == [f"{group.name}_c"]
+
+
+def test_each_partition_has_a_trace_with_the_points_of_the_api(browser, serve, group, lagging):
+    served = serve()
+    browser.get(f"{served.url}/#{quote(group.name)}")
+    found = []
+
+    def same():
+        chart, history = browser.execute_script(CHART), served.group(group.name, "/history")
+        found[:] = [chart, history]
+        return chart and len(chart["at"]) > 2 and chart["at"] == history["at_ms"]
+
+    eventually(same)
+    chart, history = found
+    assert chart["names"] == [f"{one['topic']}-{one['partition']}" for one in history["partitions"]]
+    assert chart["lags"] == [one["lag"] for one in history["partitions"]]
+    assert chart["drawn"] == [len(chart["at"])] * 3
+
+
+def test_rebalances_are_marked_on_the_time_axis(browser, serve, group, lagging):
+    served = serve()
+    browser.get(f"{served.url}/#{quote(group.name)}")
+    eventually(lambda: (chart := browser.execute_script(CHART)) and len(chart["at"]) > 1)
+    assert browser.execute_script(CHART)["lines"] == 0
+    group.register("d", {lagging: 1})
+    group.own(lagging, 2, "d")
+    eventually(lambda: browser.execute_script(CHART)["lines"] >= 1)
+    assert f"{group.name}_d" in " ".join(cell for row in rows(browser, "#rebalances") for cell in row)
+
+
+def test_hostile_names_are_inert(browser, serve, group, zookeeper, unique_name):
+    group.name += HOSTILE
+    group.root += HOSTILE
+    group.commit(HOSTILE, 0, 7)
+    group.write(f"owners/{HOSTILE}/0", HOSTILE_OWNER)
+    group.register("<b>", {HOSTILE: 1})
+    served = serve()
+    browser.get(f"{served.url}/")
+    eventually(lambda: rows(browser, "#groups"))
+    assert rows(browser, "#groups")[0][0] == group.name
+    browser.find_element("css selector", "#groups a").click()
+    eventually(lambda: (chart := browser.execute_script(CHART)) and chart["legend"])
+    assert browser.execute_script(CHART)["legend"] == [f"{HOSTILE}-0"]
+    ((topic, *_, owner, _),) = rows(browser, "#partitions")
+    assert topic == HOSTILE
+    assert owner.startswith("\\u{1b}[2J\\u{202e}evil\\u{a}<script>")
+    assert browser.find_elements("css selector", "main img, main script, main b") == []
+    assert browser.title == "Consumer groups"
+
+
+def test_a_server_that_ends_is_reported(browser, serve, group, lagging):
+    served = serve()
+    browser.get(f"{served.url}/")
+    eventually(lambda: rows(browser, "#groups"))
+    served.process.terminate()
+    served.process.wait(30)
+    eventually(lambda: browser.find_element("id", "failure").is_displayed())
+    assert browser.find_element("id", "failure").text.startswith("No answer")
+    browser.get("about:blank")
+    browser.get_log("browser")  # takes the requests that failed out of the log

@@ -1,0 +1,38 @@
+"""Groups made of nothing but znodes, for the measurement of tools: what members of a group would have written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from typing import Final
+
+from zkconsumer.core.znodes import STATIC, ConsumerIdNode, GroupPaths, Registration
+from zkconsumer.kafka.brokercatalog import bootstrap_brokers
+from zkconsumer.kafka.client import BrokerClient
+from zkconsumer.model import TopicPartition
+from zkconsumer.sandbox import Sandbox
+from zkconsumer.sandbox.admin import create_topics
+from zkconsumer.zookeeper.session import ZkSession
+
+_TIMEOUT_MS: Final = 60_000
+_CREATION_S: Final = 300.0
+
+
+def create_wide_topics(sandbox: Sandbox, partitions: Mapping[str, int]) -> None:
+    """Create topics with these numbers of partitions, which may be thousands."""
+    brokers = bootstrap_brokers(sandbox.bootstrap_servers)
+    with closing(BrokerClient(lambda: brokers, client_id="bench", timeout_ms=_TIMEOUT_MS)) as client:
+        create_topics(client, partitions, timeout_s=_CREATION_S)
+
+
+def store_offsets(session: ZkSession, group: str, partitions: Sequence[TopicPartition]) -> None:
+    """Offset 0 of each of the partitions."""
+    paths = GroupPaths(group)
+    session.ensure_paths([paths.offset(one) for one in partitions], b"0")
+
+
+def own_topic(session: ZkSession, group: str, topic: str, partitions: Sequence[TopicPartition]) -> None:
+    """One registered member with one thread owns these partitions of a topic."""
+    paths, member = GroupPaths(group), f"{group}_member"
+    session.ensure_path(paths.consumer_id(member), ConsumerIdNode.encode(Registration({topic: 1}, STATIC, "0")))
+    session.ensure_paths([paths.owner(one) for one in partitions], f"{member}-0".encode())

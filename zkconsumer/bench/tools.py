@@ -1,0 +1,188 @@
+"""The tool benchmark: commands on many partitions, compared with the tools of the JVM where they exist.
+
+Every measurement is one process from start to end, so the start of Python and of the JVM is part of it. Each command
+runs once before, unmeasured: Python then has compiled this package's modules, as ``pip install`` does.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+from zkconsumer.bench.contest import OURS, Contest
+from zkconsumer.bench.groupznodes import create_wide_topics, own_topic, store_offsets
+from zkconsumer.bench.servers import bench_servers
+from zkconsumer.errors import SandboxError
+from zkconsumer.kafka.brokercatalog import bootstrap_brokers
+from zkconsumer.model import TopicPartition
+from zkconsumer.sandbox import Sandbox
+from zkconsumer.sandbox.jvmconsumer import ConsumerJvm
+from zkconsumer.sandbox.producer import Record, append_batches, encode_batches
+from zkconsumer.sandbox.progress import Progress
+from zkconsumer.zookeeper.session import ZkSession
+
+_COMMAND_S: Final = 600.0
+_SHOWN, _SHOWN_CHARACTERS = 8, 1000
+_RECORDS: Final = 2
+"""Records of a partition: enough that two different offsets can be imported."""
+_DESCRIBED, _STORED, _LARGE = "described", "stored", "large"
+
+DESCRIBE: Final = "kafka.admin.ConsumerGroupCommand"
+EXPORT: Final = "kafka.tools.ExportZkOffsets"
+IMPORT: Final = "kafka.tools.ImportZkOffsets"
+
+
+@dataclass(frozen=True)
+class ToolSizes:
+    """The sizes of the contests.
+
+    Attributes:
+        rounds: measurements of each contestant in each contest.
+        partitions: number of partitions of the topic to describe.
+        znodes: number of offset znodes to export, import and restore; a multiple of ``partitions``.
+        large: number of partitions of a large topic to describe and to reset; 0 skips these contests.
+    """
+
+    rounds: int = 5
+    partitions: int = 1000
+    znodes: int = 10_000
+    large: int = 5000
+
+
+class ToolField:
+    """The servers of the contests: topics and groups that are made of offset znodes.
+
+    Args:
+        sandbox: running servers.
+        session: open session to them.
+        jvm: gives the command lines of the JVM's tools; it need not run.
+        directory: for files that the commands write.
+        sizes: of the contests.
+    """
+
+    def __init__(
+        self, sandbox: Sandbox, session: ZkSession, jvm: ConsumerJvm, directory: Path, sizes: ToolSizes
+    ) -> None:
+        self._connect = sandbox.zookeeper_connect
+        self._jvm, self._directory = jvm, directory
+        self._numbers = count()
+        described, large = (
+            [TopicPartition(topic, number) for number in range(size)]
+            for topic, size in ((_DESCRIBED, sizes.partitions), (_LARGE, sizes.large))
+        )
+        _create(sandbox, described + large)
+        self.stored = [f"{_STORED}-{number}" for number in range(sizes.znodes // sizes.partitions)]
+        for group in (_DESCRIBED, *self.stored):
+            store_offsets(session, group, described)
+        # The tool of the JVM describes the topics that were ever owned.
+        own_topic(session, _DESCRIBED, _DESCRIBED, described)
+        store_offsets(session, _LARGE, large)
+
+    def new_file(self) -> Path:
+        """A path at which there is nothing."""
+        return self._directory / f"file-{next(self._numbers)}"
+
+    def name_of(self, main: str) -> str:
+        """Name of a tool of the JVM in the report."""
+        return f"{main.rpartition('.')[2]} {self._jvm.version}"
+
+    def ours(self, *arguments: str) -> float:
+        """Seconds of a command of this package."""
+        command = [sys.executable, "-m", "zkconsumer", *arguments, "--zookeeper", self._connect]
+        return _timed(command, {**os.environ, "PYTHONPYCACHEPREFIX": str(self._directory / "pycache")})
+
+    def theirs(self, main: str, *arguments: str) -> float:
+        """Seconds of a tool of the JVM."""
+        option = "--zookeeper" if main == DESCRIBE else "--zkconnect"
+        return _timed(self._jvm.tool(main, option, self._connect, *arguments), os.environ)
+
+
+def run_tool_contests(sizes: ToolSizes, directory: Path, progress: Progress) -> list[Contest]:
+    """Run the contests on servers of their own.
+
+    Raises:
+        SandboxError: a server did not start, or a command failed.
+    """
+    jvm = ConsumerJvm(directory / "jvm", progress=progress)
+    with bench_servers(progress) as (sandbox, session):
+        field = ToolField(sandbox, session, jvm, directory, sizes)
+        once = replace(sizes, rounds=1)
+        for measured in (once, sizes):
+            contests = [_describe(field, measured), *_offset_files(field, measured)]
+            if sizes.large:
+                contests += _large(field, measured)
+        return contests
+
+
+def _describe(field: ToolField, sizes: ToolSizes) -> Contest:
+    jvm = field.name_of(DESCRIBE)
+    contest = _contest(f"Describe a group of {sizes.partitions:,} partitions", jvm, target="1/20")
+    for _ in range(sizes.rounds):
+        contest.add(jvm, field.theirs(DESCRIBE, "--describe", "--group", _DESCRIBED))
+        contest.add(OURS, field.ours("groups", "describe", "--group", _DESCRIBED))
+    return contest
+
+
+def _offset_files(field: ToolField, sizes: ToolSizes) -> Iterator[Contest]:
+    """Offsets are exported, imported with other values, and restored; the JVM's tools then do the same."""
+    tools = [field.name_of(main) for main in (EXPORT, IMPORT)]
+    titles = [f"{verb} {sizes.znodes:,} offsets" for verb in ("Export", "Import", "Restore")]
+    exported, imported = (_contest(titles[number], tools[number], target="2 s") for number in (0, 1))
+    restored = _contest(titles[2], OURS, target="2 s")
+    groups = [argument for group in field.stored for argument in ("--group", group)]
+    for _ in range(sizes.rounds):
+        file, snapshot = field.new_file(), field.new_file()
+        exported.add(tools[0], field.theirs(EXPORT, *groups, "--output-file", str(file)))
+        exported.add(OURS, field.ours("offsets", "export", *groups, "--output", str(field.new_file())))
+        changed = field.new_file()
+        changed.write_text(file.read_text(encoding="utf-8").replace(":0\n", ":1\n"), encoding="utf-8")
+        imported.add(OURS, field.ours("offsets", "import", str(changed), "--execute", "--snapshot", str(snapshot)))
+        restored.add(
+            OURS, field.ours("offsets", "restore", str(snapshot), "--execute", "--snapshot", str(field.new_file()))
+        )
+        imported.add(tools[1], field.theirs(IMPORT, "--input-file", str(changed)))
+        field.theirs(IMPORT, "--input-file", str(file))
+    yield from (exported, imported, restored)
+
+
+def _large(field: ToolField, sizes: ToolSizes) -> Iterator[Contest]:
+    described = _contest(f"Describe a group of {sizes.large:,} partitions", OURS, target="5 s")
+    planned = _contest(f"Dry run of a reset of {sizes.large:,} partitions", OURS, target="5 s")
+    for _ in range(sizes.rounds):
+        described.add(OURS, field.ours("groups", "describe", "--group", _LARGE))
+        planned.add(OURS, field.ours("offsets", "reset", "--group", _LARGE, "--all-topics", "--to-latest"))
+    yield from (described, planned)
+
+
+def _contest(title: str, reference: str, *, target: str) -> Contest:
+    contest = Contest(title, "s", reference, target)
+    contest.announce(reference)
+    return contest
+
+
+def _create(sandbox: Sandbox, partitions: Sequence[TopicPartition]) -> None:
+    """Topics with these partitions, each of which has some records."""
+    create_wide_topics(sandbox, Counter(partition.topic for partition in partitions))
+    batches, brokers = list(encode_batches([Record(b"v")] * _RECORDS)), bootstrap_brokers(sandbox.bootstrap_servers)
+    append_batches(lambda: brokers, dict.fromkeys(partitions, batches))
+
+
+def _timed(command: Sequence[str], environment: Mapping[str, str]) -> float:
+    kept = {name: value for name, value in environment.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    began = time.monotonic()
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_COMMAND_S, check=False, env=kept)
+    seconds = time.monotonic() - began
+    if done.returncode:
+        raise SandboxError(
+            f"{Path(command[0]).name} ... {' '.join(command[-_SHOWN:])} ended with exit code {done.returncode}; its "
+            f"output ends with: {(done.stdout + done.stderr)[-_SHOWN_CHARACTERS:]}"
+        )
+    return seconds

@@ -1,0 +1,80 @@
+"""``zkconsumer groups explain``: what keeps a group from consuming, and what to run next."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import click
+
+from zkconsumer.cli.connection import ToolConnection, tool_options, tool_session
+from zkconsumer.cli.groupoptions import echo_lines, group_option, json_option, storage_option
+from zkconsumer.cli.main import EXIT_PROBLEM
+from zkconsumer.cli.progress import progress
+from zkconsumer.core.terminaltext import printable
+
+if TYPE_CHECKING:
+    from zkconsumer.tools.finding import Finding
+    from zkconsumer.tools.groups import OffsetStorage
+
+
+@click.command()
+@tool_options
+@group_option()
+@storage_option
+@click.option(
+    "--metrics", multiple=True, metavar="URL", help="Metrics page of a zkconsumer member (metrics.port); repeatable."
+)
+@json_option
+def explain(
+    connection: ToolConnection,
+    groups: tuple[str, ...],
+    storage: OffsetStorage,
+    metrics: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Look for everything that keeps a group from consuming, with evidence and the next command.
+
+    Members that own nothing, partitions without an owner, dead owners, a missing coordinator and members that do not
+    obey it (group.protocol=coordinator), offsets outside the log, unknown topics, unreachable brokers, partitions
+    without a leader or with replicas out of sync, leaders that change often, a missing controller, unreadable znodes,
+    ACLs in the way, clocks, sessions that expire, quotas. The exit code is 3 if there are findings.
+    """
+    from zkconsumer.clusterchoice import open_registry
+    from zkconsumer.tools.clusterfacts import read_cluster_facts
+    from zkconsumer.tools.explanation import explain_group
+    from zkconsumer.tools.groupznodes import read_group
+
+    names = connection.group_names(groups)
+    config = connection.config()
+    found: dict[str, list[Finding]] = {}
+    with tool_session(config) as session, progress("reading") as advance:
+        for number, name in enumerate(names):
+            advance(number, len(names))
+            registry = open_registry(session, config, without_brokers=True)
+            znodes = read_group(session, registry, name)
+            facts = read_cluster_facts(session, config, registry, znodes, storage=storage, metrics=metrics)
+            found[name] = explain_group(znodes, facts)
+    if as_json:
+        documents = [
+            {"group": name, "findings": [one._asdict() for one in findings]} for name, findings in found.items()
+        ]
+        click.echo(json.dumps(documents[0] if len(documents) == 1 else documents))
+    else:
+        for name, findings in found.items():
+            _print(name, findings)
+    if any(found.values()):
+        raise click.exceptions.Exit(EXIT_PROBLEM)
+
+
+def _print(group: str, findings: list[Finding]) -> None:
+    if not findings:
+        click.echo(f"{printable(group)}: nothing was found that keeps it from consuming")
+    for number, one in enumerate(findings, 1):
+        echo_lines(
+            (
+                f"{number}. {one.kind}: {printable(one.subject)}",
+                f"   {printable(one.evidence)}",
+                f"   next: {printable(one.next_command)}",
+            )
+        )

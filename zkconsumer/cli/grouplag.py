@@ -1,0 +1,271 @@
+"""``zkconsumer groups status`` and ``groups watch``: sample the lag of groups again and again."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import sys
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from zkconsumer.cli.connection import ToolConnection, tool_options, tool_session
+from zkconsumer.cli.groupoptions import (
+    all_groups,
+    all_option,
+    chosen_groups,
+    echo_lines,
+    group_option,
+    json_option,
+    storage_option,
+    warn,
+)
+from zkconsumer.cli.main import EXIT_PROBLEM
+from zkconsumer.core.terminaltext import printable
+from zkconsumer.errors import RetriableError
+
+if TYPE_CHECKING:
+    from rich.live import Live
+
+    from zkconsumer.tools.groupchanges import GroupMoment
+    from zkconsumer.tools.groups import OffsetStorage
+    from zkconsumer.tools.lagsamples import LagSampler
+
+_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def _seconds(_context: click.Context, _parameter: click.Parameter, value: str | None) -> float | None:
+    """A duration such as ``500ms``, ``10s`` or ``1m``."""
+    if value is None:
+        return None
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h)", value)
+    if found is None or not float(found[1]):
+        raise click.BadParameter(f"{value}: write a positive number and its unit, such as 500ms, 10s or 1m")
+    return float(found[1]) * _UNITS[found[2]]
+
+
+def duration_option(name: str, default: str, purpose: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """An option with a duration, which the command gets in seconds."""
+    return click.option(
+        name, callback=_seconds, default=default, metavar="DURATION", help=f"{purpose}  [default: {default}]"
+    )
+
+
+def interval_option(default: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """``--interval`` between samples."""
+    return duration_option("--interval", default, "Between samples.")
+
+
+samples_option = click.option(
+    "--samples", type=click.IntRange(2), default=10, help="Samples in a window.  [default: 10]", metavar="COUNT"
+)
+
+
+@click.command()
+@tool_options
+@group_option()
+@all_option
+@interval_option("10s")
+@samples_option
+@storage_option
+@json_option
+def status(
+    connection: ToolConnection,
+    groups: tuple[str, ...],
+    of_all: bool,
+    interval: float,
+    samples: int,
+    storage: OffsetStorage,
+    as_json: bool,
+) -> None:
+    """Evaluate the lag of groups over a window of samples.
+
+    A partition is RANGE (its offset lies outside the log), REWIND (the offset went down), STOP (lag, and no live owner
+    for 30 s), STALL (a live owner, lag, and the offset did not move), WARN (it moves, but lag never fell), UNKNOWN (no
+    offset or no log end) or OK; a group is what the worst of its partitions is. The window has to be longer than
+    auto.commit.interval.ms, by default 60 s. The exit code is 3 from WARN up.
+    """
+    from zkconsumer.tools.groupdocuments import lag_document
+    from zkconsumer.tools.lagsamples import LagSampler
+
+    names = chosen_groups(connection, groups, of_all=of_all)
+    config = connection.config()
+    with (
+        tool_session(config) as session,
+        LagSampler(session, config, window=samples, storage=storage) as sampler,
+    ):
+        every = names or all_groups(session)
+        sampler.sample(every, time.monotonic(), required=bool(names))
+        for at in _ticks(interval, samples - 1):
+            sampler.sample(every, at, required=bool(names))
+        found = {group: sampler.evaluate(group) for group in sampler.znodes}
+        problems = sampler.problems
+    if as_json:
+        documents = [lag_document(group, lag) for group, lag in found.items()]
+        click.echo(json.dumps(documents[0] if len(names) == 1 and documents else documents))
+    else:
+        from zkconsumer.cli.grouptables import status_table
+
+        echo_lines(status_table(found))
+    warn(problems)
+    if any(lag.status.is_problem for lag in found.values()):
+        raise click.exceptions.Exit(EXIT_PROBLEM)
+
+
+def _ticks(interval: float, count: int) -> Iterator[float]:
+    """The times of samples, each when it has come; with a progress bar if that takes time and there is a terminal."""
+    from rich.console import Console
+    from rich.progress import track
+
+    began = time.monotonic()
+    console = Console(stderr=True)
+    hidden = not console.is_terminal or interval * count < 1
+    for number in track(range(count), "Sampling", console=console, disable=hidden, transient=True):
+        time.sleep(max(0.0, began + (number + 1) * interval - time.monotonic()))
+        yield time.monotonic()
+
+
+@click.command()
+@tool_options
+@group_option("Name of a group; repeatable; without it all groups are shown.")
+@interval_option("2s")
+@samples_option
+@storage_option
+@click.option("--for", "seconds", callback=_seconds, metavar="DURATION", help="End after this time.  [default: never]")
+@json_option
+def watch(
+    connection: ToolConnection,
+    groups: tuple[str, ...],
+    interval: float,
+    samples: int,
+    storage: OffsetStorage,
+    seconds: float | None,
+    as_json: bool,
+) -> None:
+    """Watch lag, rates, owners and rebalances until Ctrl-C.
+
+    On a terminal a table is kept up to date. Elsewhere each change is a line: a member that joined or left, another
+    owner, another status; with --json it is a JSON object.
+    """
+    from zkconsumer.tools.lagsamples import LagSampler
+
+    config = connection.config()
+    with (
+        contextlib.suppress(KeyboardInterrupt),
+        tool_session(config) as session,
+        LagSampler(session, config, window=samples, storage=storage) as sampler,
+    ):
+        view = _LiveTable(one_group=len(groups) == 1) if sys.stdout.isatty() and not as_json else _ChangeLines(as_json)
+        with view.showing():
+            ends = None if seconds is None else time.monotonic() + seconds
+            while True:
+                began = time.monotonic()
+                try:
+                    sampler.sample(groups or sampler.groups(), began)
+                    view.show(sampler)
+                except RetriableError as error:  # kazoo connects again
+                    warn([str(error)])
+                if ends is not None and began + interval > ends:
+                    return
+                time.sleep(max(0.0, began + interval - time.monotonic()))
+
+
+class _View(ABC):
+    """Notes what changed between samples."""
+
+    def __init__(self) -> None:
+        self._moments: dict[str, GroupMoment] = {}
+        self._rebalances: dict[str, int] = {}
+        self._problems: tuple[str, ...] = ()
+
+    def showing(self) -> AbstractContextManager[object]:
+        """For the time in which samples are shown."""
+        return contextlib.nullcontext()
+
+    def show(self, sampler: LagSampler) -> None:
+        """Show a sample."""
+        from zkconsumer.tools.groupchanges import Change, GroupMoment, group_changes
+
+        changes: list[tuple[str, Change]] = []
+        moments = {group: GroupMoment.of(sampler.znodes[group], sampler.evaluate(group)) for group in sampler.znodes}
+        for group, moment in moments.items():
+            former = self._moments.get(group)
+            found = [] if former is None else list(group_changes(former, moment))
+            changes += [(group, change) for change in found]
+            self._rebalances[group] = self._rebalances.get(group, 0) + any(one.kind == "owner" for one in found)
+        if sampler.problems != self._problems:
+            changes += [(problem, Change("problem", problem, None, None)) for problem in sampler.problems]
+        self._moments, self._problems = moments, sampler.problems
+        self._print(changes)
+
+    @abstractmethod
+    def _print(self, changes: Sequence[tuple[str, Any]]) -> None:
+        """Print what has changed since the last sample, by group."""
+
+
+class _ChangeLines(_View):
+    """A line, or a JSON object, for each change."""
+
+    def __init__(self, as_json: bool) -> None:
+        super().__init__()
+        self._as_json = as_json
+        self._begun = False
+
+    def _print(self, changes: Sequence[tuple[str, Any]]) -> None:
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        if not self._begun:
+            self._begun = True
+            for group, moment in self._moments.items():
+                self._line(now, group, "watching", f"{moment.lag.status.value}, lag {moment.lag.lag}", None, None)
+        for group, change in changes:
+            if change.kind == "problem":
+                warn([group])
+            else:
+                self._line(now, group, change.kind, change.subject, change.before, change.after, str(change))
+
+    def _line(
+        self,
+        now: str,
+        group: str,
+        kind: str,
+        subject: str,
+        before: str | None,
+        after: str | None,
+        text: str | None = None,
+    ) -> None:
+        if self._as_json:
+            line = json.dumps(
+                {"at": now, "group": group, "kind": kind, "subject": subject, "before": before, "after": after}
+            )
+        else:
+            line = printable(f"{now} {group}: {text or f'{kind}, {subject}'}")
+        click.echo(line)
+        sys.stdout.flush()
+
+
+class _LiveTable(_View):
+    """A table of the groups, or of the partitions of one group, that rich keeps up to date."""
+
+    def __init__(self, *, one_group: bool) -> None:
+        super().__init__()
+        self._one_group = one_group
+        self._live: Live | None = None
+
+    def showing(self) -> AbstractContextManager[object]:
+        """See :meth:`_View.showing`."""
+        from rich.live import Live
+
+        self._live = Live(auto_refresh=False)
+        return self._live
+
+    def _print(self, changes: Sequence[tuple[str, Any]]) -> None:  # noqa: ARG002 - the table counts rebalances
+        from zkconsumer.cli.grouptables import live_table
+
+        assert self._live is not None
+        self._live.update(live_table(self._moments, self._rebalances, one_group=self._one_group), refresh=True)

@@ -1,0 +1,83 @@
+"""The options that the commands about groups share, and how they print."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+import click
+
+from zkconsumer.cli.connection import ToolConnection
+from zkconsumer.core.terminaltext import printable
+
+if TYPE_CHECKING:
+    from zkconsumer.zookeeper.session import ZkSession
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+
+storage_option = click.option(
+    "--offsets",
+    "storage",
+    type=click.Choice(["auto", "zookeeper", "kafka", "both"]),
+    default="auto",
+    help="Whose committed offset counts: Kafka's where there is one, else ZooKeeper's (auto); one store's alone; or "
+    "the greater one (both).  [default: auto]",
+)
+
+
+def group_option(purpose: str = "Name of a group; repeatable.") -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """``--group``, repeatable, whose default is ``group.id`` of ``--config``."""
+    return click.option(
+        "--group", "groups", multiple=True, metavar="GROUP", help=f"{purpose}  [default: group.id of --config]"
+    )
+
+
+def _require_regex(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+    try:
+        re.compile(value or "")
+    except re.error as error:
+        raise click.BadParameter(f"{value}: {error}") from None
+    return value
+
+
+match_option = click.option(
+    "--match",
+    "pattern",
+    callback=_require_regex,
+    metavar="RE",
+    help="Only groups whose whole name matches a regular expression.",
+)
+
+all_option = click.option("--all", "of_all", is_flag=True, help="All groups.")
+
+
+def chosen_groups(connection: ToolConnection, groups: tuple[str, ...], *, of_all: bool) -> tuple[str, ...]:
+    """The groups that the options name; empty for all.
+
+    Raises:
+        click.UsageError: ``--group`` and ``--all`` are both given, or none of them and no other name.
+    """
+    if of_all and groups:
+        raise click.UsageError("give --group or --all, not both")
+    return () if of_all else connection.group_names(groups)
+
+
+def all_groups(session: ZkSession) -> list[str]:
+    """Names of all groups."""
+    from zkconsumer.tools.grouplist import matching_groups
+
+    return matching_groups(session)
+
+
+def echo_lines(lines: Iterable[str]) -> None:
+    """Print lines in one piece."""
+    text = "".join(f"{line}\n" for line in lines)
+    if text:
+        click.echo(text, nl=False)
+
+
+def warn(problems: Iterable[str]) -> None:
+    """Print each problem once, on standard error."""
+    for problem in dict.fromkeys(problems):
+        click.echo(printable(f"warning: {problem}"), err=True)

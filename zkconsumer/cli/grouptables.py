@@ -1,0 +1,281 @@
+"""Groups as text: the tables of the JVM's tools, byte for byte, and those that only we have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from zkconsumer.core.groupview import format_partitions
+from zkconsumer.core.lagstatus import GroupLag, PartitionLag
+from zkconsumer.core.terminaltext import printable
+from zkconsumer.tools.groupchanges import GroupMoment
+from zkconsumer.tools.grouplist import GroupListing
+from zkconsumer.tools.groups import GroupDescription, PartitionDescription
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_NARROWEST: Final = 15
+"""Of a column with names in ConsumerGroupCommand."""
+
+_CHECKER: Final = "{:<15} {:<30} {:<3} {:<15} {:<15} {:<15} {}"
+
+_MISSING: Final = "-"
+
+
+def offset_table(descriptions: Sequence[GroupDescription], *, both_stores: bool = False) -> Iterator[str]:
+    """Lines of ``ConsumerGroupCommand --describe`` 1.1.1.
+
+    Partitions and members that the JVM's tool does not show are shown, too: those of topics that the group never owned,
+    and members whose filter matches nothing.
+
+    Args:
+        descriptions: of one group, or of several; then the first column is the group's name, as in later releases.
+        both_stores: two more columns with the offsets in ZooKeeper and in Kafka.
+    """
+    for description in descriptions:
+        rows = [*_partition_rows(description), *_idle_rows(description)]
+        topic_width = _width(row[0] for row in rows)
+        consumer_width = _width(row[5] for row in rows)
+        group_width = _width([printable(description.group)])
+        line = f"{{:<{topic_width}}} {{:<10}} {{:<15}} {{:<15}} {{:<15}} {{:<{consumer_width}}} "
+        heading: tuple[str, ...] = ("TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID")
+        if both_stores:
+            line += "{:<16} {:<15} "
+            heading += ("ZOOKEEPER-OFFSET", "KAFKA-OFFSET")
+        with_group = len(descriptions) > 1
+        yield ""
+        for number, row in enumerate([heading, *rows]):
+            group = printable(description.group) if number else "GROUP"
+            yield (f"{group:<{group_width}} " if with_group else "") + line.format(*row)
+
+
+def _partition_rows(description: GroupDescription) -> list[tuple[str, ...]]:
+    return [
+        (
+            printable(row.topic),
+            *map(_cell, (row.partition, row.committed, row.log_end, row.lag)),
+            _consumer(row.owner),
+            *map(_cell, (row.in_zookeeper, row.in_kafka)),
+        )
+        for row in description.partitions
+    ]
+
+
+def _idle_rows(description: GroupDescription) -> list[tuple[str, ...]]:
+    """Members that own nothing: as the JVM has it, a row without a topic for each topic that they subscribe to."""
+    return [
+        (*[_MISSING] * 5, printable(member.id), *[_MISSING] * 2)
+        for member in description.members
+        if not member.partitions
+        for _ in member.threads or ("",)
+    ]
+
+
+def _consumer(owner: str | None) -> str:
+    """The consumer id in the text of an owner znode, cut at the last hyphen without a look at what follows."""
+    if owner is None:
+        return _MISSING
+    consumer_id, hyphen, _ = owner.rpartition("-")
+    return printable(consumer_id if hyphen else owner)
+
+
+def checker_table(descriptions: Iterable[GroupDescription]) -> Iterator[str]:
+    """Lines of ConsumerOffsetChecker 0.10.2.2; a missing offset is -1, as there, and its lag unknown."""
+    yield _CHECKER.format("Group", "Topic", "Pid", "Offset", "logSize", "Lag", "Owner")
+    for description in descriptions:
+        for row in description.partitions:
+            yield _CHECKER.format(
+                printable(description.group),
+                printable(row.topic),
+                row.partition,
+                _checked_offset(row),
+                "unknown" if row.log_end is None else row.log_end,
+                "unknown" if row.lag is None else row.lag,
+                "none" if row.owner is None else printable(row.owner),
+            )
+
+
+def _checked_offset(row: PartitionDescription) -> str:
+    if row.committed is None:
+        return "-1" if row.is_readable else "unknown"
+    return str(row.committed)
+
+
+def member_table(descriptions: Sequence[GroupDescription]) -> Iterator[str]:
+    """A line for each member."""
+    heading = ("GROUP", "CONSUMER-ID", "CLIENT", "PATTERN", "#PARTITIONS", "REGISTERED", "THREADS")
+    yield from _columns(
+        heading,
+        [
+            (
+                printable(description.group),
+                printable(member.id),
+                member.client,
+                member.pattern,
+                str(member.partitions),
+                _time(member.registered_ms),
+                printable(",".join(f"{topic}:{count}" for topic, count in sorted(member.threads.items()))) or _MISSING,
+            )
+            for description in descriptions
+            for member in description.members
+        ],
+    )
+
+
+def coordinator_lines(descriptions: Iterable[GroupDescription]) -> Iterator[str]:
+    """A line for each group that has members with ``group.protocol=coordinator``."""
+    for description in descriptions:
+        coordinator = description.coordinator
+        if coordinator is None:
+            continue
+        group = printable(description.group)
+        if coordinator.leader is None:
+            yield f"{group}: no member is the coordinator"
+            continue
+        status = coordinator.status
+        line = f"{group}: coordinator {printable(coordinator.leader)}, epoch {coordinator.epoch}"
+        if status is not None and status.epoch == coordinator.epoch:
+            line += f", generation {status.generation}"
+            line += f", awaits the release of {format_partitions(status.awaited)}" if status.awaited else ""
+            line += f", commands no member: {printable(status.refused)}" if status.refused else ""
+        yield line
+
+
+def listing_table(listings: Sequence[tuple[str, GroupListing]], now_ms: float, *, with_chroot: bool) -> Iterator[str]:
+    """A line for each group, after the chroot where there may be several."""
+    heading: tuple[str, ...] = ("GROUP", "LAYOUT", "#MEMBERS", "#TOPICS", "LAG", "#UNKNOWN", "NEWEST-COMMIT", "STATUS")
+    rows: list[tuple[str, ...]] = [
+        (
+            printable(one.group),
+            one.layout,
+            str(one.members),
+            str(one.topics),
+            str(one.lag),
+            str(one.unknown),
+            _MISSING if one.newest_commit_ms is None else f"{duration((now_ms - one.newest_commit_ms) / 1000)} ago",
+            one.status.value,
+        )
+        for _, one in listings
+    ]
+    if with_chroot:
+        heading = ("CHROOT", *heading)
+        rows = [(printable(chroot or "/"), *row) for (chroot, _), row in zip(listings, rows, strict=True)]
+    yield from _columns(heading, rows)
+
+
+def status_table(groups: Mapping[str, GroupLag]) -> Iterator[str]:
+    """A line for each group, then one for each of its partitions."""
+    heading = (
+        "GROUP",
+        "TOPIC",
+        "PARTITION",
+        "STATUS",
+        "LAG",
+        "LAG-TIME",
+        "CONSUMED/S",
+        "PRODUCED/S",
+        "OWNER",
+        "REASON",
+    )
+    rows: list[tuple[str, ...]] = []
+    for group, lag in groups.items():
+        complete = f"{lag.complete:.0%} of the windows are full"
+        rows.append((printable(group), *[_MISSING] * 2, lag.status.value, str(lag.lag), *[_MISSING] * 4, complete))
+        rows += [
+            (printable(group), printable(partition.topic), str(partition.partition), *_lag_cells(one), one.reason)
+            for partition, one in lag.partitions.items()
+        ]
+    yield from _columns(heading, rows)
+
+
+def _lag_cells(one: PartitionLag) -> tuple[str, ...]:
+    owner = _consumer(one.newest.owner)
+    return (
+        one.status.value,
+        _cell(one.lag),
+        _MISSING if one.lag_s is None else duration(one.lag_s),
+        _rate(one.consumed_per_s),
+        _rate(one.produced_per_s),
+        owner if one.newest.owner_live or one.newest.owner is None else f"{owner} (dead)",
+    )
+
+
+def _rate(per_second: float | None) -> str:
+    return _MISSING if per_second is None else f"{per_second:.1f}"
+
+
+def live_table(moments: Mapping[str, GroupMoment], rebalances: Mapping[str, int], *, one_group: bool) -> Table:
+    """What ``groups watch`` shows: a row for each group, or for each partition of the only one."""
+    from rich.table import Table
+    from rich.text import Text
+
+    headings: tuple[str, ...] = ("GROUP", "STATUS", "LAG", "CONSUMED/S", "PRODUCED/S", "MEMBERS", "OWNED", "REBALANCES")
+    if one_group:
+        headings = ("TOPIC", "PARTITION", "STATUS", "LAG", "LAG-TIME", "CONSUMED/S", "PRODUCED/S", "OWNER")
+    table = Table(*headings, box=None, pad_edge=False)
+    rows: list[tuple[str, ...]] = []
+    for group, moment in moments.items():
+        each = moment.lag.partitions
+        if one_group:
+            table.title = (
+                f"{printable(group)}: {len(moment.members)} members, {rebalances.get(group, 0)} rebalances seen"
+            )
+            rows += [(printable(p.topic), str(p.partition), *_lag_cells(one)) for p, one in each.items()]
+        else:
+            rows.append(
+                (
+                    printable(group),
+                    moment.lag.status.value,
+                    str(moment.lag.lag),
+                    _rate(sum(one.consumed_per_s or 0 for one in each.values())),
+                    _rate(sum(one.produced_per_s or 0 for one in each.values())),
+                    str(len(moment.members)),
+                    f"{len(moment.owners)}/{len(each)}",
+                    str(rebalances.get(group, 0)),
+                )
+            )
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return table
+
+
+def duration(seconds: float) -> str:
+    """A duration in its two greatest units.
+
+    >>> duration(5), duration(3725), duration(200_000)
+    ('5s', '1h2m', '2d7h')
+    """
+    left = max(0, int(seconds))
+    parts: list[str] = []
+    for unit, size in (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1)):
+        count, left = divmod(left, size)
+        if count or parts:
+            parts.append(f"{count}{unit}")
+    return "".join(parts[:2]) or "0s"
+
+
+def _columns(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Lines whose columns are as wide as their widest cell, the last one apart."""
+    table = [heading, *rows]
+    widths = [max(len(row[column]) for row in table) for column in range(len(heading) - 1)]
+    for row in table:
+        yield " ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]])
+
+
+def _width(cells: Iterable[str]) -> int:
+    return max(_NARROWEST, max(map(len, cells), default=0))
+
+
+def _cell(value: int | None) -> str:
+    return _MISSING if value is None else str(value)
+
+
+def _time(ms: int | None) -> str:
+    if ms is None:
+        return _MISSING
+    try:
+        return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (ValueError, OverflowError, OSError):
+        return str(ms)

@@ -1,0 +1,144 @@
+"""``zkconsumer migrate``: move a group's offsets from ZooKeeper to Kafka and back, in steps that can be checked."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from zkconsumer.cli.connection import ToolConnection, tool_options, tool_session
+from zkconsumer.cli.groupoptions import (
+    all_groups,
+    all_option,
+    chosen_groups,
+    echo_lines,
+    group_option,
+    json_option,
+    warn,
+)
+from zkconsumer.cli.main import EXIT_PROBLEM
+from zkconsumer.cli.migrateback import reverse_command, rollback_command
+from zkconsumer.cli.migrateconfig import config_command
+from zkconsumer.cli.migrateguide import guide_command
+from zkconsumer.cli.migrateoffsets import plan_command, run_command, verify_command
+from zkconsumer.cli.progress import progress
+from zkconsumer.core.terminaltext import printable
+
+if TYPE_CHECKING:
+    from zkconsumer.core.migrationsurvey import Survey
+
+
+@click.group()
+def migrate() -> None:
+    """Move the offsets of groups between ZooKeeper and Kafka, in steps that can be checked."""
+
+
+@migrate.command("survey")
+@tool_options
+@group_option()
+@all_option
+@json_option
+def survey_command(connection: ToolConnection, groups: tuple[str, ...], of_all: bool, as_json: bool) -> None:
+    """Report whether the offsets of groups can move to Kafka, and the next command.
+
+    Shown are the layout of the znodes, clients, where offsets are stored, subscriptions and their regex for other
+    clients, partitions without an offset, the group of the same name in Kafka, offsets.retention.minutes, and the
+    releases of the brokers. The verdict is `ready`, `running` (ready once the members are stopped), or `not ready`,
+    with which the exit code is 3.
+    """
+    from zkconsumer.core.migrationsurvey import Verdict, survey
+    from zkconsumer.tools.migrationsurvey import read_survey_facts
+
+    names = chosen_groups(connection, groups, of_all=of_all)
+    config = connection.config()
+    skipped: list[str] = []
+    with tool_session(config) as session, progress("reading"):
+        facts = read_survey_facts(
+            session,
+            config,
+            names or all_groups(session),
+            skipped=skipped if of_all else None,
+        )
+    surveys = [survey(one) for one in facts]
+    if as_json:
+        documents = [survey_document(one) for one in surveys]
+        click.echo(json.dumps(documents[0] if len(names) == 1 else documents))
+    else:
+        echo_lines(line for one in surveys for line in _survey_lines(one))
+    warn(skipped)
+    if skipped or any(one.verdict is Verdict.NOT_READY for one in surveys):
+        raise click.exceptions.Exit(EXIT_PROBLEM)
+
+
+def _survey_lines(one: Survey) -> Iterator[str]:
+    facts = one.facts
+    yield f"{printable(facts.group)}: {one.verdict.value}"
+    yield f"  layout {facts.layout}, {len(facts.members)} members, {len(facts.partitions)} partitions"
+    newest = "" if facts.newest_commit_ms is None else f", newest commit {_time(facts.newest_commit_ms)}"
+    yield f"  offsets in {facts.storage}{newest}"
+    for finding in one.findings:
+        yield printable(f"  {finding.level.value}: {finding.text}")
+    yield printable(f"  next: {one.next}")
+
+
+def _time(ms: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(ms / 1000))
+
+
+def survey_document(one: Survey) -> dict[str, Any]:
+    """A survey as JSON."""
+    from zkconsumer.core.migrationsurvey import format_release
+    from zkconsumer.core.portableregex import portable_regex
+
+    facts = one.facts
+    filters = {(member.pattern, member.regex) for member in facts.members if member.regex is not None}
+    return {
+        "group": facts.group,
+        "verdict": one.verdict.value,
+        "next": one.next,
+        "layout": facts.layout,
+        "storage": facts.storage,
+        "newest_commit_ms": facts.newest_commit_ms,
+        "members": [dataclasses.asdict(member) for member in facts.members],
+        "filters": [
+            {"pattern": pattern, **portable_regex(str(regex))._asdict()} for pattern, regex in sorted(filters, key=str)
+        ],
+        "partitions": [
+            {
+                "topic": each.partition.topic,
+                "partition": each.partition.partition,
+                "exists": each.exists,
+                "in_zookeeper": each.in_zookeeper,
+                "in_kafka": each.in_kafka,
+                "log_start": None if each.log is None else each.log.start,
+                "log_end": None if each.log is None else each.log.end,
+            }
+            for each in facts.partitions
+        ],
+        "kafka_group": None if facts.kafka is None else facts.kafka._asdict(),
+        "brokers": [
+            {
+                "id": number,
+                "release": format_release(release),
+                "offsets_retention_minutes": facts.retention_minutes.get(number),
+            }
+            for number, release in sorted(facts.releases.items())
+        ],
+        "findings": [{**dataclasses.asdict(finding), "level": finding.level.value} for finding in one.findings],
+    }
+
+
+for _command in (
+    plan_command,
+    run_command,
+    verify_command,
+    rollback_command,
+    reverse_command,
+    guide_command,
+    config_command,
+):
+    migrate.add_command(_command)

@@ -1,0 +1,113 @@
+"""``zkconsumer migrate rollback`` and ``reverse``: the ways back from a migration."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from zkconsumer.cli.connection import ToolConnection, tool_options
+from zkconsumer.cli.groupoptions import json_option
+from zkconsumer.cli.migrationoptions import (
+    EXECUTE,
+    LONG_HOLD,
+    MISSING,
+    OUTPUT,
+    PLAN,
+    RETENTION,
+    connection_of,
+    ends_of,
+    read_plan,
+    refuse_to_overwrite,
+    write_plan,
+)
+from zkconsumer.cli.migrationtables import refuse
+from zkconsumer.cli.progress import progress
+from zkconsumer.cli.writing import Writing, run
+from zkconsumer.errors import WriteRefused
+
+if TYPE_CHECKING:
+    from zkconsumer.tools.offsetplan import WritePlan
+    from zkconsumer.tools.offsetstores import Cluster
+    from zkconsumer.zookeeper.session import ZkSession
+
+
+@click.command("rollback")
+@PLAN
+@tool_options
+@EXECUTE
+@LONG_HOLD
+@json_option
+def rollback_command(
+    connection: ToolConnection, plan_file: Path, execute: bool, long_hold: bool, as_json: bool
+) -> None:
+    """Write the offsets back that the target had before PLAN was run.
+
+    It is refused as a whole, with exit code 3, if one partition has moved since: then consumers have run, and the way
+    back is `migrate reverse`. If it fails or is killed, the same command resumes it.
+    """
+    from zkconsumer.tools.migrationends import MigrationEnds
+    from zkconsumer.tools.migrationjournal import exclusive
+    from zkconsumer.tools.migrationrollback import note_rollback, plan_rollback
+    from zkconsumer.tools.snapshot import default_path
+
+    plan = read_plan(plan_file)
+
+    def make(session: ZkSession, cluster: Cluster) -> WritePlan:
+        undo = plan_rollback(MigrationEnds(session, cluster, plan.source, plan.target), plan, plan_file)
+        if execute and not undo.refusals:
+            note_rollback(plan, plan_file)
+        return undo
+
+    snapshot = default_path(f"rollback of {plan_file.name}", plan_file.absolute().parent)
+    writing = Writing(connection_of(connection, plan), execute, snapshot, long_hold, False, as_json)
+    try:
+        with exclusive(plan_file):
+            run(writing, make, done=[f"next: start the consumers of {plan.source} again"])
+    except WriteRefused as refused:
+        refuse(refused.reasons)
+
+
+@click.command("reverse")
+@PLAN
+@tool_options
+@OUTPUT
+@MISSING
+@RETENTION
+@json_option
+def reverse_command(
+    connection: ToolConnection,
+    plan_file: Path,
+    output: Path,
+    missing: Any,
+    retention_ms: int | None,
+    as_json: bool,
+) -> None:
+    """Plan the way back from where the target of PLAN is now. Nothing is written but the new plan.
+
+    Once consumers have run at the target this is the only way back that neither skips records nor reads them again.
+    Stop them first. The new plan is for `migrate run`, as any other. The exit code is 3 if a guard does not hold, such
+    as that no consumer has continued at the source of PLAN meanwhile.
+    """
+    from zkconsumer.core.migrationback import reverse_plan, reversed_ends
+    from zkconsumer.tools.migrationjournal import open_journal
+
+    plan = read_plan(plan_file)
+    try:
+        source, target = reversed_ends(plan)
+    except ValueError as error:
+        raise click.UsageError(f"there is no way back: {error}") from None
+    refuse_to_overwrite(output)
+    began = open_journal(plan, plan_file).state.may_have_written
+    with ends_of(connection_of(connection, plan), source, target) as ends, progress("reading"):
+        back = reverse_plan(
+            plan,
+            ends.observe([row.partition for row in plan.partitions]),
+            began=began,
+            missing=missing,
+            retention_ms=retention_ms,
+            now_ms=int(time.time() * 1000),
+        )
+    write_plan(output, back, as_json=as_json)

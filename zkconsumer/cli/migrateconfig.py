@@ -1,0 +1,57 @@
+"""``migrate config``: the next client's configuration from the properties of a JVM consumer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from zkconsumer.cli.groupoptions import echo_lines, json_option, warn
+from zkconsumer.cli.main import EXIT_PROBLEM
+
+if TYPE_CHECKING:
+    from zkconsumer.core.nextconfig import NextLine
+
+
+@click.command("config")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option(
+    "--target",
+    required=True,
+    type=click.Choice(["java", "confluent", "spark", "mm2"]),
+    help='KafkaConsumer; librdkafka and its bindings; options of Spark\'s format("kafka"); MirrorMaker 2.',
+)
+@click.option("--bootstrap-server", metavar="B", help="Brokers for the next client, host:port,host:port.")
+@json_option
+def config_command(file: Path, target: str, bootstrap_server: str | None, *, as_json: bool) -> None:
+    """Convert the properties FILE of a JVM consumer for the next client.
+
+    The result is a properties file. Each line of FILE is a comment in it, with what changed or why there is no
+    successor, above the lines that replace it. Defaults that differ are written out at the end. Passwords are copied.
+    The exit code is 3 if a value is required that FILE does not have.
+    """
+    from zkconsumer.config import load_properties
+    from zkconsumer.core.nextconfig import TARGETS, next_config
+
+    (chosen,) = (one for one in TARGETS if one == target)
+    lines = next_config(load_properties(file), chosen, bootstrap_server)
+    if as_json:
+        click.echo(json.dumps([line._asdict() for line in lines]))
+    else:
+        echo_lines(text for line in lines for text in _file_lines(line))
+    missing = [name for line in lines if line.is_missing for name in line.successors]
+    warn(f"{name} has no value yet, and is required" for name in missing)
+    if missing:
+        raise click.exceptions.Exit(EXIT_PROBLEM)
+
+
+def _file_lines(line: NextLine) -> Iterator[str]:
+    import javaproperties
+
+    if line.name or line.note:
+        yield javaproperties.to_comment(": ".join(text for text in (line.name, line.note) if text))
+    for name, value in line.successors.items():
+        yield javaproperties.join_key_value(name, value)

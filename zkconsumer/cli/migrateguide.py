@@ -1,0 +1,90 @@
+"""``zkconsumer migrate guide``: the next step of a group whose members move their offsets to Kafka by themselves."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from zkconsumer.cli.connection import ToolConnection, tool_options, tool_session
+from zkconsumer.cli.grouplag import duration_option
+from zkconsumer.cli.groupoptions import echo_lines, json_option
+from zkconsumer.cli.main import EXIT_PROBLEM
+from zkconsumer.cli.progress import progress
+from zkconsumer.core.terminaltext import printable
+
+if TYPE_CHECKING:
+    from zkconsumer.core.migrationguide import Guidance, WatchedPartition
+
+
+@click.command("guide")
+@tool_options
+@click.option("--group", metavar="GROUP", help="Name of the group.  [default: group.id of --config]")
+@duration_option(
+    "--watch", "150s", "How long to watch at most; more than twice auto.commit.interval.ms of the members."
+)
+@json_option
+def guide_command(connection: ToolConnection, group: str | None, watch: float, as_json: bool) -> None:
+    """Report the next step of a running group that moves its offsets to Kafka with two rolling restarts.
+
+    The group's znodes and the tail of __consumer_offsets are watched: what members commit shows where they store
+    offsets. Nothing is written. The exit code is 3 if the next step must not be taken yet, or some members have not
+    taken the last one, or it is unknown.
+    """
+    from zkconsumer.clusterchoice import open_registry
+    from zkconsumer.core.migrationguide import Stage, guide
+    from zkconsumer.tools.groupznodes import read_group
+    from zkconsumer.tools.migrationguide import GroupWatch, watch_group
+    from zkconsumer.tools.offsetstores import Cluster
+
+    (name,) = connection.group_names(() if group is None else (group,))
+    config = connection.config()
+    with tool_session(config) as session, progress("watching, in seconds") as advance:
+        found = read_group(session, open_registry(session, config), name)
+        partitions = [partition for partition in found.partitions if found.exists(partition)]
+        with closing(GroupWatch(session, Cluster.of(session, config), name, partitions)) as watched:
+            seen = watch_group(watched, watch, advance)
+    guidance = guide(seen)
+    if as_json:
+        click.echo(json.dumps(_document(name, seen, guidance)))
+    else:
+        echo_lines(map(printable, _lines(name, seen, guidance)))
+    if guidance.obstacles or guidance.left_behind or guidance.stage is Stage.UNKNOWN:
+        raise click.exceptions.Exit(EXIT_PROBLEM)
+
+
+def _lines(group: str, seen: Sequence[WatchedPartition], guidance: Guidance) -> Iterator[str]:
+    counts = Counter(one.evidence.value for one in seen)
+    yield f"{group}: {guidance.stage.value}"
+    yield f"  commits to Kafka: {', '.join(f'{n} partitions {text}' for text, n in counts.items()) or 'no partitions'}"
+    for obstacle in guidance.obstacles:
+        yield f"  stop: {obstacle}"
+    for warning in guidance.warnings:
+        yield f"  warning: {warning}"
+    yield f"  next: {guidance.step}"
+    if guidance.back:
+        yield f"  back: {guidance.back}"
+
+
+def _document(group: str, seen: Sequence[WatchedPartition], guidance: Guidance) -> dict[str, Any]:
+    return {
+        "group": group,
+        **guidance._asdict(),
+        "stage": guidance.stage.value,
+        "partitions": [
+            {
+                "topic": one.partition.topic,
+                "partition": one.partition.partition,
+                "owner": one.owner,
+                "evidence": one.evidence.value,
+                "in_zookeeper": one.znode,
+                "in_kafka": one.in_kafka,
+                "commits": len(one.commits),
+            }
+            for one in seen
+        ],
+    }

@@ -1,0 +1,157 @@
+"""``zkconsumer migrate plan``, ``run`` and ``verify``: one migration, from its plan to its check."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from zkconsumer.cli.connection import ToolConnection, tool_options
+from zkconsumer.cli.groupoptions import echo_lines, json_option, warn
+from zkconsumer.cli.main import EXIT_FAILED, EXIT_PROBLEM
+from zkconsumer.cli.migrationoptions import (
+    EXECUTE,
+    LONG_HOLD,
+    MISSING,
+    OUTPUT,
+    PLAN,
+    RETENTION,
+    ends_of,
+    parse_end_option,
+    planned_ends,
+    read_plan,
+    refuse_to_overwrite,
+    write_plan,
+)
+from zkconsumer.cli.migrationtables import plan_lines, refuse, run_document, verified_row, verify_lines
+from zkconsumer.cli.progress import progress
+from zkconsumer.core.terminaltext import escaped
+from zkconsumer.errors import WriteRefused
+
+if TYPE_CHECKING:
+    from zkconsumer.core.migrationend import End
+    from zkconsumer.core.migrationplan import MigrationPlan
+    from zkconsumer.tools.migrationrun import RunReport
+
+
+@click.command("plan")
+@tool_options
+@click.option(
+    "--from", "source", required=True, callback=parse_end_option, metavar="URI", help="Where offsets are read."
+)
+@click.option("--to", "target", required=True, callback=parse_end_option, metavar="URI", help="Where they are written.")
+@OUTPUT
+@MISSING
+@RETENTION
+@json_option
+def plan_command(
+    connection: ToolConnection,
+    source: End,
+    target: End,
+    output: Path,
+    missing: Any,
+    retention_ms: int | None,
+    as_json: bool,
+) -> None:
+    """Plan to write the offsets of one group to another store. Nothing is written but the plan.
+
+    A URI is `zookeeper:GROUP[@HOST:PORT/CHROOT]` or `kafka:GROUP`, `spark-options:FILE` with the JSON of Spark's
+    startingOffsets, and with --from also `storm:/ROOT/ID` (Storm's spout), `dibbhatt:/PATH/ID` (the receiver, also its
+    older layout) or `spark:CHECKPOINT` (a local directory). The plan has for each partition the offset of the
+    source, the former one of the target, the new one, the log, and what is skipped and read again. The exit code is 3
+    if a guard does not hold, such as that no member is registered; `migrate run` checks all of them again.
+    """
+    from zkconsumer.core.migrationend import check_ends
+    from zkconsumer.core.migrationplan import make_plan
+
+    try:
+        check_ends(source, target)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    refuse_to_overwrite(output)
+    with ends_of(connection, source, target) as ends, progress("reading"):
+        plan = make_plan(
+            source,
+            target,
+            ends.session.address,
+            ends.observe(),
+            missing=missing,
+            retention_ms=retention_ms,
+            now_ms=int(time.time() * 1000),
+        )
+    write_plan(output, plan, as_json=as_json)
+
+
+@click.command("run")
+@PLAN
+@tool_options
+@EXECUTE
+@LONG_HOLD
+@json_option
+def run_command(connection: ToolConnection, plan_file: Path, execute: bool, long_hold: bool, as_json: bool) -> None:
+    """Write what PLAN has, after every guard and every offset was compared with it again.
+
+    No member can own a partition meanwhile. PLAN.snapshot.json has what the target was before, and PLAN.journal each
+    request before it is sent, and its outcome; `migrate rollback` reads both. If a run fails or is killed, the same
+    command resumes it: it reads what the target has, and writes the rest.
+    """
+    from zkconsumer.tools.migrationrun import check_plan, run_plan
+
+    plan = read_plan(plan_file)
+    try:
+        with planned_ends(connection, plan) as ends, progress("writing" if execute else "reading") as advance:
+            if execute:
+                report = run_plan(ends, plan, plan_file, long_hold=long_hold, advance=advance)
+            else:
+                report = check_plan(ends, plan, plan_file)
+    except WriteRefused as refused:
+        if as_json:
+            click.echo(json.dumps(run_document(plan, None, refused.reasons, executed=False)))
+        refuse(refused.reasons)
+    if as_json:
+        click.echo(json.dumps(run_document(plan, report, (), executed=execute)))
+    else:
+        echo_lines(plan_lines(plan))
+    _show_end(report, plan, plan_file, executed=execute)
+
+
+def _show_end(report: RunReport, plan: MigrationPlan, plan_file: Path, *, executed: bool) -> None:
+    warn(report.warnings)
+    if not executed:
+        left = len(plan.partitions) - len(report.found)
+        click.echo(f"dry run: {left} offsets would be written; give --execute to write", err=True)
+        return
+    for fault in report.faults:
+        click.echo(escaped(f"error: {fault}"), err=True)
+    click.echo(f"written: {len(report.written)} offsets, {len(report.found)} were there", err=True)
+    if report.faults:
+        raise click.exceptions.Exit(EXIT_FAILED)
+    click.echo(escaped(f"next: zkconsumer migrate verify {plan_file}"), err=True)
+
+
+@click.command("verify")
+@PLAN
+@tool_options
+@json_option
+def verify_command(connection: ToolConnection, plan_file: Path, as_json: bool) -> None:
+    """Compare both stores with PLAN, and show both lags at one reading of the log ends.
+
+    The exit code is 3 unless source and target have the planned offset of every partition. Once consumers of the
+    target have committed, they differ.
+    """
+    from zkconsumer.core.migrationplan import verify
+
+    plan = read_plan(plan_file)
+    with planned_ends(connection, plan) as ends, progress("reading"):
+        rows = verify(plan, ends.observe([row.partition for row in plan.partitions]))
+    if as_json:
+        click.echo(
+            json.dumps({"equal": all(row.is_equal for row in rows), "partitions": list(map(verified_row, rows))})
+        )
+    else:
+        echo_lines(verify_lines(rows))
+    if not all(row.is_equal for row in rows):
+        raise click.exceptions.Exit(EXIT_PROBLEM)

@@ -1,0 +1,139 @@
+"""What the commands of ``zkconsumer migrate`` have in common: options, the file of a plan, and its ends."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from zkconsumer.cli.connection import ToolConnection
+from zkconsumer.cli.groupoptions import echo_lines, warn
+from zkconsumer.cli.migrationtables import plan_lines, refuse
+from zkconsumer.cli.writing import connected
+from zkconsumer.errors import ZkConsumerError
+
+if TYPE_CHECKING:
+    from zkconsumer.core.migrationend import End
+    from zkconsumer.core.migrationplan import MigrationPlan
+    from zkconsumer.tools.migrationends import MigrationEnds
+
+_DURATION = re.compile(r"(\d+)(d|h|m)", re.ASCII)
+_UNIT_MS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000}
+
+
+def parse_end_option(_context: click.Context, _parameter: click.Parameter, value: str) -> End:
+    """The end that an option names, for click."""
+    from zkconsumer.core.migrationend import parse_end
+
+    try:
+        return parse_end(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def _parse_retention(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
+    if value is None:
+        return None
+    found = _DURATION.fullmatch(value)
+    if found is None or not int(found[1]):
+        raise click.BadParameter(f"{value}: write it as 30d, 12h or 90m")
+    return int(found[1]) * _UNIT_MS[found[2]]
+
+
+PLAN = click.argument("plan_file", metavar="PLAN", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+OUTPUT = click.option(
+    "--output",
+    required=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="File for the plan; only a plan that was not run is replaced.",
+)
+MISSING = click.option(
+    "--missing",
+    type=click.Choice(["fail", "earliest", "latest"]),
+    default="fail",
+    show_default=True,
+    help="Where partitions without an offset begin.",
+)
+EXECUTE = click.option("--execute", is_flag=True, help="Write. Without it, only what would be written is shown.")
+LONG_HOLD = click.option(
+    "--long-hold", is_flag=True, help="Keep members from owning partitions for longer than 4 s, if need be."
+)
+RETENTION = click.option(
+    "--retention",
+    "retention_ms",
+    callback=_parse_retention,
+    metavar="30d",
+    help="How long Kafka keeps the offsets.  [default: the brokers' offsets.retention.minutes]",
+)
+
+
+def refuse_to_overwrite(output: Path) -> None:
+    """Only a plan that was never run gives way to a newer one."""
+    from zkconsumer.tools.migrationjournal import beside
+
+    if output.exists():
+        try:
+            read_plan(output)
+        except ZkConsumerError:
+            raise click.UsageError(f"--output {output}: the file exists, and is no plan; give a new name") from None
+        if beside(output, "journal").exists():
+            raise click.UsageError(f"--output {output}: this plan was run; give a new name")
+
+
+@contextmanager
+def ends_of(connection: ToolConnection, source: End, target: End) -> Iterator[MigrationEnds]:
+    """Both ends of a migration, connected; the servers that an end names come before those of the command."""
+    from zkconsumer.tools.migrationends import MigrationEnds
+
+    servers = source.servers or target.servers
+    if servers is not None:
+        connection = dataclasses.replace(connection, zookeeper=servers)
+    with connected(connection) as (session, cluster):
+        yield MigrationEnds(session, cluster, source, target)
+
+
+def connection_of(connection: ToolConnection, plan: MigrationPlan) -> ToolConnection:
+    """The plan's servers of ZooKeeper, unless the command names others."""
+    servers = plan.source.servers or plan.target.servers
+    if servers is None and connection.zookeeper is None and connection.config_file is None:
+        servers = plan.servers
+    return connection if servers is None else dataclasses.replace(connection, zookeeper=servers)
+
+
+@contextmanager
+def planned_ends(connection: ToolConnection, plan: MigrationPlan) -> Iterator[MigrationEnds]:
+    """The ends of a plan."""
+    with ends_of(connection_of(connection, plan), plan.source, plan.target) as ends:
+        yield ends
+
+
+def read_plan(plan_file: Path) -> MigrationPlan:
+    """Read the file of a plan; raises as :func:`~zkconsumer.core.migrationfile.decode_plan`."""
+    from zkconsumer.core.migrationfile import decode_plan
+
+    return decode_plan(str(plan_file), plan_file.read_bytes())
+
+
+def write_plan(output: Path, plan: MigrationPlan, *, as_json: bool) -> None:
+    """Write the file of a plan, and show it.
+
+    Raises:
+        click.exceptions.Exit: with 3 if a guard does not hold.
+    """
+    from zkconsumer.core.migrationfile import encode_plan, plan_document
+    from zkconsumer.tools.offsetexport import write_whole
+
+    write_whole(output, encode_plan(plan))
+    if as_json:
+        click.echo(json.dumps(plan_document(plan)))
+    else:
+        echo_lines(plan_lines(plan))
+    warn(plan.warnings)
+    if plan.refusals:
+        refuse(plan.refusals)

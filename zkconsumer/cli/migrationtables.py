@@ -1,0 +1,113 @@
+"""What the commands of ``zkconsumer migrate`` print: tables of plans and of their verification, and their JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from zkconsumer.cli.main import EXIT_PROBLEM
+from zkconsumer.core.terminaltext import escaped
+
+if TYPE_CHECKING:
+    from zkconsumer.core.migrationplan import MigrationPlan, VerifiedPartition
+    from zkconsumer.tools.migrationrun import RunReport
+
+
+def plan_lines(plan: MigrationPlan) -> Iterator[str]:
+    """The table of a plan."""
+    yield from _table(
+        (
+            "TOPIC",
+            "PARTITION",
+            "SOURCE-OFFSET",
+            "TARGET-BEFORE",
+            "NEW-OFFSET",
+            "LOG-START",
+            "LOG-END",
+            "SKIPPED",
+            "REPLAYED",
+        ),
+        (
+            (row.partition, row.source, row.before, row.new, row.log.start, row.log.end, row.skipped, row.replayed)
+            for row in plan.partitions
+        ),
+    )
+    skipped, replayed = (sum(getattr(row, name) for row in plan.partitions) for name in ("skipped", "replayed"))
+    yield f"\n{len(plan.partitions)} partitions; {skipped} records skipped, {replayed} replayed"
+
+
+def _table(heading: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
+    line = "{:<30} {:<10}" + " {:<15}" * (len(heading) - 2)
+    yield line.format(*heading).rstrip()
+    for partition, *cells in rows:
+        shown = ["-" if cell is None else str(cell) for cell in cells]
+        yield line.format(escaped(partition.topic), partition.partition, *shown).rstrip()
+
+
+def run_document(
+    plan: MigrationPlan, report: RunReport | None, refusals: Sequence[str], *, executed: bool
+) -> dict[str, Any]:
+    """What a run has written, as JSON."""
+    from zkconsumer.core.migrationfile import plan_digest
+
+    def rows(partitions: Iterable[Any]) -> list[dict[str, Any]]:
+        return [{"topic": one.topic, "partition": one.partition} for one in partitions]
+
+    return {
+        "plan": plan_digest(plan),
+        "executed": executed,
+        "snapshot": None if report is None or report.snapshot is None else str(report.snapshot),
+        "journal": None if report is None else str(report.journal),
+        "written": rows([] if report is None else report.written),
+        "found": rows([] if report is None else report.found),
+        "refusals": list(refusals),
+        "faults": [] if report is None else report.faults,
+        "warnings": [] if report is None else report.warnings,
+    }
+
+
+def verified_row(row: VerifiedPartition) -> dict[str, Any]:
+    """A verified partition as JSON."""
+    return {
+        "topic": row.partition.topic,
+        "partition": row.partition.partition,
+        "planned": row.planned,
+        "source": row.source,
+        "target": row.target,
+        "log_end": row.log_end,
+        "source_lag": row.source_lag,
+        "target_lag": row.target_lag,
+        "equal": row.is_equal,
+    }
+
+
+def verify_lines(rows: Sequence[VerifiedPartition]) -> Iterator[str]:
+    """The table of a verification."""
+    heading = ("TOPIC", "PARTITION", "PLANNED", "SOURCE", "TARGET", "LOG-END", "SOURCE-LAG", "TARGET-LAG", "EQUAL")
+    yield from _table(
+        heading,
+        (
+            (
+                row.partition,
+                row.planned,
+                row.source,
+                row.target,
+                row.log_end,
+                row.source_lag,
+                row.target_lag,
+                "yes" if row.is_equal else "no",
+            )
+            for row in rows
+        ),
+    )
+    equal = sum(row.is_equal for row in rows)
+    yield f"\n{equal} of {len(rows)} partitions are equal"
+
+
+def refuse(reasons: Iterable[str]) -> NoReturn:
+    """Print why a command is refused, and end it."""
+    for reason in reasons:
+        click.echo(escaped(f"refused: {reason}"), err=True)
+    raise click.exceptions.Exit(EXIT_PROBLEM)

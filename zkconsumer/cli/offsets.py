@@ -1,0 +1,229 @@
+"""``zkconsumer offsets``: export, import, restore, reset and copy the offsets of groups."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import click
+
+from zkconsumer.cli.connection import ToolConnection, tool_options, tool_session
+from zkconsumer.cli.main import EXIT_PROBLEM
+from zkconsumer.cli.progress import progress
+from zkconsumer.cli.writing import STORE, Writing, parse_topics, run, writing_options
+from zkconsumer.core.terminaltext import escaped
+
+if TYPE_CHECKING:
+    from zkconsumer.core.offsetreset import ResetSpec
+    from zkconsumer.tools.offsetplan import WritePlan
+    from zkconsumer.tools.offsetstores import Cluster
+    from zkconsumer.zookeeper.session import ZkSession
+
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+_SPECS = (
+    "to_earliest",
+    "to_latest",
+    "to_current",
+    "to_offset",
+    "shift_by",
+    "to_datetime",
+    "by_duration",
+    "from_file",
+)
+
+
+@click.group()
+def offsets() -> None:
+    """Export, import and move the offsets of groups."""
+
+
+@offsets.command("export")
+@tool_options
+@click.option("--group", "groups", multiple=True, help="Name of a group; repeatable.  [default: all groups]")
+@click.option(
+    "--format",
+    "kind",
+    type=click.Choice(["zk", "csv", "json"]),
+    default="zk",
+    show_default=True,
+    help="zk: as ExportZkOffsets; csv: as --reset-offsets --export; json: an object for each line.",
+)
+@click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="File.  [default: standard output]")
+def export(
+    connection: ToolConnection,
+    groups: tuple[str, ...],
+    kind: Literal["zk", "csv", "json"],
+    output: Path | None,
+) -> None:
+    """Write the offsets that ZooKeeper stores to a file.
+
+    The rows of `csv` have the group as their first column unless exactly one group is given.
+    """
+    from zkconsumer.tools.offsetexport import export_offsets, write_whole
+    from zkconsumer.tools.offsetfiles import format_offsets
+
+    with tool_session(connection.config()) as session, progress("reading") as advance:
+        found = export_offsets(session, groups, advance=advance)
+    text = format_offsets(found.offsets, kind, with_group=len(set(groups)) != 1)
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        write_whole(output, text)
+    for problem in found.problems:
+        click.echo(escaped(f"not exported: {problem}"), err=True)
+    if found.problems:
+        raise click.exceptions.Exit(EXIT_PROBLEM)
+
+
+@offsets.command("import")
+@click.argument("file", type=_FILE)
+@writing_options
+@click.option("--group", help="The group of a CSV file of three columns; of other files, import only this group.")
+@STORE
+def import_(writing: Writing, file: Path, group: str | None, store: Any) -> None:
+    """Store the offsets of FILE, in any format of `offsets export`.
+
+    The file is refused as a whole, with every fault and its line number: also for topics that do not exist and for
+    offsets outside the log. Members of the groups must be stopped.
+    """
+    from zkconsumer.tools.offsetimport import plan_import
+
+    def make(session: ZkSession, cluster: Cluster) -> WritePlan:
+        from zkconsumer.tools.offsetfiles import parse_offsets
+
+        content = parse_offsets(str(file), file.read_bytes(), group)
+        return plan_import(session, cluster, content, store=store, live=writing.force_live)
+
+    run(writing, make)
+
+
+@offsets.command()
+@click.argument("snapshot_file", metavar="SNAPSHOT", type=_FILE)
+@writing_options
+@click.option("--complete", is_flag=True, help="Write what the command did not write, instead of undoing it.")
+@click.option("--overwrite", is_flag=True, help="Also what other clients wrote since.")
+def restore(writing: Writing, snapshot_file: Path, complete: bool, overwrite: bool) -> None:
+    """Undo what a command wrote, or complete it, from the snapshot that it made."""
+    from zkconsumer.tools.offsetrestore import plan_restore
+    from zkconsumer.tools.snapshot import read_snapshot
+
+    content = read_snapshot(snapshot_file)
+
+    def make(session: ZkSession, cluster: Cluster) -> WritePlan:
+        return plan_restore(session, cluster, content, complete=complete, overwrite=overwrite, live=writing.force_live)
+
+    run(writing, make)
+
+
+@offsets.command()
+@writing_options
+@click.option("--group", required=True, help="Name of the group.")
+@click.option("--all-topics", is_flag=True, help="All topics that the group has offsets of or ever owned.")
+@click.option("--topic", "topics", multiple=True, metavar="TOPIC[:0,1,2]", help="A topic, or some partitions of it.")
+@click.option("--to-earliest", is_flag=True, help="The log start.")
+@click.option("--to-latest", is_flag=True, help="The log end.")
+@click.option("--to-current", is_flag=True, help="The committed offset; the log end where there is none.")
+@click.option("--to-offset", type=int, metavar="N", help="This offset, or the nearest one that the log has.")
+@click.option("--shift-by", type=int, metavar="N", help="N records forward, or backward if N is negative.")
+@click.option("--to-datetime", metavar="TS", help="The first record from then on, as 2017-06-01T12:00:00.000 (UTC).")
+@click.option("--by-duration", metavar="PnDTnHnMnS", help="The first record of the last so many hours.")
+@click.option("--from-file", type=_FILE, help="Offsets of a file, as --export of the JVM tool writes it.")
+@click.option("--approximate", is_flag=True, help="Accept offsets by time from brokers before 0.10.1.")
+@STORE
+def reset(
+    writing: Writing,
+    group: str,
+    all_topics: bool,
+    topics: tuple[str, ...],
+    approximate: bool,
+    store: Any,
+    **options: Any,
+) -> None:
+    """Move the offsets of a group (KIP-122). Its members must be stopped."""
+    from zkconsumer.tools.offsetreset import plan_reset
+
+    # By identity: offset 0 equals False.
+    given = [name for name in _SPECS if options[name] is not None and options[name] is not False]
+    if len(given) != 1:
+        raise click.UsageError(f"give exactly one of {', '.join(_option(name) for name in _SPECS)}")
+    if given == ["from_file"]:
+        if all_topics or topics:
+            raise click.UsageError("--from-file names the partitions; omit --all-topics and --topic")
+    elif all_topics == bool(topics):
+        raise click.UsageError("give either --all-topics or --topic")
+    wanted = parse_topics(topics) if topics else None
+    spec = _spec(given[0], options[given[0]], group)
+
+    def make(session: ZkSession, cluster: Cluster) -> WritePlan:
+        return plan_reset(
+            session,
+            cluster,
+            group,
+            wanted,
+            spec,
+            store=store,
+            live=writing.force_live,
+            approximate=approximate,
+        )
+
+    run(writing, make)
+
+
+def _option(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _spec(name: str, value: Any, group: str) -> ResetSpec:
+    import time
+
+    from zkconsumer.core.offsetreset import ResetSpec, parse_datetime, parse_duration
+
+    try:
+        match name:
+            case "to_earliest":
+                return ResetSpec("earliest")
+            case "to_latest":
+                return ResetSpec("latest")
+            case "to_current":
+                return ResetSpec("current")
+            case "to_offset":
+                return ResetSpec("offset", value)
+            case "shift_by":
+                return ResetSpec("shift", value)
+            case "to_datetime":
+                return ResetSpec("time", parse_datetime(value))
+            case "by_duration":
+                return ResetSpec("time", int(time.time() * 1000) - parse_duration(value))
+    except ValueError as error:
+        raise click.UsageError(f"{_option(name)}: {error}") from None
+    return ResetSpec("file", offsets=_offsets_of_file(value, group))
+
+
+def _offsets_of_file(file: Path, group: str) -> dict[Any, int]:
+    from zkconsumer.tools.offsetfiles import FileRefused, parse_offsets
+
+    try:
+        content = parse_offsets(str(file), file.read_bytes(), group)
+    except FileRefused as refused:
+        for fault in refused.faults:
+            click.echo(escaped(f"refused: {refused.name}, {fault}"), err=True)
+        raise click.exceptions.Exit(EXIT_PROBLEM) from None
+    return {row.partition: row.offset for row in content.offsets}
+
+
+@offsets.command("copy")
+@writing_options
+@click.option("--from-group", "source", required=True, help="Group whose offsets are read; it may be running.")
+@click.option("--to-group", "destination", required=True, help="Group whose offsets are written.")
+@click.option("--topic", "topics", multiple=True, metavar="TOPIC[:0,1,2]", help="A topic, or some partitions of it.")
+@STORE
+def copy(writing: Writing, source: str, destination: str, topics: tuple[str, ...], store: Any) -> None:
+    """Store the offsets that one group has in ZooKeeper for another group, whose members must be stopped."""
+    from zkconsumer.tools.offsetimport import plan_copy
+
+    wanted = parse_topics(topics) if topics else None
+
+    def make(session: ZkSession, cluster: Cluster) -> WritePlan:
+        return plan_copy(session, cluster, source, destination, wanted, store=store, live=writing.force_live)
+
+    run(writing, make)

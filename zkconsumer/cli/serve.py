@@ -1,0 +1,142 @@
+"""``zkconsumer serve``: a web page, an API and metrics of the lag of groups."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import logging
+import socket
+import sys
+import time
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from zkconsumer.cli.connection import ToolConnection, tool_options, tool_session
+from zkconsumer.cli.ending import EndedEarly, Ending
+from zkconsumer.cli.grouplag import duration_option, interval_option, samples_option
+from zkconsumer.cli.groupoptions import match_option, storage_option
+from zkconsumer.errors import ZkConsumerError
+
+if TYPE_CHECKING:
+    from zkconsumer.tools.groups import OffsetStorage
+    from zkconsumer.web.hosts import Address
+    from zkconsumer.web.sampling import GroupSampling
+
+_log = logging.getLogger(__name__)
+
+_PACKAGES: Final = ("starlette", "uvicorn", "plotly")
+_LONGEST_SAMPLE_S: Final = 5.0
+
+
+def _address(_context: click.Context, _parameter: click.Parameter, value: str) -> Address:
+    from zkconsumer.web.hosts import parse_address
+
+    try:
+        return parse_address(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+@click.command()
+@tool_options
+@click.option(
+    "--listen",
+    "address",
+    callback=_address,
+    default="127.0.0.1:8087",
+    metavar="HOST:PORT",
+    help="Address to bind; port 0 is any free one.  [default: 127.0.0.1:8087]",
+)
+@click.option(
+    "--allow-remote", is_flag=True, help="Allow an address that other machines can reach; there is no login, nor TLS."
+)
+@click.option(
+    "--allow-host",
+    "hosts",
+    multiple=True,
+    metavar="NAME",
+    help="Name by which browsers and Prometheus address this server, besides IP addresses, localhost, the name in "
+    "--listen and this machine's; repeatable.",
+)
+@interval_option("10s")
+@samples_option
+@duration_option("--history", "1h", "How long lag and rebalances are kept, in memory.")
+@match_option
+@storage_option
+@click.option("--cluster", default="local", metavar="NAME", help="Name in Burrow's paths.  [default: local]")
+def serve(
+    connection: ToolConnection,
+    address: Address,
+    allow_remote: bool,
+    hosts: tuple[str, ...],
+    interval: float,
+    samples: int,
+    history: float,
+    pattern: str | None,
+    storage: OffsetStorage,
+    cluster: str,
+) -> None:
+    """Serve a web page, an API and metrics of the lag of all groups, until Ctrl-C.
+
+    The address of the page is printed. /metrics has the names of kafka_exporter, /v3/kafka is Burrow's API, /api/groups
+    has the documents of the group commands, and /healthz answers 503 if the last sample is older than three intervals.
+    Nothing is written to ZooKeeper. It needs the extra `web`: pip install 'zkconsumer[web]'.
+    """
+    _require_packages()
+    from zkconsumer.tools.lagsamples import LagSampler
+    from zkconsumer.web.sampling import GroupSampling
+    from zkconsumer.web.server import listen
+    from zkconsumer.web.snapshot import LagRecorder
+
+    ending = Ending()
+    config = connection.config()
+    with (
+        contextlib.suppress(EndedEarly),
+        ending.by_signals(),
+        listen(address, allow_remote=allow_remote) as listener,
+        contextlib.ExitStack() as opened,
+    ):
+        with ending.raising():
+            session = opened.enter_context(tool_session(config))
+        sampler = opened.enter_context(LagSampler(session, config, window=samples, storage=storage))
+        recorder = LagRecorder(samples, max(2, round(history / interval)), interval)
+        sampling = GroupSampling(sampler, recorder, interval, pattern=pattern, on_failure=ending.ask)
+        _serve(sampling, listener, cluster, {address.host, *hosts}, ending)
+
+
+def _serve(
+    sampling: GroupSampling, listener: socket.socket, cluster: str, hosts: Collection[str], ending: Ending
+) -> None:
+    """Sample and answer until the end is asked for.
+
+    Raises:
+        ZkConsumerError: sampling has failed.
+    """
+    from zkconsumer.web.app import web_app
+    from zkconsumer.web.server import WebServer
+
+    names = {name.lower() for name in ("localhost", socket.gethostname(), *hosts)}
+    server = WebServer(web_app(lambda: sampling.newest, time.monotonic, cluster, names), listener)
+    sampling.start()
+    server.start()
+    try:
+        click.echo(f"http://{server.address}/")
+        sys.stdout.flush()
+        ending.wait(lambda: _log.warning("the last sample: %s", sampling.describe()))
+    finally:
+        server.stop()
+        sampling.stop(_LONGEST_SAMPLE_S)
+    if sampling.failure is not None:
+        raise ZkConsumerError(f"sampling has ended: {sampling.failure!r}; please report it") from sampling.failure
+
+
+def _require_packages() -> None:
+    """Refuse to run without what the page needs.
+
+    Raises:
+        click.UsageError: the extra is not installed.
+    """
+    if missing := [name for name in _PACKAGES if importlib.util.find_spec(name) is None]:
+        raise click.UsageError(f"{', '.join(missing)} missing; install with: pip install 'zkconsumer[web]'")

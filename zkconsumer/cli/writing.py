@@ -1,0 +1,287 @@
+"""What commands that write have in common: their options, the table of a dry run, and how a write ends."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import json
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from zkconsumer.cli.connection import ToolConnection, tool_options, tool_session
+from zkconsumer.cli.groupoptions import json_option
+from zkconsumer.cli.main import EXIT_FAILED, EXIT_PROBLEM
+from zkconsumer.cli.progress import progress
+from zkconsumer.core.terminaltext import escaped
+from zkconsumer.errors import WriteRefused
+
+if TYPE_CHECKING:
+    from zkconsumer.tools.offsetplan import GroupPlan, WritePlan
+    from zkconsumer.tools.offsetstores import Cluster
+    from zkconsumer.tools.offsetwrites import WriteReport
+    from zkconsumer.zookeeper.session import ZkSession
+
+_OBJECTS_BETWEEN_COLLECTIONS = 1_000_000
+
+STORE = click.option(
+    "--store",
+    type=click.Choice(["zookeeper", "kafka", "both"]),
+    help="Where offsets are written.  [default: where the group has them]",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """The options that all commands that write have.
+
+    Attributes:
+        connection: the cluster.
+        execute: write; otherwise only show what would be written.
+        snapshot: new file for what is changed; None for a name in the current directory.
+        long_hold: keep members from owning partitions for longer than 4 s if necessary.
+        force_live: write although members live.
+        as_json: print one JSON document.
+    """
+
+    connection: ToolConnection
+    execute: bool
+    snapshot: Path | None
+    long_hold: bool
+    force_live: bool
+    as_json: bool
+
+
+def writing_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of :class:`Writing`, which comes as the first argument."""
+
+    @tool_options
+    @click.option("--execute", is_flag=True, help="Write. Without it, only what would be written is shown.")
+    @click.option(
+        "--snapshot",
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="New file for what is changed.  [default: a name in the current directory]",
+    )
+    @click.option(
+        "--long-hold", is_flag=True, help="Keep members from owning partitions for longer than 4 s, if need be."
+    )
+    @click.option("--force-live", is_flag=True, help="Write although members live; their next commit overwrites it.")
+    @json_option
+    @functools.wraps(function)
+    def command(
+        connection: ToolConnection,
+        *,
+        execute: bool,
+        snapshot: Path | None,
+        long_hold: bool,
+        force_live: bool,
+        as_json: bool,
+        **options: object,
+    ) -> None:
+        with _rare_collections():
+            function(Writing(connection, execute, snapshot, long_hold, force_live, as_json), **options)
+
+    return command
+
+
+@contextmanager
+def connected(connection: ToolConnection) -> Iterator[tuple[ZkSession, Cluster]]:
+    """An open session, and the brokers; raises as :func:`~zkconsumer.cli.connection.tool_session`."""
+    from zkconsumer.tools.offsetstores import Cluster
+
+    config = connection.config()
+    with tool_session(config) as session:
+        yield session, Cluster.of(session, config)
+
+
+def parse_topics(texts: Iterable[str]) -> dict[str, tuple[int, ...] | None]:
+    """Topic to its partitions, None for all of them, from texts TOPIC[:0,1,2].
+
+    Raises:
+        click.UsageError: another form, or a topic is given twice.
+    """
+    topics: dict[str, tuple[int, ...] | None] = {}
+    for text in texts:
+        topic, colon, numbers = text.partition(":")
+        each = numbers.split(",") if colon else []
+        if not topic or topic in topics or not all(n.isascii() and n.isdigit() for n in each):
+            raise click.UsageError(f"--topic {text}: write it as TOPIC or TOPIC:0,1,2, each topic once")
+        topics[topic] = tuple(map(int, each)) if colon else None
+    return topics
+
+
+def run(
+    options: Writing,
+    make: Callable[[ZkSession, Cluster], WritePlan],
+    *,
+    done: Iterable[str] = (),
+    connect: Callable[..., AbstractContextManager[tuple[ZkSession, Cluster]]] = connected,
+) -> None:
+    """Plan, show the plan, and write it with ``--execute``.
+
+    Args:
+        options: of the command.
+        make: makes the plan.
+        done: lines to print when all is written; not with ``--json``.
+        connect: opens the session, as :func:`connected`.
+
+    Raises:
+        click.exceptions.Exit: with 3 if a guard refuses, with 1 if a write failed.
+    """
+    from zkconsumer.tools.offsetfiles import FileRefused
+
+    with connect(options.connection) as (session, cluster):
+        try:
+            with progress("reading"):
+                plan = make(session, cluster)
+        except FileRefused as refused:
+            _refuse([f"{refused.name}, {fault}" for fault in refused.faults])
+        except WriteRefused as refused:
+            _refuse(refused.reasons)
+        if not options.as_json:
+            click.echo("\n".join(plan_lines(plan)))
+        for warning in plan.warnings:
+            click.echo(escaped(f"warning: {warning}"), err=True)
+        report = _execute(options, session, cluster, plan) if options.execute and not plan.refusals else None
+    if options.as_json:
+        click.echo(json.dumps(plan_document(plan, report)))
+    if plan.refusals:
+        _refuse(plan.refusals)
+    if report is None:
+        click.echo("dry run: nothing was written; give --execute to write", err=True)
+        return
+    _show_end(report, () if options.as_json else done)
+
+
+@contextmanager
+def _rare_collections() -> Iterator[None]:
+    """Collect garbage rarely: a plan grows to some 10,000 znodes, and all of it lives until the end."""
+    former = gc.get_threshold()
+    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS, *former[1:])
+    try:
+        yield
+    finally:
+        gc.freeze()  # the process is about to end: to look through the plan for garbage would be for nothing
+        gc.set_threshold(*former)
+
+
+def _execute(options: Writing, session: ZkSession, cluster: Cluster, plan: WritePlan) -> WriteReport:
+    from zkconsumer.tools.offsetwrites import execute
+    from zkconsumer.tools.snapshot import default_path
+
+    path = options.snapshot or default_path(plan.command)
+    try:
+        with progress("writing") as advance:
+            return execute(
+                session,
+                cluster,
+                plan,
+                path,
+                long_hold=options.long_hold,
+                announce=lambda written: click.echo(escaped(f"snapshot: {written.absolute()}"), err=True),
+                advance=advance,
+            )
+    except WriteRefused as refused:
+        _refuse(refused.reasons)
+
+
+def _refuse(reasons: Iterable[str]) -> NoReturn:
+    for reason in reasons:
+        click.echo(escaped(f"refused: {reason}"), err=True)
+    raise click.exceptions.Exit(EXIT_PROBLEM)
+
+
+def _show_end(report: WriteReport, done: Iterable[str]) -> None:
+    for warning in report.warnings:
+        click.echo(escaped(f"warning: {warning}"), err=True)
+    if not report.faults:
+        for line in done:
+            click.echo(escaped(line))
+        if report.snapshot is None:
+            click.echo("nothing had to be written", err=True)
+        return
+    for fault in report.faults:
+        click.echo(escaped(f"error: {fault}"), err=True)
+    for heading, names in (("written", report.written), ("not written", report.not_written)):
+        click.echo(escaped(f"{heading}: {', '.join(names) or 'nothing'}"), err=True)
+    click.echo(
+        escaped(
+            f"`zkconsumer offsets restore {report.snapshot}` undoes what was written, with --complete it completes it"
+        ),
+        err=True,
+    )
+    raise click.exceptions.Exit(EXIT_FAILED)
+
+
+# -- the table --------------------------------------------------------------------------------------------------------
+
+_JVM_COLUMNS = "%-30s %-10s %-15s"
+_OUR_COLUMNS = " %-15s %-15s %-15s %-15s %-15s %s"
+
+
+def plan_lines(plan: WritePlan) -> Iterator[str]:
+    """The table that ``--reset-offsets`` prints, with columns of ours after the JVM tool's, and sums."""
+    from zkconsumer.core.offsetreset import sums
+
+    for group in plan.groups:
+        yield "" if len(plan.groups) == 1 else escaped(f"\nGROUP {group.change.group}").replace("\\n", "\n", 1)
+        yield from _group_lines(group)
+    total = sums(row for group in plan.groups for row in group.rows)
+    unknown = f", unknown for {total.unknown} partitions" if total.unknown else ""
+    changes = sum(len(group.change.nodes) + len(group.change.kafka) for group in plan.groups)
+    yield f"\n{changes} writes; {total.skipped} records skipped, {total.replayed} replayed{unknown}"
+
+
+def _group_lines(group: GroupPlan) -> Iterator[str]:
+    ours = ("OLD-OFFSET", "LOG-START", "LOG-END", "SKIPPED", "REPLAYED", "NOTE")
+    yield (_JVM_COLUMNS + _OUR_COLUMNS) % ("TOPIC", "PARTITION", "NEW-OFFSET", *ours)
+    for row in group.rows:
+        start, end = (None, None) if row.log is None else row.log
+        cells = (row.new, row.old, start, end, row.skipped, row.replayed)
+        shown = ["-" if cell is None else cell for cell in cells]
+        line = (_JVM_COLUMNS + _OUR_COLUMNS) % (
+            escaped(row.partition.topic),
+            row.partition.partition,
+            *shown,
+            escaped(row.note),
+        )
+        yield line.rstrip()
+
+
+def plan_document(plan: WritePlan, report: WriteReport | None) -> dict[str, Any]:
+    """The plan, and what became of it, for ``--json``."""
+    return {
+        "command": plan.command,
+        "executed": report is not None,
+        "snapshot": None if report is None or report.snapshot is None else str(report.snapshot.absolute()),
+        "groups": [
+            {
+                "group": group.change.group,
+                "changes": [change.path for change in group.change.nodes],
+                "partitions": [
+                    {
+                        "topic": row.partition.topic,
+                        "partition": row.partition.partition,
+                        "old_offset": row.old,
+                        "new_offset": row.new,
+                        "log_start": None if row.log is None else row.log.start,
+                        "log_end": None if row.log is None else row.log.end,
+                        "skipped": row.skipped,
+                        "replayed": row.replayed,
+                        "note": row.note,
+                    }
+                    for row in group.rows
+                ],
+            }
+            for group in plan.groups
+        ],
+        "refusals": list(plan.refusals),
+        "warnings": [*plan.warnings, *([] if report is None else report.warnings)],
+        "faults": [] if report is None else report.faults,
+        "written": [] if report is None else report.written,
+        "not_written": [] if report is None else report.not_written,
+    }

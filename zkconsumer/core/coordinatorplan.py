@@ -1,0 +1,209 @@
+"""The decisions of a group's coordinator: which share each member is commanded to own next (adr/0017).
+
+A member is *commanded* when the coordinator has written its complete share. A partition moves in two steps: it is
+withdrawn from the command of its holder, and granted to the next one when it is free. There is no barrier: a member
+whose share stays the same gets no command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+from zkconsumer.core.assignors import ASSIGNORS, Assignment
+from zkconsumer.core.coordinatorznodes import STICKY
+from zkconsumer.core.groupview import GroupView
+from zkconsumer.core.reconcile import Share
+from zkconsumer.core.stickyassignor import sticky_assignor
+from zkconsumer.model import ConsumerThreadId, TopicPartition
+
+Shares = Mapping[str, Share]
+"""Consumer id to the share that its command has; only members that obey commands."""
+
+Owners = Mapping[TopicPartition, str | None]
+"""The text of the owner znode of each partition that was read, None if there was no such znode."""
+
+
+class Roles(NamedTuple):
+    """The members of a group, by what the coordinator may expect of them.
+
+    Attributes:
+        followers: they obey commands.
+        foreign: they compute their share by themselves: JVM consumers, and members with ``group.protocol=zookeeper``.
+    """
+
+    followers: frozenset[str]
+    foreign: frozenset[str]
+
+
+class Plan(NamedTuple):
+    """The next commands.
+
+    Attributes:
+        shares: the new share of each follower whose share changes.
+        awaited: partitions that a follower should own and that are not free yet.
+    """
+
+    shares: dict[str, Share]
+    awaited: frozenset[TopicPartition]
+
+
+def roles(registered: Collection[str], with_command: Collection[str], registered_after: Collection[str]) -> Roles:
+    """Who obeys commands, and who does not.
+
+    A follower creates its registration and its command node in one transaction, and they end together. But they are
+    listed by two requests: 1. ``ids`` is listed with C; 2. C leaves, and both nodes are gone; 3. the commands are
+    listed without C, which would look like a JVM member, and all partitions of the group would be assigned in another
+    way. So ``ids`` is listed again.
+
+    Args:
+        registered: consumer ids that were registered before the commands were listed.
+        with_command: consumer ids that had a command node.
+        registered_after: consumer ids that were registered after that.
+    """
+    known = frozenset(with_command)
+    return Roles(known.intersection(registered), frozenset(registered).intersection(registered_after) - known)
+
+
+def refusals(view: GroupView, followers: Collection[str], min_session_ms: int) -> dict[str, str]:
+    """Members that must not own anything, and why.
+
+    Args:
+        view: subscriptions and session timeouts.
+        followers: members that obey commands.
+        min_session_ms: ``coordinator.min.session.ms``; a member that did not write its timeout is accepted.
+    """
+    found: dict[str, str] = {}
+    for name in followers:
+        timeout = view.session_ms.get(name)
+        if name in view.unreadable:
+            found[name] = f"its registration cannot be used: {view.unreadable[name]}"
+        elif timeout is not None and timeout < min_session_ms:
+            found[name] = (
+                f"its session timeout of {timeout} ms is below coordinator.min.session.ms={min_session_ms} of the "
+                "coordinator; increase zookeeper.session.timeout.ms, and check maxSessionTimeout of the servers"
+            )
+    return found
+
+
+def target(
+    view: GroupView,
+    members: Roles,
+    assignor: str,
+    previous: Assignment,
+    *,
+    exclude_internal: bool,
+    policy: str = STICKY,
+) -> Assignment:
+    """The partitions of all members.
+
+    Where all of them obey, the policy decides; the sticky assignor keeps what it can of the previous assignment.
+    Foreign members compute theirs, so where there are any, all are assigned by the assignor that these share.
+
+    Args:
+        view: subscriptions and topics.
+        members: those of the view that are still in the group.
+        assignor: name of the shared assignor.
+        previous: see :func:`previous`.
+        exclude_internal: see :meth:`GroupView.threads_by_topic`.
+        policy: name of the assignor of members that all obey.
+    """
+    everyone = members.followers | members.foreign
+    present = GroupView(
+        members={name: one for name, one in view.members.items() if name in everyone},
+        partitions=view.partitions,
+        topics=view.topics,
+    )
+    threads = present.threads_by_topic(exclude_internal=exclude_internal)
+    if members.foreign:
+        return ASSIGNORS[assignor](threads, view.partitions)
+    if policy != STICKY:
+        return ASSIGNORS[policy](threads, view.partitions)
+    return sticky_assignor(threads, view.partitions, previous)
+
+
+def previous(commanded: Shares, intended: Assignment) -> Assignment:
+    """The assignment to stay close to: the commands, and for a partition that is being moved where it is to go.
+
+    Without the latter a change of the group in the middle of a move could redirect the move.
+
+    Args:
+        commanded: the present commands.
+        intended: the last target; empty for a coordinator that was just elected.
+    """
+    return {**intended, **{partition: thread for share in commanded.values() for partition, thread in share.items()}}
+
+
+def undecided(aim: Assignment, commanded: Shares) -> list[TopicPartition]:
+    """Partitions of followers that are in no command: their owner znodes have to be read before :func:`plan`."""
+    held = _holders(commanded)
+    return sorted(p for p, thread in aim.items() if thread.consumer_id in commanded and p not in held)
+
+
+def plan(aim: Assignment, commanded: Shares, owners: Owners) -> Plan:
+    """The next commands: each follower keeps what it should keep, and gets of the rest what is free.
+
+    A partition is free if no command has it and, as read after that, no member owns it; it is also free for the member
+    that owns it. So no partition is ever in two commands, and none is commanded while another member holds it.
+
+    Args:
+        aim: the partitions of all members.
+        commanded: the present command of every follower.
+        owners: owner znodes of the :func:`undecided` partitions, read after the commands were written.
+    """
+    wanted: dict[str, dict[TopicPartition, ConsumerThreadId]] = {name: {} for name in commanded}
+    for partition, thread in aim.items():
+        if thread.consumer_id in wanted:
+            wanted[thread.consumer_id][partition] = thread
+    held = _holders(commanded)
+    shares: dict[str, Share] = {}
+    awaited: set[TopicPartition] = set()
+    for name, present in commanded.items():
+        granted = {
+            partition: thread
+            for partition, thread in wanted[name].items()
+            if partition in present or (partition not in held and _is_free(partition, name, owners))
+        }
+        awaited |= wanted[name].keys() - granted.keys()
+        if granted != present:
+            shares[name] = granted
+    return Plan(shares, frozenset(awaited))
+
+
+def _is_free(partition: TopicPartition, consumer_id: str, owners: Owners) -> bool:
+    if partition not in owners:
+        return False
+    owner = owners[partition]
+    return owner is None or _consumer_of(owner) == consumer_id
+
+
+def _consumer_of(owner: str) -> str | None:
+    try:
+        return ConsumerThreadId.parse(owner).consumer_id
+    except ValueError:
+        return None
+
+
+def _holders(commanded: Shares) -> set[TopicPartition]:
+    return {partition for share in commanded.values() for partition in share}
+
+
+def awaited_since(
+    before: Mapping[TopicPartition, float], awaited: Collection[TopicPartition], now: float
+) -> dict[TopicPartition, float]:
+    """Since when each awaited partition has been awaited.
+
+    Args:
+        before: the same, at the last plan.
+        awaited: partitions that are awaited now.
+        now: reading of a monotonic clock, in seconds.
+    """
+    return {partition: before.get(partition, now) for partition in awaited}
+
+
+def overdue(since: Mapping[TopicPartition, float], now: float, session_timeout_s: float) -> list[TopicPartition]:
+    """Partitions that their owner should have released: it has had two thirds of a session timeout.
+
+    An owner that commits and releases needs far less, and one that has died is gone after a session timeout.
+    """
+    return sorted(partition for partition, begin in since.items() if now - begin >= session_timeout_s * 2 / 3)

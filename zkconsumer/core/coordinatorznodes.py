@@ -1,0 +1,300 @@
+"""The znodes of ``group.protocol=coordinator``: their paths and bytes (adr/0017).
+
+They are below ``/consumers/G/zkconsumer/coordinator``. Only members with this protocol know them; ``ids``, ``owners``
+and ``offsets`` are those of ``core/znodes.py``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import groupby, islice
+from typing import Any, Final
+
+from zkconsumer.core.assignors import ASSIGNORS
+from zkconsumer.core.reconcile import Share
+from zkconsumer.core.znodes import GroupPaths, is_node_name
+from zkconsumer.errors import MalformedZnode
+from zkconsumer.model import ConsumerThreadId, TopicPartition
+
+CANDIDATES: Final = 3
+"""Most members that watch the leader at the same time."""
+
+LEADER: Final = "leader"
+"""Name of the leader's ephemeral node."""
+
+STICKY: Final = "sticky"
+"""Name of the assignor of groups in which all members obey commands, if no policy names another one."""
+
+_MOST_PARTITIONS: Final = 1_000_000
+"""Most partitions of one command; more is a range that no leader wrote, and would not fit into memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorPaths:
+    """Paths below the coordinator's node of one consumer group."""
+
+    group: str
+
+    @property
+    def root(self) -> str:
+        """Parent of all of them."""
+        return f"{GroupPaths(self.group).ours}/coordinator"
+
+    @property
+    def epoch(self) -> str:
+        """Persistent, empty; its *version* is the epoch. Each election increments it."""
+        return f"{self.root}/epoch"
+
+    @property
+    def leader(self) -> str:
+        """Ephemeral, of the member that leads."""
+        return f"{self.root}/{LEADER}"
+
+    @property
+    def status(self) -> str:
+        """Persistent: what the leader has planned from, and what it waits for."""
+        return f"{self.root}/status"
+
+    @property
+    def policy(self) -> str:
+        """Persistent, written by an operator: how the leader assigns where all members obey commands."""
+        return f"{self.root}/policy"
+
+    def candidate(self, slot: int) -> str:
+        """Ephemeral, of a member that watches the leader."""
+        return f"{self.root}/{candidate_name(slot)}"
+
+    @property
+    def commands(self) -> str:
+        """Parent of the commands."""
+        return f"{self.root}/commands"
+
+    def command(self, consumer_id: str, session_id: int, registration: int) -> str:
+        """Ephemeral, created by the member in its registration, and from then on written by the leader only.
+
+        Each registration has a node of another name: the leader keeps what it knows of a node as long as it is listed.
+
+        Args:
+            consumer_id: id of the member.
+            session_id: of the session that the member is registered in.
+            registration: how often the member has registered before, in this or other sessions.
+        """
+        return f"{self.commands}/{consumer_id}@{session_id:016x}.{registration}"
+
+
+def candidate_name(slot: int) -> str:
+    """Name of the node of a candidate."""
+    return f"candidate-{slot}"
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What one member has to own.
+
+    Attributes:
+        share: its complete share, so that a command that was never read does not matter.
+        epoch: epoch of the leader that wrote it.
+        generation: number of the leader's plan; increases in one epoch.
+        refused: why this member must not own anything; "" if it may.
+    """
+
+    share: Share
+    epoch: int
+    generation: int
+    refused: str = ""
+
+
+class CommandNode:
+    """``commands/C@SESSION.N``: empty until the leader has written a command; then JSON."""
+
+    @staticmethod
+    def encode(command: Command) -> bytes:
+        """Per topic a list with the partitions of each consumer thread: ``{"clicks":["0-3,7","4-6"]}``."""
+        share: dict[str, dict[int, list[int]]] = {}
+        for partition, thread in sorted(command.share.items()):
+            share.setdefault(partition.topic, {}).setdefault(thread.number, []).append(partition.partition)
+        document: dict[str, object] = {
+            "version": 1,
+            "epoch": command.epoch,
+            "generation": command.generation,
+            "share": {
+                topic: [_ranges(threads.get(number, ())) for number in range(max(threads) + 1)]
+                for topic, threads in share.items()
+            },
+        }
+        if command.refused:
+            document["refused"] = command.refused
+        return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
+
+    @staticmethod
+    def decode(path: str, data: bytes | None) -> Command | None:
+        """The command; None if none has been written.
+
+        Raises:
+            MalformedZnode: no leader wrote it.
+        """
+        if not data:
+            return None
+        consumer_id = consumer_id_of(path)
+        try:
+            document: Any = json.loads(data)
+            share = dict(_read_share(consumer_id, document["share"]))
+            refused = str(document.get("refused", ""))
+            return Command(share, int(document["epoch"]), int(document["generation"]), refused)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise MalformedZnode(
+                path, f"not a command ({error}); delete the node, and the member registers again"
+            ) from None
+
+
+def consumer_id_of(path: str) -> str:
+    """The consumer id in the path or the name of a command.
+
+    >>> consumer_id_of("/a/g_host-1@00000000000000ff.0")
+    'g_host-1'
+    """
+    return path.rpartition("/")[2].rpartition("@")[0]
+
+
+class LeaderNode:
+    """``leader``: who leads, and in which epoch."""
+
+    @staticmethod
+    def encode(consumer_id: str, epoch: int) -> bytes:
+        """JSON."""
+        return json.dumps({"version": 1, "consumer": consumer_id, "epoch": epoch}, separators=(",", ":")).encode()
+
+    @staticmethod
+    def decode(path: str, data: bytes | None) -> tuple[str, int]:
+        """Consumer id and epoch of the leader.
+
+        Raises:
+            MalformedZnode: no member wrote it.
+        """
+        try:
+            document: Any = json.loads(data or b"")
+            return str(document["consumer"]), int(document["epoch"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise MalformedZnode(
+                path, f"not a coordinator ({error}); delete it, and the members elect another"
+            ) from None
+
+
+class PolicyNode:
+    """``policy``: JSON with the name of the assignor, ``{"assignor":"roundrobin"}``."""
+
+    @staticmethod
+    def decode(path: str, data: bytes | None) -> str:
+        """The name of the assignor.
+
+        Raises:
+            MalformedZnode: there is no such assignor, or it is no policy.
+        """
+        known = (STICKY, *sorted(ASSIGNORS))
+        try:
+            document: Any = json.loads(data or b"")
+            assignor = document["assignor"]
+        except (KeyError, TypeError, ValueError) as error:
+            raise MalformedZnode(path, f'not a policy ({error!r}); write for example {{"assignor":"sticky"}}') from None
+        if assignor not in known:
+            raise MalformedZnode(path, f"unknown assignor {assignor!r}; known are {', '.join(known)}")
+        return str(assignor)
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """How far the leader is.
+
+    Attributes:
+        epoch: that it leads in.
+        generation: of its last commands.
+        members_version: ``cversion`` of ``ids`` when it last read the members; candidates compare it.
+        awaited: partitions that a member should own and that are not free yet.
+        refused: why it commands no member; "" if it does.
+    """
+
+    epoch: int
+    generation: int
+    members_version: int
+    awaited: frozenset[TopicPartition] = frozenset()
+    refused: str = ""
+
+
+class StatusNode:
+    """``status``: JSON."""
+
+    @staticmethod
+    def encode(status: Status) -> bytes:
+        """Awaited partitions as ranges by topic."""
+        topics: dict[str, list[int]] = {}
+        for partition in sorted(status.awaited):
+            topics.setdefault(partition.topic, []).append(partition.partition)
+        document = {
+            "version": 1,
+            "epoch": status.epoch,
+            "generation": status.generation,
+            "members_version": status.members_version,
+            "awaited": {topic: _ranges(numbers) for topic, numbers in topics.items()},
+            "refused": status.refused,
+        }
+        return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
+
+    @staticmethod
+    def decode(path: str, data: bytes | None) -> Status:
+        """The status.
+
+        Raises:
+            MalformedZnode: no leader wrote it.
+        """
+        try:
+            document: Any = json.loads(data or b"")
+            awaited = {
+                TopicPartition(str(topic), number)
+                for topic, text in document["awaited"].items()
+                for number in islice(_read_ranges(text), _MOST_PARTITIONS)
+            }
+            return Status(
+                int(document["epoch"]),
+                int(document["generation"]),
+                int(document["members_version"]),
+                frozenset(awaited),
+                str(document["refused"]),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise MalformedZnode(
+                path, f"not a coordinator's status ({error}); the next leader writes it again"
+            ) from None
+
+
+def _ranges(numbers: Iterable[int]) -> str:
+    """Ascending numbers as text: ``0-3,7``."""
+    texts = []
+    for _, run in groupby(enumerate(numbers), lambda one: one[1] - one[0]):
+        members = [number for _, number in run]
+        texts.append(str(members[0]) if len(members) == 1 else f"{members[0]}-{members[-1]}")
+    return ",".join(texts)
+
+
+def _read_share(consumer_id: str, topics: Mapping[str, list[str]]) -> Iterable[tuple[TopicPartition, ConsumerThreadId]]:
+    taken: set[TopicPartition] = set()
+    for topic, threads in topics.items():
+        if not is_node_name(topic):
+            raise ValueError(f"topic {topic!r}")
+        for number, text in enumerate(threads):
+            for partition in _read_ranges(text):
+                one = TopicPartition(topic, partition)
+                if one in taken or len(taken) == _MOST_PARTITIONS:
+                    raise ValueError(f"{one} twice, or too many partitions")
+                taken.add(one)
+                yield one, ConsumerThreadId(consumer_id, number)
+
+
+def _read_ranges(text: str) -> Iterable[int]:
+    for part in text.split(",") if text else ():
+        first, hyphen, last = part.partition("-")
+        start, end = int(first), int(last if hyphen else first)
+        if not 0 <= end - start < _MOST_PARTITIONS:
+            raise ValueError(f"partitions {part}")
+        yield from range(start, end + 1)

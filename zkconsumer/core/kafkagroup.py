@@ -1,0 +1,44 @@
+"""KafkaGroup: a consumer group that brokers coordinate, as its coordinator describes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from zkconsumer.errors import name_some
+
+DEAD: Final = "Dead"
+"""State of a group that the coordinator does not have."""
+
+_FIRST_WITH_GROUPS: Final = (0, 9)
+_WITHOUT_MEMBERS: Final = frozenset({"Empty", DEAD})
+
+
+class KafkaGroup(NamedTuple):
+    """A group that brokers coordinate.
+
+    Attributes:
+        state: as brokers name it: ``Empty``, ``Stable``, ``PreparingRebalance``, ``Dead`` and others.
+        protocol_type: ``consumer``; empty for a group that has had simple commits only.
+        members: number of its members; None if unknown.
+    """
+
+    state: str
+    protocol_type: str = ""
+    members: int | None = 0
+
+    @property
+    def has_members(self) -> bool:
+        """True unless the coordinator accepts commits of clients that are no members."""
+        return self.state not in _WITHOUT_MEMBERS
+
+
+def why_no_groups(releases: Mapping[int, tuple[int, ...]]) -> str | None:
+    """Why brokers of these releases, by broker id, cannot coordinate consumer groups; None if they can."""
+    old = sorted(number for number, release in releases.items() if release < _FIRST_WITH_GROUPS)
+    if not old:
+        return None
+    return (
+        f"brokers {name_some(old)} are older than 0.9, or do not report their release (then set "
+        "broker.version.fallback): they coordinate no consumer groups"
+    )

@@ -1,0 +1,141 @@
+"""Ways back from a migration: what a rollback may undo, and the plan of a migration in the reverse direction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from zkconsumer.core.migrationend import End, check_ends
+from zkconsumer.core.migrationplan import (
+    Guard,
+    MigrationPlan,
+    Missing,
+    Observation,
+    Place,
+    PlannedPartition,
+    changed_place,
+    make_plan,
+)
+from zkconsumer.errors import name_some
+from zkconsumer.model import TopicPartition
+
+
+class Rollback(NamedTuple):
+    """What a rollback has to do.
+
+    Attributes:
+        refusals: why nothing may be undone, one sentence each.
+        todo: partitions whose target has the migrated offset, and gets the former one.
+        done: partitions whose target has the former offset.
+    """
+
+    refusals: tuple[str, ...]
+    todo: tuple[PlannedPartition, ...]
+    done: tuple[PlannedPartition, ...]
+
+
+def decide_rollback(
+    plan: MigrationPlan,
+    place: Place,
+    offsets: Mapping[TopicPartition, int],
+    guards: Iterable[Guard],
+    *,
+    began: bool,
+) -> Rollback:
+    """Compare the target of a migration with its plan.
+
+    The rollback is refused as a whole if one partition has moved: a consumer that committed one partition may have
+    read records of others, too.
+
+    Args:
+        plan: that was run.
+        place: where the target is now.
+        offsets: of the target now, by partition; those without one are absent.
+        guards: conditions of the target.
+        began: a run of this plan may have written.
+    """
+    refusals = [*changed_place(plan, place), *(guard.text for guard in guards if not guard.holds)]
+    if not began:
+        refusals.append("the plan was not run, or its journal is missing, so there is nothing to undo")
+    moved = [row.partition for row in plan.partitions if offsets.get(row.partition) not in (row.before, row.new)]
+    if began and moved:
+        refusals.append(
+            f"offsets of {plan.target} have moved since the migration: {name_some(moved)}; consumers have continued "
+            "there, so go back from where they are with `zkconsumer migrate reverse`"
+        )
+    todo = tuple(row for row in plan.partitions if row.before != row.new and offsets.get(row.partition) == row.new)
+    done = tuple(row for row in plan.partitions if offsets.get(row.partition) == row.before)
+    return Rollback(tuple(dict.fromkeys(refusals)), todo, done)
+
+
+def reversed_ends(plan: MigrationPlan) -> tuple[End, End]:
+    """Source and target of the way back.
+
+    Raises:
+        ValueError: the plan's source can only be read.
+    """
+    check_ends(plan.target, plan.source)
+    return plan.target, plan.source
+
+
+def reverse_plan(
+    plan: MigrationPlan,
+    seen: Observation,
+    *,
+    began: bool,
+    missing: Missing,
+    retention_ms: int | None,
+    now_ms: int,
+) -> MigrationPlan:
+    """Plan the way back of a migration, from where its target is now.
+
+    Args:
+        plan: that was run.
+        seen: the reversed ends, with all partitions of the plan.
+        began: a run of this plan may have written.
+        missing: what partitions get whose offset has gone from the plan's target, for example because it expired.
+        retention_ms: see :class:`MigrationPlan`.
+        now_ms: current time in ms since the epoch.
+    """
+    source, target = reversed_ends(plan)
+    guards = (*seen.guards, *_guards(plan, seen, began=began))
+    return make_plan(
+        source,
+        target,
+        plan.servers,
+        replace(seen, guards=guards, warnings=(*seen.warnings, *_warnings(plan, seen))),
+        missing=missing,
+        retention_ms=retention_ms,
+        now_ms=now_ms,
+    )
+
+
+def _guards(plan: MigrationPlan, seen: Observation, *, began: bool) -> Iterator[Guard]:
+    elsewhere = list(changed_place(plan, seen.place))
+    yield Guard("place", not elsewhere, "; ".join(elsewhere) or "the servers are those of the migration")
+    has_run = began or all(row.before == row.new for row in plan.partitions)
+    yield Guard(
+        "migrated",
+        has_run,
+        "the plan was run" if has_run else "the plan was not run, or its journal is missing; there is no way back",
+    )
+    moved = [row.partition for row in plan.partitions if seen.target.get(row.partition) != row.source]
+    yield Guard(
+        "left",
+        not moved,
+        f"offsets of {plan.source} have moved since the migration: {name_some(moved)}; consumers have continued there, "
+        f"too. `zkconsumer migrate plan --from {plan.target} --to {plan.source}` overwrites them"
+        if moved
+        else f"offsets of {plan.source} are as the migration left them",
+    )
+
+
+def _warnings(plan: MigrationPlan, seen: Observation) -> Iterator[str]:
+    now = seen.source
+    lower = [r.partition for r in plan.partitions if r.new is not None and now.get(r.partition, r.new) < r.new]
+    if lower:
+        yield (
+            f"offsets of {plan.target} are lower than the migrated ones: {name_some(lower)}; they were reset, and "
+            "records are read again"
+        )

@@ -1,0 +1,197 @@
+"""The next step of a group whose members move their offsets to Kafka by themselves, with two rolling restarts.
+
+The JVM consumer and zkconsumer store offsets in ZooKeeper (``offsets.storage=zookeeper``), in both stores
+(``offsets.storage=kafka``, ``dual.commit.enabled=true``) or in Kafka (``dual.commit.enabled=false``). A registration
+does not show which: what a member commits does. A member with storage Kafka commits all of its partitions in each
+``auto.commit.interval.ms``, idle ones, too (KAFKA-1510), and with dual commit writes to ZooKeeper only after Kafka has
+accepted the commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from enum import Enum
+from typing import Final, NamedTuple
+
+from zkconsumer.errors import name_some
+from zkconsumer.model import TopicPartition
+
+
+class Evidence(Enum):
+    """Whether the owner of a partition commits to Kafka.
+
+    PROVEN: it committed to Kafka while it was watched. CONTRADICTED: it committed to ZooKeeper what Kafka does not
+    have. NONE: neither, or the partition has no owner, or another one than at the begin.
+    """
+
+    PROVEN = "proven"
+    CONTRADICTED = "contradicted"
+    NONE = "no evidence yet"
+
+
+class WatchedPartition(NamedTuple):
+    """What was seen of a partition from the begin of the watch to its end.
+
+    Attributes:
+        partition: which one.
+        owner: the consumer thread that owned it all the time; None if there was none, or if it changed.
+        znode: offset in ZooKeeper at the end; None if there is none.
+        is_znode_written: whether the znode was written meanwhile.
+        in_kafka: offset in Kafka, read after ``znode``; None if there is none.
+        commits: offsets that were committed to Kafka meanwhile, the oldest first.
+    """
+
+    partition: TopicPartition
+    owner: str | None
+    znode: int | None
+    is_znode_written: bool
+    in_kafka: int | None
+    commits: tuple[int, ...]
+
+    @property
+    def evidence(self) -> Evidence:
+        """Whether its owner commits to Kafka."""
+        if self.owner is None:
+            return Evidence.NONE
+        if self.is_znode_written and (self.in_kafka is None or (self.znode or 0) > self.in_kafka):
+            return Evidence.CONTRADICTED
+        return Evidence.PROVEN if self.commits else Evidence.NONE
+
+    @property
+    def is_dual(self) -> bool | None:
+        """Whether its owner, which commits to Kafka, commits to ZooKeeper as well; None if that is not known yet.
+
+        A member writes to ZooKeeper a moment after Kafka has accepted a commit, so the newest commit shows nothing.
+        """
+        if self.is_znode_written or self.znode == self.in_kafka:
+            return True
+        earlier = self.commits[:-1]
+        return False if earlier and self.znode != earlier[-1] else None
+
+
+class Stage(Enum):
+    """Where the group stores its offsets: what its members do, not what their configuration is."""
+
+    ZOOKEEPER = "zookeeper"
+    MIXED = "mixed"
+    DUAL = "dual"
+    KAFKA = "kafka"
+    UNKNOWN = "unknown"
+
+
+class Guidance(NamedTuple):
+    """The result.
+
+    Attributes:
+        stage: see :class:`Stage`.
+        step: the one next step, a sentence.
+        back: the way back from here, a sentence; empty if nothing was changed yet.
+        obstacles: what has to be fixed before the step, one sentence each; the step must not be taken with one.
+        warnings: what is in the way of the way back, one sentence each.
+        left_behind: owners that have not taken the last step while others have.
+    """
+
+    stage: Stage
+    step: str
+    back: str = ""
+    obstacles: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    left_behind: tuple[str, ...] = ()
+
+
+_ENABLE: Final = "offsets.storage=kafka and dual.commit.enabled=true"
+_BACK_TO_ZOOKEEPER: Final = (
+    "restart each member with offsets.storage=zookeeper: ZooKeeper has had every commit since dual commit is enabled"
+)
+
+
+def guide(partitions: Sequence[WatchedPartition]) -> Guidance:
+    """What to do next, from all partitions of the group."""
+    match _stage(partitions):
+        case Stage.ZOOKEEPER:
+            step = f"restart each member with {_ENABLE}, one after the other; then run this command again"
+            return Guidance(Stage.ZOOKEEPER, step, obstacles=tuple(_kafka_ahead(partitions)))
+        case Stage.MIXED:
+            behind = _owners(_with(partitions, Evidence.CONTRADICTED))
+            step = f"restart {name_some(behind)} with {_ENABLE}: the others commit to Kafka already"
+            ahead = tuple(_kafka_ahead(partitions))
+            return Guidance(Stage.MIXED, step, _BACK_TO_ZOOKEEPER, ahead, left_behind=behind)
+        case Stage.DUAL:
+            return _guide_dual(partitions)
+        case Stage.KAFKA:
+            step = "stop the members, and start the next consumers with the same group: its offsets are in Kafka"
+            back = (
+                "restart each member with dual.commit.enabled=true and run this command until the stage is dual; then "
+                "restart each with offsets.storage=zookeeper"
+            )
+            return Guidance(Stage.KAFKA, step, back, warnings=tuple(_znode_ahead(partitions)))
+        case _:
+            return Guidance(Stage.UNKNOWN, _why_unknown(partitions))
+
+
+def _guide_dual(partitions: Sequence[WatchedPartition]) -> Guidance:
+    done = [one for one in partitions if one.is_dual is False]
+    behind = _owners(one for one in partitions if one.is_znode_written) if done else ()
+    who = f"{name_some(behind)}, which still commits to both stores," if behind else "each member"
+    step = f"restart {who} with dual.commit.enabled=false, one after the other; then run this command again"
+    back = _BACK_TO_ZOOKEEPER
+    if done:
+        back = "restart each member with dual.commit.enabled=true and run this command again"
+    return Guidance(Stage.DUAL, step, back, left_behind=behind)
+
+
+def _owners(partitions: Iterable[WatchedPartition]) -> tuple[str, ...]:
+    return tuple(sorted({one.owner for one in partitions if one.owner is not None}))
+
+
+def _stage(partitions: Sequence[WatchedPartition]) -> Stage:
+    evidence = {one.evidence for one in partitions if one.owner is not None}
+    if Evidence.CONTRADICTED in evidence:
+        # Members with storage ZooKeeper do not commit idle partitions, which therefore give no evidence.
+        return Stage.MIXED if Evidence.PROVEN in evidence else Stage.ZOOKEEPER
+    dual = {one.is_dual for one in partitions}
+    if evidence != {Evidence.PROVEN} or any(one.owner is None for one in partitions) or None in dual:
+        return Stage.UNKNOWN
+    is_written = any(one.is_znode_written for one in partitions)
+    return Stage.KAFKA if False in dual and not is_written else Stage.DUAL
+
+
+def _why_unknown(partitions: Sequence[WatchedPartition]) -> str:
+    without = [one.partition for one in partitions if one.owner is None]
+    if len(without) == len(partitions):
+        return "start members of the group: only what they commit shows where they store offsets"
+    if without:
+        return (
+            f"wait until {name_some(without)} have had the same owner for a whole watch; `zkconsumer groups explain` "
+            "reports why a partition has none"
+        )
+    silent = [one.partition for one in partitions if one.evidence is Evidence.NONE or one.is_dual is None]
+    return (
+        f"watch longer: {name_some(silent)} were not committed twice; --watch must exceed twice "
+        "auto.commit.interval.ms of the members (60 s by default), and members without automatic commits must commit"
+    )
+
+
+def _kafka_ahead(partitions: Iterable[WatchedPartition]) -> Iterator[str]:
+    """Under dual commit the greater offset counts, and what ZooKeeper has is right as long as it is the store."""
+    for one in _with(partitions, Evidence.CONTRADICTED, Evidence.NONE):
+        if one.in_kafka is not None and one.znode is not None and one.in_kafka > one.znode:
+            yield (
+                f"{one.partition}: Kafka has offset {one.in_kafka} of an earlier time, ZooKeeper {one.znode}; with "
+                f"dual commit the greater one counts, and {one.in_kafka - one.znode} records would be skipped. Delete "
+                "the group's offsets in Kafka first, or set dual.read=zookeeper where members are zkconsumer's"
+            )
+
+
+def _znode_ahead(partitions: Iterable[WatchedPartition]) -> Iterator[str]:
+    """The same on the way back, where what Kafka has is right."""
+    for one in partitions:
+        if one.in_kafka is not None and one.znode is not None and one.znode > one.in_kafka:
+            yield (
+                f"{one.partition}: ZooKeeper has offset {one.znode} of an earlier time, Kafka {one.in_kafka}; do not "
+                f"enable dual commit again before it is lowered, or {one.znode - one.in_kafka} records would be skipped"
+            )
+
+
+def _with(partitions: Iterable[WatchedPartition], *evidence: Evidence) -> list[WatchedPartition]:
+    return [one for one in partitions if one.evidence in evidence]

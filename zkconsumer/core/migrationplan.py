@@ -1,0 +1,324 @@
+"""MigrationPlan: what a migration writes, as a file that can be checked, and what has changed since it was made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal, NamedTuple
+
+from zkconsumer.core.migrationend import End
+from zkconsumer.core.offsetreset import LogRange
+from zkconsumer.errors import name_some
+from zkconsumer.model import TopicIdentity, TopicPartition
+
+Missing = Literal["fail", "earliest", "latest"]
+"""What a partition without an offset gets: nothing, which refuses the migration, the log start, or the log end."""
+
+
+class Place(NamedTuple):
+    """What identifies the servers of both ends.
+
+    Attributes:
+        chroot: of ZooKeeper, with its slash; empty if there is none.
+        zookeeper_cluster: id of the cluster whose brokers register in this ZooKeeper; None before 0.10.1, or if there
+            are none.
+        kafka_cluster: id that the brokers report; None before 0.10.1.
+    """
+
+    chroot: str
+    zookeeper_cluster: str | None
+    kafka_cluster: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedPartition:
+    """What happens to one partition.
+
+    Attributes:
+        partition: which one.
+        source: the next offset to consume as the source has it; None if it has none.
+        before: the same in the target before the migration.
+        new: the offset that is written; None while it is undecided where it begins.
+        log: the offsets of its log.
+    """
+
+    partition: TopicPartition
+    source: int | None
+    before: int | None
+    new: int | None
+    log: LogRange
+
+    @property
+    def skipped(self) -> int:
+        """Records in the log that neither group will have read."""
+        if self.new is None:
+            return 0
+        position = self.log.start if self.source is None else self.log.clamp(self.source)
+        return max(0, self.new - position)
+
+    @property
+    def replayed(self) -> int:
+        """Records in the log that one of the two groups has read, and the target will read again."""
+        if self.new is None:
+            return 0
+        read = [self.log.clamp(offset) for offset in (self.source, self.before) if offset is not None]
+        return max(0, max(read, default=0) - self.new)
+
+
+class Guard(NamedTuple):
+    """A condition of the migration: its name, whether it holds, and the reason in a sentence."""
+
+    name: str
+    holds: bool
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """Both ends at one moment.
+
+    Attributes:
+        place: see :class:`Place`.
+        source: offsets of the source, by partition; those without one are absent.
+        target: the same of the target.
+        logs: every partition of the topics, with the range of its log.
+        identities: by name of topic.
+        guards: conditions of both ends.
+        warnings: what the operator should know, one sentence each.
+    """
+
+    place: Place
+    source: Mapping[TopicPartition, int]
+    target: Mapping[TopicPartition, int]
+    logs: Mapping[TopicPartition, LogRange]
+    identities: Mapping[str, TopicIdentity] = field(default_factory=dict)
+    guards: tuple[Guard, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationPlan:
+    """What a migration writes.
+
+    Attributes:
+        source: where offsets are read.
+        target: where they are written.
+        place: see :class:`Place`.
+        servers: servers of ZooKeeper, and their chroot, for messages.
+        created_ms: ms since the epoch.
+        missing: see :data:`Missing`.
+        retention_ms: how long Kafka keeps the offsets, in ms; None for the brokers' setting.
+        partitions: sorted.
+        identities: what the identity of each topic is recorded as, by name.
+        guards: as they were when the plan was made; they are checked again before the first write.
+        warnings: see :class:`Observation`.
+    """
+
+    source: End
+    target: End
+    place: Place
+    servers: str
+    created_ms: int
+    missing: Missing
+    retention_ms: int | None
+    partitions: tuple[PlannedPartition, ...]
+    identities: Mapping[str, str | int]
+    guards: tuple[Guard, ...]
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def refusals(self) -> tuple[str, ...]:
+        """The guards that do not hold."""
+        return tuple(guard.text for guard in self.guards if not guard.holds)
+
+    @property
+    def held_group(self) -> str | None:
+        """The group in ZooKeeper whose partitions no member may own meanwhile; None if neither end is one."""
+        return next((end.group for end in (self.source, self.target) if end.kind == "zookeeper"), None)
+
+
+def make_plan(
+    source: End,
+    target: End,
+    servers: str,
+    seen: Observation,
+    *,
+    missing: Missing,
+    retention_ms: int | None,
+    now_ms: int,
+) -> MigrationPlan:
+    """Plan a migration; guards that do not hold are part of the plan."""
+    rows = tuple(_planned(seen, partition, missing) for partition in sorted(seen.logs))
+    guards = (*seen.guards, *_guards_of(rows, source, target, retention_ms))
+    return MigrationPlan(
+        source=source,
+        target=target,
+        place=seen.place,
+        servers=servers,
+        created_ms=now_ms,
+        missing=missing,
+        retention_ms=retention_ms,
+        partitions=rows,
+        identities={topic: one.recorded for topic, one in seen.identities.items()},
+        guards=guards,
+        warnings=seen.warnings,
+    )
+
+
+def _planned(seen: Observation, partition: TopicPartition, missing: Missing) -> PlannedPartition:
+    log, source = seen.logs[partition], seen.source.get(partition)
+    absent = {"fail": None, "earliest": log.start, "latest": log.end}[missing]
+    return PlannedPartition(partition, source, seen.target.get(partition), absent if source is None else source, log)
+
+
+def _guards_of(rows: Sequence[PlannedPartition], source: End, target: End, retention_ms: int | None) -> Iterable[Guard]:
+    yield _guard(
+        "offsets", bool(rows), f"{source} has offsets", f"{source} has no offsets; check the name of the group"
+    )
+    absent = [row.partition for row in rows if row.new is None]
+    yield _guard(
+        "missing",
+        not absent,
+        "every partition has an offset to write",
+        f"{source} has no offset of {name_some(absent)}; plan with --missing earliest or --missing latest",
+    )
+    outside = [row.partition for row in rows if row.new is not None and row.log.clamp(row.new) != row.new]
+    yield _guard(
+        "log",
+        not outside,
+        "every offset is in its log",
+        f"offsets of {name_some(outside)} are outside their logs; reset them first (`zkconsumer offsets reset`)",
+    )
+    yield _guard(
+        "retention",
+        retention_ms is None or target.kind == "kafka",
+        "retention fits the target",
+        f"{target} has no retention; omit --retention",
+    )
+
+
+def _guard(name: str, holds: bool, text: str, otherwise: str) -> Guard:
+    return Guard(name, holds, text if holds else otherwise)
+
+
+# -- before the first write -------------------------------------------------------------------------------------------
+
+
+class Recheck(NamedTuple):
+    """What is left of a plan.
+
+    Attributes:
+        refusals: why nothing may be written, one sentence each.
+        todo: partitions whose offset still has to be written.
+        done: partitions whose target has the new offset.
+    """
+
+    refusals: tuple[str, ...]
+    todo: tuple[PlannedPartition, ...]
+    done: tuple[PlannedPartition, ...]
+
+
+def recheck(plan: MigrationPlan, now: Observation, *, began: bool) -> Recheck:
+    """Compare a plan with both ends as they are now.
+
+    Args:
+        plan: to carry out.
+        now: both ends.
+        began: an earlier run of this plan may have written, so a target that has the new offset is accepted.
+    """
+    refusals = [*changed_place(plan, now.place), *(guard.text for guard in now.guards if not guard.holds)]
+    refusals += (guard.text for guard in plan.guards if not guard.holds and guard.name in _LASTING)
+    refusals += _changed_topics(plan, now)
+    moved = [row.partition for row in plan.partitions if now.source.get(row.partition) != row.source]
+    if moved:
+        refusals.append(f"offsets of {plan.source} have moved since the plan was made: {name_some(moved)}; plan again")
+    todo = tuple(row for row in plan.partitions if now.target.get(row.partition) != row.new)
+    done = tuple(row for row in plan.partitions if now.target.get(row.partition) == row.new)
+    foreign = [row.partition for row in todo if now.target.get(row.partition) != row.before]
+    foreign += [row.partition for row in done if not began and row.before != row.new]
+    if foreign:
+        refusals.append(f"another client has written offsets of {plan.target}: {name_some(foreign)}; plan again")
+    return Recheck(tuple(dict.fromkeys(refusals)), todo, done)
+
+
+_LASTING: Final = frozenset({"offsets", "missing", "log", "retention", "place", "migrated", "left"})
+"""Guards that follow from the plan, or from the migration that it reverses; others are checked again."""
+
+
+def changed_place(plan: MigrationPlan, place: Place) -> Iterable[str]:
+    """Why a place is not that of the plan, one sentence each."""
+    then = plan.place
+    if then.chroot != place.chroot:
+        yield f"the plan was made for chroot {then.chroot or '/'}, not {place.chroot or '/'}; check --zookeeper"
+    if then.zookeeper_cluster != place.zookeeper_cluster:
+        yield (
+            f"the plan was made for the cluster {then.zookeeper_cluster} in ZooKeeper, not {place.zookeeper_cluster}; "
+            "check --zookeeper"
+        )
+    if then.kafka_cluster != place.kafka_cluster:
+        yield (
+            f"the plan was made for brokers of cluster {then.kafka_cluster}, not {place.kafka_cluster}; check "
+            "--bootstrap-server"
+        )
+
+
+def _changed_topics(plan: MigrationPlan, now: Observation) -> Iterable[str]:
+    planned = {row.partition: row for row in plan.partitions}
+    if more := sorted(now.logs.keys() - planned.keys()):
+        yield f"partitions were added since the plan was made: {name_some(more)}; plan again"
+    if gone := sorted(planned.keys() - now.logs.keys()):
+        yield f"partitions do not exist any more: {name_some(gone)}; plan again"
+    known = [(topic, recorded, now.identities.get(topic)) for topic, recorded in plan.identities.items()]
+    other = {topic for topic, recorded, found in known if found is not None and not found.is_recorded_as(recorded)}
+    other |= {p.topic for p, log in now.logs.items() if p in planned and _went_back(planned[p].log, log)}
+    if other:
+        yield f"topics were deleted and created again, or truncated: {name_some(sorted(other))}; plan again"
+    new = {p: row.new for p, row in planned.items() if row.new is not None and p.topic not in other}
+    if expired := sorted(p for p, offset in new.items() if p in now.logs and offset < now.logs[p].start):
+        yield f"records from the planned offset on were deleted meanwhile: {name_some(expired)}; plan again"
+
+
+def _went_back(then: LogRange, now: LogRange) -> bool:
+    return now.end < then.end or now.start < then.start
+
+
+# -- verification -----------------------------------------------------------------------------------------------------
+
+
+class VerifiedPartition(NamedTuple):
+    """One partition in both stores, and both lags at one reading of the log end; None is unknown."""
+
+    partition: TopicPartition
+    planned: int | None
+    source: int | None
+    target: int | None
+    log_end: int | None
+
+    @property
+    def is_equal(self) -> bool:
+        """True if both stores have the planned offset; a partition without one in the source has it in the target."""
+        return self.target is not None and self.target == self.planned and self.source in (None, self.target)
+
+    @property
+    def source_lag(self) -> int | None:
+        """Records that a consumer that starts at the source's offset has to read."""
+        return None if self.source is None or self.log_end is None else self.log_end - self.source
+
+    @property
+    def target_lag(self) -> int | None:
+        """The same for the target's offset."""
+        return None if self.target is None or self.log_end is None else self.log_end - self.target
+
+
+def verify(plan: MigrationPlan, now: Observation) -> tuple[VerifiedPartition, ...]:
+    """Compare both ends, for each partition of a plan."""
+    return tuple(
+        VerifiedPartition(
+            row.partition,
+            row.new,
+            now.source.get(row.partition),
+            now.target.get(row.partition),
+            now.logs[row.partition].end if row.partition in now.logs else None,
+        )
+        for row in plan.partitions
+    )

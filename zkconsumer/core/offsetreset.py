@@ -1,0 +1,198 @@
+"""Where a reset moves the offset of a partition (KIP-122), as ConsumerGroupCommand 1.1.1 decides it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
+from typing import Final, Literal, NamedTuple
+
+from zkconsumer.model import TopicPartition
+
+ResetKind = Literal["earliest", "latest", "current", "offset", "shift", "time", "file"]
+
+_DATETIME: Final = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)\.(\d{3})(?:(Z)|([+-])(\d\d)(?::(\d\d))?)?", re.ASCII
+)
+_DURATION: Final = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.ASCII)
+
+
+class LogRange(NamedTuple):
+    """The offsets that a log has: of its first record, and after its last one."""
+
+    start: int
+    end: int
+
+    def clamp(self, offset: int) -> int:
+        """The nearest offset at which the log can be read."""
+        if offset > self.end:
+            return self.end
+        return max(offset, self.start)
+
+
+@dataclass(frozen=True, slots=True)
+class ResetSpec:
+    """What a reset was asked to do.
+
+    Attributes:
+        kind: the scenario.
+        value: the offset, the number of records to shift by, or the time in ms since the epoch; 0 for other kinds.
+        offsets: by partition, for kind ``file``.
+    """
+
+    kind: ResetKind
+    value: int = 0
+    offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+
+class OffsetRow(NamedTuple):
+    """What a write does to the offset of one partition.
+
+    Attributes:
+        partition: which one.
+        old: the stored offset, None if there is none.
+        new: the offset to store, None to delete it.
+        log: the offsets of its log, None if unknown.
+        note: what the operator should know of it, may be empty.
+    """
+
+    partition: TopicPartition
+    old: int | None
+    new: int | None
+    log: LogRange | None = None
+    note: str = ""
+
+    @property
+    def skipped(self) -> int | None:
+        """Records that the log has and the group will not read; None if unknown."""
+        forward = self.forward
+        return forward if forward is None else max(0, forward)
+
+    @property
+    def replayed(self) -> int | None:
+        """Records that the log has and the group will read again; None if unknown."""
+        forward = self.forward
+        return forward if forward is None else max(0, -forward)
+
+    @property
+    def forward(self) -> int | None:
+        """Records from where the group would continue now to where it will, negative if back; None if unknown."""
+        if self.old is None or self.new is None:
+            return None
+        return self.new - (self.old if self.log is None else self.log.clamp(self.old))
+
+
+def reset_offset(
+    spec: ResetSpec, partition: TopicPartition, old: int | None, log: LogRange, at_time: int | None
+) -> OffsetRow:
+    """The row of one partition.
+
+    Args:
+        spec: what was asked for.
+        partition: which one.
+        old: the stored offset, None if there is none.
+        log: the offsets of its log.
+        at_time: for kind ``time``, the offset of the first record with that timestamp or a later one; None if no record
+            has, which means the log end.
+
+    Raises:
+        ValueError: the partition has no offset to shift, or is not in the file.
+    """
+    if spec.kind == "shift" and old is None:
+        raise ValueError(f"{partition} has no committed offset to shift; reset it to an offset instead")
+    if spec.kind == "file" and partition not in spec.offsets:
+        raise ValueError(f"{partition} is not in the file")
+    note = ""
+    match spec.kind:
+        case "earliest":
+            new = log.start
+        case "latest":
+            new = log.end
+        case "current":
+            new, note = (log.end, "no committed offset, so the log end") if old is None else (old, "")
+        case "time":
+            new, note = (log.end, "no record so late, so the log end") if at_time is None else (at_time, "")
+        case _:
+            return _clamped(partition, old, log, _wanted(spec, partition, old))
+    return OffsetRow(partition, old, new, log, note)
+
+
+def _wanted(spec: ResetSpec, partition: TopicPartition, old: int | None) -> int:
+    if spec.kind == "file":
+        return spec.offsets[partition]
+    return spec.value if spec.kind == "offset" else (old or 0) + spec.value
+
+
+def _clamped(partition: TopicPartition, old: int | None, log: LogRange, wanted: int) -> OffsetRow:
+    new = log.clamp(wanted)
+    note = "" if new == wanted else f"{wanted} is {'after the log end' if wanted > new else 'before the log start'}"
+    return OffsetRow(partition, old, new, log, note)
+
+
+def parse_datetime(text: str) -> int:
+    """Milliseconds since the epoch of a text as ``--to-datetime`` takes it; without a zone it is UTC.
+
+    The forms are those that 1.1.1 reads to the same instant: milliseconds are required, a zone is ``Z``, ``+hh`` or
+    ``+hh:mm``. What 1.1.1 reads as something else than it looks like (``+0130`` as ``+01:00``, the 31st of June, ``.5``
+    as 5 ms) is refused.
+
+    Raises:
+        ValueError: the text has another form.
+
+    >>> parse_datetime("2017-06-01T12:00:00.000"), parse_datetime("2017-06-01T12:00:00.000+01:30")
+    (1496318400000, 1496313000000)
+    """
+    found = _DATETIME.fullmatch(text)
+    if found is None:
+        raise ValueError(
+            f"{text!r} is not a time; write it as 2017-06-01T12:00:00.000, which is UTC, or with a zone: Z, +01 or "
+            "+01:00"
+        )
+    *numbers, milliseconds, _, sign, hours, minutes = found.groups()
+    offset = timedelta(hours=int(hours or 0), minutes=int(minutes or 0))
+    try:
+        zone = timezone(-offset if sign == "-" else offset)
+        at = datetime(*map(int, numbers), int(milliseconds) * 1000, tzinfo=zone)  # type: ignore[arg-type, misc]
+    except ValueError as error:
+        raise ValueError(f"{text!r} is not a time: {error}") from None
+    return (at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+
+
+def parse_duration(text: str) -> int:
+    """Milliseconds of a duration ``PnDTnHnMnS``, a day being 24 hours.
+
+    Raises:
+        ValueError: the text has another form. Years and months are refused, since they have no fixed length.
+
+    >>> parse_duration("P1DT2H"), parse_duration("PT0.5S")
+    (93600000, 500)
+    """
+    found = _DURATION.fullmatch(text)
+    if found is None or text[-1] in "PT":
+        raise ValueError(f"{text!r} is not a duration; write it as PnDTnHnMnS, such as P7D or PT1H30M")
+    days, hours, minutes, seconds = (Decimal(number or 0) for number in found.groups())
+    return int((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000)
+
+
+class Sums(NamedTuple):
+    """Sums over rows: records skipped and replayed, and the number of rows for which they are unknown."""
+
+    skipped: int
+    replayed: int
+    unknown: int
+
+
+def sums(rows: Iterable[OffsetRow]) -> Sums:
+    """The sums of what is known."""
+    skipped = replayed = unknown = 0
+    for row in rows:
+        forward = row.forward
+        if forward is None:
+            unknown += 1
+        elif forward > 0:
+            skipped += forward
+        else:
+            replayed -= forward
+    return Sums(skipped, replayed, unknown)

@@ -1,0 +1,63 @@
+"""Quotas of clients in ZooKeeper (KIP-13, KIP-55): where they are, and which of them applies to a group's members."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Final
+from urllib.parse import quote, unquote
+
+CLIENT_QUOTAS: Final = "/config/clients"
+"""Parent of the quotas by client id; the child ``<default>`` is for all others."""
+
+USER_QUOTAS: Final = "/config/users"
+"""Parent of the quotas by user; each may have a child ``clients`` with quotas of that user's clients."""
+
+CONSUMER_RATE: Final = "consumer_byte_rate"
+"""Name of the quota of fetches, in bytes per second and broker."""
+
+ANONYMOUS: Final = "ANONYMOUS"
+"""The user of a client that does not log in."""
+
+_DEFAULT: Final = "<default>"
+
+
+def clients_of(user_path: str) -> str:
+    """Parent of the quotas of one user's clients."""
+    return f"{user_path}/clients"
+
+
+def quotas_that_apply(existing: Collection[str], user: str | None, client: str) -> list[str]:
+    """The paths of the quotas that limit a client id, by the brokers' order of precedence.
+
+    Args:
+        existing: paths of the znodes that have such a quota.
+        user: that the client logs in as; None if unknown, and then each user that has a quota may be the one.
+        client: its id.
+
+    >>> quotas_that_apply({"/config/clients/g", "/config/users/<default>"}, "alice", "g")
+    ['/config/users/<default>']
+    >>> quotas_that_apply({"/config/clients/g", "/config/users/alice"}, None, "g")
+    ['/config/clients/g', '/config/users/alice']
+    """
+    users = _users(existing) if user is None else {user}
+    found = {next((path for path in _precedence(one, client) if path in existing), None) for one in users}
+    return sorted(path for path in found if path is not None)
+
+
+def _users(existing: Collection[str]) -> set[str]:
+    named = {path.removeprefix(f"{USER_QUOTAS}/").split("/")[0] for path in existing if path.startswith(USER_QUOTAS)}
+    return {unquote(name) for name in named - {_DEFAULT}} | {""}  # and one that has no quota of its own
+
+
+def _precedence(user: str, client: str) -> Iterator[str]:
+    for parent in (f"{USER_QUOTAS}/{_encoded(user)}", f"{USER_QUOTAS}/{_DEFAULT}"):
+        yield f"{clients_of(parent)}/{_encoded(client)}"
+        yield f"{clients_of(parent)}/{_DEFAULT}"
+        yield parent
+    yield f"{CLIENT_QUOTAS}/{_encoded(client)}"
+    yield f"{CLIENT_QUOTAS}/{_DEFAULT}"
+
+
+def _encoded(name: str) -> str:
+    """As the brokers name the znode of a user or client id."""
+    return quote(name, safe="").replace("~", "%7E")

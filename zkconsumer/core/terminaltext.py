@@ -1,0 +1,27 @@
+"""Text from znodes and brokers as a terminal may show it: nothing in it moves the cursor or hides other text."""
+
+from __future__ import annotations
+
+from typing import Final
+
+_LONGEST: Final = 1024
+"""Characters of one name that are shown. The names that Kafka and its consumers make are shorter."""
+
+
+def escaped(text: str) -> str:
+    r"""The text with every character that a terminal would act on, or not show, replaced by its escape.
+
+    Those are control characters, line ends, directions of writing and other characters without a shape of their own.
+
+    >>> escaped("clicks \x1b[2J")
+    'clicks \\x1b[2J'
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def printable(text: str) -> str:
+    """As :func:`escaped`; a text that is longer than any name in use is cut, and its length is given."""
+    shown = escaped(text[:_LONGEST])
+    return shown if len(text) <= _LONGEST else f"{shown}... ({len(text)} characters)"

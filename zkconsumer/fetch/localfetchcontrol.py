@@ -1,0 +1,230 @@
+"""LocalFetchControl: the fetching side of a consumer process, started and stopped by the rebalance thread."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Collection, Sequence
+from typing import Final, NamedTuple
+
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.core.fetchcontrol import FetchAssignment
+from zkconsumer.errors import NotOwner
+from zkconsumer.fetch.chunkqueue import ChunkQueue
+from zkconsumer.fetch.leaders import LeaderFinder
+from zkconsumer.fetch.partitioninfo import PartitionInfo, by_queue
+from zkconsumer.model import Broker, ConsumerThreadId, TopicPartition
+
+_log = logging.getLogger(__name__)
+
+_STOP_TIMEOUT_S: Final = 5.0
+"""How long a stop waits for all its threads together. A thread that hangs longer (in a name look-up, which cannot be
+interrupted) is left running: its partitions are released, so queues refuse its later chunks."""
+
+QueueFor = Callable[[str, ConsumerThreadId], ChunkQueue]
+
+
+def _load_modules_for_reading() -> None:
+    try:
+        from zkconsumer.decode import batchdecoder, limits, messages  # noqa: F401  used later
+
+        batchdecoder.warm()
+    except Exception:  # noqa: BLE001  the fetchers load it again, and then the streams raise the cause
+        _log.warning(
+            "loading the decoder in advance failed; the fetchers try again, and streams raise a further failure",
+            exc_info=True,
+        )
+
+
+class FetchPosition(NamedTuple):
+    """The state of a partition that is fetched; unknown offsets are None.
+
+    ``fetched`` is the offset to fetch next, ``consumed`` the position after the records that the user is done with,
+    ``high_watermark`` the one that the broker last reported.
+    """
+
+    partition: TopicPartition
+    thread: ConsumerThreadId
+    fetched: int | None
+    consumed: int | None
+    high_watermark: int | None
+
+
+class LocalFetchControl:
+    """Implements :class:`~zkconsumer.core.fetchcontrol.FetchControl` with fetcher threads in this process.
+
+    One thread calls ``start`` and ``stop``; any thread may call the other methods. ``pause`` and ``resume`` see either
+    the assignment before a ``start`` or the one after it, so that no pause is lost between the two.
+
+    Args:
+        consumer_id: id of the member, part of the threads' names.
+        config: of the consumer.
+        live_brokers: returns the brokers to ask for leaders; called on the leader finder's thread, may raise.
+        queue_for: returns the queue of a consumer thread for a topic (static subscriptions have one stream per topic).
+    """
+
+    def __init__(
+        self,
+        consumer_id: str,
+        config: ConsumerConfig,
+        live_brokers: Callable[[], Sequence[Broker]],
+        queue_for: QueueFor,
+    ) -> None:
+        self._consumer_id = consumer_id
+        self._config = config
+        self._live_brokers = live_brokers
+        self._queue_for = queue_for
+        self._warming: threading.Thread | None = None
+        self._finder: LeaderFinder | None = None
+        self._infos: dict[TopicPartition, PartitionInfo] = {}  # replaced, never changed
+        self._pausing = threading.Lock()
+        self._paused: frozenset[TopicPartition] = frozenset()
+
+    def warm(self) -> None:
+        """Load the decode kernel in the background while the member joins the group."""
+        self._warming = threading.Thread(
+            target=_load_modules_for_reading, name=f"{self._consumer_id}-warm", daemon=True
+        )
+        self._warming.start()
+
+    def wait_until_warm(self) -> None:
+        """Wait until the decode kernel is loaded.
+
+        If it must be compiled, ``consumer.timeout.ms`` would otherwise expire before the first record can arrive.
+        """
+        if self._warming is not None:
+            self._warming.join()
+
+    def start(self, assignment: FetchAssignment) -> None:
+        """See :class:`~zkconsumer.core.fetchcontrol.FetchControl`; leaders are found in the background."""
+        kept = {p: info for p, info in self._fetched().items() if assignment.threads.get(p) == info.thread}
+        self.release(self._fetched().keys() - kept.keys())
+        gained = {p: self._new_info(p, assignment) for p in assignment.threads if p not in kept}
+        for queue, infos in by_queue(gained.values()).items():
+            queue.admit(infos)
+        with self._pausing:
+            self._paused &= assignment.threads.keys()
+            for partition in self._paused.intersection(gained):
+                gained[partition].queue.pause(partition)
+            self._infos = {**kept, **gained}
+        for partition, (thread, error) in assignment.refused.items():
+            queue = self._queue_for(partition.topic, thread)
+            if queue.deny(error.topic, partition, error):
+                _log.error("stream %s: %s; trying again", thread, error)
+        if not gained:
+            return
+        if self._finder is not None:
+            self._finder.add(gained.values())
+        else:
+            self._finder = LeaderFinder(self._consumer_id, self._config, self._live_brokers)
+            self._finder.add(gained.values())
+            self._finder.start()
+
+    def _fetched(self) -> dict[TopicPartition, PartitionInfo]:
+        """Partitions that were started and are not released."""
+        return {partition: info for partition, info in self._infos.items() if not info.released}
+
+    def _new_info(self, partition: TopicPartition, assignment: FetchAssignment) -> PartitionInfo:
+        thread, start = assignment.threads[partition], assignment.offsets[partition]
+        return PartitionInfo(
+            partition,
+            thread,
+            assignment.generation,
+            self._queue_for(partition.topic, thread),
+            start,
+            self._config.fetch_message_max_bytes,
+            self._still_held(partition, start),
+            assignment.origins.get(partition),
+        )
+
+    def _still_held(self, partition: TopicPartition, start: int | None) -> PartitionInfo | None:
+        """The released partition, if the new one continues right after a record or batch that the user still holds."""
+        old = self._infos.get(partition)
+        if old is None or old.position(handed_out=True) != start:
+            return None
+        holder = old if old.is_held() else old.previous
+        return holder if holder is not None and holder.is_held() else None
+
+    def release(self, partitions: Collection[TopicPartition], *, drain: bool = True) -> None:  # noqa: ARG002 - see stop
+        """See :class:`~zkconsumer.core.fetchcontrol.FetchControl`; the connections stay, for the other partitions."""
+        released = [info for partition, info in self._fetched().items() if partition in partitions]
+        for info in released:
+            info.released = True
+        for queue, infos in by_queue(released).items():
+            queue.release(infos)
+        if self._finder is not None:
+            self._finder.remove(released)
+
+    def stop(self, *, drain: bool = True) -> None:  # noqa: ARG002 - there is nothing to wait for
+        """See :class:`~zkconsumer.core.fetchcontrol.FetchControl`; takes milliseconds unless a thread hangs."""
+        finder, self._finder = self._finder, None
+        if finder is not None:
+            finder.close()  # all sockets before any join: they end at the same time
+        # Before waiting for the threads: from here on nothing is handed out, and puts are refused.
+        for info in self._infos.values():
+            info.released = True
+        for queue in {info.queue for info in self._infos.values()}:
+            queue.release_all()
+        if finder is not None:
+            for name in finder.join_all(_STOP_TIMEOUT_S):
+                _log.warning(
+                    "thread %s did not end within %.0f s and keeps running; its partitions are released",
+                    name,
+                    _STOP_TIMEOUT_S,
+                )
+
+    def withhold(self) -> None:
+        """Take back what streams are handing out now; it is handed out again once ``may_deliver`` allows it."""
+        for queue in {info.queue for info in self._infos.values()}:
+            queue.withhold()
+
+    def pause(self, partitions: Collection[TopicPartition]) -> None:
+        """Neither fetch these partitions nor hand out their records, until resumed or owned by another member.
+
+        Raises:
+            NotOwner: this consumer does not own some of them; then none is paused.
+        """
+        with self._pausing:
+            if missing := sorted(partition for partition in partitions if partition not in self._infos):
+                raise NotOwner(
+                    f"cannot pause what this consumer does not own: {', '.join(map(str, missing))}; "
+                    "partition_states() lists what it owns"
+                )
+            self._paused |= frozenset(partitions)
+            for partition in partitions:
+                self._infos[partition].queue.pause(partition)
+
+    def resume(self, partitions: Collection[TopicPartition]) -> None:
+        """Resume these partitions; those that are not paused (any more) are ignored."""
+        with self._pausing:
+            for partition in self._paused.intersection(partitions):
+                self._infos[partition].queue.resume(partition)
+            self._paused = self._paused.difference(partitions)
+
+    def paused(self) -> frozenset[TopicPartition]:
+        """The partitions that are paused."""
+        return self._paused
+
+    def positions(self, *, handed_out: bool) -> dict[TopicPartition, int]:
+        """See :class:`~zkconsumer.core.fetchcontrol.FetchControl`."""
+        positions = {partition: info.position(handed_out=handed_out) for partition, info in self._infos.items()}
+        return {partition: position for partition, position in positions.items() if position is not None}
+
+    def fetch_requests(self) -> dict[str, tuple[float, int]]:
+        """See :meth:`LeaderFinder.fetch_requests <zkconsumer.fetch.leaders.LeaderFinder.fetch_requests>`."""
+        finder = self._finder
+        return {} if finder is None else finder.fetch_requests()
+
+    def wakeups(self) -> int:
+        """How often the fetchers of this assignment were woken while waiting for room."""
+        finder = self._finder
+        return 0 if finder is None else finder.wakeups()
+
+    def states(self) -> list[FetchPosition]:
+        """The state of each partition, in their order."""
+        return [
+            FetchPosition(
+                info.partition, info.thread, info.fetched, info.position(handed_out=False), info.high_watermark
+            )
+            for _, info in sorted(self._infos.items())
+        ]

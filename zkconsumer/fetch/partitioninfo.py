@@ -1,0 +1,204 @@
+"""PartitionInfo: the fetch state of one partition from its acquisition to its release."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Final
+
+from zkconsumer.core.denials import PATIENCE, pause_s
+from zkconsumer.errors import AuthenticationFailed, ConfigError, TopicUnreadable
+from zkconsumer.fetch.chunkqueue import ChunkQueue
+from zkconsumer.fetch.queuedpartition import QueuedPartition
+from zkconsumer.kafka.fetchsession import PartitionFetch
+from zkconsumer.model import ConsumerThreadId, TopicPartition
+
+_log = logging.getLogger(__name__)
+_events = logging.getLogger("zkconsumer.events")
+
+_PATIENCE: Final = 3
+"""After this many refusals in a row the stream raises the error: a stopping broker may hang up during a login."""
+
+
+class PartitionInfo(QueuedPartition):
+    """One owned partition. Each acquisition creates a new object, so no state leaks from one to the next.
+
+    Every attribute has one writer; others may read it at any time, since reading or writing one attribute is atomic.
+
+    Args:
+        partition: which one.
+        thread: the consumer thread that reads it.
+        generation: generation of the assignment that contains it.
+        queue: receives its chunks.
+        start: the offset to begin with; None if ``auto.offset.reset`` must be applied first.
+        fetch_bytes: bytes to request at a time.
+        previous: this partition before its last release, if the user still holds its last record or batch.
+        origin: the store that holds ``start``, as named in messages; None if ``start`` is not a stored offset.
+
+    Attributes:
+        start: the position until a record is handed out; None while a reset is pending. Written by the fetcher.
+        fetched: the offset to fetch next; None while a reset is pending. Written by the fetcher.
+        high_watermark: the end of the partition as the broker last reported it, or None. Written by the fetcher.
+        density: bytes per offset in the last answer; 0.0 if unknown. Written by the fetcher.
+        fetch_bytes: as above; raised for a record that does not fit (brokers before 0.10.1). Written by the fetcher.
+        faulty: the offset from which its bytes could not be decoded the last time, or None. Written by the fetcher.
+        faults: how often in a row they could not be decoded from that offset. Written by the fetcher.
+        refusals: how often in a row no broker accepted a connection, for a reason that an operator must fix. Written by
+            the leader finder or the fetcher, whichever holds the partition.
+        denials: how often in a row brokers refused to serve it; same writer as ``refusals``.
+        retry_at: ``time.monotonic`` before which it is not requested again after a denial; same writer as ``refusals``.
+        readable: True from the first answer with success until a denial; same writer as ``refusals``.
+        request: the last request for it, or None. Written by the fetcher.
+        released: True once this member has released it. Written by the rebalance thread.
+    """
+
+    __slots__ = (
+        "denials",
+        "density",
+        "faults",
+        "faulty",
+        "fetch_bytes",
+        "fetched",
+        "generation",
+        "high_watermark",
+        "origin",
+        "previous",
+        "queue",
+        "readable",
+        "refusals",
+        "released",
+        "request",
+        "retry_at",
+        "start",
+        "thread",
+    )
+
+    def __init__(
+        self,
+        partition: TopicPartition,
+        thread: ConsumerThreadId,
+        generation: int,
+        queue: ChunkQueue,
+        start: int | None,
+        fetch_bytes: int,
+        previous: PartitionInfo | None = None,
+        origin: str | None = None,
+    ) -> None:
+        super().__init__(partition)
+        self.thread = thread
+        self.generation = generation
+        self.queue = queue
+        self.start = start
+        self.fetched = start
+        self.high_watermark: int | None = None
+        self.density = 0.0
+        self.fetch_bytes = fetch_bytes
+        self.faulty: int | None = None
+        self.faults = 0
+        self.refusals = 0
+        self.denials = 0
+        self.retry_at = 0.0
+        self.readable = False
+        self.released = False
+        self.request: PartitionFetch | None = None
+        self.previous = previous
+        self.origin = origin
+
+    def __repr__(self) -> str:
+        return f"<{self.partition} generation {self.generation} fetched {self.fetched} consumed {self.consumed}>"
+
+    def fetch_from(self, offset: int) -> PartitionFetch:
+        """The request for this partition, called by the fetcher; the last object if nothing changed, as is usual."""
+        request = self.request
+        if request is None or request.offset != offset or request.max_bytes != self.fetch_bytes:
+            request = self.request = PartitionFetch(*self.partition, offset, self.fetch_bytes)
+        return request
+
+    def describe_offset(self) -> str:
+        """The offset to fetch next for messages, with its store if it is a stored offset."""
+        stored = self.origin is not None and self.fetched == self.start
+        return f"offset {self.fetched}" + (f", stored in {self.origin}," if stored else "")
+
+    def expected_bytes(self, offset: int) -> int:
+        """Expected bytes of a fetch from ``offset``; 0 at the end of the log or if unknown."""
+        if not self.density or self.high_watermark is None or self.high_watermark <= offset:
+            return 0
+        return min(self.fetch_bytes, 1 + int(self.density * (self.high_watermark - offset)))
+
+    def report_wrong_settings(self, error: Exception) -> None:
+        """Let the stream raise an error that a retry does not fix; retries continue, since a login may change.
+
+        That is if brokers refuse the login or certificate, or a file that the settings name cannot be used. Other
+        errors are ignored.
+        """
+        if isinstance(error, AuthenticationFailed | ConfigError):
+            self.refusals += 1
+            if self.refusals >= _PATIENCE:
+                self.queue.complain(self, error)
+
+    def deny(self, error: TopicUnreadable, backoff_s: float) -> None:
+        """Note that a broker refused to serve this partition; after some refusals in a row the stream raises the error.
+
+        Args:
+            error: the reason.
+            backoff_s: pause before the next attempt if this is the first refusal in a row, in seconds.
+        """
+        self.readable = False
+        self.denials += 1
+        self.retry_at = time.monotonic() + pause_s(self.denials, backoff_s)
+        news = self.denials >= PATIENCE and self.queue.deny(error.topic, self.partition, error, self)
+        level = logging.ERROR if news else logging.DEBUG
+        _log.log(level, "stream %s, partition %s: %s; trying again", self.thread, self.partition, error)
+
+    def allow(self) -> None:
+        """Note that a broker served this partition."""
+        self.refusals = 0
+        if self.readable:
+            return
+        self.readable, self.denials = True, 0
+        if self.queue.allow(self.partition.topic, self.partition, self):
+            _events.info("stream %s: topic %s can be read again", self.thread, self.partition.topic)
+
+    def is_held(self) -> bool:
+        """True while the user holds records of this object's generation that are not released."""
+        return self.queue.is_held(self)
+
+    def reset_to(self, offset: int) -> bool:
+        """Continue at ``offset``, which ``auto.offset.reset`` chose; called by the fetcher.
+
+        Returns:
+            True if earlier chunks may still wait in the queue, so that the position must not move yet: the caller then
+            queues an empty chunk that moves the position in its turn.
+        """
+        has_moved = self.fetched is not None and self.fetched != self.start
+        self.fetched = offset
+        if not has_moved:
+            self.start = offset
+        return has_moved
+
+    def position(self, *, handed_out: bool) -> int | None:
+        """Next offset to consume, or None while a reset is pending.
+
+        A rebalance may come while the user processes a record. If this member keeps the partition, fetching continues
+        after that record, but only the user's next request releases it: until then the old position may be committed.
+
+        Args:
+            handed_out: True for the position after all records that were handed out, False for those consumed.
+        """
+        if not handed_out and self.previous is not None and self.previous.is_held():
+            return self.previous.position(handed_out=False)
+        position = self.queue.position(self, handed_out=handed_out)
+        return self.start if position is None else position
+
+
+def by_queue(infos: Iterable[PartitionInfo]) -> dict[ChunkQueue, list[PartitionInfo]]:
+    """Partitions by their queue, in their order."""
+    infos = list(infos)
+    if len({info.queue for info in infos}) == 1:  # the usual case; appending a thousand times takes longer
+        return {infos[0].queue: infos}
+    theirs: dict[ChunkQueue, list[PartitionInfo]] = defaultdict(list)
+    for info in infos:
+        theirs[info.queue].append(info)
+    return theirs

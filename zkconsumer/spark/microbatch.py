@@ -1,0 +1,178 @@
+"""Arithmetic of a micro-batch: how far to read, and which task reads which offsets (architecture.md#spark-source).
+
+Pure: values in, values out. The driver passes the state read from ZooKeeper and the brokers.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from zkconsumer.model import Broker, TopicPartition
+
+
+class Span(NamedTuple):
+    """Offsets ``start`` (included) to ``until`` (excluded) of one partition."""
+
+    start: int
+    until: int
+
+    @property
+    def size(self) -> int:
+        """Number of offsets; compaction and transactions may have left fewer records."""
+        return self.until - self.start
+
+
+class OffsetRange(NamedTuple):
+    """A span with its partition: the unit of work of an executor."""
+
+    topic: str
+    partition: int
+    start: int
+    until: int
+
+    @property
+    def size(self) -> int:
+        """Number of offsets in the range."""
+        return self.until - self.start
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """The partition to read."""
+        return TopicPartition(self.topic, self.partition)
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition} [{self.start}, {self.until})"
+
+
+@dataclass(frozen=True, slots=True)
+class RangePartition:
+    """The work of one Spark task, sent pickled from the driver to an executor.
+
+    Attributes:
+        ranges: ranges to read, in this order if one broker leads several of them.
+        brokers: live brokers known to the driver; the executor asks them for leaders, and never ZooKeeper.
+    """
+
+    ranges: tuple[OffsetRange, ...]
+    brokers: tuple[Broker, ...]
+
+
+def cap_offsets(available: Mapping[TopicPartition, Span], limit: int | None) -> dict[TopicPartition, Span]:
+    """Reduce the available spans to ``limit`` offsets in total, in proportion to their sizes.
+
+    The result has exactly ``min(limit, total)`` offsets. The remainder from rounding goes to the partitions with the
+    largest fraction, then to the first in order, so the result is deterministic. Empty spans are excluded.
+
+    Args:
+        available: span of each partition from its position to its end.
+        limit: ``maxOffsetsPerTrigger``, None for no limit.
+    """
+    spans = {partition: available[partition] for partition in sorted(available) if available[partition].size > 0}
+    total = sum(span.size for span in spans.values())
+    if limit is None or total <= limit:
+        return spans
+    shares = {partition: span.size * limit // total for partition, span in spans.items()}
+    left = limit - sum(shares.values())
+    by_remainder = sorted(spans, key=lambda partition: (-(spans[partition].size * limit % total), partition))
+    for partition in by_remainder[:left]:
+        shares[partition] += 1
+    return {p: Span(span.start, span.start + shares[p]) for p, span in spans.items() if shares[p]}
+
+
+def group_by_thread(
+    spans: Mapping[TopicPartition, Span], threads: Mapping[TopicPartition, int], streams: int
+) -> list[tuple[OffsetRange, ...]]:
+    """One task for each consumer thread; ranges of partitions without a thread go to the smallest task.
+
+    Args:
+        spans: offsets to read; empty spans are excluded.
+        threads: number of the consumer thread of each owned partition. A replayed batch or a batch read may hold
+            partitions that are not in it.
+        streams: number of tasks over which partitions without a thread are spread, at least 1.
+    """
+    tasks: dict[int, list[OffsetRange]] = {}
+    homeless = []
+    for partition in sorted(spans):
+        span = spans[partition]
+        if span.size <= 0:
+            continue
+        piece = OffsetRange(*partition, *span)
+        thread = threads.get(partition)
+        if thread is None:
+            homeless.append(piece)
+        else:
+            tasks.setdefault(thread, []).append(piece)
+    loads = [(sum(r.size for r in tasks.get(n, ())), n) for n in sorted({*range(streams), *tasks})]
+    heapq.heapify(loads)
+    for piece in sorted(homeless, key=lambda r: (-r.size, r)):
+        load, number = loads[0]
+        tasks.setdefault(number, []).append(piece)
+        heapq.heapreplace(loads, (load + piece.size, number))
+    return [tuple(sorted(tasks[number])) for number in sorted(tasks)]
+
+
+def stream_counts(
+    topics: Iterable[str], partitions: Mapping[str, int], wanted: int | None, cpus: int
+) -> dict[str, int]:
+    """Consumer threads to register for each topic.
+
+    Args:
+        topics: subscribed names; empty with a pattern, which counts every topic that it matches now.
+        partitions: number of partitions of each topic that exists.
+        wanted: ``numStreams``, used unchanged; None for one per CPU, but at most one per partition.
+        cpus: CPUs that the driver's source process may use.
+    """
+    names = list(topics) or list(partitions)
+    return {topic: wanted or max(1, min(cpus, partitions.get(topic, 1))) for topic in names}
+
+
+def split_tasks(
+    tasks: Iterable[tuple[OffsetRange, ...]], minimum: int | None, largest: int | None
+) -> list[tuple[OffsetRange, ...]]:
+    """Cut tasks so that none holds more than ``largest`` offsets, then so that there are at least ``minimum``."""
+    pieces = [piece for task in tasks for piece in (_cut(task, largest) if largest else [task])]
+    return split_to(pieces, minimum)
+
+
+def _cut(task: tuple[OffsetRange, ...], largest: int) -> Iterator[tuple[OffsetRange, ...]]:
+    """Pieces of ``largest`` offsets; the last one may have fewer."""
+    while _size(task) > largest:
+        first, task = _cut_at(task, largest)
+        yield first
+    yield task
+
+
+def split_to(tasks: Iterable[tuple[OffsetRange, ...]], minimum: int | None) -> list[tuple[OffsetRange, ...]]:
+    """Halve the largest task until there are ``minimum`` of them or each holds a single offset."""
+    queue = [(-_size(task), task) for task in tasks]
+    heapq.heapify(queue)
+    while queue and len(queue) < (minimum or 0) and -queue[0][0] > 1:
+        _, largest = heapq.heappop(queue)
+        for half in _halves(largest):
+            heapq.heappush(queue, (-_size(half), half))
+    return sorted(task for _, task in queue)
+
+
+def _size(task: tuple[OffsetRange, ...]) -> int:
+    return sum(piece.size for piece in task)
+
+
+def _halves(task: tuple[OffsetRange, ...]) -> tuple[tuple[OffsetRange, ...], tuple[OffsetRange, ...]]:
+    return _cut_at(task, _size(task) // 2)
+
+
+def _cut_at(task: tuple[OffsetRange, ...], offsets: int) -> tuple[tuple[OffsetRange, ...], tuple[OffsetRange, ...]]:
+    """Cut a task of more than ``offsets`` offsets after that many, inside a range if necessary."""
+    first: list[OffsetRange] = []
+    wanted = offsets
+    for index, piece in enumerate(task):
+        if piece.size > wanted:
+            cut = piece.start + wanted
+            rest = [piece._replace(start=cut), *task[index + 1 :]]
+            return (*first, piece._replace(until=cut)) if wanted else tuple(first), tuple(rest)
+        first.append(piece)
+        wanted -= piece.size
+    raise AssertionError("a task of more offsets has an offset to cut at")

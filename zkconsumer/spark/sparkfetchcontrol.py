@@ -1,0 +1,231 @@
+"""SparkFetchControl: passes the query's assignment between the rebalance thread and Spark's thread.
+
+Spark calls the source on the main thread of its process; the member's rebalance thread starts and stops partitions. The
+two meet only here, under one condition that is never held across I/O.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.core.fetchcontrol import FetchAssignment
+from zkconsumer.errors import ConsumerClosed, GroupAuthorizationFailed
+from zkconsumer.model import TopicPartition
+from zkconsumer.spark.microbatch import Span
+
+_log = logging.getLogger(__name__)
+
+_LONGEST_DRAIN_MS = 4000
+
+
+def drain_timeout_ms(config: ConsumerConfig) -> float:
+    """How long releasing partitions may wait for the batch in flight, in ms: ``rebalance.drain.timeout.ms``.
+
+    JVM members try to claim at 0, 1, .. times the backoff and then give up for good, so half of that window remains for
+    them (architecture.md#spark-source).
+    """
+    return max(0, min(_LONGEST_DRAIN_MS, (config.rebalance_max_retries - 1) * config.rebalance_backoff_ms / 2))
+
+
+@dataclass(frozen=True, slots=True)
+class _Finished:
+    """Ends of finished batches in one generation of the assignment, which may be committed."""
+
+    generation: int = -1
+    offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """A batch that Spark is processing.
+
+    ``generation`` is None if an earlier run of the query planned it.
+    """
+
+    generation: int | None
+    number: int
+    ends: Mapping[TopicPartition, int]
+
+
+class SparkFetchControl:
+    """A :class:`~zkconsumer.core.fetchcontrol.FetchControl` for which Spark's tasks do the fetching.
+
+    Only the rebalance thread writes the assignment. Spark's thread declares the batch in flight; Spark's thread or an
+    acknowledgement ends it, whichever is first. Only the ends of finished batches may be committed, so every commit by
+    timer, rebalance or leaving follows the checkpoint.
+
+    Args:
+        drain_timeout_s: how long :meth:`stop` waits for a batch in flight, in seconds.
+    """
+
+    def __init__(self, drain_timeout_s: float) -> None:
+        self._drain_timeout_s = drain_timeout_s
+        self._changed = threading.Condition()
+        self._assignment: FetchAssignment | None = None
+        self._stopped = True
+        self._finished = _Finished()
+        self._in_flight: _Batch | None = None
+        self._given_up: _Batch | None = None
+        self._failure: BaseException | None = None
+        self._refusal: GroupAuthorizationFailed | None = None
+
+    # -- the rebalance thread ---------------------------------------------------------------------------------------
+
+    def stop(self, *, drain: bool = True) -> None:
+        """Stop planning, and wait for the batch in flight, at most the drain timeout.
+
+        After the timeout the partitions are released with the offset before the batch, and their next owner reads it
+        again. That is decided once for each batch: a later attempt of the same rebalance does not wait again.
+        """
+        with self._changed:
+            self._stopped = True
+            batch = self._in_flight
+            if not drain or batch is None or batch is self._given_up:
+                return
+            if self._changed.wait_for(lambda: self._in_flight is not batch, self._drain_timeout_s):
+                return
+            self._given_up = batch
+            timeout_s = self._drain_timeout_s
+        _log.warning(
+            "a batch of %d partitions did not finish within %.1f s; the next owners of its partitions read them again "
+            "from its start. If batches take longer, raise rebalance.max.retries and rebalance.backoff.ms in all "
+            "members",
+            len(batch.ends),
+            timeout_s,
+        )
+
+    def release(self, partitions: Collection[TopicPartition], *, drain: bool = True) -> None:
+        """Stop planning until :meth:`start`; wait for the batch in flight only if it reads these partitions."""
+        with self._changed:
+            batch = self._in_flight
+            concerned = batch is not None and not batch.ends.keys().isdisjoint(partitions)
+        self.stop(drain=drain and concerned)
+
+    def start(self, assignment: FetchAssignment) -> None:
+        """Let Spark's thread plan with a new assignment."""
+        with self._changed:
+            self._assignment = assignment
+            self._stopped = False
+            self._changed.notify_all()
+
+    def withhold(self) -> None:
+        """Do nothing: the planner checks the member's lease before it plans, and tasks cannot be recalled."""
+
+    def positions(self, *, handed_out: bool) -> dict[TopicPartition, int]:  # noqa: ARG002  see below
+        """Ends of finished batches, even if ``commit.on=delivery`` requests handed-out positions.
+
+        Spark repeats a failed batch, which is possible only if the batch was not committed.
+        """
+        with self._changed:
+            newest = -1 if self._assignment is None else self._assignment.generation
+            return dict(self._finished.offsets) if self._finished.generation == newest else {}
+
+    def fail(self, error: BaseException) -> None:
+        """Record that the rebalance thread died; Spark's thread raises the error when it needs the assignment."""
+        with self._changed:
+            self._failure = error
+            self._changed.notify_all()
+
+    def refuse(self, error: GroupAuthorizationFailed | None) -> None:
+        """Record that a permission for the group's offsets in Kafka is missing; None: it was granted."""
+        with self._changed:
+            self._refusal = error
+            self._changed.notify_all()
+
+    # -- Spark's thread ---------------------------------------------------------------------------------------------
+
+    def await_assignment(self, timeout_s: float) -> FetchAssignment | None:
+        """Wait until no rebalance is in progress; None if that takes longer than ``timeout_s`` seconds.
+
+        Raises:
+            ConsumerClosed: the rebalance thread has died.
+            GroupAuthorizationFailed, TopicUnreadable: a permission for offsets stored in Kafka is missing.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: self._failure or self._refusal or not self._stopped, timeout_s)
+            if self._failure is not None:
+                raise ConsumerClosed("the query's membership in its group ended with an error") from self._failure
+            if self._refusal is not None:
+                raise self._refusal
+            if not self._stopped and self._assignment is not None and self._assignment.refused:
+                raise next(iter(self._assignment.refused.values())).error
+            return None if self._stopped else self._assignment
+
+    def current(self) -> FetchAssignment | None:
+        """The newest assignment, which a rebalance may be about to replace; None before the first."""
+        with self._changed:
+            return self._assignment
+
+    def may_commit(self, generation: int, offsets: Mapping[TopicPartition, int]) -> None:
+        """Set the offsets that may be committed in this generation: ends of finished batches."""
+        with self._changed:
+            self._finished = _Finished(generation, dict(offsets))
+
+    def take(self, generation: int, number: int, rows: Mapping[TopicPartition, Span]) -> bool:
+        """Declare a batch in flight; False if a rebalance has begun meanwhile, then the batch must not be read.
+
+        Without this check: a batch is planned; the rebalance stops fetching, sees no batch in flight, and releases;
+        another member claims and reads; then Spark reads the same offsets.
+
+        Args:
+            generation: generation of the assignment for which the batch was planned.
+            number: number of the plan.
+            rows: offsets that the batch reads.
+        """
+        with self._changed:
+            if self._stopped or self._assignment is None or self._assignment.generation != generation:
+                return False
+            self._in_flight = _Batch(generation, number, {p: span.until for p, span in rows.items()})
+            return True
+
+    def replay(self, number: int, spans: Mapping[TopicPartition, Span]) -> None:
+        """Declare that Spark repeats a batch that an earlier run of the query planned.
+
+        No effect before the first assignment, when there are no partitions whose release could wait for it. The batch
+        is over when the query joins, but only the first plan would report that: the join would wait for the drain
+        timeout.
+        """
+        with self._changed:
+            if self._in_flight is None and self._assignment is not None:
+                self._in_flight = _Batch(None, number, {p: span.until for p, span in spans.items()})
+
+    def finish(self, number: int) -> None:
+        """End the batch in flight, since Spark requests the next one; ``number`` is that of the last finished one."""
+        with self._changed:
+            if self._in_flight is not None:
+                self._end_batch(is_finished=self._in_flight.number == number)
+
+    # -- any thread -------------------------------------------------------------------------------------------------
+
+    def acknowledge(self, number: int) -> tuple[int, dict[TopicPartition, int]] | None:
+        """End the batch with this number, which Spark has finished, before it requests the next one.
+
+        Returns:
+            The generation, and the offsets that may be committed in it now; None if this batch is not in flight.
+        """
+        with self._changed:
+            batch = self._in_flight
+            if batch is None or batch.number != number:
+                return None
+            self._end_batch(is_finished=True)
+            if batch.generation != self._finished.generation:
+                return None
+            return batch.generation, dict(self._finished.offsets)
+
+    def abandon(self) -> None:
+        """Do not wait for the batch in flight any more: the query ends, so its end will not be reported."""
+        with self._changed:
+            self._drain_timeout_s = 0
+            self._in_flight = None
+            self._changed.notify_all()
+
+    def _end_batch(self, *, is_finished: bool) -> None:
+        """End the batch, under the lock. Its end is committable before :meth:`stop` wakes up: a release commits it."""
+        batch, self._in_flight = self._in_flight, None
+        if batch is not None and is_finished and batch.generation == self._finished.generation:
+            self._finished = _Finished(batch.generation, {**self._finished.offsets, **batch.ends})
+        self._changed.notify_all()

@@ -1,0 +1,1 @@
+"""Servers, faults and pytest fixtures to test one's own consumers with; see ``docs/testing.md``."""

@@ -1,0 +1,324 @@
+"""Checker: what a ledger proves against a consumer group. Pure: the same ledger always gives the same findings.
+
+A finding is certain. Where the ledger leaves it open whether an event came before another one, such as for a record
+that was handed out somewhere between the request and its arrival, the consumer gets the benefit of the doubt; that is
+at most one record, or one batch, of a stream for each event.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from zkconsumer.model import TopicPartition
+from zkconsumer.testing.ledger import Claimed, Committed, Delivered, Ledger, Produced, Registered, Removed, Tenure
+
+SLACK_S: Final = 0.01
+"""Times of znodes come from a clock of milliseconds, which is read a little apart from the monotonic one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Duplicate:
+    """A record that was delivered again.
+
+    Attributes:
+        first: the delivery before.
+        again: the delivery.
+        was_committed: True if the stored offset was already after the record when its deliverer began to read. Such a
+            duplicate is an error; one of an uncommitted record is what at-least-once delivery permits.
+    """
+
+    first: Delivered
+    again: Delivered
+    was_committed: bool
+
+    def __str__(self) -> str:
+        state = "although it was committed" if self.was_committed else "uncommitted"
+        return f"{_record(self.again)} was delivered by {self.first.owner}, and again by {self.again.owner}, {state}"
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """A record that a member delivered while another member owned the partition.
+
+    Attributes:
+        late: the delivery.
+        other: the owner at that time.
+    """
+
+    late: Delivered
+    other: str
+
+    def __str__(self) -> str:
+        late = f"{_record(self.late)} was delivered by {self.late.owner} at {self.late.at:.3f}"
+        return f"{late}, while {self.other} owned it"
+
+
+@dataclass(frozen=True, slots=True)
+class MovedBack:
+    """A commit of an offset below the stored one."""
+
+    commit: Committed
+    former: Committed
+
+    def __str__(self) -> str:
+        return f"{_commit(self.commit)} moved back from {self.former.offset} of {self.former.writer or 'unknown'}"
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignCommit:
+    """A commit by a client that did not own the partition.
+
+    Attributes:
+        commit: which one.
+        owner: consumer id of the owner at that time, None if there was none.
+    """
+
+    commit: Committed
+    owner: str | None
+
+    def __str__(self) -> str:
+        return f"{_commit(self.commit)}, while the owner was {self.owner or 'no member'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What was found.
+
+    Attributes:
+        produced: number of acknowledged records.
+        delivered: number of deliveries.
+        lost: records that no member delivered.
+        duplicates: see :class:`Duplicate`.
+        overlaps: see :class:`Overlap`.
+        moved_back: see :class:`MovedBack`.
+        foreign: see :class:`ForeignCommit`.
+    """
+
+    produced: int
+    delivered: int
+    lost: tuple[Produced, ...]
+    duplicates: tuple[Duplicate, ...]
+    overlaps: tuple[Overlap, ...]
+    moved_back: tuple[MovedBack, ...]
+    foreign: tuple[ForeignCommit, ...]
+
+    def errors(self) -> list[str]:
+        """What no consumer of a group may do, whatever happens to it.
+
+        Duplicates of uncommitted records are no error.
+        """
+        lost = [f"{_record(one)} was not delivered" for one in self.lost]
+        duplicates = [str(one) for one in self.duplicates if one.was_committed]
+        return [*lost, *duplicates, *map(str, (*self.overlaps, *self.moved_back, *self.foreign))]
+
+
+def check(ledger: Ledger) -> Findings:
+    """Everything that can be found without knowing what was done to the group."""
+    return Findings(
+        produced=len(ledger.of(Produced)),
+        delivered=len(ledger.of(Delivered)),
+        lost=lost_records(ledger),
+        duplicates=duplicates(ledger),
+        overlaps=overlaps(ledger),
+        moved_back=moved_back(ledger),
+        foreign=foreign_commits(ledger),
+    )
+
+
+def lost_records(ledger: Ledger) -> tuple[Produced, ...]:
+    """Acknowledged records that were never delivered, without those that their brokers removed."""
+    delivered = {one.number for one in ledger.of(Delivered)}
+    begins: defaultdict[TopicPartition, int] = defaultdict(int)
+    for removed in ledger.of(Removed):
+        partition = TopicPartition(removed.topic, removed.partition)
+        begins[partition] = max(begins[partition], removed.offset)
+    return tuple(
+        one
+        for one in ledger.of(Produced)
+        if one.number not in delivered and one.offset >= begins[TopicPartition(one.topic, one.partition)]
+    )
+
+
+def duplicates(ledger: Ledger) -> tuple[Duplicate, ...]:
+    """Every delivery of a record but the first one, by time within each partition.
+
+    A record that a producer appended twice has two offsets, and is not a duplicate.
+    """
+    found = []
+    for partition, deliveries in ledger.deliveries.items():
+        before: dict[tuple[int, int], Delivered] = {}
+        for delivery in deliveries:
+            place = (delivery.offset, delivery.number)
+            if (first := before.get(place)) is not None:
+                found.append(Duplicate(first, delivery, _started_after(ledger, partition, delivery)))
+            before[place] = delivery
+    return tuple(found)
+
+
+def _started_after(ledger: Ledger, partition: TopicPartition, delivery: Delivered) -> bool:
+    """True if the stored offset was after a record when its deliverer became the owner, or asked if that is unknown.
+
+    A member that delivers too late began to read before: that is an overlap.
+    """
+    tenures = [
+        one
+        for one in ledger.tenures.get(partition, ())
+        if one.claim.owner == delivery.owner and one.claim.at <= delivery.at + SLACK_S
+    ]
+    tenure, stored = tenures[-1] if tenures else None, 0
+    for commit in ledger.commits.get(partition, ()):
+        if tenure is not None and commit.mzxid:
+            counts = commit.mzxid < tenure.claim.zxid
+        else:
+            counts = commit.at + SLACK_S < (delivery.asked if tenure is None else tenure.claim.at)
+        if counts:
+            stored = commit.offset
+    return stored > delivery.offset
+
+
+def _own_tenure(ledger: Ledger, partition: TopicPartition, delivery: Delivered) -> Tenure | None:
+    """The newest tenure in which the member can have handed the record out, None if it cannot have owned it."""
+    for tenure in reversed(ledger.tenures.get(partition, ())):
+        if tenure.claim.owner == delivery.owner and tenure.overlaps(delivery.asked, delivery.at, SLACK_S):
+            return tenure
+    return None
+
+
+def overlaps(ledger: Ledger) -> tuple[Overlap, ...]:
+    """Records that a member handed out while another member owned the partition.
+
+    Where ownership was not recorded, a member that hands out records of one generation both before and after those of
+    another member was not alone.
+    """
+    found: list[Overlap] = []
+    for partition, deliveries in ledger.deliveries.items():
+        tenures = ledger.tenures.get(partition)
+        found += _interleaved(deliveries) if tenures is None else _while_owned_by_others(ledger, partition)
+    return tuple(found)
+
+
+def _while_owned_by_others(ledger: Ledger, partition: TopicPartition) -> Iterator[Overlap]:
+    for delivery in ledger.deliveries[partition]:
+        if _own_tenure(ledger, partition, delivery) is not None:
+            continue
+        for tenure in ledger.tenures[partition]:
+            if tenure.claim.at + SLACK_S < delivery.asked < tenure.until - SLACK_S:
+                yield Overlap(delivery, tenure.claim.owner)
+
+
+def _interleaved(deliveries: tuple[Delivered, ...]) -> Iterator[Overlap]:
+    """``deliveries`` of one partition, by time."""
+    last: dict[tuple[str, int, int], int] = {}
+    for index, delivery in enumerate(deliveries):
+        own = (delivery.owner, delivery.session, delivery.generation)
+        if own in last and delivery.generation:
+            for between in deliveries[last[own] + 1 : index]:
+                if between.owner != delivery.owner and between.at < delivery.asked:
+                    yield Overlap(delivery, between.owner)
+                    break
+        last[own] = index
+
+
+def moved_back(ledger: Ledger) -> tuple[MovedBack, ...]:
+    """Commits below what was stored; an offset znode that was deleted and created again begins again."""
+    return tuple(
+        MovedBack(commit, former)
+        for commits in ledger.commits.values()
+        for former, commit in pairwise(commits)
+        if (commit.store, commit.czxid) == (former.store, former.czxid) and commit.offset < former.offset
+    )
+
+
+def foreign_commits(ledger: Ledger) -> tuple[ForeignCommit, ...]:
+    """Commits in ZooKeeper by a session that did not own the partition when they were done."""
+    found = []
+    for partition, commits in ledger.commits.items():
+        if partition not in ledger.tenures:
+            continue
+        for commit in commits:
+            tenure = ledger.tenure_at(partition, commit.mzxid) if commit.mzxid else None
+            if commit.session and (tenure is None or tenure.claim.session != commit.session):
+                found.append(ForeignCommit(commit, None if tenure is None else tenure.claim.owner))
+    return tuple(found)
+
+
+# -- with knowledge of what was done to a member -----------------------------------------------------------------------
+
+
+def session_of(ledger: Ledger, owner: str, at: float) -> int:
+    """The session in which a member was registered at a time, 0 if it was not."""
+    sessions = [one.session for one in ledger.of(Registered) if one.owner == owner and one.at <= at + SLACK_S]
+    return sessions[-1] if sessions else 0
+
+
+def seconds_until_reassigned(ledger: Ledger, session: int, since: float) -> float | None:
+    """Seconds from ``since`` until all partitions that a session owned then were claimed in other sessions.
+
+    Returns:
+        Infinity if one of them never was; None if the session owned none.
+    """
+    claims = [following for _, following in _successors(ledger, session, since)]
+    if not claims:
+        return None
+    return max(math.inf if claim is None else claim.at - since for claim in claims)
+
+
+def seconds_until_delivered(ledger: Ledger, session: int, since: float) -> float | None:
+    """As :func:`seconds_until_reassigned`, until another session delivered a record of each of these partitions."""
+    firsts = [
+        next((one.at for one in ledger.deliveries.get(partition, ()) if _delivers(ledger, claim, one)), math.inf)
+        for partition, claim in _successors(ledger, session, since)
+    ]
+    return max(firsts) - since if firsts else None
+
+
+def _delivers(ledger: Ledger, claim: Claimed | None, delivery: Delivered) -> bool:
+    """True if a record was delivered by virtue of a claim or of a later one."""
+    partition = TopicPartition(delivery.topic, delivery.partition)
+    tenure = _own_tenure(ledger, partition, delivery)
+    return claim is not None and tenure is not None and tenure.claim.zxid >= claim.zxid
+
+
+def _successors(ledger: Ledger, session: int, since: float) -> Iterator[tuple[TopicPartition, Claimed | None]]:
+    """The partitions that a session owned at a time, each with the next claim in another session."""
+    for partition, tenures in ledger.tenures.items():
+        for index, tenure in enumerate(tenures):
+            if tenure.claim.session == session and tenure.overlaps(since, since, SLACK_S):
+                later = (one.claim for one in tenures[index + 1 :] if one.claim.session != session)
+                yield partition, next(later, None)
+
+
+def stale_deliveries(
+    ledger: Ledger, owner: str, *, since: float, deadline: float, until: float = math.inf
+) -> tuple[Delivered, ...]:
+    """Records that a member handed out after a deadline and by virtue of a claim from before an event.
+
+    Args:
+        ledger: of the run.
+        owner: consumer id of the member.
+        since: time of the event.
+        deadline: by when it had to stop.
+        until: when it was free to continue, besides by a claim after ``since``.
+    """
+    found = []
+    for partition, deliveries in ledger.deliveries.items():
+        for delivery in deliveries:
+            if delivery.owner != owner or not deadline < delivery.asked <= delivery.at < until:
+                continue
+            tenure = _own_tenure(ledger, partition, delivery)
+            if tenure is None or tenure.claim.at <= since:
+                found.append(delivery)
+    return tuple(found)
+
+
+def _record(one: Produced | Delivered) -> str:
+    return f"record {one.number} ({one.topic}-{one.partition} offset {one.offset})"
+
+
+def _commit(one: Committed) -> str:
+    return f"commit of {one.topic}-{one.partition} offset {one.offset} by {one.writer or 'unknown'} at {one.at:.3f}"

@@ -1,0 +1,77 @@
+"""KafkaCluster: topics and records of a cluster, however its servers were started."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import closing
+from typing import Final, Protocol
+
+from zkconsumer.kafka.client import BrokerClient
+from zkconsumer.model import Broker, TopicPartition
+from zkconsumer.sandbox.admin import create_topics
+from zkconsumer.sandbox.producer import Record, produce
+
+_TIMEOUT_MS: Final = 30_000
+_UNKNOWN: Final = -1  # the id of a broker before it was asked
+
+
+class ZooKeeper(Protocol):
+    """A ZooKeeper server that a test may harm: of the sandbox, or in a container."""
+
+    @property
+    def address(self) -> str:
+        """Where clients connect, ``host:port``."""
+
+    def pause(self) -> None:
+        """Freeze the server: its connections stay open and nothing is answered."""
+
+    def resume(self) -> None:
+        """Let a frozen server continue."""
+
+    def kill(self) -> None:
+        """End the server as by SIGKILL; its data stay."""
+
+    def restart(self) -> None:
+        """Stop the server if it runs, start it on the same port and data, and return when it serves."""
+
+
+class KafkaCluster:
+    """A cluster in ZooKeeper mode.
+
+    Args:
+        zookeeper_connect: what consumers use as ``zookeeper.connect``.
+        bootstrap_servers: ``host:port`` of its brokers, separated by commas.
+
+    Attributes:
+        zookeeper_connect: as given.
+        bootstrap_servers: as given.
+    """
+
+    def __init__(self, zookeeper_connect: str, bootstrap_servers: str) -> None:
+        self.zookeeper_connect = zookeeper_connect
+        self.bootstrap_servers = bootstrap_servers
+
+    def create_topic(self, name: str, partitions: int = 1, *, replication: int = 1) -> None:
+        """Create a topic and return when its leaders serve it; one that exists is left as it is.
+
+        Raises:
+            BrokerUnavailable: no leaders in time.
+            ProtocolError: the brokers refuse; the message has their reason.
+        """
+        with closing(BrokerClient(self._brokers, client_id="zkconsumer-testing", timeout_ms=_TIMEOUT_MS)) as client:
+            create_topics(client, {name: partitions}, replication_factor=replication)
+
+    def produce(self, topic: str, values: Iterable[bytes | Record], *, partition: int = 0) -> int:
+        """Append records to a partition, and return the offset of the first when all replicas have them.
+
+        Raises:
+            BrokerUnavailable: the leader cannot be reached.
+            ProtocolError: the brokers refuse.
+        """
+        records = [one if isinstance(one, Record) else Record(one) for one in values]
+        target = TopicPartition(topic, partition)
+        return produce(self._brokers, {target: records}, timeout_ms=_TIMEOUT_MS)[target]
+
+    def _brokers(self) -> tuple[Broker, ...]:
+        addresses = (one.rpartition(":") for one in self.bootstrap_servers.split(","))
+        return tuple(Broker(_UNKNOWN - index, host, int(port)) for index, (host, _, port) in enumerate(addresses))

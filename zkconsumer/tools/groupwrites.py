@@ -1,0 +1,254 @@
+"""``groups delete``, ``groups rename`` and ``groups clean``: remove the znodes of groups."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+from zkconsumer.core.offsetreset import OffsetRow
+from zkconsumer.core.znodes import GroupPaths, offset_partition
+from zkconsumer.errors import ZkConsumerError, ZooKeeperRefused
+from zkconsumer.model import TopicPartition
+from zkconsumer.tools.offsetplan import GroupPlan, Guards, Target, WritePlan, plan_offsets
+from zkconsumer.tools.offsetstores import Cluster, OffsetNodes, Store, offset_nodes, partitions_to_hold
+from zkconsumer.tools.snapshot import GroupChange, KafkaChange, NodeChange, NodeState
+from zkconsumer.zookeeper.reads import Znode
+from zkconsumer.zookeeper.registry import Registry
+from zkconsumer.zookeeper.session import ZkSession
+
+
+def plan_delete(
+    session: ZkSession,
+    cluster: Cluster,
+    groups: Sequence[str],
+    topic: str | None,
+    *,
+    store: Store | None = None,
+    live: bool = False,
+) -> WritePlan:
+    """Plan to delete groups, or what groups store of one topic.
+
+    A group's last topic goes with the group, as in the JVM tool, which however ignores topics of which the group has
+    offsets and never owned a partition. Offsets in Kafka are deleted with ``store`` kafka or both, those of topics of
+    which ZooKeeper has nothing excepted; nothing is ever committed.
+
+    Args:
+        session: an open session.
+        cluster: to see whether Kafka stores offsets of the group, too.
+        groups: names; none stands for all groups that have offsets of ``topic``.
+        topic: only what is stored of this topic; None for whole groups.
+        store: what is deleted; ``zookeeper`` accepts that Kafka keeps offsets. None refuses if there are any.
+        live: see :class:`~zkconsumer.tools.offsetplan.WritePlan`.
+
+    Raises:
+        ZkConsumerError: a group does not exist, has nothing of the topic, or ZooKeeper cannot be read.
+    """
+    registry = Registry(session)
+    names = list(dict.fromkeys(groups)) or _groups_of(session, registry, topic)
+    plans = []
+    for group in names:
+        if not registry.group_exists(group):
+            raise ZkConsumerError(f"group {group} does not exist in ZooKeeper; check its name and the chroot")
+        guards = Guards(session, live)
+        nodes = offset_nodes(session, group)
+        partitions = [p for p in partitions_to_hold(session, cluster.config, group) if topic in (None, p.topic)]
+        kafka: tuple[KafkaChange, ...] = ()
+        if store is None:
+            _refuse_offsets_in_kafka(guards, cluster, group, partitions)
+        elif store != "zookeeper":
+            kafka = _deletions_in_kafka(guards, cluster, group, partitions)
+        hold = frozenset(partitions)
+        plans.append(_plan_deletion(session, guards, group, nodes, topic, hold, kafka, in_zookeeper=store != "kafka"))
+    what = " ".join(names if topic is None else [*names, "topic", topic])
+    return WritePlan(f"delete {what}", tuple(plans), live)
+
+
+def _groups_of(session: ZkSession, registry: Registry, topic: str | None) -> list[str]:
+    """Groups that store something of the topic; those with members keep it, as in the JVM tool."""
+    if topic is None:
+        raise ZkConsumerError("specify a group or a topic")
+    groups = registry.groups()
+    found = session.get_many(
+        path
+        for group in groups
+        for path in (GroupPaths(group).offset_topic(topic), GroupPaths(group).owner_topic(topic))
+    )
+    have = [
+        group
+        for group in groups
+        if found[GroupPaths(group).offset_topic(topic)] or found[GroupPaths(group).owner_topic(topic)]
+    ]
+    members = session.children_of(GroupPaths(group).ids for group in have).existing()
+    inactive = [group for group in have if not members.get(GroupPaths(group).ids)]
+    if not inactive:
+        raise ZkConsumerError(f"no group without members stores anything of topic {topic}")
+    return inactive
+
+
+def _refuse_offsets_in_kafka(
+    guards: Guards, cluster: Cluster, group: str, partitions: Collection[TopicPartition]
+) -> None:
+    """A group whose offsets Kafka keeps still exists after its znodes were deleted."""
+    try:
+        if not cluster.committed(group, partitions):
+            return
+        reason = f"Kafka stores offsets of group {group}, which stay"
+    except ZkConsumerError as error:
+        reason = f"whether Kafka stores offsets of group {group} is unknown: {error}"
+    guards.refusals.append(
+        f"{reason}; give --store zookeeper to delete what ZooKeeper stores. `groups delete --store both` deletes both"
+    )
+
+
+def _deletions_in_kafka(
+    guards: Guards, cluster: Cluster, group: str, partitions: Collection[TopicPartition]
+) -> tuple[KafkaChange, ...]:
+    stored = cluster.committed(group, partitions)
+    if stored:
+        guards.require_deletion(cluster, group)
+    return tuple(KafkaChange(p, one.offset, None, str(one.mark or "")) for p, one in sorted(stored.items()))
+
+
+def _plan_deletion(
+    session: ZkSession,
+    guards: Guards,
+    group: str,
+    nodes: OffsetNodes,
+    topic: str | None,
+    hold: frozenset[TopicPartition],
+    kafka: tuple[KafkaChange, ...] = (),
+    *,
+    in_zookeeper: bool = True,
+) -> GroupPlan:
+    paths = GroupPaths(group)
+    roots = [paths.root]
+    if topic is not None:
+        topics = set(session.children(paths.offsets) or ()) | set(session.children(paths.owners) or ())
+        if topic not in topics:
+            raise ZkConsumerError(f"group {group} stores nothing of topic {topic}; check both names")
+        if topics != {topic}:
+            roots = [paths.offset_topic(topic), paths.owner_topic(topic)]
+    guards.check_group(group, hold, nodes)
+    rows = [OffsetRow(one.partition, one.before, None, note="in Kafka") for one in kafka]
+    if in_zookeeper:
+        rows += [OffsetRow(p, nodes.offset(p), None) for p in nodes.nodes if topic in (None, p.topic)]
+    change = GroupChange(group, deletions(session, roots) if in_zookeeper else (), kafka)
+    by_partition = tuple(sorted(rows, key=lambda row: row.partition))
+    return GroupPlan(change, by_partition, hold, tuple(guards.refusals), tuple(guards.warnings))
+
+
+def deletions(session: ZkSession, roots: Iterable[str]) -> tuple[NodeChange, ...]:
+    """Deletions of nodes with all that is persistent below them, and their access, so that they can be restored."""
+    found = _subtree(session, roots)
+    access = session.access(found)
+    return tuple(
+        NodeChange(path, NodeState(node.data, node.version, node.mzxid, access.get(path)), None)
+        for path, node in sorted(found.items())
+        if not node.owner_session
+    )
+
+
+def _subtree(session: ZkSession, roots: Iterable[str]) -> dict[str, Znode]:
+    found: dict[str, Znode] = {}
+    level = list(roots)
+    while level:
+        reads = session.get_many(level)
+        found |= {path: node for path, node in reads.items() if node is not None}
+        # Offset znodes are leaves, and nearly all of the nodes; should one have children, its deletion is refused.
+        parents = [path for path in level if reads[path] is not None and offset_partition(path) is None]
+        children = session.children_of(parents).existing()
+        level = [f"{path}/{name}" for path, names in children.items() for name in names]
+    return found
+
+
+def plan_rename(
+    session: ZkSession,
+    cluster: Cluster,
+    source: str,
+    destination: str,
+    *,
+    store: Store | None = None,
+) -> WritePlan:
+    """Plan to give the offsets of a group to a group of another name, and to delete the first.
+
+    The new group is written first; a failure between the two leaves both.
+
+    Args:
+        session: an open session.
+        cluster: to see whether Kafka stores offsets of the group, too.
+        source: group without members.
+        destination: name of a group that does not exist.
+        store: ``zookeeper`` accepts that Kafka keeps offsets under the old name.
+
+    Raises:
+        ZkConsumerError: the source does not exist, the destination does, or ZooKeeper cannot be read.
+    """
+    registry = Registry(session)
+    if not registry.group_exists(source):
+        raise ZkConsumerError(f"group {source} does not exist in ZooKeeper; check its name and the chroot")
+    if registry.group_exists(destination):
+        raise ZkConsumerError(f"group {destination} exists; delete it first, or copy offsets with `offsets copy`")
+    deletion = plan_delete(session, cluster, [source], None, store=store).groups[0]
+    nodes = offset_nodes(session, source)
+    if nodes.problems:
+        raise ZkConsumerError(f"group {source} cannot be renamed: {'; '.join(nodes.problems)}")
+    rows = {p: OffsetRow(p, None, offset) for p in nodes.nodes if (offset := nodes.offset(p)) is not None}
+    target = Target(destination, rows, OffsetNodes({}), {}, frozenset({"zookeeper"}))
+    made = plan_offsets(session, cluster, Guards(session), target)
+    change = GroupChange(destination, _with_access_of(made.change.nodes, source, destination, deletion))
+    creation = GroupPlan(change, made.rows, made.hold, made.refusals, made.warnings)
+    return WritePlan(f"rename {source} to {destination}", (creation, deletion))
+
+
+def _with_access_of(
+    nodes: Iterable[NodeChange], source: str, destination: str, deletion: GroupPlan
+) -> tuple[NodeChange, ...]:
+    """The new nodes get the access of those that they replace."""
+    old, new = GroupPaths(source).root, GroupPaths(destination).root
+    access = {node.path: node.before.access for node in deletion.change.nodes if node.before is not None}
+    return tuple(
+        NodeChange(n.path, None, NodeState(n.after.data, access=access.get(old + n.path.removeprefix(new))))
+        for n in nodes
+        if n.after is not None
+    )
+
+
+def plan_clean(
+    session: ZkSession,
+    older_than_ms: int,
+    match: str | None = None,
+    *,
+    now_ms: Callable[[], int] = lambda: int(time.time() * 1000),
+) -> WritePlan:
+    """Plan to delete groups without members in which nothing was written for a time.
+
+    Args:
+        session: an open session.
+        older_than_ms: age in ms of the newest write to any znode of the group.
+        match: regex that the whole name must match; None for all groups.
+        now_ms: current time in ms since the epoch.
+
+    Raises:
+        ZkConsumerError: ``match`` is not a regex, or ZooKeeper cannot be read.
+    """
+    try:
+        wanted = re.compile(match or ".*", re.DOTALL)
+    except re.error as error:
+        raise ZkConsumerError(f"--match {match!r} is not a regex: {error}") from None
+    groups = [group for group in Registry(session).groups() if wanted.fullmatch(group)]
+    members = session.children_of(GroupPaths(group).ids for group in groups).existing()
+    limit = now_ms() - older_than_ms
+    plans = []
+    for group in groups:
+        if members.get(GroupPaths(group).ids):
+            continue
+        try:
+            newest = max((n.modified_ms for n in _subtree(session, [GroupPaths(group).root]).values()), default=limit)
+            if newest < limit:
+                hold = frozenset(partitions_to_hold(session, None, group))
+                nodes = offset_nodes(session, group)
+                plans.append(_plan_deletion(session, Guards(session), group, nodes, None, hold))
+        except ZooKeeperRefused as reason:
+            plans.append(GroupPlan(GroupChange(group, ()), (), warnings=(f"group {group} is kept: {reason}",)))
+    return WritePlan(f"clean {match or ''}".strip(), tuple(plans))

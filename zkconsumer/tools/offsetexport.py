@@ -1,0 +1,77 @@
+"""``offsets export``: the offsets of groups, to be written to a file."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from zkconsumer.errors import ZkConsumerError
+from zkconsumer.tools.offsetfiles import GroupOffset
+from zkconsumer.tools.offsetstores import offset_nodes
+from zkconsumer.zookeeper.registry import Registry
+from zkconsumer.zookeeper.session import ZkSession
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """Offsets of groups.
+
+    Attributes:
+        offsets: by group, topic and partition.
+        problems: znodes that hold no offset and are not in the export, one sentence each.
+    """
+
+    offsets: tuple[GroupOffset, ...]
+    problems: tuple[str, ...]
+
+
+def export_offsets(
+    session: ZkSession, groups: Sequence[str], *, advance: Callable[[int, int], None] = lambda _done, _total: None
+) -> Export:
+    """Read the offsets that ZooKeeper stores; it writes nothing.
+
+    A group without offsets has no rows; ExportZkOffsets ends at such a group.
+
+    Args:
+        session: an open session.
+        groups: names of groups; none stands for all.
+        advance: called with the number of groups read, and that of all.
+
+    Raises:
+        ZkConsumerError: a group does not exist, or ZooKeeper cannot be read.
+    """
+    registry = Registry(session)
+    rows: list[GroupOffset] = []
+    problems: list[str] = []
+    names = sorted(set(groups)) or registry.groups()
+    for number, group in enumerate(names):
+        advance(number, len(names))
+        found = offset_nodes(session, group)
+        if not found.nodes and groups and not registry.group_exists(group):
+            raise ZkConsumerError(f"group {group} does not exist in ZooKeeper; check its name and the chroot")
+        problems += found.problems
+        offsets = {partition: found.offset(partition) for partition in found.nodes}
+        rows += [GroupOffset(group, partition, offset) for partition, offset in offsets.items() if offset is not None]
+    return Export(tuple(rows), tuple(problems))
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Replace a file by one with this text, all at once, so that no reader ever finds a part of it.
+
+    Raises:
+        OSError: it cannot be written; the former file is as it was.
+    """
+    descriptor, name = tempfile.mkstemp(dir=path.absolute().parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).chmod(0o644 if not path.exists() else path.stat().st_mode & 0o7777)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

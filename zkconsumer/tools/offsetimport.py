@@ -1,0 +1,147 @@
+"""``offsets import`` and ``offsets copy``: offsets of a file, or of another group, for a group."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+
+from zkconsumer.clusterchoice import open_registry
+from zkconsumer.core.offsetreset import LogRange, OffsetRow
+from zkconsumer.errors import ZkConsumerError, name_some
+from zkconsumer.model import TopicPartition
+from zkconsumer.tools.offsetfiles import FileFault, FileRefused, OffsetFile
+from zkconsumer.tools.offsetplan import GroupPlan, Guards, Target, WritePlan, plan_offsets, read_kafka
+from zkconsumer.tools.offsetstores import Cluster, Store, offset_nodes
+from zkconsumer.zookeeper.session import ZkSession
+
+
+def plan_import(
+    session: ZkSession, cluster: Cluster, file: OffsetFile, *, store: Store | None = None, live: bool = False
+) -> WritePlan:
+    """Plan to store the offsets of a file.
+
+    Args:
+        session: an open session.
+        cluster: the brokers.
+        file: what to import.
+        store: where to; None for the store that a group uses.
+        live: see :class:`~zkconsumer.tools.offsetplan.WritePlan`.
+
+    Raises:
+        FileRefused: a topic or partition does not exist, or an offset is outside its log; with every such line.
+        ZkConsumerError: ZooKeeper or the brokers cannot be asked.
+    """
+    partitions = {row.partition for row in file.offsets}
+    existing = existing_partitions(session, cluster, partitions)
+    faults = [
+        FileFault(file.lines[row[:2]], _unknown(row.partition, existing))
+        for row in file.offsets
+        if row.partition not in existing.get(row.partition.topic, ())
+    ]
+    ranges = cluster.log_ranges({p for p in partitions if p in existing.get(p.topic, ())})
+    for row in file.offsets:
+        log = ranges.get(row.partition)
+        if log is not None and log.clamp(row.offset) != row.offset:
+            text = f"offset {row.offset} of {row.partition} is outside its log, which has {log.start} to {log.end}"
+            faults.append(FileFault(file.lines[row[:2]], text))
+    if faults:
+        raise FileRefused(file.name, faults)
+    groups: dict[str, dict[TopicPartition, int]] = defaultdict(dict)
+    for row in file.offsets:
+        groups[row.group][row.partition] = row.offset
+    plans = [
+        _plan_group(session, cluster, group, wanted, ranges, store, live) for group, wanted in sorted(groups.items())
+    ]
+    return WritePlan(f"import {file.name}", tuple(plans), live)
+
+
+def existing_partitions(
+    session: ZkSession, cluster: Cluster, partitions: Iterable[TopicPartition]
+) -> dict[str, frozenset[TopicPartition]]:
+    """The partitions of those topics of ``partitions`` that exist."""
+    topics = sorted({partition.topic for partition in partitions})
+    found = open_registry(session, cluster.config).partitions(topics)
+    return {topic: frozenset(TopicPartition(topic, number) for number in numbers) for topic, numbers in found.items()}
+
+
+def _unknown(partition: TopicPartition, existing: Mapping[str, Collection[TopicPartition]]) -> str:
+    if partition.topic not in existing:
+        return f"topic {partition.topic} does not exist"
+    return f"topic {partition.topic} has {len(existing[partition.topic])} partitions, {partition} is not among them"
+
+
+def _plan_group(
+    session: ZkSession,
+    cluster: Cluster,
+    group: str,
+    wanted: Mapping[TopicPartition, int],
+    ranges: Mapping[TopicPartition, LogRange],
+    store: Store | None,
+    live: bool,
+) -> GroupPlan:
+    guards = Guards(session, live)
+    nodes = offset_nodes(session, group)
+    in_kafka = read_kafka(cluster, group, tuple(wanted), store)
+    stores = guards.choose_store(group, store, bool(nodes.nodes), lambda: bool(in_kafka()))
+    stored = {p: one.offset for p, one in in_kafka().items()} if "kafka" in stores else {}
+    rows = {}
+    for partition, offset in wanted.items():
+        old = nodes.offset(partition) if "zookeeper" in stores else stored.get(partition)
+        rows[partition] = OffsetRow(partition, old, offset, ranges.get(partition))
+    target = Target(group, rows, nodes, in_kafka() if "kafka" in stores else {}, stores)
+    return plan_offsets(session, cluster, guards, target)
+
+
+def plan_copy(
+    session: ZkSession,
+    cluster: Cluster,
+    source: str,
+    destination: str,
+    topics: Mapping[str, Collection[int] | None] | None = None,
+    *,
+    store: Store | None = None,
+    live: bool = False,
+) -> WritePlan:
+    """Plan to store the offsets of one group for another.
+
+    Args:
+        session: an open session.
+        cluster: the brokers.
+        source: group whose offsets in ZooKeeper are read; it may have members.
+        destination: group to write.
+        topics: topic to its partitions, None for all of them; None for all topics.
+        store: where to write; None for the store that the destination uses.
+        live: see :class:`~zkconsumer.tools.offsetplan.WritePlan`.
+
+    Raises:
+        ZkConsumerError: the source has no such offsets, or ZooKeeper or the brokers cannot be asked.
+    """
+    if source == destination:
+        raise ZkConsumerError(f"the offsets of group {source} cannot be copied to itself")
+    found = offset_nodes(session, source, None if topics is None else tuple(topics))
+    wanted = {
+        partition: offset
+        for partition in found.nodes
+        if (offset := found.offset(partition)) is not None and _is_wanted(partition, topics)
+    }
+    for topic, numbers in (topics or {}).items():
+        for number in numbers or ():
+            if TopicPartition(topic, number) not in wanted:
+                raise ZkConsumerError(f"group {source} has no offset of {TopicPartition(topic, number)}")
+    if not wanted:
+        raise ZkConsumerError(f"group {source} has no such offsets in ZooKeeper; check its name and --topic")
+    existing = existing_partitions(session, cluster, wanted)
+    if gone := sorted(p for p in wanted if p not in existing.get(p.topic, ())):
+        raise ZkConsumerError(
+            f"partitions do not exist any more, so nothing is copied: {name_some(gone)}; name the others with --topic"
+        )
+    ranges = cluster.log_ranges(wanted)
+    plan = _plan_group(session, cluster, destination, wanted, ranges, store, live)
+    return WritePlan(f"copy {source} to {destination}", (plan,), live)
+
+
+def _is_wanted(partition: TopicPartition, topics: Mapping[str, Collection[int] | None] | None) -> bool:
+    if topics is None:
+        return True
+    numbers = topics.get(partition.topic, ())
+    return numbers is None or partition.partition in numbers

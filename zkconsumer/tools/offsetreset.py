@@ -1,0 +1,102 @@
+"""``offsets reset``: move the offsets of a group (KIP-122)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from zkconsumer.core.offsetreset import OffsetRow, ResetSpec, reset_offset
+from zkconsumer.errors import ZkConsumerError, name_some
+from zkconsumer.model import TopicPartition
+from zkconsumer.tools.offsetimport import existing_partitions
+from zkconsumer.tools.offsetplan import Guards, Target, WritePlan, plan_offsets, read_kafka
+from zkconsumer.tools.offsetstores import Cluster, Store, offset_nodes
+from zkconsumer.zookeeper.registry import Registry
+from zkconsumer.zookeeper.session import ZkSession
+
+
+def plan_reset(
+    session: ZkSession,
+    cluster: Cluster,
+    group: str,
+    topics: Mapping[str, Collection[int] | None] | None,
+    spec: ResetSpec,
+    *,
+    store: Store | None = None,
+    live: bool = False,
+    approximate: bool = False,
+) -> WritePlan:
+    """Plan to move the offsets of a group.
+
+    Args:
+        session: an open session.
+        cluster: the brokers.
+        group: its name.
+        topics: topic to its partitions, None for all of them; None for all topics that the group has offsets of or
+            ever owned.
+        spec: where to.
+        store: where to write; None for the store that the group uses.
+        live: see :class:`~zkconsumer.tools.offsetplan.WritePlan`.
+        approximate: see :meth:`Cluster.offsets_at <zkconsumer.tools.offsetstores.Cluster.offsets_at>`.
+
+    Raises:
+        WriteRefused: offsets by time would be approximate.
+        ZkConsumerError: there is no such topic or partition, the scenario does not fit a partition, or ZooKeeper or
+            the brokers cannot be asked.
+    """
+    guards = Guards(session, live)
+    nodes = offset_nodes(session, group)
+    partitions = _partitions(session, cluster, group, nodes.nodes, topics, spec)
+    in_kafka = read_kafka(cluster, group, partitions, store)
+    stores = guards.choose_store(group, store, bool(nodes.nodes), lambda: bool(in_kafka()))
+    stored = {p: one.offset for p, one in in_kafka().items()} if "kafka" in stores else {}
+    old = {p: nodes.offset(p) if "zookeeper" in stores else stored.get(p) for p in partitions}
+    if stores == {"zookeeper", "kafka"}:  # what a reader under dual commit takes
+        old = {p: max((o for o in (old[p], stored.get(p)) if o is not None), default=None) for p in partitions}
+    ranges = cluster.log_ranges(partitions)
+    times: dict[TopicPartition, int | None] = {}
+    if spec.kind == "time":
+        times = cluster.offsets_at(partitions, spec.value, approximate=approximate)
+    rows: dict[TopicPartition, OffsetRow] = {}
+    faults = []
+    for partition in partitions:
+        try:
+            rows[partition] = reset_offset(spec, partition, old[partition], ranges[partition], times.get(partition))
+        except ValueError as error:
+            faults.append(str(error))
+    if faults:
+        raise ZkConsumerError(f"nothing is reset: {name_some(faults)}")
+    target = Target(group, rows, nodes, in_kafka() if "kafka" in stores else {}, stores)
+    return WritePlan(f"reset {group}", (plan_offsets(session, cluster, guards, target),), live)
+
+
+def _partitions(
+    session: ZkSession,
+    cluster: Cluster,
+    group: str,
+    stored: Collection[TopicPartition],
+    topics: Mapping[str, Collection[int] | None] | None,
+    spec: ResetSpec,
+) -> list[TopicPartition]:
+    if spec.kind == "file":
+        wanted = set(spec.offsets)
+        existing = existing_partitions(session, cluster, wanted)
+    elif topics is None:
+        names = {partition.topic for partition in stored} | set(Registry(session).owned_topics(group))
+        existing = existing_partitions(session, cluster, (TopicPartition(name, 0) for name in names))
+        wanted = {partition for theirs in existing.values() for partition in theirs}
+        if not wanted:
+            raise ZkConsumerError(f"group {group} has no topics that exist; check its name, or name topics")
+    else:
+        existing = existing_partitions(session, cluster, (TopicPartition(name, 0) for name in topics))
+        wanted = {
+            partition
+            for topic, numbers in topics.items()
+            for partition in (
+                existing.get(topic, {TopicPartition(topic, 0)})
+                if numbers is None
+                else [TopicPartition(topic, number) for number in numbers]
+            )
+        }
+    if missing := sorted(p for p in wanted if p not in existing.get(p.topic, ())):
+        raise ZkConsumerError(f"partitions do not exist: {name_some(missing)}; check the names of topics")
+    return sorted(wanted)

@@ -1,0 +1,388 @@
+"""What the stores hold of a group before a tool writes: offset znodes, offsets in Kafka, owners, log ranges."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final, Literal, NamedTuple, TypeVar
+
+from zkconsumer.clusterchoice import open_registry
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.core.kafkagroup import DEAD, KafkaGroup
+from zkconsumer.core.offsetreset import LogRange
+from zkconsumer.core.offsets import StoredOffset
+from zkconsumer.core.offsetstopic import OFFSETS_TOPIC
+from zkconsumer.core.znodes import GroupPaths, OffsetNode, TopicNode
+from zkconsumer.errors import (
+    BrokerUnavailable,
+    CoordinatorMoved,
+    MalformedZnode,
+    ProtocolError,
+    WriteRefused,
+    ZkConsumerError,
+    name_some,
+)
+from zkconsumer.kafka.brokercatalog import bootstrap_brokers
+from zkconsumer.kafka.client import EARLIEST, LATEST, BrokerClient
+from zkconsumer.kafka.connection import BrokerConnection
+from zkconsumer.kafka.errorcodes import ErrorCode, error_name
+from zkconsumer.kafka.fields import is_encodable
+from zkconsumer.kafka.groupstates import broker_release, broker_settings, cluster_id
+from zkconsumer.kafka.listoffsetsprotocol import LIST_OFFSETS_VERSIONS, Offsets
+from zkconsumer.kafka.offsetcoordinator import OffsetCoordinator
+from zkconsumer.kafka.permissions import unreadable_topics
+from zkconsumer.kafka.versions import LIST_OFFSETS
+from zkconsumer.model import Broker, TopicPartition
+from zkconsumer.zookeeper.reads import Znode
+from zkconsumer.zookeeper.registry import Registry
+from zkconsumer.zookeeper.session import ZkSession
+
+Store = Literal["zookeeper", "kafka", "both"]
+
+_TIMEOUT_MS: Final = 6000
+_COORDINATOR_ATTEMPTS: Final = 20
+_COORDINATOR_PAUSE_S: Final = 0.3
+
+_NO_SUCH_TOPIC: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION)
+
+T = TypeVar("T")
+
+
+class OffsetNodes(NamedTuple):
+    """Offset znodes of a group.
+
+    Attributes:
+        nodes: by partition.
+        problems: znodes that hold no offset, one sentence each.
+    """
+
+    nodes: dict[TopicPartition, Znode]
+    problems: tuple[str, ...] = ()
+
+    def offset(self, partition: TopicPartition) -> int | None:
+        """The offset, None without a node, or where it holds none."""
+        node = self.nodes.get(partition)
+        return None if node is None else _decoded(node)
+
+
+def _decoded(node: Znode) -> int | None:
+    try:
+        return OffsetNode.decode("", node.data)
+    except MalformedZnode:
+        return None
+
+
+def offset_nodes(session: ZkSession, group: str, topics: Collection[str] | None = None) -> OffsetNodes:
+    """Read the offset znodes of a group, of all topics unless some are given."""
+    paths = GroupPaths(group)
+    if topics is None:
+        topics = session.children(paths.offsets) or []
+    children = session.children_of(paths.offset_topic(topic) for topic in sorted(topics)).existing()
+    problems: list[str] = []
+    wanted: dict[str, TopicPartition] = {}
+    for topic in sorted(topics):
+        for name in children.get(paths.offset_topic(topic), ()):
+            path = f"{paths.offset_topic(topic)}/{name}"
+            if name.isascii() and name.isdigit() and name == str(int(name)):
+                wanted[path] = TopicPartition(topic, int(name))
+            else:
+                problems.append(f"znode {path!r} is not the offset of a partition")
+    found = session.get_many(wanted)
+    nodes = {wanted[path]: node for path, node in found.items() if node is not None}
+    for partition, node in nodes.items():
+        if _decoded(node) is None:
+            problems.append(f"znode {paths.offset(partition)} does not hold an offset: {(node.data or b'')[:80]!r}")
+    return OffsetNodes(dict(sorted(nodes.items())), tuple(problems))
+
+
+def partitions_to_hold(
+    session: ZkSession, config: ConsumerConfig | None, group: str, more: Iterable[TopicPartition] = ()
+) -> set[TopicPartition]:
+    """Every partition of the group's topics: those that exist, that it has an offset of, or that it ever owned.
+
+    Args:
+        session: an open session.
+        config: where partitions are looked up that exist, if brokers answer; None for ZooKeeper.
+        group: name of the group.
+        more: other partitions to hold.
+    """
+    paths = GroupPaths(group)
+    found = set(more)
+    topics = {partition.topic for partition in found}
+    topics |= set(session.children(paths.owners) or ()) | set(session.children(paths.offsets) or ())
+    registry = Registry(session) if config is None else open_registry(session, config, without_brokers=True)
+    for topic, numbers in registry.partitions(sorted(topics)).items():
+        found |= {TopicPartition(topic, number) for number in numbers}
+    parents = {path: t for t in sorted(topics) for path in (paths.owner_topic(t), paths.offset_topic(t))}
+    for path, names in session.children_of(parents).existing().items():
+        found |= {TopicPartition(parents[path], int(name)) for name in names if name.isascii() and name.isdigit()}
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Questions of one command to the brokers.
+
+    Args:
+        config: how brokers are reached.
+        brokers: to begin with.
+        session: where the topic of offsets is looked for, so that asking for a coordinator does not create it; None
+            where the brokers do not belong to this ZooKeeper.
+    """
+
+    config: ConsumerConfig
+    brokers: tuple[Broker, ...]
+    session: ZkSession | None
+
+    @classmethod
+    def of(cls, session: ZkSession, config: ConsumerConfig) -> Cluster:
+        """The brokers of ``bootstrap.servers`` where it is set, else those that are registered in ZooKeeper."""
+        if config.bootstrap_servers is not None:
+            return cls(config, bootstrap_brokers(config.bootstrap_servers), None)
+        return cls(config, Registry(session, config.security_protocol).live_brokers(), session)
+
+    def log_ranges(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, LogRange]:
+        """Log start and end of each partition.
+
+        Raises:
+            ZkConsumerError: no broker answers, or not for all partitions.
+        """
+        if not partitions:
+            return {}
+        starts = self._offsets(dict.fromkeys(partitions, EARLIEST), "the log start")
+        ends = self._offsets(dict.fromkeys(partitions, LATEST), "the log end")
+        return {p: LogRange(starts[p] or 0, ends[p] or 0) for p in partitions}
+
+    def offsets_at(
+        self, partitions: Collection[TopicPartition], timestamp_ms: int, *, approximate: bool
+    ) -> dict[TopicPartition, int | None]:
+        """The first offset whose record has that timestamp or a later one; None if no record has.
+
+        Brokers before 0.10.1 know the time of whole segments only: with ``approximate`` theirs is the begin of the last
+        segment that was last written before, which may be many records early.
+
+        Raises:
+            WriteRefused: a broker is so old, and ``approximate`` is off.
+            ZkConsumerError: as for :meth:`log_ranges`.
+        """
+        old = self._by_segment()
+        if old and not approximate:
+            raise WriteRefused(
+                f"{name_some(sorted(old))} answers by log segment, as brokers before 0.10.1 do, so offsets by time may "
+                "be many records early; give --approximate to accept that"
+            )
+        found = self._offsets(dict.fromkeys(partitions, timestamp_ms), "the offset of a time")
+        early = [partition for partition, offset in found.items() if offset is None]
+        if not old or not early:
+            return found
+        # Of such a broker, none means that all segments are later: the time is before the log start.
+        leaders = self._ask(lambda client: client.metadata({partition.topic for partition in early})).leaders
+        before = [partition for partition in early if leaders.get(partition) in old]
+        return found | self._offsets(dict.fromkeys(before, EARLIEST), "the log start")
+
+    def _by_segment(self) -> set[Broker]:
+        def version(connection: BrokerConnection) -> int:
+            return connection.version(LIST_OFFSETS, "ListOffsets", *LIST_OFFSETS_VERSIONS)
+
+        def ask(client: BrokerClient) -> set[Broker]:
+            brokers = client.metadata(()).brokers.values()
+            return {broker for broker in brokers if client.ask(broker, version) == 0}
+
+        return self._ask(ask)
+
+    def _offsets(self, wanted: Mapping[TopicPartition, int], what: str) -> dict[TopicPartition, int | None]:
+        answer: Offsets = self._ask(lambda client: client.list_offsets(wanted))
+        if answer.errors:
+            reasons = "; ".join(f"{name_some(theirs)}: {why}" for why, theirs in answer.reasons().items())
+            raise ZkConsumerError(f"{what} is unknown, nothing was written: {reasons}")
+        return answer.found
+
+    def committed(self, group: str, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
+        """Offsets of the group that Kafka stores.
+
+        Raises:
+            ZkConsumerError: they cannot be read.
+        """
+        if not partitions or not self._has_offsets_topic():
+            return {}
+        stored = self._coordinated(group, lambda coordinator: coordinator.fetch(partitions))
+        for partition, code in stored.errors.items():
+            raise ZkConsumerError(f"the offset of {partition} in Kafka cannot be read: {error_name(code)}")
+        return {partition: one for partition, one in stored.found.items() if one.offset is not None}
+
+    def committed_all(self, group: str) -> dict[TopicPartition, StoredOffset]:
+        """Every offset of the group that Kafka stores; brokers since 0.10.2 can list them.
+
+        Raises:
+            ZkConsumerError: they cannot be read.
+        """
+        if not self._has_offsets_topic():
+            return {}
+        stored = self._coordinated(group, lambda coordinator: coordinator.fetch_all())
+        for partition, code in stored.errors.items():
+            raise ZkConsumerError(f"the offset of {partition} in Kafka cannot be read: {error_name(code)}")
+        return {partition: one for partition, one in stored.found.items() if one.offset is not None}
+
+    def describe(self, group: str) -> KafkaGroup:
+        """State and members of the group in Kafka; dead where Kafka has none.
+
+        Raises:
+            ZkConsumerError: no coordinator answers.
+        """
+        (found,) = self.describe_all([group]).values()
+        if isinstance(found, ZkConsumerError):
+            raise found
+        return found
+
+    def describe_all(self, groups: Collection[str]) -> dict[str, KafkaGroup | ZkConsumerError]:
+        """As :meth:`describe` of many groups, by name; in place of a group the error of its coordinator.
+
+        Raises:
+            ZkConsumerError: it is unknown whether Kafka stores offsets.
+        """
+        if not self._has_offsets_topic():
+            return dict.fromkeys(groups, KafkaGroup(DEAD))
+
+        def ask(client: BrokerClient) -> dict[str, KafkaGroup | ZkConsumerError]:
+            found: dict[str, KafkaGroup | ZkConsumerError] = {}
+            for group in groups:
+                try:
+                    found[group] = _patiently(OffsetCoordinator(client, group), lambda one: one.describe())
+                except ZkConsumerError as error:
+                    found[group] = error
+            return found
+
+        return self._ask(ask)
+
+    def unwritable(self, group: str, topics: Collection[str]) -> list[str] | None:
+        """What is not permitted of a commit, one phrase each; None if the brokers do not report permissions.
+
+        Raises:
+            ZkConsumerError: no broker or no coordinator answers.
+        """
+        denied = self._ask(lambda client: client.ask_any(lambda connection: unreadable_topics(connection, topics)))
+        if denied is None or not self._has_offsets_topic():
+            return None if denied is None else [f"topic {topic}" for topic in sorted(denied)]
+        allowed = self._coordinated(group, lambda coordinator: coordinator.may_commit())
+        return [f"topic {topic}" for topic in sorted(denied)] + ([f"group {group}"] if allowed is False else [])
+
+    def cluster_id(self) -> str | None:
+        """The id of the cluster; None before 0.10.1.
+
+        Raises:
+            ZkConsumerError: no broker answers.
+        """
+        return self._ask(lambda client: client.ask_any(cluster_id))
+
+    def partitions(self, topics: Collection[str]) -> set[TopicPartition]:
+        """Every partition of the topics; those of a topic that does not exist are absent.
+
+        Raises:
+            ZkConsumerError: no broker answers, or the brokers do not describe a topic that may exist.
+        """
+        possible = [topic for topic in topics if is_encodable(topic)]
+        if not possible:
+            return set()
+        answer = self._ask(lambda client: client.metadata(possible))
+        refused = {topic: code for topic, code in answer.failed_topics.items() if code not in _NO_SUCH_TOPIC}
+        if refused:
+            reasons = ", ".join(f"{topic} {error_name(code)}" for topic, code in sorted(refused.items()))
+            raise ZkConsumerError(f"brokers do not describe topics: {reasons}; check their ACLs")
+        return {*answer.leaders, *answer.leaderless}
+
+    def releases(self) -> dict[int, tuple[int, ...]]:
+        """The release of each live broker, by its id; one that does not answer is absent.
+
+        Raises:
+            ZkConsumerError: no broker answers.
+        """
+        return self._of_each_broker(lambda client, broker: client.ask(broker, broker_release))
+
+    def settings(self, names: Collection[str]) -> dict[int, dict[str, str | None]]:
+        """Settings of each live broker, by its id; one that does not report them is absent.
+
+        Raises:
+            ZkConsumerError: no broker answers.
+        """
+        return self._of_each_broker(
+            lambda client, broker: client.ask(broker, lambda connection: broker_settings(connection, broker.id, names))
+        )
+
+    def _of_each_broker(self, question: Callable[[BrokerClient, Broker], T]) -> dict[int, T]:
+        def ask(client: BrokerClient) -> dict[int, T]:
+            found: dict[int, T] = {}
+            for number, broker in sorted(client.metadata(()).brokers.items()):
+                with suppress(BrokerUnavailable, ProtocolError):
+                    found[number] = question(client, broker)
+            return found
+
+        return self._ask(ask)
+
+    def offsets_topic_leaders(self) -> dict[TopicPartition, Broker | None]:
+        """The leader of each partition of the topic of offsets, None where there is none; empty without the topic.
+
+        Raises:
+            ZkConsumerError: no broker answers, or the topic may not be described.
+        """
+        if not self._has_offsets_topic():
+            return {}
+        metadata = self._ask(lambda client: client.metadata([OFFSETS_TOPIC]))
+        for topic, code in metadata.failed_topics.items():
+            raise ZkConsumerError(f"topic {topic} cannot be described: {error_name(code)}; see its ACLs")
+        return {**dict.fromkeys(metadata.leaderless), **metadata.leaders}
+
+    def commit(
+        self, group: str, offsets: Mapping[TopicPartition, StoredOffset], *, retention_ms: int | None = None
+    ) -> dict[TopicPartition, str]:
+        """Commit offsets to Kafka; returns why some were refused.
+
+        Args:
+            group: consumer group.
+            offsets: by partition.
+            retention_ms: how long they are kept, in ms; None for the brokers' setting.
+
+        Raises:
+            ZkConsumerError: no coordinator answers; whether they are stored is unknown.
+        """
+        outcome = self._coordinated(group, lambda coordinator: coordinator.commit(offsets, retention_ms=retention_ms))
+        return {partition: error_name(code) for partition, code in outcome.refused.items()}
+
+    def can_delete(self, group: str) -> bool:
+        """True if the group's coordinator can delete offsets; raises as :meth:`committed`."""
+        return self._coordinated(group, lambda coordinator: coordinator.can_delete())
+
+    def delete(self, group: str, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str]:
+        """Delete offsets from Kafka; returns why some were refused. Idempotent.
+
+        Raises:
+            ZkConsumerError: no coordinator answers, so it is unknown what is deleted; or it is a broker before 2.4.
+        """
+        refused = self._coordinated(group, lambda coordinator: coordinator.delete(partitions))
+        return {partition: error_name(code) for partition, code in refused.items()}
+
+    def _has_offsets_topic(self) -> bool:
+        if self.session is not None:
+            return self.session.exists(TopicNode.path(OFFSETS_TOPIC)) is not None
+        return not self._ask(lambda client: client.metadata([OFFSETS_TOPIC])).failed_topics
+
+    def _coordinated(self, group: str, question: Callable[[OffsetCoordinator], T]) -> T:
+        return self._ask(lambda client: _patiently(OffsetCoordinator(client, group), question))
+
+    def _ask(self, question: Callable[[BrokerClient], T]) -> T:
+        client = BrokerClient.from_config(lambda: self.brokers, self.config, timeout_ms=_TIMEOUT_MS)
+        try:
+            return question(client)
+        finally:
+            client.close()
+
+
+def _patiently(coordinator: OffsetCoordinator, question: Callable[[OffsetCoordinator], T]) -> T:
+    """Repeat the question while the coordinator is being found or loads."""
+    for _ in range(_COORDINATOR_ATTEMPTS - 1):
+        try:
+            return question(coordinator)
+        except CoordinatorMoved:
+            time.sleep(_COORDINATOR_PAUSE_S)  # it loads, or is being elected: brokers announce neither
+    return question(coordinator)

@@ -1,0 +1,328 @@
+"""Executes a WritePlan: snapshot, hold, compare-and-set, read back, release."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from zkconsumer.core.offsets import StoredOffset
+from zkconsumer.core.znodes import GroupPaths
+from zkconsumer.errors import WriteRefused, ZkConsumerError, name_some
+from zkconsumer.model import TopicPartition
+from zkconsumer.tools.hold import LONGEST_S, GroupHold, Released
+from zkconsumer.tools.offsetplan import GroupPlan, WritePlan
+from zkconsumer.tools.offsetstores import Cluster
+from zkconsumer.tools.snapshot import GroupChange, KafkaChange, NodeChange, Snapshot, write_snapshot
+from zkconsumer.zookeeper.conditional import Change, in_transactions
+from zkconsumer.zookeeper.session import ZkSession
+
+_READ_BACK_ROUNDS: Final = 3
+_RECONNECT_S: Final = 10.0
+_PAUSE_S: Final = 0.2
+
+
+@dataclass(slots=True)
+class WriteReport:
+    """What a command wrote.
+
+    Attributes:
+        snapshot: the file that ``offsets restore`` takes; None if there was nothing to write.
+        written: znodes, and partitions whose offset in Kafka was committed.
+        not_written: the rest of what was planned.
+        faults: why something was not written, or is not as it was written; empty if all is well.
+        warnings: what the operator should know.
+    """
+
+    snapshot: Path | None = None
+    written: list[str] = field(default_factory=list)
+    not_written: list[str] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+def execute(
+    session: ZkSession,
+    cluster: Cluster,
+    plan: WritePlan,
+    snapshot: Path,
+    *,
+    long_hold: bool = False,
+    announce: Callable[[Path], None] = lambda _: None,
+    advance: Callable[[int, int], None] = lambda _done, _total: None,
+    clock: Callable[[], float] = time.monotonic,
+) -> WriteReport:
+    """Write what is planned, one group after the other; a fault ends it.
+
+    Args:
+        session: an open session.
+        cluster: for offsets in Kafka.
+        plan: what to write.
+        snapshot: path of the file to create.
+        long_hold: see :class:`~zkconsumer.tools.hold.GroupHold`.
+        announce: called with the path when the snapshot is on the disk, before the first write.
+        advance: called after each transaction with the number of writes done, and that of all.
+        clock: monotonic, in seconds; limits the hold.
+
+    Raises:
+        WriteRefused: a guard refuses; nothing was written.
+        OSError: the snapshot cannot be written, so nothing was.
+    """
+    if plan.refusals:
+        raise WriteRefused(plan.refusals)
+    groups = [group for group in plan.groups if group.change.nodes or group.change.kafka]
+    report = WriteReport()
+    if not groups:
+        return report
+    changes = tuple(group.change for group in groups)
+    write_snapshot(snapshot, Snapshot(plan.command, session.address, int(time.time() * 1000), changes))
+    report.snapshot = snapshot
+    announce(snapshot)
+    total = sum(len(change.nodes) + len(change.kafka) for change in changes)
+    advance(0, total)
+    for group in groups:
+        if report.faults:
+            report.not_written += _names(group)
+            continue
+        try:
+            parents = {n.path: n.after for n in group.change.nodes if n.before is None and n.after is not None}
+            hold = GroupHold(
+                session,
+                group.change.group,
+                group.hold,
+                parents=parents,
+                live=plan.live,
+                long=long_hold,
+                forceable=plan.forceable,
+                clock=clock,
+            )
+            _GroupWriter(session, cluster, group.change, hold, report, lambda done: advance(done, total)).run()
+        except ZkConsumerError as error:
+            if not report.written:
+                raise
+            report.faults += error.reasons if isinstance(error, WriteRefused) else [str(error)]
+            report.not_written += _names(group)
+    return report
+
+
+def _names(group: GroupPlan) -> list[str]:
+    return [*(change.path for change in group.change.nodes), *map(_in_kafka, group.change.kafka)]
+
+
+def _in_kafka(change: KafkaChange) -> str:
+    return f"{change.partition} in Kafka"
+
+
+class _GroupWriter:
+    """Writes one group under its hold."""
+
+    def __init__(
+        self,
+        session: ZkSession,
+        cluster: Cluster,
+        change: GroupChange,
+        hold: GroupHold,
+        report: WriteReport,
+        advance: Callable[[int], None],
+    ) -> None:
+        self._session = session
+        self._cluster = cluster
+        self._group = change.group
+        self._nodes = change.nodes
+        self._kafka = change.kafka
+        self._report = report
+        self._hold = hold
+        self._advance = advance
+
+    def run(self) -> None:
+        """Hold the group, write, read back and release.
+
+        Raises:
+            WriteRefused: the group cannot be held; nothing of it was written.
+        """
+        changes, closing = self._in_order()
+        self._hold.take()
+        released: Released | None = None
+        try:
+            self._write(changes)
+            if not self._report.faults:
+                self._write_kafka()
+            self._settle()
+            released = self._hold.release([] if self._report.faults else closing)
+        finally:
+            if released is None:
+                released = self._hold.release()
+            self._note_release(released, closing)
+
+    def _in_order(self) -> tuple[list[Change], list[Change]]:
+        """Changes that are possible while the group is held, and deletions of parents of the hold.
+
+        Parents are created before what is below them, and deleted after it. ``ids`` goes first of all: it cannot be
+        deleted if a member has registered, and then nothing is.
+        """
+        writes = sorted((node for node in self._nodes if node.after is not None), key=lambda node: node.path)
+        deletions = sorted((node for node in self._nodes if node.after is None), key=_depth, reverse=True)
+        paths = GroupPaths(self._group)
+        parents = (paths.root, paths.ours, paths.owners)
+        closing = [n for n in deletions if n.path in parents or n.path.startswith(f"{paths.owners}/")]
+        later = {node.path for node in closing}
+        now = [node for node in deletions if node.path not in later]
+        now.sort(key=lambda node: node.path != paths.ids)
+        return [as_change(node) for node in (*writes, *now)], [as_change(node) for node in closing]
+
+    def _write(self, changes: Sequence[Change]) -> None:
+        made = self._hold.created & {change.path for change in changes}
+        self._hold.keep(made)
+        self._report.written += sorted(made)
+        todo = [change for change in changes if change.path not in made]
+        parts = list(in_transactions(todo))
+        for number, part in enumerate(parts):
+            if not self._write_part(part):
+                self._report.not_written += [change.path for late in parts[number + 1 :] for change in late]
+                return
+
+    def _write_part(self, part: Sequence[Change]) -> bool:
+        paths = [change.path for change in part]
+        if self._is_too_late(paths):
+            return False
+        try:
+            conflict = self._session.commit_changes(self._hold.fence, part)
+        except ZkConsumerError as error:
+            self._report.faults.append(f"{error}; check ZooKeeper, then see `offsets restore`")
+            self._look_again(part)
+            return False
+        if conflict is not None:
+            self._report.faults.append(f"{conflict.change.path} was not written: {conflict.reason}")
+            self._report.not_written += paths
+            return False
+        self._report.written += paths
+        self._advance(len(self._report.written))
+        return True
+
+    def _is_too_late(self, names: Sequence[str]) -> bool:
+        """True if the hold has lasted too long for these writes, which are reported then."""
+        if not self._hold.is_over:
+            return False
+        self._report.faults.append(
+            f"the hold of group {self._group} lasted {LONGEST_S:g} s, after which members that started meanwhile give "
+            "up; complete it with `offsets restore --complete --long-hold`"
+        )
+        self._report.not_written += names
+        return True
+
+    def _look_again(self, part: Sequence[Change]) -> None:
+        """Read what became of a transaction without an answer: its first change shows it, since it is all or none."""
+        paths, first = [change.path for change in part], part[0]
+        deadline = time.monotonic() + _RECONNECT_S
+        while True:
+            try:
+                node = self._session.get(first.path)
+                break
+            except ZkConsumerError as error:
+                if time.monotonic() > deadline:
+                    self._report.faults.append(f"whether {name_some(paths)} were written is unknown: {error}")
+                    self._report.not_written += paths
+                    return
+                time.sleep(_PAUSE_S)  # kazoo reconnects by itself
+        if first.kind == "delete":
+            done = node is None
+        else:
+            version = 0 if first.kind == "create" else first.version + 1
+            done = node is not None and (node.data, node.version) == (first.data, version)
+        (self._report.written if done else self._report.not_written).extend(paths)
+
+    def _write_kafka(self) -> None:
+        names = [_in_kafka(change) for change in self._kafka]
+        if not names or self._is_too_late(names):
+            return
+        try:
+            refused = self._commit_to_kafka()
+        except ZkConsumerError as error:
+            self._report.faults.append(f"offsets of group {self._group} in Kafka: {error}")
+            self._report.not_written += names
+            return
+        for change in self._kafka:
+            if change.partition in refused:
+                self._report.faults.append(f"{_in_kafka(change)} was not written: {refused[change.partition]}")
+            (self._report.not_written if change.partition in refused else self._report.written).append(
+                _in_kafka(change)
+            )
+
+    def _commit_to_kafka(self) -> dict[TopicPartition, str]:
+        """Kafka has no compare-and-set: the offsets are read right before they are written."""
+        wanted = {c.partition: StoredOffset(c.after, c.metadata or None) for c in self._kafka if c.after is not None}
+        found = self._cluster.committed(self._group, [change.partition for change in self._kafka])
+        for change in self._kafka:
+            now = found[change.partition].offset if change.partition in found else None
+            if now != change.before:
+                raise ZkConsumerError(f"another client wrote {change.partition}, which is {now}, not {change.before}")
+        refused = self._cluster.commit(self._group, wanted) if wanted else {}
+        gone = [change.partition for change in self._kafka if change.after is None]
+        return refused | (self._cluster.delete(self._group, gone) if gone else {})
+
+    def _settle(self) -> None:
+        """Wait until members continue at what was written, which another client may have overwritten meanwhile.
+
+        A member whose session has just expired may commit once more. 1. Offsets are written here; 2. the member, in a
+        new session, writes the offset of before; 3. it tries to claim, and reads that offset first; 4. it is found and
+        set again here. The attempt of step 3 must fail, too, so each time that something was set again attempts are
+        outlasted again.
+        """
+        if not self._report.written:
+            return
+        try:
+            for _ in range(_READ_BACK_ROUNDS):
+                self._hold.outlast_attempts()
+                lost = self._set_again()
+                if not lost:
+                    return
+            self._report.faults.append(f"another client keeps writing {name_some(lost)}")
+        except ZkConsumerError as error:
+            self._report.faults.append(f"what was written could not be read again: {error}")
+
+    def _set_again(self) -> list[str]:
+        """Set what another client has overwritten; returns its paths."""
+        written = set(self._report.written)
+        wanted = {n.path: n.after.data for n in self._nodes if n.after is not None and n.path in written}
+        nodes = self._session.get_many(wanted)
+        lost = sorted(path for path, data in wanted.items() if (node := nodes[path]) is None or node.data != data)
+        for path in lost:
+            node = nodes[path]
+            self._report.warnings.append(
+                f"{path} was written by another client right after it was written here, as "
+                f"{node.data if node else None!r}; it is set again"
+            )
+        again = [Change("set", path, wanted[path], node.version) for path in lost if (node := nodes[path])]
+        for part in in_transactions(again):
+            self._session.commit_changes(self._hold.fence, part)
+        return lost
+
+    def _note_release(self, released: Released, closing: Sequence[Change]) -> None:
+        report = self._report
+        report.warnings += released.problems
+        if released.nudged:
+            report.warnings.append(f"members registered meanwhile, and continue now: {name_some(released.nudged)}")
+        if released.gave_up:
+            report.warnings.append(
+                f"members registered so early in the hold that they may have given up; restart those that own nothing: "
+                f"{name_some(released.gave_up)}"
+            )
+        if closing:
+            done = not report.faults and not released.problems
+            (report.written if done else report.not_written).extend(change.path for change in closing)
+
+
+def _depth(node: NodeChange) -> tuple[int, str]:
+    return node.path.count("/"), node.path
+
+
+def as_change(node: NodeChange) -> Change:
+    """The conditional write that a change of a znode needs."""
+    before, after = node.before, node.after
+    if after is None:
+        return Change("delete", node.path, version=-1 if before is None else before.version)
+    if before is None:
+        return Change("create", node.path, after.data, access=after.access)
+    return Change("set", node.path, after.data, before.version)

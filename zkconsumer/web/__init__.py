@@ -1,0 +1,1 @@
+"""The web page, API and exporter of ``zkconsumer serve``. It reads, and writes nothing to ZooKeeper."""

@@ -1,0 +1,60 @@
+"""Which addresses ``serve`` may bind, and which names a request may address it by."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Collection
+from typing import Final, NamedTuple
+
+_ADDRESS: Final = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<name>[^:\[\]/]+)):(?P<port>[0-9]{1,5})")
+_HOST: Final = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<name>[^:\[\]/]+))(?::[0-9]*)?")
+
+
+class Address(NamedTuple):
+    """Where to listen; port 0 is any free one."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_address(text: str) -> Address:
+    """``host:port``, an IPv6 address in brackets.
+
+    Raises:
+        ValueError: it is written otherwise.
+    """
+    found = _ADDRESS.fullmatch(text)
+    if found is None or int(found["port"]) >= 1 << 16:
+        raise ValueError(f"{text}: write it as HOST:PORT")
+    return Address(found["v6"] or found["name"], int(found["port"]))
+
+
+def is_loopback(resolved: Collection[str]) -> bool:
+    """True if all addresses that a name resolves to are loopback addresses."""
+    return bool(resolved) and all(ipaddress.ip_address(one.partition("%")[0]).is_loopback for one in resolved)
+
+
+def is_allowed_host(header: str, names: Collection[str]) -> bool:
+    """True if a ``Host`` header names this server by an IP address or by one of ``names``, in lower case.
+
+    A page of another site can make its own name resolve to this server's address (DNS rebinding), and its scripts could
+    then read the answers. The browser sends that name, never an address.
+    """
+    found = _HOST.fullmatch(header.lower())
+    if found is None:
+        return False
+    if found["v6"] is not None:
+        return _is_address(found["v6"])
+    return found["name"] in names or _is_address(found["name"])
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,264 @@
+// The page of `zkconsumer serve`. It shows what /api/groups answers, and asks again at every sample.
+//
+// Names of groups, topics and members come from znodes that any client may write. They reach the document only through
+// textContent, and plotly only through `text()`, since plotly reads some HTML tags in labels.
+
+const UNKNOWN = "-";
+const MOST_TRACES = 200;
+const SHOWN_CHARACTERS = 200;
+
+const byId = (id) => document.getElementById(id);
+
+/** Visible text of any name: characters without a shape are escaped, and very long names are cut. */
+function printable(name) {
+  const escaped = name.replace(/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu, (c) => `\\u{${c.codePointAt(0).toString(16)}}`);
+  return escaped.length <= SHOWN_CHARACTERS
+    ? escaped
+    : `${escaped.slice(0, SHOWN_CHARACTERS)}... (${name.length} characters)`;
+}
+
+/** The same for plotly, whose labels are a subset of HTML. */
+function text(name) {
+  return printable(name).replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
+}
+
+function number(value, digits = 0) {
+  return value === null ? UNKNOWN : value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+}
+
+function duration(seconds) {
+  if (seconds === null) return UNKNOWN;
+  const units = [["d", 86400], ["h", 3600], ["m", 60], ["s", 1]];
+  const first = Math.max(0, units.findIndex(([, size]) => seconds >= size));
+  const parts = [];
+  let left = seconds < 1 ? 0 : Math.floor(seconds);
+  for (const [unit, size] of seconds < 1 ? [["s", 1]] : units.slice(first, first + 2)) {
+    parts.push(`${Math.floor(left / size)}${unit}`);
+    left %= size;
+  }
+  return parts.join(" ");
+}
+
+function time(ms) {
+  return new Date(ms).toLocaleString("sv");
+}
+
+function cell(content, kind) {
+  const made = document.createElement("td");
+  if (content instanceof Node) made.append(content);
+  else made.textContent = content;
+  if (kind) made.className = kind;
+  return made;
+}
+
+function statusBadge(status, target = document.createElement("span")) {
+  target.textContent = status;
+  target.className = `status status-${status}`;
+  return target;
+}
+
+function groupLink(name) {
+  const link = document.createElement("a");
+  link.href = `#${encodeURIComponent(name)}`;
+  link.textContent = printable(name);
+  return link;
+}
+
+function fill(table, rows) {
+  byId(table).tBodies[0].replaceChildren(
+    ...rows.map((cells) => {
+      const row = document.createElement("tr");
+      row.append(...cells);
+      return row;
+    }),
+  );
+}
+
+async function ask(path) {
+  const answer = await fetch(path, { headers: { Accept: "application/json" } });
+  const found = await answer.json();
+  if (!answer.ok) throw new Error(found.error);
+  return found;
+}
+
+const groupsShown = { newest: [] };
+
+function showGroups(found) {
+  groupsShown.newest = found.groups;
+  const wanted = byId("filter").value.toLowerCase();
+  fill(
+    "groups",
+    found.groups
+      .filter((one) => one.group.toLowerCase().includes(wanted))
+      .map((one) => [
+        cell(groupLink(one.group)),
+        cell(statusBadge(one.status)),
+        cell(number(one.lag), "number"),
+        cell(number(one.unknown), "number"),
+        cell(number(one.members), "number"),
+        cell(`${one.owned}/${one.partitions}`, "number"),
+        cell(number(one.consumed_per_s, 1), "number"),
+        cell(number(one.produced_per_s, 1), "number"),
+        cell(number(one.rebalances), "number"),
+      ]),
+  );
+}
+
+function ownerText(one) {
+  if (one.owner === null) return UNKNOWN;
+  return printable(one.owner) + (one.owner_live ? "" : " (not a live member)");
+}
+
+/** The consumer id in the id of a thread, which ends in its number. */
+function consumerOf(owner) {
+  return owner === null ? null : owner.slice(0, owner.lastIndexOf("-"));
+}
+
+function showGroup(found, history) {
+  byId("group-name").textContent = printable(found.group);
+  statusBadge(found.status, byId("group-status"));
+  fill(
+    "partitions",
+    found.partitions.map((one) => [
+      cell(printable(one.topic)),
+      cell(String(one.partition), "number"),
+      cell(statusBadge(one.status)),
+      cell(number(one.committed), "number"),
+      cell(number(one.log_end), "number"),
+      cell(number(one.lag), "number"),
+      cell(duration(one.lag_s), "number"),
+      cell(number(one.consumed_per_s, 1), "number"),
+      cell(number(one.produced_per_s, 1), "number"),
+      cell(ownerText(one)),
+      cell(printable(one.reason)),
+    ]),
+  );
+  fill(
+    "members",
+    found.members.map((one) => [
+      cell(printable(one.id)),
+      cell(one.client),
+      cell(one.pattern),
+      cell(String(found.partitions.filter((p) => consumerOf(p.owner) === one.id).length), "number"),
+      cell(Object.entries(one.threads).map(([topic, count]) => `${printable(topic)}: ${count}`).join(", ") || UNKNOWN),
+    ]),
+  );
+  fill(
+    "rebalances",
+    history.rebalances.toReversed().map((one) => [
+      cell(time(one.at_ms)),
+      cell(number(one.partitions), "number"),
+      cell(one.joined.map(printable).join(", ") || UNKNOWN),
+      cell(one.left.map(printable).join(", ") || UNKNOWN),
+    ]),
+  );
+  drawLag(history);
+}
+
+/** The partitions that are drawn: all, or of very many those with the largest lag now. */
+function drawnPartitions(history) {
+  if (history.partitions.length <= MOST_TRACES) return history.partitions;
+  const newest = (one) => one.lag[one.lag.length - 1] ?? -1;
+  return history.partitions.toSorted((a, b) => newest(b) - newest(a)).slice(0, MOST_TRACES);
+}
+
+function drawLag(history) {
+  const at = history.at_ms.map((ms) => new Date(ms));
+  const drawn = drawnPartitions(history);
+  const note = byId("chart-note");
+  note.hidden = drawn.length === history.partitions.length;
+  note.textContent = `The ${drawn.length} partitions with the largest lag of ${history.partitions.length} are drawn.`;
+  const traces = drawn.map((one) => ({
+    x: at,
+    y: one.lag,
+    type: "scatter",
+    mode: "lines+markers",
+    marker: { size: 4 },
+    name: text(`${one.topic}-${one.partition}`),
+    hovertemplate: "%{y} at %{x|%H:%M:%S}",
+    connectgaps: false,
+  }));
+  const marks = history.rebalances.map((one) => ({
+    type: "line",
+    x0: new Date(one.at_ms),
+    x1: new Date(one.at_ms),
+    yref: "paper",
+    y0: 0,
+    y1: 1,
+    line: { color: "#b45309", width: 1, dash: "dot" },
+  }));
+  const names = history.rebalances.map((one) => ({
+    x: new Date(one.at_ms),
+    yref: "paper",
+    y: 1,
+    yanchor: "bottom",
+    showarrow: false,
+    text: "rebalance",
+    font: { size: 9, color: "#b45309" },
+  }));
+  const layout = {
+    margin: { t: 20, r: 10, b: 40, l: 70 },
+    xaxis: { type: "date" },
+    yaxis: { title: { text: "lag, records" }, rangemode: "tozero" },
+    shapes: marks,
+    annotations: names,
+    showlegend: true,
+    uirevision: history.group,
+  };
+  window.Plotly.react(byId("chart"), traces, layout, { displayModeBar: false, responsive: true });
+}
+
+function showProblems(problems) {
+  byId("problems-view").hidden = problems.length === 0;
+  byId("problems").replaceChildren(
+    ...problems.map((problem) => {
+      const item = document.createElement("li");
+      item.textContent = printable(problem);
+      return item;
+    }),
+  );
+}
+
+function chosenGroup() {
+  return location.hash.length > 1 ? decodeURIComponent(location.hash.slice(1)) : null;
+}
+
+async function show() {
+  const group = chosenGroup();
+  byId("groups-view").hidden = group !== null;
+  byId("group-view").hidden = group === null;
+  if (group === null) {
+    const found = await ask("/api/groups");
+    if (chosenGroup() === null) showGroups(found);
+    return found;
+  }
+  const path = `/api/groups/${encodeURIComponent(group)}`;
+  const [found, history] = await Promise.all([ask(path), ask(`${path}/history`)]);
+  if (chosenGroup() === group) showGroup(found, history);
+  return found;
+}
+
+const timer = { id: 0 };
+
+async function refresh() {
+  clearTimeout(timer.id);
+  let waitMs = 2000;
+  const failure = byId("failure");
+  try {
+    const found = await show();
+    showProblems(found.problems);
+    failure.hidden = !found.stale;
+    failure.textContent = "These values are old: sampling has failed since then. Check the log of zkconsumer serve.";
+    byId("sampled").textContent = `Sampled ${time(found.sampled_ms)}, every ${found.interval_s} s`;
+    waitMs = Math.max(200, Math.min(found.interval_s * 1000, 10_000));
+  } catch (error) {
+    failure.hidden = false;
+    failure.textContent = `No answer: ${error.message}`;
+  }
+  clearTimeout(timer.id);
+  timer.id = setTimeout(refresh, waitMs);
+}
+
+addEventListener("hashchange", refresh);
+byId("filter").addEventListener("input", () => showGroups({ groups: groupsShown.newest }));
+refresh();

@@ -1,0 +1,209 @@
+"""CommandNodes: what a leader knows of the commands of its group, and its writing of them (adr/0017)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from zkconsumer.core.coordinatorznodes import (
+    Command,
+    CommandNode,
+    CoordinatorPaths,
+    Status,
+    StatusNode,
+    consumer_id_of,
+)
+from zkconsumer.core.reconcile import Share
+from zkconsumer.errors import MalformedZnode
+from zkconsumer.zookeeper.conditional import Change, Conflict, in_transactions
+from zkconsumer.zookeeper.session import ZkSession
+
+_log: Final = logging.getLogger(__name__)
+
+
+_NONE_REFUSED: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+class EpochEnded(Exception):
+    """Nothing was written, since this member does not lead any more."""
+
+
+class _Known(NamedTuple):
+    """A command node as it was last read or written; ``command`` is None if there is none that can be obeyed."""
+
+    version: int
+    czxid: int
+    command: Command | None
+
+
+class CommandNodes:
+    """The command nodes of a group in one epoch. Used by the coordinator's thread only.
+
+    Only the leader writes them, so a node is read once, when it is listed for the first time.
+
+    Args:
+        session: an open session.
+        group: consumer group.
+        fence: returns the path of the leader's session node.
+        epoch: that this member leads in.
+    """
+
+    def __init__(self, session: ZkSession, group: str, fence: Callable[[], str], epoch: int) -> None:
+        self._session = session
+        self._paths = CoordinatorPaths(group)
+        self._fence = fence
+        self._epoch = epoch
+        self._generation = 0
+        self._published: Status | None = None
+        self._known: dict[str, _Known] = {}
+        self._listed: Set[str] = frozenset()
+        self._newest: dict[str, str] = {}
+
+    def refresh(self, names: Collection[str]) -> None:
+        """Read the nodes that are new among the listed names, and forget those that are gone.
+
+        Raises:
+            ZooKeeperUnavailable, SessionExpired, ZooKeeperRefused: they cannot be read.
+        """
+        known = {name: self._known[name] for name in names if name in self._known}
+        paths = {f"{self._paths.commands}/{name}": name for name in names if name not in known}
+        for path, node in self._session.get_many(paths).items():
+            if node is not None:
+                known[paths[path]] = _Known(node.version, node.czxid, _decoded(path, node.data))
+        self._known = known
+        self._listed = frozenset(known)
+        newest: dict[str, str] = {}
+        for name, one in known.items():
+            present = newest.setdefault(consumer_id_of(name), name)
+            if known[present].czxid < one.czxid:
+                newest[consumer_id_of(name)] = name
+        self._newest = newest
+
+    @property
+    def generation(self) -> int:
+        """Number of the last plan that was written."""
+        return self._generation
+
+    def publish(self, status: Status) -> None:
+        """Write the leader's status, if it differs from what was written before.
+
+        Raises:
+            EpochEnded, SessionExpired, ZooKeeperUnavailable, ZooKeeperRefused: as of :meth:`write`.
+        """
+        if status == self._published:
+            return
+        self._published = None
+        node = Change("set", self._paths.status, StatusNode.encode(status))
+        conflict = self._session.commit_changes(self._fence(), [self._epoch_check, node])
+        if conflict is not None and conflict.change == self._epoch_check:
+            raise EpochEnded(f"epoch {self._epoch} has ended: {conflict.reason}")
+        if conflict is not None:  # the first leader of the group
+            create = Change("create", self._paths.status, StatusNode.encode(status))
+            if self._session.commit_changes(self._fence(), [self._epoch_check, create]) is not None:
+                return
+        self._published = status
+
+    @property
+    def is_complete(self) -> bool:
+        """False if :meth:`refresh` has to be called, since it is unknown what a node has."""
+        return self._listed <= self._known.keys()
+
+    @property
+    def consumer_ids(self) -> Set[str]:
+        """The members that have a command node."""
+        return self._newest.keys()
+
+    def commanded(self, consumer_ids: Iterable[str]) -> dict[str, Share]:
+        """The present command of each of these members; empty for one that has none."""
+        found = {name: self._known[self._newest[name]].command for name in consumer_ids}
+        return {name: {} if command is None else command.share for name, command in found.items()}
+
+    def write(
+        self,
+        followers: Collection[str],
+        shares: Mapping[str, Share],
+        damaged: Collection[str],
+        refused: Mapping[str, str] = _NONE_REFUSED,
+    ) -> bool:
+        """Write new shares, and a first command for each follower without one; delete nodes that no member obeys.
+
+        Args:
+            followers: consumer ids of the members that obey commands.
+            shares: of those whose share changes.
+            damaged: consumer ids whose registration is gone although the command node exists.
+            refused: why some followers must not own anything.
+
+        Returns:
+            True if anything was to be written: more may be possible now.
+
+        Raises:
+            EpochEnded: another member leads, or ``epoch`` was deleted.
+            SessionExpired: this member's registration is gone.
+            ZooKeeperUnavailable, ZooKeeperRefused: it is unknown what was written; all is read again.
+        """
+        written = self._new_commands(followers, shares, refused)
+        changes = [
+            Change("set", self._path(name), CommandNode.encode(one.command), one.version - 1)
+            for name, one in written.items()
+            if one.command is not None
+        ]
+        for name in self._superfluous(damaged):
+            changes.append(Change("delete", self._path(name), version=self._known[name].version))
+        parts = list(in_transactions(changes))
+        known, self._known = self._known, {}  # if this fails
+        conflicts = self._session.commit_independent(self._fence(), [[self._epoch_check, *part] for part in parts])
+        self._known = known
+        for part, conflict in zip(parts, conflicts, strict=True):
+            self._note(part, written, conflict)
+        return bool(parts)
+
+    def _new_commands(
+        self, followers: Collection[str], shares: Mapping[str, Share], refused: Mapping[str, str]
+    ) -> dict[str, _Known]:
+        """The nodes to be written, as they will be afterwards."""
+        written: dict[str, _Known] = {}
+        generation = self._generation + 1
+        for consumer_id in sorted(followers):
+            one = self._known[self._newest[consumer_id]]
+            present = Command({}, 0, 0) if one.command is None else one.command
+            share, reason = shares.get(consumer_id, present.share), refused.get(consumer_id, "")
+            if one.command is None or consumer_id in shares or reason != present.refused:
+                command = Command(share, self._epoch, generation, reason)
+                written[self._newest[consumer_id]] = one._replace(version=one.version + 1, command=command)
+        self._generation += bool(written)
+        return written
+
+    def _superfluous(self, damaged: Collection[str]) -> list[str]:
+        """Nodes of former registrations in a session that lives, and of registrations that another client deleted."""
+        obeyed = {name for consumer_id, name in self._newest.items() if consumer_id not in damaged}
+        return sorted(self._known.keys() - obeyed)
+
+    def _note(self, part: Sequence[Change], written: Mapping[str, _Known], conflict: Conflict | None) -> None:
+        """Record what a transaction has written; if it was not done, its nodes are read again."""
+        if conflict is not None and conflict.change == self._epoch_check:
+            raise EpochEnded(f"epoch {self._epoch} has ended: {conflict.reason}")
+        if conflict is not None:
+            _log.info("%s is not commanded now: %s", conflict.change.path, conflict.reason)
+        for change in part:
+            name = change.path.rpartition("/")[2]
+            if conflict is None and change.kind == "set":
+                self._known[name] = written[name]
+            else:
+                del self._known[name]
+
+    @property
+    def _epoch_check(self) -> Change:
+        return Change("check", self._paths.epoch, version=self._epoch)
+
+    def _path(self, name: str) -> str:
+        return f"{self._paths.commands}/{name}"
+
+
+def _decoded(path: str, data: bytes | None) -> Command | None:
+    try:
+        return CommandNode.decode(path, data)
+    except MalformedZnode as error:
+        _log.error("a command is written again: %s", error)
+        return None

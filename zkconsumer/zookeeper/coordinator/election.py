@@ -1,0 +1,193 @@
+"""Election: makes one member of a group its leader, and finds out whether it still is (adr/0017)."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from zkconsumer.core.coordinatorznodes import LEADER, CoordinatorPaths, LeaderNode, StatusNode, candidate_name
+from zkconsumer.core.election import Progress, free_slot, is_candidate, is_hung, progress, runs
+from zkconsumer.core.znodes import GroupPaths
+from zkconsumer.errors import MalformedZnode
+from zkconsumer.zookeeper.conditional import Change
+from zkconsumer.zookeeper.kazooadapter import Watch
+from zkconsumer.zookeeper.reads import Znode
+from zkconsumer.zookeeper.session import ZkSession
+from zkconsumer.zookeeper.watchedreads import WatchedReads
+
+_log: Final = logging.getLogger("zkconsumer.events")
+
+
+class Election:
+    """One member's part in the elections of its group. Used by the coordinator's thread only.
+
+    Args:
+        session: an open session.
+        group: consumer group.
+        consumer_id: id of this member.
+        fence: returns the path of the member's session node; raises SessionExpired while it is not registered.
+        registered_session: returns the id of the session that it is registered in.
+        changed: called on kazoo's thread when the leader of a candidate appears or disappears.
+        clock: a monotonic clock, in seconds.
+    """
+
+    def __init__(
+        self,
+        session: ZkSession,
+        group: str,
+        consumer_id: str,
+        fence: Callable[[], str],
+        registered_session: Callable[[], int],
+        changed: Watch,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._session = session
+        self._group = group
+        self._paths = CoordinatorPaths(group)
+        self._ids = GroupPaths(group).ids
+        self._consumer_id = consumer_id
+        self._fence = fence
+        self._registered_session = registered_session
+        self._reads = WatchedReads(session, changed)
+        self._clock = clock
+        self._registration = ""
+        self._slot: int | None = None
+        self._asked_for: int | None = None
+        self._may_lead = False
+        self._missing_since: float | None = None
+        self._progress = Progress(None, None)
+
+    def look(self) -> int | None:
+        """Stand for election if that is due; returns the epoch in which this member leads, None if it does not.
+
+        Raises:
+            SessionExpired: this member is not registered.
+            ZooKeeperUnavailable, ZooKeeperRefused: unknown who leads.
+        """
+        fence = self._fence()
+        if fence != self._registration:  # its candidature ended with the former one
+            self._registration, self._slot, self._may_lead = fence, None, False
+        names = self._names()
+        if not is_candidate(names, self._slot):
+            self._stand(fence, names)
+        if runs(names, self._slot, self._missing_seconds(names), self._session.negotiated_timeout):
+            epoch = self._run(fence)
+            if epoch is not None:
+                return epoch
+        if not (is_candidate(names, self._slot) or self._may_lead):
+            return None  # other members do not watch the leader: its end would wake all of them
+        leader = self._read_leader()
+        if leader is None or self._may_lead:
+            return leader
+        return self._replace_if_hung(fence, leader)
+
+    def resign(self) -> None:
+        """Leave the office, so that another election follows.
+
+        Raises:
+            SessionExpired, ZooKeeperUnavailable, ZooKeeperRefused: see :meth:`look`.
+        """
+        if self._is_ours(self._paths.leader):
+            # No other member can lead before this node is deleted, and it is this session that has it.
+            self._session.commit_changes(self._fence(), [Change("delete", self._paths.leader)])
+
+    def _names(self) -> set[str]:
+        names = self._session.children(self._paths.root)
+        if names is None:  # another client has deleted it
+            self._session.ensure_path(self._paths.commands, b"", open_to_all=True)
+        return set(names or ())
+
+    def _missing_seconds(self, names: set[str]) -> float:
+        """For how long this member has seen no leader."""
+        if LEADER in names:
+            self._missing_since = None
+            return 0.0
+        if self._missing_since is None:
+            self._missing_since = self._clock()
+        return self._clock() - self._missing_since
+
+    def _stand(self, fence: str, names: set[str]) -> None:
+        """Become a candidate where there is a free place, if this member is not one already."""
+        self._slot = None
+        if is_candidate(names, self._asked_for) and self._is_ours(self._paths.candidate(self._asked_for or 0)):
+            self._slot = self._asked_for  # only the answer was lost
+            return
+        while (slot := free_slot(names)) is not None:
+            self._asked_for = slot
+            node = Change("create-ephemeral", self._paths.candidate(slot), self._consumer_id.encode())
+            conflict = self._session.commit_changes(fence, [node])
+            names.add(candidate_name(slot))
+            if conflict is None:
+                self._slot = slot
+                return
+
+    def _is_ours(self, path: str) -> bool:
+        node = self._session.exists(path)
+        return node is not None and node.owner_session == self._registered_session()
+
+    def _run(self, fence: str) -> int | None:
+        """Try to become the leader; returns the epoch won."""
+        epoch = self._session.exists(self._paths.epoch)
+        if epoch is None:
+            self._session.ensure_path(self._paths.epoch, b"")
+            epoch = self._session.exists(self._paths.epoch)
+        if epoch is None:
+            return None  # another client deletes the group
+        return self._begin_epoch(fence, epoch.version, [])
+
+    def _begin_epoch(self, fence: str, former: int, before: Sequence[Change]) -> int | None:
+        """End an epoch and begin the next one as its leader, in one transaction; None if another member did."""
+        won = former + 1
+        leader = Change("create-ephemeral", self._paths.leader, LeaderNode.encode(self._consumer_id, won))
+        self._may_lead = True  # also if the answer is lost
+        conflict = self._session.commit_changes(fence, [Change("set", self._paths.epoch, b"", former), *before, leader])
+        if conflict is not None:
+            return None  # another candidate was faster, or the answer to a former attempt was lost
+        self._missing_since = None
+        _log.info("group %s: %s is the coordinator of epoch %d", self._group, self._consumer_id, won)
+        return won
+
+    def _read_leader(self) -> int | None:
+        """The epoch of the leader's node, None if there is none; records whether it is this member's.
+
+        A watch on that node remains.
+        """
+        reads = self._reads.nodes([self._paths.leader])
+        for reason in reads.refused.values():
+            raise reason
+        node = reads.nodes[self._paths.leader]
+        self._may_lead = node is not None and node.owner_session == self._registered_session()
+        try:
+            return None if node is None else LeaderNode.decode(self._paths.leader, node.data)[1]
+        except MalformedZnode as error:
+            _log.error("group %s: %s", self._group, error)
+            return None
+
+    def _replace_if_hung(self, fence: str, epoch: int) -> int | None:
+        """Take over from a leader whose session lives and who does not plan; returns the epoch won."""
+        status, members = self._session.get_many([self._paths.status, self._ids]).values()
+        present = 0 if members is None else members.cversion
+        self._progress = progress(self._progress, _planned(self._paths.status, status, epoch), present, self._clock())
+        if not is_hung(self._progress, self._clock(), self._session.negotiated_timeout):
+            return None
+        _log.warning(
+            "group %s: the coordinator of epoch %d does not react to a change of the members; %s replaces it. Check "
+            "its log, and whether its process is stuck",
+            self._group,
+            epoch,
+            self._consumer_id,
+        )
+        self._progress = Progress(None, None)
+        return self._begin_epoch(fence, epoch, [Change("delete", self._paths.leader)])
+
+
+def _planned(path: str, node: Znode | None, epoch: int) -> int | None:
+    """The version of the members that the leader of an epoch last planned from."""
+    try:
+        status = None if node is None else StatusNode.decode(path, node.data)
+    except MalformedZnode as error:
+        _log.error("%s", error)
+        return None
+    return status.members_version if status is not None and status.epoch == epoch else None

@@ -1,0 +1,337 @@
+"""LedGroup: a group as its leader sees it in one epoch: its members, their commands, and the owners (adr/0017)."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from typing import Final, NamedTuple
+
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.core.assignors import SHARED_WITH_JVM, Assignment, assignor_name
+from zkconsumer.core.clustercatalog import ClusterSource, read_known
+from zkconsumer.core.clusterchanges import ClusterChanges
+from zkconsumer.core.coordinatorplan import (
+    Owners,
+    Roles,
+    awaited_since,
+    overdue,
+    plan,
+    previous,
+    refusals,
+    roles,
+    target,
+    undecided,
+)
+from zkconsumer.core.coordinatorznodes import STICKY, CoordinatorPaths, PolicyNode, Status, consumer_id_of
+from zkconsumer.core.groupview import GroupView
+from zkconsumer.core.rebalancesteps import given_up, held_by_others, retry_window_seconds
+from zkconsumer.core.znodes import GroupPaths, PartitionOwnerNode
+from zkconsumer.errors import BrokerUnavailable, MalformedZnode, name_some
+from zkconsumer.model import TopicPartition
+from zkconsumer.zookeeper.coordinator.commands import CommandNodes
+from zkconsumer.zookeeper.kazooadapter import Watch
+from zkconsumer.zookeeper.membership import Membership
+from zkconsumer.zookeeper.orphanwatch import OrphanWatch
+from zkconsumer.zookeeper.registry import Registry
+from zkconsumer.zookeeper.session import ZkSession
+from zkconsumer.zookeeper.watchedreads import WatchedReads
+
+_log: Final = logging.getLogger(__name__)
+
+
+class _Members(NamedTuple):
+    """Who is in the group, as it was last read.
+
+    Attributes:
+        view: subscriptions and topics.
+        roles: who obeys commands, and who does not.
+        damaged: consumer ids whose registration is gone although their command exists.
+        version: ``cversion`` of ``ids`` before the rest was read.
+    """
+
+    view: GroupView
+    roles: Roles
+    damaged: frozenset[str]
+    version: int
+
+
+class LedGroup:
+    """Plans, and writes what is planned. Used by the coordinator's thread only.
+
+    Args:
+        config: the properties of the member that leads.
+        session: an open session.
+        membership: its registration.
+        epoch: that it leads in.
+        group_changed: called on kazoo's thread when members, topics or partitions may have changed.
+        released: called on kazoo's thread when a partition may have become free.
+        clock: a monotonic clock, in seconds.
+        cluster: where brokers and topics are read from; None for ZooKeeper.
+    """
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        session: ZkSession,
+        membership: Membership,
+        epoch: int,
+        group_changed: Watch,
+        released: Watch,
+        clock: Callable[[], float] = time.monotonic,
+        cluster: ClusterSource | None = None,
+    ) -> None:
+        self._config = config
+        self._membership = membership
+        self._session = session
+        self._paths = GroupPaths(config.group_id)
+        self._commands_path = CoordinatorPaths(config.group_id).commands
+        self._assignor = assignor_name(config.partition_assignment_strategy, config.roundrobin_hash_era)
+        self._epoch = epoch
+        self._group_changed = group_changed
+        self._watched = WatchedReads(session, self.note_change)
+        self._registry = Registry(
+            session,
+            config.security_protocol,
+            self._watched,
+            read_cluster=None if cluster is None else partial(read_known, cluster),
+        )
+        self._changes = None if cluster is None else ClusterChanges(inherits=True)
+        self._commands = CommandNodes(session, config.group_id, lambda: membership.fence, epoch)
+        self._owners = WatchedReads(session, released)
+        self._changed = True
+        self._connections = -1
+        self._members = _Members(GroupView({}, {}), Roles(frozenset(), frozenset()), frozenset(), 0)
+        self._intended: Assignment = {}
+        self._planned: GroupView | None = None
+        self._restarting: set[TopicPartition] = set()
+        self._awaited: Mapping[TopicPartition, float] = {}
+        self._reported: frozenset[TopicPartition] = frozenset()
+        self._clock = clock
+        self._refusal: str | None = None
+        self._refused: dict[str, str] = {}
+        self._policy = STICKY
+        window_s = retry_window_seconds(config.rebalance_max_retries, config.rebalance_backoff_ms)
+        self._orphans = OrphanWatch(config.group_id, window_s, self, membership, clock)
+
+    def advance(self) -> bool:
+        """Plan once, and write what can be commanded now; True if more may be possible after that.
+
+        Raises:
+            EpochEnded: this member does not lead any more.
+            SessionExpired, ZooKeeperUnavailable, ZooKeeperRefused: see :meth:`CommandNodes.write`.
+        """
+        view, members, damaged, version = self._read_members()
+        self._announce_changes(members)
+        if self._is_refused(view, members):
+            self._publish(version, frozenset())
+            return False
+        commanded = self._commands.commanded(members.followers)
+        refused = self._refuse(view, members)
+        aim = target(
+            view,
+            members._replace(followers=members.followers - refused.keys()),
+            self._assignor,
+            previous(commanded, self._intended),
+            exclude_internal=self._config.exclude_internal_topics,
+            policy=self._policy,
+        )
+        self._intended = aim
+        self._restart_recreated(view, aim)
+        now = {partition: thread for partition, thread in aim.items() if partition not in self._restarting}
+        owners = self._read_owners({*undecided(now, commanded), *self._restarting})
+        planned = plan(now, commanded, owners)
+        if self._commands.write(members.followers, planned.shares, damaged, refused):
+            return True
+        restarted = {partition for partition in self._restarting if owners[partition] is None}
+        self._restarting -= restarted
+        if restarted:
+            return True
+        awaited = planned.awaited | self._restarting
+        self._report_overdue(awaited, owners)
+        self._publish(version, awaited)
+        return False
+
+    def _refuse(self, view: GroupView, members: Roles) -> dict[str, str]:
+        """Members that must not own anything, and why; logged when that changes."""
+        refused = refusals(view, members.followers, self._config.coordinator_min_session_ms)
+        for name in sorted(refused):
+            if self._refused.get(name) != refused[name]:
+                _log.error("group %s: member %s is refused: %s", self._config.group_id, name, refused[name])
+        self._refused = refused
+        return refused
+
+    def _report_overdue(self, awaited: frozenset[TopicPartition], owners: Owners) -> None:
+        """Log partitions that their owners do not release, once each; all other moves are finished without them."""
+        now = self._clock()
+        self._awaited = awaited_since(self._awaited, awaited, now)
+        late = overdue(self._awaited, now, self._session.negotiated_timeout)
+        if new := [f"{p} (owner {owners.get(p)})" for p in late if p not in self._reported]:
+            _log.warning(
+                "group %s: not released in time: %s; check whether the rebalance listener or before_commit of these "
+                "members hangs",
+                self._config.group_id,
+                name_some(new),
+            )
+        self._reported = frozenset(late)
+
+    def _restart_recreated(self, view: GroupView, aim: Assignment) -> None:
+        """Note the partitions of topics that were deleted and created again between two looks.
+
+        They are withdrawn until no member owns them, as if the two had been seen apart: otherwise their owners would
+        continue at the positions of the former topic.
+        """
+        recreated: set[str] = set()
+        if self._planned is not None:
+            recreated = view.recreated_since(self._planned, view.partitions)
+        self._restarting |= {partition for partition in aim if partition.topic in recreated}
+        self._planned = view
+
+    def _publish(self, version: int, awaited: frozenset[TopicPartition]) -> None:
+        """Report to candidates and operators that nothing more can be commanded now."""
+        self._commands.publish(Status(self._epoch, self._commands.generation, version, awaited, self._refusal or ""))
+
+    def note_change(self) -> None:
+        """Read the group again at the next plan; from any thread."""
+        self._changed = True
+        self._group_changed()
+
+    def _announce_changes(self, members: Roles) -> None:
+        """Nudge members that compute their share, if no event of the group made them read changed topics."""
+        if self._changes is None or not self._changes.unannounced:
+            return
+        if members.foreign:
+            self._membership.announce_change()
+        self._changes.announced()
+
+    def _read_members(self) -> _Members:
+        """The members and topics, which are read again only after a change: releases are more frequent."""
+        connections = self._session.connections  # before reading: what breaks meanwhile makes it outdated
+        if self._changed or connections != self._connections or not self._commands.is_complete:
+            self._changed, self._connections = False, -1
+            ids = self._session.exists(self._paths.ids)
+            version = 0 if ids is None else ids.cversion
+            view = self._read_view(version)
+            self._members = _Members(view, *self._roles(view), version)
+            self._policy = self._read_policy()
+            self._connections = connections
+        return self._members
+
+    def _read_policy(self) -> str:
+        """The assignor of members that all obey; a watch remains, also where there is no policy."""
+        path = CoordinatorPaths(self._config.group_id).policy
+        reads = self._watched.nodes([path])
+        for reason in reads.refused.values():
+            raise reason
+        node = reads.nodes[path]
+        policy = self._policy
+        try:
+            policy = STICKY if node is None else PolicyNode.decode(path, node.data)
+        except MalformedZnode as error:
+            _log.error("group %s: the former policy %s stays: %s", self._config.group_id, policy, error)
+        if policy != self._policy:
+            _log.info("group %s: partitions are assigned by %s", self._config.group_id, policy)
+        return policy
+
+    def _read_view(self, version: int) -> GroupView:
+        group = self._config.group_id
+        events = self._registry.group_events(group)
+        try:
+            view = self._registry.view(group)
+        except BrokerUnavailable as error:
+            # Without topics the plan would withdraw every partition. Candidates see that this leader is not stuck.
+            self._refusal = str(error)
+            self._publish(version, frozenset())
+            raise
+        if self._changes is not None:
+            self._changes.read(view, events)
+        return view
+
+    # -- JVM members that gave up -----------------------------------------------------------------------------------
+
+    @property
+    def has_jvm_members(self) -> bool:
+        """True if :meth:`tend` is to be called."""
+        return bool(self._jvm_members())
+
+    def _jvm_members(self) -> frozenset[str]:
+        return self._members.roles.foreign - self._members.view.our_clients.keys()
+
+    def tend(self) -> None:
+        """Nudge JVM members that gave up; to be called now and then while there are any."""
+        self._orphans.look()
+
+    def nudges(self) -> bool:
+        """True: the leader nudges, whichever id it has, since its followers do not know the assignment."""
+        return True
+
+    def orphans(self) -> tuple[list[TopicPartition], bool]:
+        """Partitions without an owner that JVM members should own; and whether others hold any of theirs.
+
+        Raises:
+            ZooKeeperUnavailable, SessionExpired: the owners cannot be read.
+        """
+        aim, jvm = self._intended, self._jvm_members()
+        theirs = [partition for partition, thread in aim.items() if thread.consumer_id in jvm]
+        owners = self._registry.owner_threads(self._config.group_id, theirs)
+        return given_up(aim, owners, jvm), held_by_others(aim, owners, jvm)
+
+    # -- what a plan needs ------------------------------------------------------------------------------------------
+
+    def _roles(self, view: GroupView) -> tuple[Roles, frozenset[str]]:
+        """The members' roles, and consumer ids whose registration is gone although their command exists."""
+        registered = view.members.keys() | view.unreadable.keys()
+        after: Collection[str] = registered
+        self._commands.refresh(self._watched.children(self._commands_path))
+        if self._commands.consumer_ids != registered:
+            # What was listed before may be outdated: its watch fires later than the answers to other reads arrive.
+            self._commands.refresh(self._list(self._commands_path))
+            after = self._list(self._paths.ids)
+        known = self._commands.consumer_ids
+        found = roles(registered, known, after)
+        if found.foreign:  # one that left and came back between the two listings is none
+            returned = {consumer_id_of(name) for name in self._list(self._commands_path)}
+            found = found._replace(foreign=found.foreign - returned)
+        return found, frozenset(known) - registered - frozenset(after)
+
+    def _list(self, path: str) -> list[str]:
+        return self._session.children(path) or []
+
+    def _is_refused(self, view: GroupView, members: Roles) -> bool:
+        """True if no assignment can be computed that the foreign members agree with; logged when it changes."""
+        foreign = GroupView(
+            members={name: one for name, one in view.members.items() if name in members.foreign},
+            partitions={},
+            unreadable={name: why for name, why in view.unreadable.items() if name in members.foreign},
+            our_clients={name: theirs for name, theirs in view.our_clients.items() if name in members.foreign},
+        )
+        refusal = foreign.disagreement(self._assignor, shared_with_jvm=self._assignor in SHARED_WITH_JVM)
+        if refusal is not None and refusal != self._refusal:
+            _log.error("group %s: no member is commanded: %s", self._config.group_id, refusal)
+        self._refusal = refusal
+        return refusal is not None
+
+    def _read_owners(self, partitions: Collection[TopicPartition]) -> Owners:
+        """The owners of partitions without a command; a watch remains on each owner znode that exists.
+
+        Not on missing ones: 10,000 watches of a new group would all fire when its members claim.
+        """
+        paths = {self._paths.owner(partition): partition for partition in partitions}
+        found = self._session.get_many(paths)
+        watched = self._owners.nodes(path for path, node in found.items() if node is not None)
+        for reason in watched.refused.values():
+            raise reason
+        owners: dict[TopicPartition, str | None] = {}
+        for path, partition in paths.items():
+            node = found[path] and watched.nodes[path]
+            owners[partition] = None if node is None else _owner(path, node.data)
+        return owners
+
+
+def _owner(path: str, data: bytes | None) -> str:
+    try:
+        return PartitionOwnerNode.decode(path, data)
+    except MalformedZnode as error:
+        _log.error("a partition is not assigned while it has an owner of another program: %s", error)
+        return ""

@@ -1,0 +1,189 @@
+"""SessionGroup: what the group protocols over ZooKeeper share: the session, registration, ownership and the lease."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from typing import Final
+
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.core.assignors import assignor_name
+from zkconsumer.core.clustercatalog import ClusterSource
+from zkconsumer.core.groupprotocol import ChangeSignal
+from zkconsumer.core.subscription import Subscription
+from zkconsumer.errors import ZooKeeperUnavailable
+from zkconsumer.model import ConsumerThreadId, TopicPartition
+from zkconsumer.zookeeper.lease import SessionLease, boot_seconds
+from zkconsumer.zookeeper.membership import Membership
+from zkconsumer.zookeeper.ownership import PartitionOwnership
+from zkconsumer.zookeeper.session import ZkSession
+
+_ALWAYS_THERE: Final = "/"
+
+MakeLease = Callable[[ZkSession, Callable[[], int], Callable[[], None], str], SessionLease]
+"""Makes the lease; the arguments are those of :class:`~zkconsumer.zookeeper.lease.SessionLease`."""
+
+
+class SessionGroup:
+    """The part of a :class:`~zkconsumer.core.groupprotocol.GroupProtocol` that does not know how shares are agreed on.
+
+    Args:
+        config: the consumer's properties.
+        consumer_id: id of the member.
+        signal: raised by watches and by the loss of the session.
+        zk: the session; None makes the one that ``config`` describes.
+        make_lease: see :data:`MakeLease`.
+        clock: a monotonic clock, in seconds.
+        cluster: where brokers and topics are read from; None for ZooKeeper.
+
+    Attributes:
+        name: ``group.protocol``.
+        zk: the session; opened by :meth:`open`.
+    """
+
+    name: str
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        consumer_id: str,
+        signal: ChangeSignal,
+        *,
+        zk: ZkSession | None,
+        make_lease: MakeLease,
+        clock: Callable[[], float] = time.monotonic,
+        cluster: ClusterSource | None = None,
+    ) -> None:
+        self._group = config.group_id
+        self._consumer_id = consumer_id
+        self._signal = signal
+        self._stays_out = False  # written by the rebalance thread
+        self._make_lease = make_lease
+        self._cluster = cluster
+        self.zk = ZkSession.from_config(config, self.connection_changed) if zk is None else zk
+        self._membership = Membership(
+            self.zk,
+            config.group_id,
+            consumer_id,
+            assignor_name(config.partition_assignment_strategy, config.roundrobin_hash_era),
+            lambda: time.time_ns() // 1_000_000,
+            clock,
+            self.name,
+        )
+        self._ownership = PartitionOwnership(self.zk, config.group_id, self.fence, self._registered, signal.wake)
+        self._lease: SessionLease | None = None
+
+    def fence(self) -> str:
+        """Path of the node whose absence stops every write; without a membership the root, which always exists."""
+        return _ALWAYS_THERE if self._stays_out else self._membership.fence
+
+    # -- life -------------------------------------------------------------------------------------------------------
+
+    def open(self, lease_changed: Callable[[], None]) -> None:
+        """See :meth:`GroupProtocol.open <zkconsumer.core.groupprotocol.GroupProtocol.open>`."""
+        owner = f"group {self._group} consumer {self._consumer_id}"
+        lease = self._make_lease(self.zk, self._registered, lease_changed, owner)
+        asked_for_session = boot_seconds()
+        self.zk.open()
+        self._lease = lease
+        lease.start(asked_for_session)
+        if self._cluster is not None:
+            self._cluster.open(self.cluster_changed)
+
+    def connection_changed(self) -> None:
+        """Called on kazoo's thread when the connection came back or the session was lost; never blocks."""
+        self._signal.raise_flag()
+
+    def cluster_changed(self) -> None:
+        """Called on any thread when brokers have reported a change of the cluster; never blocks."""
+        self._signal.raise_flag()
+
+    def close(self) -> None:
+        """Close the session, which removes the registration and the owners at once."""
+        if self._lease is not None:
+            self._lease.stop()
+        if self._cluster is not None:
+            self._cluster.close()
+        self.zk.close()
+
+    @property
+    def connected(self) -> bool:
+        """True while there is a connection to ZooKeeper."""
+        return self.zk.connected
+
+    @property
+    def session(self) -> int:
+        """Id of the ZooKeeper session, 0 without a connection."""
+        return self.zk.session_id
+
+    def _registered(self) -> int:
+        return self._membership.registered_session
+
+    # -- membership -------------------------------------------------------------------------------------------------
+
+    def is_joined(self) -> bool:
+        """True from a registration to :meth:`lose` or :meth:`rejoin`."""
+        return self._membership.is_registered
+
+    def is_lost(self) -> bool:
+        """True if the session of the registration is gone; a disconnect alone changes nothing."""
+        stale = self.zk.lost or not self._membership.is_current_or_unknown()
+        return stale and self._membership.is_registered
+
+    def join(self, subscription: Subscription) -> None:
+        """See :meth:`GroupProtocol.join <zkconsumer.core.groupprotocol.GroupProtocol.join>`."""
+        if not self.zk.connected:
+            raise ZooKeeperUnavailable("no connection to ZooKeeper; check that its servers run and can be reached")
+        self._membership.register(subscription, self._signal.raise_flag, self._wait_for_signal)
+
+    def _wait_for_signal(self, seconds: float) -> bool:
+        return not self._signal.closed and self._signal.wait(seconds)
+
+    def lose(self) -> None:
+        """Record that the session has ended, and with it everything that it owned."""
+        self._ownership.lose_all()
+        self._membership.session_lost()
+
+    def rejoin(self) -> None:
+        """Delete what is left of the registration."""
+        self._membership.deregister()
+
+    def stay_out(self) -> None:
+        """Commit without a registration, so without a fence."""
+        self._stays_out = True
+
+    # -- ownership --------------------------------------------------------------------------------------------------
+
+    @property
+    def held(self) -> Mapping[TopicPartition, ConsumerThreadId]:
+        """Partitions whose owner znodes are this session's."""
+        return self._ownership.held
+
+    @property
+    def releases(self) -> int:
+        """How often everything that was held has been given up or lost."""
+        return self._ownership.releases
+
+    def verify(self) -> list[TopicPartition]:
+        """Read the owner znodes; see :meth:`PartitionOwnership.lose_taken`."""
+        return self._ownership.lose_taken()
+
+    def awaited_release(self, partitions: Collection[TopicPartition]) -> Callable[[], bool]:
+        """See :meth:`PartitionOwnership.awaited_release`."""
+        return self._ownership.awaited_release(partitions)
+
+    # -- the lease --------------------------------------------------------------------------------------------------
+
+    def may_deliver(self) -> bool:
+        """True while the session cannot have expired; always for a consumer that does not join, which owns nothing."""
+        return self._stays_out or (self._lease is not None and self._lease.holds())
+
+    @property
+    def lease_s(self) -> float:
+        """Seconds until the lease lapses if ZooKeeper remains silent."""
+        return 0.0 if self._lease is None else self._lease.remaining()
+
+    @property
+    def lease_lapses(self) -> int:
+        """How often the lease has lapsed."""
+        return 0 if self._lease is None else self._lease.lapses
