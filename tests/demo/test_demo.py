@@ -97,10 +97,8 @@ def demo(tmp_path: Path) -> Iterator[Callable[..., Run]]:
 
 @pytest.mark.parametrize("version", ["3.9.1", "4.2.0"])
 def test_all_checks_hold_and_only_the_picture_remains(demo: Callable[..., Run], version: str) -> None:
-    begun = time.monotonic()
     run = demo("--kafka-version", version)
     assert run.exit_code() == 0, run.out + run.err
-    assert time.monotonic() - begun < LONGEST_S
 
     assert f"A real ZooKeeper and Kafka {version};" in run.out
     assert "336,776 of 336,776 on 8 partitions" in run.out

@@ -155,8 +155,8 @@ def test_brokers_replicate_and_more_can_join(private_sandbox: Callable[..., Sand
 
 
 @pytest.mark.slow
-def test_leaders_take_records_as_soon_as_their_topic_is_created(private_sandbox: Callable[..., Sandbox]) -> None:
-    """Each broker learns by itself which broker leads, itself or another."""
+def test_the_producer_finds_leaders(private_sandbox: Callable[..., Sandbox]) -> None:
+    """Each broker learns by itself which broker leads, itself or another; one that is started again leads again."""
     box = private_sandbox(brokers=2)
     live = partial(brokers_of, box.bootstrap_servers)
     with contextlib.closing(BrokerClient(live, client_id="test", timeout_ms=10_000)) as client:
@@ -164,6 +164,13 @@ def test_leaders_take_records_as_soon_as_their_topic_is_created(private_sandbox:
             partitions = [TopicPartition(f"t{number}", partition) for partition in range(4)]
             create_topics(client, {f"t{number}": len(partitions)})
             assert produce(live, {tp: [Record(b"v")] for tp in partitions}) == dict.fromkeys(partitions, 0)
+        victim = box.brokers[1 - (client.metadata(["t0"]).controller or 0)]
+        victim.kill()
+        eventually(lambda: client.metadata([f"t{number}"]).leaderless)
+        with ThreadPoolExecutor(1) as threads:
+            producing = threads.submit(produce, live, {tp: [Record(b"v")] for tp in partitions})
+            victim.start()
+            assert producing.result(60) == dict.fromkeys(partitions, 1)
 
 
 def test_failed_start_names_the_cause_and_keeps_the_log() -> None:

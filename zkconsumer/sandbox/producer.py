@@ -1,19 +1,21 @@
 """A minimal producer that loads topics for the demo, the benchmark and tests; brokers acknowledge the records.
 
-It sends one partition's batches at a time over plain connections, with the batch encoder of kafka-python. No retries,
-no partitioner: the caller names the partition.
+It sends one partition's batches at a time over plain connections, with the batch encoder of kafka-python. It waits for
+leaders; no batch that a broker may have written is sent again. No partitioner: the caller names the partition.
 """
 
 from __future__ import annotations
 
+import contextlib
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from zkconsumer.errors import BrokerUnavailable, ProtocolError
 from zkconsumer.kafka.client import BrokerClient
 from zkconsumer.kafka.connection import BrokerConnection
-from zkconsumer.kafka.errorcodes import error_name
+from zkconsumer.kafka.errorcodes import ErrorCode, error_name
 from zkconsumer.kafka.library import load_kafka_python
 from zkconsumer.model import Broker, TopicPartition
 
@@ -22,6 +24,7 @@ CODECS: Final[Mapping[str, int]] = {"none": 0, "gzip": 1, "lz4": 3, "zstd": 4}
 
 _BATCH_BYTES: Final = 900_000
 """Batches close below the broker's default ``message.max.bytes`` of 1,048,588."""
+_LEADER_POLL_S: Final = 0.1
 _PRODUCE_VERSIONS: Final = (3, 9)
 _MAGIC: Final = 2
 _LENGTH_END: Final = 12  # a batch's length counts the bytes after this position
@@ -55,10 +58,11 @@ def produce(
         records: records to append to each partition, in order.
         codec: a name in :data:`CODECS`.
         batch_bytes: size, before compression, at which a batch is closed; each has at least one record.
-        timeout_ms: limit for connecting and for each answer, in ms.
+        timeout_ms: limit for finding all leaders, for connecting and for each answer, in ms.
 
     Raises:
-        BrokerUnavailable: a leader is unknown or cannot be reached; earlier batches may have been written.
+        BrokerUnavailable: the topic is unknown, or a leader is, or it cannot be reached; earlier batches may have been
+            written.
         ProtocolError: the broker refused a batch.
     """
     encoded = {tp: encode_batches(theirs, codec=codec, batch_bytes=batch_bytes) for tp, theirs in records.items()}
@@ -76,25 +80,74 @@ def append_batches(
     Raises:
         BrokerUnavailable, ProtocolError: as :func:`produce`.
     """
-    client = BrokerClient(live_brokers, client_id=_CLIENT_ID, timeout_ms=timeout_ms)
-    connections: dict[Broker, BrokerConnection] = {}
     first: dict[TopicPartition, int] = {}
-    try:
-        leaders = client.metadata({tp.topic for tp in batches}).leaders
-        for broker in {leaders[tp] for tp in batches if tp in leaders}:
-            connection = BrokerConnection(broker.host, broker.port, client_id=_CLIENT_ID, timeout_ms=timeout_ms)
-            connections[broker] = connection
-            connection.connect()
+    with contextlib.closing(_Leaders(live_brokers, batches, timeout_ms)) as leaders:
         for tp, theirs in batches.items():
-            if tp not in leaders:
-                raise BrokerUnavailable(f"{tp} has no leader; create the topic and wait for it first")
             for batch in theirs:
-                first.setdefault(tp, _send(connections[leaders[tp]], tp, batch, timeout_ms))
-    finally:
-        client.close()
-        for connection in connections.values():
-            connection.close()
+                first.setdefault(tp, leaders.append(tp, batch))
     return first
+
+
+class _Leaders:
+    """Connections to the leaders of some partitions, which are found again when they have moved."""
+
+    def __init__(
+        self, live_brokers: Callable[[], Sequence[Broker]], partitions: Collection[TopicPartition], timeout_ms: int
+    ) -> None:
+        self._client = BrokerClient(live_brokers, client_id=_CLIENT_ID, timeout_ms=timeout_ms)
+        self._partitions = list(partitions)
+        self._timeout_ms = timeout_ms
+        self._connections: dict[Broker, BrokerConnection] = {}
+        self._leaders: dict[TopicPartition, Broker] = {}
+
+    def append(self, tp: TopicPartition, batch: bytes) -> int:
+        """Append a batch once, and return its first offset."""
+        deadline = time.monotonic() + self._timeout_ms / 1000
+        while True:
+            if tp not in self._leaders:
+                self._find(deadline)
+            try:
+                connection = self._connection(self._leaders[tp])
+            except BrokerUnavailable:  # it has registered, and does not listen yet
+                if time.monotonic() >= deadline:
+                    raise
+            else:
+                error, offset = _send(connection, tp, batch, self._timeout_ms)
+                if not error:
+                    return offset
+                if error != ErrorCode.NOT_LEADER_OR_FOLLOWER or time.monotonic() >= deadline:
+                    raise ProtocolError(f"{connection} refused a batch for {tp}: {error_name(error)}")
+            # Nothing was written: the broker no longer leads, or does not know yet that it does.
+            self._leaders.clear()
+            time.sleep(_LEADER_POLL_S)
+
+    def close(self) -> None:
+        self._client.close()
+        for connection in self._connections.values():
+            connection.close()
+
+    def _find(self, deadline: float) -> None:
+        """Wait until each partition has a leader, as after a pause of its broker."""
+        while True:
+            metadata = self._client.metadata({tp.topic for tp in self._partitions})
+            missing = [tp for tp in self._partitions if tp not in metadata.leaders]
+            if not missing:
+                self._leaders = {tp: metadata.leaders[tp] for tp in self._partitions}
+                return
+            if any(tp not in metadata.leaderless for tp in missing):
+                raise BrokerUnavailable(f"{missing[0]} has no leader; create the topic and wait for it first")
+            if time.monotonic() >= deadline:
+                raise BrokerUnavailable(
+                    f"{missing[0]} had no leader for {self._timeout_ms} ms; check the logs of its brokers"
+                )
+            time.sleep(_LEADER_POLL_S)  # brokers report a new leader only when asked
+
+    def _connection(self, broker: Broker) -> BrokerConnection:
+        if broker not in self._connections:
+            connection = BrokerConnection(broker.host, broker.port, client_id=_CLIENT_ID, timeout_ms=self._timeout_ms)
+            connection.connect()
+            self._connections[broker] = connection
+        return self._connections[broker]
 
 
 def encode_batches(
@@ -134,7 +187,8 @@ def _compressed(batch: bytes, codec: str) -> bytes:
     return batch[: _LENGTH_END - 4] + length + batch[_LENGTH_END : _CHECKED_FROM - 4] + crc + checked
 
 
-def _send(connection: BrokerConnection, tp: TopicPartition, batch: bytes, timeout_ms: int) -> int:
+def _send(connection: BrokerConnection, tp: TopicPartition, batch: bytes, timeout_ms: int) -> tuple[int, int]:
+    """Send a batch, and return the error code and the batch's first offset."""
     load_kafka_python()
     from kafka.protocol.producer import ProduceRequest
 
@@ -146,6 +200,4 @@ def _send(connection: BrokerConnection, tp: TopicPartition, batch: bytes, timeou
         topic_data=[make(name=tp.topic, partition_data=[make.PartitionProduceData(index=tp.partition, records=batch)])],
     )
     answer = connection.call(request).responses[0].partition_responses[0]
-    if answer.error_code:
-        raise ProtocolError(f"{connection} refused a batch for {tp}: {error_name(answer.error_code)}")
-    return int(answer.base_offset)
+    return int(answer.error_code), int(answer.base_offset)
