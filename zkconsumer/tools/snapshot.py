@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 import os
 import re
@@ -84,10 +85,13 @@ class Snapshot:
 
 
 def default_path(command: str, directory: Path | None = None) -> Path:
-    """A new name for a snapshot in ``directory`` (the current one), which begins with the time in UTC."""
+    """A name for a snapshot in ``directory`` (the current one) that no file has; it begins with the time in UTC."""
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", command)[:80].strip("-.")
-    return (directory or Path.cwd()) / f"zkconsumer-{stamp}-{name}-{os.getpid()}.snapshot.json"
+    first = f"zkconsumer-{stamp}-{name}-{os.getpid()}"
+    names = itertools.chain([first], (f"{first}-{number}" for number in itertools.count(2)))  # twice within a second
+    paths = ((directory or Path.cwd()) / f"{name}.snapshot.json" for name in names)
+    return next(path for path in paths if not path.exists())
 
 
 def write_snapshot(path: Path, snapshot: Snapshot) -> None:

@@ -83,3 +83,9 @@ def test_the_default_name_is_a_plain_file_name(tmp_path):
     assert path.parent == tmp_path
     assert len(path.name) < 200
     assert path.name.isprintable()
+
+
+def test_a_process_writes_several_snapshots_within_a_second(tmp_path):
+    for _ in range(3):
+        default_path("rollback", tmp_path).touch(exist_ok=False)
+    assert len(list(tmp_path.iterdir())) == 3
