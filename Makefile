@@ -8,10 +8,10 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(firstword $(shell printf %s "$(CURDIR)" | cksum))
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-slow test-kerberos test-web test-all lint type fmt unit fuzz docs clean distclean
+.PHONY: help venv demo test test-slow test-containers test-kerberos test-web test-all lint type fmt unit fuzz docs clean distclean
 
 help: ## what can be made
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # --copies is not needed: the stamp is older than setup.cfg when the dependencies changed.
 $(STAMP): setup.cfg pyproject.toml
@@ -31,24 +31,29 @@ test: $(STAMP) ## unit, property and integration tests
 	@$(BIN)/pytest -n 2 -m 'not slow' tests/unit tests/property
 	@$(BIN)/pytest -n 2 --dist loadfile -m 'not slow' tests/integration
 
-test-slow: $(STAMP) ## what `make test` does not run: slow tests, old brokers, JVM interop, faults, Spark, Kerberos, the web page, containers, the demo
+test-slow: $(STAMP) ## what `make test` does not run: slow tests, old brokers, JVM interop, faults, Spark, the demo
 	@$(BIN)/python -m zkconsumer.sandbox
 	@$(BIN)/pytest -n 2 --dist loadfile -m slow tests/unit tests/property tests/integration
-	@$(BIN)/pytest -n 2 --dist loadfile tests/brokers tests/interop tests/stress tests/chaos tests/kerberos tests/web
-	@$(BIN)/pytest tests/spark tests/containers tests/demo
+	@$(BIN)/pytest -n 2 --dist loadfile tests/brokers tests/interop tests/stress tests/chaos
+	@$(BIN)/pytest tests/spark
+	@$(BIN)/pytest tests/demo
 
-# In test-slow these are skipped where something is missing; here that is a failure, which names it.
-test-kerberos: $(STAMP) ## those of them with a real KDC, after building gssapi; docs/security.md lists the requirements
+# Images are gigabytes to write, so that a disk may answer late for a while: nothing else runs beside or right after it.
+test-containers: $(STAMP) ## servers and consumers in containers, whose network is cut; needs a Docker engine
+	@$(BIN)/pytest tests/containers
+
+# With pytest alone these are skipped where something is missing; here that is a failure, which names it.
+test-kerberos: $(STAMP) ## tests with a real KDC, after building gssapi; docs/security.md lists the requirements
 	@$(BIN)/python -c 'import gssapi, kerberos' 2>/dev/null || $(BIN)/python -m pip install \
 		--disable-pip-version-check --config-settings editable_mode=compat -e '.[gssapi,gssapi-zookeeper]'
 	@$(BIN)/python -m zkconsumer.sandbox kafka-3.9.1 kafka-0.10.2.2
 	@ZKCONSUMER_KERBEROS_REQUIRED=1 $(BIN)/pytest tests/kerberos
 
-test-web: $(STAMP) ## those of them with a real Chromium and Prometheus, which have to be installed
+test-web: $(STAMP) ## tests with a real Chromium and Prometheus, which have to be installed
 	@$(BIN)/python -m zkconsumer.sandbox kafka-3.9.1
 	@ZKCONSUMER_WEB_REQUIRED=1 $(BIN)/pytest tests/web
 
-test-all: test test-slow ## everything
+test-all: test test-slow test-kerberos test-web test-containers ## everything; what each needs has to be installed
 
 venv: $(STAMP) ## the virtual environment .venv, with everything that tests need
 
