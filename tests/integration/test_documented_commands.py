@@ -49,6 +49,7 @@ class Commands:
 
     def _run(self, line: str) -> str:
         line = line.replace("--interval 10s", "--interval 20ms")  # ten samples of a minute and a half
+        line = line.replace("--for 7d", "--for 1s")
         line = line.replace("zkconsumer serve", f"zkconsumer serve --listen {HOST}:0")  # other tests serve, too
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         with subprocess.Popen(
@@ -147,9 +148,14 @@ def test_the_commands_of_migration_do_what_the_page_promises(commands, cluster):
     page.until("migrate rollback", "--execute")
     assert in_kafka() == {}
     assert cluster.commit(page.orders.name, dict.fromkeys(partitions, StoredOffset(6))) == {}
+    assert "2 of 2 offsets are to be copied" in page.until("migrate mirror")
+    assert page.orders.offsets(page.topic) == {0: 4, 1: 4}, "a dry run"
+    assert "2 of 2 offsets copied" in page.until("migrate mirror", "--execute")
+    assert page.orders.offsets(page.topic) == {0: 6, 1: 6}
+    assert cluster.commit(page.orders.name, dict.fromkeys(partitions, StoredOffset(7))) == {}
     assert page.until("migrate reverse").count(page.topic) == 2
     page.until("migrate run", "back.plan.json", "--execute")
-    assert page.orders.offsets(page.topic) == {0: 6, 1: 6}
+    assert page.orders.offsets(page.topic) == {0: 7, 1: 7}
     page.until("migrate config")
     assert "auto.offset.reset=earliest" in (page.directory / "next.properties").read_text(encoding="utf-8")
     page.to_the_end()

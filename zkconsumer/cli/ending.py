@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import select
 import signal
 import socket
+import time
 from collections.abc import Callable, Iterator
 
 
@@ -73,6 +75,14 @@ class Ending:
 
     def is_asked(self) -> bool:
         """True after :meth:`ask`."""
+        return self._asked
+
+    def pause(self, seconds: float) -> bool:
+        """Wait for so many seconds, or until the end is asked for; returns True if it was."""
+        deadline = time.monotonic() + seconds
+        while not self._asked and (left := deadline - time.monotonic()) > 0:
+            if select.select([self._woken], [], [], left)[0]:
+                self._woken.recv(1)
         return self._asked
 
     def wait(self, report: Callable[[], None]) -> None:

@@ -37,23 +37,30 @@ if TYPE_CHECKING:
     from zkconsumer.tools.groups import OffsetStorage
     from zkconsumer.tools.lagsamples import LagSampler
 
-_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
 
 def _seconds(_context: click.Context, _parameter: click.Parameter, value: str | None) -> float | None:
     """A duration such as ``500ms``, ``10s`` or ``1m``."""
     if value is None:
         return None
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h)", value)
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", value)
     if found is None or not float(found[1]):
         raise click.BadParameter(f"{value}: write a positive number and its unit, such as 500ms, 10s or 1m")
     return float(found[1]) * _UNITS[found[2]]
 
 
-def duration_option(name: str, default: str, purpose: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """An option with a duration, which the command gets in seconds."""
+def duration_option(
+    name: str, default: str, purpose: str, *, argument: str | None = None
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """An option with a duration, which the command gets in seconds, as ``argument`` if its own name is a keyword."""
     return click.option(
-        name, callback=_seconds, default=default, metavar="DURATION", help=f"{purpose}  [default: {default}]"
+        name,
+        *([] if argument is None else [argument]),
+        callback=_seconds,
+        default=default,
+        metavar="DURATION",
+        help=f"{purpose}  [default: {default}]",
     )
 
 

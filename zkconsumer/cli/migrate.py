@@ -24,6 +24,7 @@ from zkconsumer.cli.main import EXIT_PROBLEM
 from zkconsumer.cli.migrateback import reverse_command, rollback_command
 from zkconsumer.cli.migrateconfig import config_command
 from zkconsumer.cli.migrateguide import guide_command
+from zkconsumer.cli.migratemirror import mirror_command
 from zkconsumer.cli.migrateoffsets import plan_command, run_command, verify_command
 from zkconsumer.cli.progress import progress
 from zkconsumer.core.terminaltext import printable
@@ -138,6 +139,7 @@ for _command in (
     verify_command,
     rollback_command,
     reverse_command,
+    mirror_command,
     guide_command,
     config_command,
 ):

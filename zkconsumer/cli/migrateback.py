@@ -88,11 +88,13 @@ def reverse_command(
     """Plan the way back from where the target of PLAN is now. Nothing is written but the new plan.
 
     Once consumers have run at the target this is the only way back that neither skips records nor reads them again.
-    Stop them first. The new plan is for `migrate run`, as any other. The exit code is 3 if a guard does not hold, such
-    as that no consumer has continued at the source of PLAN meanwhile.
+    Stop them first, and the mirror if there is one. The new plan is for `migrate run`, as any other. The exit code is 3
+    if a guard does not hold, such as that no consumer has continued at the source of PLAN meanwhile; what `migrate
+    mirror` has written there is accepted.
     """
     from zkconsumer.core.migrationback import reverse_plan, reversed_ends
-    from zkconsumer.tools.migrationjournal import open_journal
+    from zkconsumer.tools.migrationjournal import exclusive, open_journal
+    from zkconsumer.tools.migrationmirror import read_mirror
 
     plan = read_plan(plan_file)
     try:
@@ -100,14 +102,21 @@ def reverse_command(
     except ValueError as error:
         raise click.UsageError(f"there is no way back: {error}") from None
     refuse_to_overwrite(output)
-    began = open_journal(plan, plan_file).state.may_have_written
-    with ends_of(connection_of(connection, plan), source, target) as ends, progress("reading"):
-        back = reverse_plan(
-            plan,
-            ends.observe([row.partition for row in plan.partitions]),
-            began=began,
-            missing=missing,
-            retention_ms=retention_ms,
-            now_ms=int(time.time() * 1000),
-        )
+    try:
+        with (
+            exclusive(plan_file),
+            ends_of(connection_of(connection, plan), source, target) as ends,
+            progress("reading"),
+        ):
+            back = reverse_plan(
+                plan,
+                ends.observe([row.partition for row in plan.partitions]),
+                read_mirror(plan, plan_file),
+                began=open_journal(plan, plan_file).state.may_have_written,
+                missing=missing,
+                retention_ms=retention_ms,
+                now_ms=int(time.time() * 1000),
+            )
+    except WriteRefused as refused:
+        refuse(refused.reasons)
     write_plan(output, back, as_json=as_json)

@@ -11,6 +11,7 @@ from zkconsumer.cli.main import EXIT_PROBLEM
 from zkconsumer.core.terminaltext import escaped
 
 if TYPE_CHECKING:
+    from zkconsumer.core.migrationmirror import CopiedOffset
     from zkconsumer.core.migrationplan import MigrationPlan, VerifiedPartition
     from zkconsumer.tools.migrationrun import RunReport
 
@@ -104,6 +105,15 @@ def verify_lines(rows: Sequence[VerifiedPartition]) -> Iterator[str]:
     )
     equal = sum(row.is_equal for row in rows)
     yield f"\n{equal} of {len(rows)} partitions are equal"
+
+
+def copy_lines(rows: Sequence[CopiedOffset]) -> Iterator[str]:
+    """The table of what a copy of a mirror would do."""
+    heading = ("TOPIC", "PARTITION", "IN-KAFKA", "IN-ZOOKEEPER", "DUE")
+    yield from _table(
+        heading, ((row.partition, row.in_kafka, row.in_zookeeper, "yes" if row.is_due else "no") for row in rows)
+    )
+    yield f"\n{sum(row.is_due for row in rows)} of {len(rows)} offsets are to be copied"
 
 
 def refuse(reasons: Iterable[str]) -> NoReturn:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from zkconsumer.core.migrationend import End, check_ends
+from zkconsumer.core.migrationmirror import MirrorState, left_offsets
 from zkconsumer.core.migrationplan import (
     Guard,
     MigrationPlan,
@@ -82,6 +83,7 @@ def reversed_ends(plan: MigrationPlan) -> tuple[End, End]:
 def reverse_plan(
     plan: MigrationPlan,
     seen: Observation,
+    mirrored: MirrorState,
     *,
     began: bool,
     missing: Missing,
@@ -93,13 +95,14 @@ def reverse_plan(
     Args:
         plan: that was run.
         seen: the reversed ends, with all partitions of the plan.
+        mirrored: what a mirror of the plan has copied to its source; without offsets if there was none.
         began: a run of this plan may have written.
         missing: what partitions get whose offset has gone from the plan's target, for example because it expired.
         retention_ms: see :class:`MigrationPlan`.
         now_ms: current time in ms since the epoch.
     """
     source, target = reversed_ends(plan)
-    guards = (*seen.guards, *_guards(plan, seen, began=began))
+    guards = (*seen.guards, *_guards(plan, seen, mirrored, began=began))
     return make_plan(
         source,
         target,
@@ -111,7 +114,7 @@ def reverse_plan(
     )
 
 
-def _guards(plan: MigrationPlan, seen: Observation, *, began: bool) -> Iterator[Guard]:
+def _guards(plan: MigrationPlan, seen: Observation, mirrored: MirrorState, *, began: bool) -> Iterator[Guard]:
     elsewhere = list(changed_place(plan, seen.place))
     yield Guard("place", not elsewhere, "; ".join(elsewhere) or "the servers are those of the migration")
     has_run = began or all(row.before == row.new for row in plan.partitions)
@@ -120,14 +123,16 @@ def _guards(plan: MigrationPlan, seen: Observation, *, began: bool) -> Iterator[
         has_run,
         "the plan was run" if has_run else "the plan was not run, or its journal is missing; there is no way back",
     )
-    moved = [row.partition for row in plan.partitions if seen.target.get(row.partition) != row.source]
+    left = left_offsets(plan, mirrored)
+    moved = [row.partition for row in plan.partitions if seen.target.get(row.partition) not in left[row.partition]]
+    writer = "mirror" if mirrored.offsets else "migration"
     yield Guard(
         "left",
         not moved,
-        f"offsets of {plan.source} have moved since the migration: {name_some(moved)}; consumers have continued there, "
+        f"offsets of {plan.source} have moved since the {writer}: {name_some(moved)}; consumers have continued there, "
         f"too. `zkconsumer migrate plan --from {plan.target} --to {plan.source}` overwrites them"
         if moved
-        else f"offsets of {plan.source} are as the migration left them",
+        else f"offsets of {plan.source} are as the {writer} left them",
     )
 
 

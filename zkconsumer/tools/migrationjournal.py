@@ -74,14 +74,17 @@ def open_journal(plan: MigrationPlan, plan_file: Path) -> JournalFile:
 def exclusive(plan_file: Path) -> Iterator[None]:
     """Lock a plan. The lock ends with the process.
 
-    Two runs of a plan whose source cannot be held would not notice each other.
+    Two runs of a plan whose source cannot be held would not notice each other, and a mirror that copies while the way
+    back is planned would make that plan stale.
 
     Raises:
-        WriteRefused: another run has the lock.
+        WriteRefused: another command has the lock.
     """
     with plan_file.open("rb") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise WriteRefused(f"another run of {plan_file} is under way; wait until it has ended") from None
+            raise WriteRefused(
+                f"another run of {plan_file}, or its mirror, is under way; wait until it has ended, or end it"
+            ) from None
         yield

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from zkconsumer.core.migrationback import decide_rollback, reverse_plan, reversed_ends
 from zkconsumer.core.migrationend import End
+from zkconsumer.core.migrationmirror import MirrorState
 from zkconsumer.core.migrationplan import Guard, Observation, Place, make_plan, recheck, verify
 from zkconsumer.core.offsetreset import LogRange
 from zkconsumer.model import TopicPartition
@@ -100,8 +101,10 @@ def after(seen, progress):
     return replace(seen, source=target, target=dict(seen.source))
 
 
-def back(seen, *, made=None, began=True, missing="fail"):
-    return reverse_plan(made or plan(), seen, began=began, missing=missing, retention_ms=None, now_ms=2)
+def back(seen, *, made=None, began=True, missing="fail", mirrored=None):
+    mirrored = {p: frozenset({offset}) for p, offset in (mirrored or {}).items()}
+    state = MirrorState("sha", mirrored)
+    return reverse_plan(made or plan(), seen, state, began=began, missing=missing, retention_ms=None, now_ms=2)
 
 
 def test_the_way_back_begins_where_the_target_is():
@@ -127,6 +130,13 @@ def test_consumers_that_continued_at_the_old_place_are_noticed():
     (reason,) = back(replace(seen, target={**seen.target, P1: 61})).refusals
     assert "zookeeper:g have moved since the migration: t-1" in reason
     assert "migrate plan --from kafka:g --to zookeeper:g" in reason
+
+
+def test_what_a_mirror_copied_is_accepted():
+    seen = replace(after(SEEN, {P0: 5, P1: 9}), target={**SEEN.source, P0: 53})
+    found = back(seen, mirrored={P0: 53})
+    assert (found.refusals, [row.new for row in found.partitions]) == ((), [55, 69, 70])
+    assert "have moved since the mirror: t-0" in back(seen, mirrored={P0: 52}).refusals[0]
 
 
 def test_the_refusals_of_a_way_back_last():

@@ -1,0 +1,183 @@
+"""Mirrors of a migrated group between a ZooKeeper and brokers in memory."""
+
+from contextlib import closing, contextmanager
+
+import pytest
+
+from tests.fixtures.groupsinmemory import session_in_memory
+from tests.fixtures.migrationsinmemory import OFFSETS, PARTITIONS, TO_KAFKA, TO_ZOOKEEPER
+from zkconsumer.errors import BrokerUnavailable, WriteRefused
+from zkconsumer.tools import migrationmirror
+from zkconsumer.tools.migrationmirror import CopyReport, Mirror, run_mirror
+
+MOVED = {**OFFSETS, PARTITIONS[0]: 40, PARTITIONS[3]: 41}
+
+
+class Killed(BaseException):
+    """The process ends, and with it its session."""
+
+
+@pytest.fixture
+def migrated(servers):
+    """A group that was migrated to Kafka, where consumers have continued."""
+    servers.begin(*TO_KAFKA)
+    servers.run()
+    servers.brokers.store("g", MOVED)
+    return servers
+
+
+@contextmanager
+def reversed_ends(servers):
+    servers._ends = TO_ZOOKEEPER
+    with closing(session_in_memory(servers.server)) as session:
+        yield servers.ends(session)
+
+
+def copy(servers):
+    with reversed_ends(servers) as ends:
+        return Mirror(servers.plan, servers.file).copy(ends)
+
+
+def test_a_copy_brings_the_znodes_where_kafka_is(migrated):
+    report = copy(migrated)
+    assert (report.copied, report.faults) == ({PARTITIONS[0]: 40, PARTITIONS[3]: 41}, [])
+    assert migrated.stored() == MOVED
+    assert migrated.left_over() == [], "the hold leaves nothing"
+    assert copy(migrated).copied == {}
+
+
+def test_nothing_is_held_if_nothing_has_moved(servers):
+    servers.begin(*TO_KAFKA)
+    servers.run()
+    before = dict(servers.server.nodes)
+    assert copy(servers).copied == {}
+    assert servers.server.nodes == before
+
+
+def test_members_end_the_mirror_before_it_writes(migrated):
+    migrated.register()
+    with pytest.raises(WriteRefused, match="1 live member: g_member"):
+        copy(migrated)
+    assert migrated.stored() == OFFSETS
+
+
+def test_a_member_that_registers_during_a_copy_ends_the_mirror(migrated, monkeypatch):
+    monkeypatch.setattr(migrationmirror.GroupHold, "outlast_attempts", lambda _self: migrated.register())
+    seen = []
+    with pytest.raises(WriteRefused, match="live member: g_member"):
+        run_mirror(
+            Mirror(migrated.plan, migrated.file),
+            lambda: reversed_ends(migrated),
+            duration=60,
+            interval=1,
+            pause=lambda _seconds: False,
+            show=seen.append,
+        )
+    assert (len(seen), migrated.stored()) == (1, MOVED)
+
+
+def test_a_commit_between_reading_and_writing_is_kept(migrated, monkeypatch):
+    """An old consumer, whose session has expired, commits after the znodes were read."""
+    take = migrationmirror.GroupHold.take
+
+    def late(hold):
+        with closing(session_in_memory(migrated.server)) as other:
+            other._client.set("/consumers/g/offsets/t/0", b"11")
+        take(hold)
+
+    monkeypatch.setattr(migrationmirror.GroupHold, "take", late)
+    report = copy(migrated)
+    assert (report.copied, len(report.faults)) == ({}, 1)
+    assert "/consumers/g/offsets/t/0 was not written" in report.faults[0]
+    monkeypatch.undo()
+    with pytest.raises(WriteRefused, match="have moved since the last copy: t-0"):
+        copy(migrated)
+    assert migrated.stored()[PARTITIONS[0]] == 11
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("point", range(4))
+def test_a_copy_that_was_killed_is_repeated(migrated, monkeypatch, point, after):
+    """Killed before or after each file, and before or after its transaction."""
+    count = 0
+
+    def killing(function):
+        def call(*arguments):
+            nonlocal count
+            count += 1
+            if count - 1 == point and not after:
+                raise Killed
+            answer = function(*arguments)
+            if count - 1 == point:
+                raise Killed
+            return answer
+
+        return call
+
+    with monkeypatch.context() as patch, reversed_ends(migrated) as ends:
+        patch.setattr(migrationmirror, "write_whole", killing(migrationmirror.write_whole))
+        patch.setattr(migrationmirror.GroupHold, "take", killing(migrationmirror.GroupHold.take))
+        patch.setattr(migrationmirror.GroupHold, "outlast_attempts", killing(lambda _hold: None))
+        with pytest.raises(Killed):
+            Mirror(migrated.plan, migrated.file).copy(ends)
+    migrated.brokers.store("g", {**MOVED, PARTITIONS[0]: 45})
+    assert copy(migrated).faults == []
+    assert migrated.stored() == {**MOVED, PARTITIONS[0]: 45}
+    assert not any(node.owner for node in migrated.server.nodes.values()), "no hold"
+
+
+class Course:
+    """A mirror whose servers answer or fail as told, and whose clock moves by what it waits for."""
+
+    def __init__(self, servers, failures, moves=lambda: None) -> None:
+        self._servers = servers
+        self._failures = iter(failures)
+        self._moves = moves
+        self.now = 0.0
+        self.seen: list = []
+        self.waits: list[float] = []
+
+    @contextmanager
+    def connect(self):
+        error = next(self._failures, None)
+        if error is not None:
+            raise error
+        with reversed_ends(self._servers) as ends:
+            yield ends
+
+    def pause(self, seconds):
+        self.waits.append(seconds)
+        self.now += seconds
+        self._moves()
+        return False
+
+    def run(self, duration=100, interval=30):
+        mirror = Mirror(self._servers.plan, self._servers.file)
+        return run_mirror(
+            mirror,
+            self.connect,
+            duration=duration,
+            interval=interval,
+            pause=self.pause,
+            show=self.seen.append,
+            clock=lambda: self.now,
+        )
+
+
+def test_the_last_copy_is_at_the_end(migrated):
+    later = iter(range(50, 60))
+    course = Course(migrated, [], lambda: migrated.brokers.store("g", {**MOVED, PARTITIONS[1]: next(later)}))
+    assert course.run() == ""
+    assert (course.waits, [len(report.copied) for report in course.seen]) == ([30, 30, 30, 10], [2, 1, 1, 1, 1])
+    assert migrated.stored() == {**MOVED, PARTITIONS[1]: 53}
+
+
+def test_a_copy_that_failed_is_followed_by_the_next(migrated):
+    course = Course(migrated, [BrokerUnavailable("no broker")] * 4)
+    assert course.run() == ""
+    assert [type(report) for report in course.seen] == [BrokerUnavailable] * 4 + [CopyReport]
+    assert migrated.stored() == MOVED
+
+
+def test_a_failure_of_the_last_copy_is_the_result(migrated):
+    assert Course(migrated, [None, BrokerUnavailable("no broker")]).run(duration=20) == "no broker"

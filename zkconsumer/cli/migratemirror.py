@@ -1,0 +1,141 @@
+"""``zkconsumer migrate mirror``: copies the offsets of a migrated group back to its znodes, again and again."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from zkconsumer.cli.connection import ToolConnection, tool_options
+from zkconsumer.cli.ending import Ending
+from zkconsumer.cli.grouplag import duration_option
+from zkconsumer.cli.groupoptions import echo_lines, warn
+from zkconsumer.cli.main import EXIT_FAILED
+from zkconsumer.cli.migrationoptions import EXECUTE, LONG_HOLD, PLAN, connection_of, ends_of, read_plan
+from zkconsumer.cli.migrationtables import copy_lines, refuse
+from zkconsumer.cli.progress import progress
+from zkconsumer.core.terminaltext import escaped
+from zkconsumer.errors import WriteRefused, ZkConsumerError
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from zkconsumer.core.migrationmirror import CopiedOffset
+    from zkconsumer.tools.migrationends import MigrationEnds
+    from zkconsumer.tools.migrationmirror import CopyReport, Mirror
+
+
+@click.command("mirror")
+@PLAN
+@tool_options
+@duration_option("--for", "7d", "How long to copy.", argument="duration")
+@duration_option("--interval", "60s", "Between copies.")
+@EXECUTE
+@LONG_HOLD
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document for each copy, on a line of its own.")
+def mirror_command(
+    connection: ToolConnection,
+    plan_file: Path,
+    duration: float,
+    interval: float,
+    execute: bool,
+    long_hold: bool,
+    as_json: bool,
+) -> None:
+    """Copy the offsets of the target of PLAN, a group in Kafka, to the znodes of its source at every interval.
+
+    So the way back stays short, and what monitors offsets in ZooKeeper works on. No member can own a partition in
+    ZooKeeper while a copy is written. The mirror ends with exit code 3 if consumers of the source have registered or
+    written offsets, with 0 at SIGTERM or Ctrl-C, and with 1 if its last copy failed. Where servers do not answer, the
+    next copy asks them again. PLAN.mirror has what was copied; the same command continues from there.
+    """
+    from zkconsumer.core.migrationback import reversed_ends
+    from zkconsumer.core.migrationmirror import check_mirror
+    from zkconsumer.tools.migrationjournal import exclusive
+    from zkconsumer.tools.migrationmirror import Mirror
+
+    plan = read_plan(plan_file)
+    try:
+        check_mirror(plan)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    source, target = reversed_ends(plan)
+
+    def connect() -> AbstractContextManager[MigrationEnds]:
+        return ends_of(connection_of(connection, plan), source, target)
+
+    try:
+        with exclusive(plan_file):
+            mirror = Mirror(plan, plan_file, long_hold=long_hold)
+            if execute:
+                _run(mirror, connect, duration, interval, as_json=as_json)
+            else:
+                _show_due(mirror, connect, as_json=as_json)
+    except WriteRefused as refused:
+        refuse(refused.reasons)
+
+
+def _show_due(mirror: Mirror, connect: Callable[[], AbstractContextManager[MigrationEnds]], *, as_json: bool) -> None:
+    with connect() as ends, progress("reading"):
+        copy = mirror.decide(ends)
+    if as_json:
+        click.echo(json.dumps(_document(copy.rows, (), (), executed=False)))
+    else:
+        echo_lines(copy_lines(copy.rows))
+    click.echo(f"dry run: {len(copy.due)} offsets would be copied now; give --execute to copy", err=True)
+
+
+def _run(
+    mirror: Mirror,
+    connect: Callable[[], AbstractContextManager[MigrationEnds]],
+    duration: float,
+    interval: float,
+    *,
+    as_json: bool,
+) -> None:
+    from zkconsumer.tools.migrationmirror import run_mirror
+
+    def show(report: CopyReport | ZkConsumerError) -> None:
+        if isinstance(report, ZkConsumerError):
+            warn([f"this copy failed: {report}"])
+            return
+        if as_json:
+            click.echo(json.dumps(_document(report.rows, report.copied, report.faults, executed=True)))
+        else:
+            stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+            click.echo(f"{stamp} {len(report.copied)} of {len(report.rows)} offsets copied")
+        warn([*report.faults, *report.warnings])
+
+    ending = Ending()
+    with ending.by_signals():
+        failure = run_mirror(mirror, connect, duration=duration, interval=interval, pause=ending.pause, show=show)
+    if failure:
+        click.echo(escaped(f"error: the last copy failed: {failure}"), err=True)
+        raise click.exceptions.Exit(EXIT_FAILED)
+
+
+def _document(
+    rows: Iterable[CopiedOffset], copied: Iterable[Any], faults: Iterable[str], *, executed: bool
+) -> dict[str, Any]:
+    """One copy as JSON."""
+    written = set(copied)
+    return {
+        "at_ms": int(time.time() * 1000),
+        "executed": executed,
+        "partitions": [
+            {
+                "topic": row.partition.topic,
+                "partition": row.partition.partition,
+                "in_kafka": row.in_kafka,
+                "in_zookeeper": row.in_zookeeper,
+                "due": row.is_due,
+                "copied": row.partition in written,
+            }
+            for row in rows
+        ],
+        "faults": list(faults),
+    }

@@ -1,0 +1,217 @@
+"""What a mirror copies from Kafka to the znodes of a migrated group, when it copies again, and what ends it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from zkconsumer.core.migrationfile import plan_digest
+from zkconsumer.core.migrationplan import Guard, MigrationPlan, Place, changed_place
+from zkconsumer.errors import RetriableError, SessionExpired, WriteRefused, ZkConsumerError, name_some
+from zkconsumer.model import TopicPartition
+
+_KIND: Final = "zkconsumer migration mirror"
+_VERSION: Final = 1
+_MOST_FAILURES: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorState:
+    """What the znodes of a group hold as far as its mirror knows.
+
+    Attributes:
+        plan: SHA-256 of the plan that is mirrored.
+        offsets: by partition, what its znode may hold: the offset that was copied last and, while a copy is under way
+            or its answer was lost, the one before it. None stands for no znode.
+    """
+
+    plan: str
+    offsets: Mapping[TopicPartition, frozenset[int | None]] = field(default_factory=dict)
+
+
+class CopiedOffset(NamedTuple):
+    """One partition in both stores; None if a store has no offset of it."""
+
+    partition: TopicPartition
+    in_kafka: int | None
+    in_zookeeper: int | None
+
+    @property
+    def is_due(self) -> bool:
+        """True if Kafka's offset has to be copied."""
+        return self.in_kafka is not None and self.in_kafka != self.in_zookeeper
+
+
+class MirrorCopy(NamedTuple):
+    """What one copy has to do.
+
+    Attributes:
+        refusals: why nothing may be copied, one sentence each.
+        rows: every partition, sorted.
+    """
+
+    refusals: tuple[str, ...]
+    rows: tuple[CopiedOffset, ...]
+
+    @property
+    def due(self) -> dict[TopicPartition, int]:
+        """The offsets to copy, by partition."""
+        return {row.partition: row.in_kafka for row in self.rows if row.is_due and row.in_kafka is not None}
+
+
+def check_mirror(plan: MigrationPlan) -> None:
+    """Refuse plans that have nothing to mirror.
+
+    Raises:
+        ValueError: the plan does not migrate a group in ZooKeeper to Kafka.
+    """
+    if (plan.source.kind, plan.target.kind) != ("zookeeper", "kafka"):
+        raise ValueError(
+            f"a mirror copies from Kafka to the znodes of a group that was migrated to Kafka; the plan is from "
+            f"{plan.source} to {plan.target}"
+        )
+
+
+def decide_copy(
+    plan: MigrationPlan,
+    state: MirrorState,
+    place: Place,
+    in_kafka: Mapping[TopicPartition, int],
+    in_zookeeper: Mapping[TopicPartition, int],
+    guards: Iterable[Guard],
+    *,
+    existing: Collection[TopicPartition],
+    began: bool,
+) -> MirrorCopy:
+    """Compare both stores with the plan and with the last copy.
+
+    A znode that holds neither what the migration left nor what the mirror copied was written by a consumer that runs
+    in ZooKeeper, or by an operator, so a copy would destroy its progress.
+
+    Args:
+        plan: that was run.
+        state: of the last copy.
+        place: where the group is now.
+        in_kafka: offsets of the plan's target, by partition.
+        in_zookeeper: the same of its source.
+        guards: conditions of the group in ZooKeeper, such as that it has no members.
+        existing: the partitions of the plan's topics, also those that were added since.
+        began: a run of this plan may have written.
+    """
+    refusals = [*changed_place(plan, place), *(guard.text for guard in guards if not guard.holds)]
+    if not began and any(row.before != row.new for row in plan.partitions):
+        refusals.append("the plan was not run, or its journal is missing, so there is nothing to mirror")
+    rows = tuple(CopiedOffset(p, in_kafka.get(p), in_zookeeper.get(p)) for p in sorted(existing))
+    allowed = left_offsets(plan, state)
+    none = frozenset({None})
+    if moved := [row.partition for row in rows if row.in_zookeeper not in allowed.get(row.partition, none)]:
+        refusals.append(
+            f"offsets of {plan.source} have moved since the {'last copy' if state.offsets else 'migration'}: "
+            f"{name_some(moved)}; consumers have continued there, or an operator has reset them. "
+            f"`zkconsumer migrate plan --from {plan.source} --to {plan.target}` begins a new migration"
+        )
+    return MirrorCopy(tuple(dict.fromkeys(refusals)), rows)
+
+
+def left_offsets(plan: MigrationPlan, state: MirrorState) -> dict[TopicPartition, frozenset[int | None]]:
+    """What znodes may hold if only the migration and the mirror have written them, by partition."""
+    return {**{row.partition: frozenset({row.source}) for row in plan.partitions}, **state.offsets}
+
+
+def copying(state: MirrorState, copy: MirrorCopy) -> MirrorState:
+    """The state from right before a copy until its outcome is known."""
+    rows = {row.partition: frozenset({row.in_zookeeper}) for row in copy.rows}
+    rows |= {row.partition: frozenset({row.in_zookeeper, row.in_kafka}) for row in copy.rows if row.is_due}
+    return MirrorState(state.plan, {**state.offsets, **rows})
+
+
+def copied(state: MirrorState, offsets: Mapping[TopicPartition, int]) -> MirrorState:
+    """The state after these offsets have been copied."""
+    return MirrorState(state.plan, {**state.offsets, **{p: frozenset({offset}) for p, offset in offsets.items()}})
+
+
+# -- times ------------------------------------------------------------------------------------------------------------
+
+
+def pause_before_copy(elapsed: float, interval: float, duration: float) -> float | None:
+    """How long to wait for the next copy, in seconds; None if the mirror has ended.
+
+    Copies begin at multiples of the interval, and once more at the end. One that takes longer skips those it delays.
+
+    Args:
+        elapsed: seconds since the mirror began.
+        interval: between copies, in seconds.
+        duration: of the mirror, in seconds.
+
+    >>> pause_before_copy(61.5, 60, 3600), pause_before_copy(3590, 60, 3600), pause_before_copy(3600, 60, 3600)
+    (58.5, 10, None)
+    """
+    if elapsed >= duration:
+        return None
+    return min((math.floor(elapsed / interval) + 1) * interval, duration) - elapsed
+
+
+def ends_mirror(error: ZkConsumerError, failures: int) -> bool:
+    """True if a mirror cannot continue after a copy that failed.
+
+    Servers that cannot be reached are asked again by the next copy, for as long as the mirror runs. What waiting does
+    not cure, such as a missing permission, ends it after a few copies.
+
+    Args:
+        error: of the copy.
+        failures: copies in a row that have failed, this one included.
+    """
+    if isinstance(error, WriteRefused):
+        return True
+    return not isinstance(error, RetriableError | SessionExpired) and failures >= _MOST_FAILURES
+
+
+# -- the file ---------------------------------------------------------------------------------------------------------
+
+
+def encode_mirror(state: MirrorState) -> str:
+    """The text of the file, with a line for each partition."""
+    rows = ",\n".join(
+        f"  {json.dumps([p.topic, p.partition, sorted(state.offsets[p], key=_none_first)])}"
+        for p in sorted(state.offsets)
+    )
+    head = f' "kind": {json.dumps(_KIND)},\n "version": {_VERSION},\n "plan": {json.dumps(state.plan)}'
+    return f'{{\n{head},\n "offsets": [\n{rows}\n ]\n}}\n'
+
+
+def _none_first(offset: int | None) -> int:
+    return -1 if offset is None else offset
+
+
+def decode_mirror(name: str, content: bytes, plan: MigrationPlan) -> MirrorState:
+    """Read the file of a mirror.
+
+    Args:
+        name: of the file, for messages.
+        content: of the file.
+        plan: that is mirrored.
+
+    Raises:
+        ZkConsumerError: the file is not that of a mirror, or is of another plan.
+    """
+    try:
+        document = json.loads(content)
+        if document["kind"] != _KIND or document["version"] != _VERSION:
+            raise ValueError("another kind or version of file")
+        state = MirrorState(str(document["plan"]), dict(map(_row, document["offsets"])))
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ZkConsumerError(
+            f"{name} is not the file of a mirror of this release ({error!r}); move it away if it belongs to something "
+            "else"
+        ) from None
+    if state.plan != plan_digest(plan):
+        raise ZkConsumerError(f"{name} is of a mirror of another plan; move it away")
+    return state
+
+
+def _row(row: Any) -> tuple[TopicPartition, frozenset[int | None]]:
+    topic, partition, offsets = row
+    return TopicPartition(str(topic), int(partition)), frozenset(None if one is None else int(one) for one in offsets)
