@@ -1,5 +1,6 @@
-"""Every command of the pages on operations, on offsets and on serve, in their order, on real servers."""
+"""Every command of the pages on operations, offsets, serve and migration, in their order, on real servers."""
 
+import json
 import os
 import signal
 import subprocess
@@ -16,7 +17,7 @@ from zkconsumer.sandbox.ports import HOST
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
-FINDS_PROBLEMS = (" status ", " verify ", " explain ", " --unhealthy", " guide ")
+FINDS_PROBLEMS = (" status ", " groups verify ", " explain ", " --unhealthy", " guide ", " survey ")
 """Commands that end with 3 where they found a problem."""
 
 
@@ -27,11 +28,20 @@ class Commands:
         blocks = Page(page, sandbox, topic, unique_name).blocks("sh")
         lines = [line for block in blocks for line in block.splitlines() if line.startswith("zkconsumer ")]
         servers = sandbox.zookeeper_connect
-        self._lines = [line.replace("h1:2181/kafka", servers).replace("h1:2181", servers) for line in lines]
+        lines = [line.replace("h1:2181/kafka", servers).replace("h1:2181", servers) for line in lines]
+        self._lines = [line.replace("/storm/", f"/storm/{unique_name}-") for line in lines]
         self.directory = directory
         self.topic = topic
         self.orders = OffsetGroup(f"{unique_name}-orders", zookeeper)
         self.canary = OffsetGroup(f"{unique_name}-orders-canary", zookeeper)
+        self.mirror = OffsetGroup(f"{unique_name}-mirror", zookeeper)
+        self.spout = f"/storm/{unique_name}-counts"
+
+    def store_spout(self, partition: int, offset: int) -> None:
+        """Store an offset as Storm's spout does."""
+        document = {"topic": self.topic, "partition": partition, "offset": offset}
+        path = f"{self.spout}/partition_{partition}"
+        self.orders.client.create(path, json.dumps(document).encode(), makepath=True)
 
     def until(self, *words: str) -> str:
         """Run the next commands, up to the first one that has all of the words; returns what that one printed."""
@@ -132,8 +142,8 @@ def test_the_commands_of_migration_do_what_the_page_promises(commands, cluster):
     page = commands("docs/migration.md")
     partitions = [TopicPartition(page.topic, number) for number in range(2)]
 
-    def in_kafka():
-        return {p.partition: one.offset for p, one in cluster.committed(page.orders.name, partitions).items()}
+    def in_kafka(group=page.orders.name):
+        return {p.partition: one.offset for p, one in cluster.committed(group, partitions).items()}
 
     assert "start members" in page.until("migrate guide")
     assert "ready" in page.until("migrate survey")
@@ -158,4 +168,19 @@ def test_the_commands_of_migration_do_what_the_page_promises(commands, cluster):
     assert page.orders.offsets(page.topic) == {0: 7, 1: 7}
     page.until("migrate config")
     assert "auto.offset.reset=earliest" in (page.directory / "next.properties").read_text(encoding="utf-8")
+    page.mirror.store(page.topic, {0: 3, 1: 2})
+    page.until("migrate mirror", "mirror.plan.json")
+    assert in_kafka(page.mirror.name) == {0: 3, 1: 2}
+    page.until("migrate run", "mirror.back.json")
+    assert page.mirror.offsets(page.topic) == {0: 3, 1: 2}
+    page.until("migrate verify", "spark.plan.json")
+    assert json.loads((page.directory / "starting.json").read_text()) == {page.topic: {"0": 7, "1": 7}}
+    for number, offset in enumerate((5, 8)):
+        page.store_spout(number, offset)
+    page.until("migrate verify", "counts.plan.json")
+    assert in_kafka(page.mirror.name.replace("-mirror", "-counts")) == {0: 5, 1: 8}
+    page.until("offsets export")
+    assert f"/consumers/{page.mirror.name}/offsets/{page.topic}/1:2" in (page.directory / "last-offsets.txt").read_text(
+        encoding="utf-8"
+    )
     page.to_the_end()

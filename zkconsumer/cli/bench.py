@@ -195,7 +195,7 @@ def serve(groups: int, partitions: int, topics: int, seconds: float, as_json: bo
     type=click.IntRange(0, 20_000),
     default=5000,
     show_default=True,
-    help="Partitions of a large topic to describe and to reset; 0 skips that.",
+    help="Partitions of a large topic to describe, to reset and to migrate; 0 skips that.",
 )
 @_markdown
 @_json

@@ -24,6 +24,7 @@ OTHERS = {
     "bootstrap.servers",
     "connections.max.reauth.ms",
     "controller.quorum.voters",
+    "enable.auto.commit",
     "kerberos.removeHostFromPrincipal",
     "kerberos.removeRealmFromPrincipal",
     "offsets.retention.minutes",
@@ -31,6 +32,8 @@ OTHERS = {
     "sasl.kerberos.min.time.before.relogin",
     "spark.executorEnv.KRB5_CLIENT_KTNAME",
     "sasl.jaas.config",
+    "spark.streaming.stopGracefullyOnShutdown",
+    "topology.message.timeout.secs",
     "zookeeper.metadata.migration.enable",
 }
 NAMES = {row.name for row in PROPERTIES.values()}
@@ -46,7 +49,7 @@ def test_properties_exist(page):
         for line in block.splitlines()
         if line[:1] not in ("", "#")
     ]
-    files = {name for name in named if name.endswith((".md", ".py", ".conf", ".cfg", ".properties"))}
+    files = {name for name in named if name.endswith((".md", ".py", ".conf", ".cfg", ".json", ".properties"))}
     calls = {name for name in named if name.split(".")[0] in ("os", "zkconsumer", "java", "kafka", "pyarrow")}
     assert sorted(set(named) - files - calls - OTHERS - NAMES) == []
 
