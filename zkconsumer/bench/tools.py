@@ -48,7 +48,7 @@ class ToolSizes:
         rounds: measurements of each contestant in each contest.
         partitions: number of partitions of the topic to describe.
         znodes: number of offset znodes to export, import and restore; a multiple of ``partitions``.
-        large: number of partitions of a large topic to describe and to reset; 0 skips these contests.
+        large: number of partitions of a large topic to describe, to reset and to migrate; 0 skips these contests.
     """
 
     rounds: int = 5
@@ -159,7 +159,22 @@ def _large(field: ToolField, sizes: ToolSizes) -> Iterator[Contest]:
     for _ in range(sizes.rounds):
         described.add(OURS, field.ours("groups", "describe", "--group", _LARGE))
         planned.add(OURS, field.ours("offsets", "reset", "--group", _LARGE, "--all-topics", "--to-latest"))
-    yield from (described, planned)
+    yield from (described, planned, _migrated(field, sizes))
+
+
+def _migrated(field: ToolField, sizes: ToolSizes) -> Contest:
+    """A whole migration to Kafka: three processes, one after the other. Each round has a group in Kafka of its own."""
+    contest = _contest(f"Plan, run and verify a migration of {sizes.large:,} partitions", OURS, target="15 s")
+    for _ in range(sizes.rounds):
+        plan = field.new_file()
+        ends = ("--from", f"zookeeper:{_LARGE}", "--to", f"kafka:{_LARGE}-{plan.name}")
+        contest.add(
+            OURS,
+            field.ours("migrate", "plan", *ends, "--output", str(plan))
+            + field.ours("migrate", "run", str(plan), "--execute")
+            + field.ours("migrate", "verify", str(plan)),
+        )
+    return contest
 
 
 def _contest(title: str, reference: str, *, target: str) -> Contest:
