@@ -13,6 +13,7 @@ from typing import NamedTuple
 from zkconsumer.core.assignors import ASSIGNORS, Assignment
 from zkconsumer.core.coordinatorznodes import STICKY
 from zkconsumer.core.groupview import GroupView
+from zkconsumer.core.rebalancesteps import longest_settling_seconds
 from zkconsumer.core.reconcile import Share
 from zkconsumer.core.stickyassignor import sticky_assignor
 from zkconsumer.model import ConsumerThreadId, TopicPartition
@@ -22,6 +23,21 @@ Shares = Mapping[str, Share]
 
 Owners = Mapping[TopicPartition, str | None]
 """The text of the owner znode of each partition that was read, None if there was no such znode."""
+
+
+def longest_wait_seconds(backoff_ms: int, session_timeout_s: float, *, patient: bool) -> float:
+    """How long the coordinator may put off a plan while members keep coming and going.
+
+    Nothing stops meanwhile: what waits are partitions of members that left, and new members.
+
+    Args:
+        backoff_ms: ``rebalance.backoff.ms``.
+        session_timeout_s: the negotiated session timeout.
+        patient: True if all members obey commands. JVM consumers wait half a backoff at most
+            (:func:`~zkconsumer.core.rebalancesteps.longest_settling_seconds`); a group of thousands joins for longer.
+    """
+    shortest = longest_settling_seconds(backoff_ms)
+    return max(shortest, session_timeout_s / 2) if patient else shortest
 
 
 class Roles(NamedTuple):

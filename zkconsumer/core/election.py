@@ -23,13 +23,17 @@ def look_interval(consumer_id: str, session_timeout_s: float) -> float:
     return session_timeout_s * (0.75 + 0.5 * crc32(consumer_id.encode()) / 0xFFFFFFFF)
 
 
-def free_slot(names: Collection[str]) -> int | None:
+def free_slot(names: Collection[str], consumer_id: str) -> int | None:
     """A place for one more candidate, None if there are enough.
+
+    Members that look at the same time try different places.
 
     Args:
         names: children of the coordinator's node.
+        consumer_id: of the member that looks.
     """
-    return next((slot for slot in range(CANDIDATES) if candidate_name(slot) not in names), None)
+    free = [slot for slot in range(CANDIDATES) if candidate_name(slot) not in names]
+    return free[crc32(consumer_id.encode()) % len(free)] if free else None
 
 
 def is_candidate(names: Collection[str], slot: int | None) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from zkconsumer.core.leasetimes import lease_deadline, probe_interval, silence_report_is_due
 from zkconsumer.core.rebalancesteps import retry_seconds
-from zkconsumer.zookeeper.session import ZkSession
+from zkconsumer.zookeeper.session import ProbeAnswer, ZkSession
 
 _log = logging.getLogger("zkconsumer.events")
 
@@ -35,7 +35,10 @@ class SessionLease:
         session: an open session.
         registered_session: returns the id of the session that the member is registered in, 0 while it is in none. A
             later session does not prove that the member still owns what it owned in that one.
-        on_change: called on the probing thread when the lease lapsed and when it holds again.
+        probed: returns the path of the node that has to exist: the session node of a registered member. Without it
+            nothing can be claimed or committed, and a coordinator that deleted it waits for the end of this lease.
+        on_change: called on the probing thread when the lease lapsed, when it holds again, and when the node of the
+            registration is found missing.
         owner: group and consumer, for the log.
         clock: returns seconds, see :func:`boot_seconds`.
     """
@@ -44,6 +47,7 @@ class SessionLease:
         self,
         session: ZkSession,
         registered_session: Callable[[], int],
+        probed: Callable[[], str],
         on_change: Callable[[], None],
         owner: str,
         clock: Callable[[], float] = boot_seconds,
@@ -55,6 +59,8 @@ class SessionLease:
         self._reported = 0.0  # written by the probing thread
         self._session = session
         self._registered_session = registered_session
+        self._probed = probed
+        self._missing = ""  # written by kazoo's thread: the path that the last answered probe did not find
         self._alive_session = 0
         self._on_change = on_change
         self._deadline = 0.0
@@ -84,6 +90,10 @@ class SessionLease:
         self._last_answer = asked_for_session
         self._deadline = lease_deadline(asked_for_session, self._session.negotiated_timeout)
 
+    def misses(self, path: str) -> bool:
+        """True if the last answered probe asked for this path, and there was no such node; for any thread."""
+        return self._missing == path
+
     def stop(self) -> None:
         """Stop probing; the lease lapses by itself."""
         self._stopped.set()
@@ -99,6 +109,8 @@ class SessionLease:
         return self._deadline - self._clock()
 
     def _run(self) -> None:
+        # The answer that made the session counts as the first probe.
+        self._stopped.wait(probe_interval(self._session.negotiated_timeout))
         while not self._stopped.is_set():
             self._stopped.wait(self.begin_round())
             self.end_round()
@@ -121,6 +133,8 @@ class SessionLease:
             self._held = not self._held
             self.lapses += not self._held
             self._on_change()
+        elif self._missing and self._missing == self._probed():
+            self._on_change()
         self._report(held=self._held)
 
     def _report(self, *, held: bool) -> None:
@@ -132,6 +146,14 @@ class SessionLease:
             self._reported = 0.0
         elif self._clock() >= self._deadline and silence_report_is_due(silent, self._reported):
             self._reported = silent
+            if self._missing:
+                _log.warning(
+                    "%s: no record is delivered and no offset committed, since %s was deleted; this member registers "
+                    "again when its rebalance thread continues: check whether a rebalance listener hangs",
+                    self._owner,
+                    self._missing,
+                )
+                return
             stopped = (
                 "; no record is delivered and no offset committed until one does" if self._registered_session() else ""
             )
@@ -157,16 +179,18 @@ class SessionLease:
         # time), so a probe every second into a frozen connection would keep it from ever reconnecting.
         if self._outstanding.is_set():
             return
-        sent = self._clock()
+        sent, path = self._clock(), self._probed()
 
-        def answered(session_id: int | None) -> None:
+        def answered(answer: ProbeAnswer | None) -> None:
             # On kazoo's thread. There is one probe at a time, so the deadline only moves forward.
-            if session_id is not None:
-                self._alive_session = session_id
+            if answer is not None:
+                self._alive_session = answer.session_id
+                self._missing = "" if answer.exists else path
                 self._last_answer = sent
-                self._deadline = lease_deadline(sent, self._session.negotiated_timeout)
+                if answer.exists:
+                    self._deadline = lease_deadline(sent, self._session.negotiated_timeout)
             self._outstanding.clear()
 
         self._outstanding.set()
-        if not self._session.probe(answered):
+        if not self._session.probe(path, answered):
             self._outstanding.clear()

@@ -103,22 +103,25 @@ class Membership:
         session_id = self._session.session_id
         if session_id == 0:
             raise ZooKeeperUnavailable("not connected to ZooKeeper; the registration will be retried")
-        self._session.ensure_path(self._paths.ids, b"", open_to_all=True)
-        self._session.ensure_path(self._paths.members, b"", open_to_all=True)
         path = self._paths.consumer_id(self._consumer_id)
         nodes = [
             (path, ConsumerIdNode.encode(subscription.to_registration(self._now_ms()))),
             (self._paths.session(self._consumer_id, session_id), self._session_node()),
         ]
         if self._protocol is not None:
-            self._session.ensure_path(self._coordinator.commands, b"", open_to_all=True)
             nodes.append((self._coordinator.command(self._consumer_id, session_id, self._ended), b""))
-        if not self._session.create_ephemerals(nodes):
+        if not self._session.create_ephemerals(nodes, self._parents):
             self._resolve_conflict(path, nodes, session_id, on_change, wait)
         if self._session.session_id != session_id:
             raise SessionExpired("the ZooKeeper session changed during the registration, which will be retried")
         self._registered_session = session_id
         _log.info("group %s consumer %s registered", self._paths.group, self._consumer_id)
+
+    @property
+    def _parents(self) -> list[str]:
+        """What the nodes of a registration are created in, each after its own parent."""
+        parents = [self._paths.root, self._paths.ids, self._paths.ours, self._paths.members]
+        return parents if self._protocol is None else [*parents, self._coordinator.root, self._coordinator.commands]
 
     def _session_node(self) -> bytes:
         return SessionNode.encode(self._assignor, self._protocol, round(self._session.negotiated_timeout * 1000))
@@ -139,7 +142,7 @@ class Membership:
             _log.warning("%s belongs to session 0x%x; waiting until that session ends", path, holder.owner_session)
             if not wait(max(0.0, deadline - self._clock())):
                 break
-        if not self._session.create_ephemerals(nodes):
+        if not self._session.create_ephemerals(nodes, self._parents):
             raise ConsumerIdInUse(
                 f"{path} is registered by another live session; give each consumer its own consumer.id, or wait for "
                 "the session of a consumer that was killed to expire"
@@ -153,7 +156,7 @@ class Membership:
         """
         for path, data in nodes:
             # A command that the leader has written already stays.
-            if not self._session.create_ephemerals([(path, data)]) and data:
+            if not self._session.create_ephemerals([(path, data)], self._parents) and data:
                 self._session.transact("/", [Operation("set", path, data)])
 
     def nudge(self) -> None:

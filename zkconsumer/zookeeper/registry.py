@@ -16,6 +16,7 @@ from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.zookeeper.brokerznodes import BrokerZnodes
 from zkconsumer.zookeeper.kazooadapter import Watch
 from zkconsumer.zookeeper.reads import Reads, Znode
+from zkconsumer.zookeeper.registrationreads import RegistrationReads
 from zkconsumer.zookeeper.session import ZkSession
 from zkconsumer.zookeeper.watchedreads import WatchedReads
 
@@ -40,6 +41,8 @@ class Registry:
             watches, and on any thread.
         read_cluster: returns the cluster as it is now, with all topics (None) or those that are named; without it
             brokers and topics are read from ZooKeeper.
+        reads: keeps the registrations that :meth:`view` has read, for the one thread and the one group that it is
+            called for; None reads all of them each time.
     """
 
     def __init__(
@@ -49,11 +52,13 @@ class Registry:
         watched: WatchedReads | None = None,
         *,
         read_cluster: Callable[[Collection[str] | None], ClusterCatalog] | None = None,
+        reads: RegistrationReads | None = None,
     ) -> None:
         self._session = session
         self._watched = watched
         self._znodes = BrokerZnodes(session, security_protocol, watched)
         self._read_cluster = read_cluster
+        self._reads = reads
 
     def live_brokers(self, watch: Watch | None = None) -> tuple[Broker, ...]:
         """Brokers that are alive and have an endpoint for us.
@@ -134,7 +139,10 @@ class Registry:
         registrations = [paths.consumer_id(name) for name in sorted(self.member_ids(group))]
         clients = [f"{paths.members}/{name}" for name in self._session.children(paths.members) or ()]
         brokers = self._znodes.broker_paths() if self._read_cluster is None else []
-        reads = self._session.read_many([*registrations, *clients, *brokers])
+        if self._reads is None:
+            reads = self._session.read_many([*registrations, *clients, *brokers])
+        else:
+            reads = self._reads.read(registrations, clients, brokers)
         registered = _registrations(_only(reads, registrations))
         concerned = [one for name, one in registered.members.items() if topics_of in (None, name)]
         has_filter = any(subscription.topic_filter for subscription in registered.members.values())
@@ -217,7 +225,7 @@ class Registry:
 # Decoded content is cached: otherwise every member would decode all registrations at each read of the group.
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=16_384)
 def _registration(path: str, data: bytes | None) -> tuple[Subscription, int | None]:
     registration = ConsumerIdNode.decode(path, data)
     written = registration.timestamp
@@ -225,7 +233,7 @@ def _registration(path: str, data: bytes | None) -> tuple[Subscription, int | No
     return Subscription.from_registration(registration), since
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=16_384)
 def _client(path: str, data: bytes | None) -> tuple[str, _Client]:
     one = _Client(SessionNode.decode(path, data), SessionNode.session_ms(path, data))
     return SessionNode.consumer_id(path.rpartition("/")[2]), one

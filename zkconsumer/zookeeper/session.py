@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import NodeExistsError, NoNodeError
@@ -31,13 +31,20 @@ from zkconsumer.zookeeper.kazooadapter import (
 )
 from zkconsumer.zookeeper.reads import ChildrenReads, Reads, Znode, ZnodeReads
 from zkconsumer.zookeeper.security import client_arguments, open_acl, owned_acl
-from zkconsumer.zookeeper.transaction import Batch, Condition, FencedTransactions, Operation, Outcomes, Stop
+from zkconsumer.zookeeper.transaction import Batch, Condition, FencedTransactions, Operation, Outcome, Outcomes, Stop
 
 _log = logging.getLogger(__name__)
 
 _RECONNECT = {"max_tries": -1, "delay": 0.1, "backoff": 2, "max_delay": 1.0}
 """How kazoo pauses between connection attempts, in seconds. By default it would double the pause up to an hour, and a
 short outage would cost the session, since the reconnect would come too late."""
+
+
+class ProbeAnswer(NamedTuple):
+    """A server's answer: the id of the session that is alive, and whether the node exists."""
+
+    session_id: int
+    exists: bool
 
 
 class ZkSession:
@@ -218,11 +225,12 @@ class ZkSession:
         """The session timeout in seconds that the server granted, which may differ from the requested one."""
         return self._negotiation.timeout
 
-    def probe(self, answered: Callable[[int | None], None]) -> bool:
-        """Request the root node without waiting.
+    def probe(self, path: str, answered: Callable[[ProbeAnswer | None], None]) -> bool:
+        """Ask for a node without waiting.
 
         Args:
-            answered: called on kazoo's thread, with the session's id if a server answered in the same session.
+            path: of the node.
+            answered: called on kazoo's thread, with the answer if a server answered in the same session.
 
         Returns:
             False if nothing was sent since there is no connection.
@@ -231,11 +239,11 @@ class ZkSession:
 
         def done(result: Any) -> None:
             alive = result.successful() and session_id != 0 and self.session_id == session_id
-            answered(session_id if alive else None)
+            answered(ProbeAnswer(session_id, result.value is not None) if alive else None)
 
         if not self.connected:
             return False
-        self._client.exists_async("/").rawlink(done)
+        self._client.exists_async(path).rawlink(done)
         return True
 
     def revive(self) -> bool:
@@ -325,14 +333,34 @@ class ZkSession:
             self.ensure_path(parent, data)
         return self.try_transact("/", [Operation("create", path, data) for path in sorted(paths)]).refused
 
-    def create_ephemerals(self, nodes: Sequence[tuple[str, bytes]]) -> bool:
-        """Create nodes that live as long as this session, with the open ACL, all or none; False if one exists."""
+    def create_ephemerals(self, nodes: Sequence[tuple[str, bytes]], parents: Sequence[str] = ()) -> bool:
+        """Create nodes that live as long as this session, with the open ACL, all or none; False if one exists.
+
+        Args:
+            nodes: path and data of each.
+            parents: persistent nodes that are created if one of them is missing, each after its own parent.
+        """
+        creations = [Operation("create-ephemeral", path, data) for path, data in nodes]
+        outcome = self._create_open(creations)
+        if outcome == "missing" and parents:
+            # In one transaction, and without a look whether another client did the same: members that join a new group
+            # together all find its nodes missing.
+            self._create_open([Operation("create", path) for path in parents])
+            outcome = self._create_open(creations)
+        if outcome == "missing" and parents:
+            for path in parents:
+                self.ensure_path(path, b"", open_to_all=True)
+            outcome = self._create_open(creations)
+        return outcome == "done"
+
+    def _create_open(self, creations: Sequence[Operation]) -> Outcome:
+        """Create nodes with the open ACL, all or none; the outcome of the first that cannot be created."""
         batch = Batch(self._client, open_acl())
-        batch.add(Operation("create-ephemeral", path, data) for path, data in nodes)
+        batch.add(creations)
         answer = batch.commit(self._timeout)
         if isinstance(answer, Stop) and answer.reason is not None:
             raise answer.reason
-        return not isinstance(answer, Stop)
+        return answer.outcome if isinstance(answer, Stop) else "done"
 
     def flash(self, fence: str, path: str, data: bytes) -> None:
         """Create a node and delete it in the same transaction: watches on its parent fire, and no client ever reads it.

@@ -11,7 +11,7 @@ from zkconsumer.core.assignors import assignor_name
 from zkconsumer.core.clustercatalog import ClusterSource
 from zkconsumer.core.groupprotocol import ChangeSignal
 from zkconsumer.core.subscription import Subscription
-from zkconsumer.errors import ZooKeeperUnavailable
+from zkconsumer.errors import RegistrationLost, SessionExpired, ZooKeeperUnavailable
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 from zkconsumer.zookeeper.lease import SessionLease, boot_seconds
 from zkconsumer.zookeeper.membership import Membership
@@ -20,7 +20,7 @@ from zkconsumer.zookeeper.session import ZkSession
 
 _ALWAYS_THERE: Final = "/"
 
-MakeLease = Callable[[ZkSession, Callable[[], int], Callable[[], None], str], SessionLease]
+MakeLease = Callable[[ZkSession, Callable[[], int], Callable[[], str], Callable[[], None], str], SessionLease]
 """Makes the lease; the arguments are those of :class:`~zkconsumer.zookeeper.lease.SessionLease`."""
 
 
@@ -82,7 +82,7 @@ class SessionGroup:
     def open(self, lease_changed: Callable[[], None]) -> None:
         """See :meth:`GroupProtocol.open <zkconsumer.core.groupprotocol.GroupProtocol.open>`."""
         owner = f"group {self._group} consumer {self._consumer_id}"
-        lease = self._make_lease(self.zk, self._registered, lease_changed, owner)
+        lease = self._make_lease(self.zk, self._registered, self._probed, lease_changed, owner)
         asked_for_session = boot_seconds()
         self.zk.open()
         self._lease = lease
@@ -118,6 +118,25 @@ class SessionGroup:
 
     def _registered(self) -> int:
         return self._membership.registered_session
+
+    def _probed(self) -> str:
+        """The node that the lease depends on; called on the lease's thread."""
+        try:
+            return self._membership.fence
+        except SessionExpired:  # not registered: nothing is owned, and only the session counts
+            return _ALWAYS_THERE
+
+    def _require_session_node(self) -> None:
+        """Read the session node if the lease has found it missing.
+
+        Raises:
+            RegistrationLost: another client deleted it: nothing can be claimed or committed without it.
+            ZooKeeperUnavailable, SessionExpired: it cannot be read.
+        """
+        fence = self._membership.fence
+        # The probe may have been answered before this member registered again, under the same name.
+        if self._lease is not None and self._lease.misses(fence) and self.zk.exists(fence) is None:
+            raise RegistrationLost(f"another client deleted {fence}; registering again")
 
     # -- membership -------------------------------------------------------------------------------------------------
 

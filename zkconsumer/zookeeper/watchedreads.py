@@ -47,6 +47,11 @@ class WatchedReads:
         known.update(reads.nodes)
         return Reads({path: known[path] for path in wanted if path in known}, reads.refused)
 
+    def unchanged(self, paths: Iterable[str]) -> set[str]:
+        """Those of the paths that :meth:`nodes` has read and whose watches have not fired."""
+        self._drop_stale()
+        return {path for path in paths if path in self._nodes}
+
     def children(self, path: str) -> frozenset[str]:
         """Names of a node's children, empty if there is no such node; the same object as long as it is not read again.
 

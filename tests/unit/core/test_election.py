@@ -4,9 +4,14 @@ from zkconsumer.core.election import Progress, free_slot, is_candidate, is_hung,
 
 
 def test_there_are_at_most_three_candidates():
-    assert free_slot([]) == 0
-    assert free_slot(["leader", "candidate-0", "candidate-2", "epoch"]) == 1
-    assert free_slot(["candidate-0", "candidate-1", "candidate-2"]) is None
+    assert free_slot([], "g_a") in range(3)
+    assert free_slot(["leader", "candidate-0", "candidate-2", "epoch"], "g_a") == 1
+    assert free_slot(["candidate-0", "candidate-1", "candidate-2"], "g_a") is None
+
+
+def test_members_that_look_together_try_all_places():
+    assert {free_slot([], f"g_{number}") for number in range(20)} == {0, 1, 2}
+    assert {free_slot(["candidate-1"], f"g_{number}") for number in range(20)} == {0, 2}
 
 
 def test_a_candidate_runs_when_there_is_no_leader():

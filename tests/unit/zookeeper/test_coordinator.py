@@ -1,7 +1,9 @@
 """Sequences of events in a group with a coordinator, on a ZooKeeper in memory: what must fail, fails."""
 
+import threading
+
 import pytest
-from kazoo.protocol.serialization import Create, Delete, SetData
+from kazoo.protocol.serialization import Create, Delete, GetData, SetData
 
 from tests.fixtures.kazooinmemory import KazooInMemory, Loss
 from tests.fixtures.zookeeperinmemory import ZooKeeperInMemory
@@ -15,7 +17,9 @@ from zkconsumer.core.coordinatorznodes import (
     LeaderNode,
     Status,
     StatusNode,
+    candidate_name,
 )
+from zkconsumer.core.election import free_slot
 from zkconsumer.core.groupview import Topic
 from zkconsumer.core.subscription import Subscription
 from zkconsumer.core.znodes import GroupPaths, SessionNode
@@ -28,9 +32,11 @@ from zkconsumer.errors import (
 )
 from zkconsumer.model import Broker, ConsumerThreadId, TopicIdentity, TopicPartition
 from zkconsumer.zookeeper.coordinator.commands import CommandNodes, EpochEnded
+from zkconsumer.zookeeper.coordinator.coordinator import Coordinator
 from zkconsumer.zookeeper.coordinator.election import Election
 from zkconsumer.zookeeper.coordinator.ledgroup import LedGroup
 from zkconsumer.zookeeper.membership import Membership
+from zkconsumer.zookeeper.multiread import MultiRead
 from zkconsumer.zookeeper.ownership import PartitionOwnership
 from zkconsumer.zookeeper.session import ZkSession
 from zkconsumer.zookeeper.transaction import Condition
@@ -199,8 +205,9 @@ def test_a_candidature_whose_answer_was_lost_is_one(server, members):
     with pytest.raises(ZooKeeperUnavailable):
         one.election.look()
     assert one.election.look() == 1
-    assert PATHS.candidate(0) in server.nodes
-    assert PATHS.candidate(1) not in server.nodes
+    assert [name for name in paths_below(server, PATHS.root) if name.startswith("candidate")] == [
+        candidate_name(free_slot([], "g_a"))
+    ]
 
 
 def test_an_election_whose_answer_was_lost_is_won(server, members):
@@ -428,6 +435,65 @@ def led(server, members):
     for one in members[2:]:
         one.zk.close()
     return Led(server, members)
+
+
+class Joining(threading.Event):
+    """Stands for the wait of a coordinator: each time members join, and time passes."""
+
+    def __init__(self, server, leader, numbers):
+        super().__init__()
+        self.server, self.leader, self.numbers = server, leader, iter(numbers)
+        self.joined = []
+
+    def wait(self, timeout=None):
+        self.leader.now += timeout
+        if (number := next(self.numbers, None)) is not None:
+            self.joined.append(Member(self.server, f"g_{number:03}"))
+        self.leader.client.deliver()
+        return False
+
+
+def coordinator_of(one, joining):
+    config = ConsumerConfig(zookeeper_connect="memory:1", group_id="g", rebalance_backoff_ms=2000)
+    return Coordinator(config, one.name, one.zk, one.membership, closing=joining, clock=lambda: one.now)
+
+
+def test_members_that_join_together_are_commanded_by_one_plan(led, members):
+    joining = Joining(led.server, led.leader, range(8))
+    coordinator_of(led.leader, joining).act()
+    commands = [one.command()[0] for one in joining.joined]
+    assert {command.generation for command in commands} == {1}
+    assert sum(len(command.share) for command in commands) <= 4
+    assert len(joining.joined) == 8
+
+
+def test_members_that_never_stop_joining_are_commanded_in_time(led, members):
+    joining = Joining(led.server, led.leader, range(1000))
+    coordinator = coordinator_of(led.leader, joining)
+    coordinator.act()
+    assert led.leader.now == pytest.approx(1.0, abs=0.06), "half a backoff: there may be JVM consumers"
+    Member(led.server, "g_later")
+    led.leader.client.deliver()
+    coordinator.act()
+    assert led.leader.now == pytest.approx(1.0 + led.leader.zk.negotiated_timeout / 2, abs=0.11)
+    assert {one.command()[0].generation for one in joining.joined} == {1, 2}
+
+
+def test_a_change_while_the_leader_plans_settles_first(led, members, monkeypatch):
+    """Otherwise each member of a stream would cost a plan."""
+    joining = Joining(led.server, led.leader, range(1))
+    coordinator = coordinator_of(led.leader, joining)
+    planned, advance = [], LedGroup.advance
+
+    def joins_meanwhile(group):
+        done = advance(group)
+        planned.append(Member(led.server, f"g_meanwhile-{len(planned)}"))
+        led.leader.client.deliver()
+        return done
+
+    monkeypatch.setattr(LedGroup, "advance", joins_meanwhile)
+    coordinator.act()
+    assert len(planned) == 1
 
 
 def obey(one):
@@ -658,28 +724,23 @@ def test_members_without_commands_are_nudged_for_new_partitions(polled):
 
 
 def test_a_member_with_a_short_session_is_refused(server, members, caplog):
-    """Its partitions go to the others when it has released them; the other members are not disturbed."""
+    """The other members own everything; in a longer session it is accepted."""
     for one in members[2:]:
         one.zk.close()
     led = Led(server, members, coordinator_min_session_ms=6000)
-    led.plan()
-    for one in members[:2]:
-        obey(one)
     short = SessionNode.encode("range", "coordinator", 5999)
     server.perform(members[1].client._session_id, SetData(members[1].fence(), short, -1))
-    led.group.note_change()
     for _ in range(2):
         led.plan()
-        for one in members[:2]:
-            obey(one)
+        led.group.note_change()
     assert len(members[0].command()[0].share) == 4
     refused = members[1].command()[0]
     assert refused.share == {}
     assert "session timeout of 5999 ms is below coordinator.min.session.ms=6000" in refused.refused
     assert len([record for record in caplog.records if "is refused" in record.message]) == 1
-    long = SessionNode.encode("range", "coordinator", 6000)
-    server.perform(members[1].client._session_id, SetData(members[1].fence(), long, -1))
-    led.group.note_change()
+    obey(members[0])
+    members[1].expire()
+    members[1].register()
     led.plan()
     obey(members[0])
     led.plan()
@@ -688,18 +749,87 @@ def test_a_member_with_a_short_session_is_refused(server, members, caplog):
 
 
 def test_a_member_whose_registration_cannot_be_read_is_refused(led, members):
+    led.server.perform(led.session, SetData(GROUP.consumer_id("g_b"), b"garbage", -1))
+    led.plan()
+    assert len(members[0].command()[0].share) == 4
+    assert "its registration cannot be used" in members[1].command()[0].refused
+
+
+class Reads:
+    """Paths that are read while it records."""
+
+    def __init__(self, server, monkeypatch):
+        self.data = []
+        perform = server.perform
+
+        def record(session, request):
+            if isinstance(request, MultiRead):
+                self.data += request.paths
+            elif isinstance(request, GetData):
+                self.data.append(request.path)
+            return perform(session, request)
+
+        monkeypatch.setattr(server, "perform", record)
+
+    def registrations(self):
+        found = [path for path in self.data if path.startswith((f"{GROUP.ids}/", f"{GROUP.members}/"))]
+        self.data.clear()
+        return sorted(path.rpartition("/")[2].partition("@")[0] for path in found)
+
+
+def test_a_registration_is_read_once(led, members, monkeypatch):
+    """A leader reads what is new, however many members there are."""
+    reads = Reads(led.server, monkeypatch)
+    led.plan()
+    assert reads.registrations() == ["g_a", "g_a", "g_b", "g_b"]
+    joined = Member(led.server, "g_c")
+    led.plan()
+    assert reads.registrations() == ["g_c", "g_c"]
+    joined.zk.close()
+    led.plan()
+    assert reads.registrations() == []
+    members[1].expire()
+    members[1].register()
+    led.plan()
+    assert reads.registrations() == ["g_b", "g_b"]
+
+
+def test_all_registrations_are_read_while_there_are_jvm_members(led, members, monkeypatch):
+    """These read all of them each time, and the leader has to compute what they compute."""
+    led.plan()
+    led.server.perform(led.session, SetData(GROUP.consumer_id("g_b"), b"garbage", -1))
+    led.group.note_change()
+    led.plan()
+    assert members[1].command()[0].refused == ""
+    led.register_jvm_member("g_b-jvm")
+    led.plan()
+    assert "its registration cannot be used" in members[1].command()[0].refused
+    reads = Reads(led.server, monkeypatch)
+    led.group.note_change()
+    led.plan()
+    assert reads.registrations() == ["g_a", "g_a", "g_b", "g_b", "g_b-jvm"]
+
+
+def test_owner_znodes_are_read_again_only_when_they_are_released(led, members, monkeypatch):
     led.plan()
     for one in members[:2]:
         obey(one)
-    led.server.perform(led.session, SetData(GROUP.consumer_id("g_b"), b"garbage", -1))
-    led.group.note_change()
-    led.leader.client.deliver()
-    for _ in range(2):
-        led.plan()
-        for one in members[:2]:
-            obey(one)
-    assert len(members[0].command()[0].share) == 4
-    assert "its registration cannot be used" in members[1].command()[0].refused
+    joined = [Member(led.server, name) for name in ("g_c", "g_d")]
+    led.plan()
+    reads = Reads(led.server, monkeypatch)
+    obey(members[0])
+    reads.data.clear()
+    led.plan()
+    released = [path for path in reads.data if path.startswith(GROUP.owners)]
+    assert len(released) == 1
+    obey(members[1])
+    led.plan()
+    assert [len(one.command()[0].share) for one in joined] == [1, 1]
+
+
+def test_the_parents_of_owner_znodes_are_created_by_the_leader(led, members):
+    led.plan()
+    assert GROUP.owner_topic("t") in led.server.nodes
 
 
 def test_a_policy_changes_the_assignment_of_a_running_group(led, members, caplog):

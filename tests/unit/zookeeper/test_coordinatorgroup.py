@@ -14,11 +14,27 @@ from zkconsumer.core.znodes import GroupPaths
 from zkconsumer.errors import CoordinatorUnknown, MalformedZnode, MemberRefused, RegistrationLost, ShareChanged
 from zkconsumer.group.rebalancesignal import RebalanceSignal
 from zkconsumer.model import ConsumerThreadId, TopicPartition
+from zkconsumer.zookeeper.coordinator.coordinator import Coordinator
 from zkconsumer.zookeeper.coordinator.coordinatorgroup import CoordinatorGroup
+from zkconsumer.zookeeper.lease import SessionLease
 from zkconsumer.zookeeper.session import ZkSession
 
 PATHS = CoordinatorPaths("g")
 P = [TopicPartition("t", number) for number in range(3)]
+
+
+class LeaseInRounds(SessionLease):
+    """A lease whose rounds the test makes."""
+
+    def start(self, asked_for_session):
+        self.grant(asked_for_session)
+
+
+class CoordinatorAtRest(Coordinator):
+    """A coordinator that never looks."""
+
+    def start(self):
+        pass
 
 
 class Commanded:
@@ -34,10 +50,16 @@ class Commanded:
         config = ConsumerConfig(zookeeper_connect="memory:1", group_id="g")
         zk = ZkSession.from_config(config, client=lambda **arguments: KazooInMemory(self.server, **arguments))
         self.signal = RebalanceSignal()
-        self.group = CoordinatorGroup(config, "g_a", self.signal, zk=zk)
-        zk.open()
+        self.group = CoordinatorGroup(
+            config, "g_a", self.signal, zk=zk, make_lease=self._make_lease, make_coordinator=CoordinatorAtRest
+        )
+        self.group.open(self.signal.raise_flag)
         self.group.join(Subscription.static({"t": 1}))
         self.generation = 0
+
+    def _make_lease(self, *arguments):
+        self.lease = LeaseInRounds(*arguments)
+        return self.lease
 
     @property
     def path(self):
@@ -82,6 +104,8 @@ def member():
 
 
 def test_without_a_command_nothing_is_changed(member):
+    with pytest.raises(CoordinatorUnknown, match=r"no coordinator of group g has written .* yet\Z"):
+        member.group.need(fetching=False)
     with pytest.raises(CoordinatorUnknown, match=r"no coordinator of group g has written .*; if this remains"):
         member.group.need(fetching=False)
 
@@ -89,6 +113,8 @@ def test_without_a_command_nothing_is_changed(member):
 def test_the_coordinators_reason_is_reported(member):
     status = StatusNode.encode(Status(1, 0, 5, refused="members disagree"))
     member.server.perform(member.session, Create(PATHS.status, status, [], 0))
+    with pytest.raises(CoordinatorUnknown):
+        member.group.need(fetching=False)
     with pytest.raises(CoordinatorUnknown, match=r": members disagree\Z"):
         member.group.need(fetching=False)
 
@@ -161,14 +187,35 @@ def test_garbage_changes_nothing(member):
     assert member.group.held == share(0)
 
 
-@pytest.mark.parametrize("node", ["command", "session node"])
-def test_a_deleted_node_is_noticed(member, node):
+def test_a_deleted_command_is_noticed(member):
     member.command(0)
     member.obey()
-    member.delete(member.path if node == "command" else member.group.fence())
+    member.delete(member.path)
     assert member.signal.raised
     with pytest.raises(RegistrationLost):
         member.group.need(fetching=True)
+
+
+def test_a_deleted_session_node_is_noticed_by_the_next_probe(member):
+    member.command(0)
+    member.obey()
+    fence = member.group.fence()
+    member.delete(fence)
+    member.lease.begin_round()
+    member.lease.end_round()
+    assert member.signal.raised
+    with pytest.raises(RegistrationLost, match=fence):
+        member.group.need(fetching=True)
+
+
+def test_an_answer_from_before_the_registration_is_checked(member):
+    """1. The session node is missing; 2. the member registers again, under the same name, before the next probe."""
+    member.command(0)
+    fence = member.group.fence()
+    member.delete(fence)
+    member.lease.begin_round()
+    member.server.perform(member.group.zk._client._session_id, Create(fence, b"", [], 1))
+    assert member.group.need(fetching=False).share == share(0)
 
 
 def test_the_command_is_read_once(member):

@@ -5,6 +5,7 @@ import itertools
 import pytest
 
 from zkconsumer.zookeeper.lease import SessionLease
+from zkconsumer.zookeeper.session import ProbeAnswer
 
 TIMEOUT_S = 10.0
 INTERVAL_S = TIMEOUT_S / 6
@@ -22,9 +23,11 @@ class Session:
         self.session_id = 7
         self.connected = True
         self.probes = []
+        self.asked = []
 
-    def probe(self, answered):
+    def probe(self, path, answered):
         if self.connected:
+            self.asked.append(path)
             self.probes.append(answered)
         return self.connected
 
@@ -39,21 +42,23 @@ class Holder:
         self.time = 1000.0
         self.session = Session()
         self.registered = 7
+        self.node = "/members/c@7"
         self.changes = []
         self.lease = SessionLease(
             self.session,
             lambda: self.registered,
+            lambda: self.node,
             lambda: self.changes.append((self.time, self.lease.holds())),
             "group g",
             lambda: self.time,
         )
         self.lease.grant(self.time)
 
-    def round(self, answer=None):
+    def round(self, answer=None, *, exists=True):
         """One round; the probe is answered at once with a session's id, or not at all."""
         seconds = self.lease.begin_round()
         if answer is not None:
-            self.session.probes.pop(0)(answer)
+            self.session.probes.pop(0)(ProbeAnswer(answer, exists))
         self.time += seconds
         self.lease.end_round()
         return seconds
@@ -67,7 +72,7 @@ def holder():
 def test_a_lease_counts_from_when_the_probe_was_sent(holder):
     holder.lease.begin_round()
     holder.time += 3
-    holder.session.probes.pop()(7)
+    holder.session.probes.pop()(ProbeAnswer(7, True))
     assert holder.lease.remaining() == LEASE_S - 3
 
 
@@ -127,11 +132,40 @@ def test_a_later_session_does_not_prove_the_registered_one(holder):
     assert holder.lease.holds(), "a member that is registered nowhere owns nothing"
 
 
+def test_a_member_without_its_session_node_loses_its_lease(holder, caplog):
+    holder.round(answer=7)
+    assert not holder.lease.misses(holder.node)
+    asked = holder.time
+    while holder.lease.holds():
+        holder.round(answer=7, exists=False)
+    assert holder.time == pytest.approx(asked - INTERVAL_S + LEASE_S), "the session alone prolongs nothing"
+    assert set(holder.session.asked) == {holder.node}
+    assert holder.lease.misses(holder.node)
+    assert "no offset committed, since /members/c@7 was deleted" in caplog.text
+
+
+def test_a_missing_session_node_is_reported_while_the_lease_holds(holder):
+    holder.round(answer=7, exists=False)
+    assert holder.changes == [(holder.time, True)]
+    holder.round(answer=7)
+    assert not holder.lease.misses(holder.node)
+    assert len(holder.changes) == 1, "registered again"
+
+
+def test_a_node_that_is_not_probed_any_more_is_not_reported(holder):
+    """1. The node of a registration is missing; 2. the member has deregistered before the answer arrives."""
+    holder.lease.begin_round()
+    holder.node = "/"
+    holder.session.probes.pop()(ProbeAnswer(7, False))
+    holder.lease.end_round()
+    assert holder.changes == []
+
+
 def test_a_lease_that_holds_again_is_reported(holder, caplog):
     caplog.set_level("INFO")
     while holder.lease.holds():
         holder.round()
-    holder.session.probes.pop()(7)
+    holder.session.probes.pop()(ProbeAnswer(7, True))
     holder.round(answer=7)
     assert [holds for _, holds in holder.changes] == [False, True]
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]

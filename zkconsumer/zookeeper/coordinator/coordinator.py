@@ -10,8 +10,9 @@ from typing import Final, Protocol
 
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.clustercatalog import ClusterSource
+from zkconsumer.core.coordinatorplan import longest_wait_seconds
 from zkconsumer.core.election import look_interval
-from zkconsumer.core.rebalancesteps import longest_settling_seconds, orphan_delay_seconds, settle_seconds
+from zkconsumer.core.rebalancesteps import orphan_delay_seconds, settle_seconds
 from zkconsumer.errors import SessionExpired, ZkConsumerError
 from zkconsumer.wakeup import WakeUp
 from zkconsumer.zookeeper.coordinator.commands import EpochEnded
@@ -144,7 +145,7 @@ class Coordinator:
         try:
             self._follow(self._election.look())
             if self._led is not None:
-                self._settle()
+                self._settle(self._led)
                 self._plan(self._led)
                 self._tend(self._led)
         except EpochEnded as ended:
@@ -181,18 +182,29 @@ class Coordinator:
         self._group_changed = True
         self._wake.set()
 
-    def _settle(self) -> None:
-        """Wait until members have stopped joining and leaving, or for the longest time allowed (adr/0005)."""
+    def _settle(self, led: LedGroup) -> None:
+        """Wait until members have stopped joining and leaving, or for the longest time allowed (adr/0005).
+
+        The watch on ``ids`` fires once until they are listed again, so their version shows whether more have come.
+        """
+        if not self._group_changed and led.has_planned:
+            return
         backoff_ms = self._config.rebalance_backoff_ms
-        deadline = self._clock() + longest_settling_seconds(backoff_ms)
-        while self._group_changed and self._clock() < deadline and not self._closing.is_set():
+        patient = led.has_planned and not led.has_foreign_members
+        deadline = self._clock() + longest_wait_seconds(backoff_ms, self._session.negotiated_timeout, patient=patient)
+        changed, version = True, led.members_version()
+        while changed and self._clock() < deadline and not self._closing.is_set():
             self._group_changed = False
             self._closing.wait(settle_seconds(backoff_ms))
+            before, version = version, led.members_version()
+            changed = self._group_changed or version != before
         self._group_changed = False
 
     def _plan(self, led: LedGroup) -> None:
-        for _ in range(_MOST_PLANS):
-            if self._closing.is_set() or not led.advance():
+        for number in range(_MOST_PLANS):
+            if self._closing.is_set() or (self._group_changed and number):
+                return  # a change has set the wake-up, and its events settle first
+            if not led.advance():
                 return
         self._wake.set()
 

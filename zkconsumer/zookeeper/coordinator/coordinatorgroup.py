@@ -94,6 +94,7 @@ class CoordinatorGroup(SessionGroup):
         self._received: _Received | None = None
         self._settled: Command | None = None
         self._registered_again = False
+        self._uncommanded = ""  # path of the command that was found empty
         self.views = 0
         self.coordinator = make_coordinator(config, consumer_id, self.zk, self._membership, cluster)
 
@@ -165,20 +166,29 @@ class CoordinatorGroup(SessionGroup):
         )
 
     def _receive(self) -> _Received:
-        path, fence = self._membership.command, self._membership.fence
-        reads = self._reads.nodes([path, fence])
+        self._require_session_node()
+        path = self._membership.command
+        reads = self._reads.nodes([path])
         for reason in reads.refused.values():
             raise reason
         node = reads.nodes[path]
-        if node is None or reads.nodes[fence] is None:
-            raise RegistrationLost(f"another client deleted {fence if node else path}; registering again")
+        if node is None:
+            raise RegistrationLost(f"another client deleted {path}; registering again")
         self.views += 1
         command = CommandNode.decode(path, node.data)
         if command is None:
-            # The leader and all candidates may have been killed: waiting for the next look could outlast the join.
-            self.coordinator.look()
-            raise CoordinatorUnknown(f"no coordinator of group {self._group} has written {path} yet{self._refusal()}")
+            raise CoordinatorUnknown(f"no coordinator of group {self._group} has written {path} yet{self._late(path)}")
+        self._uncommanded = ""
         return _Received(command, Condition(path, node.version))
+
+    def _late(self, path: str) -> str:
+        """Why a command is missing, as text for an error; empty at first, since the coordinator reacts to a join."""
+        if self._uncommanded != path:
+            self._uncommanded = path
+            return ""
+        # The leader and all candidates may have been killed: waiting for the next look could outlast the join.
+        self.coordinator.look()
+        return self._refusal()
 
     def _refusal(self) -> str:
         """Why the coordinator commands no member, as text for an error."""

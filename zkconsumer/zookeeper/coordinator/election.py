@@ -114,14 +114,18 @@ class Election:
         if is_candidate(names, self._asked_for) and self._is_ours(self._paths.candidate(self._asked_for or 0)):
             self._slot = self._asked_for  # only the answer was lost
             return
-        while (slot := free_slot(names)) is not None:
-            self._asked_for = slot
-            node = Change("create-ephemeral", self._paths.candidate(slot), self._consumer_id.encode())
-            conflict = self._session.commit_changes(fence, [node])
-            names.add(candidate_name(slot))
-            if conflict is None:
-                self._slot = slot
-                return
+        slot = free_slot(names, self._consumer_id)
+        if slot is None:
+            return
+        self._asked_for = slot
+        node = Change("create-ephemeral", self._paths.candidate(slot), self._consumer_id.encode())
+        names.add(candidate_name(slot))
+        if self._session.commit_changes(fence, [node]) is None:
+            self._slot = slot
+        else:
+            # Another member was faster. Members that join together look together, and most places are taken by now;
+            # where one is not, the next look finds it.
+            self._asked_for = None
 
     def _is_ours(self, path: str) -> bool:
         node = self._session.exists(path)

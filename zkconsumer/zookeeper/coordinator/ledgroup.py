@@ -15,6 +15,7 @@ from zkconsumer.core.clusterchanges import ClusterChanges
 from zkconsumer.core.coordinatorplan import (
     Owners,
     Roles,
+    Shares,
     awaited_since,
     overdue,
     plan,
@@ -27,13 +28,15 @@ from zkconsumer.core.coordinatorplan import (
 from zkconsumer.core.coordinatorznodes import STICKY, CoordinatorPaths, PolicyNode, Status, consumer_id_of
 from zkconsumer.core.groupview import GroupView
 from zkconsumer.core.rebalancesteps import given_up, held_by_others, retry_window_seconds
-from zkconsumer.core.znodes import GroupPaths, PartitionOwnerNode
+from zkconsumer.core.znodes import GroupPaths
 from zkconsumer.errors import BrokerUnavailable, MalformedZnode, name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.zookeeper.coordinator.commands import CommandNodes
+from zkconsumer.zookeeper.coordinator.ownernodes import OwnerNodes
 from zkconsumer.zookeeper.kazooadapter import Watch
 from zkconsumer.zookeeper.membership import Membership
 from zkconsumer.zookeeper.orphanwatch import OrphanWatch
+from zkconsumer.zookeeper.registrationreads import RegistrationReads
 from zkconsumer.zookeeper.registry import Registry
 from zkconsumer.zookeeper.session import ZkSession
 from zkconsumer.zookeeper.watchedreads import WatchedReads
@@ -55,6 +58,14 @@ class _Members(NamedTuple):
     roles: Roles
     damaged: frozenset[str]
     version: int
+
+
+class _Basis(NamedTuple):
+    """What an assignment was computed from, apart from the former one."""
+
+    members: _Members
+    policy: str
+    refused: frozenset[str]
 
 
 class LedGroup:
@@ -91,19 +102,22 @@ class LedGroup:
         self._epoch = epoch
         self._group_changed = group_changed
         self._watched = WatchedReads(session, self.note_change)
+        self._registrations = RegistrationReads(session)
         self._registry = Registry(
             session,
             config.security_protocol,
             self._watched,
             read_cluster=None if cluster is None else partial(read_known, cluster),
+            reads=self._registrations,
         )
         self._changes = None if cluster is None else ClusterChanges(inherits=True)
         self._commands = CommandNodes(session, config.group_id, lambda: membership.fence, epoch)
-        self._owners = WatchedReads(session, released)
+        self._owners = OwnerNodes(session, config.group_id, released)
         self._changed = True
         self._connections = -1
         self._members = _Members(GroupView({}, {}), Roles(frozenset(), frozenset()), frozenset(), 0)
         self._intended: Assignment = {}
+        self._basis: _Basis | None = None
         self._planned: GroupView | None = None
         self._restarting: set[TopicPartition] = set()
         self._awaited: Mapping[TopicPartition, float] = {}
@@ -129,19 +143,12 @@ class LedGroup:
             return False
         commanded = self._commands.commanded(members.followers)
         refused = self._refuse(view, members)
-        aim = target(
-            view,
-            members._replace(followers=members.followers - refused.keys()),
-            self._assignor,
-            previous(commanded, self._intended),
-            exclude_internal=self._config.exclude_internal_topics,
-            policy=self._policy,
-        )
-        self._intended = aim
+        aim = self._intended = self._aim(commanded, frozenset(refused))
         self._restart_recreated(view, aim)
         now = {partition: thread for partition, thread in aim.items() if partition not in self._restarting}
-        owners = self._read_owners({*undecided(now, commanded), *self._restarting})
+        owners = self._owners.read({*undecided(now, commanded), *self._restarting})
         planned = plan(now, commanded, owners)
+        self._owners.ensure_parents({partition.topic for share in planned.shares.values() for partition in share})
         if self._commands.write(members.followers, planned.shares, damaged, refused):
             return True
         restarted = {partition for partition in self._restarting if owners[partition] is None}
@@ -152,6 +159,26 @@ class LedGroup:
         self._report_overdue(awaited, owners)
         self._publish(version, awaited)
         return False
+
+    def _aim(self, commanded: Shares, refused: frozenset[str]) -> Assignment:
+        """The partitions of all members; computed again only if members, topics or the policy have changed.
+
+        Between two changes the commands only approach what was computed.
+        """
+        basis = _Basis(self._members, self._policy, refused)
+        if self._basis is not None and self._basis.members is basis.members and self._basis[1:] == basis[1:]:
+            return self._intended
+        members = self._members.roles
+        aim = target(
+            self._members.view,
+            members._replace(followers=members.followers - refused),
+            self._assignor,
+            previous(commanded, self._intended),
+            exclude_internal=self._config.exclude_internal_topics,
+            policy=self._policy,
+        )
+        self._basis = basis
+        return aim
 
     def _refuse(self, view: GroupView, members: Roles) -> dict[str, str]:
         """Members that must not own anything, and why; logged when that changes."""
@@ -210,13 +237,42 @@ class LedGroup:
         connections = self._session.connections  # before reading: what breaks meanwhile makes it outdated
         if self._changed or connections != self._connections or not self._commands.is_complete:
             self._changed, self._connections = False, -1
-            ids = self._session.exists(self._paths.ids)
-            version = 0 if ids is None else ids.cversion
-            view = self._read_view(version)
-            self._members = _Members(view, *self._roles(view), version)
+            version = self.members_version()
+            foreign_before = self.has_foreign_members
+            if foreign_before:
+                self._registrations.forget()
+            self._members = self._read_view_and_roles(version)
+            if self.has_foreign_members and not foreign_before:
+                # They read all registrations each time, and the leader has to compute what they compute: also if
+                # another client has written a registration that was read before.
+                self._registrations.forget()
+                self._members = self._read_view_and_roles(version)
             self._policy = self._read_policy()
             self._connections = connections
         return self._members
+
+    def _read_view_and_roles(self, version: int) -> _Members:
+        view = self._read_view(version)
+        return _Members(view, *self._roles(view), version)
+
+    def members_version(self) -> int:
+        """How often a member has come or gone: ``cversion`` of ``ids``. Costs less than to list them.
+
+        Raises:
+            ZooKeeperUnavailable, SessionExpired, ZooKeeperRefused: it cannot be read.
+        """
+        ids = self._session.exists(self._paths.ids)
+        return 0 if ids is None else ids.cversion
+
+    @property
+    def has_planned(self) -> bool:
+        """True if the members have been read, so that :attr:`has_foreign_members` is known."""
+        return self._planned is not None
+
+    @property
+    def has_foreign_members(self) -> bool:
+        """True if there are members that obey no commands."""
+        return bool(self._members.roles.foreign)
 
     def _read_policy(self) -> str:
         """The assignor of members that all obey; a watch remains, also where there is no policy."""
@@ -311,27 +367,3 @@ class LedGroup:
             _log.error("group %s: no member is commanded: %s", self._config.group_id, refusal)
         self._refusal = refusal
         return refusal is not None
-
-    def _read_owners(self, partitions: Collection[TopicPartition]) -> Owners:
-        """The owners of partitions without a command; a watch remains on each owner znode that exists.
-
-        Not on missing ones: 10,000 watches of a new group would all fire when its members claim.
-        """
-        paths = {self._paths.owner(partition): partition for partition in partitions}
-        found = self._session.get_many(paths)
-        watched = self._owners.nodes(path for path, node in found.items() if node is not None)
-        for reason in watched.refused.values():
-            raise reason
-        owners: dict[TopicPartition, str | None] = {}
-        for path, partition in paths.items():
-            node = found[path] and watched.nodes[path]
-            owners[partition] = None if node is None else _owner(path, node.data)
-        return owners
-
-
-def _owner(path: str, data: bytes | None) -> str:
-    try:
-        return PartitionOwnerNode.decode(path, data)
-    except MalformedZnode as error:
-        _log.error("a partition is not assigned while it has an owner of another program: %s", error)
-        return ""
