@@ -6,11 +6,15 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from itertools import islice
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from tests.fixtures.sandbox import Topics, produce_records
+from zkconsumer import ConsumerConfig, ConsumerConnector
+from zkconsumer.cli.main import command
 from zkconsumer.sandbox import java_home_for_spark
 from zkconsumer.sandbox.jars import JarSource
 from zkconsumer.sandbox.lockfile import read_lock
@@ -160,6 +164,59 @@ def test_the_example_of_the_receiver_counts_every_word_once(sandbox, topic_facto
         counts = dict(connection.execute("SELECT word, count FROM counts"))
     connection.close()
     assert counts == {"to": 40, "be": 40, "or": 20, "not": 20}
+
+
+def test_the_example_continues_a_group_with_sparks_own_source_and_back(
+    sandbox, topic_factory, produce, unique_name, tmp_path
+):
+    """Numbered records: each is read once, by the group's member or by the query."""
+    topic = topic_factory(partitions=2)
+    starting, checkpoint, output = tmp_path / "starting.json", tmp_path / "checkpoint", tmp_path / "output"
+    jars = ",".join(map(str, JarSource.from_environment().provide(read_lock("spark-kafka"), Progress())))
+    arguments = [
+        str(PROJECT / "examples" / "to_kafka_source.py"),
+        *("--bootstrap-server", sandbox.bootstrap_servers, "--topic", topic, "--starting-offsets", str(starting)),
+        *("--checkpoint", str(checkpoint), "--output", str(output)),
+    ]
+    ids = iter(range(1000))
+
+    def produce_some():
+        produce(topic, [{"value": b"%d" % number, "partition": number % 2} for number in islice(ids, 20)])
+
+    def migrate(source, target, plan):
+        made = ["plan", "--from", source, "--to", target, "--output", plan, "--missing", "earliest"]
+        for words in (made, ["run", plan, "--execute"]):
+            options = ["--zookeeper", sandbox.zookeeper_connect]
+            done = CliRunner().invoke(command, ["migrate", *map(str, words), *options])
+            assert done.exit_code == 0, done.output
+
+    produce_some()
+    read = consume(sandbox, unique_name, topic, 7)
+    migrate(f"zookeeper:{unique_name}", f"spark-options:{starting}", tmp_path / "there.json")
+    for _ in range(2):  # the second start has a checkpoint
+        run_application(*arguments, jars=jars)
+        produce_some()
+    migrate(f"spark:{checkpoint}", f"zookeeper:{unique_name}", tmp_path / "back.json")
+    read += consume(sandbox, unique_name, topic, 20)
+    import pyarrow.parquet
+
+    rows = pyarrow.parquet.read_table(output, columns=["value"]).to_pylist()
+    assert sorted(read + [int(row["value"]) for row in rows]) == list(range(next(ids)))
+
+
+def consume(sandbox, group, topic, count):
+    """What a member of the group reads first, so many records; it commits them."""
+    config = ConsumerConfig(
+        zookeeper_connect=sandbox.zookeeper_connect,
+        group_id=group,
+        auto_offset_reset="smallest",
+        zookeeper_connection_timeout_ms=20_000,
+    )
+    with ConsumerConnector(config) as connector:
+        (stream,) = connector.create_message_streams({topic: 1})[topic]
+        found = [int(message.value) for message in islice(stream, count)]
+        connector.commit_offsets()
+    return found
 
 
 def test_the_notebook_runs(sandbox, topic_factory, produce):
