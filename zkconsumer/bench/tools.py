@@ -6,21 +6,16 @@ runs once before, unmeasured: Python then has compiled this package's modules, a
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import count
 from pathlib import Path
 from typing import Final
 
+from zkconsumer.bench.commands import DESCRIBE, EXPORT, IMPORT, Commands
 from zkconsumer.bench.contest import OURS, Contest
 from zkconsumer.bench.groupznodes import create_wide_topics, own_topic, store_offsets
 from zkconsumer.bench.servers import bench_servers
-from zkconsumer.errors import SandboxError
 from zkconsumer.kafka.brokercatalog import bootstrap_brokers
 from zkconsumer.model import TopicPartition
 from zkconsumer.sandbox import Sandbox
@@ -29,15 +24,9 @@ from zkconsumer.sandbox.producer import Record, append_batches, encode_batches
 from zkconsumer.sandbox.progress import Progress
 from zkconsumer.zookeeper.session import ZkSession
 
-_COMMAND_S: Final = 600.0
-_SHOWN, _SHOWN_CHARACTERS = 8, 1000
 _RECORDS: Final = 2
 """Records of a partition: enough that two different offsets can be imported."""
 _DESCRIBED, _STORED, _LARGE = "described", "stored", "large"
-
-DESCRIBE: Final = "kafka.admin.ConsumerGroupCommand"
-EXPORT: Final = "kafka.tools.ExportZkOffsets"
-IMPORT: Final = "kafka.tools.ImportZkOffsets"
 
 
 @dataclass(frozen=True)
@@ -57,7 +46,7 @@ class ToolSizes:
     large: int = 5000
 
 
-class ToolField:
+class ToolField(Commands):
     """The servers of the contests: topics and groups that are made of offset znodes.
 
     Args:
@@ -71,9 +60,7 @@ class ToolField:
     def __init__(
         self, sandbox: Sandbox, session: ZkSession, jvm: ConsumerJvm, directory: Path, sizes: ToolSizes
     ) -> None:
-        self._connect = sandbox.zookeeper_connect
-        self._jvm, self._directory = jvm, directory
-        self._numbers = count()
+        super().__init__(sandbox, jvm, directory)
         described, large = (
             [TopicPartition(topic, number) for number in range(size)]
             for topic, size in ((_DESCRIBED, sizes.partitions), (_LARGE, sizes.large))
@@ -85,24 +72,6 @@ class ToolField:
         # The tool of the JVM describes the topics that were ever owned.
         own_topic(session, _DESCRIBED, _DESCRIBED, described)
         store_offsets(session, _LARGE, large)
-
-    def new_file(self) -> Path:
-        """A path at which there is nothing."""
-        return self._directory / f"file-{next(self._numbers)}"
-
-    def name_of(self, main: str) -> str:
-        """Name of a tool of the JVM in the report."""
-        return f"{main.rpartition('.')[2]} {self._jvm.version}"
-
-    def ours(self, *arguments: str) -> float:
-        """Seconds of a command of this package."""
-        command = [sys.executable, "-m", "zkconsumer", *arguments, "--zookeeper", self._connect]
-        return _timed(command, {**os.environ, "PYTHONPYCACHEPREFIX": str(self._directory / "pycache")})
-
-    def theirs(self, main: str, *arguments: str) -> float:
-        """Seconds of a tool of the JVM."""
-        option = "--zookeeper" if main == DESCRIBE else "--zkconnect"
-        return _timed(self._jvm.tool(main, option, self._connect, *arguments), os.environ)
 
 
 def run_tool_contests(sizes: ToolSizes, directory: Path, progress: Progress) -> list[Contest]:
@@ -188,16 +157,3 @@ def _create(sandbox: Sandbox, partitions: Sequence[TopicPartition]) -> None:
     create_wide_topics(sandbox, Counter(partition.topic for partition in partitions))
     batches, brokers = list(encode_batches([Record(b"v")] * _RECORDS)), bootstrap_brokers(sandbox.bootstrap_servers)
     append_batches(lambda: brokers, dict.fromkeys(partitions, batches))
-
-
-def _timed(command: Sequence[str], environment: Mapping[str, str]) -> float:
-    kept = {name: value for name, value in environment.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    began = time.monotonic()
-    done = subprocess.run(command, capture_output=True, text=True, timeout=_COMMAND_S, check=False, env=kept)
-    seconds = time.monotonic() - began
-    if done.returncode:
-        raise SandboxError(
-            f"{Path(command[0]).name} ... {' '.join(command[-_SHOWN:])} ended with exit code {done.returncode}; its "
-            f"output ends with: {(done.stdout + done.stderr)[-_SHOWN_CHARACTERS:]}"
-        )
-    return seconds

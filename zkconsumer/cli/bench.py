@@ -207,6 +207,21 @@ def tools(rounds: int, partitions: int, znodes: int, large: int, as_markdown: bo
     _run(partial(run_tool_contests, sizes), as_markdown=as_markdown, as_json=as_json)
 
 
+@bench.command()
+@click.option("--rounds", type=click.IntRange(1), default=20, show_default=True, help="Cut-overs of each contestant.")
+@click.option("--partitions", type=click.IntRange(1, 1000), default=10, show_default=True, help="Of the topic.")
+@_markdown
+@_json
+def handover(rounds: int, partitions: int, as_markdown: bool, as_json: bool) -> None:
+    """How long a group consumes nothing while it moves from ZooKeeper to Kafka, compared with the tools of the JVM.
+
+    The gap is from the last record of the old member to the first one of the new consumer, which is librdkafka's.
+    """
+    from zkconsumer.bench.handover import HandoverSizes, run_handover_contest
+
+    _run(partial(run_handover_contest, HandoverSizes(rounds, partitions)), as_markdown=as_markdown, as_json=as_json)
+
+
 def _run(contests: Callable[[Path, Progress], list[Contest]], *, as_markdown: bool, as_json: bool) -> None:
     """Run contests with a temporary directory, and print the results."""
     from zkconsumer.bench.machine import Machine
