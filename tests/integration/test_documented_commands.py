@@ -29,6 +29,7 @@ class Commands:
         lines = [line for block in blocks for line in block.splitlines() if line.startswith("zkconsumer ")]
         servers = sandbox.zookeeper_connect
         lines = [line.replace("h1:2181/kafka", servers).replace("h1:2181", servers) for line in lines]
+        lines = [line.replace("b1:9092", sandbox.bootstrap_servers) for line in lines]
         self._lines = [line.replace("/storm/", f"/storm/{unique_name}-") for line in lines]
         self.directory = directory
         self.topic = topic
@@ -179,6 +180,8 @@ def test_the_commands_of_migration_do_what_the_page_promises(commands, cluster):
         page.store_spout(number, offset)
     page.until("migrate verify", "counts.plan.json")
     assert in_kafka(page.mirror.name.replace("-mirror", "-counts")) == {0: 5, 1: 8}
+    page.until("migrate rollback", "counts.plan.json")
+    assert in_kafka(page.mirror.name.replace("-mirror", "-counts")) == {}
     page.until("offsets export")
     assert f"/consumers/{page.mirror.name}/offsets/{page.topic}/1:2" in (page.directory / "last-offsets.txt").read_text(
         encoding="utf-8"
