@@ -2,6 +2,7 @@
 
 import json
 import socket
+import threading
 from contextlib import contextmanager
 
 import pytest
@@ -18,6 +19,7 @@ from zkconsumer.core.coordinatorznodes import CommandNode, CoordinatorPaths
 from zkconsumer.core.memberstate import illegal_transitions
 from zkconsumer.core.subscription import Subscription
 from zkconsumer.errors import ZkConsumerError
+from zkconsumer.group.listener import ConsumerRebalanceListener
 from zkconsumer.model import TopicPartition
 from zkconsumer.tools.coordinatorfindings import explain_coordinator
 from zkconsumer.tools.groupdocuments import description_document
@@ -54,12 +56,14 @@ class Group:
         self.fetches = {}
         cluster.create_topics("t", partitions=8)
 
-    def join(self, name, *, protocol="coordinator", **values):
+    def join(self, name, *, protocol="coordinator", listener=None, **values):
         """Join with a member; returns when it has got a share."""
         fetch = self.fetches[name] = Fetch()
         member = self.members[name] = self.cluster.member(
             name, fetch, group_protocol=protocol, rebalance_backoff_ms=700, **values
         )
+        if listener is not None:
+            member.set_listener(listener)
         member.join(TO_T)
         return member
 
@@ -308,6 +312,38 @@ def test_a_member_with_a_short_session_does_not_join(group):
     with pytest.raises(ZkConsumerError, match=r"below coordinator\.min\.session\.ms=10000"):
         group.join("b", zookeeper_session_timeout_ms=6000, rebalance_max_retries=2)
     assert len(group.members["a"].ownership()) == 8
+
+
+class Hanging(ConsumerRebalanceListener):
+    """Hangs when something is to be released, until the test ends that."""
+
+    def __init__(self) -> None:
+        self.end = threading.Event()
+
+    def before_releasing_partitions(self, owned):
+        if owned:
+            self.end.wait()
+
+
+def test_a_slow_member_is_evicted_and_comes_back(group):
+    """Its partitions are free when its lease has lapsed; what it does later is fenced."""
+    values = {"coordinator_evict_slow_ms": 1, "zookeeper_session_timeout_ms": 4000}
+    group.join("a", **values)
+    group.settle(8)
+    listener = Hanging()
+    slow = group.join("b", listener=listener, **values)
+    try:
+        group.settle(4, 4)
+        joining = threading.Thread(target=group.join, args=("c",), kwargs=values)
+        joining.start()
+        eventually(lambda: "c" in group.members)
+        eventually(lambda: sum(len(group.members[name].ownership()) for name in "ac") == 8)
+        assert not slow.may_deliver()
+        joining.join()
+    finally:
+        listener.end.set()
+    eventually(lambda: len(slow.ownership()) > 0 and slow.may_deliver())
+    group.settle(2, 3, 3)
 
 
 def test_tools_describe_the_coordinator(group):

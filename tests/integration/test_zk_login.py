@@ -41,6 +41,7 @@ class NoFetch:
     """A data plane that fetches nothing."""
 
     generation = 0
+    needs_topics = False
 
     def stop(self, *, drain=True):
         pass

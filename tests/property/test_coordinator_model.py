@@ -7,9 +7,15 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from tests.fixtures.groupmodel import CoordinatedGroupModel, MixedGroupModel, PolledCoordinatedGroupModel
+from tests.fixtures.groupmodel import (
+    CoordinatedGroupModel,
+    EvictingGroupModel,
+    MixedGroupModel,
+    PolledCoordinatedGroupModel,
+)
 from zkconsumer.core import coordinatorplan
 from zkconsumer.core.subscription import Subscription
+from zkconsumer.zookeeper.coordinator.commands import CommandNodes
 from zkconsumer.zookeeper.coordinator.ledgroup import LedGroup
 from zkconsumer.zookeeper.ownership import PartitionOwnership
 
@@ -26,10 +32,11 @@ FOR_PLANTED_BUGS = settings(
 TestCoordinatedGroupModel = CoordinatedGroupModel.TestCase
 TestMixedGroupModel = MixedGroupModel.TestCase
 TestPolledCoordinatedGroupModel = PolledCoordinatedGroupModel.TestCase
-for _case in (TestCoordinatedGroupModel, TestMixedGroupModel, TestPolledCoordinatedGroupModel):
+TestEvictingGroupModel = EvictingGroupModel.TestCase
+for _case in (TestCoordinatedGroupModel, TestMixedGroupModel, TestPolledCoordinatedGroupModel, TestEvictingGroupModel):
     _case.settings = SETTINGS
     _case.pytestmark = [pytest.mark.timeout(600)]  # shrinking takes time
-for _case in (TestMixedGroupModel, TestPolledCoordinatedGroupModel):
+for _case in (TestMixedGroupModel, TestPolledCoordinatedGroupModel, TestEvictingGroupModel):
     _case.pytestmark.append(pytest.mark.slow)
 del _case  # it would be collected once more
 
@@ -63,6 +70,13 @@ def never_looks_for_damaged_registrations(monkeypatch):
     monkeypatch.setattr(LedGroup, "_roles", lambda self, view: (find(self, view)[0], set()))
 
 
+def frees_before_the_lease_has_lapsed(monkeypatch):
+    evict = CommandNodes.evict
+    monkeypatch.setattr(
+        CommandNodes, "evict", lambda self, name, reason, ms, *, itself: evict(self, name, reason, 1, itself=itself)
+    )
+
+
 def announces_no_topics(monkeypatch):
     monkeypatch.setattr(LedGroup, "_announce_changes", lambda self, members: None)
 
@@ -73,6 +87,14 @@ def test_the_model_finds_changes_that_are_not_announced(monkeypatch):
     announces_no_topics(monkeypatch)
     with pytest.raises(AssertionError):
         run_state_machine_as_test(PolledCoordinatedGroupModel, settings=FOR_PLANTED_BUGS)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_model_finds_partitions_that_are_freed_too_early(monkeypatch):
+    frees_before_the_lease_has_lapsed(monkeypatch)
+    with pytest.raises(AssertionError):
+        run_state_machine_as_test(EvictingGroupModel, settings=FOR_PLANTED_BUGS)
 
 
 @pytest.mark.slow

@@ -36,6 +36,8 @@ STEPS = 12
 class Idle:
     """The data plane of a member that owns its partitions without reading them."""
 
+    needs_topics = False
+
     def stop(self, *, drain: bool = True) -> None: ...
 
     def start(self, assignment: FetchAssignment) -> None: ...

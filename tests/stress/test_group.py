@@ -74,6 +74,8 @@ class Calls:
 class ConsumedPositions:
     """A data plane whose records are numbers: consuming one moves a position."""
 
+    needs_topics = False
+
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._assignment = FetchAssignment(0, {}, {})

@@ -8,7 +8,7 @@ whose share stays the same gets no command.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from zkconsumer.core.assignors import ASSIGNORS, Assignment
 from zkconsumer.core.coordinatorznodes import STICKY
@@ -20,6 +20,9 @@ from zkconsumer.model import ConsumerThreadId, TopicPartition
 
 Shares = Mapping[str, Share]
 """Consumer id to the share that its command has; only members that obey commands."""
+
+LATE_AFTER_TIMEOUTS: Final = 2 / 3
+"""Session timeouts after which a partition that is awaited counts as late."""
 
 Owners = Mapping[TopicPartition, str | None]
 """The text of the owner znode of each partition that was read, None if there was no such znode."""
@@ -222,4 +225,5 @@ def overdue(since: Mapping[TopicPartition, float], now: float, session_timeout_s
 
     An owner that commits and releases needs far less, and one that has died is gone after a session timeout.
     """
-    return sorted(partition for partition, begin in since.items() if now - begin >= session_timeout_s * 2 / 3)
+    patience_s = session_timeout_s * LATE_AFTER_TIMEOUTS
+    return sorted(partition for partition, begin in since.items() if now - begin >= patience_s)

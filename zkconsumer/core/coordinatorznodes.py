@@ -98,12 +98,14 @@ class Command:
         epoch: epoch of the leader that wrote it.
         generation: number of the leader's plan; increases in one epoch.
         refused: why this member must not own anything; "" if it may.
+        evicted_ms: session timeout of a member whose session node the leader has deleted, in ms; 0 for others.
     """
 
     share: Share
     epoch: int
     generation: int
     refused: str = ""
+    evicted_ms: int = 0
 
 
 class CommandNode:
@@ -126,6 +128,8 @@ class CommandNode:
         }
         if command.refused:
             document["refused"] = command.refused
+        if command.evicted_ms:
+            document["evicted_ms"] = command.evicted_ms
         return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
 
     @staticmethod
@@ -142,11 +146,21 @@ class CommandNode:
             document: Any = json.loads(data)
             share = dict(_read_share(consumer_id, document["share"]))
             refused = str(document.get("refused", ""))
-            return Command(share, int(document["epoch"]), int(document["generation"]), refused)
+            evicted_ms = int(document.get("evicted_ms", 0))
+            return Command(share, int(document["epoch"]), int(document["generation"]), refused, evicted_ms)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise MalformedZnode(
                 path, f"not a command ({error}); delete the node, and the member registers again"
             ) from None
+
+
+def session_node_of(group: str, path: str) -> str:
+    """Path of the session node of the member to whom a command belongs.
+
+    >>> session_node_of("g", "/a/g_host-1@00000000000000ff.0")
+    '/consumers/g/zkconsumer/members/g_host-1@00000000000000ff'
+    """
+    return f"{GroupPaths(group).members}/{path.rpartition('/')[2].rpartition('.')[0]}"
 
 
 def consumer_id_of(path: str) -> str:

@@ -41,7 +41,8 @@ class FetchAssignment:
         origins: for offsets that were read from a store, their location in it, for messages.
         stored: what the store held for each partition when it was read, after claiming.
         refused: owned partitions that are not fetched, since a permission on their topics is missing.
-        topics: the topics that this member subscribes to, owned partitions or not, as the assignment was computed.
+        topics: the topics that this member subscribes to, owned partitions or not, as the assignment was computed;
+            may be empty where :attr:`FetchControl.needs_topics` is False.
     """
 
     generation: int
@@ -54,7 +55,13 @@ class FetchAssignment:
 
 
 class FetchControl(Protocol):
-    """Starts and stops the fetching of this member's partitions."""
+    """Starts and stops the fetching of this member's partitions.
+
+    Attributes:
+        needs_topics: True if it uses :attr:`FetchAssignment.topics`.
+    """
+
+    needs_topics: bool
 
     def stop(self, *, drain: bool = True) -> None:
         """Stop fetching, and handing out records of the present assignment; return when that is done.

@@ -59,7 +59,7 @@ class Target:
     Attributes:
         share: its partitions and their consumer threads.
         assignment: the partitions of all members, as far as this one knows them.
-        topics: the topics that this member subscribes to, owned partitions or not.
+        topics: the topics that this member subscribes to, owned partitions or not; may be empty if not asked for.
     """
 
     share: Mapping[TopicPartition, ConsumerThreadId]
@@ -203,11 +203,14 @@ class GroupProtocol(Protocol):
             ZooKeeperUnavailable, SessionExpired: the group cannot be read.
         """
 
-    def target(self) -> Target:
+    def target(self, *, with_topics: bool) -> Target:
         """What this member should own now: the group is read again if it may have changed.
 
         An :attr:`incremental` protocol returns the share of the last :meth:`need`, since nothing that is kept was
         committed for a release; a newer share has raised the signal.
+
+        Args:
+            with_topics: False if :attr:`Target.topics` may be empty, where that saves a read.
 
         Raises:
             StrategyConflict, ZooKeeperUnavailable, SessionExpired: as :meth:`need`.

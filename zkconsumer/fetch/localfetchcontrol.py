@@ -63,6 +63,8 @@ class LocalFetchControl:
         queue_for: returns the queue of a consumer thread for a topic (static subscriptions have one stream per topic).
     """
 
+    needs_topics = False
+
     def __init__(
         self,
         consumer_id: str,

@@ -191,7 +191,7 @@ class Rebalancer:
         """Compute this member's share, now that the group has its final state of what this member owns."""
         self._enter(RebalanceStep.REASSIGN)
         try:
-            return self._protocol.target()
+            return self._protocol.target(with_topics=self._fetch.needs_topics)
         except Exception:
             self._release_all_but(plan.kept)  # also what was retained
             raise

@@ -62,6 +62,8 @@ class SparkFetchControl:
         drain_timeout_s: how long :meth:`stop` waits for a batch in flight, in seconds.
     """
 
+    needs_topics = True
+
     def __init__(self, drain_timeout_s: float) -> None:
         self._drain_timeout_s = drain_timeout_s
         self._changed = threading.Condition()

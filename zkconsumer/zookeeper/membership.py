@@ -70,6 +70,11 @@ class Membership:
         return self._coordinator.command(self._consumer_id, self._registered_session, self._ended)
 
     @property
+    def consumer_id(self) -> str:
+        """The consumer id, whether it is registered or not."""
+        return self._consumer_id
+
+    @property
     def registered_session(self) -> int:
         """Id of the session that the registration was made in, 0 without one."""
         return self._registered_session

@@ -134,7 +134,7 @@ class ZooKeeperGroup(SessionGroup):
             self._membership.announce_change()
         self._changes.announced()
 
-    def target(self) -> Target:
+    def target(self, *, with_topics: bool) -> Target:  # noqa: ARG002 - the view has them
         """This member's share of the present view."""
         return self._shares.target(self._shares.view())
 

@@ -869,3 +869,163 @@ def test_a_member_whose_registration_was_deleted_registers_again(led, members):
     led.server.perform(led.session, _delete(GROUP.consumer_id("g_b")))
     led.plan()
     assert members[1].membership.command not in led.server.nodes
+
+
+# -- eviction -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def evicting(server, members):
+    """Two members own all; a third one waits for what the second one does not release."""
+    for one in members[2:]:
+        one.zk.close()
+    led = Led(server, members, coordinator_evict_slow_ms=5000)
+    led.plan()
+    for one in members[:2]:
+        obey(one)
+    led.joined = Member(server, "g_c")
+    led.joined.now = 0.0
+    led.plan()
+    obey(members[0])
+    led.plan()
+    obey(led.joined)
+    return led
+
+
+def owners_of(server):
+    return {
+        path.removeprefix(f"{GROUP.owners}/t/"): node.data.decode()
+        for path, node in server.nodes.items()
+        if path.startswith(f"{GROUP.owners}/t/")
+    }
+
+
+@pytest.fixture
+def slow(evicting, members):
+    """The member that does not release: of the first two it is the one whose share shrinks; never the leader here."""
+    if len(members[0].command()[0].share) < 2 and len(members[1].command()[0].share) == 2:
+        Member(evicting.server, "g_d")
+        evicting.plan()
+        obey(members[0])
+    assert members[1].ownership.held.keys() > members[1].command()[0].share.keys()
+    return members[1]
+
+
+def test_a_slow_member_loses_its_partitions_a_session_timeout_later(evicting, slow, members, caplog):
+    """Its lease lapses in between, since its session node is gone."""
+    others = members[0]
+    held = dict(slow.ownership.held)
+    evicting.leader.now += 4.9
+    evicting.plan()
+    assert slow.fence() in evicting.server.nodes
+    assert evicting.group.due_at == pytest.approx(5.0)
+    evicting.leader.now += 0.1
+    evicting.plan()
+    assert slow.fence() not in evicting.server.nodes
+    assert slow.command()[0].share == {}
+    assert "did not release 1 partitions within 5 s" in slow.command()[0].refused
+    assert evicting.group.due_at == pytest.approx(11.0)
+    evicting.leader.now += 5.9
+    evicting.plan()
+    assert set(owners_of(evicting.server).values()) >= {f"{slow.name}-0"}
+    evicting.leader.now += 0.1
+    evicting.plan()
+    assert f"{slow.name}-0" not in owners_of(evicting.server).values()
+    obey(others)
+    evicting.plan()
+    granted = [p for one in members[:1] for p in one.command()[0].share]
+    assert {p for p in granted if p in held}
+    assert "is evicted, since it did not release" in caplog.text
+
+
+def test_an_evicted_member_can_write_nothing_and_registers_again(evicting, slow, members):
+    evicting.leader.now += 5.0
+    evicting.plan()
+    with pytest.raises(SessionExpired):
+        slow.ownership.release_some(list(slow.ownership.held))
+    former = slow.membership.command
+    slow.ownership.lose_all()
+    slow.membership.session_lost()
+    slow.register()
+    evicting.plan()
+    assert former not in evicting.server.nodes
+    assert slow.command()[0].refused == ""
+    evicting.leader.now += 4.9
+    evicting.plan()
+    assert slow.fence() in evicting.server.nodes, "it has as long as any other member"
+    slow.ownership.release_some([])
+    for _ in range(2):
+        evicting.plan()
+        for one in (members[0], slow, evicting.joined):
+            obey(one)
+    evicting.leader.now += 60.0
+    evicting.plan()
+    assert slow.fence() in evicting.server.nodes
+
+
+def test_an_eviction_that_the_member_survives_frees_nothing(evicting, slow):
+    """1. It is evicted; 2. its thread continues, and its session node exists again; 3. its time is over."""
+    evicting.leader.now += 5.0
+    evicting.plan()
+    evicting.server.perform(slow.client._session_id, Create(slow.fence(), b"", [], 1))
+    before = owners_of(evicting.server)
+    evicting.leader.now += 6.0
+    evicting.plan()
+    assert owners_of(evicting.server) == before
+
+
+def test_a_successor_waits_a_whole_session_timeout_again(evicting, slow, members):
+    evicting.leader.now += 5.0
+    evicting.plan()
+    successor = evicting.joined
+    successor.election.look()
+    evicting.leader.zk.close()
+    members[:] = [successor, slow]
+    epoch = successor.election.look()
+    group = LedGroup(
+        ConsumerConfig(zookeeper_connect="memory:1", group_id="g", coordinator_evict_slow_ms=5000),
+        successor.zk,
+        successor.membership,
+        epoch,
+        lambda: None,
+        lambda: None,
+        lambda: successor.now,
+    )
+    for seconds, freed in ((0.0, False), (5.9, False), (0.1, True)):
+        successor.now += seconds
+        successor.client.deliver()
+        while group.advance():
+            pass
+        assert (f"{slow.name}-0" not in owners_of(evicting.server).values()) == freed
+
+
+def test_a_leader_that_hangs_evicts_itself_and_leaves_its_office(server, members):
+    for one in members[2:]:
+        one.zk.close()
+    led = Led(server, members, coordinator_evict_slow_ms=5000)
+    led.plan()
+    for one in members[:2]:
+        obey(one)
+    Member(server, "g_c"), Member(server, "g_d")
+    led.plan()
+    obey(members[1])
+    led.plan()
+    led.leader.now += 5.0
+    with pytest.raises(EpochEnded, match="is evicted"):
+        led.plan()
+    assert PATHS.leader not in server.nodes
+    with pytest.raises(SessionExpired):
+        members[0].election.look()
+    assert members[1].election.look() == 2
+
+
+def test_no_member_is_evicted_by_default(led, members):
+    led.plan()
+    for one in members[:2]:
+        obey(one)
+    Member(led.server, "g_c"), Member(led.server, "g_d")
+    led.plan()
+    led.leader.now += 3600.0
+    led.plan()
+    assert {one.fence() for one in members[:2]} <= led.server.nodes.keys()
+    assert led.group.due_at is None

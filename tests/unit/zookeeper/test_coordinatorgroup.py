@@ -84,7 +84,7 @@ class Commanded:
         if need is NoNeed.UNCHANGED:
             return need
         self.group.release(self.group.held.keys() - need.share.keys())
-        self.group.acquire(self.group.target().share)
+        self.group.acquire(self.group.target(with_topics=False).share)
         self.group.settled()
         return need
 
@@ -148,9 +148,9 @@ def test_a_command_that_shrinks_between_the_steps_is_not_claimed(member):
     member.command(0, 1)
     need = member.group.need(fetching=True)
     member.command(1)
-    assert member.group.target().share == need.share == share(0, 1)
+    assert member.group.target(with_topics=False).share == need.share == share(0, 1)
     with pytest.raises(ShareChanged):
-        member.group.acquire(member.group.target().share)
+        member.group.acquire(member.group.target(with_topics=False).share)
     assert member.group.held == share(0)
     member.obey()
     assert member.group.held == share(1)
@@ -175,7 +175,16 @@ def test_a_refused_member_releases_everything_and_reports_why(member):
 def test_the_target_names_all_topics_of_the_subscription(member):
     member.command()
     member.group.need(fetching=False)
-    assert member.group.target().topics["t"].partitions == (0, 1, 2)
+    assert member.group.target(with_topics=True).topics["t"].partitions == (0, 1, 2)
+
+
+def test_topics_are_read_only_where_they_are_needed(member):
+    member.command(0)
+    member.group.need(fetching=False)
+    asked, perform = [], member.server.perform
+    member.server.perform = lambda session, request: asked.append(request) or perform(session, request)
+    assert member.group.target(with_topics=False).share == share(0)
+    assert asked == []
 
 
 def test_garbage_changes_nothing(member):

@@ -14,9 +14,12 @@ from zkconsumer.core.coordinatorznodes import (
     Status,
     StatusNode,
     consumer_id_of,
+    session_node_of,
 )
 from zkconsumer.core.reconcile import Share
+from zkconsumer.core.znodes import GroupPaths
 from zkconsumer.errors import MalformedZnode
+from zkconsumer.model import TopicPartition
 from zkconsumer.zookeeper.conditional import Change, Conflict, in_transactions
 from zkconsumer.zookeeper.session import ZkSession
 
@@ -52,6 +55,7 @@ class CommandNodes:
 
     def __init__(self, session: ZkSession, group: str, fence: Callable[[], str], epoch: int) -> None:
         self._session = session
+        self._group = group
         self._paths = CoordinatorPaths(group)
         self._fence = fence
         self._epoch = epoch
@@ -97,9 +101,9 @@ class CommandNodes:
         self._published = None
         node = Change("set", self._paths.status, StatusNode.encode(status))
         conflict = self._session.commit_changes(self._fence(), [self._epoch_check, node])
-        if conflict is not None and conflict.change == self._epoch_check:
-            raise EpochEnded(f"epoch {self._epoch} has ended: {conflict.reason}")
-        if conflict is not None:  # the first leader of the group
+        if conflict is not None:
+            self._require_epoch(conflict)
+            # the first leader of the group
             create = Change("create", self._paths.status, StatusNode.encode(status))
             if self._session.commit_changes(self._fence(), [self._epoch_check, create]) is not None:
                 return
@@ -159,6 +163,87 @@ class CommandNodes:
             self._note(part, written, conflict)
         return bool(parts)
 
+    # -- members that are evicted -------------------------------------------------------------------------------------
+
+    def evicted(self) -> dict[str, tuple[str, Command]]:
+        """Members whose session node a leader has deleted: by consumer id the name and content of their command."""
+        found = {}
+        for consumer_id, name in self._newest.items():
+            command = self._known[name].command if name in self._known else None
+            if command is not None and command.evicted_ms:
+                found[consumer_id] = name, command
+        return found
+
+    def evict(self, consumer_id: str, reason: str, session_ms: int, *, itself: bool) -> None:
+        """Delete the session node of a member, and withdraw all its partitions.
+
+        From then on it can claim, release and commit nothing, its lease is not prolonged, and it can register again.
+
+        Args:
+            consumer_id: of a member that has a command.
+            reason: written into its command.
+            session_ms: its session timeout.
+            itself: True for the member that leads: it leaves the office as well, since it can write nothing any more.
+
+        Raises:
+            EpochEnded: also if the leader has evicted itself.
+            SessionExpired, ZooKeeperUnavailable, ZooKeeperRefused: as of :meth:`write`.
+        """
+        name = self._newest[consumer_id]
+        one = self._known.pop(name)  # if this fails, it is read again
+        command = Command({}, self._epoch, self._generation + 1, reason, session_ms)
+        changes = [
+            self._epoch_check,
+            Change("delete", session_node_of(self._group, name)),
+            Change("set", self._path(name), CommandNode.encode(command), one.version),
+        ]
+        if itself:
+            changes.append(Change("delete", self._paths.leader))
+        conflict = self._session.commit_changes(self._fence(), changes)
+        if conflict is None:
+            self._generation += 1
+            self._known[name] = one._replace(version=one.version + 1, command=command)
+            if itself:
+                raise EpochEnded(f"epoch {self._epoch} has ended: the member that led is evicted, since {reason}")
+        else:
+            self._require_epoch(conflict)
+            _log.info("%s is not evicted now: %s", consumer_id, conflict.reason)
+
+    def free(self, consumer_id: str, partitions: Collection[TopicPartition]) -> bool:
+        """Delete owner znodes of an evicted member; False if it has left, or registers again.
+
+        Each transaction checks that the session of the member lives, by its command, and that its session node is still
+        missing, by creating and deleting that node. So the owner znodes are those of this session, and the member has
+        not released or claimed any since the eviction.
+
+        Args:
+            consumer_id: of the member; its lease has to have lapsed.
+            partitions: that it owns.
+
+        Raises:
+            EpochEnded, SessionExpired, ZooKeeperUnavailable, ZooKeeperRefused: as of :meth:`write`.
+        """
+        name, paths = self._newest[consumer_id], GroupPaths(self._group)
+        session_node = session_node_of(self._group, name)
+        checks = [
+            self._epoch_check,
+            Change("check", self._path(name), version=self._known[name].version),
+            Change("create-ephemeral", session_node, b""),
+            Change("delete", session_node),
+        ]
+        deletions = [Change("delete", paths.owner(partition)) for partition in sorted(partitions)]
+        parts = [[*checks, *part] for part in in_transactions(deletions)]
+        for conflict in self._session.commit_independent(self._fence(), parts):
+            if conflict is not None:
+                self._require_epoch(conflict)
+                _log.info("partitions of %s are not freed now: %s", consumer_id, conflict.reason)
+                return False
+        return True
+
+    def _require_epoch(self, conflict: Conflict) -> None:
+        if conflict.change == self._epoch_check:
+            raise EpochEnded(f"epoch {self._epoch} has ended: {conflict.reason}")
+
     def _new_commands(
         self, followers: Collection[str], shares: Mapping[str, Share], refused: Mapping[str, str]
     ) -> dict[str, _Known]:
@@ -170,7 +255,7 @@ class CommandNodes:
             present = Command({}, 0, 0) if one.command is None else one.command
             share, reason = shares.get(consumer_id, present.share), refused.get(consumer_id, "")
             if one.command is None or consumer_id in shares or reason != present.refused:
-                command = Command(share, self._epoch, generation, reason)
+                command = Command(share, self._epoch, generation, reason, present.evicted_ms)
                 written[self._newest[consumer_id]] = one._replace(version=one.version + 1, command=command)
         self._generation += bool(written)
         return written
@@ -182,9 +267,8 @@ class CommandNodes:
 
     def _note(self, part: Sequence[Change], written: Mapping[str, _Known], conflict: Conflict | None) -> None:
         """Record what a transaction has written; if it was not done, its nodes are read again."""
-        if conflict is not None and conflict.change == self._epoch_check:
-            raise EpochEnded(f"epoch {self._epoch} has ended: {conflict.reason}")
         if conflict is not None:
+            self._require_epoch(conflict)
             _log.info("%s is not commanded now: %s", conflict.change.path, conflict.reason)
         for change in part:
             name = change.path.rpartition("/")[2]

@@ -134,7 +134,8 @@ class Coordinator:
         if self._failed:
             return self._config.rebalance_backoff_ms / 1000
         interval = look_interval(self._consumer_id, self._session.negotiated_timeout)
-        return interval if self._tend_at is None else min(interval, max(0.0, self._tend_at - self._clock()))
+        moments = [self._tend_at, None if self._led is None else self._led.due_at]
+        return min([interval, *(max(0.0, moment - self._clock()) for moment in moments if moment is not None)])
 
     def act(self) -> None:
         """Look, and plan if this member leads. An error is logged: the next look comes soon enough."""

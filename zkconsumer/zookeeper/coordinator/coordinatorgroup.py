@@ -207,12 +207,12 @@ class CoordinatorGroup(SessionGroup):
             return RebalanceCause.SESSION
         return RebalanceCause.OWNERSHIP if command == self._settled else RebalanceCause.MEMBERS
 
-    def target(self) -> Target:
+    def target(self, *, with_topics: bool) -> Target:
         """The share of the command that :meth:`need` has read; a newer one has raised the signal."""
         if self._received is None:
             raise ShareChanged("no command has been read; reading it first")
         share = self._received.command.share
-        return Target(share, dict(share), self._topics())
+        return Target(share, dict(share), self._topics() if with_topics else {})
 
     def _topics(self) -> dict[str, Topic]:
         """The topics that this member subscribes to; read without watches, since the leader watches topics."""

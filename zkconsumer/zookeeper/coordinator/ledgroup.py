@@ -32,6 +32,7 @@ from zkconsumer.core.znodes import GroupPaths
 from zkconsumer.errors import BrokerUnavailable, MalformedZnode, name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.zookeeper.coordinator.commands import CommandNodes
+from zkconsumer.zookeeper.coordinator.evictions import Evictions
 from zkconsumer.zookeeper.coordinator.ownernodes import OwnerNodes
 from zkconsumer.zookeeper.kazooadapter import Watch
 from zkconsumer.zookeeper.membership import Membership
@@ -113,6 +114,7 @@ class LedGroup:
         self._changes = None if cluster is None else ClusterChanges(inherits=True)
         self._commands = CommandNodes(session, config.group_id, lambda: membership.fence, epoch)
         self._owners = OwnerNodes(session, config.group_id, released)
+        self._evictions = Evictions(config, membership.consumer_id, self._commands, clock)
         self._changed = True
         self._connections = -1
         self._members = _Members(GroupView({}, {}), Roles(frozenset(), frozenset()), frozenset(), 0)
@@ -157,8 +159,22 @@ class LedGroup:
             return True
         awaited = planned.awaited | self._restarting
         self._report_overdue(awaited, owners)
+        if not members.foreign and self._evict(view, owners):
+            return True
         self._publish(version, awaited)
         return False
+
+    def _evict(self, view: GroupView, owners: Owners) -> bool:
+        """Take partitions from members that do not release them. Not while there are foreign members.
+
+        These would still compute shares for an evicted one, and JVM consumers delete owner znodes that are not theirs.
+        """
+        return self._evictions.advance(self._awaited, owners, view.session_ms, self._session.negotiated_timeout)
+
+    @property
+    def due_at(self) -> float | None:
+        """Reading of the clock at which :meth:`advance` has to be called in any case; None if it has not."""
+        return self._evictions.due_at
 
     def _aim(self, commanded: Shares, refused: frozenset[str]) -> Assignment:
         """The partitions of all members; computed again only if members, topics or the policy have changed.
@@ -183,6 +199,7 @@ class LedGroup:
     def _refuse(self, view: GroupView, members: Roles) -> dict[str, str]:
         """Members that must not own anything, and why; logged when that changes."""
         refused = refusals(view, members.followers, self._config.coordinator_min_session_ms)
+        refused.update((n, why) for n, why in self._evictions.refusals().items() if n in members.followers)
         for name in sorted(refused):
             if self._refused.get(name) != refused[name]:
                 _log.error("group %s: member %s is refused: %s", self._config.group_id, name, refused[name])
