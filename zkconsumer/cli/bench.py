@@ -135,6 +135,40 @@ def group(
 
 
 @bench.command()
+@click.option("--rounds", type=click.IntRange(1), default=1, show_default=True, help="Measurements of each kind.")
+@click.option(
+    "--members",
+    type=click.IntRange(10, 50_000),
+    multiple=True,
+    default=(50, 500, 5000),
+    show_default=True,
+    help="Members of a group that one of them leaves; may be repeated.",
+)
+@click.option(
+    "--cold",
+    type=click.IntRange(10, 50_000),
+    multiple=True,
+    default=(500, 5000),
+    show_default=True,
+    help="Members that start together, all on the same partitions, two for each of the most; may be repeated.",
+)
+@click.option("--sessions", type=click.IntRange(2), default=50, show_default=True, help="Sessions that members share.")
+@_markdown
+@_json
+def coordinator(
+    rounds: int, members: tuple[int, ...], cold: tuple[int, ...], sessions: int, as_markdown: bool, as_json: bool
+) -> None:
+    """Groups with a coordinator: cold start, a member leaves, the leader ends, the assignor.
+
+    All but three members of a group share sessions and have no fetchers: 5,000 whole ones would be 25,000 threads.
+    """
+    from zkconsumer.bench.coordinator import CoordinatorSizes, run_coordinator_contests
+
+    sizes = CoordinatorSizes(rounds, members, sessions, min(500, max(members)), cold)
+    _run(partial(run_coordinator_contests, sizes), as_markdown=as_markdown, as_json=as_json)
+
+
+@bench.command()
 @_rounds
 @click.option(
     "--records",
