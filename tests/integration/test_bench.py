@@ -1,9 +1,13 @@
-"""Tiny contests on real brokers: each kind of contestant reads what the benchmark wrote as log segments."""
+"""Tiny contests on real servers: each kind of contestant reads what the benchmark wrote as log segments."""
 
 import pytest
 
+from tests.fixtures.members import Cluster
+from zkconsumer.bench.contest import OURS
+from zkconsumer.bench.coordinator import CoordinatorField, one_leaves
 from zkconsumer.bench.fetch import BATCHES, DRAIN, JVM_FRESH, RECORDS, TUNED, FetchSizes, run_fetch_contests
 from zkconsumer.sandbox.progress import Progress
+from zkconsumer.zookeeper.session import ZkSession
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
@@ -26,3 +30,18 @@ def test_contestants_without_tls_are_excluded_from_its_contest(tmp_path):
     )
     (reading,) = run_fetch_contests(sizes, tmp_path, Progress(quiet=True))
     assert list(reading.summaries()) == [BATCHES, DRAIN]
+
+
+def test_a_member_that_leaves_stops_no_other(sandbox, zookeeper, unique_name):
+    """In processes of the benchmark, with followers that share sessions."""
+    cluster = Cluster(sandbox, zookeeper, unique_name)
+    session = ZkSession(cluster.connect, session_timeout_ms=10_000, connection_timeout_ms=10_000)
+    session.open()
+    try:
+        field = CoordinatorField(sandbox.zookeeper.ask, session, sessions=2)
+        seconds, requests, stopped = one_leaves(field, 12, 1, Progress(quiet=True))
+    finally:
+        session.close()
+    assert stopped.measured[OURS] == [0]
+    assert requests.measured[OURS][0] > 0
+    assert seconds.measured[OURS][0] > 0

@@ -282,6 +282,20 @@ def test_a_leader_whose_office_was_deleted_is_replaced(group):
     assert group.epoch() == 2
 
 
+def test_a_subtree_that_was_deleted_is_rebuilt(group):
+    """Epoch, leader, candidates, and the commands of all members, in any order, while they run."""
+    for name in "abc":
+        group.join(name)
+    group.settle(2, 3, 3)
+    commands = {name: group.members[name]._protocol._membership.command for name in "abc"}
+    group.cluster.zookeeper.delete(group.cluster.root + PATHS.root, recursive=True)
+    eventually(lambda: all(group.members[name]._protocol._membership.command != commands[name] for name in "abc"))
+    eventually(lambda: group.leader() is not None)
+    group.settle(2, 3, 3)
+    group.join("d")
+    group.settle(2, 2, 2, 2)
+
+
 def test_a_command_that_is_garbage_stops_only_commands(group):
     for name in "ab":
         group.join(name)

@@ -61,11 +61,17 @@ class CoordinatorSizes:
     cold: tuple[int, ...] = (500, 5000)
 
 
-class _Field:
-    """A ZooKeeper server, a session to observe it, and groups on topics that no broker has."""
+class CoordinatorField:
+    """A ZooKeeper server, and groups on topics that no broker has.
 
-    def __init__(self, server: ZooKeeperServer, session: ZkSession, sessions: int) -> None:
-        self.server, self.session, self._sessions = server, session, sessions
+    Args:
+        ask: returns the server's answer to a four-letter word.
+        session: an open session to observe it.
+        sessions: number of sessions that the followers of a group share.
+    """
+
+    def __init__(self, ask: Callable[[str], str], session: ZkSession, sessions: int) -> None:
+        self._ask, self.session, self._sessions = ask, session, sessions
         self._groups = count()
 
     def create_topic(self, name: str, partitions: int) -> str:
@@ -83,7 +89,7 @@ class _Field:
 
     def disturb(self, event: Callable[[], float]) -> Settling:
         """Trigger an event, which returns its time, and wait until nothing is written any more."""
-        with ZooKeeperTrace(self.server.ask) as trace:
+        with ZooKeeperTrace(self._ask) as trace:
             since = event()
             return settling(trace.wait_until_quiet(_QUIET_S, _LIMIT_S), since)
 
@@ -91,7 +97,7 @@ class _Field:
 class _Group:
     """One group: some whole members, of which one leads, and followers."""
 
-    def __init__(self, field: _Field, name: str, stack: ExitStack, sessions: int) -> None:
+    def __init__(self, field: CoordinatorField, name: str, stack: ExitStack, sessions: int) -> None:
         self._field, self.name, self._stack, self._sessions = field, name, stack, sessions
         self._properties = {
             "zookeeper.connect": field.session.address,
@@ -182,13 +188,13 @@ def run_coordinator_contests(sizes: CoordinatorSizes, directory: Path, progress:
         session = ZkSession(server.address, session_timeout_ms=_OBSERVER_MS, connection_timeout_ms=_OBSERVER_MS)
         session.open()
         with closing(session):
-            field = _Field(server, session, sizes.sessions)
+            field = CoordinatorField(server.ask, session, sizes.sessions)
             partitions = _PARTITIONS_EACH * max(sizes.cold, default=0)
             for members in sizes.cold:
-                contests += _cold_start(field, members, partitions, sizes.rounds, progress)
+                contests += cold_start(field, members, partitions, sizes.rounds, progress)
             for members in sizes.members:
-                contests += _one_leaves(field, members, sizes.rounds, progress)
-            contests += _fail_over(field, sizes.failover, sizes.rounds, progress)
+                contests += one_leaves(field, members, sizes.rounds, progress)
+            contests += fail_over(field, sizes.failover, sizes.rounds, progress)
     finally:
         server.stop()
     return contests + _assignor(max(sizes.members), sizes.rounds, progress)
@@ -198,7 +204,10 @@ def _contest(title: str, unit: str, target: str = "") -> Contest:
     return Contest(title, unit, OURS, target)
 
 
-def _cold_start(field: _Field, members: int, partitions: int, rounds: int, progress: Progress) -> list[Contest]:
+def cold_start(
+    field: CoordinatorField, members: int, partitions: int, rounds: int, progress: Progress
+) -> list[Contest]:
+    """All but the whole members of a new group start together: seconds and requests until each owns its share."""
     title = f"Cold start, {members:,} members on {partitions:,} partitions"
     seconds, requests = _contest(title, "s"), _contest(f"{title}: per member", "ZooKeeper requests", "8")
     topic = field.create_topic(f"cold-{partitions}", partitions)
@@ -215,7 +224,8 @@ def _cold_start(field: _Field, members: int, partitions: int, rounds: int, progr
     return [seconds, requests]
 
 
-def _one_leaves(field: _Field, members: int, rounds: int, progress: Progress) -> list[Contest]:
+def one_leaves(field: CoordinatorField, members: int, rounds: int, progress: Progress) -> list[Contest]:
+    """A member that does not lead leaves a group: seconds, requests, and what else stops."""
     title = f"One of {members:,} members leaves"
     contests = [
         _contest(title, "s", "0.5"),
@@ -243,7 +253,8 @@ def _one_leaves(field: _Field, members: int, rounds: int, progress: Progress) ->
     return contests
 
 
-def _fail_over(field: _Field, members: int, rounds: int, progress: Progress) -> list[Contest]:
+def fail_over(field: CoordinatorField, members: int, rounds: int, progress: Progress) -> list[Contest]:
+    """The leader leaves, and the next one is killed: seconds until another one has planned, and what else stops."""
     timeout_s = _SESSION_MS / 1000
     title = f"A new leader of {members:,} members has planned"
     contests = [

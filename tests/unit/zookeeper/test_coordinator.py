@@ -39,7 +39,7 @@ from zkconsumer.zookeeper.membership import Membership
 from zkconsumer.zookeeper.multiread import MultiRead
 from zkconsumer.zookeeper.ownership import PartitionOwnership
 from zkconsumer.zookeeper.session import ZkSession
-from zkconsumer.zookeeper.transaction import Condition
+from zkconsumer.zookeeper.transaction import Condition, Operation
 
 PATHS, GROUP = CoordinatorPaths("g"), GroupPaths("g")
 P0, P1, P2 = (TopicPartition("t", number) for number in range(3))
@@ -48,19 +48,19 @@ P0, P1, P2 = (TopicPartition("t", number) for number in range(3))
 class Member:
     """One member's registration, ownership and election, each step when the test asks for it."""
 
-    def __init__(self, server, name):
-        config = ConsumerConfig(zookeeper_connect="memory:1", group_id="g", zookeeper_session_timeout_ms=6000)
+    def __init__(self, server, name, group="g"):
+        config = ConsumerConfig(zookeeper_connect="memory:1", group_id=group, zookeeper_session_timeout_ms=6000)
         self.name, self.now, self.woken = name, 0.0, 0
         self.zk = ZkSession.from_config(config, client=lambda **arguments: KazooInMemory(server, **arguments))
         self.client = self.zk._client
         self.zk.open()
-        self.membership = Membership(self.zk, "g", name, "range", lambda: 0, lambda: self.now, "coordinator")
+        self.membership = Membership(self.zk, group, name, "range", lambda: 0, lambda: self.now, "coordinator")
         self.register()
         self.ownership = PartitionOwnership(
-            self.zk, "g", self.fence, lambda: self.membership.registered_session, lambda: None
+            self.zk, group, self.fence, lambda: self.membership.registered_session, lambda: None
         )
         self.election = Election(
-            self.zk, "g", name, self.fence, lambda: self.membership.registered_session, self._wake, lambda: self.now
+            self.zk, group, name, self.fence, lambda: self.membership.registered_session, self._wake, lambda: self.now
         )
 
     def _wake(self):
@@ -258,6 +258,17 @@ def test_a_leader_that_resigns_is_replaced(server, members):
     assert members[1].election.look() == 2
 
 
+def test_each_group_has_its_own_leader(server):
+    groups = [f"g{number}" for number in range(20)]
+    first = [Member(server, f"{group}_a", group) for group in groups]
+    second = [Member(server, f"{group}_b", group) for group in groups]
+    assert [one.election.look() for one in first] == [1] * 20
+    assert [one.election.look() for one in second] == [None] * 20
+    for one in first[:10]:
+        one.zk.close()
+    assert [one.election.look() for one in second] == [2] * 10 + [None] * 10
+
+
 # -- commands -------------------------------------------------------------------------------------------------------
 
 
@@ -380,6 +391,26 @@ def test_what_a_lost_answer_may_have_created_is_released(server, members):
     assert paths_below(server, GROUP.owners) == ["t", "t/0"]
 
 
+def test_a_session_that_expires_during_a_release_changes_nothing_later(server, members):
+    """1. A partition is withdrawn; 2. the session expires, and its owner znodes are gone; 3. the release is sent."""
+    leads = members[0].commands(members[0].election.look())
+    late, next_owner = members[2], members[3]
+    leads.write(["g_c"], {"g_c": late.share(P0, P1)}, [])
+    _, read = late.command()
+    late.ownership.claim_more(late.share(P0, P1), read)
+    fence = late.fence()
+    server.end_session(late.client._session_id)
+    late.client.connect()
+    late.client.connect()
+    leads.write(["g_d"], {"g_d": next_owner.share(P0)}, [])
+    _, read = next_owner.command()
+    next_owner.ownership.claim_more(next_owner.share(P0), read)
+    late.ownership._fence = lambda: fence
+    with pytest.raises(SessionExpired):
+        late.ownership._session.transact(fence, [Operation("delete", GROUP.owner(P0))])
+    assert paths_below(server, GROUP.owners) == ["t", "t/0"]
+
+
 # -- planning -------------------------------------------------------------------------------------------------------
 
 
@@ -477,6 +508,18 @@ def test_members_that_never_stop_joining_are_commanded_in_time(led, members):
     coordinator.act()
     assert led.leader.now == pytest.approx(1.0 + led.leader.zk.negotiated_timeout / 2, abs=0.11)
     assert {one.command()[0].generation for one in joining.joined} == {1, 2}
+
+
+def test_a_thousand_events_cost_one_plan(led, members, monkeypatch):
+    """A flag is raised, however often."""
+    coordinator = coordinator_of(led.leader, Joining(led.server, led.leader, ()))
+    coordinator.act()
+    planned, advance = [], LedGroup.advance
+    monkeypatch.setattr(LedGroup, "advance", lambda group: planned.append(group) or advance(group))
+    for _ in range(1000):
+        coordinator.cluster_changed()
+    coordinator.act()
+    assert len(planned) == 1
 
 
 def test_a_change_while_the_leader_plans_settles_first(led, members, monkeypatch):
