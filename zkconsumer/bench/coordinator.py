@@ -28,6 +28,8 @@ from zkconsumer.sandbox.zookeeper import ZooKeeperServer
 from zkconsumer.zookeeper.session import ZkSession
 
 _SESSION_MS: Final = 6000
+_SHARED_SESSION_MS: Final = 20_000
+"""Session timeout of followers: what these sessions send to stay alive becomes rarer with it."""
 _OBSERVER_MS: Final = 20_000
 _TICK_MS: Final = 1000
 _PROCESSES: Final = 2
@@ -113,9 +115,10 @@ class _Group:
         for number in range(_WHOLE_MEMBERS):
             host = Host.of_member({**self._properties, "consumer.id": f"whole-{number}"})
             self.whole[f"{self.name}_whole-{number}"] = self._stack.enter_context(closing(host))
+        shared = {**self._properties, "zookeeper.session.timeout.ms": str(_SHARED_SESSION_MS)}
+        sessions = max(1, self._sessions // _PROCESSES)
         for _ in range(_PROCESSES):
-            sessions = max(1, self._sessions // _PROCESSES)
-            self._followers.append(self._stack.enter_context(closing(Host.of_followers(self._properties, sessions))))
+            self._followers.append(self._stack.enter_context(closing(Host.of_followers(shared, sessions))))
 
     def lead(self, topic: str) -> None:
         """Let the whole members join; the first one leads."""

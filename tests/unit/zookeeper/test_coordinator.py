@@ -121,6 +121,26 @@ def test_a_registration_creates_an_empty_command(server, members):
     assert node.owner == members[0].membership.registered_session
 
 
+@pytest.mark.parametrize("existing", [[], [""], ["", "/ids"], ["", "/zkconsumer", "/zkconsumer/members", "/offsets"]])
+def test_a_registration_creates_what_is_missing_of_the_group(server, existing):
+    """The group may have offsets only, or another member may be creating its nodes."""
+    session = server.open_session(1e9, None)
+    for path in existing:
+        server.perform(session, _create(f"/consumers/h{path}"))
+    one = Member(server, "h_a", "h")
+    assert {GroupPaths("h").consumer_id("h_a"), one.fence(), one.membership.command} <= server.nodes.keys()
+
+
+def test_a_registration_is_one_request_where_the_group_exists(server, members, monkeypatch):
+    asked, perform = [], server.perform
+    members[1].zk.close()
+    one = Member(server, "g_b2")
+    one.membership.deregister()
+    monkeypatch.setattr(server, "perform", lambda session, request: asked.append(request) or perform(session, request))
+    one.register()
+    assert len(asked) == 1
+
+
 def test_a_command_survives_a_registration_whose_answer_was_lost(server, members):
     """1. The answer is lost; 2. the leader commands the member; 3. it registers again."""
     leads, one = members[0].commands(members[0].election.look()), members[1]
