@@ -44,6 +44,13 @@ def explain_coordinator(znodes: GroupZnodes) -> Iterator[Finding]:
                 f"look in the log of {coordinator.leader}; then {verify}",
             )
             continue
+        if command.refused:
+            yield Finding(
+                "member-refused",
+                consumer_id,
+                f"the coordinator lets it own nothing: {command.refused}",
+                "remove that cause; the member joins again by itself, or when it is started again",
+            )
         missing = sorted(p for p in command.share if znodes.exists(p) and p not in znodes.owners)
         if missing:
             yield Finding(
@@ -72,5 +79,6 @@ def _of_status(znodes: GroupZnodes, coordinator: GroupCoordinator, status: Statu
             "slow-release",
             member,
             f"it has to release {format_partitions(partitions)}, and still owns them",
-            "check whether its rebalance listener or before_commit hangs; an owner that does not hang needs a moment",
+            "check whether its rebalance listener or before_commit hangs; an owner that does not hang needs a moment. "
+            "coordinator.evict.slow.ms lets the coordinator take the partitions of one that hangs",
         )

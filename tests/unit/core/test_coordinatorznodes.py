@@ -11,7 +11,9 @@ from zkconsumer.core.coordinatorznodes import (
     Status,
     StatusNode,
     consumer_id_of,
+    session_node_of,
 )
+from zkconsumer.core.znodes import GroupPaths
 from zkconsumer.errors import MalformedZnode
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 
@@ -45,6 +47,7 @@ def test_paths_are_below_the_nodes_of_zkconsumer():
     assert PATHS.epoch == "/consumers/g/zkconsumer/coordinator/epoch"
     assert PATHS.candidate(2) == "/consumers/g/zkconsumer/coordinator/candidate-2"
     assert consumer_id_of(PATH) == "g_c-1"
+    assert session_node_of("g", PATH) == GroupPaths("g").session("g_c-1", 255)
 
 
 def test_a_command_names_ranges_by_thread():
@@ -52,6 +55,13 @@ def test_a_command_names_ranges_by_thread():
     data = CommandNode.encode(command)
     assert data == b'{"version":1,"epoch":8,"generation":21,"share":{"t":["0-3,7","4-5"],"u":["","0"]}}'
     assert CommandNode.decode(PATH, data) == command
+
+
+def test_a_command_has_the_eviction_of_its_member():
+    evicted = Command({}, 3, 7, "it hangs", 6000)
+    encoded = CommandNode.encode(evicted)
+    assert encoded == b'{"version":1,"epoch":3,"generation":7,"share":{},"refused":"it hangs","evicted_ms":6000}'
+    assert CommandNode.decode(PATH, encoded) == evicted
 
 
 def test_an_empty_share_is_a_command_and_an_empty_node_is_none():

@@ -80,6 +80,12 @@ def test_a_member_that_was_not_commanded():
     assert ("not-commanded", "g_b") in found(made, owners={"t-0": "g_a-0", "t-1": "g_a-0"})
 
 
+def test_a_member_that_is_refused():
+    commands = {"g_a": command("g_a", P[1], P[0]), "g_b": Command({}, 3, 7, "it hangs", 6000)}
+    made = coordinator(commands=commands)
+    assert ("member-refused", "g_b") in found(made, owners={"t-0": "g_a-0", "t-1": "g_a-0"})
+
+
 def test_a_member_that_does_not_obey():
     assert found(owners={"t-1": "g_a-0"}) == [("command-not-obeyed", "g_b"), ("no-owner", "t 0")]
 
