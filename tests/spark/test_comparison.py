@@ -149,7 +149,8 @@ def test_the_example_continues_a_checkpoint_and_restarts_without_it(compared, sa
     assert {row["value"] for row in rows} == {"later"}
 
 
-def test_the_example_of_the_receiver_counts_every_word_once(sandbox, topic_factory, produce, unique_name, tmp_path):
+def test_the_example_of_the_receiver_continues_its_group(sandbox, topic_factory, produce, unique_name, tmp_path):
+    """Each word is counted once, except those of records that the group has read before."""
     topic = topic_factory(partitions=2)
     database = tmp_path / "counts.sqlite"
     arguments = [
@@ -157,13 +158,22 @@ def test_the_example_of_the_receiver_counts_every_word_once(sandbox, topic_facto
         *("--zookeeper", sandbox.zookeeper_connect, "--group", unique_name, "--topic", topic),
         *("--checkpoint", str(tmp_path / "checkpoint"), "--database", str(database)),
     ]
-    for _ in range(2):
-        produce(topic, [b"to be or not to be"] * 10)
-        run_application(*arguments)
+    ids = iter(range(1000))
+
+    def produce_some():
+        produce(topic, [b"%d to be or not to be" % number for number in islice(ids, 10)])
+
+    produce_some()
+    read = consume(sandbox, unique_name, topic, 3)
+    run_application(*arguments)
+    produce_some()
+    run_application(*arguments)
     with sqlite3.connect(database) as connection:
         counts = dict(connection.execute("SELECT word, count FROM counts"))
     connection.close()
-    assert counts == {"to": 40, "be": 40, "or": 20, "not": 20}
+    rest = sorted(set(range(next(ids))) - set(read))
+    assert {int(word): counts.pop(word) for word in list(counts) if word.isdigit()} == dict.fromkeys(rest, 1)
+    assert counts == {"to": 2 * len(rest), "be": 2 * len(rest), "or": len(rest), "not": len(rest)}
 
 
 def test_the_example_continues_a_group_with_sparks_own_source_and_back(
@@ -214,7 +224,7 @@ def consume(sandbox, group, topic, count):
     )
     with ConsumerConnector(config) as connector:
         (stream,) = connector.create_message_streams({topic: 1})[topic]
-        found = [int(message.value) for message in islice(stream, count)]
+        found = [int(message.value.split()[0]) for message in islice(stream, count)]
         connector.commit_offsets()
     return found
 
