@@ -67,6 +67,15 @@ class Group:
         member.join(TO_T)
         return member
 
+    def delete_coordinator(self):
+        """Delete all that belongs to the coordinator at once; False if nodes have come or gone meanwhile."""
+        zookeeper, root = self.cluster.zookeeper, self.cluster.root + PATHS.root
+        commands = [f"{root}/commands/{name}" for name in zookeeper.get_children(f"{root}/commands")]
+        transaction = zookeeper.transaction()
+        for path in [*commands, *(f"{root}/{name}" for name in zookeeper.get_children(root)), root]:
+            transaction.delete(path)
+        return all(result is True for result in transaction.commit())
+
     def leave(self, name):
         self.members.pop(name).leave()
         del self.fetches[name]
@@ -283,12 +292,12 @@ def test_a_leader_whose_office_was_deleted_is_replaced(group):
 
 
 def test_a_subtree_that_was_deleted_is_rebuilt(group):
-    """Epoch, leader, candidates, and the commands of all members, in any order, while they run."""
+    """Epoch, leader, candidates, and the commands of all members, while they run."""
     for name in "abc":
         group.join(name)
     group.settle(2, 3, 3)
     commands = {name: group.members[name]._protocol._membership.command for name in "abc"}
-    group.cluster.zookeeper.delete(group.cluster.root + PATHS.root, recursive=True)
+    eventually(group.delete_coordinator)  # in one transaction: members create their nodes again at once
     eventually(lambda: all(group.members[name]._protocol._membership.command != commands[name] for name in "abc"))
     eventually(lambda: group.leader() is not None)
     group.settle(2, 3, 3)
