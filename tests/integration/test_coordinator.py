@@ -291,6 +291,15 @@ def test_a_leader_whose_office_was_deleted_is_replaced(group):
     assert group.epoch() == 2
 
 
+def test_a_session_node_that_was_deleted_is_created_again_without_a_coordinator(group):
+    """No watch guards it in this protocol: the probe of the lease finds that."""
+    group.join("a", protocol="zookeeper")
+    path = group.cluster.root + group.members["a"]._protocol._membership.fence
+    group.cluster.zookeeper.delete(path)
+    eventually(lambda: group.cluster.zookeeper.exists(path))
+    group.settle(8)
+
+
 def test_a_subtree_that_was_deleted_is_rebuilt(group):
     """Epoch, leader, candidates, and the commands of all members, while they run."""
     for name in "abc":

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from zkconsumer.bench.contest import Contest
-from zkconsumer.bench.members import JVM, JvmMembers, Members, OurMembers
+from zkconsumer.bench.members import JVM, CoordinatedMembers, JvmMembers, Members, OurMembers
 from zkconsumer.bench.servers import bench_servers
 from zkconsumer.bench.zktrace import Settling, ZooKeeperTrace, settling
 from zkconsumer.core.assignors import range_assignor
@@ -106,20 +106,23 @@ class GroupField:
         batches = list(encode_batches([Record(b"x" * 100, None, time.time_ns() // 1_000_000)]))
         append_batches(self.live_brokers, {TopicPartition(topic, number): batches for number in range(partitions)})
 
-    def expect_settled(self, group: str, members: int, partitions: int) -> None:
-        """Raise SandboxError unless the thread chosen by the range assignor owns each partition."""
+    def expect_settled(self, group: str, members: int, partitions: int, *, by_range: bool = True) -> None:
+        """Raise SandboxError unless each partition has an owner: the one that the range assignor names, or any."""
         topic = self.topic(partitions)
-        self._expect_owners(group, members, [TopicPartition(topic, number) for number in range(partitions)])
+        wanted = [TopicPartition(topic, number) for number in range(partitions)]
+        self._expect_owners(group, members, wanted, by_range=by_range)
 
     def expect_settled_by_filter(self, group: str, members: int) -> None:
         """Raise SandboxError as above, for all topics that the group's members subscribe to."""
         self._expect_owners(group, members, None)
 
-    def _expect_owners(self, group: str, members: int, partitions: list[TopicPartition] | None) -> None:
+    def _expect_owners(
+        self, group: str, members: int, partitions: list[TopicPartition] | None, *, by_range: bool = True
+    ) -> None:
         view = self._registry.view(group)
         wanted = range_assignor(view.threads_by_topic(exclude_internal=True), view.partitions)
         owners = self._registry.owner_threads(group, list(wanted) if partitions is None else partitions)
-        wrong = [tp for tp, owner in owners.items() if owner != str(wanted.get(tp))]
+        wrong = [tp for tp, owner in owners.items() if owner is None or (by_range and owner != str(wanted.get(tp)))]
         if wrong or not owners or len(view.members) != members:
             raise SandboxError(
                 f"group {group} has {len(view.members)} of {members} members, and {len(wrong)} of {len(owners)} "
@@ -148,17 +151,22 @@ def run_group_contests(sizes: GroupSizes, directory: Path, progress: Progress) -
         SandboxError: a server did not start, or a group did not settle.
     """
     makers = (lambda: JvmMembers(directory, progress), lambda: OurMembers(_PROCESSES))
+
+    def coordinated() -> Members:
+        return CoordinatedMembers(_PROCESSES)
+
     with group_field(sizes, progress) as field, ExitStack() as stack:
         fresh = GroupSettling(field, "in new processes")
         with progress.step(fresh.title, sizes.rounds) as advance:
             for number in range(sizes.rounds):
                 advance(number, "rounds")
-                for make in makers:
+                for make in (*makers, coordinated):
                     with closing(make()) as kind:
                         fresh.measure(kind)
         kinds = [stack.enter_context(closing(make())) for make in makers]
         single = [*_join(field, kinds, progress), _commit(field, kinds, progress)]
-        settled = [*fresh.contests, *_settle_again(field, kinds, progress)]
+        with closing(coordinated()) as third:
+            settled = [*fresh.contests, *_settle_again(field, [*kinds, third], progress)]
         grown = [*_grow(field, kinds, progress), *many_topics(field, kinds, progress)]
         for contest in (*single, *grown):
             for kind in kinds:
@@ -279,9 +287,10 @@ def _settle_once(field: GroupField, kind: Members) -> tuple[float, ...]:
     group, topic, ids = field.new_group(), field.topic(partitions), _ids(members)
     leaver = ids[members // 2]
     started = _disturb(field, lambda: kind.join(field.properties(group), ids, topic).at)
-    field.expect_settled(group, members, partitions)
+    by_range = not isinstance(kind, CoordinatedMembers)
+    field.expect_settled(group, members, partitions, by_range=by_range)
     left = _disturb(field, lambda: kind.leave([leaver]))
-    field.expect_settled(group, members - 1, partitions)
+    field.expect_settled(group, members - 1, partitions, by_range=by_range)
     kind.leave([one for one in ids if one != leaver])
     return (*started, *left)
 

@@ -169,6 +169,16 @@ class OurMembers:
         return homes
 
 
+class CoordinatedMembers(OurMembers):
+    """The same, with a coordinator, which assigns partitions by an assignor of its own."""
+
+    name = f"{OURS}, group.protocol=coordinator"
+
+    def join(self, properties: Mapping[str, str], ids: Sequence[str], topic: str, *, read: bool = False) -> Joined:
+        """See :class:`Members`."""
+        return super().join({**properties, "group.protocol": "coordinator"}, ids, topic, read=read)
+
+
 def _all_joined(parts: Sequence[Joined]) -> Joined:
     return Joined(min(one.at for one in parts), tuple(seconds for one in parts for seconds in one.seconds))
 
