@@ -48,7 +48,7 @@ def mirror_command(
 ) -> None:
     """Copy the offsets of the target of PLAN, a group in Kafka, to the znodes of its source at every interval.
 
-    So the way back stays short, and what monitors offsets in ZooKeeper works on. No member can own a partition in
+    So the way back stays short, and monitors of offsets in ZooKeeper keep working. No member can own a partition in
     ZooKeeper while a copy is written. The mirror ends with exit code 3 if consumers of the source have registered or
     written offsets, with 0 at SIGTERM or Ctrl-C, and with 1 if its last copy failed. Where servers do not answer, the
     next copy asks them again. PLAN.mirror has what was copied; the same command continues from there.

@@ -127,7 +127,7 @@ def test_a_copy_that_was_killed_is_repeated(migrated, monkeypatch, point, after)
 
 
 class Course:
-    """A mirror whose servers answer or fail as told, and whose clock moves by what it waits for."""
+    """A mirror whose servers fail in a given order, and whose clock moves by what it waits for."""
 
     def __init__(self, servers, failures, moves=lambda: None) -> None:
         self._servers = servers
