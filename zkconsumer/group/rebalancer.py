@@ -157,6 +157,9 @@ class Rebalancer:
     def _stop_fetchers(self, plan: Reconciliation) -> None:
         """Stop handing out what is given up, then commit it, so that a new owner continues there."""
         self._enter(RebalanceStep.STOP_FETCHERS)
+        # From here on the share is not fetched as assigned, whatever is kept: if a step fails, and the next command is
+        # what is held by then, that attempt still has to start what this one stopped.
+        self._fetching = False
         if plan.kept:
             self._fetch.release(self._fetched_but(plan.kept))
         else:

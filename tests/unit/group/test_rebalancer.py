@@ -8,6 +8,7 @@ from zkconsumer.core.rebalancesteps import RebalanceCause, RebalanceStep
 from zkconsumer.errors import OwnershipConflict, ZooKeeperUnavailable
 from zkconsumer.group.listener import ConsumerRebalanceListener
 from zkconsumer.model import TopicPartition
+from zkconsumer.spark.sparkfetchcontrol import SparkFetchControl
 
 P0, P1, P2 = (TopicPartition("t", number) for number in range(3))
 
@@ -161,3 +162,53 @@ def test_a_partition_lost_to_another_member_is_fetched_no_more():
     member.group.conflicts = True
     assert isinstance(member.rebalancer.rebalance().error, OwnershipConflict)
     assert member.fetch.fetched.keys() == {P1}
+
+
+def fail_to_shrink(member, monkeypatch):
+    """Partition 1 is given up, and then no offsets can be read: the attempt fails in its last step."""
+
+    def refuse(partitions):
+        raise ZooKeeperUnavailable("no answer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(member.store, "fetch", refuse)
+        member.group.command(0)
+        assert isinstance(member.rebalancer.rebalance().error, ZooKeeperUnavailable)
+    assert member.group.held.keys() == {P0}
+
+
+def test_an_attempt_that_failed_after_its_release_is_finished_by_the_next(monkeypatch):
+    """Also if the member owns exactly its share by then: fetching was stopped for another assignment."""
+    member = Member(incremental=True)
+    member.rebalance(0, 1)
+    member.fetch.move(p1=10)
+    fail_to_shrink(member, monkeypatch)
+    assert member.rebalancer.rebalance().cause is RebalanceCause.MEMBERS
+    assert member.group.calls[-1] == "settled"
+    assert member.rebalancer.assignment.generation == 2
+    assert member.rebalancer.assignment.threads.keys() == {P0}
+    member.committer.commit(None, force=False)
+    assert member.rebalancer.rebalance().cause is None, "unchanged from now on"
+
+
+def test_a_query_plans_again_after_an_attempt_that_failed(monkeypatch):
+    control = SparkFetchControl(0)
+    member = Member(incremental=True, fetch=control)
+    member.rebalance(0, 1)
+    fail_to_shrink(member, monkeypatch)
+    assert control.await_assignment(0) is None
+    member.rebalancer.rebalance()
+    assert control.await_assignment(0).threads.keys() == {P0}
+
+
+def test_a_query_plans_again_after_a_share_that_was_taken_back():
+    """A command adds a partition that another member still owns; the next command drops it again."""
+    control = SparkFetchControl(0)
+    member = Member(incremental=True, fetch=control)
+    member.rebalance(0)
+    member.group.conflicts = True
+    member.group.command(0, 1)
+    assert isinstance(member.rebalancer.rebalance().error, OwnershipConflict)
+    member.group.conflicts = False
+    member.rebalance(0)
+    assert control.await_assignment(0).threads.keys() == {P0}
