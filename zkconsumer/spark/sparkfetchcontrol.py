@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Set
+from dataclasses import dataclass, field, replace
 
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.fetchcontrol import FetchAssignment
@@ -43,7 +43,8 @@ class _Finished:
 class _Batch:
     """A batch that Spark is processing.
 
-    ``generation`` is None if an earlier run of the query planned it.
+    ``generation`` is that of the newest assignment which its partitions were kept for; None if an earlier run of the
+    query planned it. ``ends`` has only the partitions that were not released meanwhile.
     """
 
     generation: int | None
@@ -68,6 +69,7 @@ class SparkFetchControl:
         self._drain_timeout_s = drain_timeout_s
         self._changed = threading.Condition()
         self._assignment: FetchAssignment | None = None
+        self._released: Set[TopicPartition] = frozenset()  # since the last start
         self._stopped = True
         self._finished = _Finished()
         self._in_flight: _Batch | None = None
@@ -83,8 +85,23 @@ class SparkFetchControl:
         After the timeout the partitions are released with the offset before the batch, and their next owner reads it
         again. That is decided once for each batch: a later attempt of the same rebalance does not wait again.
         """
+        self._stop(self._assigned(), drain=drain)
+
+    def release(self, partitions: Collection[TopicPartition], *, drain: bool = True) -> None:
+        """Stop planning until :meth:`start`; wait for the batch in flight only if it reads these partitions."""
+        with self._changed:
+            batch = self._in_flight
+            concerned = batch is not None and not batch.ends.keys().isdisjoint(partitions)
+        self._stop(partitions, drain=drain and concerned)
+
+    def _assigned(self) -> Collection[TopicPartition]:
+        return () if self._assignment is None else self._assignment.threads.keys()
+
+    def _stop(self, partitions: Collection[TopicPartition], *, drain: bool) -> None:
+        """Stop planning; nothing that was read of these partitions belongs to the next assignment."""
         with self._changed:
             self._stopped = True
+            self._released = self._released.union(partitions)
             batch = self._in_flight
             if not drain or batch is None or batch is self._given_up:
                 return
@@ -100,19 +117,33 @@ class SparkFetchControl:
             timeout_s,
         )
 
-    def release(self, partitions: Collection[TopicPartition], *, drain: bool = True) -> None:
-        """Stop planning until :meth:`start`; wait for the batch in flight only if it reads these partitions."""
-        with self._changed:
-            batch = self._in_flight
-            concerned = batch is not None and not batch.ends.keys().isdisjoint(partitions)
-        self.stop(drain=drain and concerned)
-
     def start(self, assignment: FetchAssignment) -> None:
-        """Let Spark's thread plan with a new assignment."""
+        """Let Spark's thread plan with a new assignment.
+
+        The ends of batches, finished or in flight, of partitions that were kept belong to the new assignment, too.
+        Otherwise: 1. a batch is in flight; 2. the member gains a partition; 3. the batch finishes, but its end belongs
+        to a former assignment; 4. before the next plan another rebalance releases what the batch read, at the offset
+        before it, and the next owner reads all of it again.
+        """
         with self._changed:
+            kept = self._kept_for(assignment)
+            batch, generation = self._in_flight, assignment.generation
+            before = None if self._assignment is None else self._assignment.generation
+            if self._finished.generation == before:
+                self._finished = _Finished(generation, _only(self._finished.offsets, kept))
+            if batch is not None and batch.generation == before and not kept.isdisjoint(batch.ends):
+                self._in_flight = replace(batch, generation=generation, ends=_only(batch.ends, kept))
+                if self._given_up is batch:
+                    self._given_up = self._in_flight
             self._assignment = assignment
+            self._released = frozenset()
             self._stopped = False
             self._changed.notify_all()
+
+    def _kept_for(self, assignment: FetchAssignment) -> Set[TopicPartition]:
+        """Partitions of both assignments that were never released between them."""
+        former = {} if self._assignment is None else self._assignment.threads
+        return {p for p, thread in assignment.threads.items() if former.get(p) == thread and p not in self._released}
 
     def withhold(self) -> None:
         """Do nothing: the planner checks the member's lease before it plans, and tasks cannot be recalled."""
@@ -163,8 +194,13 @@ class SparkFetchControl:
             return self._assignment
 
     def may_commit(self, generation: int, offsets: Mapping[TopicPartition, int]) -> None:
-        """Set the offsets that may be committed in this generation: ends of finished batches."""
+        """Set the offsets that may be committed in this generation: ends of finished batches.
+
+        No effect if there is a newer assignment: what it has kept of the former one may be committed still.
+        """
         with self._changed:
+            if self._assignment is None or generation != self._assignment.generation:
+                return
             self._finished = _Finished(generation, dict(offsets))
 
     def take(self, generation: int, number: int, rows: Mapping[TopicPartition, Span]) -> bool:
@@ -231,3 +267,7 @@ class SparkFetchControl:
         if batch is not None and is_finished and batch.generation == self._finished.generation:
             self._finished = _Finished(batch.generation, {**self._finished.offsets, **batch.ends})
         self._changed.notify_all()
+
+
+def _only(ends: Mapping[TopicPartition, int], partitions: Set[TopicPartition]) -> dict[TopicPartition, int]:
+    return {partition: end for partition, end in ends.items() if partition in partitions}

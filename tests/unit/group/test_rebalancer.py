@@ -8,6 +8,7 @@ from zkconsumer.core.rebalancesteps import RebalanceCause, RebalanceStep
 from zkconsumer.errors import OwnershipConflict, ZooKeeperUnavailable
 from zkconsumer.group.listener import ConsumerRebalanceListener
 from zkconsumer.model import TopicPartition
+from zkconsumer.spark.microbatch import Span
 from zkconsumer.spark.sparkfetchcontrol import SparkFetchControl
 
 P0, P1, P2 = (TopicPartition("t", number) for number in range(3))
@@ -212,3 +213,15 @@ def test_a_query_plans_again_after_a_share_that_was_taken_back():
     member.group.conflicts = False
     member.rebalance(0)
     assert control.await_assignment(0).threads.keys() == {P0}
+
+
+def test_a_batch_that_ends_after_a_gain_is_committed_by_the_next_release():
+    control = SparkFetchControl(0)
+    member = Member(incremental=True, fetch=control)
+    member.rebalance(0, 1)
+    control.may_commit(1, {P0: 0, P1: 0})
+    assert control.take(1, 1, {P0: Span(0, 100), P1: Span(0, 100)})
+    member.rebalance(0, 1, 2)
+    control.acknowledge(1)
+    member.rebalance(1, 2)
+    assert member.offsets()[0] == 100

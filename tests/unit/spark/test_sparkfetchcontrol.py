@@ -12,7 +12,7 @@ from zkconsumer.model import ConsumerThreadId, TopicPartition
 from zkconsumer.spark.microbatch import Span
 from zkconsumer.spark.sparkfetchcontrol import SparkFetchControl, drain_timeout_ms
 
-T0, T1 = (TopicPartition("t", n) for n in range(2))
+T0, T1, T2 = (TopicPartition("t", n) for n in range(3))
 LONG_S = 30.0
 """Longer than the test's own limit: a wait of this length is a failure."""
 
@@ -201,3 +201,52 @@ def test_a_release_leaves_jvm_members_half_of_their_window(retries, backoff, exp
         zookeeper_connect="h:1", group_id="g", rebalance_max_retries=retries, rebalance_backoff_ms=backoff
     )
     assert drain_timeout_ms(config) == expected
+
+
+def test_a_batch_belongs_to_the_next_assignment_for_what_was_kept():
+    control = running(T0, T1)
+    control.take(1, 7, {T0: Span(5, 9), T1: Span(5, 8)})
+    control.release([])
+    control.start(assignment(2, T0, T1, T2))
+    assert control.positions(handed_out=False) == {T0: 5, T1: 5}
+    assert control.acknowledge(7) == (2, {T0: 9, T1: 8})
+    control.release([T0])
+    control.start(assignment(3, T1, T2))
+    assert control.positions(handed_out=False) == {T1: 8}
+
+
+def test_a_release_waits_for_a_batch_of_the_assignment_before(rebalance_thread):
+    control = running(T0, T1)
+    control.take(1, 7, {T0: Span(5, 9), T1: Span(5, 8)})
+    control.release([])
+    control.start(assignment(2, T0, T1, T2))
+    released = rebalance_thread.submit(lambda: (control.release([T0]), control.positions(handed_out=False))[1])
+    while control.await_assignment(0) is not None:
+        pass
+    assert not released.done()
+    control.finish(7)
+    assert released.result(LONG_S) == {T0: 9, T1: 8}
+
+
+def test_a_batch_that_was_not_waited_for_ends_only_what_was_kept(caplog):
+    """Its other partition was released and is owned again: another member may have read more of it meanwhile."""
+    control = SparkFetchControl(0.01)
+    control.start(assignment(1, T0, T1))
+    control.may_commit(1, {T0: 5, T1: 5})
+    control.take(1, 7, {T0: Span(5, 9), T1: Span(5, 8)})
+    control.release([T0])
+    control.start(assignment(2, T0, T1))
+    assert control.positions(handed_out=False) == {T1: 5}
+    control.release([T1])
+    assert caplog.text.count("did not finish within") == 1, "one wait for each batch"
+    control.finish(7)
+    assert control.positions(handed_out=False) == {T1: 8}
+
+
+def test_positions_of_a_replaced_assignment_do_not_hide_those_of_the_newest():
+    """The planner may compute them while a rebalance finishes."""
+    control = running(T0)
+    control.release([])
+    control.start(assignment(2, T0, T1))
+    control.may_commit(1, {T0: 4})
+    assert control.positions(handed_out=False) == {T0: 5}
