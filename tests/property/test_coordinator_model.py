@@ -16,6 +16,7 @@ from tests.fixtures.groupmodel import (
 from zkconsumer.core import coordinatorplan
 from zkconsumer.core.subscription import Subscription
 from zkconsumer.zookeeper.coordinator.commands import CommandNodes
+from zkconsumer.zookeeper.coordinator.coordinatorgroup import CoordinatorGroup
 from zkconsumer.zookeeper.coordinator.ledgroup import LedGroup
 from zkconsumer.zookeeper.ownership import PartitionOwnership
 
@@ -62,6 +63,11 @@ def releases_nothing(monkeypatch):
 
 
 def forgets_claims_that_were_not_answered(monkeypatch):
+    """Either of the two makes the next attempt repeat or undo them."""
+    need = CoordinatorGroup.need
+    monkeypatch.setattr(
+        CoordinatorGroup, "need", lambda self, *, fetching, renew=False: need(self, fetching=True, renew=renew)
+    )
     monkeypatch.setattr(PartitionOwnership, "is_certain", property(lambda self: True))
 
 
