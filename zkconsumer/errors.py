@@ -25,7 +25,7 @@
     ├── ConsumerIdInUse             another live consumer registered the same consumer id
     ├── RebalanceFailed             all attempts of a rebalance failed
     ├── NotLeader                   the broker that was asked does not lead the partition; another one does
-    ├── NotOwner                    an explicit commit names a partition that this consumer does not own
+    ├── NotOwner                    a commit concerns a partition that this consumer does not own
     ├── GenerationEnded             a commit carries positions of an assignment that a newer one has replaced
     ├── CommitRefused               the application could not make durable what a commit would cover
     ├── OffsetsNotStored            the store did not accept some of the offsets of a commit
@@ -199,7 +199,11 @@ class RebalanceFailed(ZkConsumerError):
 
 
 class NotOwner(ZkConsumerError):
-    """An explicit commit names partitions that this consumer does not own; ``force=True`` overrides."""
+    """A commit concerns partitions that this consumer does not own.
+
+    An explicit commit names them, which ``force=True`` allows; or ``commit_offsets()`` finds that the user holds
+    records of partitions that a rebalance has taken away: their owner reads these records again.
+    """
 
 
 class GenerationEnded(ZkConsumerError):

@@ -52,6 +52,9 @@ class NoFetch:
     def withhold(self):
         pass
 
+    def superseded(self):
+        return ()
+
     def positions(self, *, handed_out):
         return {}
 

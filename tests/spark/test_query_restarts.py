@@ -47,6 +47,9 @@ class Idle:
     def positions(self, *, handed_out: bool) -> dict[TopicPartition, int]:
         return {}
 
+    def superseded(self) -> list[tuple[TopicPartition, int]]:
+        return []
+
 
 class SourceRestarts(QueryRestarts):
     """The world is a sandbox."""

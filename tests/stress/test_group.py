@@ -97,6 +97,9 @@ class ConsumedPositions:
     def withhold(self) -> None:
         """Nothing is handed out to be taken back."""
 
+    def superseded(self) -> list[tuple[TopicPartition, int]]:
+        return []
+
     def positions(self, *, handed_out: bool) -> dict[TopicPartition, int]:
         with self._lock:
             return dict(self._positions)

@@ -7,7 +7,7 @@ A consumer process plugs in local fetchers (``fetch/localfetchcontrol.py``), the
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -41,6 +41,8 @@ class FetchAssignment:
         origins: for offsets that were read from a store, their location in it, for messages.
         stored: what the store held for each partition when it was read, after claiming.
         refused: owned partitions that are not fetched, since a permission on their topics is missing.
+        moved: partitions whose stored offset another client wrote since this member last read or wrote it: what was
+            handed out of them before does not belong to this assignment, even if it ends where this one starts.
         topics: the topics that this member subscribes to, owned partitions or not, as the assignment was computed;
             may be empty where :attr:`FetchControl.needs_topics` is False.
     """
@@ -52,6 +54,7 @@ class FetchAssignment:
     stored: Mapping[TopicPartition, StoredOffset] = field(default_factory=dict)
     topics: Mapping[str, Topic] = field(default_factory=dict)
     refused: Mapping[TopicPartition, Refused] = field(default_factory=dict)
+    moved: Set[TopicPartition] = frozenset()
 
 
 class FetchControl(Protocol):
@@ -98,4 +101,11 @@ class FetchControl(Protocol):
             handed_out: True counts everything that was given to the user; False only what the user released by
                 asking for more (``commit.on``, delivery.md#what-a-commit-covers). A partition that still waits for its
                 reset is absent.
+        """
+
+    def superseded(self) -> Collection[tuple[TopicPartition, int]]:
+        """Records that the user holds and that no position covers any more: each partition and the offset after them.
+
+        Their partition was given up, and the newest assignment lacks it or does not continue after these records, so
+        its next owner may read them again. They are forgotten when the user asks for more.
         """

@@ -368,6 +368,11 @@ class ChunkQueue:
         with self._lock:
             return self._handed_out.is_held(info)
 
+    def held(self) -> QueuedPartition | None:
+        """The partition of which the user holds records that are not released, also after a rebalance; or None."""
+        with self._lock:
+            return self._handed_out.held()
+
     def position(self, info: QueuedPartition, *, handed_out: bool) -> int | None:
         """The user's position in a partition; None if the user has received none of its records.
 

@@ -65,8 +65,12 @@ class HandedOut:
 
     def is_held(self, info: QueuedPartition) -> bool:
         """True while the user holds records of this partition that are not released."""
-        current = self.of(info)
-        return current is not None and current.handed_out() > 0
+        return self.held() is info
+
+    def held(self) -> QueuedPartition | None:
+        """The partition of which the user holds records that are not released."""
+        current = self._current
+        return None if current is None or not current.handed_out() else current.chunk.info
 
     def progress(self) -> tuple[int, int]:
         """A value that changes with every item that the user takes."""

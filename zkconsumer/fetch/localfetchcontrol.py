@@ -79,6 +79,7 @@ class LocalFetchControl:
         self._warming: threading.Thread | None = None
         self._finder: LeaderFinder | None = None
         self._infos: dict[TopicPartition, PartitionInfo] = {}  # replaced, never changed
+        self._queues: set[ChunkQueue] = set()  # of all assignments so far; used by the rebalance thread
         self._pausing = threading.Lock()
         self._paused: frozenset[TopicPartition] = frozenset()
 
@@ -103,6 +104,7 @@ class LocalFetchControl:
         self.release(self._fetched().keys() - kept.keys())
         gained = {p: self._new_info(p, assignment) for p in assignment.threads if p not in kept}
         for queue, infos in by_queue(gained.values()).items():
+            self._queues.add(queue)
             queue.admit(infos)
         with self._pausing:
             self._paused &= assignment.threads.keys()
@@ -135,14 +137,14 @@ class LocalFetchControl:
             self._queue_for(partition.topic, thread),
             start,
             self._config.fetch_message_max_bytes,
-            self._still_held(partition, start),
+            self._still_held(partition, assignment),
             assignment.origins.get(partition),
         )
 
-    def _still_held(self, partition: TopicPartition, start: int | None) -> PartitionInfo | None:
+    def _still_held(self, partition: TopicPartition, assignment: FetchAssignment) -> PartitionInfo | None:
         """The released partition, if the new one continues right after a record or batch that the user still holds."""
-        old = self._infos.get(partition)
-        if old is None or old.position(handed_out=True) != start:
+        old, start = self._infos.get(partition), assignment.offsets[partition]
+        if old is None or partition in assignment.moved or old.position(handed_out=True) != start:
             return None
         holder = old if old.is_held() else old.previous
         return holder if holder is not None and holder.is_held() else None
@@ -211,6 +213,16 @@ class LocalFetchControl:
         """See :class:`~zkconsumer.core.fetchcontrol.FetchControl`."""
         positions = {partition: info.position(handed_out=handed_out) for partition, info in self._infos.items()}
         return {partition: position for partition, position in positions.items() if position is not None}
+
+    def superseded(self) -> list[tuple[TopicPartition, int]]:
+        """See :class:`~zkconsumer.core.fetchcontrol.FetchControl`."""
+        held = [info for queue in self._queues if isinstance(info := queue.held(), PartitionInfo)]
+        positions = [(i.partition, i.position(handed_out=True)) for i in held if not self._is_current(i)]
+        return [(partition, position) for partition, position in positions if position is not None]
+
+    def _is_current(self, info: PartitionInfo) -> bool:
+        current = self._infos.get(info.partition)
+        return current is not None and info in (current, current.previous)
 
     def fetch_requests(self) -> dict[str, tuple[float, int]]:
         """See :meth:`LeaderFinder.fetch_requests <zkconsumer.fetch.leaders.LeaderFinder.fetch_requests>`."""

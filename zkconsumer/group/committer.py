@@ -75,6 +75,7 @@ class OffsetCommitter:
         self.without_group: Mapping[TopicPartition, ConsumerThreadId] = {}
         self._stored: dict[TopicPartition, int | None] = {}
         self._confirmed: dict[TopicPartition, int] = {}
+        self._written: dict[TopicPartition, int] = {}  # also of partitions that were given up since
 
     # -- what is stored ---------------------------------------------------------------------------------------------
 
@@ -183,7 +184,8 @@ class OffsetCommitter:
             force: also commit partitions that this member does not own.
 
         Raises:
-            NotOwner: this member does not own one of them, and ``force`` is False.
+            NotOwner: this member does not own one of them, and ``force`` is False; without ``offsets``: records that
+                the user holds are of partitions that were taken away. All other offsets are committed.
             ZooKeeperUnavailable: records of partitions that are not owned at the moment were handed out; all other
                 offsets are committed.
             RetriableError, SessionExpired: some may not be stored; the next commit tries them again.
@@ -203,8 +205,14 @@ class OffsetCommitter:
 
     def _commit_everything(self) -> None:
         positions = self._positions(handed_out=True)
-        missing = self._uncommittable()
+        missing, taken = self._uncommittable(), self._taken()
         self._commit_confirmed(positions)
+        if taken:
+            raise NotOwner(
+                f"group {self._group}: not committed: records of {name_some(taken)} that were handed out before a "
+                f"rebalance took them from {self._consumer_id}; their owner reads these records again, so discard them "
+                "if they must not be processed twice. Everything else is committed"
+            )
         if missing:
             raise ZooKeeperUnavailable(
                 f"group {self._group}: not committed: {', '.join(map(str, missing))}, which {self._consumer_id} does "
@@ -259,6 +267,7 @@ class OffsetCommitter:
             may_send=lambda: self._protocol.may_deliver() and self._protocol.releases == releases,
             retry=retry and not self._releasing,
         )
+        self._written.update((p, offsets[p]) for p in done if offsets[p] != self._stored.get(p))
         self._stored.update((partition, offsets[partition]) for partition in done)
         return done
 
@@ -316,6 +325,10 @@ class OffsetCommitter:
         """Partitions of which records were handed out and which cannot be committed, since they are not owned now."""
         positions = self._fetch.positions(handed_out=True)
         return sorted(p for p, n in positions.items() if p not in self._committable and n != self.last_known(p))
+
+    def _taken(self) -> list[TopicPartition]:
+        """Partitions of which the user holds records that this member neither committed nor can commit any more."""
+        return sorted({p for p, n in self._fetch.superseded() if self._written.get(p) != n})
 
 
 def _expect_all(missing: Collection[TopicPartition]) -> None:

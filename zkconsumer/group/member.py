@@ -178,7 +178,7 @@ class GroupMember:
             generation: number of the assignment in which ``offsets`` were read; None if they belong to no assignment.
 
         Raises:
-            NotOwner: ``offsets`` names a partition that is not owned, without ``force``.
+            NotOwner: see :meth:`OffsetCommitter.commit <zkconsumer.group.committer.OffsetCommitter.commit>`.
             GenerationEnded: there is a newer assignment; nothing is committed.
             ZooKeeperUnavailable, SessionExpired: not committed.
             ConsumerClosed: the member has left, or has not joined.

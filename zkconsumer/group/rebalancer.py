@@ -289,7 +289,9 @@ class Rebalancer:
     ) -> FetchAssignment:
         as_stored = (p for p, n in offsets.items() if n is not None and p in stored and stored[p].offset == n)
         origins = {partition: self._committer.location(partition) for partition in as_stored}
-        return FetchAssignment(self.assignment.generation + 1, threads, offsets, origins, stored, self._topics)
+        moved = {p for p, one in stored.items() if one.offset != self._committer.last_known(p)}
+        generation = self.assignment.generation + 1
+        return FetchAssignment(generation, threads, offsets, origins, stored, self._topics, moved=moved)
 
     def _enter(self, step: RebalanceStep) -> None:
         self._step = step

@@ -101,7 +101,7 @@ class SparkFetchControl:
         """Stop planning; nothing that was read of these partitions belongs to the next assignment."""
         with self._changed:
             self._stopped = True
-            self._released = self._released.union(partitions)
+            self._released |= set(partitions)
             batch = self._in_flight
             if not drain or batch is None or batch is self._given_up:
                 return
@@ -156,6 +156,10 @@ class SparkFetchControl:
         with self._changed:
             newest = -1 if self._assignment is None else self._assignment.generation
             return dict(self._finished.offsets) if self._finished.generation == newest else {}
+
+    def superseded(self) -> Collection[tuple[TopicPartition, int]]:
+        """Nothing: Spark commits explicit offsets of a generation."""
+        return ()
 
     def fail(self, error: BaseException) -> None:
         """Record that the rebalance thread died; Spark's thread raises the error when it needs the assignment."""

@@ -1,0 +1,116 @@
+"""What commit_offsets() promises about the batch in the user's hands, with the queue that handed it out."""
+
+import pytest
+
+from tests.fixtures.chunks import make_fetched_chunk, make_queue, take
+from tests.fixtures.groupprotocol import Member
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.errors import NotOwner, OwnershipConflict
+from zkconsumer.fetch.chunkreader import ChunkReader
+from zkconsumer.fetch.localfetchcontrol import LocalFetchControl
+from zkconsumer.model import TopicPartition
+
+P0, P1 = (TopicPartition("t", number) for number in range(2))
+
+
+class Reading:
+    """A member that commits on request only, and a stream that reads partition 1."""
+
+    def __init__(self, *, incremental):
+        config = ConsumerConfig(zookeeper_connect="unused:1", group_id="g")
+        self.queue = make_queue()
+        self.fetch = LocalFetchControl("g_c", config, lambda: (), lambda topic, thread: self.queue)
+        self.member = Member(incremental=incremental, fetch=self.fetch, auto_commit_enable=False, commit_on="next")
+        self.member.store.offsets = {P0: 0, P1: 0}
+        self.reader = ChunkReader(self.queue)
+        self.member.rebalance(0, 1)
+
+    def hold(self, start, count):
+        """Hand a batch of partition 1 to the user, who has not asked for more yet."""
+        info = self.fetch._infos[P1]
+        assert info.fetched == start
+        assert self.queue.put(make_fetched_chunk(info, start, count))
+        assert take(self.reader, self.queue).info is info
+
+    def commit(self):
+        self.member.committer.commit(None, force=False)
+
+
+@pytest.fixture(params=[True, False], ids=["incremental", "all at once"])
+def reading(request):
+    made = Reading(incremental=request.param)
+    yield made
+    made.fetch.stop()
+
+
+def test_a_batch_that_was_taken_away_is_not_committed_in_silence(reading):
+    """At most once: the next owner begins before this batch, so its holder must not process it."""
+    reading.hold(0, 5)
+    reading.member.rebalance(0)
+    with pytest.raises(NotOwner, match="t-1"):
+        reading.commit()
+    with pytest.raises(NotOwner):
+        reading.commit()
+    assert reading.member.offsets() == {0: 0, 1: 0}
+
+
+def test_what_is_still_owned_is_committed_although_a_batch_was_taken_away(reading):
+    reading.hold(0, 5)
+    reading.member.rebalance(0)
+    reading.fetch._infos[P0].consumed = 7
+    with pytest.raises(NotOwner):
+        reading.commit()
+    assert reading.member.offsets() == {0: 7, 1: 0}
+
+
+def test_a_batch_that_was_committed_and_then_taken_away_raises_nothing(reading):
+    """A thread commits what another stream's thread processes meanwhile."""
+    reading.hold(0, 5)
+    reading.commit()
+    reading.member.rebalance(0)
+    reading.commit()
+    assert reading.member.offsets() == {0: 0, 1: 5}
+
+
+def test_a_batch_that_was_released_and_then_taken_away_raises_nothing(reading):
+    """Its user is done with it: its next owner reads it again, which at least once allows."""
+    reading.hold(0, 5)
+    reading.queue.finish()
+    reading.member.rebalance(0)
+    reading.commit()
+
+
+def test_a_batch_of_a_partition_that_stays_is_committed_after_the_rebalance(reading):
+    reading.hold(0, 5)
+    reading.member.rebalance(1)
+    reading.commit()
+    assert reading.member.offsets()[1] == 5
+
+
+@pytest.mark.parametrize("committed", [5, 20])
+def test_a_batch_of_a_partition_that_was_away_is_refused(reading, committed):
+    """Another member owned it meanwhile, and has processed the batch: also if it left right after it."""
+    reading.hold(0, 5)
+    reading.member.rebalance(0)
+    reading.member.store.offsets[P1] = committed
+    reading.member.rebalance(0, 1)
+    for _ in range(2):
+        with pytest.raises(NotOwner, match="t-1"):
+            reading.commit()
+    assert reading.member.offsets()[1] == committed
+    reading.queue.finish()
+    reading.commit()
+
+
+def test_a_batch_is_refused_if_another_member_committed_it_between_two_attempts(reading):
+    reading.hold(0, 5)
+    group = reading.member.group
+    group.command(0)
+    group.target = lambda: (_ for _ in ()).throw(OwnershipConflict({P0: "g_other-0"}))
+    assert isinstance(reading.member.rebalancer.rebalance().error, OwnershipConflict)
+    del group.target
+    reading.member.store.offsets[P1] = 5
+    reading.member.rebalance(0, 1)
+    with pytest.raises(NotOwner, match="t-1"):
+        reading.commit()
+    assert reading.member.offsets()[1] == 5
