@@ -87,9 +87,11 @@ class OffsetCommitter:
         """Offsets stored for newly claimed partitions; unreadable ones are absent."""
         return self._store.fetch(partitions)
 
-    def fetch_marked(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
-        """As :meth:`fetch`, with the marks of the stored offsets."""
-        stored = self._store.fetch(partitions)
+    def fetch_marked(
+        self, partitions: Collection[TopicPartition], kept: Collection[TopicPartition] = ()
+    ) -> dict[TopicPartition, StoredOffset]:
+        """As :meth:`fetch`, with the marks of the stored offsets; ``kept`` are those that were owned all the time."""
+        stored = self._store.fetch(partitions, kept)
         marks = self._store.marks(stored.keys())
         return {partition: StoredOffset(offset, marks[partition]) for partition, offset in stored.items()}
 

@@ -209,7 +209,7 @@ class Rebalancer:
         self._enter(RebalanceStep.RESTART_FETCHERS)
         share = target.share
         try:
-            marked = self._committer.fetch_marked(share.keys())
+            marked = self._committer.fetch_marked(share.keys(), plan.kept & self.assignment.threads.keys())
             stored = {partition: one.offset for partition, one in marked.items()}
             offsets = self._start_offsets(stored, target.assignment)
         except Exception:

@@ -28,10 +28,12 @@ class DualOffsetStore:
         self._rule = rule
         self._from_kafka: set[TopicPartition] = set()
 
-    def fetch(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | None]:
+    def fetch(
+        self, partitions: Collection[TopicPartition], kept: Collection[TopicPartition] = ()
+    ) -> dict[TopicPartition, int | None]:
         """See :meth:`OffsetStore.fetch <zkconsumer.offsets.store.OffsetStore.fetch>`."""
-        in_zookeeper = self._zookeeper.fetch(partitions)
-        in_kafka = self._kafka.fetch(partitions)
+        in_zookeeper = self._zookeeper.fetch(partitions, kept)
+        in_kafka = self._kafka.fetch(partitions, kept)
         readable = [p for p in partitions if p in in_zookeeper and p in in_kafka]
         found = {p: choose_stored(in_zookeeper[p], in_kafka[p], self._rule) for p in readable}
         self._from_kafka = {p for p in readable if found[p] != in_zookeeper[p]}

@@ -53,7 +53,11 @@ class KafkaOffsetStore:
         self._stored: dict[TopicPartition, StoredOffset] = {}
         self._errors: Mapping[TopicPartition, int] = {}
 
-    def fetch(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | None]:
+    def fetch(
+        self,
+        partitions: Collection[TopicPartition],
+        kept: Collection[TopicPartition] = (),  # noqa: ARG002 - writes of other clients cannot be noticed here
+    ) -> dict[TopicPartition, int | None]:
         """See :meth:`OffsetStore.fetch <zkconsumer.offsets.store.OffsetStore.fetch>`."""
         if not partitions:
             return {}

@@ -13,10 +13,17 @@ from zkconsumer.model import TopicPartition
 class OffsetStore(Protocol):
     """Keeps, for one group, the next offset to consume of each partition."""
 
-    def fetch(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | None]:
+    def fetch(
+        self, partitions: Collection[TopicPartition], kept: Collection[TopicPartition] = ()
+    ) -> dict[TopicPartition, int | None]:
         """The stored offset of each partition, None if none is stored.
 
         A partition whose stored value cannot be read is logged, and is absent from the result.
+
+        Args:
+            partitions: which ones.
+            kept: those of them that this member has owned since it read or wrote them last. If the store would notice
+                that another client writes one, it returns what it knows, so that the next commit reports such a write.
 
         Raises:
             RetriableError, SessionExpired: no offset could be read.

@@ -41,12 +41,23 @@ class ZooKeeperOffsetStore:
         self._unreadable: frozenset[TopicPartition] = frozenset()
         self._written = 0
 
-    def fetch(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | None]:
+    def fetch(
+        self, partitions: Collection[TopicPartition], kept: Collection[TopicPartition] = ()
+    ) -> dict[TopicPartition, int | None]:
         """See :meth:`OffsetStore.fetch <zkconsumer.offsets.store.OffsetStore.fetch>`.
 
         The known offsets of other partitions are forgotten, since other members own them now; unless this call only
-        repeats the read of those that could not be read.
+        repeats the read of those that could not be read. What is kept is read only if the answer to a write was lost.
         """
+        certain = {p: self._known[p] for p in kept if p in self._known and self._known[p].version is not None}
+        found = {**certain, **self._read([partition for partition in partitions if partition not in certain])}
+        repeated = bool(partitions) and self._unreadable.issuperset(partitions)
+        self._known = {**self._known, **found} if repeated else found
+        self._unreadable = frozenset(partitions) - found.keys()
+        return {partition: known.offset for partition, known in found.items()}
+
+    def _read(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, KnownOffset]:
+        """Read offset nodes; those that cannot be read are logged, and absent from the result."""
         reads = self._session.read_many(self._paths.offset(partition) for partition in partitions)
         found: dict[TopicPartition, KnownOffset] = {}
         for partition in partitions:
@@ -63,10 +74,7 @@ class ZooKeeperOffsetStore:
                 )
             except MalformedZnode as error:
                 _log.error("group %s will not consume %s: %s", self._paths.group, partition, error)
-        repeated = bool(partitions) and self._unreadable.issuperset(partitions)
-        self._known = {**self._known, **found} if repeated else found
-        self._unreadable = frozenset(partitions) - found.keys()
-        return {partition: known.offset for partition, known in found.items()}
+        return found
 
     def commit(
         self,

@@ -114,7 +114,7 @@ def test_an_increment_whose_offsets_cannot_be_read_leaves_the_rest_fetched(monke
     member = Member(incremental=True)
     member.rebalance(0, 1)
 
-    def refuse(partitions):
+    def refuse(partitions, kept=()):
         raise ZooKeeperUnavailable("no connection")
 
     with monkeypatch.context() as patch:
@@ -168,7 +168,7 @@ def test_a_partition_lost_to_another_member_is_fetched_no_more():
 def fail_to_shrink(member, monkeypatch):
     """Partition 1 is given up, and then no offsets can be read: the attempt fails in its last step."""
 
-    def refuse(partitions):
+    def refuse(partitions, kept=()):
         raise ZooKeeperUnavailable("no answer")
 
     with monkeypatch.context() as patch:
@@ -225,3 +225,15 @@ def test_a_batch_that_ends_after_a_gain_is_committed_by_the_next_release():
     control.acknowledge(1)
     member.rebalance(1, 2)
     assert member.offsets()[0] == 100
+
+
+def test_stored_offsets_are_read_of_what_is_gained_only(monkeypatch):
+    """The store knows those of what was kept, and so notices at the next commit what another client has written."""
+    member, kept_at = Member(incremental=True), []
+    fetch = member.store.fetch
+    monkeypatch.setattr(
+        member.store, "fetch", lambda partitions, kept=(): kept_at.append(set(kept)) or fetch(partitions)
+    )
+    member.rebalance(0, 1)
+    member.rebalance(1, 2)
+    assert kept_at == [set(), {P1}]

@@ -21,7 +21,7 @@ class StoreInMemory:
         self.invalidated = []
         self.closed = False
 
-    def fetch(self, partitions):
+    def fetch(self, partitions, kept=()):
         return {p: self.offsets.get(p) for p in partitions if p not in self.unreadable}
 
     def commit(self, offsets, *, may_send=lambda: True, retry=True):

@@ -167,3 +167,36 @@ def test_a_mark_of_what_another_client_wrote_is_unknown(store, stored):
     store.commit({T0: 5})
     stored({T0: b"2"})
     assert store.marks([T0]) == {T0: None}
+
+
+def test_what_another_client_wrote_to_a_kept_partition_is_reported(store, stored, znodes, caplog):
+    """The same, whether or not this member gains other partitions between that write and its next commit."""
+    stored({T0: b"80"})
+    store.fetch([T0])
+    stored({T0: b"5"})
+    znodes.read.clear()
+    assert store.fetch([T0, T1], kept=[T0]) == {T0: 80, T1: None}
+    assert znodes.read == [path_of(T1)]
+    assert store.commit({T0: 95, T1: 1}) == {T0, T1}
+    assert f"another client wrote {path_of(T0)}" in caplog.text
+    assert stored() == {T0: 95, T1: 1}
+
+
+def test_a_kept_partition_is_read_again_after_a_commit_without_an_answer(store, stored, znodes):
+    stored({T0: b"5"})
+    store.fetch([T0])
+    znodes.loses_answer = True
+    with pytest.raises(ZooKeeperUnavailable):
+        store.commit({T0: 6})
+    znodes.loses_answer = False
+    assert store.fetch([T0, T1], kept=[T0]) == {T0: 6, T1: None}
+
+
+def test_what_is_neither_kept_nor_fetched_is_forgotten(store, stored, caplog):
+    stored({T0: b"5", T1: b"6"})
+    store.fetch([T0, T1])
+    store.fetch([T1], kept=[T1])
+    stored({T0: b"7"})
+    store.fetch([T0, T1], kept=[T1])
+    store.commit({T0: 8})
+    assert "another client" not in caplog.text
