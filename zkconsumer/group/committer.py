@@ -6,6 +6,7 @@ Used by the member's rebalance thread only.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Set
 from contextlib import contextmanager
 
@@ -71,6 +72,7 @@ class OffsetCommitter:
         self._releasing = False
         self._learned_after = -1
         self._forgotten: Set[TopicPartition] = frozenset()
+        self._times_forgotten: Counter[TopicPartition] = Counter()
         self.lost = 0
         self.without_group: Mapping[TopicPartition, ConsumerThreadId] = {}
         self._stored: dict[TopicPartition, int | None] = {}
@@ -125,6 +127,7 @@ class OffsetCommitter:
         Not even if they are owned again before; :attr:`positions_are_current` covers the release of everything.
         """
         self._forgotten |= set(partitions)
+        self._times_forgotten.update(partitions)
 
     def location(self, partition: TopicPartition) -> str:
         """Where the offset of a partition is kept, for messages."""
@@ -243,6 +246,7 @@ class OffsetCommitter:
         if not offsets or self._before_commit is None:
             return offsets
         before, owned, releases = dict(self._stored), self._owned, self._protocol.releases
+        forgotten = {partition: self._times_forgotten[partition] for partition in offsets}
         try:
             self._before_commit()
         except ConsumerClosed:
@@ -252,7 +256,9 @@ class OffsetCommitter:
                 f"group {self._group}: offsets are not committed, since before_commit failed: {error}"
             ) from error
         kept = self._owned if self._protocol.releases == releases else {}
-        if gone := sorted(p for p in offsets if p in owned and p not in kept):
+        # Some may be owned again, and another member has committed them in between.
+        released = {p for p, times in forgotten.items() if self._times_forgotten[p] != times}
+        if gone := sorted(p for p in offsets if p in owned and (p not in kept or p in released)):
             raise GenerationEnded(
                 f"not committed: {name_some(gone)} were released while before_commit ran; their next owner reads the "
                 "uncommitted records again"
@@ -283,6 +289,10 @@ class OffsetCommitter:
         claimed again; 4. before fetching starts at 313 a listener lets a worker commit: the position is still 300.
         """
         return bool(self.without_group) or self._learned_after == self._protocol.releases
+
+    def are_current(self, partitions: Collection[TopicPartition]) -> bool:
+        """True if positions of these belong to what is owned now, also where only some partitions are released."""
+        return self.positions_are_current and self._forgotten.isdisjoint(partitions)
 
     @property
     def _owned(self) -> Mapping[TopicPartition, ConsumerThreadId]:

@@ -22,7 +22,7 @@ from zkconsumer.core.groupprotocol import BrokerSource, GroupProtocol
 from zkconsumer.core.memberstate import MemberState, StateHistory
 from zkconsumer.core.offsets import Mark
 from zkconsumer.core.subscription import Subscription
-from zkconsumer.errors import GenerationEnded, SessionExpired, UsageError, ZkConsumerError
+from zkconsumer.errors import SessionExpired, UsageError, ZkConsumerError
 from zkconsumer.group.committer import OffsetCommitter, describe_uncommitted
 from zkconsumer.group.controlthread import ControlThread
 from zkconsumer.group.description import MemberDescription
@@ -179,14 +179,16 @@ class GroupMember:
 
         Raises:
             NotOwner: see :meth:`OffsetCommitter.commit <zkconsumer.group.committer.OffsetCommitter.commit>`.
-            GenerationEnded: there is a newer assignment; nothing is committed.
+            GenerationEnded: see :meth:`Rebalancer.require_generation
+                <zkconsumer.group.rebalancer.Rebalancer.require_generation>`; nothing is committed.
             ZooKeeperUnavailable, SessionExpired: not committed.
             ConsumerClosed: the member has left, or has not joined.
         """
         copy = None if offsets is None else dict(offsets)
 
         def commit() -> None:
-            self._require_generation(generation)
+            if generation is not None:
+                self._rebalancer.require_generation(generation, copy or ())
             self._committer.commit(copy, force=force)
 
         self._thread.do(commit)
@@ -195,33 +197,18 @@ class GroupMember:
         """The mark of each partition's stored offset, as this member last read or wrote it; None if unknown.
 
         Raises:
-            GenerationEnded: there is a newer assignment than ``generation``.
+            GenerationEnded: as of :meth:`commit`.
             RetriableError, SessionExpired: a mark has to be looked up, and the store does not answer.
             ConsumerClosed: the member has left, or has not joined.
         """
         found: dict[TopicPartition, Mark | None] = {}
 
         def look_up() -> None:
-            self._require_generation(generation)
+            self._rebalancer.require_generation(generation, partitions)
             found.update(self._committer.marks(partitions))
 
         self._thread.do(look_up)
         return found
-
-    def _require_generation(self, generation: int | None) -> None:
-        """On the rebalance thread: refuse positions that were read in an assignment which has been replaced.
-
-        Otherwise: 1. positions are read in generation 5; 2. two rebalances take a partition away and bring it back,
-        and another member has committed it meanwhile; 3. the commit of step 1 finds the partition owned, and moves
-        its offset back.
-        """
-        current = self._rebalancer.assignment.generation
-        if generation is not None and (generation != current or not self._committer.positions_are_current):
-            why = f"the current generation is {current}" if generation != current else "its partitions were released"
-            raise GenerationEnded(
-                f"group {self._config.group_id}: offsets of generation {generation} are not committed, since {why}; "
-                "read the positions again"
-            )
 
     def leave(self) -> None:
         """Stop fetching, commit, and leave the group at once; idempotent.

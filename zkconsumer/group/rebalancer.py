@@ -6,7 +6,7 @@ Everything here runs on the member's rebalance thread, which alone writes the at
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Collection, Mapping, Set
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -20,6 +20,7 @@ from zkconsumer.core.offsets import StoredOffset, start_offset
 from zkconsumer.core.rebalancesteps import RebalanceCause, RebalanceStep
 from zkconsumer.core.reconcile import Reconciliation, reconcile
 from zkconsumer.errors import (
+    GenerationEnded,
     MalformedZnode,
     OwnershipConflict,
     RegistrationLost,
@@ -252,6 +253,25 @@ class Rebalancer:
         self.assignment = self._next_assignment(threads, offsets, marked)
         self._fetch.start(self.assignment)
         self.enter_state(MemberState.FETCHING)
+
+    def require_generation(self, generation: int, partitions: Collection[TopicPartition]) -> None:
+        """Refuse positions that were read in an assignment which has been replaced, or is being replaced.
+
+        Otherwise: 1. positions are read in generation 5; 2. two rebalances take a partition away and bring it back,
+        and another member has committed it meanwhile; 3. the commit of step 1 finds the partition owned, and moves
+        its offset back. The first of the two may have failed, so the generation alone does not show it.
+
+        Raises:
+            GenerationEnded: there is a newer assignment than ``generation``, or one of the partitions was released.
+        """
+        current = self.assignment.generation
+        if generation == current and self._committer.are_current(partitions):
+            return
+        why = f"the current generation is {current}" if generation != current else "its partitions were released"
+        raise GenerationEnded(
+            f"group {self._config.group_id}: offsets of generation {generation} are not committed, since {why}; "
+            "read the positions again"
+        )
 
     # -- what the steps need ----------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ import pytest
 from tests.fixtures.groupprotocol import Member
 from zkconsumer.core.memberstate import MemberState
 from zkconsumer.core.rebalancesteps import RebalanceCause, RebalanceStep
-from zkconsumer.errors import OwnershipConflict, ZooKeeperUnavailable
+from zkconsumer.errors import GenerationEnded, OwnershipConflict, ZooKeeperUnavailable
 from zkconsumer.group.listener import ConsumerRebalanceListener
 from zkconsumer.model import TopicPartition
 from zkconsumer.spark.microbatch import Span
@@ -237,3 +237,48 @@ def test_stored_offsets_are_read_of_what_is_gained_only(monkeypatch):
     member.rebalance(0, 1)
     member.rebalance(1, 2)
     assert kept_at == [set(), {P1}]
+
+
+def test_positions_of_a_generation_are_refused_for_what_was_released_in_it():
+    """Also if the partition is owned again: the attempt that released it failed, so there is no newer generation."""
+    member, refused = Member(incremental=True), []
+    member.rebalance(0, 1)
+    member.rebalancer.require_generation(1, [P0, P1])
+    member.group.conflicts = True
+    member.group.command(1, 2)
+    assert isinstance(member.rebalancer.rebalance().error, OwnershipConflict)
+    member.rebalancer.require_generation(1, [P1])
+    member.group.conflicts = False
+
+    class Listener(ConsumerRebalanceListener):
+        def before_starting_fetchers(self, consumer_id, assignment):
+            with pytest.raises(GenerationEnded, match="its partitions were released"):
+                member.rebalancer.require_generation(1, [P0])
+            refused.append(P0)
+
+    member.rebalancer.listener = Listener()
+    member.rebalance(0, 1)
+    assert refused == [P0]
+    with pytest.raises(GenerationEnded, match="the current generation is 2"):
+        member.rebalancer.require_generation(1, [P1])
+
+
+@pytest.mark.parametrize("offsets", [None, {P0: 300}], ids=["positions", "given offsets"])
+def test_a_commit_is_refused_if_its_partition_went_and_came_back_in_before_commit(offsets):
+    """The commit is made by a stand-in, so that rebalances continue meanwhile."""
+    calls = []
+
+    def before_commit():
+        calls.append("before_commit")
+        if len(calls) == 1:
+            member.rebalance(1)
+            member.store.offsets = {P0: 400}
+            member.group.command(0, 1)
+            member.group.acquire(member.group.commanded)  # the next rebalance is in its fourth step
+
+    member = Member(incremental=True, before_commit=before_commit, auto_commit_enable=False)
+    member.rebalance(0, 1)
+    member.fetch.move(p0=300)
+    with pytest.raises(GenerationEnded, match="t-0 were released"):
+        member.committer.commit(offsets, force=False)
+    assert member.offsets()[0] == 400
