@@ -353,7 +353,13 @@ def test_a_migration_without_permission_is_refused_before_it_writes(guarded, uni
         guarded.allow(ResourceType.TOPIC, denied, READ)
         eventually(lambda: all(guard.holds for guard in ends.observe().guards))
         # The first commit to a cluster makes its topic of offsets; before, no coordinator is asked.
-        assert cluster.commit(group, {TopicPartition(allowed, 0): StoredOffset(1)}) == {}
+        partition = TopicPartition(allowed, 0)
+        assert cluster.commit(group, {partition: StoredOffset(1)}) == {}
+        # Brokers that are asked for the topic of offsets do not describe it to this user, who may read the offsets.
+        server = f"{HOST}:{guarded.ports['SASL_PLAINTEXT']}"
+        by_brokers = Cluster.of(session, guarded.config(group, bootstrap_servers=server))
+        assert by_brokers.committed(group, [partition])[partition].offset == 1
+        assert by_brokers.describe(group).state == "Empty"
         guarded.forbid(ResourceType.GROUP, group, READ)
         guarded.allow(ResourceType.GROUP, group, DESCRIBE)
         eventually(lambda: f"Read on group {group};" in "".join(g.text for g in ends.observe().guards))

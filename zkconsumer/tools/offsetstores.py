@@ -365,7 +365,9 @@ class Cluster:
     def _has_offsets_topic(self) -> bool:
         if self.session is not None:
             return self.session.exists(TopicNode.path(OFFSETS_TOPIC)) is not None
-        return not self._ask(lambda client: client.metadata([OFFSETS_TOPIC])).failed_topics
+        # Who may not describe the topic may still ask the coordinator, which checks the permissions on the group.
+        failed = self._ask(lambda client: client.metadata([OFFSETS_TOPIC])).failed_topics
+        return all(code not in _NO_SUCH_TOPIC for code in failed.values())
 
     def _coordinated(self, group: str, question: Callable[[OffsetCoordinator], T]) -> T:
         return self._ask(lambda client: _patiently(OffsetCoordinator(client, group), question))
