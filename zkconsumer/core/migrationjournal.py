@@ -24,12 +24,14 @@ class JournalState:
         snapshot: path of the complete snapshot; None if there is none.
         may_have_written: True if a request was sent, or was about to be.
         units: number of requests in all runs.
+        ended: True if the last run ended with everything written and read back, and nothing was begun since.
     """
 
     plan: str | None = None
     snapshot: str | None = None
     may_have_written: bool = False
     units: int = 0
+    ended: bool = False
 
 
 def encode_event(event: Event, **fields: object) -> bytes:
@@ -73,4 +75,5 @@ def _after(state: JournalState, line: Any) -> JournalState:
         snapshot=str(line["path"]) if event == "snapshot" else state.snapshot,
         may_have_written=state.may_have_written or event == "intent",
         units=state.units + (event == "intent"),
+        ended=event == "end",
     )

@@ -53,6 +53,18 @@ def test_the_snapshot_has_what_was_there_before(servers):
     ]
 
 
+@pytest.mark.parametrize("there", [3, 5])
+def test_equal_offsets_are_committed_for_the_retention_of_the_plan(servers, there):
+    """Kafka has them from an earlier plan or from dual commit, and would keep them for their own retention only."""
+    servers.brokers.store("g", {partition: OFFSETS[partition] for partition in PARTITIONS[:there]})
+    servers.begin(*TO_KAFKA, retention_ms=1000)
+    assert servers.run().faults == []
+    each = [(PARTITIONS[:2], 1000), (PARTITIONS[2:4], 1000), (PARTITIONS[4:], 1000)]
+    assert servers.brokers.commits == each
+    again = servers.run()
+    assert (again.found, servers.brokers.commits) == (PARTITIONS, each), "this run has ended, and is not repeated"
+
+
 def test_each_request_is_noted_before_it_is_sent(servers):
     servers.begin(*TO_KAFKA)
     servers.run()
@@ -97,7 +109,7 @@ def test_a_commit_without_an_answer_is_found_by_the_next_run(servers):
     assert report.written == []
     servers.brokers.loses_answer = False
     again = servers.run()
-    assert (again.faults, again.found, again.written) == ([], PARTITIONS[:2], PARTITIONS[2:])
+    assert (again.faults, again.found, again.written) == ([], [], PARTITIONS)
 
 
 @pytest.mark.parametrize("request_lost", [True, False])
