@@ -89,6 +89,18 @@ def test_a_spouts_offsets_become_those_of_a_group_in_zookeeper(migration, layout
     assert migration.group.children() == ["offsets"], "the hold leaves nothing"
 
 
+def test_a_spout_in_another_chroot_is_read_there(migration, layouts, migrate, sandbox, zookeeper):
+    layouts.storm(NEXT)
+    source = f"storm:/{migration.group.name}@{sandbox.zookeeper_connect}/other"
+    arguments = ("plan", "--from", source, "--to", migration.forward[0], "--output", migration.file)
+    assert migrate(*arguments, servers=False)[0] == 2, "neither the group nor the command names servers"
+    assert migrate(*arguments)[0] == 0
+    assert migrate("run", migration.file, "--execute", servers=False)[0] == 0
+    assert migration.group.offsets(migration.topic) == NEXT
+    assert zookeeper.exists("/other/consumers") is None
+    assert migrate("verify", migration.file)[1]["equal"]
+
+
 def test_offsets_of_a_group_become_starting_offsets_of_spark(migration, tmp_path):
     migration.group.store(migration.topic, NEXT)
     file = tmp_path / "starting.json"

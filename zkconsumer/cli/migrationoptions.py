@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from zkconsumer.cli.connection import ToolConnection
+from zkconsumer.cli.connection import ToolConnection, tool_session
 from zkconsumer.cli.groupoptions import echo_lines, warn
 from zkconsumer.cli.migrationtables import plan_lines, refuse
 from zkconsumer.cli.writing import connected
-from zkconsumer.errors import ZkConsumerError
+from zkconsumer.errors import ConfigError, ZkConsumerError
 
 if TYPE_CHECKING:
     from zkconsumer.core.migrationend import End
@@ -88,19 +88,43 @@ def refuse_to_overwrite(output: Path) -> None:
 
 @contextmanager
 def ends_of(connection: ToolConnection, source: End, target: End) -> Iterator[MigrationEnds]:
-    """Both ends of a migration, connected; the servers that an end names come before those of the command."""
+    """Both ends of a migration, connected.
+
+    Raises:
+        click.UsageError: it is not clear which servers of ZooKeeper are meant.
+    """
+    from zkconsumer.core.migrationend import check_servers
     from zkconsumer.tools.migrationends import MigrationEnds
 
-    servers = source.servers or target.servers
-    if servers is not None:
-        connection = dataclasses.replace(connection, zookeeper=servers)
-    with connected(connection) as (session, cluster):
-        yield MigrationEnds(session, cluster, source, target)
+    try:
+        servers = check_servers(source, target, others=_names_servers(connection))
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    main = connection if servers is None else dataclasses.replace(connection, zookeeper=servers)
+    with connected(main) as (session, cluster):
+        if source.kind == "zookeeper" or source.servers in (None, session.address):
+            yield MigrationEnds(session, cluster, source, target)
+        else:
+            with tool_session(dataclasses.replace(connection, zookeeper=source.servers).config()) as other:
+                yield MigrationEnds(session, cluster, source, target, source_session=other)
+
+
+def _names_servers(connection: ToolConnection) -> bool:
+    """True if the options name servers of ZooKeeper."""
+    if connection.zookeeper is not None:
+        return True
+    try:
+        connection.config()
+    except ConfigError as error:
+        return not any(violation.startswith("zookeeper.connect is missing") for violation in error.violations)
+    return True
 
 
 def connection_of(connection: ToolConnection, plan: MigrationPlan) -> ToolConnection:
-    """The plan's servers of ZooKeeper, unless the command names others."""
-    servers = plan.source.servers or plan.target.servers
+    """The servers of ZooKeeper that the group's URI names, else those of the command, else those of the plan."""
+    from zkconsumer.core.migrationend import check_servers
+
+    servers = check_servers(plan.source, plan.target, others=True)
     if servers is None and connection.zookeeper is None and connection.config_file is None:
         servers = plan.servers
     return connection if servers is None else dataclasses.replace(connection, zookeeper=servers)

@@ -86,3 +86,32 @@ def check_ends(source: End, target: End) -> None:
         raise ValueError(
             f"{source} and {target} are in one kind of store; `zkconsumer offsets copy` copies within ZooKeeper"
         )
+
+
+def check_servers(source: End, target: End, *, others: bool) -> str | None:
+    """The servers of ZooKeeper for the group, and for the brokers if they are found there.
+
+    Servers in the URI of an end apply to that end. Only for a source that is read beside a group in Kafka they also
+    apply to the brokers, where the command names no others.
+
+    Args:
+        source: where offsets are read.
+        target: where they are written.
+        others: the command names servers of its own.
+
+    Returns:
+        The servers that an end names; None for those of the command.
+
+    Raises:
+        ValueError: the source names servers, and neither the group nor the command does.
+    """
+    for end in (source, target):
+        if end.kind == "zookeeper" and end.servers is not None:
+            return end.servers
+    if source.servers is None or others:
+        return None
+    if target.kind == "zookeeper":
+        raise ValueError(
+            f"the servers of {source} are not those of {target}; give --zookeeper, or write {target}@HOST:PORT/CHROOT"
+        )
+    return source.servers

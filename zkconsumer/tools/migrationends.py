@@ -16,7 +16,7 @@ from zkconsumer.core.migrationplan import Guard, Observation, Place
 from zkconsumer.errors import name_some
 from zkconsumer.model import TopicIdentity, TopicPartition
 from zkconsumer.tools.groupznodes import read_group
-from zkconsumer.tools.migrationlayouts import read_layout
+from zkconsumer.tools.migrationlayouts import LayoutOffsets, read_layout
 from zkconsumer.tools.migrationsurvey import stores_last_processed
 from zkconsumer.tools.offsetplan import Guards
 from zkconsumer.tools.offsetstores import Cluster, OffsetNodes, offset_nodes, partitions_to_hold
@@ -52,13 +52,24 @@ class MigrationEnds:
         cluster: the brokers whose topics the offsets are of.
         source: where offsets are read.
         target: where they are written.
+        source_session: an open session where the source is, if that is elsewhere; None if it is not. Nothing is written
+            there.
     """
 
-    def __init__(self, session: ZkSession, cluster: Cluster, source: End, target: End) -> None:
+    def __init__(
+        self,
+        session: ZkSession,
+        cluster: Cluster,
+        source: End,
+        target: End,
+        *,
+        source_session: ZkSession | None = None,
+    ) -> None:
         self.session = session
         self.cluster = cluster
         self.source = source
         self.target = target
+        self._source_session = source_session or session
 
     def observe(self, planned: Collection[TopicPartition] = ()) -> Observation:
         """Read everything that a plan consists of, or is compared with. Nothing is written.
@@ -112,7 +123,7 @@ class MigrationEnds:
         if end.kind == "zookeeper":
             nodes = offset_nodes(self.session, end.group, {partition.topic for partition in partitions})
             return {p: offset for p in partitions if (offset := nodes.offset(p)) is not None}
-        found = _in_file(end) if end is self.target else read_layout(self.session, end).offsets
+        found = _in_file(end) if end is self.target else self._read_layout().offsets
         return {p: found[p] for p in partitions if p in found}
 
     def _committed(self, group: str, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
@@ -129,11 +140,14 @@ class MigrationEnds:
             seen = self._group_in_zookeeper(self.source.group, {partition.topic for partition in znodes.partitions})
             seen.guards.append(_layout_guard(self.source, is_other=stores_last_processed(self.session, znodes)))
             return seen
-        first, second = read_layout(self.session, self.source), read_layout(self.session, self.source)
+        first, second = self._read_layout(), self._read_layout()
         holds = first.offsets == second.offsets
         text = f"offsets of {self.source} {'do not change' if holds else 'change; stop its consumers'}"
         topics = {partition.topic for partition in second.offsets}
         return _Seen(topics, second.offsets, [Guard("source", holds, text)], second.warnings)
+
+    def _read_layout(self) -> LayoutOffsets:
+        return read_layout(self._source_session, self.source)
 
     def _kafka_source(self, group: str) -> _Seen:
         """All offsets of the group in Kafka, which must not have members: before, after, and with equal reads."""

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zkconsumer.core import migrationend
-from zkconsumer.core.migrationend import End, check_ends, parse_end
+from zkconsumer.core.migrationend import End, check_ends, check_servers, parse_end
 from zkconsumer.core.migrationplan import Guard, Observation, Place, PlannedPartition, make_plan, recheck, verify
 from zkconsumer.core.offsetreset import LogRange
 from zkconsumer.model import TopicIdentity, TopicPartition
@@ -101,6 +101,27 @@ def test_an_end_that_is_only_read_is_no_target(text):
 )
 def test_a_group_in_zookeeper_is_held(source, target, group):
     assert plan(source=source, target=target).held_group == group
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "others", "servers"),
+    [
+        ("zookeeper:g@a:1/x", "kafka:g", True, "a:1/x"),
+        ("kafka:g", "zookeeper:g@a:1", False, "a:1"),
+        ("kafka:g", "zookeeper:g", False, None),
+        ("storm:/s/id@a:1", "zookeeper:g@b:1/kafka", False, "b:1/kafka"),
+        ("storm:/s/id@a:1", "zookeeper:g", True, None),
+        ("storm:/s/id@a:1", "kafka:g", True, None),
+        ("storm:/s/id@a:1", "kafka:g", False, "a:1"),
+    ],
+)
+def test_servers_of_an_end_apply_to_that_end(source, target, others, servers):
+    assert check_servers(parse_end(source), parse_end(target), others=others) == servers
+
+
+def test_a_group_is_not_written_into_the_zookeeper_of_a_spout():
+    with pytest.raises(ValueError, match=r"write zookeeper:g@HOST:PORT"):
+        check_servers(parse_end("storm:/s/id@a:1"), parse_end("zookeeper:g"), others=False)
 
 
 # -- rows -------------------------------------------------------------------------------------------------------------
