@@ -126,17 +126,19 @@ class OffsetCoordinator:
         """True if the coordinator can delete offsets, as brokers since 2.4 can (KIP-496); raises as :meth:`fetch`."""
         return self._ask(lambda connection: connection.knows(_OFFSET_DELETE))
 
-    def delete(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    def delete(
+        self, partitions: Collection[TopicPartition], *, before_send: Callable[[], None] = lambda: None
+    ) -> dict[TopicPartition, int]:
         """Delete committed offsets; returns the error code of each partition that keeps its offset.
 
-        Idempotent: a partition, or a group, without an offset is no error.
+        Idempotent: a partition, or a group, without an offset is no error. ``before_send`` as in :meth:`commit`.
 
         Raises:
             CoordinatorMoved, BrokerUnavailable: try again.
             GroupAuthorizationFailed: the permission is missing.
             ProtocolError: the coordinator is a broker before 2.4.
         """
-        refused = self._ask(lambda connection: _delete(connection, self._group, partitions))
+        refused = self._ask(lambda connection: _delete(connection, self._group, partitions, before_send))
         if ErrorCode.GROUP_AUTHORIZATION_FAILED in refused.values():
             raise group_refused(self._group, DELETE, self._client.security)
         return refused
@@ -209,8 +211,12 @@ def _fetch(connection: BrokerConnection, group: str, wanted: Collection[TopicPar
 
 
 def _delete(
-    connection: BrokerConnection, group: str, partitions: Collection[TopicPartition]
+    connection: BrokerConnection,
+    group: str,
+    partitions: Collection[TopicPartition],
+    before_send: Callable[[], None],
 ) -> dict[TopicPartition, int]:
+    before_send()
     outcome, error = delete_offsets(connection, group, partitions, _DELETE_VERSIONS)
     if error in _COORDINATOR_GONE:
         raise CoordinatorMoved(f"offsets of group {group} cannot be deleted: {error_name(error)}")

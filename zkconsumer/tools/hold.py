@@ -109,6 +109,21 @@ class GroupHold:
         """True if nothing more may be written: members that started meanwhile are about to give up."""
         return not self._long and self.age > LONGEST_S
 
+    def require(self) -> None:
+        """Check that the group is held, right before a write that ZooKeeper cannot refuse.
+
+        Raises:
+            SessionExpired: the hold has ended with its session.
+            ZooKeeperUnavailable: it is unknown whether the group is held.
+            WriteRefused: the hold has lasted too long.
+        """
+        self._session.commit_changes(self.fence, [Change("check", self.fence)])
+        if self.is_over:
+            raise WriteRefused(
+                f"the hold of group {self._paths.group} lasted {LONGEST_S:g} s, after which members that started "
+                "meanwhile give up; give --long-hold"
+            )
+
     def take(self) -> None:
         """Claim everything.
 

@@ -1,8 +1,8 @@
 """Carries out a MigrationPlan: guards again, hold, snapshot, journaled writes, read back, release.
 
 A run that was killed is resumed by the same command: it reads what the target has now, and writes the rest; to Kafka it
-commits everything again. The journal is needed for two facts only: an earlier run may have written, and the last one has
-ended. What was written is read from the target.
+commits everything again. The journal is needed for two facts only: an earlier run may have written, and the last one
+has ended. What was written is read from the target.
 """
 
 from __future__ import annotations
@@ -104,6 +104,10 @@ def _run_alone(
     return report
 
 
+def _nothing() -> None:
+    """Before a commit that no hold protects."""
+
+
 class _Run:
     """One run under the hold."""
 
@@ -192,8 +196,8 @@ class _Run:
         moved += [p for p in partitions if target.get(p) not in allowed[p]]
         if moved:
             raise WriteRefused(f"offsets have moved since they were checked: {name_some(moved)}; plan again")
-        # Kafka keeps an offset for the retention of its last commit. Equal offsets, of an earlier plan or of dual commit,
-        # would expire before those that are committed now.
+        # Kafka keeps an offset for the retention of its last commit. Equal offsets, of an earlier plan or of dual
+        # commit, would expire before those that are committed now.
         rows, all_of_them = self._plan.partitions, self._plan.target.kind == "kafka"
         return [row for row in rows if all_of_them or target.get(row.partition) != row.new]
 
@@ -228,7 +232,10 @@ class _Run:
             offsets = {partition: StoredOffset(offset, mark) for partition, offset in part.items()}
             try:
                 refused = self._ends.cluster.commit(
-                    self._plan.target.group, offsets, retention_ms=self._plan.retention_ms
+                    self._plan.target.group,
+                    offsets,
+                    retention_ms=self._plan.retention_ms,
+                    before_send=_nothing if hold is None else hold.require,
                 )
             except ZkConsumerError as error:
                 self._end_unit([], f"{error}; run the plan again, which reads what was written")

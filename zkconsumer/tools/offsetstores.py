@@ -334,7 +334,12 @@ class Cluster:
         return {**dict.fromkeys(metadata.leaderless), **metadata.leaders}
 
     def commit(
-        self, group: str, offsets: Mapping[TopicPartition, StoredOffset], *, retention_ms: int | None = None
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, StoredOffset],
+        *,
+        retention_ms: int | None = None,
+        before_send: Callable[[], None] = lambda: None,
     ) -> dict[TopicPartition, str]:
         """Commit offsets to Kafka; returns why some were refused.
 
@@ -342,24 +347,29 @@ class Cluster:
             group: consumer group.
             offsets: by partition.
             retention_ms: how long they are kept, in ms; None for the brokers' setting.
+            before_send: called right before each attempt to send them; its exception is passed on.
 
         Raises:
             ZkConsumerError: no coordinator answers; whether they are stored is unknown.
         """
-        outcome = self._coordinated(group, lambda coordinator: coordinator.commit(offsets, retention_ms=retention_ms))
+        outcome = self._coordinated(
+            group, lambda coordinator: coordinator.commit(offsets, retention_ms=retention_ms, before_send=before_send)
+        )
         return {partition: error_name(code) for partition, code in outcome.refused.items()}
 
     def can_delete(self, group: str) -> bool:
         """True if the group's coordinator can delete offsets; raises as :meth:`committed`."""
         return self._coordinated(group, lambda coordinator: coordinator.can_delete())
 
-    def delete(self, group: str, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str]:
-        """Delete offsets from Kafka; returns why some were refused. Idempotent.
+    def delete(
+        self, group: str, partitions: Collection[TopicPartition], *, before_send: Callable[[], None] = lambda: None
+    ) -> dict[TopicPartition, str]:
+        """Delete offsets from Kafka; returns why some were refused. Idempotent; ``before_send`` as in :meth:`commit`.
 
         Raises:
             ZkConsumerError: no coordinator answers, so it is unknown what is deleted; or it is a broker before 2.4.
         """
-        refused = self._coordinated(group, lambda coordinator: coordinator.delete(partitions))
+        refused = self._coordinated(group, lambda coordinator: coordinator.delete(partitions, before_send=before_send))
         return {partition: error_name(code) for partition, code in refused.items()}
 
     def _has_offsets_topic(self) -> bool:

@@ -238,10 +238,16 @@ class _GroupWriter:
         if not names or self._is_too_late(names):
             return
         try:
-            refused = self._commit_to_kafka()
+            self._require_former()
         except ZkConsumerError as error:
             self._report.faults.append(f"offsets of group {self._group} in Kafka: {error}")
             self._report.not_written += names
+            return
+        try:
+            refused = self._commit_to_kafka()
+        except ZkConsumerError as error:
+            self._report.faults.append(f"offsets of group {self._group} in Kafka: {error}; see `offsets restore`")
+            self._look_again_in_kafka()
             return
         for change in self._kafka:
             if change.partition in refused:
@@ -250,17 +256,38 @@ class _GroupWriter:
                 _in_kafka(change)
             )
 
-    def _commit_to_kafka(self) -> dict[TopicPartition, str]:
+    def _require_former(self) -> None:
         """Kafka has no compare-and-set: the offsets are read right before they are written."""
-        wanted = {c.partition: StoredOffset(c.after, c.metadata or None) for c in self._kafka if c.after is not None}
-        found = self._cluster.committed(self._group, [change.partition for change in self._kafka])
+        found = self._offsets_in_kafka()
         for change in self._kafka:
-            now = found[change.partition].offset if change.partition in found else None
+            now = found.get(change.partition)
             if now != change.before:
                 raise ZkConsumerError(f"another client wrote {change.partition}, which is {now}, not {change.before}")
-        refused = self._cluster.commit(self._group, wanted) if wanted else {}
+
+    def _offsets_in_kafka(self) -> dict[TopicPartition, int | None]:
+        found = self._cluster.committed(self._group, [change.partition for change in self._kafka])
+        return {partition: one.offset for partition, one in found.items()}
+
+    def _commit_to_kafka(self) -> dict[TopicPartition, str]:
+        """Kafka does not know the hold, so it is checked before each request."""
+        wanted = {c.partition: StoredOffset(c.after, c.metadata or None) for c in self._kafka if c.after is not None}
         gone = [change.partition for change in self._kafka if change.after is None]
-        return refused | (self._cluster.delete(self._group, gone) if gone else {})
+        check = self._hold.require
+        refused = self._cluster.commit(self._group, wanted, before_send=check) if wanted else {}
+        return refused | (self._cluster.delete(self._group, gone, before_send=check) if gone else {})
+
+    def _look_again_in_kafka(self) -> None:
+        """Read what became of requests of which one has no answer."""
+        names = [_in_kafka(change) for change in self._kafka]
+        try:
+            found = self._offsets_in_kafka()
+        except ZkConsumerError as error:
+            self._report.faults.append(f"whether {name_some(names)} were written is unknown: {error}")
+            self._report.not_written += names
+            return
+        for change in self._kafka:
+            done = found.get(change.partition) == change.after
+            (self._report.written if done else self._report.not_written).append(_in_kafka(change))
 
     def _settle(self) -> None:
         """Wait until members continue at what was written, which another client may have overwritten meanwhile.
@@ -277,8 +304,10 @@ class _GroupWriter:
                 self._hold.outlast_attempts()
                 lost = self._set_again()
                 if not lost:
-                    return
-            self._report.faults.append(f"another client keeps writing {name_some(lost)}")
+                    break
+            else:
+                self._report.faults.append(f"another client keeps writing {name_some(lost)}")
+            self._read_back_kafka()
         except ZkConsumerError as error:
             self._report.faults.append(f"what was written could not be read again: {error}")
 
@@ -298,6 +327,21 @@ class _GroupWriter:
         for part in in_transactions(again):
             self._session.commit_changes(self._hold.fence, part)
         return lost
+
+    def _read_back_kafka(self) -> None:
+        """Report what another client has written to Kafka since; no commit could exclude that client."""
+        written = set(self._report.written)
+        mine = [change for change in self._kafka if _in_kafka(change) in written]
+        found = self._offsets_in_kafka() if mine else {}
+        other = [
+            f"{_in_kafka(change)} as {found.get(change.partition)}"
+            for change in mine
+            if found.get(change.partition) != change.after
+        ]
+        if other:
+            self._report.faults.append(
+                f"another client wrote {name_some(other)}, right after it was written here; stop it, and try again"
+            )
 
     def _note_release(self, released: Released, closing: Sequence[Change]) -> None:
         report = self._report
