@@ -161,6 +161,10 @@ class _Run:
 
     def _note_release(self, released: Released) -> None:
         self._report.warnings += released.problems
+        if self._plan.source.kind == "zookeeper":
+            if came := (*released.nudged, *released.gave_up):
+                self._fault_of_source(name_some(came))
+            return
         if released.nudged:
             self._report.warnings.append(f"members registered meanwhile, and start now: {name_some(released.nudged)}")
         if released.gave_up:
@@ -329,7 +333,10 @@ class _Run:
         if self._plan.source.kind == "kafka":
             group = self._ends.cluster.describe(self._plan.source.group)
             if group.has_members:
-                self._report.faults.append(
-                    f"consumers of {self._plan.source} were started during the migration ({group.state}); stop them, "
-                    "and plan again"
-                )
+                self._fault_of_source(group.state)
+
+    def _fault_of_source(self, who: str) -> None:
+        """They continue where the consumers of the target do, so each record would be consumed twice."""
+        self._report.faults.append(
+            f"consumers of {self._plan.source} were started during the migration ({who}); stop them, and plan again"
+        )

@@ -194,6 +194,18 @@ def test_a_consumer_that_commits_to_the_source_is_reported(servers):
     assert "another client wrote during the migration: t-4 in storm:/s/id" in servers.run().faults[0]
 
 
+def test_a_member_of_the_source_that_starts_during_a_run_is_reported(servers):
+    """It continues where the new consumers do, so each record would be consumed twice."""
+    servers.begin(*TO_KAFKA)
+    pending = [servers.register]
+    servers.brokers.before_commit = lambda _group: pending and pending.pop()()
+    report = servers.run()
+    assert report.faults == [
+        "consumers of zookeeper:g were started during the migration (g_member); stop them, and plan again"
+    ]
+    assert (report.warnings, servers.journal()[-1]) == ([], "outcome")
+
+
 def test_two_runs_of_one_plan_are_kept_apart(servers):
     servers.begin("storm:/s/id", "kafka:g")
     with servers.file.open("rb") as other:
