@@ -94,6 +94,11 @@ class GroupHold:
         """Parents that did not exist; the release removes those that nothing was created below."""
         return frozenset(self._created)
 
+    @property
+    def live(self) -> bool:
+        """True if the group may have members meanwhile."""
+        return self._live
+
     def keep(self, paths: Iterable[str]) -> None:
         """Let the release leave these parents where they are, since they are part of what is written."""
         kept = set(paths)
@@ -234,7 +239,8 @@ class GroupHold:
 
         Args:
             closing: deletions that are only possible now, parents of what is held, in their order. They are done
-                together with the removal of the hold, unless a member has registered meanwhile.
+                together with the removal of the hold, unless a member has registered although the group was to have
+                none. What is left of them is for the caller to read.
 
         Returns:
             How it ended. An error is in ``problems``: what is ephemeral ends with the session, parents stay.
@@ -248,8 +254,8 @@ class GroupHold:
             gave_up = self._gave_up(members) if self._long else []
             if members and not self._long:
                 self._nudge()
-            self._release_node(closing if not members else (), problems)
-            if closing and members:
+            self._release_node(closing if self._live or not members else (), problems)
+            if closing and members and not self._live:
                 problems.append(f"{self._paths.root} stays: {name_some(members)} registered meanwhile")
         except ZkConsumerError as error:
             problems.append(f"the hold of group {self._paths.group} ends with its session: {error}")

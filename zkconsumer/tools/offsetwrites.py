@@ -17,6 +17,7 @@ from zkconsumer.tools.offsetplan import GroupPlan, WritePlan
 from zkconsumer.tools.offsetstores import Cluster
 from zkconsumer.tools.snapshot import GroupChange, KafkaChange, NodeChange, Snapshot, write_snapshot
 from zkconsumer.zookeeper.conditional import Change, in_transactions
+from zkconsumer.zookeeper.reads import Znode
 from zkconsumer.zookeeper.session import ZkSession
 
 _READ_BACK_ROUNDS: Final = 3
@@ -312,18 +313,26 @@ class _GroupWriter:
             self._report.faults.append(f"what was written could not be read again: {error}")
 
     def _set_again(self) -> list[str]:
-        """Set what another client has overwritten; returns its paths."""
-        written = set(self._report.written)
-        wanted = {n.path: n.after.data for n in self._nodes if n.after is not None and n.path in written}
+        """Set what another client has overwritten, and delete what it has created again; returns the paths.
+
+        ``ids`` comes back with a member, whose registration is not deleted; the release reports it.
+        """
+        written = set(self._report.written) - {GroupPaths(self._group).ids}
+        wanted = {n.path: None if n.after is None else n.after.data for n in self._nodes if n.path in written}
+        gone = {node.path for node in self._nodes if node.after is None}
         nodes = self._session.get_many(wanted)
-        lost = sorted(path for path, data in wanted.items() if (node := nodes[path]) is None or node.data != data)
+        lost = sorted(path for path, data in wanted.items() if not _is_as(nodes[path], data, gone=path in gone))
+        again = []
         for path in lost:
             node = nodes[path]
             self._report.warnings.append(
-                f"{path} was written by another client right after it was written here, as "
-                f"{node.data if node else None!r}; it is set again"
+                f"{path} was written by another client right after it was "
+                f"{'deleted' if path in gone else 'written'} here, as {node.data if node else None!r}; it is "
+                f"{'deleted' if path in gone else 'set'} again"
             )
-        again = [Change("set", path, wanted[path], node.version) for path in lost if (node := nodes[path])]
+            if node is not None:
+                again.append(Change("delete" if path in gone else "set", path, wanted[path], node.version))
+        again.sort(key=lambda change: (change.kind == "delete", -change.path.count("/")))
         for part in in_transactions(again):
             self._session.commit_changes(self._hold.fence, part)
         return lost
@@ -354,8 +363,31 @@ class _GroupWriter:
                 f"{name_some(released.gave_up)}"
             )
         if closing:
-            done = not report.faults and not released.problems
-            (report.written if done else report.not_written).extend(change.path for change in closing)
+            self._note_closing([change.path for change in closing])
+
+    def _note_closing(self, paths: Sequence[str]) -> None:
+        """What has become of the deletions of the release, which a member or another client may have prevented."""
+        report = self._report
+        if report.faults:  # then they were not tried
+            report.not_written += paths
+            return
+        try:
+            found = self._session.get_many(paths)
+        except ZkConsumerError as error:
+            report.faults.append(f"whether {name_some(paths)} were deleted is unknown: {error}")
+            report.not_written += paths
+            return
+        left = [path for path in paths if found[path] is not None]
+        report.written += [path for path in paths if found[path] is None]
+        report.not_written += left
+        if left:
+            reasons = report.warnings if self._hold.live else report.faults
+            reasons.append(f"{name_some(left)} could not be deleted: a member or another client uses what is below")
+
+
+def _is_as(node: Znode | None, data: bytes | None, *, gone: bool) -> bool:
+    """True if a node is as it was written, or gone as it was deleted."""
+    return node is None if gone else node is not None and node.data == data
 
 
 def _depth(node: NodeChange) -> tuple[int, str]:

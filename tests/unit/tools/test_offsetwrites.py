@@ -8,8 +8,10 @@ from tests.fixtures.groupsinmemory import session_in_memory
 from tests.fixtures.migrationsinmemory import OFFSETS, PARTITIONS
 from zkconsumer.core.offsetreset import ResetSpec
 from zkconsumer.tools import hold
+from zkconsumer.tools.groupwrites import plan_delete
 from zkconsumer.tools.offsetreset import plan_reset
 from zkconsumer.tools.offsetwrites import execute
+from zkconsumer.zookeeper.conditional import Change
 
 NAMES = [f"{partition} in Kafka" for partition in PARTITIONS]
 
@@ -68,3 +70,67 @@ def test_nothing_is_committed_once_the_hold_has_ended(servers, session):
     report = reset_in_kafka(servers, session)
     assert (servers.brokers.stored("g"), report.written) == (OFFSETS, [])
     assert "ZooKeeper did not answer" in report.faults[0]
+
+
+# -- deletions --------------------------------------------------------------------------------------------------------
+
+GROUP = ["/consumers/g", "/consumers/g/owners", "/consumers/g/owners/t"]
+
+
+def delete(servers, session, topic=None, *, live=False):
+    plan = plan_delete(session, servers.brokers, ["g"], topic, live=live)
+    assert plan.refusals == ()
+    return execute(session, servers.brokers, plan, servers.file.with_name("snapshot"))
+
+
+@pytest.fixture
+def group(servers):
+    """A group with offsets, and with the parents that members leave."""
+    servers.store(OFFSETS)
+    for path in ("ids", "owners/t"):
+        servers.write(f"/consumers/g/{path}", b"")
+    return servers
+
+
+def left(servers):
+    return sorted(path for path in servers.server.nodes if path.startswith("/consumers/g"))
+
+
+def test_a_group_is_deleted(group, session):
+    report = delete(group, session)
+    assert (report.faults, report.warnings, report.not_written, left(group)) == ([], [], [], [])
+    assert set(GROUP) < set(report.written)
+
+
+def test_what_a_member_that_registers_keeps_from_being_deleted_is_a_fault(group, session, monkeypatch):
+    after_writing(monkeypatch, group.register)
+    report = delete(group, session)
+    (fault,) = report.faults
+    assert fault.startswith("/consumers/g/owners/t, /consumers/g/owners, /consumers/g could not be deleted")
+    assert sorted(report.not_written) == GROUP
+
+
+def test_a_lost_owner_znode_of_the_hold_does_not_prevent_the_last_deletions(group, session, monkeypatch):
+    other = session_in_memory(group.server)
+    after_writing(monkeypatch, lambda: other.commit_changes("/", [Change("delete", "/consumers/g/owners/t/0")]))
+    report = delete(group, session)
+    assert (report.faults, report.not_written, left(group)) == ([], [], [])
+    assert "owners/t/0 was deleted by another client" in report.warnings[0]
+
+
+def test_an_offset_that_comes_back_is_deleted_again(group, session, monkeypatch):
+    group.write("/consumers/g/offsets/u/0", b"5")
+    after_writing(monkeypatch, lambda: group.write("/consumers/g/offsets/t/0", b"7"))
+    report = delete(group, session, "t")
+    assert (report.faults, report.not_written) == ([], [])
+    assert [path for path in left(group) if path.startswith("/consumers/g/offsets/t")] == []
+    assert any("offsets/t/0 was written by another client right after it was deleted" in w for w in report.warnings)
+
+
+def test_owners_of_live_members_stay(group, session):
+    group.write("/consumers/g/offsets/u/0", b"5")
+    group.register()
+    assert session_in_memory(group.server).create_ephemerals([("/consumers/g/owners/t/0", b"g_member-0")])
+    report = delete(group, session, "t", live=True)
+    assert (report.faults, report.not_written) == ([], ["/consumers/g/owners/t"])
+    assert not any("registered meanwhile" in warning and "stays" in warning for warning in report.warnings)
