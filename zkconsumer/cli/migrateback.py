@@ -108,11 +108,13 @@ def reverse_command(
             ends_of(connection_of(connection, plan), source, target) as ends,
             progress("reading"),
         ):
+            journal = open_journal(plan, plan_file).state
             back = reverse_plan(
                 plan,
                 ends.observe([row.partition for row in plan.partitions]),
                 read_mirror(plan, plan_file),
-                began=open_journal(plan, plan_file).state.may_have_written,
+                began=journal.may_have_written,
+                rolled_back=journal.rolled_back,
                 missing=missing,
                 retention_ms=retention_ms,
                 now_ms=int(time.time() * 1000),

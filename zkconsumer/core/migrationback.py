@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from zkconsumer.core.migrationend import End, check_ends
+from zkconsumer.core.migrationjournal import ROLLED_BACK
 from zkconsumer.core.migrationmirror import MirrorState, left_offsets
 from zkconsumer.core.migrationplan import (
     Guard,
@@ -86,6 +87,7 @@ def reverse_plan(
     mirrored: MirrorState,
     *,
     began: bool,
+    rolled_back: bool = False,
     missing: Missing,
     retention_ms: int | None,
     now_ms: int,
@@ -97,12 +99,13 @@ def reverse_plan(
         seen: the reversed ends, with all partitions of the plan.
         mirrored: what a mirror of the plan has copied to its source; without offsets if there was none.
         began: a run of this plan may have written.
+        rolled_back: a rollback may have undone that.
         missing: what partitions get whose offset has gone from the plan's target, for example because it expired.
         retention_ms: see :class:`MigrationPlan`.
         now_ms: current time in ms since the epoch.
     """
     source, target = reversed_ends(plan)
-    guards = (*seen.guards, *_guards(plan, seen, mirrored, began=began))
+    guards = (*seen.guards, *_guards(plan, seen, mirrored, began=began, rolled_back=rolled_back))
     return make_plan(
         source,
         target,
@@ -114,15 +117,17 @@ def reverse_plan(
     )
 
 
-def _guards(plan: MigrationPlan, seen: Observation, mirrored: MirrorState, *, began: bool) -> Iterator[Guard]:
+def _guards(
+    plan: MigrationPlan, seen: Observation, mirrored: MirrorState, *, began: bool, rolled_back: bool
+) -> Iterator[Guard]:
     elsewhere = list(changed_place(plan, seen.place))
     yield Guard("place", not elsewhere, "; ".join(elsewhere) or "the servers are those of the migration")
-    has_run = began or all(row.before == row.new for row in plan.partitions)
-    yield Guard(
-        "migrated",
-        has_run,
-        "the plan was run" if has_run else "the plan was not run, or its journal is missing; there is no way back",
-    )
+    if rolled_back:
+        yield Guard("migrated", False, ROLLED_BACK)
+    elif began or all(row.before == row.new for row in plan.partitions):
+        yield Guard("migrated", True, "the plan was run")
+    else:
+        yield Guard("migrated", False, "the plan was not run, or its journal is missing; there is no way back")
     left = left_offsets(plan, mirrored)
     moved = [row.partition for row in plan.partitions if seen.target.get(row.partition) not in left[row.partition]]
     writer = "mirror" if mirrored.offsets else "migration"

@@ -14,6 +14,12 @@ everything is written and read back. A later run of the same plan begins again. 
 
 _EVENTS: Final = frozenset(get_args(Event))
 
+ROLLED_BACK: Final = (
+    "the plan was rolled back, or a rollback was begun: complete it with `zkconsumer migrate rollback`, or migrate "
+    "again with `zkconsumer migrate run`"
+)
+"""Why a plan has neither a way back nor offsets to mirror."""
+
 
 @dataclass(frozen=True, slots=True)
 class JournalState:
@@ -25,6 +31,7 @@ class JournalState:
         may_have_written: True if a request was sent, or was about to be.
         units: number of requests in all runs.
         ended: True if the last run ended with everything written and read back, and nothing was begun since.
+        rolled_back: True if a rollback was going to write, and no run has written since.
     """
 
     plan: str | None = None
@@ -32,6 +39,7 @@ class JournalState:
     may_have_written: bool = False
     units: int = 0
     ended: bool = False
+    rolled_back: bool = False
 
 
 def encode_event(event: Event, **fields: object) -> bytes:
@@ -76,4 +84,5 @@ def _after(state: JournalState, line: Any) -> JournalState:
         may_have_written=state.may_have_written or event == "intent",
         units=state.units + (event == "intent"),
         ended=event == "end",
+        rolled_back=event == "rollback" or (state.rolled_back and event not in ("intent", "end")),
     )

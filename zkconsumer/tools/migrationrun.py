@@ -96,9 +96,9 @@ def _run_alone(
     ends: MigrationEnds, plan: MigrationPlan, plan_file: Path, long_hold: bool, advance: Callable[[int, int], None]
 ) -> RunReport:
     report = check_plan(ends, plan, plan_file)
-    if len(report.found) == len(plan.partitions):
-        return report
     journal = open_journal(plan, plan_file)
+    if len(report.found) == len(plan.partitions) and not journal.state.rolled_back:
+        return report
     journal.append("begin", plan=plan_digest(plan), at_ms=int(time.time() * 1000))
     _Run(ends, plan, journal, report, long_hold, advance).run(beside(plan_file, "snapshot.json"))
     return report

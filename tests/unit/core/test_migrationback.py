@@ -101,10 +101,19 @@ def after(seen, progress):
     return replace(seen, source=target, target=dict(seen.source))
 
 
-def back(seen, *, made=None, began=True, missing="fail", mirrored=None):
+def back(seen, *, made=None, began=True, missing="fail", mirrored=None, rolled_back=False):
     mirrored = {p: frozenset({offset}) for p, offset in (mirrored or {}).items()}
     state = MirrorState("sha", mirrored)
-    return reverse_plan(made or plan(), seen, state, began=began, missing=missing, retention_ms=None, now_ms=2)
+    return reverse_plan(
+        made or plan(),
+        seen,
+        state,
+        began=began,
+        rolled_back=rolled_back,
+        missing=missing,
+        retention_ms=None,
+        now_ms=2,
+    )
 
 
 def test_the_way_back_begins_where_the_target_is():
@@ -152,6 +161,10 @@ def test_a_reset_at_the_target_is_a_warning():
 
 def test_a_plan_that_was_not_run_has_no_way_back():
     assert "was not run" in back(after(SEEN, {}), began=False).refusals[0]
+
+
+def test_a_plan_that_was_rolled_back_has_no_way_back():
+    assert "was rolled back" in back(after(SEEN, {}), rolled_back=True).refusals[0]
 
 
 def test_a_target_that_had_every_offset_needs_no_run():

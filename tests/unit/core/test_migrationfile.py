@@ -85,6 +85,8 @@ LINES = [
     encode_event("outcome", unit=0, written=1, fault=""),
     encode_event("end", at_ms=2),
     encode_event("rollback", at_ms=3),
+    encode_event("begin", plan="abc", at_ms=4),
+    encode_event("intent", unit=1, offsets=[["t", 0, 5]]),
 ]
 
 
@@ -96,8 +98,10 @@ LINES = [
         (2, JournalState("abc", "/s")),
         (3, JournalState("abc", "/s", True, 1)),
         (4, JournalState("abc", "/s", True, 1)),
-        (5, JournalState("abc", "/s", True, 1)),
-        (6, JournalState("abc", "/s", True, 1)),
+        (5, JournalState("abc", "/s", True, 1, ended=True)),
+        (6, JournalState("abc", "/s", True, 1, rolled_back=True)),
+        (7, JournalState("abc", "/s", True, 1, rolled_back=True)),
+        (8, JournalState("abc", "/s", True, 2)),
     ],
 )
 @pytest.mark.parametrize("torn", [b"", b'{"event": "inte'])

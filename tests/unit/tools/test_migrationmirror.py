@@ -9,6 +9,7 @@ from tests.fixtures.migrationsinmemory import OFFSETS, PARTITIONS, TO_KAFKA, TO_
 from zkconsumer.errors import BrokerUnavailable, WriteRefused
 from zkconsumer.tools import migrationmirror
 from zkconsumer.tools.migrationmirror import CopyReport, Mirror, run_mirror
+from zkconsumer.tools.migrationrollback import note_rollback
 
 MOVED = {**OFFSETS, PARTITIONS[0]: 40, PARTITIONS[3]: 41}
 
@@ -52,6 +53,20 @@ def test_nothing_is_held_if_nothing_has_moved(servers):
     before = dict(servers.server.nodes)
     assert copy(servers).copied == {}
     assert servers.server.nodes == before
+
+
+def test_offsets_of_before_the_migration_are_not_copied_after_a_rollback(servers):
+    servers.brokers.store("g", dict.fromkeys(PARTITIONS, 3))
+    servers.begin(*TO_KAFKA)
+    servers.run()
+    note_rollback(servers.plan, servers.file)
+    assert servers.roll_back().faults == []
+    with pytest.raises(WriteRefused, match="the plan was rolled back"):
+        copy(servers)
+    assert servers.stored() == OFFSETS
+    servers._ends = TO_KAFKA
+    assert servers.run().faults == []
+    assert copy(servers).copied == {}
 
 
 def test_members_end_the_mirror_before_it_writes(migrated):
