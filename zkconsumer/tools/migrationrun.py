@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
 
 from zkconsumer.core.migrationfile import plan_digest
 from zkconsumer.core.migrationlayouts import format_starting_offsets
@@ -25,13 +24,10 @@ from zkconsumer.tools.migrationends import MigrationEnds
 from zkconsumer.tools.migrationjournal import JournalFile, beside, exclusive, open_journal
 from zkconsumer.tools.offsetexport import write_whole
 from zkconsumer.tools.offsetplan import offset_changes
-from zkconsumer.tools.offsetstores import offset_nodes, partitions_to_hold
+from zkconsumer.tools.offsetstores import in_requests, offset_nodes, partitions_to_hold
 from zkconsumer.tools.offsetwrites import as_change
 from zkconsumer.tools.snapshot import GroupChange, KafkaChange, NodeChange, Snapshot, write_snapshot
 from zkconsumer.zookeeper.conditional import Change, in_transactions
-
-_MOST_IN_COMMIT: Final = 1000
-"""Partitions in one commit request; the coordinator appends it to its log as one batch, whose size is limited."""
 
 
 @dataclass(slots=True)
@@ -219,7 +215,10 @@ class _Run:
         path.unlink(missing_ok=True)  # of a run that ended before it was complete, so nothing was written
         rows = self._plan.partitions
         kafka = tuple(KafkaChange(row.partition, row.before, row.new) for row in rows if row.before != row.new)
-        change = GroupChange(self._plan.target.group, nodes, kafka if self._plan.target.kind == "kafka" else ())
+        target, held = self._plan.target, self._plan.held_group
+        change = GroupChange(
+            target.group, nodes, kafka if target.kind == "kafka" else (), None if held == target.group else held
+        )
         command = f"migrate {self._plan.source} to {self._plan.target}"
         write_snapshot(path, Snapshot(command, self._session.address, int(time.time() * 1000), (change,)))
         self._journal.append("snapshot", path=str(path.absolute()))
@@ -229,8 +228,8 @@ class _Run:
 
     def _commit(self, hold: GroupHold | None, todo: Sequence[PlannedPartition]) -> None:
         mark = f"{OUR_METADATA}migrate-{plan_digest(self._plan)[:16]}"
-        for start in range(0, len(todo), _MOST_IN_COMMIT):
-            part = {row.partition: row.new for row in todo[start : start + _MOST_IN_COMMIT] if row.new is not None}
+        for rows in in_requests(todo):
+            part = {row.partition: row.new for row in rows if row.new is not None}
             if not self._begin_unit(hold, part):
                 return
             offsets = {partition: StoredOffset(offset, mark) for partition, offset in part.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, TypeVar
@@ -45,9 +45,17 @@ _TIMEOUT_MS: Final = 6000
 _COORDINATOR_ATTEMPTS: Final = 20
 _COORDINATOR_PAUSE_S: Final = 0.3
 
+_MOST_IN_REQUEST: Final = 1000
+"""Partitions in a request that writes; the coordinator appends it to its log as one batch, whose size is limited."""
+
 _NO_SUCH_TOPIC: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION)
 
 T = TypeVar("T")
+
+
+def in_requests(things: Sequence[T]) -> Iterator[Sequence[T]]:
+    """The offsets to commit or to delete in parts that are small enough for one request each."""
+    return (things[start : start + _MOST_IN_REQUEST] for start in range(0, len(things), _MOST_IN_REQUEST))
 
 
 class OffsetNodes(NamedTuple):

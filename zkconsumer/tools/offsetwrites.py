@@ -14,7 +14,7 @@ from zkconsumer.errors import WriteRefused, ZkConsumerError, name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.tools.hold import LONGEST_S, GroupHold, Released
 from zkconsumer.tools.offsetplan import GroupPlan, WritePlan
-from zkconsumer.tools.offsetstores import Cluster
+from zkconsumer.tools.offsetstores import Cluster, in_requests
 from zkconsumer.tools.snapshot import GroupChange, KafkaChange, NodeChange, Snapshot, write_snapshot
 from zkconsumer.zookeeper.conditional import Change, in_transactions
 from zkconsumer.zookeeper.reads import Znode
@@ -91,7 +91,7 @@ def execute(
             parents = {n.path: n.after for n in group.change.nodes if n.before is None and n.after is not None}
             hold = GroupHold(
                 session,
-                group.change.group,
+                group.change.held_group,
                 group.hold,
                 parents=parents,
                 live=plan.live,
@@ -271,11 +271,13 @@ class _GroupWriter:
 
     def _commit_to_kafka(self) -> dict[TopicPartition, str]:
         """Kafka does not know the hold, so it is checked before each request."""
-        wanted = {c.partition: StoredOffset(c.after, c.metadata or None) for c in self._kafka if c.after is not None}
-        gone = [change.partition for change in self._kafka if change.after is None]
-        check = self._hold.require
-        refused = self._cluster.commit(self._group, wanted, before_send=check) if wanted else {}
-        return refused | (self._cluster.delete(self._group, gone, before_send=check) if gone else {})
+        refused: dict[TopicPartition, str] = {}
+        for part in in_requests([change for change in self._kafka if change.after is not None]):
+            wanted = {change.partition: StoredOffset(change.after, change.metadata or None) for change in part}
+            refused |= self._cluster.commit(self._group, wanted, before_send=self._hold.require)
+        for gone in in_requests([change.partition for change in self._kafka if change.after is None]):
+            refused |= self._cluster.delete(self._group, gone, before_send=self._hold.require)
+        return refused
 
     def _look_again_in_kafka(self) -> None:
         """Read what became of requests of which one has no answer."""

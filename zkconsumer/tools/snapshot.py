@@ -60,11 +60,18 @@ class GroupChange:
         group: its name.
         nodes: changes of znodes.
         kafka: changes of offsets in Kafka.
+        held: the group in ZooKeeper whose members are kept from consuming meanwhile, if it has another name.
     """
 
     group: str
     nodes: tuple[NodeChange, ...]
     kafka: tuple[KafkaChange, ...] = ()
+    held: str | None = None
+
+    @property
+    def held_group(self) -> str:
+        """The group in ZooKeeper whose members are kept from consuming meanwhile."""
+        return self.group if self.held is None else self.held
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +164,7 @@ def _lines(snapshot: Snapshot) -> Iterator[str]:
         yield from _array(map(_encode_change, one.nodes))
         yield '], "kafka": ['
         yield from _array(map(_encode_kafka, one.kafka))
-        yield "]}"
+        yield "]}" if one.held is None else f'], "held": {json.dumps(one.held)}}}'
     yield "\n]}\n"
 
 
@@ -207,6 +214,7 @@ def _group(document: Any) -> GroupChange:
             )
             for k in document["kafka"]
         ),
+        None if document.get("held") is None else str(document["held"]),
     )
 
 

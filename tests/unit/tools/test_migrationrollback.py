@@ -65,6 +65,32 @@ def test_a_plan_is_run_again_after_its_rollback(servers, ends):
     assert servers.verified()
 
 
+@pytest.mark.parametrize("former", [dict.fromkeys(PARTITIONS, 3), {}])
+def test_a_rollback_has_as_many_requests_as_its_run(servers, former, monkeypatch):
+    """Coordinators limit what is in one."""
+    begin(servers, TO_KAFKA, former)
+    servers.run()
+    sizes = [len(partitions) for partitions, _ in servers.brokers.commits]
+    delete, deleted = servers.brokers.delete, []
+    monkeypatch.setattr(servers.brokers, "delete", lambda g, p, **how: deleted.append(len(p)) or delete(g, p, **how))
+    assert servers.roll_back().faults == []
+    undone = [len(partitions) for partitions, _ in servers.brokers.commits[len(sizes) :]]
+    assert (sizes, undone, deleted) == (([2, 2, 1], [2, 2, 1], []) if former else ([2, 2, 1], [], [2, 2, 1]))
+
+
+def test_a_rollback_holds_the_group_of_the_plan_in_zookeeper(servers):
+    """The group in Kafka has another name, which a live group in ZooKeeper has, too."""
+    servers.begin("zookeeper:g", "kafka:other")
+    servers.run()
+    servers.register("other")
+    assert servers.roll_back().faults == []
+    assert servers.brokers.stored("other") == {}
+    assert servers.run().faults == []
+    servers.register()
+    with pytest.raises(WriteRefused, match="group g has 1 live member: g_member"):
+        servers.roll_back()
+
+
 def test_consumers_that_continued_refuse_the_rollback(servers):
     begin(servers, TO_KAFKA)
     servers.run()

@@ -33,6 +33,7 @@ SNAPSHOT = Snapshot(
             ),
             (KafkaChange(TopicPartition("t", 0), None, 6, "m"), KafkaChange(TopicPartition("t", 1), 5, 6)),
         ),
+        GroupChange("other", (), (KafkaChange(TopicPartition("t", 0), None, 6),), held="h"),
     ),
 )
 
