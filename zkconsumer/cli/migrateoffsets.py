@@ -60,7 +60,8 @@ def plan_command(
 
     A URI is `zookeeper:GROUP[@HOST:PORT/CHROOT]` or `kafka:GROUP`, `spark-options:FILE` with the JSON of Spark's
     startingOffsets, and with --from also `storm:/ROOT/ID` (Storm's spout), `dibbhatt:/PATH/ID` (the receiver, also its
-    older layout) or `spark:CHECKPOINT` (a local directory). The plan has for each partition the offset of the
+    older layout) or `spark:CHECKPOINT` (a local directory). Servers in a URI are those of that end; the znodes of a
+    spout or receiver may have servers of their own, too. The plan has for each partition the offset of the
     source, the former one of the target, the new one, the log, and what is skipped and read again. The exit code is 3
     if a guard does not hold, such as that no member is registered; `migrate run` checks all of them again.
     """
@@ -96,7 +97,7 @@ def run_command(connection: ToolConnection, plan_file: Path, execute: bool, long
 
     No member can own a partition meanwhile. PLAN.snapshot.json has what the target was before, and PLAN.journal each
     request before it is sent, and its outcome; `migrate rollback` reads both. If a run fails or is killed, the same
-    command resumes it: it reads what the target has, and writes the rest.
+    command resumes it: it reads what the target has, and writes the rest; to Kafka it commits all offsets again.
     """
     from zkconsumer.tools.migrationrun import check_plan, run_plan
 
