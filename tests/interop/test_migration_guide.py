@@ -96,12 +96,12 @@ def test_two_rolling_restarts_are_guided(group, members, guide, busy):
 
 def test_an_old_offset_in_kafka_stops_dual_commit(group, members, guide, busy, cluster):
     members("a", IN_ZOOKEEPER)
-    stale = TopicPartition(busy, 0)
-    assert cluster.commit(group.name, {stale: StoredOffset(1_000_000_000)}) == {}
+    stale = [TopicPartition(busy, partition) for partition in range(2)]
+    assert cluster.commit(group.name, dict.fromkeys(stale, StoredOffset(1_000_000_000))) == {}
     found = guide("zookeeper")
     assert found["exit_code"] == 3
-    (obstacle,) = found["obstacles"]
-    assert str(stale) in obstacle
+    for obstacle, partition in zip(found["obstacles"], stale, strict=True):
+        assert str(partition) in obstacle
 
 
 def test_an_old_znode_is_in_the_way_back(group, members, guide, busy, zookeeper):

@@ -20,8 +20,8 @@ from zkconsumer.model import TopicPartition
 class Evidence(Enum):
     """Whether the owner of a partition commits to Kafka.
 
-    PROVEN: it committed to Kafka while it was watched. CONTRADICTED: it committed to ZooKeeper what Kafka does not
-    have. NONE: neither, or the partition has no owner, or another one than at the begin.
+    PROVEN: it committed to Kafka while it was watched. CONTRADICTED: it committed to ZooKeeper what it did not commit
+    to Kafka. NONE: neither, or the partition has no owner, or another one than at the begin.
     """
 
     PROVEN = "proven"
@@ -53,9 +53,19 @@ class WatchedPartition(NamedTuple):
         """Whether its owner commits to Kafka."""
         if self.owner is None:
             return Evidence.NONE
-        if self.is_znode_written and (self.in_kafka is None or (self.znode or 0) > self.in_kafka):
+        if self.is_znode_written and (self.in_kafka is None or self._is_only_in_zookeeper(self.in_kafka)):
             return Evidence.CONTRADICTED
         return Evidence.PROVEN if self.commits else Evidence.NONE
+
+    def _is_only_in_zookeeper(self, in_kafka: int) -> bool:
+        """Whether the commit in the znode, which was written meanwhile, did not go to Kafka first.
+
+        A greater offset in Kafka is that of a newer commit only if one was seen. Without one it is of an earlier time,
+        or the commit of a dual member that reached Kafka before the watch began, and then both stores have the same.
+        """
+        if self.znode is None:
+            return False
+        return self.znode > in_kafka or (self.znode != in_kafka and not self.commits)
 
     @property
     def is_dual(self) -> bool | None:

@@ -30,6 +30,8 @@ def one(number, owner="", **seen):
         (IN_ZOOKEEPER, Evidence.CONTRADICTED),
         ({**IN_ZOOKEEPER, "in_kafka": 4}, Evidence.CONTRADICTED),
         ({**IN_ZOOKEEPER, "in_kafka": 9}, Evidence.NONE),
+        ({**IN_ZOOKEEPER, "in_kafka": 12}, Evidence.CONTRADICTED),
+        ({**IN_ZOOKEEPER, "znode": None, "in_kafka": 12}, Evidence.NONE),
         ({"znode": 9, "is_znode_written": True, "in_kafka": 11, "commits": (11,)}, Evidence.PROVEN),
         (IDLE_IN_ZOOKEEPER, Evidence.NONE),
         ({**DUAL, "owner": None}, Evidence.NONE),
@@ -90,6 +92,13 @@ def test_old_offsets_in_kafka_are_in_the_way_of_dual_commit():
     (obstacle,) = found.obstacles
     assert "t-1" in obstacle
     assert "7 records would be skipped" in obstacle
+
+
+def test_old_offsets_in_kafka_of_all_partitions_are_in_the_way_too():
+    found = guide(watched({**IN_ZOOKEEPER, "in_kafka": 12}))
+    assert found.stage is Stage.ZOOKEEPER
+    (obstacle,) = found.obstacles
+    assert "3 records would be skipped" in obstacle
 
 
 def test_an_old_znode_is_in_the_way_back():
