@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, Literal
@@ -230,8 +230,16 @@ def _outside(facts: SurveyFacts) -> Iterator[SurveyFinding]:
             "outside-log",
             f"offsets of {name_some(outside)} are outside the log, so a consumer resets them by auto.offset.reset; "
             "reset them first",
-            f"zkconsumer offsets reset --group {group} --topic {shlex.quote(outside[0].topic)} --to-earliest",
+            f"zkconsumer offsets reset --group {group} {_topic_options(outside)} --to-earliest",
         )
+
+
+def _topic_options(partitions: Iterable[TopicPartition]) -> str:
+    """Options that name these partitions and no others, whose offsets are valid."""
+    numbers: dict[str, list[str]] = {}
+    for one in partitions:
+        numbers.setdefault(one.topic, []).append(str(one.partition))
+    return " ".join("--topic " + shlex.quote(f"{topic}:{','.join(of)}") for topic, of in numbers.items())
 
 
 def _gone(facts: SurveyFacts) -> Iterator[SurveyFinding]:

@@ -93,6 +93,15 @@ def test_a_partition_without_an_offset_suggests_the_option():
     assert found.next.endswith("--missing earliest")
 
 
+def test_only_partitions_outside_their_log_are_reset():
+    def one(topic, number, offset):
+        return SurveyedPartition(TopicPartition(topic, number), in_zookeeper=offset, log=LOG)
+
+    seen = (one("t", 0, 50), one("t", 1, 9), one("t", 3, 101), one("u", 0, 50), one("v", 2, 5))
+    found = survey(replace(GOOD, partitions=seen))
+    assert found.next == "zkconsumer offsets reset --group g --topic t:1,3 --topic v:2 --to-earliest"
+
+
 def test_the_next_command_for_a_receiver_names_its_layout():
     assert "--from dibbhatt:/consumers/g " in survey(replace(GOOD, layout="last-processed")).next
 
