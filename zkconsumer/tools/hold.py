@@ -37,8 +37,9 @@ class Released:
     """How a hold ended.
 
     Attributes:
-        nudged: members that were registered at the release and were made to rebalance.
         gave_up: members that registered so long before the release that they try no more; restart them.
+        nudged: the other members that were registered at the release. They were made to rebalance, unless members
+            gave up: a JVM member without streams would own partitions then, and the others try again by themselves.
         problems: what could not be removed, one sentence each.
     """
 
@@ -251,8 +252,8 @@ class GroupHold:
         try:
             self._release_claims(problems)
             members = self.members()
-            gave_up = self._gave_up(members) if self._long else []
-            if members and not self._long:
+            gave_up = self._gave_up(members)
+            if members and not gave_up:
                 self._nudge()
             self._release_node(closing if self._live or not members else (), problems)
             if closing and members and not self._live:
@@ -260,7 +261,7 @@ class GroupHold:
         except ZkConsumerError as error:
             problems.append(f"the hold of group {self._paths.group} ends with its session: {error}")
             self._remove_parents()
-        return Released(() if self._long else tuple(members), tuple(gave_up), tuple(problems))
+        return Released(tuple(one for one in members if one not in gave_up), tuple(gave_up), tuple(problems))
 
     def _release_claims(self, problems: list[str]) -> None:
         """Delete only what this session owns: a member whose session expired may delete owner znodes blindly."""
@@ -313,6 +314,9 @@ class GroupHold:
         return self._server_ms + int(self.age * 1000)
 
     def _gave_up(self, members: Sequence[str]) -> list[str]:
+        """Members that tried for as long as they do; a short hold lasts so long, too, if an answer was late."""
+        if self._live:
+            return []  # nothing was claimed, so no attempt of theirs failed
         nodes = self._session.get_many(self._paths.consumer_id(member) for member in members)
         limit = self._server_now() - _GIVES_UP_AFTER_MS
         return [
