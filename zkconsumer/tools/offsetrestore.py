@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from zkconsumer.core.offsetreset import OffsetRow
 from zkconsumer.core.offsets import StoredOffset
@@ -29,7 +30,8 @@ def plan_restore(
     """Plan to write what was there before, or what should have been written.
 
     A znode that is neither as before nor as it should have been was written by another client since, such as a member
-    that continued: that is refused.
+    that continued: that is refused. So is another chroot than that of the command, whose group is elsewhere. Groups are
+    undone in the reverse order: a renamed group exists again before the one of the new name is deleted.
 
     Args:
         session: an open session.
@@ -45,10 +47,31 @@ def plan_restore(
     """
     plans = [
         _plan_group(session, cluster, one, complete, overwrite, Guards(session, live, forceable))
-        for one in snapshot.groups
+        for one in (snapshot.groups if complete else reversed(snapshot.groups))
     ]
     verb = "complete" if complete else "undo"
-    return WritePlan(f"{verb} {snapshot.command}", tuple(plans), live, forceable)
+    checked = _check_place(plans, snapshot.zookeeper, session.address)
+    return WritePlan(f"{verb} {snapshot.command}", checked, live, forceable)
+
+
+def _check_place(plans: Sequence[GroupPlan], then: str, now: str) -> tuple[GroupPlan, ...]:
+    """The plans; the first one says whether the snapshot is of another ZooKeeper."""
+    if not plans:
+        return ()
+    (servers, chroot), (servers_now, chroot_now) = _place(then), _place(now)
+    refusals, warnings = plans[0].refusals, plans[0].warnings
+    if chroot != chroot_now:
+        reason = f"the snapshot was made for chroot {chroot or '/'}, not {chroot_now or '/'}; check --zookeeper"
+        refusals = (reason, *refusals)
+    if not servers & servers_now:  # an ensemble has many names, so this is no refusal
+        warnings = (f"the snapshot was made at {then}, not {now}; check that both are one ensemble", *warnings)
+    return (replace(plans[0], refusals=refusals, warnings=warnings), *plans[1:])
+
+
+def _place(address: str) -> tuple[set[str], str]:
+    """Servers and chroot of an address as ``zookeeper.connect`` has it."""
+    servers, slash, chroot = address.partition("/")
+    return {server.strip() for server in servers.split(",")}, (slash + chroot).rstrip("/")
 
 
 def _plan_group(

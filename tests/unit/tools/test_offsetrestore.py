@@ -1,0 +1,76 @@
+"""Undo and completion of what a command wrote, from its snapshot."""
+
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+
+from tests.fixtures.groupsinmemory import session_in_memory
+from tests.fixtures.migrationsinmemory import OFFSETS, Servers
+from zkconsumer.tools.groupwrites import plan_delete, plan_rename
+from zkconsumer.tools.offsetrestore import plan_restore
+from zkconsumer.tools.offsetwrites import execute
+from zkconsumer.tools.snapshot import read_snapshot
+
+
+@pytest.fixture
+def servers(tmp_path):
+    """Servers with group g, all of whose topics exist."""
+    made = Servers(tmp_path)
+    made.store(OFFSETS)
+    made.write("/brokers/topics/t", b'{"version":1,"partitions":{"0":[0],"1":[0],"2":[0],"3":[0],"4":[0]}}')
+    return made
+
+
+@pytest.fixture
+def session(servers):
+    with closing(session_in_memory(servers.server)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def write(servers, session):
+    """Execute a plan; returns the snapshot."""
+
+    def done(plan):
+        file = servers.file.with_name(f"snapshot{len(list(servers.file.parent.glob('snapshot*')))}")
+        assert execute(session, servers.brokers, plan, file).faults == []
+        return read_snapshot(file)
+
+    return done
+
+
+def groups_of(plan):
+    """Each group in the order of the plan, and whether it is created."""
+    return [(one.change.group, one.change.nodes[0].after is not None) for one in plan.groups]
+
+
+def test_a_rename_is_undone_and_done_again_without_a_moment_in_which_neither_group_exists(servers, session, write):
+    renamed = write(plan_rename(session, servers.brokers, "g", "h"))
+    undo = plan_restore(session, servers.brokers, renamed)
+    assert groups_of(undo) == [("g", True), ("h", False)]
+    undone = write(undo)
+    assert servers.stored() == OFFSETS
+    again = plan_restore(session, servers.brokers, undone)
+    assert groups_of(again) == [("h", True), ("g", False)]
+    assert groups_of(plan_restore(session, servers.brokers, renamed, complete=True)) == groups_of(again)
+
+
+@pytest.mark.parametrize("made_at", ["h:2181", "h1:2181,h:2181", "h:2181/"])
+def test_a_snapshot_of_this_ensemble_is_restored(servers, session, write, made_at):
+    deleted = write(plan_delete(session, servers.brokers, ["g"], None))
+    undo = plan_restore(session, servers.brokers, replace(deleted, zookeeper=made_at))
+    assert (undo.refusals, undo.warnings) == ((), ())
+
+
+def test_a_snapshot_of_another_chroot_is_refused(servers, session, write):
+    deleted = write(plan_delete(session, servers.brokers, ["g"], None))
+    undo = plan_restore(session, servers.brokers, replace(deleted, zookeeper="h:2181/kafka"))
+    assert undo.refusals == ("the snapshot was made for chroot /kafka, not /; check --zookeeper",)
+
+
+def test_a_snapshot_of_other_servers_is_a_warning(servers, session, write):
+    deleted = write(plan_delete(session, servers.brokers, ["g"], None))
+    undo = plan_restore(session, servers.brokers, replace(deleted, zookeeper="h1:2181,h2:2181"))
+    assert undo.refusals == ()
+    assert undo.warnings == ("the snapshot was made at h1:2181,h2:2181, not h:2181; check that both are one ensemble",)
