@@ -447,10 +447,19 @@ def test_only_groups_that_rest_are_cleaned(offset_group, topic, tool_session, wr
     live = type(offset_group)(f"{offset_group.name}-live", offset_group.client)
     live.store(topic, {0: 4})
     live.register("m")
+    left = type(offset_group)(f"{offset_group.name}-left", offset_group.client)
+    left.store(topic, {0: 4})
+    left.register("m")
+    left.client.delete(left.path("ids", "m"))
     match = f"{offset_group.name}.*"
     assert plan_clean(tool_session, 60_000, match).groups == ()
     later = int(time.time() * 1000) + 120_000
     plan = plan_clean(tool_session, 60_000, match, now_ms=lambda: later)
-    assert [group.change.group for group in plan.groups] == [offset_group.name]
+    assert [group.change.group for group in plan.groups if group.change.nodes] == [offset_group.name]
+    (warning,) = [warning for warning in plan.warnings if "is kept" in warning]
+    assert f"group {left.name} is kept: nothing was written for so long, but whether members came" in warning
     assert write(plan).faults == []
     assert (offset_group.tree(), live.offsets(topic)) == ({}, {0: 4})
+    offset_group.store(topic, {0: 4})  # a later write of any group dates what happened before it
+    plan = plan_clean(tool_session, 60_000, match, now_ms=lambda: later)
+    assert {group.change.group for group in plan.groups if group.change.nodes} == {offset_group.name, left.name}

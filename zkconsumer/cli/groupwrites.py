@@ -77,7 +77,10 @@ def rename(writing: Writing, source: str, destination: str, store: Any) -> None:
 @click.option("--older-than", required=True, metavar="90d", help="Nothing was written for so long; d, h or m.")
 @click.option("--match", metavar="RE", help="Only groups whose whole name matches this regex.")
 def clean(writing: Writing, older_than: str, match: str | None) -> None:
-    """Delete groups without members that no client has written to for a time. Offsets in Kafka stay."""
+    """Delete groups without members that no client has written to, joined or left for a time.
+
+    Offsets in Kafka stay.
+    """
     from zkconsumer.tools.groupwrites import plan_clean
 
     found = re.fullmatch(r"(\d+)([dhm])", older_than, re.ASCII)

@@ -15,6 +15,7 @@ from typing import Any
 from zkconsumer.errors import MalformedZnode
 from zkconsumer.model import Broker, ConsumerThreadId, TopicPartition
 
+BROKERS = "/brokers"
 BROKER_IDS = "/brokers/ids"
 BROKER_TOPICS = "/brokers/topics"
 CONSUMERS = "/consumers"

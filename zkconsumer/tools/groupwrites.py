@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Final
 
 from zkconsumer.core.offsetreset import OffsetRow
-from zkconsumer.core.znodes import GroupPaths, offset_partition
+from zkconsumer.core.znodes import BROKERS, GroupPaths, offset_partition
+from zkconsumer.core.zxidtimes import moment_of
 from zkconsumer.errors import ZkConsumerError, ZooKeeperRefused
 from zkconsumer.model import TopicPartition
 from zkconsumer.tools.offsetplan import GroupPlan, Guards, Target, WritePlan, plan_offsets
@@ -221,7 +223,10 @@ def plan_clean(
     *,
     now_ms: Callable[[], int] = lambda: int(time.time() * 1000),
 ) -> WritePlan:
-    """Plan to delete groups without members in which nothing was written for a time.
+    """Plan to delete groups without members in which nothing was written, and no member came or went, for a time.
+
+    Members leave no time behind. A group is kept, with a warning, if other writes do not show that its last member left
+    before that time.
 
     Args:
         session: an open session.
@@ -239,16 +244,56 @@ def plan_clean(
     groups = [group for group in Registry(session).groups() if wanted.fullmatch(group)]
     members = session.children_of(GroupPaths(group).ids for group in groups).existing()
     limit = now_ms() - older_than_ms
-    plans = []
+    plans, trees = [], {}
     for group in groups:
-        if members.get(GroupPaths(group).ids):
-            continue
-        try:
-            newest = max((n.modified_ms for n in _subtree(session, [GroupPaths(group).root]).values()), default=limit)
-            if newest < limit:
+        if not members.get(GroupPaths(group).ids):
+            try:
+                trees[group] = _subtree(session, [GroupPaths(group).root])
+            except ZooKeeperRefused as reason:
+                plans.append(_kept(group, str(reason)))
+    for group, rests in _at_rest(session, trees, limit).items():
+        if rests is None:
+            plans.append(_kept(group, _WHY_UNKNOWN))
+        elif rests:
+            try:
                 hold = frozenset(partitions_to_hold(session, None, group))
                 nodes = offset_nodes(session, group)
                 plans.append(_plan_deletion(session, Guards(session), group, nodes, None, hold))
-        except ZooKeeperRefused as reason:
-            plans.append(GroupPlan(GroupChange(group, ()), (), warnings=(f"group {group} is kept: {reason}",)))
+            except ZooKeeperRefused as reason:
+                plans.append(_kept(group, str(reason)))
     return WritePlan(f"clean {match or ''}".strip(), tuple(plans))
+
+
+_WHY_UNKNOWN: Final = (
+    "nothing was written for so long, but whether members came or went meanwhile is unknown; check it, and delete it "
+    "with `zkconsumer groups delete`"
+)
+
+
+def _kept(group: str, why: str) -> GroupPlan:
+    return GroupPlan(GroupChange(group, ()), (), warnings=(f"group {group} is kept: {why}",))
+
+
+def _at_rest(session: ZkSession, trees: Mapping[str, Mapping[str, Znode]], limit_ms: int) -> dict[str, bool | None]:
+    """Whether a group was last changed before the limit, by group; None if that is unknown.
+
+    Registrations are ephemeral, and writing or deleting one changes no node's time of modification.
+    """
+    changed = {
+        group: max(node.pzxid for node in tree.values())
+        for group, tree in trees.items()
+        if tree and max(node.modified_ms for node in tree.values()) < limit_ms
+    }
+    writes = [(node.mzxid, node.modified_ms) for tree in trees.values() for node in tree.values()]
+    limit = moment_of(limit_ms, writes)
+    if None in map(limit.is_after, changed.values()):
+        limit = moment_of(limit_ms, writes + _writes_of_brokers(session))
+    return {group: limit.is_after(zxid) for group, zxid in changed.items()}
+
+
+def _writes_of_brokers(session: ZkSession) -> list[tuple[int, int]]:
+    """Transactions and their times: brokers write now and then, such as the state of partitions."""
+    try:
+        return [(node.mzxid, node.modified_ms) for node in _subtree(session, [BROKERS]).values()]
+    except ZooKeeperRefused:
+        return []

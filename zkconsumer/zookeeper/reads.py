@@ -27,7 +27,8 @@ class Znode(NamedTuple):
     ``data`` is None for null data; ``owner_session`` is the id of the session that an ephemeral node lives with, 0 for
     a persistent one; ``modified_ms`` is the time of the last write in ms since the epoch; ``version`` counts the writes
     since the node was created; ``czxid`` and ``mzxid`` are the transactions of the ensemble that created the node and
-    that wrote its data last; ``cversion`` counts the children that were created and deleted.
+    that wrote its data last; ``cversion`` counts the children that were created and deleted, ``pzxid`` is the
+    transaction that did that last, or that created the node.
     """
 
     data: bytes | None
@@ -37,6 +38,7 @@ class Znode(NamedTuple):
     czxid: int
     mzxid: int
     cversion: int = 0
+    pzxid: int = 0
 
 
 class Reads(NamedTuple):
@@ -275,4 +277,4 @@ def _refusal(operation: str, error: ZookeeperError) -> ZooKeeperRefused:
 
 def _znode(data: bytes | None, stat: Any) -> Znode:
     owner_session = stat.ephemeralOwner & 0xFFFFFFFFFFFFFFFF
-    return Znode(data, owner_session, stat.mtime, stat.version, stat.czxid, stat.mzxid, stat.cversion)
+    return Znode(data, owner_session, stat.mtime, stat.version, stat.czxid, stat.mzxid, stat.cversion, stat.pzxid)
