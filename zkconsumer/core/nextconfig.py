@@ -382,6 +382,20 @@ def _lines_for_defaults(target: Target, given: Given) -> Iterator[NextLine]:
     if target == "java":
         note = "the decoders of the JVM consumer were arguments; its default returned bytes"
         yield NextLine("", {"key.deserializer": _BYTES, "value.deserializer": _BYTES}, note)
+    else:
+        yield from _librdkafka_lines(given)
+
+
+def _librdkafka_lines(given: Given) -> Iterator[NextLine]:
+    """KafkaConsumer's defaults are the JVM consumer's here, librdkafka's are not."""
+    if "isolation.level" not in given:
+        note = "every record, as before; the default is read_committed, which waits for the end of open transactions"
+        yield NextLine("", {"isolation.level": "read_uncommitted"}, note)
+    if "check.crcs" not in given:
+        yield NextLine("", {"check.crcs": "true"}, "checksums were always verified; the default is false")
+    if "exclude.internal.topics" not in given:
+        note = "filters excluded internal topics by default; remove the line to consume one of them by name"
+        yield _internal_topics("confluent", "true", given)._replace(note=note)
 
 
 def _spark_lines(given: Given) -> Iterator[NextLine]:

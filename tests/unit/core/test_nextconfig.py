@@ -126,6 +126,24 @@ def test_defaults_that_differ_are_written():
     assert "auto.commit.interval.ms" not in whole("java", {**LEAST, "auto.commit.enable": "false"})
 
 
+def test_defaults_of_librdkafka_that_differ_are_written():
+    expected = {
+        "isolation.level": "read_uncommitted",
+        "check.crcs": "true",
+        "topic.blacklist": "^__consumer_offsets$,^__transaction_state$",
+    }
+    lacking = whole("confluent", LEAST)
+    assert {name: lacking.get(name) for name in expected} == expected
+    assert not expected.keys() & whole("java", LEAST).keys()
+    given = {"isolation.level": "read_committed", "check.crcs": "false", "exclude.internal.topics": "false"}
+    lines = next_config(LEAST | given, "confluent")
+    assert [name for line in lines if not line.name for name in line.successors if name in expected] == []
+    assert (
+        whole("confluent", LEAST | given).items()
+        >= {"isolation.level": "read_committed", "check.crcs": "false"}.items()
+    )
+
+
 @pytest.mark.parametrize("target", TARGETS)
 def test_what_the_operator_has_to_give_is_marked(target):
     missing = [name for line in next_config({}, target) if line.is_missing for name in line.successors]
