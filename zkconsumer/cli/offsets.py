@@ -176,7 +176,7 @@ def _option(name: str) -> str:
 def _spec(name: str, value: Any, group: str) -> ResetSpec:
     import time
 
-    from zkconsumer.core.offsetreset import ResetSpec, parse_datetime, parse_duration
+    from zkconsumer.core.offsetreset import ResetSpec, parse_datetime, time_before
 
     try:
         match name:
@@ -193,7 +193,7 @@ def _spec(name: str, value: Any, group: str) -> ResetSpec:
             case "to_datetime":
                 return ResetSpec("time", parse_datetime(value))
             case "by_duration":
-                return ResetSpec("time", int(time.time() * 1000) - parse_duration(value))
+                return ResetSpec("time", time_before(int(time.time() * 1000), value))
     except ValueError as error:
         raise click.UsageError(f"{_option(name)}: {error}") from None
     return ResetSpec("file", offsets=_offsets_of_file(value, group))

@@ -18,7 +18,7 @@ from zkconsumer.cli.groupoptions import json_option
 from zkconsumer.cli.main import EXIT_FAILED, EXIT_PROBLEM
 from zkconsumer.cli.progress import progress
 from zkconsumer.core.terminaltext import escaped
-from zkconsumer.errors import WriteRefused
+from zkconsumer.errors import WriteRefused, ZkConsumerError
 
 if TYPE_CHECKING:
     from zkconsumer.tools.offsetplan import GroupPlan, WritePlan
@@ -185,8 +185,11 @@ def _execute(options: Writing, session: ZkSession, cluster: Cluster, plan: Write
                 announce=lambda written: click.echo(escaped(f"snapshot: {written.absolute()}"), err=True),
                 advance=advance,
             )
-    except WriteRefused as refused:
-        _refuse(refused.reasons)
+    except ZkConsumerError as error:
+        click.echo("nothing was written; the snapshot is removed", err=True)
+        if not isinstance(error, WriteRefused):
+            raise
+        _refuse(error.reasons)
 
 
 def _refuse(reasons: Iterable[str]) -> NoReturn:

@@ -134,6 +134,8 @@ def _clamped(partition: TopicPartition, old: int | None, log: LogRange, wanted: 
 def parse_datetime(text: str) -> int:
     """Milliseconds since the epoch of a text as ``--to-datetime`` takes it; without a zone it is UTC.
 
+    A time before the epoch is the epoch: brokers take the timestamps -1 and -2 as the log end and the log start.
+
     The forms are those that 1.1.1 reads to the same instant: milliseconds are required, a zone is ``Z``, ``+hh`` or
     ``+hh:mm``. What 1.1.1 reads as something else than it looks like (``+0130`` as ``+01:00``, the 31st of June, ``.5``
     as 5 ms) is refused.
@@ -157,7 +159,7 @@ def parse_datetime(text: str) -> int:
         at = datetime(*map(int, numbers), int(milliseconds) * 1000, tzinfo=zone)  # type: ignore[arg-type, misc]
     except ValueError as error:
         raise ValueError(f"{text!r} is not a time: {error}") from None
-    return (at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+    return max(0, (at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1))
 
 
 def parse_duration(text: str) -> int:
@@ -174,6 +176,15 @@ def parse_duration(text: str) -> int:
         raise ValueError(f"{text!r} is not a duration; write it as PnDTnHnMnS, such as P7D or PT1H30M")
     days, hours, minutes, seconds = (Decimal(number or 0) for number in found.groups())
     return int((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000)
+
+
+def time_before(now_ms: int, duration: str) -> int:
+    """The time a duration before now, in ms since the epoch; before the epoch as for :func:`parse_datetime`.
+
+    Raises:
+        ValueError: as for :func:`parse_duration`.
+    """
+    return max(0, now_ms - parse_duration(duration))
 
 
 class Sums(NamedTuple):

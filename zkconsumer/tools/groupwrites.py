@@ -184,7 +184,8 @@ def plan_rename(
         store: ``zookeeper`` accepts that Kafka keeps offsets under the old name.
 
     Raises:
-        ZkConsumerError: the source does not exist, the destination does, or ZooKeeper cannot be read.
+        ZkConsumerError: the source does not exist or has no offsets, the destination exists, or ZooKeeper cannot be
+            read.
     """
     registry = Registry(session)
     if not registry.group_exists(source):
@@ -196,6 +197,8 @@ def plan_rename(
     if nodes.problems:
         raise ZkConsumerError(f"group {source} cannot be renamed: {'; '.join(nodes.problems)}")
     rows = {p: OffsetRow(p, None, offset) for p in nodes.nodes if (offset := nodes.offset(p)) is not None}
+    if not rows:
+        raise ZkConsumerError(f"group {source} has no offsets in ZooKeeper, so nothing of it would get the new name")
     target = Target(destination, rows, OffsetNodes({}), {}, frozenset({"zookeeper"}))
     made = plan_offsets(session, cluster, Guards(session), target)
     change = GroupChange(destination, _with_access_of(made.change.nodes, source, destination, deletion))

@@ -265,9 +265,11 @@ class GroupHold:
 
     def _release_claims(self, problems: list[str]) -> None:
         """Delete only what this session owns: a member whose session expired may delete owner znodes blindly."""
-        nodes, mine = self._session.get_many(self._claimed), self._session.session_id
+        nodes, mine = self._session.get_many([self.fence, *self._claimed]), self._session.session_id
+        is_held = nodes.pop(self.fence) is not None
         ours = [path for path, node in nodes.items() if node is not None and node.owner_session == mine]
-        if lost := sorted(nodes.keys() - set(ours)):
+        lost = sorted(nodes.keys() - set(ours))
+        if lost and is_held:  # otherwise they have ended with the session, which is reported by what follows
             problems.append(f"{name_some(lost)} was deleted by another client; check who owns the partition")
         self._claimed = []
         parts = list(in_transactions(Change("delete", path) for path in ours))

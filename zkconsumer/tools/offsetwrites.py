@@ -68,7 +68,7 @@ def execute(
         clock: monotonic, in seconds; limits the hold.
 
     Raises:
-        WriteRefused: a guard refuses; nothing was written.
+        ZkConsumerError: a guard refuses, or the group cannot be held; nothing was written, and there is no snapshot.
         OSError: the snapshot cannot be written, so nothing was.
     """
     if plan.refusals:
@@ -102,6 +102,7 @@ def execute(
             _GroupWriter(session, cluster, group.change, hold, report, lambda done: advance(done, total)).run()
         except ZkConsumerError as error:
             if not report.written:
+                snapshot.unlink()  # the same command, with the same path, may be given again
                 raise
             report.faults += error.reasons if isinstance(error, WriteRefused) else [str(error)]
             report.not_written += _names(group)

@@ -13,6 +13,7 @@ from zkconsumer.core.offsetreset import (
     parse_duration,
     reset_offset,
     sums,
+    time_before,
 )
 from zkconsumer.model import TopicPartition
 
@@ -83,6 +84,18 @@ def test_sums_name_what_is_unknown():
 def test_a_time_that_reads_otherwise_than_it_looks_is_refused(text):
     with pytest.raises(ValueError, match="is not a time"):
         parse_datetime(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["1969-12-31T23:59:59.999", "1969-12-31T23:59:59.998", "1970-01-01T00:00:00.000+01:00"]
+)
+def test_a_time_before_the_epoch_is_the_epoch(text):
+    """Brokers would take -1 as the log end, and -2 as the log start."""
+    assert parse_datetime(text) == 0
+
+
+def test_a_duration_that_begins_before_the_epoch_begins_with_it():
+    assert (time_before(1000, "PT1S"), time_before(999, "PT1S"), time_before(5000, "PT2S")) == (0, 0, 3000)
 
 
 @pytest.mark.parametrize("text", ["", "P", "PT", "P1DT", "P1Y", "P1M", "-P1D", "1D", "P1.5D", "PT1H1H", "P1W"])

@@ -1,12 +1,19 @@
 """How a hold ends for members that registered meanwhile, by a clock that the test turns."""
 
+from contextlib import closing
+
 import pytest
 from kazoo.protocol.states import EventType
 
 from tests.fixtures.groupsinmemory import session_in_memory
+from tests.fixtures.migrationsinmemory import OFFSETS, Servers
 from tests.fixtures.zookeeperinmemory import ZooKeeperInMemory
+from zkconsumer.errors import WriteRefused
 from zkconsumer.model import TopicPartition
+from zkconsumer.tools.groupwrites import plan_delete
 from zkconsumer.tools.hold import GroupHold, Released
+from zkconsumer.tools.offsetwrites import execute
+from zkconsumer.zookeeper.conditional import Change
 
 PARTITIONS = {TopicPartition("t", number) for number in range(2)}
 
@@ -20,7 +27,7 @@ class Group:
         self.server = ZooKeeperInMemory(lambda: self.now)
         self.session = session_in_memory(self.server)
         self.server.observe = self._observe
-        self._members = session_in_memory(self.server)
+        self.others = session_in_memory(self.server)
 
     def _observe(self, write) -> None:
         self.nudges += write.path.endswith("-nudge") and write.kind == EventType.CREATED
@@ -29,8 +36,8 @@ class Group:
         return GroupHold(self.session, "g", PARTITIONS, clock=lambda: self.now, **options)
 
     def register(self, name) -> None:
-        self._members.ensure_path("/consumers/g/ids", None)
-        assert self._members.create_ephemerals([(f"/consumers/g/ids/{name}", b"{}")])
+        self.others.ensure_path("/consumers/g/ids", None)
+        assert self.others.create_ephemerals([(f"/consumers/g/ids/{name}", b"{}")])
 
 
 @pytest.fixture
@@ -62,9 +69,46 @@ def test_members_that_still_try_are_nudged(group, long):
     assert group.nudges == 1
 
 
+def test_claims_that_ended_with_the_session_are_not_those_of_another_client(group):
+    hold = group.hold()
+    hold.take()
+    group.server.end_session(group.session.session_id)
+    for _ in range(2):  # it learns that the session has expired, and gets another
+        group.session._client.connect()
+    (problem,) = hold.release().problems
+    assert "ends with its session" in problem
+
+
+def test_a_claim_that_another_client_deleted_is_named(group):
+    hold = group.hold()
+    hold.take()
+    (conflict,) = group.others.commit_independent("/", [[Change("delete", "/consumers/g/owners/t/1")]])
+    assert conflict is None
+    (problem,) = hold.release().problems
+    assert problem.startswith("/consumers/g/owners/t/1 was deleted by another client")
+
+
 def test_no_member_gave_up_where_nothing_was_claimed(group):
     group.register("g_a")
     group.now += 60
     hold = group.hold(live=True)
     hold.take()
     assert hold.release() == Released(nudged=("g_a",))
+
+
+def test_a_write_that_the_hold_refuses_leaves_no_snapshot(tmp_path):
+    """The same command may be given again with the same path."""
+    servers = Servers(tmp_path)
+    servers.store(OFFSETS)
+    file = tmp_path / "snapshot"
+    with closing(session_in_memory(servers.server)) as session:
+        plan = plan_delete(session, servers.brokers, ["g"], None)
+        with closing(session_in_memory(servers.server)) as member:
+            member.ensure_path("/consumers/g/ids", None)
+            assert member.create_ephemerals([("/consumers/g/ids/g_m", b"{}")])
+            with pytest.raises(WriteRefused, match="g_m"):
+                execute(session, servers.brokers, plan, file)
+        assert not file.exists()
+        plan = plan_delete(session, servers.brokers, ["g"], None)
+        assert execute(session, servers.brokers, plan, file).faults == []
+    assert file.exists()

@@ -1,12 +1,13 @@
-"""Which groups ``groups clean`` deletes, by a clock that the test turns."""
+"""Groups that are deleted and renamed: what is deleted is decided by a clock that the test turns."""
 
 from contextlib import closing
 
 import pytest
 
-from tests.fixtures.groupsinmemory import session_in_memory
+from tests.fixtures.groupsinmemory import BrokersInMemory, session_in_memory
 from tests.fixtures.zookeeperinmemory import ZooKeeperInMemory
-from zkconsumer.tools.groupwrites import plan_clean
+from zkconsumer.errors import ZkConsumerError
+from zkconsumer.tools.groupwrites import plan_clean, plan_rename
 
 DAY = 86_400.0
 
@@ -65,3 +66,9 @@ def test_a_group_of_which_it_is_unknown_is_kept_with_a_warning(world):
     assert deleted == []
     assert "group g is kept" in warning
     assert "zkconsumer groups delete" in warning
+
+
+def test_a_group_without_offsets_is_not_renamed(world):
+    world.write("/consumers/empty/owners/t")
+    with pytest.raises(ZkConsumerError, match="group empty has no offsets in ZooKeeper"):
+        plan_rename(world.session, BrokersInMemory({}), "empty", "h")
