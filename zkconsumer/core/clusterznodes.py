@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, NamedTuple
 
 from zkconsumer.core.quotas import CONSUMER_RATE
-from zkconsumer.core.znodes import BROKER_TOPICS
+from zkconsumer.core.znodes import BROKER_TOPICS, parse_json
 from zkconsumer.errors import MalformedZnode
 from zkconsumer.model import TopicPartition
 
@@ -64,13 +63,13 @@ def decode_consumer_rate(path: str, data: bytes | None) -> float | None:
     value = config.get(CONSUMER_RATE) if isinstance(config, dict) else None
     try:
         return None if value is None else float(value)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise MalformedZnode(path, f"unreadable quota ({error})") from None
 
 
 def _document(path: str, data: bytes | None) -> dict[str, Any]:
     try:
-        value = json.loads((data or b"").decode("utf-8"))
+        value = parse_json(data or b"")
     except ValueError as error:
         raise MalformedZnode(path, f"not JSON ({error})") from None
     if not isinstance(value, dict):

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from zkconsumer.core.assignors import ASSIGNORS
 from zkconsumer.core.reconcile import Share
-from zkconsumer.core.znodes import GroupPaths, is_node_name
+from zkconsumer.core.znodes import GroupPaths, is_node_name, parse_json
 from zkconsumer.errors import MalformedZnode
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 
@@ -143,7 +143,7 @@ class CommandNode:
             return None
         consumer_id = consumer_id_of(path)
         try:
-            document: Any = json.loads(data)
+            document: Any = parse_json(data)
             share = dict(_read_share(consumer_id, document["share"]))
             refused = str(document.get("refused", ""))
             evicted_ms = int(document.get("evicted_ms", 0))
@@ -188,7 +188,7 @@ class LeaderNode:
             MalformedZnode: no member wrote it.
         """
         try:
-            document: Any = json.loads(data or b"")
+            document: Any = parse_json(data or b"")
             return str(document["consumer"]), int(document["epoch"])
         except (KeyError, TypeError, ValueError) as error:
             raise MalformedZnode(
@@ -208,7 +208,7 @@ class PolicyNode:
         """
         known = (STICKY, *sorted(ASSIGNORS))
         try:
-            document: Any = json.loads(data or b"")
+            document: Any = parse_json(data or b"")
             assignor = document["assignor"]
         except (KeyError, TypeError, ValueError) as error:
             raise MalformedZnode(path, f'not a policy ({error!r}); write for example {{"assignor":"sticky"}}') from None
@@ -263,7 +263,7 @@ class StatusNode:
             MalformedZnode: no leader wrote it.
         """
         try:
-            document: Any = json.loads(data or b"")
+            document: Any = parse_json(data or b"")
             awaited = {
                 TopicPartition(str(topic), number)
                 for topic, text in document["awaited"].items()

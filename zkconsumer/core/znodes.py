@@ -10,7 +10,8 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from math import isfinite
+from typing import Any, Final
 
 from zkconsumer.errors import MalformedZnode
 from zkconsumer.model import Broker, ConsumerThreadId, TopicPartition
@@ -50,9 +51,31 @@ def _text(path: str, data: bytes | None) -> str:
         raise MalformedZnode(path, f"not UTF-8: {error}") from None
 
 
+def _finite(text: str) -> float:
+    value = float(text)
+    if not isfinite(value):
+        raise ValueError(f"{text} is no finite number")
+    return value
+
+
+_JSON: Final = json.JSONDecoder(parse_float=_finite, parse_constant=_finite)
+
+
+def parse_json(data: bytes | str) -> Any:
+    """The value of a JSON text that any client may have written; its numbers are finite, so each fits an ``int``.
+
+    Raises:
+        ValueError: it is no JSON, or is nested so deeply that only garbage is.
+    """
+    try:
+        return _JSON.decode(data if isinstance(data, str) else data.decode("utf-8"))
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
 def _json_object(path: str, text: str) -> dict[str, Any]:
     try:
-        value = json.loads(text)
+        value = parse_json(text)
     except ValueError as error:
         raise MalformedZnode(path, f"not JSON: {text[:80]!r} ({error})") from None
     if not isinstance(value, dict):
@@ -240,11 +263,11 @@ class BrokerIdNode:
             MalformedZnode: unreadable, or no endpoint of that security protocol.
         """
         document = _json_object(path, _text(path, data))
-        broker_id = int(path.rpartition("/")[2])
         try:
+            broker_id = int(path.rpartition("/")[2])
             for host, port in _endpoints(document, protocol):
                 return Broker(broker_id, host, port)
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise MalformedZnode(path, f"unreadable broker registration ({error!r})") from None
         raise MalformedZnode(path, f"broker {broker_id} has no {protocol} listener; check its `listeners`")
 

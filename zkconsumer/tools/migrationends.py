@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +12,7 @@ from zkconsumer.core.kafkagroup import why_no_groups
 from zkconsumer.core.migrationend import End
 from zkconsumer.core.migrationlayouts import parse_starting_offsets
 from zkconsumer.core.migrationplan import Guard, Observation, Place
+from zkconsumer.core.znodes import parse_json
 from zkconsumer.errors import name_some
 from zkconsumer.model import TopicIdentity, TopicPartition
 from zkconsumer.tools.groupznodes import read_group
@@ -236,7 +236,7 @@ def _layout_guard(end: End, *, is_other: bool) -> Guard:
 
 def _cluster_id(data: bytes | None) -> str | None:
     try:
-        found = json.loads(data or b"{}").get("id")
+        found = parse_json(data or b"{}").get("id")
     except (ValueError, AttributeError):
         return None
     return found if isinstance(found, str) else None

@@ -92,6 +92,22 @@ def test_what_no_leader_wrote_is_reported_with_its_path(data):
         CommandNode.decode(PATH, data)
 
 
+@pytest.mark.parametrize("decode", [CommandNode.decode, LeaderNode.decode, StatusNode.decode, PolicyNode.decode])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"[" * 100_000,
+        b'{"a":' * 100_000,
+        b'{"epoch":Infinity,"generation":1,"share":{},"consumer":"g_c"}',
+        b'{"epoch":1e999,"generation":1,"share":{},"consumer":"g_c"}',
+        b'{"epoch":1,"generation":1,"members_version":-Infinity,"awaited":{},"refused":"","consumer":{},"share":[]}',
+    ],
+)
+def test_json_that_cannot_be_read_costs_one_znode(decode, data):
+    with pytest.raises(MalformedZnode):
+        decode(PATH, data)
+
+
 def test_the_leader_node_names_consumer_and_epoch():
     assert LeaderNode.decode(PATHS.leader, LeaderNode.encode("g_c", 3)) == ("g_c", 3)
     with pytest.raises(MalformedZnode):

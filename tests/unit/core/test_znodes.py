@@ -54,11 +54,21 @@ def test_what_readers_take_as_static():
         b'{"subscription":{"t":"2"},"pattern":"static"}',
         b'{"subscription":{"t":true},"pattern":"static"}',
         b'{"subscription":["t"],"pattern":"static"}',
+        b"[" * 100_000,
+        b'{"subscription":' * 100_000,
+        b'{"subscription":{"t":1e999},"pattern":"static"}',
     ],
 )
 def test_malformed_registration_names_its_path(data):
     with pytest.raises(MalformedZnode, match="/consumers/g/ids/g_c"):
         ConsumerIdNode.decode(PATH, data)
+
+
+@pytest.mark.parametrize("decode", [SessionNode.decode, SessionNode.session_ms, TopicNode.decode, TopicNode.topic_id])
+@pytest.mark.parametrize("data", [b"[" * 100_000, b'{"partitions":' * 100_000, b'{"partitions":[Infinity]}'])
+def test_json_that_cannot_be_read_costs_one_znode(decode, data):
+    with pytest.raises(MalformedZnode):
+        decode(PATH, data)
 
 
 def test_owner_is_the_plain_thread_id():
@@ -124,10 +134,27 @@ def test_listener_names_may_have_underscores():
     assert BrokerIdNode.decode("/brokers/ids/1", data, "SASL_SSL") == Broker(1, "k1", 9093)
 
 
-@pytest.mark.parametrize("data", [b"", b"{}", b'{"endpoints":["PLAINTEXT://h"]}', b'{"endpoints":["PLAINTEXT://h:x"]}'])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"{}",
+        b'{"endpoints":["PLAINTEXT://h"]}',
+        b'{"endpoints":["PLAINTEXT://h:x"]}',
+        b'{"endpoints":[5]}',
+        b'{"listener_security_protocol_map":5,"endpoints":["PLAINTEXT://h:1"]}',
+        b'{"host":"h","port":1e999}',
+        b"[" * 100_000,
+    ],
+)
 def test_unusable_broker(data):
     with pytest.raises(MalformedZnode):
         BrokerIdNode.decode("/brokers/ids/1", data)
+
+
+def test_a_broker_whose_name_is_no_number_is_unusable():
+    with pytest.raises(MalformedZnode):
+        BrokerIdNode.decode("/brokers/ids/one", b'{"host":"h","port":9092}')
 
 
 def test_partitions_are_sorted_as_numbers_and_new_fields_ignored():
