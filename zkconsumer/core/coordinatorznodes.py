@@ -150,7 +150,7 @@ class CommandNode:
             return Command(share, int(document["epoch"]), int(document["generation"]), refused, evicted_ms)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise MalformedZnode(
-                path, f"not a command ({error}); delete the node, and the member registers again"
+                path, f"not a command ({error}); the member registers again, with another node"
             ) from None
 
 
@@ -191,9 +191,7 @@ class LeaderNode:
             document: Any = parse_json(data or b"")
             return str(document["consumer"]), int(document["epoch"])
         except (KeyError, TypeError, ValueError) as error:
-            raise MalformedZnode(
-                path, f"not a coordinator ({error}); delete it, and the members elect another"
-            ) from None
+            raise MalformedZnode(path, f"not a coordinator ({error}); the members elect another") from None
 
 
 class PolicyNode:

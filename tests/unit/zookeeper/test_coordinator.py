@@ -289,6 +289,57 @@ def test_each_group_has_its_own_leader(server):
     assert [one.election.look() for one in second] == [2] * 10 + [None] * 10
 
 
+GARBAGE = [b"garbage", b"", b"[" * 100_000, b'{"consumer":"g_a","epoch":Infinity}']
+
+
+@pytest.mark.parametrize("data", GARBAGE)
+def test_a_leader_whose_node_is_garbage_resigns(server, members, data):
+    """It does not know in which epoch it leads."""
+    for one in members:
+        one.election.look()
+    server.perform(members[3].client._session_id, SetData(PATHS.leader, data, -1))
+    for one in members:
+        one.client.deliver()
+    assert members[0].election.look() is None
+    assert PATHS.leader not in server.nodes
+    assert [one.election.look() for one in members[1:]] == [2, None, None]
+    assert LeaderNode.decode(PATHS.leader, server.nodes[PATHS.leader].data) == ("g_b", 2)
+
+
+@pytest.mark.parametrize("data", GARBAGE)
+def test_one_candidate_replaces_garbage_in_the_leaders_node(server, members, data, caplog):
+    """Also if the leader hangs, or if the node is no member's."""
+    for one in members:
+        one.election.look()
+    server.perform(members[3].client._session_id, SetData(PATHS.leader, data, -1))
+    for one in members:
+        one.client.deliver()
+    assert [one.election.look() for one in members[1:]] == [2, None, None]
+    for one in members:
+        one.client.deliver()
+    assert [one.election.look() for one in members] == [None, 2, None, None]
+    assert PATHS.leader in caplog.text
+
+
+def test_garbage_that_another_candidate_has_replaced_is_left(server, members, monkeypatch):
+    """1. Two candidates read garbage; 2. one wins; 3. the other one, which has not read that, tries."""
+    for one in members[:3]:
+        one.election.look()
+    server.perform(members[3].client._session_id, SetData(PATHS.leader, b"garbage", -1))
+    for one in members[:3]:
+        one.client.deliver()
+    read, late = members[2].zk.get_many, members[2]
+
+    def wins_meanwhile(paths):
+        found = read(paths)
+        assert members[1].election.look() == 2
+        return found
+
+    monkeypatch.setattr(late.zk, "get_many", wins_meanwhile)
+    assert late.election.look() is None
+    assert server.nodes[PATHS.leader].owner == members[1].membership.registered_session
+
+
 # -- commands -------------------------------------------------------------------------------------------------------
 
 

@@ -11,7 +11,7 @@ from zkconsumer.core.groupprotocol import NoNeed
 from zkconsumer.core.rebalancesteps import RebalanceCause
 from zkconsumer.core.subscription import Subscription
 from zkconsumer.core.znodes import GroupPaths
-from zkconsumer.errors import CoordinatorUnknown, MalformedZnode, MemberRefused, RegistrationLost, ShareChanged
+from zkconsumer.errors import CoordinatorUnknown, MemberRefused, RegistrationLost, ShareChanged
 from zkconsumer.group.rebalancesignal import RebalanceSignal
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 from zkconsumer.zookeeper.coordinator.coordinator import Coordinator
@@ -187,13 +187,21 @@ def test_topics_are_read_only_where_they_are_needed(member):
     assert asked == []
 
 
-def test_garbage_changes_nothing(member):
+def test_a_member_whose_command_is_garbage_registers_again(member):
+    """The leader reads a command node once; a new node, which it has not read, gets the command again."""
     member.command(0)
     member.obey()
+    former = member.path
     member.write(b"garbage")
-    with pytest.raises(MalformedZnode, match=member.path):
+    with pytest.raises(RegistrationLost, match=former):
         member.group.need(fetching=True)
     assert member.group.held == share(0)
+    member.group.rejoin()
+    member.group.join(Subscription.static({"t": 1}))
+    assert member.path != former
+    member.command(0, 1)
+    member.obey()
+    assert member.owned() == ["0", "1"]
 
 
 def test_a_deleted_command_is_noticed(member):

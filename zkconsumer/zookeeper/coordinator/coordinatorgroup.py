@@ -150,7 +150,7 @@ class CoordinatorGroup(SessionGroup):
         Raises:
             CoordinatorUnknown: no command has been written for this member yet.
             MemberRefused: this member must not own anything, and does not.
-            MalformedZnode: the command cannot be read; the member keeps what it has.
+            RegistrationLost: also if the command is malformed: the leader reads it only once, and does not repair it.
         """
         self._received = received = self._receive()
         share = received.command.share
@@ -175,7 +175,10 @@ class CoordinatorGroup(SessionGroup):
         if node is None:
             raise RegistrationLost(f"another client deleted {path}; registering again")
         self.views += 1
-        command = CommandNode.decode(path, node.data)
+        try:
+            command = CommandNode.decode(path, node.data)
+        except MalformedZnode as error:
+            raise RegistrationLost(str(error)) from error
         if command is None:
             raise CoordinatorUnknown(f"no coordinator of group {self._group} has written {path} yet{self._late(path)}")
         self._uncommanded = ""

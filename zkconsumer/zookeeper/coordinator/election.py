@@ -79,9 +79,14 @@ class Election:
         if not (is_candidate(names, self._slot) or self._may_lead):
             return None  # other members do not watch the leader: its end would wake all of them
         leader = self._read_leader()
-        if leader is None or self._may_lead:
-            return leader
-        return self._replace_if_hung(fence, leader)
+        if leader is None:
+            return None
+        try:
+            epoch = LeaderNode.decode(self._paths.leader, leader.data)[1]
+        except MalformedZnode as error:
+            _log.error("group %s: %s", self._group, error)
+            return self._replace_unreadable(fence)
+        return epoch if self._may_lead else self._replace_if_hung(fence, epoch)
 
     def resign(self) -> None:
         """Leave the office, so that another election follows.
@@ -153,21 +158,29 @@ class Election:
         _log.info("group %s: %s is the coordinator of epoch %d", self._group, self._consumer_id, won)
         return won
 
-    def _read_leader(self) -> int | None:
-        """The epoch of the leader's node, None if there is none; records whether it is this member's.
-
-        A watch on that node remains.
-        """
+    def _read_leader(self) -> Znode | None:
+        """The leader's node; records whether it is this member's. A watch on it remains."""
         reads = self._reads.nodes([self._paths.leader])
         for reason in reads.refused.values():
             raise reason
         node = reads.nodes[self._paths.leader]
         self._may_lead = node is not None and node.owner_session == self._registered_session()
-        try:
-            return None if node is None else LeaderNode.decode(self._paths.leader, node.data)[1]
-        except MalformedZnode as error:
-            _log.error("group %s: %s", self._group, error)
+        return node
+
+    def _replace_unreadable(self, fence: str) -> int | None:
+        """Leave the office, or take over from another member, whose node has garbage; returns the epoch won.
+
+        Its owner may not lead either: it is unknown in which epoch. All candidates watch the node, so more than one may
+        try; ``epoch`` is read before the node, so an election in between lets the transaction fail.
+        """
+        if self._may_lead:
+            self.resign()
             return None
+        self._session.ensure_path(self._paths.epoch, b"")
+        epoch, leader = self._session.get_many([self._paths.epoch, self._paths.leader]).values()
+        if epoch is None or leader is None or _is_leader(self._paths.leader, leader):
+            return None
+        return self._begin_epoch(fence, epoch.version, [Change("delete", self._paths.leader, version=leader.version)])
 
     def _replace_if_hung(self, fence: str, epoch: int) -> int | None:
         """Take over from a leader whose session lives and who does not plan; returns the epoch won."""
@@ -185,6 +198,14 @@ class Election:
         )
         self._progress = Progress(None, None)
         return self._begin_epoch(fence, epoch, [Change("delete", self._paths.leader)])
+
+
+def _is_leader(path: str, node: Znode) -> bool:
+    try:
+        LeaderNode.decode(path, node.data)
+    except MalformedZnode:
+        return False
+    return True
 
 
 def _planned(path: str, node: Znode | None, epoch: int) -> int | None:
