@@ -61,10 +61,18 @@ class Change(NamedTuple):
 
 
 class Conflict(NamedTuple):
-    """The change that stopped a transaction, of which nothing was done, and why it cannot be done."""
+    """The change that stopped a transaction, of which nothing was done, and why it cannot be done.
+
+    Attributes:
+        change: that cannot be done.
+        reason: as text for a message.
+        refusal: the same as an error if the servers do not allow it, whatever other clients do; None for a node that is
+            not as it was read.
+    """
 
     change: Change
     reason: str
+    refusal: ZooKeeperRefused | None = None
 
 
 def in_transactions(changes: Iterable[Change]) -> Iterator[list[Change]]:
@@ -145,7 +153,7 @@ def _conflict(fence: str, changes: Sequence[Change], results: Sequence[Any]) -> 
         if isinstance(result, ZookeeperError) and not isinstance(result, (RolledBackError, RuntimeInconsistency)):
             if index == 0:
                 raise SessionExpired(f"{fence} does not exist any more: the ZooKeeper session that may write has ended")
-            return Conflict(changes[index - 1], _reason(changes[index - 1], result))
+            return _as_conflict(changes[index - 1], result)
     return None
 
 
@@ -161,20 +169,21 @@ def _request(root: str, change: Change, acl: Sequence[Any]) -> Any:
     return Create(path, change.data, entries, _EPHEMERAL if change.kind == "create-ephemeral" else 0)
 
 
-def _reason(change: Change, error: ZookeeperError) -> str:
+def _as_conflict(change: Change, error: ZookeeperError) -> Conflict:
     if isinstance(error, NodeExistsError):
-        return "another client has created it"
+        return Conflict(change, "another client has created it")
     if isinstance(error, NoNodeError):
-        return "its parent was deleted" if change.kind.startswith("create") else "another client has deleted it"
+        created = change.kind.startswith("create")
+        return Conflict(change, "its parent was deleted" if created else "another client has deleted it")
     if isinstance(error, BadVersionError):
-        return "another client has written it since it was read"
+        return Conflict(change, "another client has written it since it was read")
     if isinstance(error, NotEmptyError):
-        return "another client has created a node below it"
+        return Conflict(change, "another client has created a node below it")
     try:
         with translated_errors(f"{change.kind} {change.path}"):
             raise error
     except ZooKeeperRefused as refused:
-        return str(refused)
+        return Conflict(change, str(refused), refused)
 
 
 def to_acl(access: Access) -> list[Any]:

@@ -28,6 +28,7 @@ from zkconsumer.errors import (
     OwnershipConflict,
     SessionExpired,
     ShareChanged,
+    ZooKeeperRefused,
     ZooKeeperUnavailable,
 )
 from zkconsumer.model import Broker, ConsumerThreadId, TopicIdentity, TopicPartition
@@ -669,6 +670,55 @@ def test_a_group_at_rest_costs_no_write(led, members):
     before = led.server.zxid
     assert led.plan() == 0
     assert led.server.zxid == before
+
+
+def test_a_command_that_may_not_be_written_costs_its_member(led, members):
+    """The others are commanded, in the same plan, and a candidate sees that the leader plans."""
+    led.server.guarded.add(members[1].membership.command)
+    assert led.plan() == 1
+    assert len(members[0].command()[0].share) == 2
+    assert members[1].command()[0] is None
+    assert led.status() == Status(1, 1, led.server.nodes[GROUP.ids].stat().cversion)
+    with pytest.raises(ZooKeeperRefused, match=members[1].membership.command):
+        led.group.raise_refusal()
+    before = led.server.zxid
+    assert led.plan() == 0
+    assert led.server.zxid == before + 1, "one attempt, and no other status"
+    led.server.guarded.clear()
+    assert led.plan() == 1
+    led.group.raise_refusal()
+    assert len(members[1].command()[0].share) == 2
+
+
+def test_a_leader_that_may_not_write_a_command_waits_before_it_tries_again(led, members):
+    led.server.guarded.add(members[1].membership.command)
+    coordinator = coordinator_of(led.leader, Joining(led.server, led.leader, ()))
+    for _ in range(2):
+        before = led.server.zxid
+        coordinator.act()
+        assert coordinator.has_failed
+        assert coordinator.interval == 2.0
+    assert led.server.zxid == before + 1
+
+
+def test_a_topic_that_was_created_again_stays_withdrawn_until_it_is(led, members):
+    """The withdrawal may be refused: nothing is granted at the positions of the former topic."""
+    led.plan()
+    for one in members[:2]:
+        obey(one)
+    led.server.guarded.add(members[1].membership.command)
+    former = members[1].command()
+    members[1].ownership.release_some(former[0].share)
+    led.server.perform(led.session, _delete("/brokers/topics/t"))
+    led.add_topic(4)
+    led.plan()
+    obey(members[0])
+    led.plan()
+    assert members[1].command() == former
+    assert led.status().awaited >= former[0].share.keys()
+    led.server.guarded.clear()
+    led.plan()
+    assert members[1].command()[1].version == former[1].version + 2
 
 
 def test_claims_do_not_wake_the_leader(led, members):

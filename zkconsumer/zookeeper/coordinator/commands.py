@@ -18,7 +18,7 @@ from zkconsumer.core.coordinatorznodes import (
 )
 from zkconsumer.core.reconcile import Share
 from zkconsumer.core.znodes import GroupPaths
-from zkconsumer.errors import MalformedZnode
+from zkconsumer.errors import MalformedZnode, ZooKeeperRefused
 from zkconsumer.model import TopicPartition
 from zkconsumer.zookeeper.conditional import Change, Conflict, in_transactions
 from zkconsumer.zookeeper.session import ZkSession
@@ -64,6 +64,7 @@ class CommandNodes:
         self._known: dict[str, _Known] = {}
         self._listed: Set[str] = frozenset()
         self._newest: dict[str, str] = {}
+        self._refusal: ZooKeeperRefused | None = None
 
     def refresh(self, names: Collection[str]) -> None:
         """Read the nodes that are new among the listed names, and forget those that are gone.
@@ -140,13 +141,16 @@ class CommandNodes:
             refused: why some followers must not own anything.
 
         Returns:
-            True if anything was to be written: more may be possible now.
+            True if anything was written, or is to be read again: more may be possible now. What the servers do not
+            allow to write stays as it is, see :meth:`raise_refusal`.
 
         Raises:
             EpochEnded: another member leads, or ``epoch`` was deleted.
             SessionExpired: this member's registration is gone.
-            ZooKeeperUnavailable, ZooKeeperRefused: it is unknown what was written; all is read again.
+            ZooKeeperUnavailable: it is unknown what was written; all is read again.
+            ZooKeeperRefused: ``epoch`` may not be checked.
         """
+        generation = self._generation
         written = self._new_commands(followers, shares, refused)
         changes = [
             Change("set", self._path(name), CommandNode.encode(one.command), one.version - 1)
@@ -155,13 +159,41 @@ class CommandNodes:
         ]
         for name in self._superfluous(damaged):
             changes.append(Change("delete", self._path(name), version=self._known[name].version))
-        parts = list(in_transactions(changes))
-        known, self._known = self._known, {}  # if this fails
-        conflicts = self._session.commit_independent(self._fence(), [[self._epoch_check, *part] for part in parts])
+        known, self._known, self._refusal = self._known, {}, None  # nothing is known if this fails
+        answers = self._send(changes)
         self._known = known
-        for part, conflict in zip(parts, conflicts, strict=True):
-            self._note(part, written, conflict)
-        return bool(parts)
+        moved = [self._note(part, written, conflict) for part, conflict in answers]
+        if not any(moved):
+            self._generation = generation
+        return any(moved)
+
+    def raise_refusal(self) -> None:
+        """To be called when nothing more can be written.
+
+        Raises:
+            ZooKeeperRefused: a node that the servers did not allow to write in the last :meth:`write`.
+        """
+        if self._refusal is not None:
+            raise self._refusal
+
+    def _send(self, changes: Sequence[Change]) -> list[tuple[Sequence[Change], Conflict | None]]:
+        """Send changes in few transactions; where one of a transaction is refused, all of that one by one."""
+        parts = list(in_transactions(changes))
+        answers: list[tuple[Sequence[Change], Conflict | None]] = []
+        alone: list[Sequence[Change]] = []
+        for part, conflict in zip(parts, self._commit(parts), strict=True):
+            if conflict is not None and conflict.refusal is not None and len(part) > 1:
+                alone += [[change] for change in part]
+            else:
+                answers.append((part, conflict))
+        return [*answers, *zip(alone, self._commit(alone), strict=True)]
+
+    def _commit(self, parts: Iterable[Sequence[Change]]) -> list[Conflict | None]:
+        conflicts = self._session.commit_independent(self._fence(), [[self._epoch_check, *part] for part in parts])
+        for conflict in conflicts:
+            if conflict is not None:
+                self._require_epoch(conflict)
+        return conflicts
 
     # -- members that are evicted -------------------------------------------------------------------------------------
 
@@ -207,6 +239,8 @@ class CommandNodes:
                 raise EpochEnded(f"epoch {self._epoch} has ended: the member that led is evicted, since {reason}")
         else:
             self._require_epoch(conflict)
+            if conflict.refusal is not None:
+                raise conflict.refusal
             _log.info("%s is not evicted now: %s", consumer_id, conflict.reason)
 
     def free(self, consumer_id: str, partitions: Collection[TopicPartition]) -> bool:
@@ -236,13 +270,15 @@ class CommandNodes:
         for conflict in self._session.commit_independent(self._fence(), parts):
             if conflict is not None:
                 self._require_epoch(conflict)
+                if conflict.refusal is not None:
+                    raise conflict.refusal
                 _log.info("partitions of %s are not freed now: %s", consumer_id, conflict.reason)
                 return False
         return True
 
     def _require_epoch(self, conflict: Conflict) -> None:
         if conflict.change == self._epoch_check:
-            raise EpochEnded(f"epoch {self._epoch} has ended: {conflict.reason}")
+            raise conflict.refusal or EpochEnded(f"epoch {self._epoch} has ended: {conflict.reason}")
 
     def _new_commands(
         self, followers: Collection[str], shares: Mapping[str, Share], refused: Mapping[str, str]
@@ -265,10 +301,16 @@ class CommandNodes:
         obeyed = {name for consumer_id, name in self._newest.items() if consumer_id not in damaged}
         return sorted(self._known.keys() - obeyed)
 
-    def _note(self, part: Sequence[Change], written: Mapping[str, _Known], conflict: Conflict | None) -> None:
-        """Record what a transaction has written; if it was not done, its nodes are read again."""
+    def _note(self, part: Sequence[Change], written: Mapping[str, _Known], conflict: Conflict | None) -> bool:
+        """Record what a transaction has written; nodes that are not as they were read are read again.
+
+        Returns:
+            False if the servers do not allow it: the same would be refused again.
+        """
+        if conflict is not None and conflict.refusal is not None:
+            self._refusal = conflict.refusal
+            return False
         if conflict is not None:
-            self._require_epoch(conflict)
             _log.info("%s is not commanded now: %s", conflict.change.path, conflict.reason)
         for change in part:
             name = change.path.rpartition("/")[2]
@@ -276,6 +318,7 @@ class CommandNodes:
                 self._known[name] = written[name]
             else:
                 del self._known[name]
+        return True
 
     @property
     def _epoch_check(self) -> Change:

@@ -149,6 +149,7 @@ class Coordinator:
                 self._settle(self._led)
                 self._plan(self._led)
                 self._tend(self._led)
+                self._led.raise_refusal()
         except EpochEnded as ended:
             _log.warning("group %s: %s", self._config.group_id, ended)
             self._follow(None)

@@ -153,7 +153,9 @@ class LedGroup:
         self._owners.ensure_parents({partition.topic for share in planned.shares.values() for partition in share})
         if self._commands.write(members.followers, planned.shares, damaged, refused):
             return True
-        restarted = {partition for partition in self._restarting if owners[partition] is None}
+        # Of what is still in a command the withdrawal was refused.
+        commands = self._restarting and {partition for share in commanded.values() for partition in share}
+        restarted = {partition for partition in self._restarting - commands if owners[partition] is None}
         self._restarting -= restarted
         if restarted:
             return True
@@ -175,6 +177,14 @@ class LedGroup:
     def due_at(self) -> float | None:
         """Reading of the clock at which :meth:`advance` has to be called in any case; None if it has not."""
         return self._evictions.due_at
+
+    def raise_refusal(self) -> None:
+        """To be called when :meth:`advance` has returned False.
+
+        Raises:
+            ZooKeeperRefused: a command may not be written; all others were. To be tried again after a while.
+        """
+        self._commands.raise_refusal()
 
     def _aim(self, commanded: Shares, refused: frozenset[str]) -> Assignment:
         """The partitions of all members; computed again only if members, topics or the policy have changed.
