@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable
-from functools import partial
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from zkconsumer.zookeeper.kazooadapter import Watch
 from zkconsumer.zookeeper.reads import Reads, Znode
 from zkconsumer.zookeeper.session import ZkSession
+
+
+@dataclass(frozen=True, slots=True)
+class _PathWatch:
+    """The watch of one path. Equal for equal paths: kazoo keeps one, however often a read arms it before it fires."""
+
+    note: Callable[[str], None]
+    path: str
+
+    def __call__(self) -> None:
+        self.note(self.path)
 
 
 class WatchedReads:
@@ -69,7 +80,7 @@ class WatchedReads:
         return self._events[path]
 
     def _watch_of(self, path: str) -> Watch:
-        return partial(self._note, path)
+        return _PathWatch(self._note, path)
 
     def _note(self, path: str) -> None:
         # First the path, then the flag: the thread that sees the flag finds the path.

@@ -991,6 +991,18 @@ def test_owner_znodes_are_read_again_only_when_they_are_released(led, members, m
     assert [len(one.command()[0].share) for one in joined] == [1, 1]
 
 
+def test_topics_and_the_policy_are_read_once(led, members, monkeypatch):
+    """However often the group changes; and each has one watch in kazoo."""
+    led.plan()
+    reads = Reads(led.server, monkeypatch)
+    for number in range(3):
+        led.register_jvm_member(f"g_{number}")
+        led.plan()
+    assert not {"/brokers/topics/t", PATHS.policy} & set(reads.data)
+    watchers = led.leader.client._data_watchers
+    assert [len(watchers[path]) for path in ("/brokers/topics/t", PATHS.policy)] == [1, 1]
+
+
 def test_the_parents_of_owner_znodes_are_created_by_the_leader(led, members):
     led.plan()
     assert GROUP.owner_topic("t") in led.server.nodes

@@ -2,7 +2,11 @@
 
 import pytest
 
+from tests.fixtures.kazooinmemory import KazooInMemory
 from tests.fixtures.znodes import ZnodesInMemory
+from tests.fixtures.zookeeperinmemory import ZooKeeperInMemory
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.zookeeper.session import ZkSession
 from zkconsumer.zookeeper.watchedreads import WatchedReads
 
 
@@ -57,6 +61,22 @@ def test_what_is_not_asked_for_is_forgotten(znodes, reads):
     reads.nodes(["/b"])
     assert data_of(reads.nodes(["/a", "/b"])) == {"/a": b"1", "/b": b"2"}
     assert znodes.read == ["/a", "/b", "/a"]
+
+
+def test_kazoo_keeps_one_watch_for_each_path():
+    """A path that was forgotten is armed again before its watch has fired."""
+    server = ZooKeeperInMemory()
+    config = ConsumerConfig(zookeeper_connect="memory:1", group_id="g")
+    session = ZkSession.from_config(config, client=lambda **arguments: KazooInMemory(server, **arguments))
+    session.open()
+    changes = []
+    reads = WatchedReads(session, lambda: changes.append(None))
+    for _ in range(3):
+        reads.nodes(["/a"])
+        reads.nodes(["/b"])
+    session.ensure_path("/a", b"")
+    session._client.deliver()
+    assert len(changes) == 1
 
 
 def test_a_new_connection_reads_everything_again(znodes, reads):

@@ -103,6 +103,7 @@ class LedGroup:
         self._epoch = epoch
         self._group_changed = group_changed
         self._watched = WatchedReads(session, self.note_change)
+        self._policy_reads = WatchedReads(session, self.note_change)  # of its own: a call forgets what others have read
         self._registrations = RegistrationReads(session)
         self._registry = Registry(
             session,
@@ -304,7 +305,7 @@ class LedGroup:
     def _read_policy(self) -> str:
         """The assignor of members that all obey; a watch remains, also where there is no policy."""
         path = CoordinatorPaths(self._config.group_id).policy
-        reads = self._watched.nodes([path])
+        reads = self._policy_reads.nodes([path])
         for reason in reads.refused.values():
             raise reason
         node = reads.nodes[path]
