@@ -25,6 +25,9 @@ from zkconsumer.zookeeper.kazooadapter import translated_errors
 Access = tuple[tuple[int, str, str], ...]
 """Access of a znode: permission bits, scheme and id of each entry of its ACL."""
 
+OPEN: Final[Access] = ((31, "world", "anyone"),)
+"""Access of a znode that every member of a group may write, also with ``zookeeper.set.acl``."""
+
 MOST_CHANGES: Final = 500
 """Changes in one transaction."""
 

@@ -1,5 +1,6 @@
 """Sequences of events in a group with a coordinator, on a ZooKeeper in memory: what must fail, fails."""
 
+import logging
 import threading
 
 import pytest
@@ -288,6 +289,38 @@ def test_each_group_has_its_own_leader(server):
     for one in first[:10]:
         one.zk.close()
     assert [one.election.look() for one in second] == [2] * 10 + [None] * 10
+
+
+@pytest.mark.parametrize("name", [candidate_name(free_slot([], "g_a")), "epoch", "leader"])
+def test_a_permission_that_an_election_lacks_is_logged_once(server, members, caplog, name):
+    """The next member that may do it leads."""
+    one = members[0]
+    one.zk.ensure_path(PATHS.epoch, b"")
+    path = f"{PATHS.root}/{name}"
+    server.guarded.add(path)
+    coordinator = coordinator_of(one, Joining(server, one, ()))
+    for _ in range(3):
+        coordinator.act()
+        assert coordinator.epoch is None
+        assert path in coordinator.refusal
+    [line] = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert "g_a cannot do its part in coordinating the group" in line.message
+    server.guarded.clear()
+    coordinator.act()
+    assert (coordinator.epoch, coordinator.refusal) == (1, "")
+
+
+def test_a_status_that_may_not_be_written_is_reported(server, members):
+    """Otherwise candidates, which see no status of this epoch, would depose one leader after the other in silence."""
+    leads = members[0].commands(members[0].election.look())
+    server.guarded.add(PATHS.status)
+    with pytest.raises(ZooKeeperRefused, match=PATHS.status):
+        leads.publish(Status(1, 0, 4))
+    server.guarded.clear()
+    leads.publish(Status(1, 0, 4))
+    server.guarded.add(PATHS.status)
+    with pytest.raises(ZooKeeperRefused, match=PATHS.status):
+        leads.publish(Status(1, 0, 5))
 
 
 GARBAGE = [b"garbage", b"", b"[" * 100_000, b'{"consumer":"g_a","epoch":Infinity}']

@@ -119,6 +119,16 @@ def test_the_coordinators_reason_is_reported(member):
         member.group.need(fetching=False)
 
 
+def test_what_keeps_this_member_from_leading_is_reported(member):
+    """It may be the only one that could command anything."""
+    member.server.guarded.add(PATHS.epoch)
+    member.group.coordinator.act()
+    with pytest.raises(CoordinatorUnknown):
+        member.group.need(fetching=False)
+    with pytest.raises(CoordinatorUnknown, match=f"{PATHS.epoch}: no permission"):
+        member.group.need(fetching=False)
+
+
 def test_a_command_is_carried_out_and_then_nothing_is_needed(member):
     with pytest.raises(CoordinatorUnknown):
         member.group.need(fetching=False)

@@ -20,7 +20,7 @@ from zkconsumer.core.reconcile import Share
 from zkconsumer.core.znodes import GroupPaths
 from zkconsumer.errors import MalformedZnode, ZooKeeperRefused
 from zkconsumer.model import TopicPartition
-from zkconsumer.zookeeper.conditional import Change, Conflict, in_transactions
+from zkconsumer.zookeeper.conditional import OPEN, Change, Conflict, in_transactions
 from zkconsumer.zookeeper.session import ZkSession
 
 _log: Final = logging.getLogger(__name__)
@@ -95,7 +95,8 @@ class CommandNodes:
         """Write the leader's status, if it differs from what was written before.
 
         Raises:
-            EpochEnded, SessionExpired, ZooKeeperUnavailable, ZooKeeperRefused: as of :meth:`write`.
+            EpochEnded, SessionExpired, ZooKeeperUnavailable: as of :meth:`write`.
+            ZooKeeperRefused: it may not be written; candidates will replace this leader.
         """
         if status == self._published:
             return
@@ -104,10 +105,13 @@ class CommandNodes:
         conflict = self._session.commit_changes(self._fence(), [self._epoch_check, node])
         if conflict is not None:
             self._require_epoch(conflict)
-            # the first leader of the group
-            create = Change("create", self._paths.status, StatusNode.encode(status))
-            if self._session.commit_changes(self._fence(), [self._epoch_check, create]) is not None:
-                return
+        if conflict is not None and conflict.refusal is None:  # the first leader of the group
+            create = Change("create", self._paths.status, StatusNode.encode(status), access=OPEN)
+            conflict = self._session.commit_changes(self._fence(), [self._epoch_check, create])
+        if conflict is not None:
+            if conflict.refusal is not None:
+                raise conflict.refusal
+            return
         self._published = status
 
     @property

@@ -13,7 +13,7 @@ from zkconsumer.core.clustercatalog import ClusterSource
 from zkconsumer.core.coordinatorplan import longest_wait_seconds
 from zkconsumer.core.election import look_interval
 from zkconsumer.core.rebalancesteps import orphan_delay_seconds, settle_seconds
-from zkconsumer.errors import SessionExpired, ZkConsumerError
+from zkconsumer.errors import SessionExpired, ZkConsumerError, ZooKeeperRefused
 from zkconsumer.wakeup import WakeUp
 from zkconsumer.zookeeper.coordinator.commands import EpochEnded
 from zkconsumer.zookeeper.coordinator.election import Election
@@ -86,6 +86,7 @@ class Coordinator:
         self._led: LedGroup | None = None
         self._group_changed = False
         self._failed = False
+        self._refusal = ""
         self._tend_at: float | None = None
         self._thread = threading.Thread(target=self._run, name=f"{consumer_id}_coordinator", daemon=True)
 
@@ -123,6 +124,11 @@ class Coordinator:
         """True if the last :meth:`act` ended with an error; for any thread."""
         return self._failed
 
+    @property
+    def refusal(self) -> str:
+        """What the servers did not allow at the last look, as text; "" if nothing; for any thread."""
+        return self._refusal
+
     def _run(self) -> None:
         while not self._closing.is_set():
             self.act()
@@ -150,12 +156,16 @@ class Coordinator:
                 self._plan(self._led)
                 self._tend(self._led)
                 self._led.raise_refusal()
+            self._refusal = ""
         except EpochEnded as ended:
             _log.warning("group %s: %s", self._config.group_id, ended)
             self._follow(None)
             self._resign()
         except SessionExpired:
             self._follow(None)
+        except ZooKeeperRefused as error:
+            self._failed = True
+            self._report(error)
         except ZkConsumerError as error:
             self._failed = True
             if not self._closing.is_set():
@@ -163,6 +173,17 @@ class Coordinator:
         except Exception:  # noqa: BLE001 - a member that leads must not stop being one that follows
             _log.exception("group %s: the coordinator failed and will try again", self._config.group_id)
             self._failed = True
+
+    def _report(self, refusal: ZooKeeperRefused) -> None:
+        """Log what the servers do not allow, once: it is tried again for as long as this member runs."""
+        if str(refusal) != self._refusal:
+            _log.error(
+                "group %s: %s cannot do its part in coordinating the group: %s",
+                self._config.group_id,
+                self._consumer_id,
+                refusal,
+            )
+        self._refusal = str(refusal)
 
     def _follow(self, epoch: int | None) -> None:
         """Forget what was known in another epoch."""

@@ -201,6 +201,7 @@ class CoordinatorGroup(SessionGroup):
             refused = "" if node is None else StatusNode.decode(path, node.data).refused
         except MalformedZnode as error:
             refused = str(error)
+        refused = refused or self.coordinator.refusal
         return f": {refused}" if refused else "; if this remains, check the logs of its other members for errors"
 
     def _cause(self, command: Command) -> RebalanceCause:

@@ -64,7 +64,8 @@ class Election:
 
         Raises:
             SessionExpired: this member is not registered.
-            ZooKeeperUnavailable, ZooKeeperRefused: unknown who leads.
+            ZooKeeperUnavailable: unknown who leads.
+            ZooKeeperRefused: the same, or this member may not become a candidate or the leader.
         """
         fence = self._fence()
         if fence != self._registration:  # its candidature ended with the former one
@@ -96,7 +97,7 @@ class Election:
         """
         if self._is_ours(self._paths.leader):
             # No other member can lead before this node is deleted, and it is this session that has it.
-            self._session.commit_changes(self._fence(), [Change("delete", self._paths.leader)])
+            self._changed(self._fence(), [Change("delete", self._paths.leader)])
 
     def _names(self) -> set[str]:
         names = self._session.children(self._paths.root)
@@ -125,12 +126,23 @@ class Election:
         self._asked_for = slot
         node = Change("create-ephemeral", self._paths.candidate(slot), self._consumer_id.encode())
         names.add(candidate_name(slot))
-        if self._session.commit_changes(fence, [node]) is None:
+        if self._changed(fence, [node]):
             self._slot = slot
         else:
             # Another member was faster. Members that join together look together, and most places are taken by now;
             # where one is not, the next look finds it.
             self._asked_for = None
+
+    def _changed(self, fence: str, changes: Sequence[Change]) -> bool:
+        """Make all of the changes or none; False if another member was faster.
+
+        Raises:
+            ZooKeeperRefused: the servers do not allow it, so that this member can never lead.
+        """
+        conflict = self._session.commit_changes(fence, changes)
+        if conflict is not None and conflict.refusal is not None:
+            raise conflict.refusal
+        return conflict is None
 
     def _is_ours(self, path: str) -> bool:
         node = self._session.exists(path)
@@ -140,7 +152,7 @@ class Election:
         """Try to become the leader; returns the epoch won."""
         epoch = self._session.exists(self._paths.epoch)
         if epoch is None:
-            self._session.ensure_path(self._paths.epoch, b"")
+            self._session.ensure_path(self._paths.epoch, b"", open_to_all=True)
             epoch = self._session.exists(self._paths.epoch)
         if epoch is None:
             return None  # another client deletes the group
@@ -151,8 +163,7 @@ class Election:
         won = former + 1
         leader = Change("create-ephemeral", self._paths.leader, LeaderNode.encode(self._consumer_id, won))
         self._may_lead = True  # also if the answer is lost
-        conflict = self._session.commit_changes(fence, [Change("set", self._paths.epoch, b"", former), *before, leader])
-        if conflict is not None:
+        if not self._changed(fence, [Change("set", self._paths.epoch, b"", former), *before, leader]):
             return None  # another candidate was faster, or the answer to a former attempt was lost
         self._missing_since = None
         _log.info("group %s: %s is the coordinator of epoch %d", self._group, self._consumer_id, won)
@@ -176,7 +187,7 @@ class Election:
         if self._may_lead:
             self.resign()
             return None
-        self._session.ensure_path(self._paths.epoch, b"")
+        self._session.ensure_path(self._paths.epoch, b"", open_to_all=True)
         epoch, leader = self._session.get_many([self._paths.epoch, self._paths.leader]).values()
         if epoch is None or leader is None or _is_leader(self._paths.leader, leader):
             return None
