@@ -15,10 +15,10 @@ from tests.fixtures.zookeeper import expire, session_of
 from zkconsumer.cli.grouptables import coordinator_lines
 from zkconsumer.clusterchoice import open_registry
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.core.coordinatorznodes import CommandNode, CoordinatorPaths
+from zkconsumer.core.coordinatorznodes import Command, CommandNode, CoordinatorPaths
 from zkconsumer.core.memberstate import illegal_transitions
 from zkconsumer.core.subscription import Subscription
-from zkconsumer.errors import ZkConsumerError
+from zkconsumer.errors import MemberRefused, ZkConsumerError
 from zkconsumer.group.listener import ConsumerRebalanceListener
 from zkconsumer.model import TopicPartition
 from zkconsumer.tools.coordinatorfindings import explain_coordinator
@@ -280,12 +280,16 @@ def test_a_member_whose_node_was_deleted_registers_again(group, node):
     eventually(lambda: group.cluster.zookeeper.exists(group.cluster.root + before) is None)
 
 
-def test_a_leader_whose_office_was_deleted_is_replaced(group):
+@pytest.mark.parametrize("damage", ["deletion", "garbage"])
+def test_a_leader_whose_office_was_damaged_is_replaced(group, damage):
     for name in "ab":
         group.join(name)
     group.settle(4, 4)
-    group.cluster.zookeeper.delete(group.cluster.root + PATHS.leader)
-    eventually(lambda: group.leader() is not None)
+    if damage == "deletion":
+        group.cluster.zookeeper.delete(group.cluster.root + PATHS.leader)
+    else:
+        group.cluster.zookeeper.set(group.cluster.root + PATHS.leader, b"garbage")
+    eventually(lambda: group.epoch() == 2)
     group.join("c")
     group.settle(2, 3, 3)
     assert group.epoch() == 2
@@ -314,15 +318,17 @@ def test_a_subtree_that_was_deleted_is_rebuilt(group):
     group.settle(2, 2, 2, 2)
 
 
-def test_a_command_that_is_garbage_stops_only_commands(group):
+def test_a_member_whose_command_is_garbage_gets_another(group):
     for name in "ab":
         group.join(name)
     group.settle(4, 4)
     follower = group.follower()
     path = group.members[follower]._protocol._membership.command
     group.cluster.zookeeper.set(group.cluster.root + path, b"garbage")
+    eventually(lambda: group.members[follower]._protocol._membership.command != path)
     group.join("c")
     group.settle(2, 3, 3)
+    path = group.members[follower]._protocol._membership.command
     assert CommandNode.decode(path, group.read(path)[0]).share == group.members[follower].ownership()
 
 
@@ -376,6 +382,23 @@ def test_a_slow_member_is_evicted_and_comes_back(group):
         listener.end.set()
     eventually(lambda: len(slow.ownership()) > 0 and slow.may_deliver())
     group.settle(2, 3, 3)
+
+
+def test_a_member_that_is_refused_later_reports_the_reason(group):
+    """The next leader may have another coordinator.min.session.ms than the one that it joined under."""
+    reports = []
+    member = group.join("a", on_refusal=reports.append)
+    group.settle(8)
+    path = group.cluster.root + member._protocol._membership.command
+    refused = CommandNode.encode(Command({}, 1, 2, "its session is too short"))
+    group.cluster.zookeeper.set(path, refused)
+    eventually(lambda: reports)
+    assert isinstance(reports[0], MemberRefused)
+    assert "its session is too short" in str(reports[0])
+    assert not member.ownership()
+    group.cluster.zookeeper.delete(path)
+    eventually(lambda: reports[-1] is None)
+    group.settle(8)
 
 
 def test_tools_describe_the_coordinator(group):

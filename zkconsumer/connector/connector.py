@@ -16,7 +16,7 @@ from zkconsumer.connector.stream import MessageStream
 from zkconsumer.core.idlestreams import seconds_between_looks
 from zkconsumer.core.subscription import Subscription, TopicFilter
 from zkconsumer.cpus import available_cpus
-from zkconsumer.errors import GroupAuthorizationFailed, StreamIdle
+from zkconsumer.errors import StreamIdle, ZkConsumerError
 from zkconsumer.fetch.chunkqueue import ChunkQueue
 from zkconsumer.fetch.chunkreader import ChunkReader
 from zkconsumer.fetch.decodeahead import DecodePool, threads_for
@@ -392,7 +392,7 @@ class ConsumerConnector:
     def _live_brokers(self) -> Sequence[Broker]:
         return self._member.live_brokers()
 
-    def _group_refused(self, error: GroupAuthorizationFailed | None) -> None:
+    def _group_refused(self, error: ZkConsumerError | None) -> None:
         """Every stream raises it once, since nothing is read or committed; None: the refusal has ended."""
         for queue in self._all_queues():
             if error is None:

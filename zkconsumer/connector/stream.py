@@ -59,7 +59,8 @@ class MessageStream(Generic[M]):
 
     A stream that owns partitions of a topic which brokers keep refusing to serve raises TopicUnreadable, usually its
     subclass TopicAuthorizationFailed, once, and again only if the topic could be read in between. If offsets are stored
-    in Kafka and a permission on the group is missing, every stream raises GroupAuthorizationFailed, likewise once. The
+    in Kafka and a permission on the group is missing, every stream raises GroupAuthorizationFailed, likewise once; and
+    ZooKeeperRefused or MemberRefused if ZooKeeper, or the group's coordinator, keeps refusing this member. The
     stream can be iterated again: refused requests are repeated meanwhile, and other topics continue (docs/streams.md).
 
     Asking for the next record or batch releases the one before: from then on automatic commits cover it (``commit.on``,

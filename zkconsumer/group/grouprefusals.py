@@ -1,13 +1,17 @@
-"""GroupRefusals: decides when a member reports that it lacks a permission on its group (offsets stored in Kafka)."""
+"""GroupRefusals: decides when a member reports that its group may not be used: what only its operator can change."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from zkconsumer.core.denials import PATIENCE
-from zkconsumer.errors import GroupAuthorizationFailed
+from zkconsumer.errors import GroupAuthorizationFailed, MemberRefused, ZkConsumerError, ZooKeeperRefused
 
-OnRefusal = Callable[[GroupAuthorizationFailed | None], None]
+OnRefusal = Callable[[ZkConsumerError | None], None]
+
+_REFUSALS: Final = (GroupAuthorizationFailed, MemberRefused, ZooKeeperRefused)
+"""Errors that end when an operator has changed permissions or properties, and not by waiting."""
 
 
 class GroupRefusals:
@@ -25,12 +29,12 @@ class GroupRefusals:
         self._in_a_row = 0
 
     def attempted(self, failure: Exception | None) -> None:
-        """Note the end of an attempt; failures other than refusals change nothing, since permissions stay unknown."""
+        """Note the end of an attempt; failures other than refusals change nothing, since these stay unknown."""
         if failure is None:
             if self._in_a_row:
                 self._report(None)
             self._in_a_row = 0
-        elif isinstance(failure, GroupAuthorizationFailed):
+        elif isinstance(failure, _REFUSALS):
             self._in_a_row += 1
             if self._in_a_row >= self._patience:
                 self._report(failure)

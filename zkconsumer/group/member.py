@@ -71,8 +71,9 @@ class GroupMember:
         on_failure: called on the rebalance thread if an unexpected error ends that thread.
         before_commit: called before offsets are committed, on the rebalance thread or its stand-in; makes durable what
             they cover.
-        on_refusal: called on the rebalance thread when Kafka keeps refusing to store or return the group's offsets,
-            since a permission is missing; and with None when that has ended. The member keeps trying.
+        on_refusal: called on the rebalance thread when Kafka or ZooKeeper keeps refusing, since a permission is
+            missing, or the group's coordinator does not let this member own partitions; and with None when that has
+            ended. The member keeps trying.
         without_last_commit: the consequence of an incomplete last commit, as text for the log.
 
     Attributes:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.fetchcontrol import FetchAssignment
-from zkconsumer.errors import ConsumerClosed, GroupAuthorizationFailed
+from zkconsumer.errors import ConsumerClosed, ZkConsumerError
 from zkconsumer.model import TopicPartition
 from zkconsumer.spark.microbatch import Span
 
@@ -75,7 +75,7 @@ class SparkFetchControl:
         self._in_flight: _Batch | None = None
         self._given_up: _Batch | None = None
         self._failure: BaseException | None = None
-        self._refusal: GroupAuthorizationFailed | None = None
+        self._refusal: ZkConsumerError | None = None
 
     # -- the rebalance thread ---------------------------------------------------------------------------------------
 
@@ -167,8 +167,8 @@ class SparkFetchControl:
             self._failure = error
             self._changed.notify_all()
 
-    def refuse(self, error: GroupAuthorizationFailed | None) -> None:
-        """Record that a permission for the group's offsets in Kafka is missing; None: it was granted."""
+    def refuse(self, error: ZkConsumerError | None) -> None:
+        """Record that this member's group may not be used, and why; None: that has ended."""
         with self._changed:
             self._refusal = error
             self._changed.notify_all()
@@ -181,6 +181,7 @@ class SparkFetchControl:
         Raises:
             ConsumerClosed: the rebalance thread has died.
             GroupAuthorizationFailed, TopicUnreadable: a permission for offsets stored in Kafka is missing.
+            ZooKeeperRefused, MemberRefused: the same in ZooKeeper; the coordinator refuses this member.
         """
         with self._changed:
             self._changed.wait_for(lambda: self._failure or self._refusal or not self._stopped, timeout_s)
