@@ -49,10 +49,13 @@ class Roles(NamedTuple):
     Attributes:
         followers: they obey commands.
         foreign: they compute their share by themselves: JVM consumers, and members with ``group.protocol=zookeeper``.
+        returning: they obey commands, and their command node was deleted: they are about to register again, and keep
+            what they own until then.
     """
 
     followers: frozenset[str]
     foreign: frozenset[str]
+    returning: frozenset[str] = frozenset()
 
 
 class Plan(NamedTuple):
@@ -67,7 +70,12 @@ class Plan(NamedTuple):
     awaited: frozenset[TopicPartition]
 
 
-def roles(registered: Collection[str], with_command: Collection[str], registered_after: Collection[str]) -> Roles:
+def roles(
+    registered: Collection[str],
+    with_command: Collection[str],
+    registered_after: Collection[str],
+    obeying: Collection[str] = (),
+) -> Roles:
     """Who obeys commands, and who does not.
 
     A follower creates its registration and its command node in one transaction, and they end together. But they are
@@ -79,9 +87,11 @@ def roles(registered: Collection[str], with_command: Collection[str], registered
         registered: consumer ids that were registered before the commands were listed.
         with_command: consumer ids that had a command node.
         registered_after: consumer ids that were registered after that.
+        obeying: consumer ids of members with ``group.protocol=coordinator``.
     """
     known = frozenset(with_command)
-    return Roles(known.intersection(registered), frozenset(registered).intersection(registered_after) - known)
+    others = frozenset(registered).intersection(registered_after) - known
+    return Roles(known.intersection(registered), others.difference(obeying), others.intersection(obeying))
 
 
 def refusals(view: GroupView, followers: Collection[str], min_session_ms: int) -> dict[str, str]:
@@ -127,7 +137,7 @@ def target(
         exclude_internal: see :meth:`GroupView.threads_by_topic`.
         policy: name of the assignor of members that all obey.
     """
-    everyone = members.followers | members.foreign
+    everyone = members.followers | members.foreign | members.returning
     present = GroupView(
         members={name: one for name, one in view.members.items() if name in everyone},
         partitions=view.partitions,

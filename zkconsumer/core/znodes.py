@@ -349,6 +349,15 @@ class SessionNode:
         return assignor
 
     @staticmethod
+    def protocol(path: str, data: bytes | None) -> str:
+        """``group.protocol`` of the member.
+
+        Raises:
+            MalformedZnode: unreadable.
+        """
+        return str(_json_object(path, _text(path, data)).get("protocol", "zookeeper"))
+
+    @staticmethod
     def session_ms(path: str, data: bytes | None) -> int | None:
         """The timeout of the member's session in ms; None if it did not write it.
 

@@ -158,6 +158,7 @@ class Registry:
             unreadable=registered.unreadable,
             brokers=self._live(cluster, _only(reads, brokers)),
             our_clients={name: one.assignor for name, one in ours.items()},
+            obeying=frozenset(name for name, one in ours.items() if one.protocol == "coordinator"),
             session_ms={name: one.session_ms for name, one in ours.items() if one.session_ms is not None},
             registered_ms=registered.since_ms,
         )
@@ -235,13 +236,15 @@ def _registration(path: str, data: bytes | None) -> tuple[Subscription, int | No
 
 @lru_cache(maxsize=16_384)
 def _client(path: str, data: bytes | None) -> tuple[str, _Client]:
-    one = _Client(SessionNode.decode(path, data), SessionNode.session_ms(path, data))
+    node = SessionNode
+    one = _Client(node.decode(path, data), node.session_ms(path, data), node.protocol(path, data))
     return SessionNode.consumer_id(path.rpartition("/")[2]), one
 
 
 class _Client(NamedTuple):
     assignor: str
     session_ms: int | None
+    protocol: str
 
 
 class _Registrations(NamedTuple):

@@ -101,6 +101,17 @@ def test_a_member_that_left_between_two_listings_is_not_foreign():
     assert roles({"a"}, {"a", "late"}, {"a", "late"}) == Roles(frozenset("a"), frozenset())
 
 
+def test_a_member_without_its_command_is_about_to_return():
+    found = roles({"a", "b", "jvm"}, {"a"}, {"a", "b", "jvm"}, {"a", "b"})
+    assert found == Roles(frozenset("a"), frozenset(["jvm"]), frozenset("b"))
+
+
+def test_a_member_that_returns_keeps_its_share():
+    before = aim(a=[0, 1, 2, 3], b=[4, 5, 6, 7])
+    members = Roles(frozenset("a"), frozenset(), frozenset("b"))
+    assert target(view(a=1, b=1), members, "range", before, exclude_internal=True) == before
+
+
 def test_alone_members_keep_what_they_have():
     before = aim(a=[0, 1, 2, 3], b=[4, 5, 6, 7])
     after = target(view(a=1, b=1, c=1), Roles(frozenset("abc"), frozenset()), "range", before, exclude_internal=True)

@@ -87,6 +87,11 @@ def test_malformed_offsets(data):
         OffsetNode.decode("/o", data)
 
 
+def test_session_node_names_the_protocol():
+    assert SessionNode.protocol("/s", SessionNode.encode("range")) == "zookeeper"
+    assert SessionNode.protocol("/s", SessionNode.encode("range", "coordinator", 6000)) == "coordinator"
+
+
 def test_session_node_names_the_assignor():
     assert SessionNode.decode("/s", SessionNode.encode("roundrobin-0.8")) == "roundrobin-0.8"
     assert SessionNode.session_ms("/s", SessionNode.encode("range")) is None

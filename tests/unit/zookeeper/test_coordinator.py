@@ -781,6 +781,25 @@ def test_a_jvm_member_gets_its_share_and_gives_it_back(led, members):
     assert sorted(len(one.command()[0].share) for one in members[:2]) == [2, 2]
 
 
+@pytest.mark.parametrize("policy", ["sticky", "range"])
+def test_a_deleted_command_disturbs_no_other_member(led, members, policy):
+    led.server.perform(led.session, Create(PATHS.policy, f'{{"assignor":"{policy}"}}'.encode(), [], 0))
+    one = Member(led.server, "g_c")
+    led.plan()
+    everyone = [*members[:2], one]
+    for each in everyone:
+        obey(each)
+    before, held = [each.command() for each in members[:2]], one.ownership.held
+    led.server.perform(led.session, _delete(one.membership.command))
+    led.plan()
+    assert [each.command() for each in members[:2]] == before
+    one.membership.deregister()
+    one.register()
+    led.plan()
+    assert [each.command() for each in members[:2]] == before
+    assert one.command()[0].share == held
+
+
 def test_a_partition_is_granted_when_its_owner_has_released_it(led, members):
     holder = PartitionOwnership(
         led.leader.zk, "g", lambda: "/", lambda: led.leader.membership.registered_session, lambda: None

@@ -373,7 +373,7 @@ class LedGroup:
             self._commands.refresh(self._list(self._commands_path))
             after = self._list(self._paths.ids)
         known = self._commands.consumer_ids
-        found = roles(registered, known, after)
+        found = roles(registered, known, after, view.obeying)
         if found.foreign:  # one that left and came back between the two listings is none
             returned = {consumer_id_of(name) for name in self._list(self._commands_path)}
             found = found._replace(foreign=found.foreign - returned)
