@@ -7,10 +7,11 @@ whose share stays the same gets no command.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping, Set
 from typing import Final, NamedTuple
 
-from zkconsumer.core.assignors import ASSIGNORS, Assignment
+from zkconsumer.core.assignors import ASSIGNORS, Assignment, Threads
 from zkconsumer.core.coordinatorznodes import STICKY
 from zkconsumer.core.groupview import GroupView
 from zkconsumer.core.rebalancesteps import longest_settling_seconds
@@ -123,11 +124,13 @@ def target(
     *,
     exclude_internal: bool,
     policy: str = STICKY,
+    refused: Set[str] = frozenset(),
 ) -> Assignment:
     """The partitions of all members.
 
     Where all of them obey, the policy decides; the sticky assignor keeps what it can of the previous assignment.
-    Foreign members compute theirs, so where there are any, all are assigned by the assignor that these share.
+    Foreign members compute theirs, so where there are any, all are assigned by the assignor that these share. They know
+    of no refusal: what they leave to a refused member is given to the other followers.
 
     Args:
         view: subscriptions and topics.
@@ -136,8 +139,11 @@ def target(
         previous: see :func:`previous`.
         exclude_internal: see :meth:`GroupView.threads_by_topic`.
         policy: name of the assignor of members that all obey.
+        refused: followers that must not own anything.
     """
     everyone = members.followers | members.foreign | members.returning
+    if not members.foreign:
+        everyone -= refused
     present = GroupView(
         members={name: one for name, one in view.members.items() if name in everyone},
         partitions=view.partitions,
@@ -145,10 +151,23 @@ def target(
     )
     threads = present.threads_by_topic(exclude_internal=exclude_internal)
     if members.foreign:
-        return ASSIGNORS[assignor](threads, view.partitions)
+        shared = ASSIGNORS[assignor](threads, view.partitions)
+        return _without(refused, shared, threads, members.followers - refused) if refused else shared
     if policy != STICKY:
         return ASSIGNORS[policy](threads, view.partitions)
     return sticky_assignor(threads, view.partitions, previous)
+
+
+def _without(refused: Set[str], assignment: Assignment, threads: Threads, followers: Set[str]) -> Assignment:
+    """The assignment after refused members have given theirs to the followers that subscribe and have least."""
+    given = {partition: thread for partition, thread in assignment.items() if thread.consumer_id not in refused}
+    loads = Counter(given.values())
+    for partition in sorted(assignment.keys() - given.keys()):
+        heirs = [thread for thread in threads[partition.topic] if thread.consumer_id in followers]
+        if heirs:
+            given[partition] = heir = min(heirs, key=lambda thread: (loads[thread], thread))
+            loads[heir] += 1
+    return given
 
 
 def previous(commanded: Shares, intended: Assignment) -> Assignment:

@@ -1,5 +1,8 @@
 """What the coordinator commands next, given commands, owners and the target."""
 
+import pytest
+
+from zkconsumer.core.assignors import ASSIGNORS
 from zkconsumer.core.coordinatorplan import (
     Plan,
     Roles,
@@ -123,6 +126,34 @@ def test_with_foreign_members_all_are_assigned_by_the_shared_assignor():
         view(a=1, b=1), Roles(frozenset("a"), frozenset("b")), "range", aim(b=[0], a=[7]), exclude_internal=True
     )
     assert after == aim(a=[0, 1, 2, 3], b=[4, 5, 6, 7])
+
+
+@pytest.mark.parametrize("assignor", ["range", "roundrobin"])
+def test_what_foreign_members_leave_to_a_refused_member_is_given_to_the_others(assignor):
+    """Foreign members count it: computed without it, some partitions would be nobody's, others everyone's."""
+    seen = view(a=1, b=1, c=2, r=1)
+    shared = ASSIGNORS[assignor](seen.threads_by_topic(exclude_internal=True), seen.partitions)
+    members = Roles(frozenset("bcr"), frozenset("a"))
+    after = target(seen, members, assignor, {}, exclude_internal=True, refused=frozenset("r"))
+    assert after.keys() == shared.keys() == set(P)
+    theirs = {p: thread for p, thread in shared.items() if thread.consumer_id == "r"}
+    assert theirs
+    assert {p: thread for p, thread in after.items() if p not in theirs} == {
+        p: thread for p, thread in shared.items() if p not in theirs
+    }
+    assert {after[p].consumer_id for p in theirs} <= {"b", "c"}
+
+
+def test_what_no_other_follower_subscribes_to_is_not_given():
+    members = Roles(frozenset("r"), frozenset("a"))
+    after = target(view(a=1, r=1), members, "range", {}, exclude_internal=True, refused=frozenset("r"))
+    assert after == aim(a=[0, 1, 2, 3])
+
+
+def test_without_foreign_members_a_refused_one_is_not_counted():
+    members = Roles(frozenset("ar"), frozenset())
+    after = target(view(a=1, r=1), members, "range", {}, exclude_internal=True, refused=frozenset("r"))
+    assert after == aim(a=range(8))
 
 
 def test_a_member_that_is_neither_gets_nothing():

@@ -195,14 +195,14 @@ class LedGroup:
         basis = _Basis(self._members, self._policy, refused)
         if self._basis is not None and self._basis.members is basis.members and self._basis[1:] == basis[1:]:
             return self._intended
-        members = self._members.roles
         aim = target(
             self._members.view,
-            members._replace(followers=members.followers - refused),
+            self._members.roles,
             self._assignor,
             previous(commanded, self._intended),
             exclude_internal=self._config.exclude_internal_topics,
             policy=self._policy,
+            refused=refused,
         )
         self._basis = basis
         return aim
