@@ -853,6 +853,50 @@ def test_partitions_of_a_topic_that_was_created_again_are_started_again(led, mem
     assert [one.command()[1].version for one in members[:2]] == [version + 2 for version in versions]
 
 
+def test_partitions_of_foreign_members_are_not_awaited_when_their_topic_was_created_again(led, members):
+    """These retain their owner znodes; also what a follower is about to give up to them."""
+    led.plan()
+    for one in members[:2]:
+        obey(one)
+    led.register_jvm_member("g_z")
+    for _ in range(2):
+        led.plan()
+        for one in members[:2]:
+            obey(one)
+    owned = {p.partition for one in members[:2] for p in one.ownership.held}
+    [left] = {0, 1, 2, 3} - owned
+    led.server.perform(led.session, Create(GROUP.owner(TopicPartition("t", left)), b"g_z-0", [], 1))
+    led.server.perform(led.session, _delete("/brokers/topics/t"))
+    led.add_topic(4)
+    for _ in range(2):
+        led.plan()
+        assert TopicPartition("t", left) not in led.status().awaited
+        for one in members[:2]:
+            obey(one)
+    led.plan()
+    assert led.status().awaited == frozenset()
+    assert {p.partition for one in members[:2] for p in one.ownership.held} == owned
+
+
+def test_a_partition_that_goes_to_a_foreign_member_is_not_restarted(led, members):
+    """1. The topic is created again, and its partitions are withdrawn; 2. a JVM consumer joins, and claims some."""
+    led.plan()
+    for one in members[:2]:
+        obey(one)
+    led.server.perform(led.session, _delete("/brokers/topics/t"))
+    led.add_topic(4)
+    led.plan()
+    led.register_jvm_member("g_z")
+    for one in members[:2]:
+        one.ownership.release_some(one.ownership.held)
+    threads = [ConsumerThreadId(name, 0) for name in ("g_a", "g_b", "g_z")]
+    for partition, thread in roundrobin_assignor({"t": threads}, {"t": (0, 1, 2, 3)}).items():
+        if thread.consumer_id == "g_z":
+            led.server.perform(led.session, Create(GROUP.owner(partition), b"g_z-0", [], 1))
+    led.plan()
+    assert led.status().awaited == frozenset()
+
+
 def test_a_jvm_member_that_gave_up_is_nudged_once(led, members):
     led.plan()
     led.register_jvm_member("g_b-jvm")

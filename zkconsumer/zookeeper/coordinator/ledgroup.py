@@ -147,7 +147,7 @@ class LedGroup:
         commanded = self._commands.commanded(members.followers)
         refused = self._refuse(view, members)
         aim = self._intended = self._aim(commanded, frozenset(refused))
-        self._restart_recreated(view, aim)
+        self._restart_recreated(view, aim, commanded)
         now = {partition: thread for partition, thread in aim.items() if partition not in self._restarting}
         owners = self._owners.read({*undecided(now, commanded), *self._restarting})
         planned = plan(now, commanded, owners)
@@ -231,16 +231,20 @@ class LedGroup:
             )
         self._reported = frozenset(late)
 
-    def _restart_recreated(self, view: GroupView, aim: Assignment) -> None:
+    def _restart_recreated(self, view: GroupView, aim: Assignment, commanded: Shares) -> None:
         """Note the partitions of topics that were deleted and created again between two looks.
 
         They are withdrawn until no member owns them, as if the two had been seen apart: otherwise their owners would
-        continue at the positions of the former topic.
+        continue at the positions of the former topic. Only what followers have and keep: foreign members obey nothing,
+        and zkconsumer members among them never release what they retain; the rest is on its way without this.
         """
         recreated: set[str] = set()
         if self._planned is not None:
             recreated = view.recreated_since(self._planned, view.partitions)
-        self._restarting |= {partition for partition in aim if partition.topic in recreated}
+        if recreated:
+            commands = {partition for share in commanded.values() for partition in share}
+            self._restarting |= {partition for partition in commands if partition.topic in recreated}
+        self._restarting = {p for p in self._restarting if p in aim and aim[p].consumer_id in commanded}
         self._planned = view
 
     def _publish(self, version: int, awaited: frozenset[TopicPartition]) -> None:
