@@ -103,10 +103,6 @@ class ZnodeReads:
             stat = answer.get(timeout=self._timeout if timeout is None else timeout)
         return None if stat is None else _znode(None, stat)
 
-    def get(self, path: str) -> Znode | None:
-        """The node, or None if there is none."""
-        return self.get_many([path])[path]
-
     def get_many(self, paths: Iterable[str], watch: Watch | None = None) -> dict[str, Znode | None]:
         """Many nodes in few requests; None for one that is missing. A watch also covers nodes that do not exist yet.
 

@@ -22,6 +22,7 @@ from zkconsumer.core.coordinatorznodes import (
 )
 from zkconsumer.core.election import free_slot
 from zkconsumer.core.groupview import Topic
+from zkconsumer.core.rebalancesteps import nudges
 from zkconsumer.core.subscription import Subscription
 from zkconsumer.core.znodes import GroupPaths, SessionNode
 from zkconsumer.errors import (
@@ -908,6 +909,20 @@ def test_a_jvm_member_that_gave_up_is_nudged_once(led, members):
     led.group.tend()
     led.group.tend()
     assert led.server.nodes[GROUP.ids].creations == before + 1
+
+
+@pytest.mark.parametrize(("name", "nudging"), [("g_0", "g_0"), ("g_c", "g_a")])
+def test_one_zkconsumer_member_nudges_in_a_mixed_group(led, name, nudging):
+    """A member without commands does, if it has the smallest id; otherwise the leader."""
+    led.register_jvm_member("g_b-jvm")
+    led.register_jvm_member(name)
+    node = SessionNode.encode("roundrobin")
+    led.server.perform(led.session, Create(GROUP.session(name, led.session), node, [], 1))
+    led.plan()
+    view = led.group._members.view
+    foreign = led.group._members.roles.foreign
+    found = [one for one in foreign if nudges(one, view.our_clients)]
+    assert [*found, *(["g_a"] if led.group.nudges() else [])] == [nudging]
 
 
 class BrokersThatAnswerWhenTold:

@@ -351,8 +351,11 @@ class LedGroup:
         self._orphans.look()
 
     def nudges(self) -> bool:
-        """True: the leader nudges, whichever id it has, since its followers do not know the assignment."""
-        return True
+        """True unless a zkconsumer member that obeys no commands has the smallest id: that one nudges.
+
+        Otherwise the leader does, whichever id it has, since its followers do not know the assignment.
+        """
+        return min(self._members.view.our_clients, default=None) not in self._members.roles.foreign
 
     def orphans(self) -> tuple[list[TopicPartition], bool]:
         """Partitions without an owner that JVM members should own; and whether others hold any of theirs.
