@@ -75,6 +75,10 @@ class CountingFetch:
         """None is known."""
         return {}
 
+    def superseded(self) -> Collection[tuple[TopicPartition, int]]:
+        """There are no records."""
+        return ()
+
 
 class _QueuedSignal(RebalanceSignal):
     """A rebalance signal that lets the thread of a session serve its follower."""
