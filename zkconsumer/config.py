@@ -133,20 +133,24 @@ _COMPUTED_DEFAULTS: Mapping[str, Callable[[ConsumerConfig], object]] = {
     "zookeeper_connection_timeout_ms": lambda config: config.zookeeper_session_timeout_ms,
     "rebalance_backoff_ms": lambda config: config.zookeeper_sync_time_ms,
     "client_id": lambda config: config.group_id,
-    "dual_commit_enabled": lambda config: config.offsets_storage == "kafka",
+    "offsets_storage": lambda config: "kafka" if config.group_protocol == "kafka" else "zookeeper",
+    "dual_commit_enabled": lambda config: config.offsets_storage == "kafka" and config.group_protocol != "kafka",
 }
 
 
 def _violations(config: ConsumerConfig) -> Iterable[str]:
     """Violated rules, one sentence each: rules that involve several properties, and rules of form that a type lacks."""
-    missing = [name for name in ("group_id", "zookeeper_connect") if getattr(config, name) is None]
+    server = "bootstrap_servers" if config.group_protocol == "kafka" else "zookeeper_connect"
+    missing = [name for name in ("group_id", server) if getattr(config, name) is None]
     for attribute in missing:
-        yield f"{PROPERTIES[attribute].name} is missing"
+        why = "; group.protocol=kafka needs it" if attribute == "bootstrap_servers" else ""
+        yield f"{PROPERTIES[attribute].name} is missing{why}"
     yield from _name_violations(config)
-    if "zookeeper_connect" not in missing and not _LEGAL_CONNECT.match(config.zookeeper_connect):
+    if config.zookeeper_connect is not None and not _LEGAL_CONNECT.match(config.zookeeper_connect):
         yield f"zookeeper.connect {config.zookeeper_connect!r} is not of the form host:port,host:port/chroot"
     yield from _zookeeper_violations(config)
     yield from _bootstrap_violations(config)
+    yield from _group_violations(config)
     yield from _broker_violations(config)
     if config.metrics_port > 65535:
         yield f"metrics.port {config.metrics_port} is not a port: at most 65535, negative for no metrics"
@@ -194,6 +198,33 @@ def _bootstrap_violations(config: ConsumerConfig) -> Iterable[str]:
     servers = config.bootstrap_servers
     if servers is not None and not is_broker_list(servers):
         yield f"bootstrap.servers {servers!r} is not of the form host:port,host:port"
+
+
+_STRATEGIES = ("range", "roundrobin", "roundrobin-natural")
+_STRATEGIES_OF_KAFKA = (*_STRATEGIES, "sticky", "cooperative-sticky")
+
+
+def _group_violations(config: ConsumerConfig) -> Iterable[str]:
+    kafka = config.group_protocol == "kafka"
+    given = config.partition_assignment_strategy
+    names = [name.strip() for name in given.split(",")] if kafka else [given]
+    known = _STRATEGIES_OF_KAFKA if kafka else _STRATEGIES
+    if any(name not in known for name in names):
+        hint = "" if kafka else " (with group.protocol=kafka also sticky and cooperative-sticky, and several)"
+        yield f"partition.assignment.strategy must be one of {', '.join(known)}, not {given!r}{hint}"
+    if not kafka:
+        if config.group_instance_id is not None:
+            yield "group.instance.id has no effect without group.protocol=kafka"
+        return
+    if config.offsets_storage != "kafka":
+        yield "group.protocol=kafka stores offsets in Kafka: omit offsets.storage, or set it to kafka"
+    if config.dual_commit_enabled:
+        yield "group.protocol=kafka uses no ZooKeeper: omit dual.commit.enabled, or set it to false"
+    if 3 * config.heartbeat_interval_ms > config.session_timeout_ms:
+        yield (
+            f"heartbeat.interval.ms ({config.heartbeat_interval_ms}) must be at most a third of session.timeout.ms "
+            f"({config.session_timeout_ms}), or one lost heartbeat would end the membership"
+        )
 
 
 def _broker_violations(config: ConsumerConfig) -> Iterable[str]:

@@ -40,7 +40,10 @@ class ConsumerProperties:
 
     group_id: str = declare(REQUIRED, "group.id", str, "Consumer group; letters, digits, dot, underscore and hyphen.")
     zookeeper_connect: str = declare(
-        REQUIRED, "zookeeper.connect", str, "ZooKeeper servers: host:port,host:port/chroot; the chroot must exist."
+        REQUIRED,
+        "zookeeper.connect",
+        str,
+        "ZooKeeper servers: host:port,host:port/chroot; the chroot must exist. Not used with group.protocol=kafka.",
     )
     zookeeper_session_timeout_ms: int = declare(
         6000,
@@ -132,17 +135,54 @@ class ConsumerProperties:
     partition_assignment_strategy: str = declare(
         "range",
         "partition.assignment.strategy",
-        ("range", "roundrobin", "roundrobin-natural"),
-        "Assignor; all members of a group must use the same. roundrobin-natural, which the JVM consumer lacks, assigns "
-        "in the order of Kafka's newer clients; it is for groups without JVM members.",
+        str,
+        "Assignor; all members of a group must use the same: range or roundrobin; or roundrobin-natural, which the JVM "
+        "consumer lacks and which assigns in the order of Kafka's newer clients, for groups without JVM members. With "
+        "group.protocol=kafka one or more, preferred ones first: range, roundrobin, sticky, cooperative-sticky; "
+        "partitions that stay are kept over a rebalance if all of them are cooperative.",
     )
     group_protocol: str = declare(
         "zookeeper",
         "group.protocol",
-        ("zookeeper", "coordinator"),
+        ("zookeeper", "coordinator", "kafka"),
         "How the group agrees on who owns which partition. zookeeper: each member computes its share, as the JVM "
         "consumer does. coordinator: an elected member assigns all partitions, and only those that move are stopped. "
-        "Members of both kinds, and JVM consumers, may be in one group.",
+        "Members of both kinds, and JVM consumers, may be in one group. kafka: the group is one of Kafka's own, which "
+        "brokers coordinate, shared with Kafka's newer clients; it needs bootstrap.servers, and no ZooKeeper.",
+        ours=True,
+    )
+    group_instance_id: str | None = declare(
+        None,
+        "group.instance.id",
+        str,
+        "With group.protocol=kafka, makes this consumer a static member: it stays in the group for session.timeout.ms "
+        "after it was shut down, and gets the same partitions if it comes back meanwhile. Needs brokers since 2.3.",
+        ours=True,
+        default_text="none",
+    )
+    session_timeout_ms: int = declare(
+        45_000,
+        "session.timeout.ms",
+        int,
+        "With group.protocol=kafka, time without a heartbeat after which the coordinator removes a member, in ms.",
+        minimum=1,
+        ours=True,
+    )
+    heartbeat_interval_ms: int = declare(
+        3_000,
+        "heartbeat.interval.ms",
+        int,
+        "With group.protocol=kafka, time between heartbeats, in ms; at most a third of session.timeout.ms.",
+        minimum=1,
+        ours=True,
+    )
+    max_poll_interval_ms: int = declare(
+        300_000,
+        "max.poll.interval.ms",
+        int,
+        "With group.protocol=kafka, how long the group waits for a member that has to release partitions in a "
+        "rebalance, in ms. Streams that are not read are the subject of max.stream.idle.ms.",
+        minimum=1,
         ours=True,
     )
     coordinator_min_session_ms: int = declare(
@@ -168,14 +208,18 @@ class ConsumerProperties:
         ours=True,
     )
     offsets_storage: str = declare(
-        "zookeeper", "offsets.storage", ("zookeeper", "kafka"), "Where offsets are committed."
+        None,
+        "offsets.storage",
+        ("zookeeper", "kafka"),
+        "Where offsets are committed.",
+        default_text="zookeeper; kafka where group.protocol is kafka",
     )
     dual_commit_enabled: bool = declare(
         None,
         "dual.commit.enabled",
         bool,
         "With offsets.storage=kafka, commit to ZooKeeper too.",
-        default_text="true where offsets.storage is kafka",
+        default_text="true where offsets.storage is kafka and group.protocol is not",
     )
     offsets_channel_backoff_ms: int = declare(
         1000, "offsets.channel.backoff.ms", int, "Pause before the offset coordinator is asked again, in ms.", minimum=0

@@ -11,6 +11,7 @@
     │   ├── OwnershipConflict       another member holds a partition that this consumer should own
     │   ├── ShareChanged            the partitions that this consumer should own have changed meanwhile
     │   ├── CoordinatorUnknown      no coordinator has assigned anything to this consumer yet
+    │   ├── RebalanceAwaited        the brokers have not completed a rebalance of the group yet
     │   ├── MemberRefused           the coordinator does not let this consumer own partitions
     │   ├── LeaseLapsed             a commit was not sent: ZooKeeper has been silent for most of the session timeout
     │   ├── RegistrationLost        another client deleted this consumer's registration
@@ -112,8 +113,15 @@ class CoordinatorUnknown(RetriableError):
     """No coordinator of the group has assigned anything to this consumer yet (``group.protocol=coordinator``)."""
 
 
+class RebalanceAwaited(RetriableError):
+    """A rebalance of the group is in progress: members still join, or are being assigned (``group.protocol=kafka``).
+
+    The group's coordinator ends it after the rebalance timeout at the latest (``max.poll.interval.ms``).
+    """
+
+
 class MemberRefused(RetriableError):
-    """The coordinator of the group does not let this member own partitions."""
+    """The coordinator of the group does not let this member own partitions, or join."""
 
 
 class LeaseLapsed(RetriableError):
@@ -156,7 +164,10 @@ class NotLeader(ZkConsumerError):
 
 
 class SessionExpired(ZkConsumerError):
-    """The ZooKeeper session that this operation belonged to has expired; nothing was changed."""
+    """The session that this operation belonged to has expired; nothing was changed.
+
+    It is the session in ZooKeeper, or, with ``group.protocol=kafka``, the membership at the group's coordinator.
+    """
 
 
 class WriteRefused(ZkConsumerError):

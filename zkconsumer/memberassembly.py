@@ -11,12 +11,13 @@ from typing import TypedDict, Unpack
 
 from zkconsumer.clusterchoice import cluster_of_member
 from zkconsumer.config import ConsumerConfig
+from zkconsumer.core.clustercatalog import ClusterSource
 from zkconsumer.core.fetchcontrol import FetchControl
 from zkconsumer.core.groupprotocol import BrokerSource
 from zkconsumer.group.grouprefusals import OnRefusal
 from zkconsumer.group.member import GroupMember, MemberParts
 from zkconsumer.group.rebalancesignal import RebalanceSignal
-from zkconsumer.offsets.storechoice import open_store
+from zkconsumer.offsets.storechoice import open_kafka_store, open_store
 from zkconsumer.offsets.zookeeper import ZooKeeperOffsetStore
 from zkconsumer.zookeeper.coordinator.coordinatorgroup import CoordinatorGroup
 from zkconsumer.zookeeper.registry import Registry
@@ -35,18 +36,21 @@ class MemberCallbacks(TypedDict, total=False):
 def assemble_parts(config: ConsumerConfig, consumer_id: str) -> MemberParts:
     """The parts of a member: its protocol, and the store that ``offsets.storage`` specifies."""
     signal, closing = RebalanceSignal(), threading.Event()
+
+    def wait_before_retry(seconds: float) -> bool:
+        """Wait; True if there should be no further attempt: this member leaves or rebalances, and others wait."""
+        return closing.wait(seconds) or signal.raised
+
     cluster = cluster_of_member(config, consumer_id)
+    if config.group_protocol == "kafka":
+        assert cluster is not None  # the configuration has bootstrap.servers then
+        return _assemble_broker_group(config, consumer_id, signal, closing, cluster, wait_before_retry)
     group: CoordinatorGroup | ZooKeeperGroup
     if config.group_protocol == "coordinator":
         group = CoordinatorGroup(config, consumer_id, signal, cluster=cluster)
     else:
         group = ZooKeeperGroup(config, consumer_id, signal, cluster=cluster)
     brokers: BrokerSource = Registry(group.zk, config.security_protocol) if cluster is None else cluster
-
-    def wait_before_retry(seconds: float) -> bool:
-        """Wait; True if there should be no further attempt: this member leaves or rebalances, and others wait."""
-        return closing.wait(seconds) or signal.raised
-
     store = open_store(
         config,
         ZooKeeperOffsetStore(group.zk, config.group_id, group.fence),
@@ -54,6 +58,26 @@ def assemble_parts(config: ConsumerConfig, consumer_id: str) -> MemberParts:
         wait_before_retry=wait_before_retry,
     )
     return MemberParts(group, brokers, store, signal, closing)
+
+
+def _assemble_broker_group(
+    config: ConsumerConfig,
+    consumer_id: str,
+    signal: RebalanceSignal,
+    closing: threading.Event,
+    cluster: ClusterSource,
+    wait_before_retry: Callable[[float], bool],
+) -> MemberParts:
+    from zkconsumer.kafka.brokergroup import BrokerGroup
+
+    group = BrokerGroup(config, consumer_id, signal, cluster)
+    store = open_kafka_store(
+        config,
+        live_brokers=cluster.live_brokers,
+        wait_before_retry=wait_before_retry,
+        identity=group.identity,
+    )
+    return MemberParts(group, cluster, store, signal, closing)
 
 
 def assemble_member(

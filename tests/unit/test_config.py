@@ -1,4 +1,5 @@
 import logging
+import re
 
 import pytest
 
@@ -62,6 +63,9 @@ def test_all_violations_are_reported_at_once():
         ("fetch_min_bytes", 2**31),
         ("auto_offset_reset", "Smallest"),
         ("partition_assignment_strategy", "sticky"),
+        ("partition_assignment_strategy", "range,roundrobin"),
+        ("group_instance_id", "a"),
+        ("group_protocol", "consumer"),
         ("client_id", "a b"),
         ("group_id", ".."),
         ("group_id", ""),
@@ -227,3 +231,28 @@ def test_access_control_needs_credentials():
 def test_security_towards_brokers_is_complete(values, violation):
     with pytest.raises(ConfigError, match=violation):
         ConsumerConfig(group_id="g", zookeeper_connect="h:1", **values)
+
+
+def kafka_group(**values):
+    """A group that brokers coordinate: nothing but brokers and a name is needed."""
+    return ConsumerConfig(**{"bootstrap_servers": "h:1", "group_id": "g", "group_protocol": "kafka", **values})
+
+
+def test_a_group_that_brokers_coordinate_needs_no_zookeeper():
+    read = kafka_group(partition_assignment_strategy="cooperative-sticky, range")
+    assert (read.zookeeper_connect, read.offsets_storage, read.dual_commit_enabled) == (None, "kafka", False)
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ({"bootstrap_servers": None}, "bootstrap.servers is missing; group.protocol=kafka needs it"),
+        ({"offsets_storage": "zookeeper"}, "omit offsets.storage"),
+        ({"dual_commit_enabled": True}, "omit dual.commit.enabled"),
+        ({"session_timeout_ms": 6000, "heartbeat_interval_ms": 2001}, "at most a third of session.timeout.ms"),
+        ({"partition_assignment_strategy": "range,eager"}, "partition.assignment.strategy must be one of"),
+    ],
+)
+def test_contradictions_in_a_group_that_brokers_coordinate(values, text):
+    with pytest.raises(ConfigError, match=re.escape(text)):
+        kafka_group(**values)

@@ -136,8 +136,12 @@ def tool_config(
     *,
     bootstrap_servers: str | None = None,
 ) -> ConsumerConfig:
-    """The configuration of a tool that is not a member of a group; raises as :func:`consumer_config`."""
-    return consumer_config(
+    """The configuration of a tool that is not a member of a group; raises as :func:`consumer_config`.
+
+    Raises:
+        ConfigError: the properties are those of a group that brokers coordinate, which these tools do not know.
+    """
+    config = consumer_config(
         zookeeper,
         config_file,
         properties,
@@ -145,6 +149,12 @@ def tool_config(
         client_id=_TOOL_GROUP,
         bootstrap_servers=bootstrap_servers,
     )
+    if config.group_protocol == "kafka":
+        raise ConfigError(
+            "group.protocol=kafka: this command is for groups in ZooKeeper; use kafka-consumer-groups for groups that "
+            "brokers coordinate"
+        )
+    return config
 
 
 @contextmanager

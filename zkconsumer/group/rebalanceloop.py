@@ -26,13 +26,16 @@ from zkconsumer.core.rebalancesteps import (
 )
 from zkconsumer.core.subscription import Subscription
 from zkconsumer.errors import (
+    BrokerUnavailable,
     ConsumerClosed,
     ConsumerIdInUse,
     CoordinatorUnknown,
     GroupAuthorizationFailed,
     OwnershipConflict,
+    RebalanceAwaited,
     RebalanceFailed,
     RegistrationLost,
+    RetriableError,
     SessionExpired,
     ShareChanged,
     ZkConsumerError,
@@ -123,10 +126,11 @@ class RebalanceLoop:
         while attempts < retries or self._clock() < deadline:
             if self._thread.closing.is_set():
                 raise ConsumerClosed("shut down while joining the group")
-            attempts += 1
             cause, failure, _ = self._attempt()
             if failure is None:
                 return cause
+            # The brokers wait for other members here, at most a rebalance timeout, so that is no failed attempt.
+            attempts += not isinstance(failure, RebalanceAwaited)
             if isinstance(failure, ConsumerIdInUse):
                 raise failure
             story.append(f"{failure}{self._protocol.excluded}")
@@ -216,6 +220,9 @@ class RebalanceLoop:
             self._tend_later()
 
     def _report_failure(self, error: Exception, step: RebalanceStep | None) -> None:
+        if isinstance(error, RebalanceAwaited):
+            _log.debug("group %s consumer %s waits: %s", self._config.group_id, self._consumer_id, error)
+            return
         self.counts = self.counts.failed(step)
         # INFO: at every join some former owners have not released yet, or the coordinator has not planned yet.
         _log.log(
@@ -235,7 +242,7 @@ class RebalanceLoop:
         if self._protocol.is_lost():
             self._session_lost()
         if not self._protocol.connected:
-            raise ZooKeeperUnavailable("no connection to ZooKeeper; check that its servers run and can be reached")
+            raise _unreachable(self._protocol)
         if not self._protocol.is_joined():
             assert self._subscription is not None
             self._enter(MemberState.REGISTERING)
@@ -275,7 +282,7 @@ class RebalanceLoop:
 
     def _warn_of_short_retries(self) -> None:
         config = self._config
-        if not total_wait_covers_session(
+        if config.group_protocol != "kafka" and not total_wait_covers_session(
             config.rebalance_max_retries, config.rebalance_backoff_ms, config.zookeeper_session_timeout_ms
         ):
             _log.warning(
@@ -283,3 +290,9 @@ class RebalanceLoop:
                 "starting right after another member crashed will fail; raise one of the two",
                 config.group_id,
             )
+
+
+def _unreachable(protocol: GroupProtocol) -> RetriableError:
+    if protocol.name == "kafka":
+        return BrokerUnavailable("the group's coordinator does not answer; check that brokers run and can be reached")
+    return ZooKeeperUnavailable("no connection to ZooKeeper; check that its servers run and can be reached")

@@ -9,7 +9,8 @@ thread may call at any time. A connection is used once: after ``close`` or an er
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, Final, Self, TypeVar
 
 from zkconsumer.config import ConsumerConfig
@@ -150,6 +151,17 @@ class BrokerConnection:
     def close(self) -> None:
         """Close the connection; a thread blocked in it gets BrokerUnavailable at once. Idempotent."""
         self._transport.close()
+
+    @contextmanager
+    def waiting(self, timeout_ms: int) -> Iterator[None]:
+        """Inside of it, answers are waited for this long, in ms, if that is more than the connection's own timeout."""
+        self._transport.receive_within(max(timeout_ms, self._transport.timeout_ms))
+        try:
+            yield
+        finally:
+            if not self._transport.closed:
+                with suppress(BrokerUnavailable):  # the connection broke: the caller gets its error
+                    self._transport.receive_within(self._transport.timeout_ms)
 
     # -- versions -----------------------------------------------------------------------------------------------
 

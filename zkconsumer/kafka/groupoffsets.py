@@ -9,15 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Final, NamedTuple
 
+from zkconsumer.core.brokermembership import NO_MEMBER, CommitIdentity
 from zkconsumer.core.offsets import StoredOffset
 from zkconsumer.errors import ProtocolError
 from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.kafka.fields import by_topic
 from zkconsumer.kafka.library import load_kafka_python
 from zkconsumer.model import TopicPartition
-
-_NO_GENERATION: Final = -1
-"""Generation of a commit by a client that is no member of a broker-coordinated group."""
 
 BROKER_RETENTION: Final = -1
 """The broker's own setting decides how long offsets are kept (``offsets.retention.minutes``)."""
@@ -52,6 +50,7 @@ def commit_offsets(
     *,
     before_send: Callable[[], None] = lambda: None,
     retention_ms: int = BROKER_RETENTION,
+    member: CommitIdentity = NO_MEMBER,
 ) -> CommitOutcome:
     """Send an OffsetCommit request.
 
@@ -62,6 +61,7 @@ def commit_offsets(
         versions: oldest and newest version of the request to use; the newest one that the broker knows is used.
         before_send: called when the request is ready to be sent; its exception is passed on.
         retention_ms: how long the broker keeps the offsets, in ms; only versions 2 to 4 carry it.
+        member: the member of a broker-coordinated group that commits.
 
     Raises:
         BrokerUnavailable: the connection broke or timed out.
@@ -75,9 +75,9 @@ def commit_offsets(
     request = OffsetCommitRequest(
         version=connection.version(OffsetCommitRequest.API_KEY, OffsetCommitRequest.name, *versions),
         group_id=group,
-        generation_id_or_member_epoch=_NO_GENERATION,
-        member_id="",
-        group_instance_id=None,
+        generation_id_or_member_epoch=member.generation,
+        member_id=member.member_id,
+        group_instance_id=member.instance_id,
         retention_time_ms=retention_ms,
         topics=[
             make_topic(

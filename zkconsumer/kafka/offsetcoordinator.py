@@ -6,14 +6,16 @@ See jvm-consumer.md#offsets-in-kafka.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, Final, TypeVar
+from typing import Final
 
+from zkconsumer.core.brokermembership import NO_MEMBER, CommitIdentity
 from zkconsumer.core.kafkagroup import KafkaGroup
 from zkconsumer.core.offsets import StoredOffset
-from zkconsumer.errors import BrokerUnavailable, CoordinatorMoved, ProtocolError, TopicUnreadable
+from zkconsumer.errors import CoordinatorMoved, ProtocolError, RebalanceAwaited, SessionExpired, TopicUnreadable
 from zkconsumer.kafka.client import BrokerClient
 from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.kafka.errorcodes import ErrorCode, error_name
+from zkconsumer.kafka.findcoordinator import COORDINATOR_GONE, CoordinatorClient
 from zkconsumer.kafka.groupoffsets import (
     BROKER_RETENTION,
     CommitOutcome,
@@ -23,12 +25,10 @@ from zkconsumer.kafka.groupoffsets import (
     fetch_offsets,
 )
 from zkconsumer.kafka.groupstates import describe_group
-from zkconsumer.kafka.library import load_kafka_python
 from zkconsumer.kafka.permissions import may_commit
 from zkconsumer.kafka.refusals import DELETE, DESCRIBE, READ, group_refused, topic_refused
-from zkconsumer.model import Broker, TopicPartition
+from zkconsumer.model import TopicPartition
 
-_FIND_COORDINATOR_VERSIONS: Final = (0, 2)
 _COMMIT_VERSIONS: Final = (1, 7)  # version 0 is for offsets in ZooKeeper
 _RETENTION_VERSIONS: Final = (2, 4)  # others have no retention
 _FETCH_VERSIONS: Final = (1, 5)  # as above
@@ -36,12 +36,9 @@ _FETCH_ALL_VERSIONS: Final = (2, 5)  # older ones need the names of all partitio
 _OFFSET_DELETE: Final = 47
 _DELETE_VERSIONS: Final = (0, 0)
 
-_COORDINATOR_GONE: Final = frozenset(
-    {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
-)
 
-
-T = TypeVar("T")
+_BETWEEN_GENERATIONS: Final = frozenset({ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION})
+_REMOVED: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID})
 
 
 class OffsetCoordinator:
@@ -50,12 +47,16 @@ class OffsetCoordinator:
     Args:
         client: client of the cluster.
         group: consumer group.
+        identity: returns whom commits name, called right before each is sent.
     """
 
-    def __init__(self, client: BrokerClient, group: str) -> None:
+    def __init__(
+        self, client: BrokerClient, group: str, identity: Callable[[], CommitIdentity] = lambda: NO_MEMBER
+    ) -> None:
         self._client = client
         self._group = group
-        self._coordinator: Broker | None = None
+        self._coordinator = CoordinatorClient(client, group)
+        self._identity = identity
 
     def commit(
         self,
@@ -77,8 +78,12 @@ class OffsetCoordinator:
             BrokerUnavailable: no broker answers; try again.
             GroupAuthorizationFailed: the permission is missing; no offset is stored.
             ProtocolError: no common version.
+            RebalanceAwaited: the group is between two generations; nothing is stored. Try again.
+            SessionExpired: the group has removed this member; nothing is stored.
         """
-        outcome = self._ask(lambda connection: _commit(connection, self._group, offsets, before_send, retention_ms))
+        outcome = self._coordinator.ask(
+            lambda connection: _commit(connection, self._group, offsets, before_send, retention_ms, self._identity())
+        )
         if ErrorCode.GROUP_AUTHORIZATION_FAILED in outcome.refused.values():
             raise group_refused(self._group, READ, self._client.security)
         return outcome
@@ -91,14 +96,14 @@ class OffsetCoordinator:
             GroupAuthorizationFailed: the permission is missing.
             ProtocolError: the coordinator returned an error for the group; the message has it.
         """
-        stored = self._ask(lambda connection: _fetch(connection, self._group, partitions))
+        stored = self._coordinator.ask(lambda connection: _fetch(connection, self._group, partitions))
         if stored.error == ErrorCode.GROUP_AUTHORIZATION_FAILED:
             raise group_refused(self._group, DESCRIBE, self._client.security)
         return stored
 
     def fetch_all(self) -> StoredOffsets:
         """As :meth:`fetch`, of every partition that the group has an offset of; needs brokers since 0.10.2."""
-        stored = self._ask(lambda connection: _fetch(connection, self._group, None))
+        stored = self._coordinator.ask(lambda connection: _fetch(connection, self._group, None))
         if stored.error == ErrorCode.GROUP_AUTHORIZATION_FAILED:
             raise group_refused(self._group, DESCRIBE, self._client.security)
         return stored
@@ -108,7 +113,7 @@ class OffsetCoordinator:
 
         def ask(connection: BrokerConnection) -> KafkaGroup:
             found, code = describe_group(connection, self._group)
-            if code in _COORDINATOR_GONE:
+            if code in COORDINATOR_GONE:
                 raise CoordinatorMoved(f"group {self._group} cannot be described: {error_name(code)}")
             if code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
                 raise group_refused(self._group, DESCRIBE, self._client.security)
@@ -116,15 +121,15 @@ class OffsetCoordinator:
                 raise ProtocolError(f"group {self._group} cannot be described: {error_name(code)}")
             return found
 
-        return self._ask(ask)
+        return self._coordinator.ask(ask)
 
     def may_commit(self) -> bool | None:
         """See :func:`~zkconsumer.kafka.permissions.may_commit`; raises as :meth:`fetch`."""
-        return self._ask(lambda connection: may_commit(connection, self._group))
+        return self._coordinator.ask(lambda connection: may_commit(connection, self._group))
 
     def can_delete(self) -> bool:
         """True if the coordinator can delete offsets, as brokers since 2.4 can (KIP-496); raises as :meth:`fetch`."""
-        return self._ask(lambda connection: connection.knows(_OFFSET_DELETE))
+        return self._coordinator.ask(lambda connection: connection.knows(_OFFSET_DELETE))
 
     def delete(
         self, partitions: Collection[TopicPartition], *, before_send: Callable[[], None] = lambda: None
@@ -138,7 +143,7 @@ class OffsetCoordinator:
             GroupAuthorizationFailed: the permission is missing.
             ProtocolError: the coordinator is a broker before 2.4.
         """
-        refused = self._ask(lambda connection: _delete(connection, self._group, partitions, before_send))
+        refused = self._coordinator.ask(lambda connection: _delete(connection, self._group, partitions, before_send))
         if ErrorCode.GROUP_AUTHORIZATION_FAILED in refused.values():
             raise group_refused(self._group, DELETE, self._client.security)
         return refused
@@ -147,34 +152,6 @@ class OffsetCoordinator:
         """The exception for a topic whose offsets :meth:`fetch` could not read because of an error code."""
         return topic_refused(topic, code, DESCRIBE, f"the coordinator of group {self._group}", self._client.security)
 
-    def _ask(self, question: Callable[[BrokerConnection], T]) -> T:
-        if self._coordinator is None:
-            self._coordinator = self._find()
-        try:
-            return self._client.ask(self._coordinator, question)
-        except (CoordinatorMoved, BrokerUnavailable):
-            self._coordinator = None
-            raise
-
-    def _find(self) -> Broker:
-        def find(connection: BrokerConnection) -> Any:
-            load_kafka_python()
-            from kafka.protocol.metadata import FindCoordinatorRequest
-
-            version = connection.version(
-                FindCoordinatorRequest.API_KEY, FindCoordinatorRequest.name, *_FIND_COORDINATOR_VERSIONS
-            )
-            return connection.call(FindCoordinatorRequest(version=version, key=self._group, key_type=0))
-
-        answer = self._client.ask_any(find)
-        if answer.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
-            raise group_refused(self._group, DESCRIBE, self._client.security)
-        if answer.error_code:
-            raise CoordinatorMoved(
-                f"group {self._group} has no coordinator at the moment: {error_name(answer.error_code)}"
-            )
-        return Broker(answer.node_id, answer.host, answer.port)
-
 
 def _commit(
     connection: BrokerConnection,
@@ -182,13 +159,20 @@ def _commit(
     offsets: Mapping[TopicPartition, StoredOffset],
     before_send: Callable[[], None],
     retention_ms: int | None,
+    member: CommitIdentity,
 ) -> CommitOutcome:
     versions = _COMMIT_VERSIONS if retention_ms is None else _RETENTION_VERSIONS
     kept = BROKER_RETENTION if retention_ms is None else retention_ms
-    outcome = commit_offsets(connection, group, offsets, versions, before_send=before_send, retention_ms=kept)
+    outcome = commit_offsets(
+        connection, group, offsets, versions, before_send=before_send, retention_ms=kept, member=member
+    )
     for code in outcome.refused.values():
-        if code in _COORDINATOR_GONE:
+        if code in COORDINATOR_GONE:
             raise CoordinatorMoved(f"commit of group {group}: {error_name(code)}")
+        if member != NO_MEMBER and code in _BETWEEN_GENERATIONS:
+            raise RebalanceAwaited(f"group {group} is rebalancing, so nothing is committed: {error_name(code)}")
+        if member != NO_MEMBER and code in _REMOVED:
+            raise SessionExpired(f"group {group} has removed this member, so nothing is committed: {error_name(code)}")
     return outcome
 
 
@@ -196,7 +180,7 @@ def _fetch(connection: BrokerConnection, group: str, wanted: Collection[TopicPar
     stored = fetch_offsets(connection, group, wanted, _FETCH_ALL_VERSIONS if wanted is None else _FETCH_VERSIONS)
     for code in filter(None, (*stored.errors.values(), stored.error)):
         what = f"offsets of group {group} cannot be read from Kafka: {error_name(code)}"
-        if code in _COORDINATOR_GONE:
+        if code in COORDINATOR_GONE:
             raise CoordinatorMoved(what)
         if code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
             return StoredOffsets({}, {}, code)
@@ -218,7 +202,7 @@ def _delete(
 ) -> dict[TopicPartition, int]:
     before_send()
     outcome, error = delete_offsets(connection, group, partitions, _DELETE_VERSIONS)
-    if error in _COORDINATOR_GONE:
+    if error in COORDINATOR_GONE:
         raise CoordinatorMoved(f"offsets of group {group} cannot be deleted: {error_name(error)}")
     if error == ErrorCode.GROUP_ID_NOT_FOUND:  # the coordinator forgets a group with its last offset
         return {}

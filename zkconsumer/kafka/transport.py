@@ -49,7 +49,7 @@ class Transport:
     ) -> None:
         self.host = host
         self.port = port
-        self._timeout_ms = timeout_ms
+        self.timeout_ms = timeout_ms
         self._receive_buffer_bytes = receive_buffer_bytes
         self._security = security
         # Guards the attributes below; no operation under it blocks. It prevents this: the owner is about to call recv
@@ -99,7 +99,7 @@ class Transport:
             return resolve(
                 self.host,
                 self.port,
-                timeout_s=self._timeout_ms / 1000,
+                timeout_s=self.timeout_ms / 1000,
                 wake=self._closing,
                 given_up=lambda: self._closed,
             )
@@ -120,7 +120,7 @@ class Transport:
             self._socket = sock  # before connecting, so that close() ends a connection attempt too
         with self._use("connecting"):
             self._set_options(sock)
-            sock.settimeout(self._timeout_ms / 1000)
+            sock.settimeout(self.timeout_ms / 1000)
             sock.connect(address)
             sock.settimeout(None)
         if self._security.encrypted:
@@ -146,9 +146,17 @@ class Transport:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._receive_buffer_bytes)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        limit = struct.pack("@ll", self._timeout_ms // 1000, self._timeout_ms % 1000 * 1000)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _time_limit(self.timeout_ms))
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _time_limit(self.timeout_ms))
+
+    def receive_within(self, timeout_ms: int) -> None:
+        """Limit any period without progress in a receive, from now on.
+
+        Raises:
+            BrokerUnavailable: there is no connection.
+        """
+        with self._use("setting the timeout") as sock:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _time_limit(timeout_ms))
 
     def close(self) -> None:
         """Close the connection; a thread blocked in it gets BrokerUnavailable at once. Idempotent.
@@ -272,6 +280,10 @@ class Transport:
 
     def _unavailable(self, reason: str) -> BrokerUnavailable:
         return BrokerUnavailable(f"{self}: {reason}")
+
+
+def _time_limit(milliseconds: int) -> bytes:
+    return struct.pack("@ll", milliseconds // 1000, milliseconds % 1000 * 1000)
 
 
 def _unfilled(views: tuple[memoryview, ...], count: int) -> tuple[memoryview, ...]:

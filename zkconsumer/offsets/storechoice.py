@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from zkconsumer.config import ConsumerConfig
+from zkconsumer.core.brokermembership import NO_MEMBER, CommitIdentity
 from zkconsumer.kafka.client import BrokerClient
 from zkconsumer.kafka.offsetcoordinator import OffsetCoordinator
 from zkconsumer.model import Broker
@@ -31,11 +32,29 @@ def open_store(
     """
     if config.offsets_storage == "zookeeper":
         return zookeeper
+    kafka = open_kafka_store(config, live_brokers=live_brokers, wait_before_retry=wait_before_retry)
+    return DualOffsetStore(zookeeper, kafka, config.dual_read) if config.dual_commit_enabled else kafka
+
+
+def open_kafka_store(
+    config: ConsumerConfig,
+    *,
+    live_brokers: Callable[[], Sequence[Broker]],
+    wait_before_retry: Callable[[float], bool],
+    identity: Callable[[], CommitIdentity] = lambda: NO_MEMBER,
+) -> KafkaOffsetStore:
+    """The store of a group's offsets in Kafka.
+
+    Args:
+        config: the consumer's properties.
+        live_brokers: see :func:`open_store`.
+        wait_before_retry: see there.
+        identity: returns the member and generation that commits name, in a group that brokers coordinate.
+    """
     client = BrokerClient.from_config(live_brokers, config, timeout_ms=config.offsets_channel_socket_timeout_ms)
-    kafka = KafkaOffsetStore(
-        OffsetCoordinator(client, config.group_id),
+    return KafkaOffsetStore(
+        OffsetCoordinator(client, config.group_id, identity),
         retries=config.offsets_commit_max_retries,
         wait_before_retry=partial(wait_before_retry, config.offsets_channel_backoff_ms / 1000),
         on_close=client.close,
     )
-    return DualOffsetStore(zookeeper, kafka, config.dual_read) if config.dual_commit_enabled else kafka

@@ -202,10 +202,16 @@ class _Reader:
     def _config(self) -> ConsumerConfig | None:
         properties = {name: value for name, value in self._values.items() if name not in OPTION_NAMES}
         try:
-            return ConsumerConfig(**properties)
+            config = ConsumerConfig(**properties)
         except ConfigError as error:
             self.violations += error.violations
             return None
+        if config.group_protocol == "kafka":
+            self.violations.append(
+                "group.protocol=kafka cannot be used by this source yet: use zookeeper or coordinator, with "
+                "zookeeper.connect"
+            )
+        return config
 
     def _what_to_read(self) -> tuple[tuple[str, ...], str | None]:
         names, pattern = self._values.get("subscribe"), self._values.get("subscribePattern")

@@ -1,0 +1,351 @@
+"""Groups that brokers coordinate (``group.protocol=kafka``), on a real broker and without a session in ZooKeeper."""
+
+import subprocess
+import sys
+import threading
+from contextlib import closing, contextmanager
+
+import pytest
+from confluent_kafka import Consumer
+from confluent_kafka.admin import AdminClient
+
+from tests.fixtures.consumers import consumers
+from tests.fixtures.fetch import brokers_of
+from tests.fixtures.waiting import eventually
+from zkconsumer import (
+    ConsumerConfig,
+    ConsumerConnector,
+    ConsumerRebalanceListener,
+    NotOwner,
+    RebalanceFailed,
+    TopicPartition,
+    Whitelist,
+)
+from zkconsumer.core.brokermembership import CommitIdentity
+from zkconsumer.core.offsets import StoredOffset
+from zkconsumer.errors import BrokerUnavailable, RebalanceAwaited, SessionExpired
+from zkconsumer.kafka.client import BrokerClient
+from zkconsumer.kafka.findcoordinator import CoordinatorClient
+from zkconsumer.kafka.groupmessages import leave_group
+from zkconsumer.kafka.offsetcoordinator import OffsetCoordinator
+
+pytestmark = pytest.mark.integration
+
+EAGER, COOPERATIVE = "range", "cooperative-sticky"
+BOTH = pytest.mark.parametrize("strategy", [EAGER, COOPERATIVE])
+
+
+@pytest.fixture
+def member(sandbox, unique_name):
+    """Make members of one group that know the broker only; all are shut down at the end."""
+    with consumers(
+        {"bootstrap.servers": sandbox.bootstrap_servers},
+        unique_name,
+        group_protocol="kafka",
+        session_timeout_ms=6000,
+        heartbeat_interval_ms=200,
+        metadata_max_age_ms=500,
+        rebalance_backoff_ms=1000,
+    ) as make:
+        yield make
+
+
+@pytest.fixture
+def described(sandbox, unique_name):
+    """Describe the group as its coordinator does: ``described() -> (state, [member, ..])``."""
+    admin = AdminClient({"bootstrap.servers": sandbox.bootstrap_servers})
+
+    def describe():
+        found = admin.describe_consumer_groups([unique_name])[unique_name].result(30)
+        return found.state.name, found.members
+
+    return describe
+
+
+@pytest.fixture
+def client(sandbox):
+    servers = brokers_of(sandbox.bootstrap_servers)
+    with closing(BrokerClient(lambda: servers, client_id="test", timeout_ms=10_000)) as made:
+        yield made
+
+
+def owned(connector):
+    return set(connector.describe().owned)
+
+
+def parts(topic, *numbers):
+    return {TopicPartition(topic, number) for number in numbers}
+
+
+def values(count, start=0):
+    return [b"%d" % number for number in range(start, start + count)]
+
+
+def collect(streams):
+    """Read streams in threads; the values arrive in the list that is returned."""
+    received = []
+
+    def read(stream):
+        for message in stream:
+            received.append(message.value)
+
+    for stream in streams:
+        threading.Thread(target=read, args=[stream], daemon=True).start()
+    return received
+
+
+@pytest.mark.parametrize("strategy", ["range", "roundrobin", "sticky", "cooperative-sticky"])
+def test_two_members_share_a_topic_until_one_leaves(member, topic_factory, produce, strategy):
+    topic = topic_factory(4)
+    produce(topic, values(40))
+    one = member(partition_assignment_strategy=strategy)
+    received = collect(one.create_message_streams({topic: 2})[topic])
+    eventually(lambda: sorted(received, key=int) == values(40))
+    assert owned(one) == parts(topic, 0, 1, 2, 3)
+    other = member(partition_assignment_strategy=strategy)
+    more = collect(other.create_message_streams({topic: 1})[topic])
+    eventually(lambda: (len(owned(one)), len(owned(other))) == (2, 2))
+    assert owned(one) | owned(other) == parts(topic, 0, 1, 2, 3)
+    one.commit_offsets()
+    produce(topic, values(40, start=40))
+    eventually(lambda: sorted({*received, *more}, key=int) == values(80))
+    one.shutdown()
+    eventually(lambda: owned(other) == parts(topic, 0, 1, 2, 3))
+    produce(topic, values(40, start=80))
+    eventually(lambda: sorted({*received, *more}, key=int) == values(120))
+
+
+def test_a_cooperative_member_releases_only_what_moves(member, topic_factory):
+    topic = topic_factory(4)
+    released = []
+
+    class Recording(ConsumerRebalanceListener):
+        def before_releasing_partitions(self, owned):
+            released.append(owned)
+
+    one, other = (member(partition_assignment_strategy=COOPERATIVE) for _ in range(2))
+    one.set_rebalance_listener(Recording())
+    collect(one.create_message_streams({topic: 1})[topic])
+    collect(other.create_message_streams({topic: 1})[topic])
+    eventually(lambda: (len(owned(one)), len(owned(other))) == (2, 2))
+    assert frozenset().union(*released) == owned(other)
+
+
+@BOTH
+def test_a_member_that_comes_back_continues_at_its_offsets(member, topic_factory, produce, strategy):
+    topic = topic_factory(2)
+    produce(topic, values(20))
+    first = member(partition_assignment_strategy=strategy)
+    received = collect(first.create_message_streams({topic: 1})[topic])
+    eventually(lambda: len(received) == 20)
+    first.commit_offsets()
+    first.shutdown()
+    produce(topic, values(20, start=20))
+    second = member(partition_assignment_strategy=strategy)
+    more = collect(second.create_message_streams({topic: 1})[topic])
+    eventually(lambda: sorted(more, key=int) == values(20, start=20))
+
+
+def test_partitions_of_a_member_that_is_killed_are_taken_over(sandbox, member, topic_factory, produce, unique_name):
+    """By the command, which gets a list of brokers and nothing about ZooKeeper."""
+    topic = topic_factory(2)
+    properties = ["group.protocol=kafka", "session.timeout.ms=6000", "heartbeat.interval.ms=500"]
+    command = [sys.executable, "-m", "zkconsumer", "consume", "--bootstrap-server", sandbox.bootstrap_servers]
+    command += ["--group", unique_name, "--topic", topic, "--from-beginning"]
+    command += [part for one in properties for part in ("--property", one)]
+    produce(topic, values(10))
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            assert sorted((process.stdout.readline().strip() for _ in range(10)), key=int) == values(10)
+            one = member()
+            received = collect(one.create_message_streams({topic: 1})[topic])
+            eventually(lambda: len(owned(one)) == 1)
+        finally:
+            process.kill()
+    eventually(lambda: owned(one) == parts(topic, 0, 1))
+    produce(topic, values(10, start=10))
+    eventually(lambda: {*values(10, start=10)} <= {*received})
+
+
+@BOTH
+def test_a_member_that_the_group_has_removed_joins_as_a_new_one(
+    member, topic_factory, produce, described, client, unique_name, strategy
+):
+    topic = topic_factory(2)
+    produce(topic, values(10))
+    one = member(partition_assignment_strategy=strategy)
+    received = collect(one.create_message_streams({topic: 1})[topic])
+    eventually(lambda: len(received) == 10)
+    (before,) = described()[1]
+    removed = CommitIdentity(before.member_id, -1)
+    assert CoordinatorClient(client, unique_name).ask(lambda c: leave_group(c, unique_name, removed)) == 0
+    eventually(lambda: [m.member_id for m in described()[1]] not in ([], [before.member_id]))
+    eventually(lambda: owned(one) == parts(topic, 0, 1))
+    produce(topic, values(10, start=10))
+    eventually(lambda: {*received} == {*values(20)})
+    assert one.describe().last_cause.value == "session"
+
+
+def test_commits_of_another_generation_or_member_are_refused(member, topic_factory, described, client, unique_name):
+    topic = topic_factory()
+    collect(member().create_message_streams({topic: 1})[topic])
+    (one,) = described()[1]
+    offsets = {TopicPartition(topic, 0): StoredOffset(1)}
+
+    def commit(identity):
+        return OffsetCoordinator(client, unique_name, lambda: identity).commit(offsets)
+
+    with pytest.raises(RebalanceAwaited, match="ILLEGAL_GENERATION"):
+        commit(CommitIdentity(one.member_id, 0))
+    with pytest.raises(SessionExpired, match="UNKNOWN_MEMBER_ID"):
+        commit(CommitIdentity("another", 1))
+    assert commit(CommitIdentity(one.member_id, 1)).accepted == {TopicPartition(topic, 0)}
+
+
+def test_offsets_of_partitions_that_others_own_need_force(member, topic_factory):
+    topic = topic_factory(2)
+    one, other = member(), member()
+    collect(one.create_message_streams({topic: 1})[topic])
+    collect(other.create_message_streams({topic: 1})[topic])
+    eventually(lambda: (len(owned(one)), len(owned(other))) == (1, 1))
+    (theirs,) = owned(other)
+    with pytest.raises(NotOwner):
+        one.commit_offsets({theirs: 1})
+    one.commit_offsets({theirs: 1}, force=True)
+
+
+@BOTH
+def test_new_partitions_and_topics_are_shared(member, topics, unique_name, strategy):
+    first = topics.create(f"{unique_name}-1", 2)
+    one, other = (member(partition_assignment_strategy=strategy) for _ in range(2))
+    pattern = Whitelist(f"{unique_name}-.*")
+    collect(one.create_message_streams_by_filter(pattern, 1))
+    collect(other.create_message_streams_by_filter(pattern, 1))
+    eventually(lambda: (len(owned(one)), len(owned(other))) == (1, 1))
+    topics.grow(first, 4)
+    eventually(lambda: (len(owned(one)), len(owned(other))) == (2, 2))
+    second = topics.create(f"{unique_name}-2", 2)
+    eventually(lambda: owned(one) | owned(other) == parts(first, 0, 1, 2, 3) | parts(second, 0, 1))
+
+
+def test_a_static_member_gets_its_partitions_back(member, topic_factory, described):
+    topic = topic_factory(2)
+    one, other = (member(group_instance_id=name) for name in ("first", "second"))
+    collect(one.create_message_streams({topic: 1})[topic])
+    collect(other.create_message_streams({topic: 1})[topic])
+    eventually(lambda: (owned(one), owned(other)) == (parts(topic, 0), parts(topic, 1)))
+    before = other.describe().attempts
+    one.shutdown()
+    assert len(described()[1]) == 2, "it stays in the group for its session timeout"
+    again = member(group_instance_id="first")
+    collect(again.create_message_streams({topic: 1})[topic])
+    assert owned(again) == parts(topic, 0)
+    assert other.describe().attempts == before, "the group has not rebalanced"
+
+
+def test_of_two_consumers_with_one_instance_id_the_first_stops(member, topic_factory):
+    topic = topic_factory()
+    one = member(group_instance_id="same")
+    collect(one.create_message_streams({topic: 1})[topic])
+    other = member(group_instance_id="same")
+    collect(other.create_message_streams({topic: 1})[topic])
+    eventually(lambda: (owned(one), owned(other)) == (set(), parts(topic, 0)))
+
+
+def test_a_member_with_another_strategy_is_refused_with_what_to_change(member, topic_factory):
+    topic = topic_factory()
+    collect(member(partition_assignment_strategy=COOPERATIVE).create_message_streams({topic: 1})[topic])
+    stranger = member(partition_assignment_strategy=EAGER, rebalance_max_retries=1, rebalance_backoff_ms=10)
+    with pytest.raises(RebalanceFailed, match=r"no strategy of partition\.assignment\.strategy=range"):
+        stranger.create_message_streams({topic: 1})
+
+
+def test_partitions_are_read_without_a_membership(member, topic_factory, produce, described):
+    topic = topic_factory()
+    produce(topic, values(5))
+    one = member()
+    received = collect([one.assign({TopicPartition(topic, 0): 0})])
+    eventually(lambda: received == values(5))
+    one.commit_offsets()
+    assert described() == ("EMPTY", [])
+
+
+def test_a_cluster_that_does_not_answer_is_reported_at_once():
+    config = ConsumerConfig(bootstrap_servers="127.0.0.1:1", group_id="g", group_protocol="kafka")
+    with pytest.raises(BrokerUnavailable, match="none of 1 brokers answers"):
+        ConsumerConnector(config)
+
+
+class Confluent:
+    """confluent-kafka as a member: reads in a thread until it is closed."""
+
+    def __init__(self, servers, group, topic, strategy):
+        self.values = []
+        self.owned = set()
+        self._topic = topic
+        self._closed = threading.Event()
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": servers,
+                "group.id": group,
+                "auto.offset.reset": "earliest",
+                "partition.assignment.strategy": strategy,
+                "session.timeout.ms": 6000,
+                "heartbeat.interval.ms": 200,
+                "log_level": 3,
+            }
+        )
+        self._consumer.subscribe([topic])
+        self._thread = threading.Thread(target=self._read)
+        self._thread.start()
+
+    def _read(self):
+        while not self._closed.is_set():
+            message = self._consumer.poll(0.1)
+            if message is not None and message.error() is None:
+                self.values.append(message.value())
+            self.owned = {TopicPartition(one.topic, one.partition) for one in self._consumer.assignment()}
+        self._consumer.close()
+
+    def close(self):
+        self._closed.set()
+        self._thread.join()
+
+
+@contextmanager
+def _in_order(ours_first, ours, theirs):
+    """Both members of a group, of which one is made first and leads: (streams' values, connector, the other)."""
+    if ours_first:
+        received, connector = ours()
+        with closing(theirs()) as other:
+            yield received, connector, other
+    else:
+        with closing(theirs()) as other:
+            eventually(lambda: other.owned != set())
+            received, connector = ours()
+            yield received, connector, other
+
+
+@pytest.mark.parametrize("ours_first", [True, False], ids=["ours-leads", "theirs-leads"])
+@pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
+def test_a_group_is_shared_with_confluent_kafka(
+    sandbox, member, topic_factory, produce, unique_name, strategy, ours_first
+):
+    topic = topic_factory(4)
+    produce(topic, values(20))
+
+    def ours():
+        connector = member(partition_assignment_strategy=strategy)
+        return collect(connector.create_message_streams({topic: 1})[topic]), connector
+
+    def theirs():
+        return Confluent(sandbox.bootstrap_servers, unique_name, topic, strategy)
+
+    with _in_order(ours_first, ours, theirs) as (received, connector, other):
+        eventually(lambda: (len(owned(connector)), len(other.owned)) == (2, 2))
+        assert owned(connector) | other.owned == parts(topic, 0, 1, 2, 3)
+        produce(topic, values(20, start=20))
+        eventually(lambda: {*received, *other.values} == {*values(40)})
+        assert {*received} & {*other.values} & {*values(20, start=20)} == set()
+    eventually(lambda: owned(connector) == parts(topic, 0, 1, 2, 3))

@@ -1,0 +1,224 @@
+"""BrokerGroup: the group protocol of Kafka's own consumer: a broker coordinates, and one member assigns (adr/0018).
+
+A :class:`~zkconsumer.core.groupprotocol.GroupProtocol`. The session joins, and keeps the membership, on threads of its
+own; this class answers the rebalance thread from what the session has received, without a request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Final
+
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.core.brokermembership import NO_MEMBER, CommitIdentity, MembershipState
+from zkconsumer.core.clustercatalog import ClusterSource
+from zkconsumer.core.groupprotocol import ChangeSignal, Need, NoNeed, Target
+from zkconsumer.core.groupstrategies import divide
+from zkconsumer.core.rebalancesteps import RebalanceCause
+from zkconsumer.core.subscription import Subscription
+from zkconsumer.errors import RebalanceAwaited, ShareChanged
+from zkconsumer.kafka.groupsession import GroupSession
+from zkconsumer.model import ConsumerThreadId, TopicPartition
+
+
+class BrokerGroup:
+    """One member's side of the group. Threads and errors are those of the protocol.
+
+    Args:
+        config: the consumer's properties.
+        consumer_id: id of the consumer; the coordinator gives the member another id.
+        signal: raised when the coordinator has answered something to react to.
+        cluster: where brokers and topics are read from.
+    """
+
+    name: Final = "kafka"
+    settles: Final = False
+
+    def __init__(self, config: ConsumerConfig, consumer_id: str, signal: ChangeSignal, cluster: ClusterSource) -> None:
+        self._group = config.group_id
+        self._consumer_id = consumer_id
+        self._session = GroupSession(config, consumer_id, cluster, signal.raise_flag)
+        # Written by the rebalance thread:
+        self._joined = self._stays_out = False
+        self._share: Mapping[TopicPartition, ConsumerThreadId] | None = None
+        self._has_settled = self._was_lost = False
+        self.releases = 0
+
+    @property
+    def incremental(self) -> bool:
+        """True for a cooperative strategy."""
+        return self._session.cooperative
+
+    # -- life -------------------------------------------------------------------------------------------------------
+
+    def open(self, lease_changed: Callable[[], None]) -> None:
+        """Start the session.
+
+        Raises:
+            BrokerUnavailable: no broker of ``bootstrap.servers`` answers.
+            GroupAuthorizationFailed: the permission to find the group's coordinator is missing.
+        """
+        self._session.open(lease_changed)
+
+    def close(self) -> None:
+        """Leave the group, which gives the partitions to others at once; a static member stays in it."""
+        self._session.close()
+
+    @property
+    def connected(self) -> bool:
+        """False while the coordinator does not answer."""
+        return self._session.connected
+
+    @property
+    def session(self) -> int:
+        """0: there is no session in ZooKeeper."""
+        return 0
+
+    def identity(self) -> CommitIdentity:
+        """Whom commits name: the coordinator refuses those of an earlier generation."""
+        return NO_MEMBER if self._stays_out else self._session.identity()
+
+    # -- membership -------------------------------------------------------------------------------------------------
+
+    def is_joined(self) -> bool:
+        """True from :meth:`join` to :meth:`lose`."""
+        return self._joined
+
+    def is_lost(self) -> bool:
+        """True if the coordinator has removed this member."""
+        return self._session.state is MembershipState.FENCED
+
+    def join(self, subscription: Subscription) -> None:
+        """Begin to join; :meth:`need` reports when there is an assignment."""
+        self._session.begin(subscription)
+        self._joined = True
+
+    def lose(self) -> None:
+        """Record that the group has given everything to others."""
+        self._joined, self._was_lost = False, True
+        self._session.lose()
+        self._share = None
+        self.releases += 1
+
+    def rejoin(self) -> None:
+        """Begin again as a new member."""
+        self.lose()
+
+    def stay_out(self) -> None:
+        """Commit without a membership, which coordinators accept while the group has no members."""
+        self._stays_out = True
+
+    def has_others(self) -> bool:
+        """True: only the leader knows the members, and nothing depends on it, since the brokers wait for members."""
+        return True
+
+    # -- the share --------------------------------------------------------------------------------------------------
+
+    def need(self, *, fetching: bool, renew: bool = False) -> Need | NoNeed:
+        """See :meth:`GroupProtocol.need <zkconsumer.core.groupprotocol.GroupProtocol.need>`.
+
+        Raises:
+            RebalanceAwaited: the assignment has not arrived yet.
+            StrategyConflict, MemberRefused, GroupAuthorizationFailed, BrokerUnavailable: joining fails for this reason.
+        """
+        if self._session.must_release():
+            return Need(self._cause(), "a rebalance has begun: everything is released before joining", {})
+        usable = self._session.usable()
+        if usable is None:
+            if self._session.failure is not None:
+                raise self._session.failure
+            raise RebalanceAwaited(f"group {self._group} has not assigned partitions to this member yet")
+        self._share = share = divide(self._consumer_id, usable, self._session.streams, self.held)
+        if fetching and not renew and share == self.held:
+            return NoNeed.UNCHANGED
+        generation = self._session.identity().generation
+        return Need(self._cause(), f"assignment of generation {generation}: {len(share)} partitions", share)
+
+    def _cause(self) -> RebalanceCause:
+        if not self._has_settled:
+            return RebalanceCause.START
+        return RebalanceCause.SESSION if self._was_lost else RebalanceCause.MEMBERS
+
+    def target(self) -> Target:
+        """The share of the last :meth:`need`, if it is still this member's.
+
+        Raises:
+            RebalanceAwaited: an eager member has released everything, and joins now.
+        """
+        share = self._share
+        usable = self._session.usable()
+        if share is None or usable is None:
+            raise RebalanceAwaited(f"group {self._group} rebalances; everything has been released")
+        return Target(share, dict(share), self._session.topics)
+
+    def settled(self) -> None:
+        """The assignment is fetched."""
+        self._has_settled, self._was_lost = True, False
+
+    def forget_group(self) -> None:
+        """Nothing is to be forgotten: the session reports every change."""
+
+    @property
+    def excluded(self) -> str:
+        """Nothing: a member whose subscription cannot be read makes the leader's assignment fail."""
+        return ""
+
+    @property
+    def views(self) -> int:
+        """How many assignments were received."""
+        return self._session.views
+
+    # -- ownership --------------------------------------------------------------------------------------------------
+
+    @property
+    def held(self) -> Mapping[TopicPartition, ConsumerThreadId]:
+        """What this member uses; a part of its assignment."""
+        return self._session.held
+
+    def acquire(self, share: Mapping[TopicPartition, ConsumerThreadId]) -> None:
+        """Begin to use the share; no request is needed, since the assignment gives it to this member.
+
+        Raises:
+            ShareChanged: a newer assignment has arrived, or this member is joining again without these partitions.
+        """
+        if not self._session.acquire(share):
+            raise ShareChanged(f"group {self._group} is rebalancing again")
+
+    def release(
+        self,
+        partitions: Collection[TopicPartition],
+        retain: Mapping[TopicPartition, ConsumerThreadId] | None = None,  # noqa: ARG002 - joining tells the others
+    ) -> None:
+        """Stop using partitions; the session joins when nothing is left that it has to give up."""
+        if self._session.release(partitions):
+            self.releases += 1
+
+    def verify(self) -> list[TopicPartition]:
+        """Nothing: the coordinator checks each commit, and heartbeats report the loss of everything."""
+        return []
+
+    def awaited_release(self, partitions: Collection[TopicPartition]) -> Callable[[], bool]:  # noqa: ARG002
+        """True at once: no assignment contains what another member still uses."""
+        return lambda: True
+
+    # -- the lease --------------------------------------------------------------------------------------------------
+
+    def may_deliver(self) -> bool:
+        """True while the coordinator cannot have given this member's partitions to others."""
+        return self._stays_out or self._session.holds()
+
+    @property
+    def lease_s(self) -> float:
+        """Seconds until the lease lapses if the coordinator remains silent."""
+        return self._session.remaining()
+
+    @property
+    def lease_lapses(self) -> int:
+        """How often the lease has lapsed."""
+        return self._session.lease_lapses
+
+    # -- the others -------------------------------------------------------------------------------------------------
+
+    def tend(self) -> bool:
+        """Nothing: the coordinator removes members that do not answer."""
+        return False

@@ -1,0 +1,84 @@
+"""CoordinatorClient: sends requests to the coordinator of one group, and finds it again after a move."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from zkconsumer.errors import BrokerUnavailable, CoordinatorMoved
+from zkconsumer.kafka.client import BrokerClient
+from zkconsumer.kafka.connection import BrokerConnection
+from zkconsumer.kafka.errorcodes import ErrorCode, error_name
+from zkconsumer.kafka.library import load_kafka_python
+from zkconsumer.kafka.refusals import DESCRIBE, group_refused
+from zkconsumer.kafka.security import BrokerSecurity
+from zkconsumer.model import Broker
+
+_FIND_COORDINATOR_VERSIONS: Final = (0, 2)
+
+COORDINATOR_GONE: Final = frozenset(
+    {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
+)
+"""Codes after which the coordinator has to be found again."""
+
+T = TypeVar("T")
+
+
+class CoordinatorClient:
+    """A client of a group's coordinator. One thread uses it; any other thread may call :meth:`close`.
+
+    Args:
+        client: client of the cluster.
+        group: consumer group.
+    """
+
+    def __init__(self, client: BrokerClient, group: str) -> None:
+        self._client = client
+        self._group = group
+        self._coordinator: Broker | None = None
+
+    @property
+    def security(self) -> BrokerSecurity:
+        """Settings of the connections, for messages."""
+        return self._client.security
+
+    def ask(self, question: Callable[[BrokerConnection], T]) -> T:
+        """Call ``question`` with a connection to the coordinator.
+
+        Raises:
+            CoordinatorMoved: raised by ``question``, or no broker is the coordinator at the moment; try again.
+            BrokerUnavailable: no broker answers; try again.
+            GroupAuthorizationFailed: the permission to find the coordinator is missing.
+        """
+        if self._coordinator is None:
+            self._coordinator = self.find()
+        try:
+            return self._client.ask(self._coordinator, question)
+        except (CoordinatorMoved, BrokerUnavailable):
+            self._coordinator = None
+            raise
+
+    def find(self) -> Broker:
+        """Ask any broker for the coordinator; raises as :meth:`ask`."""
+
+        def find(connection: BrokerConnection) -> Any:
+            load_kafka_python()
+            from kafka.protocol.metadata import FindCoordinatorRequest
+
+            version = connection.version(
+                FindCoordinatorRequest.API_KEY, FindCoordinatorRequest.name, *_FIND_COORDINATOR_VERSIONS
+            )
+            return connection.call(FindCoordinatorRequest(version=version, key=self._group, key_type=0))
+
+        answer = self._client.ask_any(find)
+        if answer.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
+            raise group_refused(self._group, DESCRIBE, self._client.security)
+        if answer.error_code:
+            raise CoordinatorMoved(
+                f"group {self._group} has no coordinator at the moment: {error_name(answer.error_code)}"
+            )
+        return Broker(answer.node_id, answer.host, answer.port)
+
+    def close(self) -> None:
+        """Close all connections; a call in progress raises BrokerUnavailable. Idempotent."""
+        self._client.close()

@@ -1,0 +1,150 @@
+"""GroupConversation: one member's JoinGroup and SyncGroup requests, and the assignment if the member leads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.core.brokermembership import CommitIdentity, JoinIntent
+from zkconsumer.core.clustercatalog import ClusterSource, read_known
+from zkconsumer.core.groupstrategies import STRATEGIES, GroupStrategy
+from zkconsumer.errors import CoordinatorMoved, ProtocolError
+from zkconsumer.kafka.client import BrokerClient
+from zkconsumer.kafka.connection import BrokerConnection
+from zkconsumer.kafka.consumerprotocol import decode_subscription, encode_assignment, encode_subscription
+from zkconsumer.kafka.errorcodes import error_name
+from zkconsumer.kafka.findcoordinator import COORDINATOR_GONE, CoordinatorClient
+from zkconsumer.kafka.groupmessages import JoinAnswer, JoinSettings, join_group, sync_group
+from zkconsumer.kafka.groupreactions import Reaction, reaction_to
+from zkconsumer.kafka.security import BrokerSecurity
+
+LedTopics = Mapping[str, tuple[int, ...]]
+"""Topic to its partition numbers, for every topic that a member of the group subscribes to."""
+
+
+class Synchronised(NamedTuple):
+    """The end of a rebalance: an error code, else this member's assignment as bytes."""
+
+    code: int
+    assignment: bytes = b""
+
+
+class GroupConversation:
+    """Joins and synchronises. One thread uses it; any other thread may call :meth:`interrupt` and :meth:`close`.
+
+    Args:
+        config: the consumer's properties.
+        settings: see :class:`JoinSettings`.
+        strategies: the member's strategies, preferred ones first.
+        cluster: where the leader reads partitions from.
+
+    Attributes:
+        led: the topics that this member has assigned as the leader of the last generation; empty if it did not lead.
+    """
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        settings: JoinSettings,
+        strategies: Sequence[GroupStrategy],
+        cluster: ClusterSource,
+    ) -> None:
+        self._settings = settings
+        self._strategies = strategies
+        self._cluster = cluster
+        self._connect: Final[Callable[[], CoordinatorClient]] = lambda: CoordinatorClient(
+            BrokerClient.from_config(cluster.live_brokers, config), settings.group
+        )
+        self._client = self._connect()
+        self._interrupted = False
+        self.led: LedTopics = {}
+
+    def interrupt(self) -> None:
+        """End a request in progress, whose coordinator may be gone; the next request makes another connection."""
+        self._interrupted = True
+        self._client.close()
+
+    def close(self) -> None:
+        """End a request in progress. Idempotent."""
+        self._client.close()
+
+    def join(
+        self, intent: JoinIntent, topics: Sequence[str], id_given: Callable[[str], None], reason: str
+    ) -> JoinAnswer:
+        """Join, and again with the member id that the coordinator gives; returns when all members have joined.
+
+        Args:
+            intent: what the member declares.
+            topics: names of the subscribed topics.
+            id_given: called with the member id, before the second request.
+            reason: why the member joins, for the broker's log.
+
+        Raises:
+            CoordinatorMoved, BrokerUnavailable: try again.
+            GroupAuthorizationFailed: the permission to find the coordinator is missing.
+            ProtocolError: no common version, or an answer is malformed.
+        """
+        if self._interrupted:
+            self._client, self._interrupted = self._connect(), False
+        protocols = {one.name: encode_subscription(one.name, topics, intent) for one in self._strategies}
+
+        def ask(member_id: str) -> JoinAnswer:
+            def question(connection: BrokerConnection) -> JoinAnswer:
+                answer = join_group(connection, self._settings, member_id, protocols, reason)
+                _expect_coordinator(answer.code, "JoinGroup")
+                return answer
+
+            return self._client.ask(question)
+
+        answer = ask(intent.member_id)
+        if reaction_to(answer.code) is Reaction.JOIN_WITH_ID:
+            id_given(answer.member_id)
+            answer = ask(answer.member_id)  # once: a coordinator that asks for the id again is reported
+        return answer
+
+    def synchronise(self, answer: JoinAnswer) -> Synchronised:
+        """Send the assignment, if this member leads, and wait for this member's part; raises as :meth:`join`.
+
+        Raises:
+            ZkConsumerError: no broker describes the topics.
+        """
+        assignments = self._lead(answer)
+        member = CommitIdentity(answer.member_id, answer.generation, self._settings.instance_id)
+
+        def question(connection: BrokerConnection) -> Synchronised:
+            code, assignment = sync_group(connection, self._settings, member, answer.strategy, assignments)
+            _expect_coordinator(code, "SyncGroup")
+            return Synchronised(code, assignment)
+
+        return self._client.ask(question)
+
+    def _lead(self, answer: JoinAnswer) -> dict[str, bytes]:
+        self.led = {}
+        if not answer.leads:
+            return {}
+        strategy = STRATEGIES.get(answer.strategy)
+        if strategy is None:
+            raise ProtocolError(f"group {self._settings.group}: the coordinator chose strategy {answer.strategy!r}")
+        members = [decode_subscription(strategy.name, *one) for one in answer.members]
+        wanted = frozenset().union(*(member.topics for member in members))
+        self.led = self.describe(wanted)
+        if answer.skips:
+            return {}
+        assigned = strategy.assign(members, self.led)
+        return {member_id: encode_assignment(partitions) for member_id, partitions in assigned.items()}
+
+    def describe(self, topics: frozenset[str]) -> LedTopics:
+        """The partitions of those of the topics that exist, as brokers describe them now."""
+        described = read_known(self._cluster, topics).describe_topics(topics)
+        return {name: topic.partitions for name, topic in described.items()}
+
+    @property
+    def security(self) -> BrokerSecurity:
+        """Settings of the connections, for messages."""
+        return self._client.security
+
+
+def _expect_coordinator(code: int, request: str) -> None:
+    if code in COORDINATOR_GONE:
+        raise CoordinatorMoved(f"{request}: {error_name(code)}")
