@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 REQUIRED = object()
@@ -28,6 +28,7 @@ class Property:
         ours: True for a property that the JVM consumer does not have.
         secret: True if its value must never be shown; it is kept out of ``repr`` and messages.
         default_text: what the reference shows where the default is computed.
+        many: True if the value may be several of the allowed texts, divided by commas.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Property:
     ours: bool = False
     secret: bool = False
     default_text: str | None = None
+    many: bool = False
 
 
 def declare(default: object, name: str, kind: Any, doc: str, **more: Any) -> Any:
@@ -63,6 +65,8 @@ def parse(row: Property, value: object) -> Any:
     if not isinstance(value, str):
         raise ValueError(f"must be text, not {value!r}")
     if isinstance(row.kind, tuple):
+        if row.many:
+            return ",".join(parse(replace(row, many=False), one) for one in value.split(","))
         if row.name == "offsets.storage":
             value = value.lower()
         if value not in row.kind:

@@ -135,11 +135,12 @@ class ConsumerProperties:
     partition_assignment_strategy: str = declare(
         "range",
         "partition.assignment.strategy",
-        str,
+        ("range", "roundrobin", "roundrobin-natural", "sticky", "cooperative-sticky"),
         "Assignor; all members of a group must use the same: range or roundrobin; or roundrobin-natural, which the JVM "
         "consumer lacks and which assigns in the order of Kafka's newer clients, for groups without JVM members. With "
-        "group.protocol=kafka one or more, preferred ones first: range, roundrobin, sticky, cooperative-sticky; "
-        "partitions that stay are kept over a rebalance if all of them are cooperative.",
+        "group.protocol=kafka one or more, divided by commas, preferred ones first, also sticky and "
+        "cooperative-sticky; partitions that stay are kept over a rebalance if all of them are cooperative.",
+        many=True,
     )
     group_protocol: str = declare(
         "zookeeper",

@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient
 
 from tests.fixtures.consumers import consumers
 from tests.fixtures.fetch import brokers_of
+from tests.fixtures.sandbox import produce_records
 from tests.fixtures.waiting import eventually
 from zkconsumer import (
     ConsumerConfig,
@@ -227,6 +228,16 @@ def test_new_partitions_and_topics_are_shared(member, topics, unique_name, strat
     eventually(lambda: (len(owned(one)), len(owned(other))) == (2, 2))
     second = topics.create(f"{unique_name}-2", 2)
     eventually(lambda: owned(one) | owned(other) == parts(first, 0, 1, 2, 3) | parts(second, 0, 1))
+
+
+def test_a_topic_that_is_created_later_is_consumed(sandbox, member, topics, unique_name):
+    one = member()
+    received = collect(one.create_message_streams({unique_name: 1})[unique_name])
+    assert owned(one) == set()
+    topics.create(unique_name)
+    eventually(lambda: owned(one) == parts(unique_name, 0))
+    produce_records(sandbox.bootstrap_servers, unique_name, values(3))
+    eventually(lambda: received == values(3))
 
 
 def test_a_static_member_gets_its_partitions_back(member, topic_factory, described):

@@ -120,6 +120,25 @@ def test_a_coordinator_and_members_without_one_share_new_partitions(member, topi
     eventually(lambda: (owned(leads), owned(computes)) == (parts(topic, 0, 1, 2), parts(topic, 3, 4)))
 
 
+def test_brokers_coordinate_a_group(box, topics, unique_name):
+    topic = topics.create(unique_name, 4)
+    produce_records(box.bootstrap_servers, topic, values(20))
+    brokers = {"bootstrap.servers": box.bootstrap_servers}
+    cooperative = {"group_protocol": "kafka", "partition_assignment_strategy": "cooperative-sticky"}
+    with consumers(brokers, unique_name, **cooperative, heartbeat_interval_ms=200, session_timeout_ms=6000) as make:
+        one, other = make(), make()
+        received = collect(one.create_message_streams({topic: 1})[topic])
+        eventually(lambda: len(received) == 20)
+        one.commit_offsets()
+        more = collect(other.create_message_streams({topic: 1})[topic])
+        eventually(lambda: (len(owned(one)), len(owned(other))) == (2, 2))
+        assert owned(one) | owned(other) == parts(topic, 0, 1, 2, 3)
+        one.shutdown()
+        eventually(lambda: owned(other) == parts(topic, 0, 1, 2, 3))
+        produce_records(box.bootstrap_servers, topic, values(20, start=20))
+        eventually(lambda: sorted(received + more, key=int) == values(40))
+
+
 def test_a_filter_finds_a_topic_that_is_created_later(box, member, topics, unique_name):
     first = topics.create(f"{unique_name}-1")
     connector = member(metadata_max_age_ms=200)

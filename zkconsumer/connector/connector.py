@@ -74,6 +74,7 @@ class ConsumerConnector:
     Raises:
         ZooKeeperUnavailable: no ZooKeeper server answered in time.
         ChrootMissing: the chroot of ``zookeeper.connect`` does not exist.
+        BrokerUnavailable: with ``group.protocol=kafka``, no broker of ``bootstrap.servers`` answered in time.
         UsageError: ``metrics.port`` is in use.
     """
 

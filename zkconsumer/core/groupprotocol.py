@@ -1,8 +1,9 @@
 """GroupProtocol: how the members of a group agree on who owns which partition. The control plane knows only this.
 
-The implementation for groups in ZooKeeper is :class:`~zkconsumer.zookeeper.zookeepergroup.ZooKeeperGroup`: every member
-computes the assignment by itself and claims its share. The protocol leaves room for two others: one in which an elected
-member computes the assignment for all, and Kafka's own, in which a broker passes on what the leader computed.
+There are three implementations. In :class:`~zkconsumer.zookeeper.zookeepergroup.ZooKeeperGroup` every member computes
+the assignment by itself and claims its share; in
+:class:`~zkconsumer.zookeeper.coordinator.coordinatorgroup.CoordinatorGroup` an elected member computes it for all; in
+:class:`~zkconsumer.kafka.brokergroup.BrokerGroup`, Kafka's own protocol, a broker passes on what the leader computed.
 
 Which event calls what, on the rebalance thread unless noted otherwise:
 
@@ -135,7 +136,7 @@ class GroupProtocol(Protocol):
             lease_changed: called on a thread of the protocol when :meth:`may_deliver` changed.
 
         Raises:
-            ZooKeeperUnavailable: no server answered in time.
+            ZooKeeperUnavailable, BrokerUnavailable: no server answered in time.
             ChrootMissing: the chroot of ``zookeeper.connect`` does not exist.
         """
 

@@ -198,14 +198,24 @@ def _offset_reset(target: Target, value: str, _given: Given) -> NextLine:
     return NextLine("", _plain(target, "auto.offset.reset", new), f"{value} is {new} now")
 
 
+_ASSIGNORS: Final = {
+    "range": "RangeAssignor",
+    "roundrobin": "RoundRobinAssignor",
+    "roundrobin-natural": "RoundRobinAssignor",
+    "sticky": "StickyAssignor",
+    "cooperative-sticky": "CooperativeStickyAssignor",
+}
+
+
 def _assignor(target: Target, value: str, _given: Given) -> NextLine:
-    classes = {"range": "RangeAssignor", "roundrobin": "RoundRobinAssignor", "roundrobin-natural": "RoundRobinAssignor"}
-    java = f"org.apache.kafka.clients.consumer.{classes[value]}"
-    name = value.removesuffix("-natural")
+    names = [name.strip() for name in value.split(",")]
+    java = ",".join(f"org.apache.kafka.clients.consumer.{_ASSIGNORS[name]}" for name in names)
+    name = ",".join(name.removesuffix("-natural") for name in names if name != "sticky")  # librdkafka lacks that one
     note = "all members of the group must have one assignor in common"
     if value == "roundrobin":
         note += "; partitions are dealt out in another order"
-    return NextLine("", _plain(target, "partition.assignment.strategy", name if target == "confluent" else java), note)
+    successor = name or "range" if target == "confluent" else java
+    return NextLine("", _plain(target, "partition.assignment.strategy", successor), note)
 
 
 def _auto_commit(target: Target, value: str, _given: Given) -> NextLine:
@@ -325,6 +335,10 @@ _RULES: Final[Mapping[str, _Rule]] = {
     "consumer.timeout.ms": _no_successor("poll() takes a timeout and returns without records"),
     "exclude.internal.topics": _internal_topics,
     "partition.assignment.strategy": _of_members(_assignor),
+    "group.instance.id": _of_members(_becomes("group.instance.id", "group.instance.id")),
+    "session.timeout.ms": _of_members(_becomes("session.timeout.ms", "session.timeout.ms")),
+    "heartbeat.interval.ms": _of_members(_becomes("heartbeat.interval.ms", "heartbeat.interval.ms")),
+    "max.poll.interval.ms": _of_members(_becomes("max.poll.interval.ms", "max.poll.interval.ms")),
     "offsets.storage": _of_members(_storage),
     "dual.commit.enabled": _no_successor("offsets are stored in Kafka only"),
     "offsets.channel.backoff.ms": _no_successor("the client retries by itself"),
@@ -374,7 +388,7 @@ def _lines_for_defaults(target: Target, given: Given) -> Iterator[NextLine]:
         yield NextLine("", {"group.id": ""}, "required: the file does not name the group", is_missing=True)
     if "auto.commit.interval.ms" not in given and given.get("auto.commit.enable") != "false":
         yield NextLine("", {"auto.commit.interval.ms": "60000"}, "its default was 60000, and is 5000 now")
-    if "zookeeper.session.timeout.ms" not in given:
+    if not given.keys() & {"zookeeper.session.timeout.ms", "session.timeout.ms"}:
         note = "a member that ended without leaving is noticed after 45 s; it was 6 s (zookeeper.session.timeout.ms)"
         yield NextLine("", {"session.timeout.ms": "45000"}, note)
     if "partition.assignment.strategy" not in given:

@@ -18,7 +18,7 @@ class MemberDescription:
     Attributes:
         group: consumer group.
         consumer_id: id of the member.
-        protocol: how ownership is agreed on: ``zookeeper``, or ``none`` for a consumer of assigned partitions.
+        protocol: ``group.protocol``, or ``none`` for a consumer of assigned partitions.
         states: the newest states of the member with the monotonic time of each, the present one last.
         generation: number of its assignment; 0 before the first.
         attempts: rebalance attempts, except those that found nothing to do.

@@ -376,7 +376,7 @@ class GroupMember:
             if self._protocol.connected:
                 self._committer.commit_automatically(retry=False)
             else:
-                reason = "there is no connection to ZooKeeper; check that its servers run"
+                reason = "the group cannot be reached; check that the servers of ZooKeeper, or the brokers, run"
         except ZkConsumerError as error:
             reason = str(error)
         self.uncommitted = self._committer.uncommitted()

@@ -1,4 +1,4 @@
-"""BrokerGroup: the group protocol of Kafka's own consumer: a broker coordinates, and one member assigns (adr/0018).
+"""BrokerGroup: the group protocol of Kafka's own consumer: a broker coordinates, and one member assigns (adr/0019).
 
 A :class:`~zkconsumer.core.groupprotocol.GroupProtocol`. The session joins, and keeps the membership, on threads of its
 own; this class answers the rebalance thread from what the session has received, without a request.
@@ -139,7 +139,7 @@ class BrokerGroup:
             return RebalanceCause.START
         return RebalanceCause.SESSION if self._was_lost else RebalanceCause.MEMBERS
 
-    def target(self) -> Target:
+    def target(self, *, with_topics: bool) -> Target:  # noqa: ARG002 - they are at hand
         """The share of the last :meth:`need`, if it is still this member's.
 
         Raises:

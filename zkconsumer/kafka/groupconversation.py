@@ -38,9 +38,6 @@ class GroupConversation:
         settings: see :class:`JoinSettings`.
         strategies: the member's strategies, preferred ones first.
         cluster: where the leader reads partitions from.
-
-    Attributes:
-        led: the topics that this member has assigned as the leader of the last generation; empty if it did not lead.
     """
 
     def __init__(
@@ -57,16 +54,19 @@ class GroupConversation:
             BrokerClient.from_config(cluster.live_brokers, config), settings.group
         )
         self._client = self._connect()
-        self._interrupted = False
-        self.led: LedTopics = {}
+        self._interrupted: CoordinatorClient | None = None
+        self._closed = False
+        self._wanted: frozenset[str] = frozenset()
+        self._led: LedTopics = {}
 
     def interrupt(self) -> None:
         """End a request in progress, whose coordinator may be gone; the next request makes another connection."""
-        self._interrupted = True
-        self._client.close()
+        self._interrupted = client = self._client
+        client.close()
 
     def close(self) -> None:
-        """End a request in progress. Idempotent."""
+        """End a request in progress, and refuse later ones. Idempotent."""
+        self._closed = True
         self._client.close()
 
     def join(
@@ -85,8 +85,10 @@ class GroupConversation:
             GroupAuthorizationFailed: the permission to find the coordinator is missing.
             ProtocolError: no common version, or an answer is malformed.
         """
-        if self._interrupted:
-            self._client, self._interrupted = self._connect(), False
+        if self._interrupted is self._client:
+            self._client = self._connect()
+            if self._closed:  # checked after the client is in its place: either this line sees it, or close() did
+                self._client.close()
         protocols = {one.name: encode_subscription(one.name, topics, intent) for one in self._strategies}
 
         def ask(member_id: str) -> JoinAnswer:
@@ -120,22 +122,29 @@ class GroupConversation:
         return self._client.ask(question)
 
     def _lead(self, answer: JoinAnswer) -> dict[str, bytes]:
-        self.led = {}
+        self._wanted, self._led = frozenset(), {}
         if not answer.leads:
             return {}
         strategy = STRATEGIES.get(answer.strategy)
         if strategy is None:
             raise ProtocolError(f"group {self._settings.group}: the coordinator chose strategy {answer.strategy!r}")
         members = [decode_subscription(strategy.name, *one) for one in answer.members]
-        wanted = frozenset().union(*(member.topics for member in members))
-        self.led = self.describe(wanted)
+        self._wanted = frozenset().union(*(member.topics for member in members))
+        self._led = self._describe(self._wanted)
         if answer.skips:
             return {}
-        assigned = strategy.assign(members, self.led)
+        assigned = strategy.assign(members, self._led)
         return {member_id: encode_assignment(partitions) for member_id, partitions in assigned.items()}
 
-    def describe(self, topics: frozenset[str]) -> LedTopics:
-        """The partitions of those of the topics that exist, as brokers describe them now."""
+    def led_topics_differ(self) -> bool:
+        """True if topics or partitions have changed that this member assigned as the leader of the last generation.
+
+        Raises:
+            ZkConsumerError: no broker describes the topics.
+        """
+        return bool(self._wanted) and self._describe(self._wanted) != self._led
+
+    def _describe(self, topics: frozenset[str]) -> LedTopics:
         described = read_known(self._cluster, topics).describe_topics(topics)
         return {name: topic.partitions for name, topic in described.items()}
 

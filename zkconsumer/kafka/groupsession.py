@@ -73,7 +73,6 @@ class GroupSession:
     Attributes:
         views: assignments received so far; written by the session thread.
         lease_lapses: how often the lease has lapsed; written by the heartbeat thread.
-        connected: False while the coordinator does not answer heartbeats; written by the heartbeat thread.
         failure: why the last attempt to join failed, None after a success; written by the session thread.
         streams: topic to number of consumer threads, for the topics of the last JoinGroup; replaced, never changed.
         topics: descriptions of these topics; replaced, never changed.
@@ -107,7 +106,7 @@ class GroupSession:
         self._outage, self._join_outage = Outage(), Outage()
         self._joins: str = "joins the group"
         self.views = self.lease_lapses = 0
-        self.connected = True
+        self._answers = True  # written by the heartbeat thread
         self.failure: ZkConsumerError | None = None
         self.streams: Mapping[str, int] = {}
         self.topics: Mapping[str, Topic] = {}
@@ -142,6 +141,9 @@ class GroupSession:
             self._heartbeats.find()
         except CoordinatorMoved as error:  # a new cluster creates the topic of offsets at the first request
             _log.info("group %s: %s; it will be asked for again", self._group, error)
+        except BaseException:
+            self._heartbeats.close()
+            raise
         self._cluster.open(self._note_topics)
         self._session_thread.start()
         self._heartbeat_thread.start()
@@ -221,6 +223,11 @@ class GroupSession:
         """The state of the membership."""
         return self._membership.state
 
+    @property
+    def connected(self) -> bool:
+        """False while the coordinator does not answer the heartbeats of a member."""
+        return self._answers or not self._membership.in_group
+
     def identity(self) -> CommitIdentity:
         """Whom commits name."""
         with self._condition:
@@ -286,10 +293,7 @@ class GroupSession:
         """True if this member's topics have changed, or if it leads, those of the group."""
         before = self.streams
         self._read_topics()
-        led = self._conversation.led
-        return self.streams.keys() != before.keys() or (
-            bool(led) and self._conversation.describe(frozenset(led)) != led
-        )
+        return self.streams.keys() != before.keys() or self._conversation.led_topics_differ()
 
     def _read_topics(self) -> None:
         """Read which topics the subscription selects."""
@@ -412,6 +416,10 @@ class GroupSession:
         except ZkConsumerError as error:
             self._silent(error)
             return
+        except Exception as error:  # noqa: BLE001 - without this thread the lease would lapse for ever
+            _log.exception("group %s: unexpected error of a heartbeat", self._group)
+            self._silent(BrokerUnavailable(f"unexpected error: {error!r}"))
+            return
         self._answered(code, asked, sent, joining=joining, synchronising=synchronising)
 
     def _answered(self, code: int, asked: CommitIdentity, sent: float, *, joining: bool, synchronising: bool) -> None:
@@ -442,14 +450,14 @@ class GroupSession:
             _log.warning("group %s: a heartbeat was answered with %s", self._group, error_name(code))
 
     def _heard(self) -> None:
-        self.connected = True
+        self._answers = True
         lasted = self._outage.end(time.monotonic())
         if lasted is not None:
             _log.info("group %s: the coordinator answers again after %.1f s", self._group, lasted)
             self._changed()
 
     def _silent(self, error: ZkConsumerError) -> None:
-        self.connected = isinstance(error, CoordinatorMoved)
+        self._answers = isinstance(error, CoordinatorMoved)
         if not self._closed and self._outage.is_news(str(error), time.monotonic()):
             _log.warning("group %s: a heartbeat was not answered: %s", self._group, error)
         with self._condition:

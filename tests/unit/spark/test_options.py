@@ -218,3 +218,9 @@ def test_every_option_of_sparks_kafka_source_is_accepted_or_answered(name):
     if name not in OPTION_NAMES:
         assert name.partition(" ")[0] in violations(GOOD | {name: "1"})
         assert "neither an option" not in violations(GOOD | {name: "1"})
+
+
+def test_a_group_that_brokers_coordinate_is_refused_with_what_to_use():
+    values = {"bootstrap.servers": "h:1", "group.id": "g", "group.protocol": "kafka", "subscribe": "t"}
+    with pytest.raises(ConfigError, match=r"group\.protocol=kafka cannot be used by this source yet"):
+        parse_options(values)

@@ -170,7 +170,7 @@ def test_a_coordinator_that_refuses_a_commit_is_reported(servers):
     servers.begin(*TO_KAFKA)
     servers.brokers.before_commit = servers.brokers.live.add
     report = servers.run()
-    assert "UnknownMemberId" in report.faults[0]
+    assert "UNKNOWN_MEMBER_ID" in report.faults[0]
     assert (report.written, servers.brokers.groups) == ([], {})
     assert servers.left_over() == []
 
