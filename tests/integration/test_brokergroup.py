@@ -147,6 +147,7 @@ def test_a_member_that_comes_back_continues_at_its_offsets(member, topic_factory
     eventually(lambda: sorted(more, key=int) == values(20, start=20))
 
 
+@pytest.mark.slow
 def test_partitions_of_a_member_that_is_killed_are_taken_over(sandbox, member, topic_factory, produce, unique_name):
     """By the command, which gets a list of brokers and nothing about ZooKeeper."""
     topic = topic_factory(2)

@@ -1,6 +1,6 @@
 """BrokerMembership: the state of one member of a group that brokers coordinate, and what it may do in it.
 
-A pure state machine. Three threads report events to it, each under one lock (``kafka/groupsession.py``): the rebalance
+A pure state machine. Three threads report events to it, under the lock of ``kafka/sharedmembership.py``: the rebalance
 thread acquires and releases partitions, the session thread joins and synchronises, the heartbeat thread learns that a
 rebalance has begun or that the group has removed the member.
 

@@ -38,6 +38,7 @@ class BrokerGroup:
         self._group = config.group_id
         self._consumer_id = consumer_id
         self._session = GroupSession(config, consumer_id, cluster, signal.raise_flag)
+        self._membership = self._session.membership
         # Written by the rebalance thread:
         self._joined = self._stays_out = False
         self._share: Mapping[TopicPartition, ConsumerThreadId] | None = None
@@ -76,7 +77,7 @@ class BrokerGroup:
 
     def identity(self) -> CommitIdentity:
         """Whom commits name: the coordinator refuses those of an earlier generation."""
-        return NO_MEMBER if self._stays_out else self._session.identity()
+        return NO_MEMBER if self._stays_out else self._membership.identity()
 
     # -- membership -------------------------------------------------------------------------------------------------
 
@@ -86,7 +87,7 @@ class BrokerGroup:
 
     def is_lost(self) -> bool:
         """True if the coordinator has removed this member."""
-        return self._session.state is MembershipState.FENCED
+        return self._membership.state is MembershipState.FENCED
 
     def join(self, subscription: Subscription) -> None:
         """Begin to join; :meth:`need` reports when there is an assignment."""
@@ -96,7 +97,7 @@ class BrokerGroup:
     def lose(self) -> None:
         """Record that the group has given everything to others."""
         self._joined, self._was_lost = False, True
-        self._session.lose()
+        self._membership.lose()
         self._share = None
         self.releases += 1
 
@@ -121,9 +122,9 @@ class BrokerGroup:
             RebalanceAwaited: the assignment has not arrived yet.
             StrategyConflict, MemberRefused, GroupAuthorizationFailed, BrokerUnavailable: joining fails for this reason.
         """
-        if self._session.must_release():
+        if self._membership.must_release():
             return Need(self._cause(), "a rebalance has begun: everything is released before joining", {})
-        usable = self._session.usable()
+        usable = self._membership.usable()
         if usable is None:
             if self._session.failure is not None:
                 raise self._session.failure
@@ -131,7 +132,7 @@ class BrokerGroup:
         self._share = share = divide(self._consumer_id, usable, self._session.streams, self.held)
         if fetching and not renew and share == self.held:
             return NoNeed.UNCHANGED
-        generation = self._session.identity().generation
+        generation = self._membership.identity().generation
         return Need(self._cause(), f"assignment of generation {generation}: {len(share)} partitions", share)
 
     def _cause(self) -> RebalanceCause:
@@ -146,7 +147,7 @@ class BrokerGroup:
             RebalanceAwaited: an eager member has released everything, and joins now.
         """
         share = self._share
-        usable = self._session.usable()
+        usable = self._membership.usable()
         if share is None or usable is None:
             raise RebalanceAwaited(f"group {self._group} rebalances; everything has been released")
         return Target(share, dict(share), self._session.topics)
@@ -173,7 +174,7 @@ class BrokerGroup:
     @property
     def held(self) -> Mapping[TopicPartition, ConsumerThreadId]:
         """What this member uses; a part of its assignment."""
-        return self._session.held
+        return self._membership.held
 
     def acquire(self, share: Mapping[TopicPartition, ConsumerThreadId]) -> None:
         """Begin to use the share; no request is needed, since the assignment gives it to this member.
@@ -181,7 +182,7 @@ class BrokerGroup:
         Raises:
             ShareChanged: a newer assignment has arrived, or this member is joining again without these partitions.
         """
-        if not self._session.acquire(share):
+        if not self._membership.acquire(share):
             raise ShareChanged(f"group {self._group} is rebalancing again")
 
     def release(
@@ -190,7 +191,7 @@ class BrokerGroup:
         retain: Mapping[TopicPartition, ConsumerThreadId] | None = None,  # noqa: ARG002 - joining tells the others
     ) -> None:
         """Stop using partitions; the session joins when nothing is left that it has to give up."""
-        if self._session.release(partitions):
+        if self._membership.release(partitions):
             self.releases += 1
 
     def verify(self) -> list[TopicPartition]:
@@ -205,12 +206,12 @@ class BrokerGroup:
 
     def may_deliver(self) -> bool:
         """True while the coordinator cannot have given this member's partitions to others."""
-        return self._stays_out or self._session.holds()
+        return self._stays_out or self._membership.holds()
 
     @property
     def lease_s(self) -> float:
         """Seconds until the lease lapses if the coordinator remains silent."""
-        return self._session.remaining()
+        return self._membership.remaining()
 
     @property
     def lease_lapses(self) -> int:

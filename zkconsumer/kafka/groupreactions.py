@@ -45,6 +45,10 @@ _REACTIONS: Final[Mapping[int, Reaction]] = {
 }
 
 
+REMOVED: Final = frozenset({Reaction.START_AGAIN, Reaction.LOSE_PARTITIONS, Reaction.STAY_OUT})
+"""Reactions of a member that the group has removed."""
+
+
 def reaction_to(code: int) -> Reaction:
     """The reaction to an error code; an unknown code is reported."""
     return _REACTIONS.get(code, Reaction.REPORT)

@@ -1,0 +1,199 @@
+"""Heartbeats: the thread that keeps a member in its group, extends its lease, and leaves at the end."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.core.brokermembership import CommitIdentity
+from zkconsumer.core.clustercatalog import ClusterSource
+from zkconsumer.core.outage import Outage
+from zkconsumer.errors import BrokerUnavailable, CoordinatorMoved, ZkConsumerError
+from zkconsumer.kafka.client import BrokerClient
+from zkconsumer.kafka.connection import BrokerConnection
+from zkconsumer.kafka.errorcodes import error_name
+from zkconsumer.kafka.findcoordinator import COORDINATOR_GONE, CoordinatorClient
+from zkconsumer.kafka.groupmessages import heartbeat, leave_group
+from zkconsumer.kafka.groupreactions import REMOVED, Reaction, reaction_to
+from zkconsumer.kafka.sharedmembership import SharedMembership
+
+_log: Final = logging.getLogger(__name__)
+_events: Final = logging.getLogger("zkconsumer.events")
+
+_END_S: Final = 2.0
+_LEAST_TIMEOUT_MS: Final = 1000
+_TIMEOUTS_PER_SESSION: Final = 10
+"""A heartbeat is repeated on a new connection after this part of the session timeout, so several fit into the lease."""
+
+
+class Heartbeats:
+    """A thread with a connection of its own.
+
+    Args:
+        config: the consumer's properties.
+        owner: the consumer, as part of the name of the thread.
+        cluster: where brokers are read from.
+        membership: the member's state.
+        removed: called with the error code by which the coordinator reports that it has removed the member.
+        silent: called when a heartbeat was not answered while the member is joining.
+        changed: called when the coordinator answers again.
+
+    Attributes:
+        lapses: how often the lease has lapsed; written by the thread.
+    """
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        owner: str,
+        cluster: ClusterSource,
+        membership: SharedMembership,
+        *,
+        removed: Callable[[int], None],
+        silent: Callable[[], None],
+        changed: Callable[[], None],
+    ) -> None:
+        self._group = config.group_id
+        self._membership = membership
+        self._removed, self._unanswered, self._changed = removed, silent, changed
+        timeout_ms = max(_LEAST_TIMEOUT_MS, config.session_timeout_ms // _TIMEOUTS_PER_SESSION)
+        client = BrokerClient.from_config(cluster.live_brokers, config, timeout_ms=timeout_ms)
+        self._client = CoordinatorClient(client, self._group)
+        self._interval_s = config.heartbeat_interval_ms / 1000
+        self._end_s = _END_S + 2 * timeout_ms / 1000
+        self._thread = threading.Thread(target=self._run, name=f"{owner}-heartbeat", daemon=True)
+        self._lease_changed: Callable[[], None] = lambda: None
+        # Written by the thread:
+        self._outage = Outage()
+        self._answers = True
+        self._held = True
+        self.lapses = 0
+
+    def open(self, lease_changed: Callable[[], None]) -> None:
+        """Check that a broker answers, and start the thread; to be called once.
+
+        Args:
+            lease_changed: called on the thread when the lease has lapsed, and when it holds again.
+
+        Raises:
+            BrokerUnavailable: no broker answers.
+            GroupAuthorizationFailed: the permission to find the coordinator is missing.
+        """
+        self._lease_changed = lease_changed
+        try:
+            self._client.find()
+        except CoordinatorMoved as error:  # a new cluster creates the topic of offsets at the first request
+            _log.info("group %s: %s; it will be asked for again", self._group, error)
+        except BaseException:
+            self._client.close()
+            raise
+        self._thread.start()
+
+    def close(self) -> None:
+        """Wait for the thread, which leaves the group if the membership was closed before, and end. Idempotent."""
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join(self._end_s)
+        self._client.close()
+
+    @property
+    def answered(self) -> bool:
+        """False while the coordinator does not answer."""
+        return self._answers
+
+    # -- on the thread ----------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        membership = self._membership
+        due = membership.clock()
+        while membership.await_beat(self._seconds_until(due)):
+            if membership.clock() >= due:
+                due = membership.clock() + self._interval_s
+                self._send()
+            self._check_lease()
+        if membership.leaving is not None:
+            self._leave(membership.leaving)
+
+    def _seconds_until(self, due: float) -> float:
+        """Until a heartbeat is due or the lease lapses, whichever comes first."""
+        wait_s, lease_s = due - self._membership.clock(), self._membership.remaining()
+        return min(wait_s, lease_s) if self._held and lease_s > 0 else wait_s
+
+    def _send(self) -> None:
+        beat = self._membership.beat()
+        if beat is None:
+            return
+        asked, joining, synchronising = beat
+        sent = self._membership.clock()
+        try:
+            code = self._client.ask(lambda connection: _heartbeat(connection, self._group, asked))
+        except ZkConsumerError as error:
+            self._silent(error)
+        except Exception as error:  # noqa: BLE001 - without this thread the lease would lapse for ever
+            _log.exception("group %s: unexpected error of a heartbeat", self._group)
+            self._silent(BrokerUnavailable(f"unexpected error: {error!r}"))
+        else:
+            self._heard()
+            self._answered(code, asked, sent, joining=joining, synchronising=synchronising)
+
+    def _answered(self, code: int, asked: CommitIdentity, sent: float, *, joining: bool, synchronising: bool) -> None:
+        reaction, membership = reaction_to(code), self._membership
+        if reaction is Reaction.PROCEED:
+            membership.confirmed(asked, sent)
+        elif reaction is Reaction.JOIN_AGAIN:
+            membership.in_rebalance(asked, sent, was_joining=joining, was_synchronising=synchronising)
+        elif reaction in REMOVED:
+            # While it is joining, the group may have begun a generation whose number the member does not know yet.
+            outdated = reaction is Reaction.LOSE_PARTITIONS and (joining or membership.is_joining())
+            if asked == membership.identity() and not outdated:
+                what = "group %s: the coordinator has removed member %s: %s: %s"
+                _events.warning(what, self._group, asked.member_id, error_name(code), reaction.value)
+                self._removed(code)
+        else:
+            _log.warning("group %s: a heartbeat was answered with %s", self._group, error_name(code))
+
+    def _heard(self) -> None:
+        self._answers = True
+        lasted = self._outage.end(time.monotonic())
+        if lasted is not None:
+            _log.info("group %s: the coordinator answers again after %.1f s", self._group, lasted)
+            self._changed()
+
+    def _silent(self, error: ZkConsumerError) -> None:
+        self._answers = isinstance(error, CoordinatorMoved)
+        if not self._membership.closed and self._outage.is_news(str(error), time.monotonic()):
+            _log.warning("group %s: a heartbeat was not answered: %s", self._group, error)
+        if self._membership.is_joining():  # the broker that the session thread waits for may be gone as well
+            self._unanswered()
+
+    def _check_lease(self) -> None:
+        if self._membership.holds() == self._held:
+            return
+        self._held = not self._held
+        self.lapses += not self._held
+        if not self._held and self._membership.in_group:
+            _events.warning(
+                "group %s: no record is delivered and no offset committed, since the group's coordinator has not "
+                "confirmed the membership for most of session.timeout.ms; check the brokers",
+                self._group,
+            )
+        self._lease_changed()
+
+    def _leave(self, member: CommitIdentity) -> None:
+        try:
+            code = self._client.ask(lambda connection: leave_group(connection, self._group, member))
+        except ZkConsumerError as error:
+            _log.info("group %s: not left, the session will time out: %s", self._group, error)
+        else:
+            if code:
+                _log.info("group %s: leaving was answered with %s", self._group, error_name(code))
+
+
+def _heartbeat(connection: BrokerConnection, group: str, member: CommitIdentity) -> int:
+    code = heartbeat(connection, group, member)
+    if code in COORDINATOR_GONE:
+        raise CoordinatorMoved(f"heartbeat of group {group}: {error_name(code)}")
+    return code
