@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 
 from tests.fixtures.consumers import consumers
 from tests.fixtures.fetch import brokers_of
-from tests.fixtures.sandbox import produce_records
+from tests.fixtures.sandbox import Topics, produce_records
 from tests.fixtures.waiting import eventually
 from zkconsumer import (
     ConsumerConfig,
@@ -289,6 +289,38 @@ def test_a_cluster_that_does_not_answer_is_reported_at_once():
         ConsumerConnector(config)
 
 
+@pytest.mark.slow
+def test_members_outlast_a_coordinator_that_pauses_and_one_that_is_killed(private_sandbox, unique_name):
+    box = private_sandbox()
+    topic = Topics(box.bootstrap_servers).create(unique_name, 4)
+    brokers = {"bootstrap.servers": box.bootstrap_servers}
+    settings = {"group_protocol": "kafka", "session_timeout_ms": 6000, "heartbeat_interval_ms": 500}
+    with consumers(brokers, unique_name, partition_assignment_strategy=COOPERATIVE, **settings) as make:
+        members = [make(), make()]
+        received = [collect(one.create_message_streams({topic: 1})[topic]) for one in members]
+
+        def all_read(count):
+            everything = {*received[0], *received[1]} == {*values(count)}
+            return everything and set(map(len, map(owned, members))) == {2} and owned(members[0]) != owned(members[1])
+
+        produce_records(box.bootstrap_servers, topic, values(20))
+        eventually(lambda: all_read(20))
+        box.brokers[0].pause()
+        try:
+            eventually(lambda: not any(one.describe().delivering for one in members))
+        finally:
+            box.brokers[0].resume()
+        eventually(lambda: all(one.describe().delivering for one in members))
+        produce_records(box.bootstrap_servers, topic, values(20, start=20))
+        eventually(lambda: all_read(40))
+        box.brokers[0].kill()
+        box.brokers[0].start()
+        produce_records(box.bootstrap_servers, topic, values(20, start=40))
+        eventually(lambda: all_read(60))
+        for one in members:
+            one.commit_offsets()
+
+
 class Confluent:
     """confluent-kafka as a member: reads in a thread until it is closed."""
 
@@ -325,6 +357,40 @@ class Confluent:
         self._thread.join()
 
 
+class KafkaPython:
+    """kafka-python as a member with ``sticky``, which confluent-kafka lacks."""
+
+    def __init__(self, servers, group, topic):
+        from kafka import KafkaConsumer
+        from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+
+        self.values = []
+        self.owned = set()
+        self._closed = threading.Event()
+        self._consumer = KafkaConsumer(
+            topic,
+            bootstrap_servers=servers,
+            group_id=group,
+            auto_offset_reset="earliest",
+            partition_assignment_strategy=[StickyPartitionAssignor],
+            session_timeout_ms=6000,
+            heartbeat_interval_ms=500,
+        )
+        self._thread = threading.Thread(target=self._read)
+        self._thread.start()
+
+    def _read(self):
+        while not self._closed.is_set():
+            for records in self._consumer.poll(100).values():
+                self.values += [record.value for record in records]
+            self.owned = {TopicPartition(one.topic, one.partition) for one in self._consumer.assignment()}
+        self._consumer.close()
+
+    def close(self):
+        self._closed.set()
+        self._thread.join()
+
+
 @contextmanager
 def _in_order(ours_first, ours, theirs):
     """Both members of a group, of which one is made first and leads: (streams' values, connector, the other)."""
@@ -340,8 +406,8 @@ def _in_order(ours_first, ours, theirs):
 
 
 @pytest.mark.parametrize("ours_first", [True, False], ids=["ours-leads", "theirs-leads"])
-@pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
-def test_a_group_is_shared_with_confluent_kafka(
+@pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky", "sticky"])
+def test_a_group_is_shared_with_other_clients(
     sandbox, member, topic_factory, produce, unique_name, strategy, ours_first
 ):
     topic = topic_factory(4)
@@ -352,6 +418,8 @@ def test_a_group_is_shared_with_confluent_kafka(
         return collect(connector.create_message_streams({topic: 1})[topic]), connector
 
     def theirs():
+        if strategy == "sticky":
+            return KafkaPython(sandbox.bootstrap_servers, unique_name, topic)
         return Confluent(sandbox.bootstrap_servers, unique_name, topic, strategy)
 
     with _in_order(ours_first, ours, theirs) as (received, connector, other):
