@@ -6,12 +6,15 @@ import sqlite3
 import subprocess
 import sys
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from tests.fixtures.documentexamples import RECORDS, Page
 from tests.fixtures.documents import ROOT, examples
+from tests.fixtures.waiting import eventually
+from zkconsumer import ConsumerConfig, ConsumerConnector, ConsumerTimeout
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -186,6 +189,43 @@ def test_at_most_once_repeats_nothing(crashes):
     processed = crashes.run("at_most_once(config, of_batch)")
     assert set(processed.values()) == {1}
     assert processed.keys() <= WANTED
+
+
+def test_at_most_once_repeats_nothing_if_a_member_joins(sandbox, unique_name, topic_factory, produce):
+    """The new member gets the only partition while the first one holds a batch that it has not committed yet."""
+    topic, processed = topic_factory(), []
+    produce(topic, [{"key": key, "value": value} for key, value in RECORDS])
+    (example,) = [text for text in examples(ROOT / "docs/delivery.md", "python") if "def at_most_once" in text]
+    names = {}
+    exec(example.replace('"clicks"', f'"{topic}"'), names)
+
+    def consume(consumer_id, connector):
+        names["ConsumerConnector"] = connector
+        config = ConsumerConfig(
+            zookeeper_connect=sandbox.zookeeper_connect,
+            group_id=unique_name,
+            consumer_id=consumer_id,
+            auto_offset_reset="smallest",
+            consumer_timeout_ms=3000,
+            zookeeper_connection_timeout_ms=20_000,
+        )
+        with contextlib.suppress(ConsumerTimeout):
+            names["at_most_once"](config, lambda batch: processed.extend(batch["offset"].to_pylist()))
+
+    class Overtaken(ConsumerConnector):
+        """Its first commit waits until another member has joined."""
+
+        def commit_offsets(self, *arguments, **options):
+            if not others:
+                others.append(executor.submit(consume, "a", ConsumerConnector))  # its name is the first, so it gets it
+                eventually(lambda: not self.describe().owned and self.describe().generation == 2)
+            super().commit_offsets(*arguments, **options)
+
+    others = []
+    with ThreadPoolExecutor(1) as executor:
+        consume("b", Overtaken)
+        others[0].result()
+    assert sorted(processed) == list(range(len(RECORDS)))
 
 
 @pytest.mark.slow
