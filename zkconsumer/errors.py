@@ -103,9 +103,10 @@ class StrategyConflict(RetriableError):
 
 
 class ShareChanged(RetriableError):
-    """The partitions that this consumer should own have changed since it was asked to claim them; nothing was claimed.
+    """The partitions that this consumer should own have changed since it was asked to claim them.
 
-    It obeys the newer command of the group's coordinator at once.
+    Where they are claimed in more than one transaction, some may be claimed; the next release undoes that. The consumer
+    obeys the newer command of the group's coordinator at once.
     """
 
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import groupby, islice
+from itertools import islice
 from typing import Any, Final
 
 from zkconsumer.core.assignors import ASSIGNORS
+from zkconsumer.core.groupview import number_ranges
 from zkconsumer.core.reconcile import Share
 from zkconsumer.core.znodes import GroupPaths, is_node_name, parse_json
 from zkconsumer.errors import MalformedZnode
@@ -122,7 +123,7 @@ class CommandNode:
             "epoch": command.epoch,
             "generation": command.generation,
             "share": {
-                topic: [_ranges(threads.get(number, ())) for number in range(max(threads) + 1)]
+                topic: [number_ranges(threads.get(number, ())) for number in range(max(threads) + 1)]
                 for topic, threads in share.items()
             },
         }
@@ -248,7 +249,7 @@ class StatusNode:
             "epoch": status.epoch,
             "generation": status.generation,
             "members_version": status.members_version,
-            "awaited": {topic: _ranges(numbers) for topic, numbers in topics.items()},
+            "awaited": {topic: number_ranges(numbers) for topic, numbers in topics.items()},
             "refused": status.refused,
         }
         return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
@@ -278,15 +279,6 @@ class StatusNode:
             raise MalformedZnode(
                 path, f"not a coordinator's status ({error}); the next leader writes it again"
             ) from None
-
-
-def _ranges(numbers: Iterable[int]) -> str:
-    """Ascending numbers as text: ``0-3,7``."""
-    texts = []
-    for _, run in groupby(enumerate(numbers), lambda one: one[1] - one[0]):
-        members = [number for _, number in run]
-        texts.append(str(members[0]) if len(members) == 1 else f"{members[0]}-{members[-1]}")
-    return ",".join(texts)
 
 
 def _read_share(consumer_id: str, topics: Mapping[str, list[str]]) -> Iterable[tuple[TopicPartition, ConsumerThreadId]]:

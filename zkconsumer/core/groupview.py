@@ -153,10 +153,10 @@ def _changes(before: GroupView, after: GroupView) -> Iterator[str]:
 def format_partitions(partitions: Iterable[TopicPartition]) -> str:
     """Partitions as text for the log: ``clicks 0-3,7; views 1``; ``nothing`` if there are none."""
     by_topic = groupby(sorted(partitions), key=lambda partition: partition.topic)
-    return "; ".join(f"{topic} {_ranges([p.partition for p in each])}" for topic, each in by_topic) or "nothing"
+    return "; ".join(f"{topic} {number_ranges(p.partition for p in each)}" for topic, each in by_topic) or "nothing"
 
 
-def _ranges(numbers: list[int]) -> str:
-    """Ascending numbers with runs written as ``first-last``; within a run, number minus index is constant."""
+def number_ranges(numbers: Iterable[int]) -> str:
+    """Ascending numbers as text, ``0-3,7``; within a run, number minus index is constant."""
     runs = [list(run) for _, run in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0])]
     return ",".join(str(run[0][1]) if len(run) == 1 else f"{run[0][1]}-{run[-1][1]}" for run in runs)

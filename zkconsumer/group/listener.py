@@ -19,7 +19,10 @@ class ConsumerRebalanceListener:
     def before_releasing_partitions(self, owned: Set[TopicPartition]) -> None:
         """Fetching has stopped and automatic commits are done; the partitions in ``owned`` are released next.
 
-        Called with an empty set when nothing is owned: at the start and after a failed attempt or a lost session.
+        With a coordinator these are the partitions that leave; the others are fetched all the time.
+
+        Called with an empty set when nothing is released: at the start, after a failed attempt or a lost session, and
+        with a coordinator also when partitions are only added.
         """
 
     def before_starting_fetchers(
@@ -29,7 +32,8 @@ class ConsumerRebalanceListener:
 
         Args:
             consumer_id: id of this member.
-            assignment: the partitions of *all* members as this member computed them.
+            assignment: the partitions of all members as this member computed them; with a coordinator, which alone
+                knows the others, those of this member.
 
         Returns:
             Offsets to start from instead of the stored ones, for some of this member's partitions; None for none.
