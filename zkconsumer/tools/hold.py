@@ -283,7 +283,10 @@ class GroupHold:
     def _release_node(self, closing: Sequence[Change], problems: list[str]) -> None:
         """The hold's own node, its parents, and what could not be deleted before."""
         kept = {change.path for change in closing}
-        parents = [Change("delete", path) for path in self._created if path not in kept]
+        created = list(self._created)
+        if self._paths.root in kept:  # a hold that was killed has left its parents, empty
+            created += [self._paths.ours, self._paths.owners, *map(self._paths.owner_topic, self._topics())]
+        parents = [Change("delete", path) for path in dict.fromkeys(created) if path not in kept]
         if self._held:
             self._held = False
             problems += self._delete(self.fence, [Change("delete", self.fence)])

@@ -46,6 +46,15 @@ def test_a_run_that_was_killed_anywhere_is_undone(tmp_path_factory, ends, kill_a
     assert at_target(servers) == FORMER
 
 
+def test_what_a_killed_rollback_has_left_of_its_hold_is_removed(servers):
+    begin(servers, TO_ZOOKEEPER, {})
+    servers.run()
+    servers.write("/consumers/g/owners/t", b"")
+    servers.write("/consumers/g/zkconsumer", b"")
+    assert servers.roll_back().faults == []
+    assert not any(path.startswith("/consumers/g") for path in servers.server.nodes)
+
+
 def test_a_rollback_that_is_repeated_writes_nothing(servers):
     begin(servers, TO_KAFKA)
     servers.run()
