@@ -106,7 +106,7 @@ def test_a_batch_is_refused_if_another_member_committed_it_between_two_attempts(
     reading.hold(0, 5)
     group = reading.member.group
     group.command(0)
-    group.target = lambda: (_ for _ in ()).throw(OwnershipConflict({P0: "g_other-0"}))
+    group.target = lambda **_: (_ for _ in ()).throw(OwnershipConflict({P0: "g_other-0"}))
     assert isinstance(reading.member.rebalancer.rebalance().error, OwnershipConflict)
     del group.target
     reading.member.store.offsets[P1] = 5
