@@ -158,6 +158,8 @@ def test_the_commands_of_migration_do_what_the_page_promises(commands, cluster):
     assert in_kafka() == {0: 4, 1: 4}, "a dry run"
     page.until("migrate rollback", "--execute")
     assert in_kafka() == {}
+    page.until("migrate run", "orders.plan.json", "--execute")
+    assert in_kafka() == {0: 4, 1: 4}
     assert cluster.commit(page.orders.name, dict.fromkeys(partitions, StoredOffset(6))) == {}
     assert "2 of 2 offsets are to be copied" in page.until("migrate mirror")
     assert page.orders.offsets(page.topic) == {0: 4, 1: 4}, "a dry run"
