@@ -38,7 +38,7 @@ test-slow: $(STAMP) ## what `make test` does not run: slow tests, old brokers, J
 	@$(BIN)/pytest tests/spark
 	@$(BIN)/pytest tests/demo
 
-# Images are gigabytes to write, so that a disk may answer late for a while: nothing else runs beside or right after it.
+# Apart from the others: its images are gigabytes to write, and its containers run until its end.
 test-containers: $(STAMP) ## servers and consumers in containers, whose network is cut; needs a Docker engine
 	@$(BIN)/pytest tests/containers
 

@@ -7,8 +7,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -21,13 +22,13 @@ PATIENCE_S = 120.0
 class Run:
     """A running demo. Its temporary directory, with spaces in its name, identifies its processes."""
 
-    def __init__(self, directory: Path, *arguments: str) -> None:
+    def __init__(self, directory: Path, *arguments: str, variables: Mapping[str, str] = MappingProxyType({})) -> None:
         self.temporary = directory / "temporary files"
         self.kept = directory / "kept files"
         self.picture = directory / "the picture.png"
         self.temporary.mkdir()
         self._out, self._err = directory / "out.txt", directory / "err.txt"
-        environment = {**os.environ, "TMPDIR": str(self.temporary)}
+        environment = {**os.environ, "TMPDIR": str(self.temporary), **variables}
         with self._out.open("wb") as out, self._err.open("wb") as err:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "zkconsumer", "demo", "--png", str(self.picture), *arguments],
@@ -86,13 +87,33 @@ class Run:
 def demo(tmp_path: Path) -> Iterator[Callable[..., Run]]:
     started: list[Run] = []
 
-    def start(*arguments: str) -> Run:
-        started.append(Run(tmp_path, *arguments))
+    def start(*arguments: str, variables: Mapping[str, str] = MappingProxyType({})) -> Run:
+        started.append(Run(tmp_path, *arguments, variables=variables))
         return started[-1]
 
     yield start
     for run in started:
         run.end()
+
+
+SLOW_SOURCE = """import pathlib, sys, time
+if sys.orig_argv[-1] == "pyspark.sql.streaming.python_streaming_source_runner":
+    slept = pathlib.Path(__file__).with_name("slept")
+    if not slept.exists():
+        slept.touch()
+        time.sleep(15)
+"""
+"""``sitecustomize`` of Python processes: the first source process connects to Spark after Spark has given up."""
+
+
+def test_a_source_process_that_is_slow_to_start_is_started_again(demo: Callable[..., Run], tmp_path: Path) -> None:
+    modules = tmp_path / "modules"
+    modules.mkdir()
+    (modules / "sitecustomize.py").write_text(SLOW_SOURCE, encoding="utf-8")
+    run = demo(variables={"PYTHONPATH": os.pathsep.join([str(modules), *filter(None, [os.environ.get("PYTHONPATH")])])})
+    assert run.exit_code() == 0, run.out + run.err
+    assert (modules / "slept").exists()
+    assert "224 routes x 5 figures, 0 routes differ" in run.out
 
 
 @pytest.mark.parametrize("version", ["3.9.1", "4.2.0"])

@@ -20,8 +20,10 @@ from zkconsumer.spark import register
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
 _QUERY = "routes"
+_WORKER_TOO_LATE = "Python worker failed to connect back"
 _STOP_TIMEOUT_S = 30
 
 
@@ -79,7 +81,26 @@ def main(path: str) -> None:
 
 
 def _run(spark: SparkSession, job: Job) -> None:
-    query = (
+    from pyspark.errors import StreamingQueryException
+
+    query = _start(spark, job)
+    try:
+        query.awaitTermination()
+    except StreamingQueryException as error:
+        # Spark gives a new Python process ten seconds, also where the machine is busy with other things for longer.
+        if _WORKER_TOO_LATE not in str(error):
+            raise
+        sys.stderr.write(f"starting the query again: {error}\n")
+        query = _start(spark, job)
+        query.awaitTermination()
+    rows = [row.asDict() for row in spark.table(_QUERY).collect()]
+    batches = sum(progress["numInputRows"] > 0 for progress in query.recentProgress)
+    job.result.write_text(json.dumps({"batches": batches, "rows": rows}), encoding="utf-8")
+
+
+def _start(spark: SparkSession, job: Job) -> StreamingQuery:
+    """Start the query, or continue from its checkpoint."""
+    return (
         aggregate(flights(spark, job))
         .writeStream.format("memory")
         .queryName(_QUERY)
@@ -88,10 +109,6 @@ def _run(spark: SparkSession, job: Job) -> None:
         .trigger(availableNow=True)
         .start()
     )
-    query.awaitTermination()
-    rows = [row.asDict() for row in spark.table(_QUERY).collect()]
-    batches = sum(progress["numInputRows"] > 0 for progress in query.recentProgress)
-    job.result.write_text(json.dumps({"batches": batches, "rows": rows}), encoding="utf-8")
 
 
 def _session(job: Job) -> SparkSession:
