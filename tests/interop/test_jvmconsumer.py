@@ -20,6 +20,11 @@ def properties(sandbox, unique_name):
     }
 
 
+def each_once(records):
+    """Records in their order, without those that the JVM consumer handed out again (see offsets_received)."""
+    return list(dict.fromkeys(tuple(record) for record in records))
+
+
 def test_records_come_as_they_were_produced(jvm, old_jvm, properties, topic_factory, produce):
     topic = topic_factory()
     records = [(None, b""), (b"", None), (bytes(range(256)), b"\x80\xff"), (b"null", b"[1, 2]"), (b"k", b"v" * 10_000)]
@@ -27,9 +32,9 @@ def test_records_come_as_they_were_produced(jvm, old_jvm, properties, topic_fact
     for each in (jvm, old_jvm):
         consumer = each.consumer(properties | {"group.id": properties["group.id"] + each.version})
         consumer.create_streams({topic: 1})
-        eventually(lambda consumer=consumer: len(consumer.received()) == len(records))
+        eventually(lambda consumer=consumer: len(each_once(consumer.received())) == len(records))
         wanted = [(topic, 0, number, *record) for number, record in enumerate(records)]
-        assert [tuple(record) for record in consumer.received()] == wanted
+        assert each_once(consumer.received()) == wanted
         consumer.shutdown()
 
 
@@ -39,10 +44,11 @@ def test_an_output_outlasts_a_killed_jvm(private_jvm, properties, topic_factory,
     produce(topic, [(b"k", b"1"), (None, b"2")])
     began = time.monotonic()
     private_jvm.consumer(properties).create_streams({topic: 1}, output=output)
-    eventually(lambda: len(read_output(output)) == 2)
+    eventually(lambda: len(each_once(record for record, _ in read_output(output))) == 2)
     private_jvm.kill()
     records = read_output(output)
-    assert [tuple(record) for record, _ in records] == [(topic, 0, 0, b"k", b"1"), (topic, 0, 1, None, b"2")]
+    wanted = [(topic, 0, 0, b"k", b"1"), (topic, 0, 1, None, b"2")]
+    assert each_once(record for record, _ in records) == wanted
     assert all(began <= at <= time.monotonic() for _, at in records)
 
 
@@ -51,8 +57,7 @@ def test_many_records(jvm, properties, topic_factory, produce):
     produce(topic, [b"%d" % number for number in range(20_000)])
     consumer = jvm.consumer(properties)
     consumer.create_streams({topic: 2})
-    eventually(lambda: len(consumer.received()) == 20_000)
-    assert {int(record.value) for record in consumer.received()} == set(range(20_000))
+    eventually(lambda: {int(record.value) for record in consumer.received()} == set(range(20_000)))
     consumer.shutdown()
 
 

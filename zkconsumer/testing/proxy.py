@@ -50,6 +50,7 @@ class TcpProxy:
         self._refusing = False
         self._delay_s = 0.0
         self._bytes_per_s = 0.0
+        self._cut_at: tuple[bytes, threading.Event] | None = None
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name=f"proxy of {target}", daemon=True)
         self._thread.start()
@@ -66,6 +67,16 @@ class TcpProxy:
         :meth:`heal` delivers what was held back, late and in order, as TCP does.
         """
         self._do(self._cut())
+
+    def cut_at(self, part: bytes) -> threading.Event:
+        """Forward the next bytes of a client that contain ``part``, and :meth:`cut` before the server answers them.
+
+        Returns:
+            Set when that has happened. :meth:`heal` before it takes the order back.
+        """
+        met = threading.Event()
+        self._cut_at = (part, met)
+        return met
 
     def overtake(self) -> None:
         """Hold back what the connections of now carry, while later ones pass: the server serves a later one first.
@@ -93,6 +104,7 @@ class TcpProxy:
     def heal(self) -> None:
         """End every fault."""
         self._delay_s = self._bytes_per_s = 0.0
+        self._cut_at = None
         self._do(self._heal())
 
     def close(self) -> None:
@@ -185,11 +197,20 @@ class TcpProxy:
                 if pause:
                     await asyncio.sleep(pause)
                 await self._until_flowing(link)
+                if writer is link.server:
+                    self._cut_if_met(data)
                 writer.write(data)
                 await writer.drain()
         await self._until_flowing(link)
         with contextlib.suppress(OSError, RuntimeError):
             writer.write_eof()
+
+    def _cut_if_met(self, data: bytes) -> None:
+        if self._cut_at is not None and self._cut_at[0] in data:
+            _, met = self._cut_at
+            self._cut_at = None
+            self._flowing.clear()
+            met.set()
 
     async def _until_flowing(self, link: _Link) -> None:
         await self._flowing.wait()

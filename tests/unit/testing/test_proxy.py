@@ -104,6 +104,23 @@ def test_a_connection_that_is_made_while_cut_begins_later(proxy, connect):
     assert client.recv(100) == b"a"
 
 
+def test_a_request_passes_whose_answer_is_cut(proxy, connect, echo):
+    client = connect()
+    met = proxy.cut_at(b"offsets/t/0")
+    client.sendall(b"ids")
+    assert client.recv(100) == b"ids"
+    assert not met.is_set()
+    client.sendall(b"get offsets/t/0")
+    assert met.wait(30)
+    eventually(lambda: echo.received == b"idsget offsets/t/0")
+    client.settimeout(0.2)
+    with pytest.raises(TimeoutError):
+        client.recv(100)
+    proxy.heal()
+    client.settimeout(30)
+    assert client.recv(100) == b"get offsets/t/0"
+
+
 def test_a_later_connection_is_served_first(proxy, connect, echo):
     former = connect()
     former.sendall(b"a")
