@@ -4,10 +4,10 @@ import logging
 import signal
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-# A deadline would fail examples that a busy machine made slow; pytest's timeout ends what hangs.
-settings.register_profile("tests", deadline=None)
+# Limits of time would fail examples that a busy machine made slow; pytest's timeout ends what hangs.
+settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tests")
 
 # A shell without job control starts what runs in the background with SIGINT ignored, and children inherit that: then

@@ -26,7 +26,7 @@ def client(broker: VersionedBroker):
 
     def make(**settings):
         servers = broker.sandbox.bootstrap_servers
-        made.append(BrokerClient(lambda: brokers_of(servers), client_id="test", timeout_ms=10_000, **settings))
+        made.append(BrokerClient(lambda: brokers_of(servers), client_id="test", timeout_ms=60_000, **settings))
         return made[-1]
 
     yield make
@@ -37,7 +37,7 @@ def client(broker: VersionedBroker):
 @pytest.fixture
 def connection(broker: VersionedBroker):
     host, port = broker.sandbox.bootstrap_servers.split(":")
-    made = BrokerConnection(host, int(port), client_id="test", timeout_ms=10_000)
+    made = BrokerConnection(host, int(port), client_id="test", timeout_ms=60_000)
     made.connect()
     yield made
     made.close()
@@ -49,6 +49,24 @@ def fetch(connection, topic, *, offset=0, max_bytes=1 << 20, **settings):
     isolation = settings.get("isolation", "read_uncommitted")
     (answer,) = receive_fetch(connection, correlation_id, isolation=isolation)
     return answer
+
+
+def when_coordinated(question):
+    """The answer to a question about a group, as soon as the group has a coordinator that has loaded its offsets.
+
+    The first request of all makes the broker create the topic of offsets, and each group is in one of its partitions.
+    """
+    answers = []
+
+    def answered():
+        try:
+            answers.append(question())
+        except CoordinatorMoved:
+            return False
+        return True
+
+    eventually(answered)
+    return answers[0]
 
 
 def test_the_newest_common_version_of_fetch(broker, connection):
@@ -106,17 +124,13 @@ def test_offsets_of_a_group_in_kafka(broker, client, unique_name):
     partition, other = TopicPartition(topic, 0), TopicPartition(topic, 1)
     coordinator = OffsetCoordinator(client(), unique_name)
 
-    def commits():
-        try:
-            return coordinator.commit({partition: StoredOffset(41, "first")}).accepted == {partition}
-        except CoordinatorMoved:  # the first request makes the broker create the topic of offsets
-            return False
-
-    eventually(commits)
+    first = {partition: StoredOffset(41, "first")}
+    eventually(lambda: when_coordinated(lambda: coordinator.commit(first)).accepted == {partition})
     assert OffsetCoordinator(client(), unique_name).fetch([partition]).found == {partition: StoredOffset(41, "first")}
     coordinator.commit({partition: StoredOffset(42, "second")})
     assert coordinator.fetch([partition]).found == {partition: StoredOffset(42, "second")}
-    assert OffsetCoordinator(client(), f"{unique_name}-2").fetch([partition]).found == {partition: StoredOffset(None)}
+    another = OffsetCoordinator(client(), f"{unique_name}-2")
+    assert when_coordinated(lambda: another.fetch([partition])).found == {partition: StoredOffset(None)}
     assert other not in coordinator.fetch([partition]).found
 
 
@@ -125,20 +139,7 @@ def test_deletion_of_offsets_of_a_group_in_kafka(broker, client, unique_name):
     first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
     coordinator = OffsetCoordinator(client(), unique_name)
 
-    def when_there_is_a_coordinator(question):
-        answers = []
-
-        def answered():
-            try:
-                answers.append(question())
-            except CoordinatorMoved:
-                return False
-            return True
-
-        eventually(answered)
-        return answers[0]
-
-    when_there_is_a_coordinator(lambda: coordinator.commit(dict.fromkeys([first, second], StoredOffset(41, "m"))))
+    when_coordinated(lambda: coordinator.commit(dict.fromkeys([first, second], StoredOffset(41, "m"))))
     assert coordinator.can_delete() == (broker.release >= (2, 4))
     if not coordinator.can_delete():
         with pytest.raises(ProtocolError, match="no common version of OffsetDelete"):
@@ -147,7 +148,8 @@ def test_deletion_of_offsets_of_a_group_in_kafka(broker, client, unique_name):
     assert coordinator.delete([first]) == {}
     assert coordinator.fetch([first, second]).found == {first: StoredOffset(None), second: StoredOffset(41, "m")}
     assert coordinator.delete([first]) == {}, "idempotent"
-    assert OffsetCoordinator(client(), f"{unique_name}-2").delete([first]) == {}, "a group that is not there"
+    another = OffsetCoordinator(client(), f"{unique_name}-2")
+    assert when_coordinated(lambda: another.delete([first])) == {}, "a group that is not there"
 
 
 def test_isolation(broker, client, connection, unique_name):

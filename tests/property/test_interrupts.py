@@ -22,7 +22,7 @@ from zkconsumer.decode import kernelloader
 from zkconsumer.model import Message
 
 pytestmark = [
-    pytest.mark.timeout(120, method="thread"),  # the other method needs the timer that these tests use
+    pytest.mark.timeout(600, method="thread"),  # the other method needs the timer that these tests use
     # An exception raised in a callback of a weak reference is swallowed by Python, with this warning.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]

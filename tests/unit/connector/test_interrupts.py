@@ -6,6 +6,8 @@ from tests.fixtures.interrupts import DECODING, READERS, READING, Injector, Log,
 from zkconsumer.decode import batchdecoder
 from zkconsumer.model import TopicPartition
 
+pytestmark = pytest.mark.timeout(900)  # hundreds of readings, traced line by line
+
 
 def read_all(log, reader, point, *, files, then=lambda _: None):
     """Read with an interrupt at a point, audit, and return how many points were passed."""

@@ -279,7 +279,7 @@ def test_a_blocked_taker_gets_the_next_chunk(queue, info):
     chunk = make_chunk(info, 0, 1)
     timer = threading.Timer(0.05, queue.put, [chunk])
     timer.start()
-    assert take(queue, 10) is chunk
+    assert take(queue, 60) is chunk
     timer.join()
 
 
@@ -292,7 +292,7 @@ def test_a_request_ends_at_its_timeout(queue):
 def test_closing_wakes_the_taker_and_drops_what_waits(queue, info):
     timer = threading.Timer(0.05, queue.close)
     timer.start()
-    assert take(queue, 10) is END
+    assert take(queue, 60) is END
     timer.join()
     assert not queue.put(make_chunk(info, 0, 1))
     assert take(queue) is END
@@ -315,7 +315,7 @@ def test_a_failure_wakes_the_taker(queue):
     timer = threading.Timer(0.05, queue.fail, [CorruptRecord("bad")])
     timer.start()
     with pytest.raises(CorruptRecord):
-        take(queue, 10)
+        take(queue, 60)
     timer.join()
 
 
@@ -339,7 +339,7 @@ def test_a_complaint_wakes_the_taker(queue, info):
     timer = threading.Timer(0.05, queue.complain, [info, AuthenticationFailed("no")])
     timer.start()
     with pytest.raises(AuthenticationFailed):
-        take(queue, 10)
+        take(queue, 60)
     timer.join()
 
 
@@ -656,7 +656,7 @@ def test_a_resumption_wakes_the_taker(queue, info):
     queue.put(chunk)
     timer = threading.Timer(0.05, queue.resume, [info.partition])
     timer.start()
-    assert take(queue, 10) is chunk
+    assert take(queue, 60) is chunk
     timer.join()
 
 
@@ -713,7 +713,7 @@ def test_a_blocked_taker_gets_a_denial(queue):
     timer = threading.Timer(0.01, lambda: queue.deny("u", 0, PermissionError("denied")))
     timer.start()
     with pytest.raises(PermissionError):
-        queue.request(30)
+        queue.request(60)
     timer.join()
 
 

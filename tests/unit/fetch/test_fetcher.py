@@ -83,7 +83,7 @@ def fetched():
 def test_bytes_that_hold_no_complete_batch_end_in_an_error(fetched, policy):
     """Fewer bytes than requested, and first in the response: no broker cuts those, so the length is damaged."""
     with pytest.raises(CorruptRecord, match=rf"t-0 at offset 5: {len(GOOD) - 1} bytes hold no complete batch"):
-        fetched(GOOD[:-1], on_corrupt=policy).queue.request(10)
+        fetched(GOOD[:-1], on_corrupt=policy).queue.request(60)
 
 
 def test_unusable_settings_are_raised_by_the_stream_and_tried_again(fetched, tmp_path, caplog):
@@ -91,7 +91,7 @@ def test_unusable_settings_are_raised_by_the_stream_and_tried_again(fetched, tmp
     info = fetched(GOOD, **settings, refresh_leader_backoff_ms=1)
     for _ in range(2):
         with pytest.raises(ConfigError, match=r"ssl\.ca\.location .*missing\.pem cannot be used"):
-            info.queue.request(10)
+            info.queue.request(60)
     assert info.refusals > 3
     assert "unexpected" not in caplog.text
 
@@ -104,12 +104,12 @@ def test_a_malformed_answer_is_not_raised_by_the_stream(fetched, caplog):
 
 def test_a_wrong_checksum_is_an_error(fetched):
     with pytest.raises(CorruptRecord, match=r"t-0 at offset 5 .*checksum"):
-        ChunkReader(fetched(BAD, refresh_leader_backoff_ms=1).queue).request(10)
+        ChunkReader(fetched(BAD, refresh_leader_backoff_ms=1).queue).request(60)
 
 
 def test_a_wrong_checksum_is_skipped_under_on_corrupt_skip(fetched, caplog):
     info = fetched({5: [BAD], 6: [build([Record(b"behind")], offset=6)]}, on_corrupt="skip")
-    assert ChunkReader(info.queue).request(10).batch.column("value").to_pylist() == [b"behind"]
+    assert ChunkReader(info.queue).request(60).batch.column("value").to_pylist() == [b"behind"]
     assert info.consumed == 6
     assert "offsets 5 to 5 of t-0 are skipped: t-0 at offset 5 (fetched from 5): checksum" in caplog.text
 
@@ -127,7 +127,7 @@ def test_markers_of_transactions_are_verified_though_no_reader_looks_at_them(fet
     marker = bytearray(GOOD)
     marker[22] |= 0x20
     info = fetched({5: [bytes(marker), GOOD]})
-    assert ChunkReader(info.queue).request(10).batch.column("value").to_pylist() == [b"v"]
+    assert ChunkReader(info.queue).request(60).batch.column("value").to_pylist() == [b"v"]
 
 
 def test_consequences_of_damage_are_forgotten_with_it(fetched, caplog):
@@ -154,20 +154,20 @@ def test_the_stream_raises_that_the_decoder_cannot_be_loaded(fetched, monkeypatc
     monkeypatch.setitem(sys.modules, "zkconsumer.decode.kernel", None)  # an import raises ImportError then
     info = fetched(GOOD)
     with pytest.raises(DecoderUnavailable, match=r"ModuleNotFoundError: .* check the installed numba"):
-        info.queue.request(10)
+        info.queue.request(60)
 
 
 def test_a_batch_that_is_too_long_is_not_skipped_as_corrupt(fetched):
     long = build([Record(bytes(2 << 20))], offset=5, codec="gzip")
     info = fetched({5: [long], 6: [build([Record(b"next")], offset=6)]}, on_corrupt="skip", refresh_leader_backoff_ms=1)
     with pytest.raises(RecordTooLarge, match=r"t-0 at offset 5 .* raise decompressed\.max\.bytes"):
-        ChunkReader(info.queue, max_decompressed_bytes=1 << 20).request(10)
+        ChunkReader(info.queue, max_decompressed_bytes=1 << 20).request(60)
     assert info.position(handed_out=True) == 5
 
 
 def test_a_long_batch_is_read_under_a_higher_limit(fetched):
     info = fetched(build([Record(bytes(2 << 20))], offset=5, codec="gzip"))
-    assert ChunkReader(info.queue, max_decompressed_bytes=4 << 20).request(10).batch.num_rows == 1
+    assert ChunkReader(info.queue, max_decompressed_bytes=4 << 20).request(60).batch.num_rows == 1
 
 
 class OldBroker(threading.Thread):

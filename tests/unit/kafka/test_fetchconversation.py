@@ -80,10 +80,10 @@ def talk():
                 if isinstance(piece, bytes):
                     sock.sendall(piece)
                 else:
-                    assert piece.wait(10)
+                    assert piece.wait(60)
 
         threading.Thread(target=serve, daemon=True).start()
-        connection = BrokerConnection("127.0.0.1", listener.getsockname()[1], client_id="me", timeout_ms=5000)
+        connection = BrokerConnection("127.0.0.1", listener.getsockname()[1], client_id="me", timeout_ms=60_000)
         connections.append(connection)
         connection.connect()
         return Talk(FetchConversation(connection, new_memory, min_bytes=1, isolation=ISOLATION, keeps_session=True))

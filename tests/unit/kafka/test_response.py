@@ -29,7 +29,7 @@ def arriving():
 
             threading.Thread(target=serve, daemon=True).start()
             port = listener.getsockname()[1]
-            transport = Transport("127.0.0.1", port, timeout_ms=5000, receive_buffer_bytes=0, security=PLAINTEXT)
+            transport = Transport("127.0.0.1", port, timeout_ms=60_000, receive_buffer_bytes=0, security=PLAINTEXT)
             transport.connect()
             transports.append(transport)
             return ResponseStream(transport)

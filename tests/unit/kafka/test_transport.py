@@ -41,7 +41,7 @@ def port(request, authority):
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
         yield listener.getsockname()[1]
-        thread.join(10)
+        thread.join(60)
 
 
 def read_a_byte(port, authority, **settings):
@@ -53,7 +53,7 @@ def read_a_byte(port, authority, **settings):
         **settings,
     )
     security = BrokerSecurity.from_config(config)
-    transport = Transport(HOST, port, timeout_ms=10_000, receive_buffer_bytes=0, security=security)
+    transport = Transport(HOST, port, timeout_ms=60_000, receive_buffer_bytes=0, security=security)
     try:
         transport.connect()
         received = memoryview(bytearray(1))
@@ -238,7 +238,7 @@ def test_closing_ends_the_look_up_of_a_host_name(monkeypatch):
 def test_a_host_name_is_resolved():
     with socket.create_server((HOST, 0)) as listener:
         port = listener.getsockname()[1]
-        transport = Transport("localhost", port, timeout_ms=10_000, receive_buffer_bytes=0, security=PLAINTEXT)
+        transport = Transport("localhost", port, timeout_ms=60_000, receive_buffer_bytes=0, security=PLAINTEXT)
         transport.connect()
         listener.accept()[0].close()
         transport.close()

@@ -39,7 +39,7 @@ def read(stub_broker, decoder):
         ranges, *, fail_on_data_loss=False, bytes_per_offset=None, scanner=BatchDecoder, settings=None, **config
     ):
         broker = stub_broker.broker
-        connection = BrokerConnection(broker.host, broker.port, client_id="test", timeout_ms=10_000)
+        connection = BrokerConnection(broker.host, broker.port, client_id="test", timeout_ms=60_000)
         connection.connect()
         properties = ConsumerConfig(zookeeper_connect="unused:1", group_id="g", **config)
         settings = {"fail_on_data_loss": fail_on_data_loss, **(settings or {})}

@@ -36,7 +36,7 @@ def test_a_rollback_restores_the_target(servers, ends, former):
     assert servers.server.nodes.keys() - {"/consumers", "/consumers/g"} == znodes, "parents are gone, too"
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(ends=st.sampled_from([TO_KAFKA, TO_ZOOKEEPER]), kill_at=st.integers(6, 17))
 def test_a_run_that_was_killed_anywhere_is_undone(tmp_path_factory, ends, kill_at):
     servers = Servers(tmp_path_factory.mktemp("run"))

@@ -90,7 +90,7 @@ def test_a_run_that_is_killed_at_any_line_is_resumed(servers, ends, kill_at):
     assert first is None or kill_at > 9
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(ends=st.sampled_from([TO_KAFKA, TO_ZOOKEEPER]), kills=st.lists(st.integers(0, 17), max_size=4))
 def test_a_run_may_be_killed_again_and_again(tmp_path_factory, ends, kills):
     servers = Servers(tmp_path_factory.mktemp("run"))
