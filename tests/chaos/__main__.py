@@ -102,6 +102,8 @@ def _print(row: Row, seed: int, schedule: Schedule, verdict: Verdict) -> None:
     click.echo(f"{row.name} seed {seed} ({members}): {'FAILED' if verdict.failures else 'passed'}; {figures}")
     if verdict.failures:
         click.echo("\n".join(f"  {one}" for one in verdict.failures))
+        if verdict.disturbance:
+            click.echo(f"  disturbed: {verdict.disturbance}; run it again")
         click.echo(f"  {schedule}\n  --schedule '{schedule.to_json()}'")
 
 

@@ -10,7 +10,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "tests/chaos/" in item.path.as_posix():
             item.add_marker(pytest.mark.chaos)
-            item.add_marker(pytest.mark.timeout(300))
+            item.add_marker(pytest.mark.timeout(1200))  # a trial that the machine disturbed is run again
 
 
 @pytest.fixture(scope="session")

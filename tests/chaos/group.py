@@ -14,18 +14,21 @@ from typing import Final
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
+from kazoo.retry import KazooRetry
 
 from tests.chaos.history import GroupHistory, read_transactions
 from tests.chaos.kafkahistory import read_commits
 from tests.chaos.member import Options
 from tests.chaos.members import JvmMember, JvmPool, Member, OurMember, await_condition, end_anyhow
 from tests.chaos.rows import SESSION_S
+from tests.chaos.stalls import LOOK_S, StallWatch
 from tests.fixtures.sandbox import Topics
 from zkconsumer.core.coordinatorznodes import CoordinatorPaths
 from zkconsumer.core.znodes import GroupPaths
 from zkconsumer.decode.batchdecoder import warm
 from zkconsumer.model import TopicPartition
 from zkconsumer.sandbox import Sandbox
+from zkconsumer.testing.checker import SLACK_S
 from zkconsumer.testing.ledger import Delivered, Ledger, Removed
 from zkconsumer.testing.ledgerfile import SUFFIX, LedgerFile, read_ledger
 from zkconsumer.testing.proxy import TcpProxy
@@ -45,6 +48,18 @@ _SETTINGS: Final = {
 }
 
 
+def clock_difference() -> float:
+    """Monotonic time minus the time of day, in seconds.
+
+    The process may be interrupted between the clocks, so this is from those of several readings that took least.
+    """
+    readings = []
+    for _ in range(50):
+        before, of_day, after = time.monotonic(), time.time(), time.monotonic()
+        readings.append((after - before, after - of_day))
+    return min(readings)[1]
+
+
 class Servers:
     """A ZooKeeper, a broker and JVMs that serve one trial after the other.
 
@@ -58,7 +73,9 @@ class Servers:
         self.box = Sandbox(brokers=1)
         self.box.start()
         self.jvms = JvmPool(directory)
-        self.zookeeper = KazooClient(self.box.zookeeper_connect, timeout=30)
+        # On a slow machine its connection is lost when ZooKeeper is paused; `retry` then reads again.
+        retry = KazooRetry(max_tries=-1, delay=0.05, max_delay=1.0, deadline=SETTLING_S)
+        self.zookeeper = KazooClient(self.box.zookeeper_connect, timeout=30, command_retry=retry)
         self.zookeeper.start()
         self.topics = Topics(self.box.bootstrap_servers)
 
@@ -118,13 +135,19 @@ class Group:
         self._paths = GroupPaths(name)
         self.partitions = PARTITIONS
         servers.topics.create(name, PARTITIONS)
-        servers.zookeeper.exists("/")
+        servers.zookeeper.retry(servers.zookeeper.exists, "/")
         self._after = servers.zookeeper.last_zxid
+        self._clock_difference = clock_difference()
+        self._ended = threading.Event()
+        self._watch = threading.Thread(target=self._look_for_stalls, name="stalls")
 
     def __enter__(self) -> Group:
+        self._watch.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._watch.join()
         for member in self._all:
             if member.owner in self._alive:
                 end_anyhow(member)
@@ -134,8 +157,19 @@ class Group:
 
     # -- members ------------------------------------------------------------------------------------------------------
 
-    def join(self, kinds: Sequence[str]) -> None:
-        """Start a member of each kind, together, and wait until they share the partitions and deliver."""
+    def _look_for_stalls(self) -> None:
+        stalls = StallWatch("", self.ledger)
+        while not self._ended.wait(LOOK_S):
+            stalls.look()
+
+    def join(self, kinds: Sequence[str], *, delivering: bool = True) -> None:
+        """Start a member of each kind, together, and wait until they share the partitions and deliver.
+
+        Args:
+            kinds: of the members.
+            delivering: False if nothing is produced meanwhile: one that joins late may find that the others have
+                consumed all there was, so only wait until they share the partitions.
+        """
         self.members = [self._new(kind) for kind in kinds]
         starters = [threading.Thread(target=member.start) for member in self.members]
         for starter in starters:
@@ -143,8 +177,9 @@ class Group:
         for starter in starters:
             starter.join()
         self.settle()
-        # Loading the decoder takes seconds; what is to be hurt is a group that delivers.
-        await_condition(self._is_working, f"every member of group {self.name} delivers", SETTLING_S)
+        if delivering:
+            # Loading the decoder takes seconds; what is to be hurt is a group that delivers.
+            await_condition(self._is_working, f"every member of group {self.name} delivers", SETTLING_S)
 
     def _is_working(self) -> bool:
         return all(member.delivered() for member in self.members)
@@ -252,7 +287,8 @@ class Group:
 
         def look() -> bool:
             with suppress(NoNodeError):
-                leader = json.loads(self.servers.zookeeper.get(CoordinatorPaths(self.name).leader)[0])["consumer"]
+                data, _ = self.servers.zookeeper.retry(self.servers.zookeeper.get, CoordinatorPaths(self.name).leader)
+                leader = json.loads(data)["consumer"]
                 found.extend(n for n, one in enumerate(self.members) if one.owner == leader and leader in self._alive)
             return bool(found)
 
@@ -260,12 +296,12 @@ class Group:
         return found[0]
 
     def _session_of(self, path: str) -> int:
-        stat = self.servers.zookeeper.exists(path)
+        stat = self.servers.zookeeper.retry(self.servers.zookeeper.exists, path)
         return 0 if stat is None else stat.ephemeralOwner & 0xFFFFFFFFFFFFFFFF
 
     def _children(self, path: str) -> list[str]:
         try:
-            return list(self.servers.zookeeper.get_children(path))
+            return list(self.servers.zookeeper.retry(self.servers.zookeeper.get_children, path))
         except NoNodeError:
             return []
 
@@ -285,13 +321,18 @@ class Group:
     def _jvm_deliveries(self) -> list[Delivered]:
         return [one for member in self._all if isinstance(member, JvmMember) for one in member.deliveries()]
 
+    def clock_step(self) -> float:
+        """Seconds by which the time of day has stepped since the beginning, 0.0 if the ledger's times are right."""
+        step = clock_difference() - self._clock_difference
+        return step if abs(step) > SLACK_S / 2 else 0.0
+
     def remove_files(self) -> None:
         """Remove what members and feed have written."""
         shutil.rmtree(self.directory)
 
     def whole_ledger(self) -> Ledger:
         """All that was recorded, and what ZooKeeper's log has."""
-        difference = time.monotonic() - time.time()
+        difference = self._clock_difference
         transactions = read_transactions(self.servers.box.directory / "zookeeper", self._after)
         znodes = list(GroupHistory(self.name, difference).records(transactions))
         in_kafka = self._storage == "kafka"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _DELAY_S: Final = 0.3
 _BYTES_PER_S: Final = 2000.0
-_EXPIRING_S: Final = 20.0
+_EXPIRING_S: Final = 60.0
 _STEP_S: Final = 3600.0
 
 _NETWORK: Final[Mapping[str, Callable[[TcpProxy], None]]] = {
@@ -77,26 +77,31 @@ class Injector:
             begin, end = self._actions(fault)
             actions.append((fault.at, number, begin))
             actions.append((fault.until, number, end))
-        # The sort is stable: an event ends right after it began.
-        for at, _, act in sorted(actions, key=lambda action: action[:2]):
-            time.sleep(max(0.0, start + at - time.monotonic()))  # the schedule is the condition
-            act()
+        try:
+            # The sort is stable: an event ends right after it began.
+            for at, _, act in sorted(actions, key=lambda action: action[:2]):
+                time.sleep(max(0.0, start + at - time.monotonic()))  # the schedule is the condition
+                act()
+        finally:
+            self._group.servers.box.zookeeper.resume()  # the next trial needs it, also if this one has failed here
 
     def _actions(self, fault: Fault) -> tuple[Callable[[], None], Callable[[], None]]:
         """What begins and what ends a fault."""
-        begun: list[tuple[int, Member, float]] = []
+        begun: list[tuple[int, Member, float, float]] = []
 
         def begin() -> None:
             group = self._group
             place = group.place_of_leader() if fault.member == LEADER else fault.member % len(group.members)
-            begun.append((place, group.members[place], time.monotonic()))
+            member, began = group.members[place], time.monotonic()
             self._begin(fault, place)
+            begun.append((place, member, began, time.monotonic()))
 
         def end() -> None:
-            place, member, began = begun[0]
+            place, member, began, established = begun[0]
+            lifting = time.monotonic()
             self._end(fault, place, member)
             owner = "" if fault.kind in _OF_SERVERS else member.owner
-            self._group.ledger.append(Faulted(fault.kind, owner, began, time.monotonic()))
+            self._group.ledger.append(Faulted(fault.kind, owner, began, time.monotonic(), established, lifting))
 
         return begin, end
 
@@ -169,5 +174,5 @@ class Injector:
         while former and group.registered_session(member.owner) == former:
             assert time.monotonic() < deadline, f"the session of {member.name} was not ended"
             identity = member.identity()
-            if identity[0] & 0xFFFFFFFFFFFFFFFF == former:
+            if identity is not None and identity[0] & 0xFFFFFFFFFFFFFFFF == former:
                 take_over(group.servers.box.zookeeper_connect, identity, 5.0)

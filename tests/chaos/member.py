@@ -17,6 +17,7 @@ from typing import Any
 
 from tests.chaos.broken import break_consumer
 from tests.chaos.environment import SteppedClocks, clock_file, reach_brokers_at
+from tests.chaos.stalls import LOOK_S, StallWatch
 from zkconsumer import ConsumerConfig, ConsumerConnector, TopicPartition
 from zkconsumer.cli.ending import Ending
 from zkconsumer.errors import ConsumerClosed, ZkConsumerError
@@ -110,7 +111,9 @@ class Application(ConsumerRebalanceListener):
         observer.join()
 
     def _observe(self) -> None:
-        while not self._ended.wait(0.02):
+        stalls = StallWatch(self._connector.consumer_id, self._ledger)
+        while not self._ended.wait(LOOK_S):
+            stalls.look()
             self._publish_identity()
             self._clocks.look()
 

@@ -124,9 +124,12 @@ class OurMember(Member):
         self._clock_steps += steps
         write_clock_steps(clock_file(self.directory, self.name), self._clock_steps)
 
-    def identity(self) -> tuple[int, bytes]:
-        """Id and password of its newest session, as far as is known here."""
-        session, password = json.loads(identity_file(self.directory, self.name).read_text(encoding="utf-8"))
+    def identity(self) -> tuple[int, bytes] | None:
+        """Id and password of its newest session, as far as is known here; None before it has written any."""
+        path = identity_file(self.directory, self.name)
+        if not path.exists():  # it writes them after it has joined the group
+            return None
+        session, password = json.loads(path.read_text(encoding="utf-8"))
         return session, bytes.fromhex(password)
 
     def delivered(self) -> int:

@@ -17,13 +17,16 @@ from zkconsumer.testing.checker import (
     session_of,
     stale_deliveries,
 )
-from zkconsumer.testing.ledger import Delivered, Faulted, Ledger, SessionEnded
+from zkconsumer.testing.ledger import Delivered, Faulted, Ledger, SessionEnded, Stalled
 
 SESSION_S: Final = 2.0
 """The session timeout of all members, T."""
 
 _LEASE: Final = 0.8
 """Part of the session timeout after which a member that hears nothing hands out nothing more."""
+
+_DISTURBING: Final = 0.5
+"""Part of the session timeout: a process that is not run for longer may lose its session, or be late."""
 
 OURS: Final = "zkconsumer"
 COORDINATED: Final = "coordinator"
@@ -59,10 +62,18 @@ class Evidence:
 
 @dataclass(slots=True)
 class Verdict:
-    """Why a trial failed, empty if it passed, and its figures."""
+    """The result of a trial.
+
+    Attributes:
+        failures: why it failed, empty if it passed.
+        figures: what was measured.
+        disturbance: what the machine did to it besides the schedule, empty if nothing was noticed. Of a trial that was
+            disturbed, failures show nothing: sessions may have ended that no fault has ended.
+    """
 
     failures: list[str] = field(default_factory=list)
     figures: Figures = field(default_factory=dict)
+    disturbance: str = ""
 
     def require(self, holds: bool, failure: str) -> None:
         """Fail unless a condition holds."""
@@ -108,10 +119,19 @@ class Row:
 
     def verdict(self, evidence: Evidence) -> Verdict:
         """Judge a trial."""
-        verdict = Verdict()
+        verdict = Verdict(disturbance=_disturbance(evidence))
         _judge_always(evidence, verdict, overlaps=self.judges_overlap)
         self.judge(evidence, verdict)
         return verdict
+
+
+def _disturbance(evidence: Evidence) -> str:
+    """The longest time for which a process was not run that no fault had stopped, if that matters."""
+    paused = {fault.owner for fault in evidence.faults if fault.kind == "pause"}
+    stalls = [one for one in evidence.ledger.of(Stalled) if one.owner not in paused]
+    longest = max((one.ended - one.began for one in stalls), default=0.0)
+    matters = longest >= _DISTURBING * evidence.timeout
+    return f"a process of the trial was not run for {longest:.2f} s" if matters else ""
 
 
 def _judge_always(evidence: Evidence, verdict: Verdict, *, overlaps: bool) -> None:
@@ -254,17 +274,17 @@ def _judge_expiry(evidence: Evidence, verdict: Verdict) -> None:
 
 def _judge_outage(evidence: Evidence, verdict: Verdict) -> None:
     for fault in evidence.faults:
-        # Injecting takes a moment, in which ZooKeeper can answer once more.
-        deadline = fault.began + _LEASE * evidence.timeout + SLACK_S
-        _require_silence(
-            evidence, verdict, fault.owner, since=fault.began, deadline=deadline, until=fault.ended + SLACK_S
-        )
-        if fault.ended > deadline:
+        # Before that ZooKeeper can answer once more, and as soon as the fault is being lifted it can answer again.
+        established = fault.began if fault.established is None else fault.established
+        until = fault.ended if fault.lifting is None else fault.lifting
+        deadline = established + _LEASE * evidence.timeout + SLACK_S
+        _require_silence(evidence, verdict, fault.owner, since=established, deadline=deadline, until=until)
+        if until > deadline:
             last = max(
                 (
                     one.at
                     for one in evidence.ledger.of(Delivered)
-                    if one.owner == fault.owner and one.at <= fault.ended and one.asked <= deadline
+                    if one.owner == fault.owner and one.at <= until and one.asked <= deadline
                 ),
                 default=fault.began,
             )

@@ -4,7 +4,7 @@ import pytest
 
 from tests.chaos.rows import OURS, ROWS, SESSION_S
 from tests.chaos.schedule import Fault, Schedule
-from tests.chaos.trial import run_trial, shrink_schedule
+from tests.chaos.trial import run_trial, run_undisturbed_trial, shrink_schedule
 
 OUTAGE = Fault("network", 1.0, 0, 3 * SESSION_S, "cut")
 """The member has delivered records that it could not commit, when its session ends."""
@@ -20,8 +20,13 @@ OUTAGE = Fault("network", 1.0, 0, 3 * SESSION_S, "cut")
 )
 def test_a_broken_consumer_is_caught(servers, broken, row, fault, found):
     schedule = Schedule((OURS, OURS, OURS), (fault,))
-    verdict = run_trial(servers, ROWS[row], schedule, broken=[broken])
-    assert any(found in failure for failure in verdict.failures), verdict
+    verdicts = []
+    # What a protection prevents is a race: a trial need not meet it, above all on a machine that stands still.
+    for _ in range(3):
+        verdicts.append(run_trial(servers, ROWS[row], schedule, broken=[broken]))
+        if any(found in failure for failure in verdicts[-1].failures):
+            return
+    pytest.fail(f"not found: {found}; {verdicts}")
 
 
 def test_a_failing_schedule_is_shrunk_and_fails_again(servers):
@@ -30,5 +35,5 @@ def test_a_failing_schedule_is_shrunk_and_fails_again(servers):
     schedule = Schedule((OURS, OURS), (matters, *others))
     shrunk = shrink_schedule(servers, ROWS["R3"], schedule, broken=["lease"])
     assert shrunk.faults == (matters,)
-    replayed = run_trial(servers, ROWS["R3"], Schedule.from_json(shrunk.to_json()), broken=["lease"])
+    replayed = run_undisturbed_trial(servers, ROWS["R3"], Schedule.from_json(shrunk.to_json()), broken=["lease"])
     assert any("after the lease had ended" in failure for failure in replayed.failures), replayed

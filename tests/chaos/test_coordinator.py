@@ -4,12 +4,12 @@ import pytest
 
 from tests.chaos.rows import COORDINATED, JVM, OURS, ROWS, SESSION_S
 from tests.chaos.schedule import LEADER, Fault, Schedule
-from tests.chaos.trial import run_trial
+from tests.chaos.trial import run_undisturbed_trial
 
 
 def expect_survival(servers, row, schedule):
     """Run a trial; the row's own requirements and those of all rows hold."""
-    verdict = run_trial(servers, ROWS[row], schedule)
+    verdict = run_undisturbed_trial(servers, ROWS[row], schedule)
     assert not verdict.failures, f"{verdict.failures}\n{schedule}"
     return verdict
 

@@ -5,7 +5,7 @@ import pytest
 from tests.chaos.group import Group
 from tests.chaos.rows import OURS, ROWS, SESSION_S
 from tests.chaos.schedule import Fault, Schedule
-from tests.chaos.trial import run_trial
+from tests.chaos.trial import run_undisturbed_trial
 from zkconsumer.core.znodes import GroupPaths
 from zkconsumer.testing.ledger import Claimed, Committed, Released
 
@@ -26,13 +26,13 @@ from zkconsumer.testing.ledger import Claimed, Committed, Released
 )
 def test_a_group_survives(servers, row, seed, jvm):
     schedule = ROWS[row].schedule(seed, jvm=jvm)
-    verdict = run_trial(servers, ROWS[row], schedule)
+    verdict = run_undisturbed_trial(servers, ROWS[row], schedule)
     assert not verdict.failures, f"{verdict.failures}\n{schedule}\npython -m tests.chaos {row} --seed {seed}"
 
 
 def test_a_group_that_commits_to_kafka_survives(servers):
     schedule = ROWS["R1"].schedule(3, storage="kafka")
-    verdict = run_trial(servers, ROWS["R1"], schedule)
+    verdict = run_undisturbed_trial(servers, ROWS["R1"], schedule)
     assert not verdict.failures, f"{verdict.failures}\n{schedule}\npython -m tests.chaos R1 --offsets kafka --seed 3"
 
 
@@ -41,7 +41,7 @@ def test_a_group_survives_slow_brokers_and_clock_steps(servers):
     fetching = [Fault("fetching", 0.5 * n, n % 3, 1.5, mode) for n, mode in enumerate(modes)]
     clocks = [Fault("clock", 1.0 + 0.5 * n, n, mode=mode) for n, mode in enumerate(("forward", "back", "suspend"))]
     schedule = Schedule((OURS, OURS, OURS), (*fetching, *clocks))
-    verdict = run_trial(servers, ROWS["MIX"], schedule)
+    verdict = run_undisturbed_trial(servers, ROWS["MIX"], schedule)
     assert not verdict.failures, verdict
     assert verdict.figures["overlaps"] == 0, "no session has ended"
 
@@ -49,7 +49,7 @@ def test_a_group_survives_slow_brokers_and_clock_steps(servers):
 def test_a_commit_that_a_later_connection_overtook_is_not_stored(servers):
     """Each time the member connects again, its former connection still holds requests."""
     outages = [Fault("network", 0.5 + 3.0 * n, n, 2 * SESSION_S, "overtake") for n in range(2)]
-    verdict = run_trial(servers, ROWS["MIX"], Schedule((OURS, OURS, OURS), tuple(outages)))
+    verdict = run_undisturbed_trial(servers, ROWS["MIX"], Schedule((OURS, OURS, OURS), tuple(outages)))
     assert not verdict.failures, verdict
 
 

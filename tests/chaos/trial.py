@@ -26,6 +26,20 @@ start of a process on a busy machine together.
 _STALLED_BROKEN_S = 15.0
 """The same for members that are broken on purpose, which may have lost records."""
 _LOOK_S = 0.4
+_ATTEMPTS = 3
+
+
+def run_undisturbed_trial(servers: Servers, row: Row, schedule: Schedule, *, broken: Sequence[str] = ()) -> Verdict:
+    """As :func:`run_trial`, and again where a trial has failed in which the machine did more than the schedule.
+
+    Sessions last 2 s: on a machine that stands still for longer every member can lose its own, its partitions, and
+    what it had not committed. A trial that failed without that is not repeated.
+    """
+    for _ in range(_ATTEMPTS):
+        verdict = run_trial(servers, row, schedule, broken=broken)
+        if not (verdict.failures and verdict.disturbance):
+            break
+    return verdict
 
 
 def run_trial(servers: Servers, row: Row, schedule: Schedule, *, broken: Sequence[str] = ()) -> Verdict:
@@ -52,6 +66,8 @@ def run_trial(servers: Servers, row: Row, schedule: Schedule, *, broken: Sequenc
         ours = frozenset(member.owner for member in group.everyone if not isinstance(member, JvmMember))
         verdict = row.verdict(Evidence(ledger, check(ledger), ours, SESSION_S, schedule.manual))
         verdict.failures = [*failures, *verdict.failures]
+        if step := group.clock_step():
+            verdict.disturbance = f"the time of day has stepped by {step:.3f} s"
     if verdict.failures:
         (group.directory / "schedule.json").write_text(schedule.to_json(), encoding="utf-8")
         keep_ledger(group, ledger)
@@ -86,6 +102,6 @@ def shrink_schedule(servers: Servers, row: Row, schedule: Schedule, *, broken: S
 
     def fails(faults: Sequence[object]) -> bool:
         smaller = replace(schedule, faults=tuple(faults))
-        return bool(run_trial(servers, row, smaller, broken=broken).failures)
+        return bool(run_undisturbed_trial(servers, row, smaller, broken=broken).failures)
 
     return replace(schedule, faults=tuple(shrink(schedule.faults, fails)))

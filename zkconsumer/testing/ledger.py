@@ -177,19 +177,39 @@ class Faulted:
         owner: consumer id of the member that it was done to, empty for other faults.
         began: when it began; nothing of it happened before.
         ended: when it was over; the same as ``began`` for an event.
+        established: from when on it was in force, None for ``began``. Injecting takes a moment, or seconds where the
+            machine is busy.
+        lifting: until when it was in force, None for ``ended``.
     """
 
     kind: str
     owner: str
     began: float
     ended: float
+    established: float | None = None
+    lifting: float | None = None
 
 
-Record = Produced | Delivered | Claimed | Released | Committed | Registered | SessionEnded | Removed | Faulted
+@dataclass(frozen=True, slots=True)
+class Stalled:
+    """A process was not run for a while, by a fault or because the machine was busy or stood still.
+
+    Attributes:
+        owner: consumer id of the member whose process it was, empty for the process that injects faults.
+        began: when it ran last before.
+        ended: when it ran again.
+    """
+
+    owner: str
+    began: float
+    ended: float
+
+
+Record = Produced | Delivered | Claimed | Released | Committed | Registered | SessionEnded | Removed | Faulted | Stalled
 
 _KINDS: Final[Mapping[str, type[Record]]] = {
     kind.__name__.lower(): kind
-    for kind in (Produced, Delivered, Claimed, Released, Committed, Registered, SessionEnded, Removed, Faulted)
+    for kind in (Produced, Delivered, Claimed, Released, Committed, Registered, SessionEnded, Removed, Faulted, Stalled)
 }
 
 

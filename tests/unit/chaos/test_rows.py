@@ -16,6 +16,7 @@ from zkconsumer.testing.ledger import (
     Registered,
     Released,
     SessionEnded,
+    Stalled,
 )
 
 T = 2.0
@@ -91,6 +92,24 @@ def test_an_outage_ends_delivery_with_the_lease():
     assert verdict("R3", run(delivered(0, "a", 11.5), kind="network", ended=18.0)).failures == []
     late = verdict("R3", run(delivered(0, "a", 11.9), kind="network", ended=18.0))
     assert "after the lease had ended" in late.failures[0]
+
+
+def test_an_outage_counts_while_it_is_certainly_in_force():
+    def judged(fault, *further):
+        return verdict("R3", Ledger([*(one for one in run(*further).records if not isinstance(one, Faulted)), fault]))
+
+    assert judged(Faulted("network", "a", 10.0, 18.0, 10.5, 17.0), delivered(0, "a", 11.9)).failures == []
+    assert judged(Faulted("network", "a", 10.0, 18.0, 10.0, 11.8), delivered(0, "a", 11.9)).failures == []
+    assert judged(Faulted("network", "a", 10.0, 18.0, 10.1, 17.0), delivered(0, "a", 11.9)).failures
+
+
+def test_a_process_that_is_not_run_disturbs_a_trial():
+    def disturbance(owner, seconds, kind="kill"):
+        return verdict("R1", run(Stalled(owner, 3.0, 3.0 + seconds), kind=kind)).disturbance
+
+    assert disturbance("b", 1.5) == disturbance("", 1.5) == "a process of the trial was not run for 1.50 s"
+    assert disturbance("b", 0.5) == ""
+    assert disturbance("a", 5.0, kind="pause") == "", "a fault has stopped it"
 
 
 def test_a_short_outage_permits_to_continue():

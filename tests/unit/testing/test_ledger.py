@@ -19,12 +19,13 @@ from zkconsumer.testing.ledger import (
     Released,
     Removed,
     SessionEnded,
+    Stalled,
     decode,
     encode,
 )
 from zkconsumer.testing.ledgerfile import SUFFIX, LedgerFile, read_ledger
 
-KINDS = (Claimed, Committed, Delivered, Faulted, Produced, Registered, Released, Removed, SessionEnded)
+KINDS = (Claimed, Committed, Delivered, Faulted, Produced, Registered, Released, Removed, SessionEnded, Stalled)
 TIMES = st.floats(allow_nan=False)  # NaN equals nothing
 RECORDS = st.one_of(
     [st.builds(kind, **{one.name: TIMES for one in fields(kind) if one.type == "float"}) for kind in KINDS]
