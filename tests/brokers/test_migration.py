@@ -7,9 +7,11 @@ import pytest
 from click.testing import CliRunner
 
 from tests.fixtures.offsetwrites import OffsetGroup
+from tests.fixtures.waiting import eventually
 from tests.fixtures.zookeeper import connected
-from zkconsumer import ConsumerConfig, TopicPartition
+from zkconsumer import ConsumerConfig, SimpleConsumer, TopicPartition
 from zkconsumer.cli.main import command
+from zkconsumer.errors import BrokerUnavailable, CoordinatorMoved
 from zkconsumer.tools.offsetstores import Cluster
 from zkconsumer.zookeeper.session import ZkSession
 
@@ -36,7 +38,8 @@ def migrate(broker):
     def run(*arguments):
         ended = CliRunner().invoke(command, ["migrate", *arguments, *where, "--json"])
         assert ended.exit_code != 2, ended.output
-        return ended.exit_code, json.loads(ended.stdout) if ended.stdout else None
+        assert ended.stdout, f"{arguments}: {ended.exception!r}\n{ended.output}"
+        return ended.exit_code, json.loads(ended.stdout)
 
     return run
 
@@ -55,9 +58,27 @@ def in_kafka(broker, group):
     return read
 
 
+def commit_to_kafka(broker, group, partition):
+    """Commit an offset, for which the broker creates its topic of offsets; 0.8.2 has that, and no groups."""
+    host, port = broker.sandbox.bootstrap_servers.split(":")
+    config = ConsumerConfig(group_id="unused", zookeeper_connect="unused:1")
+    with SimpleConsumer(host, int(port), config=config) as simple:
+
+        def committed():
+            try:
+                simple.commit_offsets(group, {partition: 1}, storage="kafka")
+            except (BrokerUnavailable, CoordinatorMoved):
+                return False
+            return True
+
+        eventually(committed)
+
+
 def test_offsets_move_and_return(broker, group, migrate, in_kafka, tmp_path):
     name, plan, back = group.name, str(tmp_path / "plan"), str(tmp_path / "back")
     ends = ("--from", f"zookeeper:{name}", "--to", f"kafka:{name}")
+    if broker.release < FIRST_WITH_GROUPS:
+        commit_to_kafka(broker, f"{name}-other", TopicPartition(name, 0))
     code, found = migrate("survey", "--group", name)
     if broker.release < FIRST_WITH_GROUPS:
         assert (code, found["verdict"]) == (3, "not ready")

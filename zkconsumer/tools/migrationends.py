@@ -171,8 +171,10 @@ class MigrationEnds:
         if self.target.kind == "zookeeper":
             return self._group_in_zookeeper(self.target.group, topics)
         if self.target.kind == "kafka":
-            group = self.target.group
-            guards = [self._can_have_groups(), self._empty_in_kafka(group), self._may_commit(group, topics)]
+            group, can_have_groups = self.target.group, self._can_have_groups()
+            if not can_have_groups.holds:  # such brokers refuse the further requests
+                return _Seen(topics, {}, [can_have_groups])
+            guards = [can_have_groups, self._empty_in_kafka(group), self._may_commit(group, topics)]
             return _Seen(topics, self._committed(group, existing), guards)
         return _Seen(topics, _in_file(self.target))
 
