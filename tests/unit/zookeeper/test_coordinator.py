@@ -341,6 +341,25 @@ def test_a_leader_whose_node_is_garbage_resigns(server, members, data):
     assert LeaderNode.decode(PATHS.leader, server.nodes[PATHS.leader].data) == ("g_b", 2)
 
 
+def test_a_leader_that_resigns_late_does_not_delete_its_successors_node(server, members, monkeypatch):
+    """1. It finds that the node is its own; 2. another member replaces the node; 3. it would delete it."""
+    for one in members:
+        one.election.look()
+    server.perform(members[3].client._session_id, SetData(PATHS.leader, b"garbage", -1))
+    for one in members:
+        one.client.deliver()
+    late, commit = members[0], members[0].zk.commit_changes
+
+    def commit_late(fence, changes):
+        monkeypatch.undo()
+        assert members[1].election.look() == 2
+        return commit(fence, changes)
+
+    monkeypatch.setattr(late.zk, "commit_changes", commit_late)
+    assert late.election.look() is None
+    assert LeaderNode.decode(PATHS.leader, server.nodes[PATHS.leader].data) == ("g_b", 2)
+
+
 @pytest.mark.parametrize("data", GARBAGE)
 def test_one_candidate_replaces_garbage_in_the_leaders_node(server, members, data, caplog):
     """Also if the leader hangs, or if the node is no member's."""

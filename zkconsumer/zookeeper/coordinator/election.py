@@ -95,9 +95,12 @@ class Election:
         Raises:
             SessionExpired, ZooKeeperUnavailable, ZooKeeperRefused: see :meth:`look`.
         """
-        if self._is_ours(self._paths.leader):
-            # No other member can lead before this node is deleted, and it is this session that has it.
-            self._changed(self._fence(), [Change("delete", self._paths.leader)])
+        epoch, leader = self._session.get_many([self._paths.epoch, self._paths.leader]).values()
+        if leader is None or leader.owner_session != self._registered_session():
+            return
+        # Another member may replace this one meanwhile, and its node must stay: each election sets the epoch.
+        same_epoch = [] if epoch is None else [Change("check", self._paths.epoch, version=epoch.version)]
+        self._changed(self._fence(), [*same_epoch, Change("delete", self._paths.leader)])
 
     def _names(self) -> set[str]:
         names = self._session.children(self._paths.root)
