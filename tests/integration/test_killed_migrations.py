@@ -1,10 +1,8 @@
 """A migration that is killed at any line of its journal is resumed by the same command, or undone."""
 
-import subprocess
-import sys
-
 import pytest
 
+from tests.fixtures.killed import run_until_killed
 from tests.fixtures.waiting import eventually
 from zkconsumer.core.migrationplan import verify
 from zkconsumer.tools.migrationrun import run_plan
@@ -15,8 +13,6 @@ LINES = 5
 """Of the journal of a run with one request: begin, snapshot, intent, outcome, end."""
 
 KILLED = """
-import os, signal, sys
-from zkconsumer.cli.main import main
 from zkconsumer.tools.migrationjournal import JournalFile
 
 point, when = int(sys.argv.pop(1)), sys.argv.pop(1)
@@ -29,10 +25,10 @@ def killed(journal, event, **fields):
         with open(journal.path, "ab") as file:
             file.write(b'{"event": "int')
     if count == point and when != "after":
-        os.kill(os.getpid(), signal.SIGKILL)
+        die()
     append(journal, event, **fields)
     if count == point:
-        os.kill(os.getpid(), signal.SIGKILL)
+        die()
 
 JournalFile.append = killed
 main()
@@ -41,11 +37,8 @@ main()
 
 def kill_at(migration, point, when, connect):
     """Run the last plan in a process that kills itself at the ``point``-th line of its journal."""
-    arguments = [str(point), when, "migrate", "run", str(migration.file), "--execute", "--zookeeper", connect]
-    arguments += ["-p", "zookeeper.session.timeout.ms=1000", "-p", "zookeeper.connection.timeout.ms=20000"]
-    ended = subprocess.run(
-        [sys.executable, "-c", KILLED, *arguments], capture_output=True, text=True, timeout=60, check=False
-    )
+    arguments = [str(point), when, "migrate", "run", str(migration.file), "--execute"]
+    ended = run_until_killed(KILLED, arguments, connect)
     assert ended.returncode == -9, ended.stderr
 
     def is_held():

@@ -1,10 +1,8 @@
 """A tool that is killed in the middle of a write leaves its snapshot and whole transactions."""
 
-import subprocess
-import sys
-
 import pytest
 
+from tests.fixtures.killed import run_until_killed
 from tests.fixtures.waiting import eventually
 from zkconsumer.tools.offsetrestore import plan_restore
 from zkconsumer.tools.offsetwrites import execute
@@ -17,10 +15,6 @@ OLD, NEW = {n: 5 for n in range(COUNT)}, {n: 6 for n in range(COUNT)}
 WHOLE = (0, 500, 1000, 1200)
 
 KILLED = """
-import os, signal, sys
-from zkconsumer.cli.main import main
-from zkconsumer.zookeeper.session import ZkSession
-
 point, answered = int(sys.argv.pop(1)), sys.argv.pop(1) == "after"
 commit, count = ZkSession.commit_changes, 0
 
@@ -28,10 +22,10 @@ def killed(session, fence, changes):
     global count
     count += 1
     if count == point and not answered:
-        os.kill(os.getpid(), signal.SIGKILL)
+        die()
     conflict = commit(session, fence, changes)
     if count == point:
-        os.kill(os.getpid(), signal.SIGKILL)
+        die()
     return conflict
 
 ZkSession.commit_changes = killed
@@ -54,11 +48,7 @@ class KilledWrites:
         wanted, made = self._directory / f"wanted-{number}", self._directory / f"made-{number}"
         write_snapshot(wanted, self._snapshot())
         arguments = [str(point), when, "offsets", "restore", str(wanted), "--complete", "--execute"]
-        arguments += ["--snapshot", str(made), "--zookeeper", self._connect]
-        arguments += ["-p", "zookeeper.session.timeout.ms=1000", "-p", "zookeeper.connection.timeout.ms=20000"]
-        ended = subprocess.run(
-            [sys.executable, "-c", KILLED, *arguments], capture_output=True, text=True, timeout=60, check=False
-        )
+        ended = run_until_killed(KILLED, [*arguments, "--snapshot", str(made)], self._connect)
         assert ended.returncode in (0, -9), ended.stderr
         if ended.returncode == 0:
             return None

@@ -1,11 +1,9 @@
 """Ways back from migrations on real servers: ``migrate rollback`` and ``migrate reverse``."""
 
-import subprocess
-import sys
-
 import pytest
 from click.testing import CliRunner
 
+from tests.fixtures.killed import run_until_killed
 from tests.fixtures.waiting import eventually
 from zkconsumer.cli.main import command
 from zkconsumer.tools.migrationrun import run_plan
@@ -101,10 +99,7 @@ def test_a_way_back_is_refused_while_old_consumers_have_continued(migrated, migr
 # -- killed -----------------------------------------------------------------------------------------------------------
 
 KILLED = """
-import os, signal, sys
-from zkconsumer.cli.main import main
 from zkconsumer.tools.offsetstores import Cluster
-from zkconsumer.zookeeper.session import ZkSession
 
 when, name, point = sys.argv.pop(1), sys.argv.pop(1), int(sys.argv.pop(1))
 owner = ZkSession if name == "commit_changes" else Cluster
@@ -114,10 +109,10 @@ def killed(*arguments, **more):
     global count
     count += 1
     if count == point and when == "before":
-        os.kill(os.getpid(), signal.SIGKILL)
+        die()
     answer = method(*arguments, **more)
     if count == point:
-        os.kill(os.getpid(), signal.SIGKILL)
+        die()
     return answer
 
 setattr(owner, name, killed)
@@ -128,11 +123,7 @@ main()
 def kill(migration, connect, when, name, point):
     """Roll back in a process that kills itself; returns False if it ended before that point."""
     arguments = [when, name, str(point), "migrate", "rollback", str(migration.file), "--execute"]
-    arguments += ["--zookeeper", connect, "-p", "zookeeper.session.timeout.ms=1000"]
-    arguments += ["-p", "zookeeper.connection.timeout.ms=20000"]
-    ended = subprocess.run(
-        [sys.executable, "-c", KILLED, *arguments], capture_output=True, text=True, timeout=120, check=False
-    )
+    ended = run_until_killed(KILLED, arguments, connect)
     assert ended.returncode in (0, -9), ended.stderr
 
     def is_held():
