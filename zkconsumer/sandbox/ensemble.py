@@ -26,12 +26,20 @@ class EnsembleMember(ZooKeeperServer):
         quorum: configuration that all members share, one ``server.N`` for each.
         port: for clients; None for a free one.
         tick_time_ms: unit of ZooKeeper's timeouts.
+        max_session_timeout_ms: the longest session that it grants; None for 20 ticks.
     """
 
     _main_class = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 
     def __init__(
-        self, directory: Path, number: int, quorum: Mapping[str, str], *, port: int | None, tick_time_ms: int
+        self,
+        directory: Path,
+        number: int,
+        quorum: Mapping[str, str],
+        *,
+        port: int | None,
+        tick_time_ms: int,
+        max_session_timeout_ms: int | None,
     ) -> None:
         ticks = str(max(2, int(_CONNECT_AND_SYNC_S * 1000 / tick_time_ms)))
         super().__init__(
@@ -39,6 +47,7 @@ class EnsembleMember(ZooKeeperServer):
             name=f"ZooKeeper {number}",
             port=port,
             tick_time_ms=tick_time_ms,
+            max_session_timeout_ms=max_session_timeout_ms,
             properties={"initLimit": ticks, "syncLimit": ticks, **quorum},
             ready_timeout_s=_READY_TIMEOUT_S,
         )
@@ -58,20 +67,40 @@ class ZooKeeperEnsemble:
         directory: of the sandbox.
         size: number of servers; one is a standalone server.
         port: of the first server, for clients; None for a free one.
-        tick_time_ms: unit of ZooKeeper's timeouts; sessions last 2 to 20 times as long.
+        tick_time_ms: unit of ZooKeeper's timeouts; sessions last at least 2 times as long.
+        max_session_timeout_ms: the longest session that the servers grant; None for 20 ticks.
 
     Attributes:
         members: the servers, each of which can be killed, paused and started by itself.
     """
 
-    def __init__(self, directory: Path, size: int, *, port: int | None = None, tick_time_ms: int = 500) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        size: int,
+        *,
+        port: int | None = None,
+        tick_time_ms: int = 500,
+        max_session_timeout_ms: int | None = None,
+    ) -> None:
         self.members: list[ZooKeeperServer]
         if size == 1:
-            self.members = [ZooKeeperServer(directory, port=port, tick_time_ms=tick_time_ms)]
+            self.members = [
+                ZooKeeperServer(
+                    directory, port=port, tick_time_ms=tick_time_ms, max_session_timeout_ms=max_session_timeout_ms
+                )
+            ]
             return
         quorum = {f"server.{n}": f"{HOST}:{free_port()}:{free_port()}" for n in range(1, size + 1)}
         self.members = [
-            EnsembleMember(directory, n, quorum, port=port if n == 1 else None, tick_time_ms=tick_time_ms)
+            EnsembleMember(
+                directory,
+                n,
+                quorum,
+                port=port if n == 1 else None,
+                tick_time_ms=tick_time_ms,
+                max_session_timeout_ms=max_session_timeout_ms,
+            )
             for n in range(1, size + 1)
         ]
 

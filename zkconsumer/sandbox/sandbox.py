@@ -31,9 +31,11 @@ class Sandbox:
     Kafka 4 does not use ZooKeeper, which is then there for groups of consumers only.
 
     ``zookeepers`` is the number of ZooKeeper servers; more than one are an ensemble. For a port of None a free one is
-    chosen; ``zookeeper_port`` and ``kafka_port`` are those of the first server and broker. ``jars`` is the source of
-    Kafka's jars (default: chosen by the environment, else Maven Central), ``progress`` reports waits (default: no
-    reports). ``kafka_properties`` are server properties of every broker. Used by one thread at a time.
+    chosen; ``zookeeper_port`` and ``kafka_port`` are those of the first server and broker.
+    ``max_session_timeout_ms`` is the longest session that ZooKeeper grants (default: 20 times ``tick_time_ms``).
+    ``jars`` is the source of Kafka's jars (default: chosen by the environment, else Maven Central), ``progress``
+    reports waits (default: no reports). ``kafka_properties`` are server properties of every broker. Used by one thread
+    at a time.
 
     The temporary directory is removed at the end. After a failed start, the logs are in ``failed-sandbox`` of the
     user's cache directory until the next failed start. If a server failed later, or the process was killed, the
@@ -49,6 +51,7 @@ class Sandbox:
         zookeeper_port: int | None = None,
         kafka_port: int | None = None,
         tick_time_ms: int = 500,
+        max_session_timeout_ms: int | None = None,
         kafka_properties: Mapping[str, str] | None = None,
         jars: JarSource | None = None,
         progress: Progress | None = None,
@@ -60,6 +63,7 @@ class Sandbox:
         self._zookeeper_port = zookeeper_port
         self._kafka_port = kafka_port
         self._tick_time_ms = tick_time_ms
+        self._max_session_timeout_ms = max_session_timeout_ms
         self._kafka_properties = dict(kafka_properties or {})
         self._jars = jars
         self._jar_paths: list[Path] | None = None
@@ -240,7 +244,11 @@ class Sandbox:
 
     def _start_zookeeper(self) -> None:
         self._ensemble = ZooKeeperEnsemble(
-            self.directory, self._zookeeper_count, port=self._zookeeper_port, tick_time_ms=self._tick_time_ms
+            self.directory,
+            self._zookeeper_count,
+            port=self._zookeeper_port,
+            tick_time_ms=self._tick_time_ms,
+            max_session_timeout_ms=self._max_session_timeout_ms,
         )
         with self._progress.step("starting ZooKeeper"):
             self._ensemble.start()
