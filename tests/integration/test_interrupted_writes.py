@@ -14,7 +14,7 @@ from zkconsumer.tools.offsetstores import Cluster
 from zkconsumer.tools.offsetwrites import execute
 from zkconsumer.tools.snapshot import GroupChange, NodeChange, NodeState, Snapshot, read_snapshot
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 
 COUNT = 1200
 """Three transactions."""
@@ -80,7 +80,7 @@ class Written:
 def written(server, tmp_path):
     client = KazooClient(server.address, connection_retry={"max_tries": -1}, command_retry={"max_tries": -1})
     client.start()
-    with closing(EventfulSession(server.address, session_timeout_ms=2000, connection_timeout_ms=20_000)) as session:
+    with closing(EventfulSession(server.address, session_timeout_ms=10_000, connection_timeout_ms=20_000)) as session:
         session.open()
         yield Written(server.address, client, session, tmp_path)
     client.stop()

@@ -5,6 +5,8 @@ import json
 import pytest
 from click.testing import CliRunner
 
+from tests.fixtures.migrations import is_record
+from tests.fixtures.waiting import eventually
 from zkconsumer.cli.main import command
 from zkconsumer.core.migrationplan import verify
 from zkconsumer.core.offsets import StoredOffset
@@ -174,7 +176,7 @@ def test_a_group_that_lives_in_kafka_is_refused(migration, sandbox):
     )
     consumer.subscribe([migration.topic])
     try:
-        assert consumer.poll(30) is not None
+        eventually(lambda: is_record(consumer.poll(0.5)))
         with pytest.raises(WriteRefused, match=r"lives in Kafka \(Stable\)"):
             run_plan(migration.ends(), plan, migration.file)
         refused = migration.cluster.commit(migration.group.name, {migration.partitions()[0]: StoredOffset(4)})

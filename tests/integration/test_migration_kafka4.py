@@ -8,11 +8,13 @@ from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as Place
 
 from tests.fixtures.offsetwrites import OffsetGroup
-from tests.fixtures.sandbox import Topics, produce_records
+from tests.fixtures.sandbox import PATIENT, Topics, produce_records
 from tests.fixtures.zookeeper import connected
 from zkconsumer.cli.main import command
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(300)]
+
+PATIENCE = ("-p", "zookeeper.session.timeout.ms=30000")
 
 
 class Moved:
@@ -38,7 +40,7 @@ class Moved:
 
     def migrate(self, *arguments):
         """Run a command: (exit code, document)."""
-        ended = CliRunner().invoke(command, ["migrate", *arguments, *self._where])
+        ended = CliRunner().invoke(command, ["migrate", *arguments, *self._where, *PATIENCE])
         assert ended.exception is None or isinstance(ended.exception, SystemExit), ended.output
         return ended.exit_code, json.loads(ended.stdout)
 
@@ -63,7 +65,7 @@ class Moved:
 
 @pytest.fixture
 def moved(private_sandbox, unique_name, tmp_path):
-    box = private_sandbox(kafka_version="4.2.0")
+    box = private_sandbox(kafka_version="4.2.0", **PATIENT)
     with connected(box.zookeeper_connect) as client:
         yield Moved(box, OffsetGroup(unique_name, client), tmp_path)
 

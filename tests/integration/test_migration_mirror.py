@@ -8,10 +8,11 @@ import sys
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from tests.fixtures.migrations import is_record
 from tests.fixtures.waiting import eventually
 from zkconsumer.tools.migrationrun import run_plan
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 
 
 @pytest.fixture
@@ -30,7 +31,7 @@ def mirror(migrated, sandbox):
 
     def start():
         arguments = ["migrate", "mirror", str(migrated.file), "--for", "1h", "--interval", "200ms", "--execute"]
-        arguments += ["--zookeeper", sandbox.zookeeper_connect, "-p", "zookeeper.session.timeout.ms=2000", "--json"]
+        arguments += ["--zookeeper", sandbox.zookeeper_connect, "-p", "zookeeper.session.timeout.ms=15000", "--json"]
         process = subprocess.Popen(
             [sys.executable, "-m", "zkconsumer", *arguments],
             stdout=subprocess.PIPE,
@@ -51,7 +52,7 @@ def mirror(migrated, sandbox):
 
 def ended(process):
     """Exit code of a mirror, what it copied, and its standard error."""
-    printed, errors = process.communicate(timeout=60)
+    printed, errors = process.communicate(timeout=120)
     copies = [json.loads(line) for line in printed.splitlines()]
     return process.returncode, copies, errors
 
@@ -65,7 +66,7 @@ def test_znodes_follow_consumers_in_kafka_and_the_way_back_is_open(migrated, mir
     servers = {"bootstrap.servers": sandbox.bootstrap_servers, "enable.auto.commit": False}
     consumer = Consumer({**servers, "group.id": migrated.group.name, "auto.offset.reset": "error"})
     consumer.subscribe([migrated.topic])
-    eventually(lambda: consumer.poll(0.5) is not None, 60)
+    eventually(lambda: is_record(consumer.poll(0.5)), 60)
     mirroring = mirror()
     for number, kill in enumerate([signal.SIGKILL, signal.SIGTERM]):
         consumer.commit(offsets=[TopicPartition(migrated.topic, 0, 6 + number)], asynchronous=False)

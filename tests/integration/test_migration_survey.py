@@ -5,6 +5,8 @@ import json
 import pytest
 from click.testing import CliRunner
 
+from tests.fixtures.migrations import is_record
+from tests.fixtures.waiting import eventually
 from zkconsumer.cli.main import command
 from zkconsumer.core.kafkagroup import DEAD
 from zkconsumer.core.migrationsurvey import Verdict, survey
@@ -87,7 +89,7 @@ def test_a_group_that_lives_in_kafka_is_found(offset_group, topic, surveyed, san
     )
     consumer.subscribe([topic])
     try:
-        assert consumer.poll(30) is not None
+        eventually(lambda: is_record(consumer.poll(0.5)))
         found = surveyed(offset_group.name)
     finally:
         consumer.close()

@@ -16,6 +16,7 @@ from zkconsumer.core.offsets import StoredOffset
 from zkconsumer.errors import WriteRefused, ZkConsumerError, ZooKeeperRefused
 from zkconsumer.model import TopicPartition
 from zkconsumer.tools.groupwrites import plan_clean, plan_delete, plan_rename
+from zkconsumer.tools.hold import LONGEST_S
 from zkconsumer.tools.offsetfiles import FileRefused, parse_offsets
 from zkconsumer.tools.offsetimport import plan_copy, plan_import
 from zkconsumer.tools.offsetreset import plan_reset
@@ -242,8 +243,7 @@ def test_an_attempt_that_read_an_overwritten_offset_fails(
     offset_group.client.ensure_path(offset_group.path("owners", topic))
     outcomes, attempts = [], []
 
-    def attempt():
-        deadline = time.monotonic() + 0.5
+    def attempt(deadline):
         while time.monotonic() < deadline:
             try:
                 other_client.create(owner, b"g_member-0", ephemeral=True)
@@ -262,7 +262,8 @@ def test_an_attempt_that_read_an_overwritten_offset_fails(
     def member_begins_an_attempt(changes):
         if any(map(is_offset, changes)):
             assert other_client.get(path)[0] == b"3"
-            attempts.append(threading.Thread(target=attempt))
+            # From here on: a thread that the machine runs late would try after the hold.
+            attempts.append(threading.Thread(target=attempt, args=[time.monotonic() + 0.5]))
             attempts[0].start()
             tool_session.before = lambda _: None
 
@@ -273,7 +274,8 @@ def test_an_attempt_that_read_an_overwritten_offset_fails(
     assert offset_group.offsets(topic) == {0: 10, 1: 10}
 
 
-def test_a_hold_that_lasts_too_long_ends_the_write(offset_group, topic, reset, write, tool_session):
+def test_a_hold_that_lasts_too_long_ends_the_write(offset_group, topic, reset, write, tool_session, monkeypatch):
+    monkeypatch.setattr("zkconsumer.tools.hold.LONGEST_S", LONGEST_S)
     offset_group.store(topic, {0: 4, 1: 4})
     now = [0.0]
     tool_session.after = lambda changes: now.__setitem__(0, now[0] + 5)  # the claims took five seconds
