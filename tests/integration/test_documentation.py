@@ -39,15 +39,31 @@ def filled(produce, topic):
 def test_the_readme_consumes(page, produce, capsys):
     readme, topic = page("README.md")
     (example,) = [block for block in readme.blocks("python") if "ConsumerConnector" in block]
-    readme.run([example], filled(produce, topic))
-    assert len(capsys.readouterr().out.splitlines()) == len(RECORDS)
+    filled(produce, topic)()
+    lines = []
+
+    def has_all():  # where a slow machine let its timeout pass, the group continues at the next run
+        readme.run([example], lambda: None)
+        lines.extend(capsys.readouterr().out.splitlines())
+        return len(lines) >= len(RECORDS)
+
+    eventually(has_all)
+    assert len(lines) == len(RECORDS)
 
 
 def test_the_quickstart_consumes_in_python(page, produce, capsys):
     quickstart, topic = page("docs/quickstart.md")
     (example,) = [block for block in quickstart.blocks("python") if "ConsumerConnector" in block]
-    quickstart.run([example], filled(produce, topic))
-    assert capsys.readouterr().out == f"{len(RECORDS)}\n"
+    filled(produce, topic)()
+    counts = []
+
+    def has_all():  # where a slow machine let its timeout pass, the group continues at the next run
+        quickstart.run([example], lambda: None)
+        counts.append(int(capsys.readouterr().out))
+        return sum(counts) >= len(RECORDS)
+
+    eventually(has_all)
+    assert sum(counts) == len(RECORDS)
 
 
 def test_the_examples_of_streams_run_one_after_the_other(page, produce, capsys):
@@ -91,7 +107,10 @@ def test_the_commands_of_the_readme_do_what_it_says(page):
     )
     shell(create)
     shell(produce_them)
-    assert sorted(shell(consume).split()) == ["one", "three", "two"]
+    received = []
+    # Again where a slow machine let its timeout pass.
+    eventually(lambda: received.extend(shell(consume).split()) or len(received) >= 3)
+    assert sorted(received) == ["one", "three", "two"]
     assert column("LAG", shell(describe)) == ["0", "0"]
 
 
@@ -105,7 +124,9 @@ def test_the_commands_of_the_quickstart_do_what_it_says(page):
     shell(create)
     shell(produce_them)
     assert len(shell(first).split()) == 3
-    assert int(shell(second)) == 997
+    counts = []
+    eventually(lambda: counts.append(int(shell(second))) or sum(counts) >= 997)  # again, as above
+    assert sum(counts) == 997
     assert column("LAG", shell(describe)) == ["0"] * 4
 
 
@@ -115,7 +136,8 @@ from zkconsumer import ConsumerConfig, ConsumerTimeout
 
 zookeeper, group, output, crash_after, database = sys.argv[1:]
 config = ConsumerConfig(
-    zookeeper_connect=zookeeper, group_id=group, auto_offset_reset="smallest", consumer_timeout_ms=4000,
+    zookeeper_connect=zookeeper, group_id=group, auto_offset_reset="smallest",
+    consumer_timeout_ms=4000 if crash_after == "-1" else 60_000,
     auto_commit_interval_ms=200, zookeeper_session_timeout_ms=3000, zookeeper_connection_timeout_ms=20_000,
     rebalance_max_retries=30, rebalance_backoff_ms=600,
 )
@@ -160,15 +182,36 @@ class Crashes:
         self._noted = directory / "noted"
         self.database = directory / "results.sqlite"
 
-    def run(self, call):
-        """Call it in three processes, of which two crash; how often each record was processed."""
-        for crash_after in (50, 70, -1):
-            arguments = [*self._where, str(self._noted), str(crash_after), str(self.database)]
-            ended = subprocess.run(
-                [sys.executable, "-c", self._code % call, *arguments], check=False, timeout=120, capture_output=True
-            )
-            assert ended.returncode == (0 if crash_after < 0 else 9), ended.stderr.decode()
+    def run(self, call, is_complete=lambda: True):
+        """Call it in three processes, of which two crash; how often each record was processed.
+
+        A slow machine may let the timeout of the third one pass too early: then there is another one.
+        """
+        self._run(call, 50, 9)
+        self._run(call, 70, 9)
+
+        def ended():
+            self._run(call, -1, 0)
+            return is_complete()
+
+        eventually(ended, 120)
+        return self.processed()
+
+    def _run(self, call, crash_after, code):
+        arguments = [*self._where, str(self._noted), str(crash_after), str(self.database)]
+        ended = subprocess.run(
+            [sys.executable, "-c", self._code % call, *arguments], check=False, timeout=120, capture_output=True
+        )
+        assert ended.returncode == code, ended.stderr.decode()
+
+    def processed(self):
+        """How often each record was processed up to now."""
         return Counter(self._noted.read_text().splitlines())
+
+    def stored(self):
+        """How often each record is in the database."""
+        with contextlib.closing(sqlite3.connect(self.database)) as opened:
+            return Counter(opened.execute("SELECT partition, offset FROM results"))
 
 
 @pytest.fixture
@@ -180,7 +223,7 @@ def crashes(sandbox, unique_name, topic_factory, produce, tmp_path):
 
 @pytest.mark.slow
 def test_at_least_once_misses_nothing(crashes):
-    processed = crashes.run("at_least_once(config, of_message)")
+    processed = crashes.run("at_least_once(config, of_message)", lambda: crashes.processed().keys() >= WANTED)
     assert processed.keys() == WANTED
 
 
@@ -206,7 +249,8 @@ def test_at_most_once_repeats_nothing_if_a_member_joins(sandbox, unique_name, to
             group_id=unique_name,
             consumer_id=consumer_id,
             auto_offset_reset="smallest",
-            consumer_timeout_ms=3000,
+            consumer_timeout_ms=6000,
+            zookeeper_session_timeout_ms=30_000,
             zookeeper_connection_timeout_ms=20_000,
         )
         with contextlib.suppress(ConsumerTimeout):
@@ -218,7 +262,7 @@ def test_at_most_once_repeats_nothing_if_a_member_joins(sandbox, unique_name, to
         def commit_offsets(self, *arguments, **options):
             if not others:
                 others.append(executor.submit(consume, "a", ConsumerConnector))  # its name is the first, so it gets it
-                eventually(lambda: not self.describe().owned and self.describe().generation == 2)
+                eventually(lambda: not self.describe().owned and self.describe().generation >= 2)
             super().commit_offsets(*arguments, **options)
 
     others = []
@@ -231,8 +275,7 @@ def test_at_most_once_repeats_nothing_if_a_member_joins(sandbox, unique_name, to
 @pytest.mark.slow
 def test_effectively_once_stores_each_record_once(crashes):
     """Each crash comes after a transaction and before its offsets are committed to the group."""
-    crashes.run("effectively_once(config, NotedResults(database))")
-    with contextlib.closing(sqlite3.connect(crashes.database)) as opened:
-        stored = Counter(opened.execute("SELECT partition, offset FROM results"))
+    crashes.run("effectively_once(config, NotedResults(database))", lambda: len(crashes.stored()) >= len(WANTED))
+    stored = crashes.stored()
     assert set(stored.values()) == {1}
     assert {f"{partition} {offset}" for partition, offset in stored} == WANTED

@@ -40,9 +40,9 @@ def confluent_reads(bootstrap_servers, topic, partitions, isolation="read_uncomm
     while open_partitions:
         message = consumer.poll(30)
         assert message is not None
-        if message.error():
-            assert message.error().code() == KafkaError._PARTITION_EOF
-            open_partitions.discard(message.partition())
+        if message.error():  # others than this one end by themselves
+            if message.error().code() == KafkaError._PARTITION_EOF:
+                open_partitions.discard(message.partition())
             continue
         kind, timestamp = message.timestamp()
         headers = tuple((name, value) for name, value in message.headers() or ())
@@ -69,8 +69,7 @@ def read_to(one, end):
     eventually(
         lambda: messages.extend(one.read_all()) or list(one.control.positions(handed_out=False).values()) == [end]
     )
-    (state,) = one.control.states()
-    assert state.high_watermark == end
+    eventually(lambda: [state.high_watermark for state in one.control.states()] == [end])
     return messages
 
 
@@ -283,7 +282,8 @@ def test_a_slow_stream_stops_only_itself(topic_factory, produce, reader):
     one.start({(topic, 0): 0, (topic, 1): 0})
     assert len(one.read(2000, stream=1)) == 2000  # the other stream is not read
     stuck = one.queues[one.threads[0]]
-    assert 1 <= len(stuck) <= one.config.queued_max_message_chunks
+    eventually(lambda: len(stuck) >= 1)
+    assert len(stuck) <= one.config.queued_max_message_chunks
     assert len(one.read(2000, stream=0)) == 2000
 
 
@@ -321,12 +321,13 @@ def test_stopping_is_quick_even_in_a_long_poll_and_positions_stay(topic_factory,
     one = reader(fetch_wait_max_ms=30_000)
     one.start({(topic, number): 0 for number in range(3)})
     assert len(one.read(30)) == 30
-    began = time.monotonic()
+    fetching = [thread for thread in threading.enumerate() if "g_c" in thread.name]
+    assert fetching
     one.control.stop()
-    assert time.monotonic() - began < 4.5  # a thread that hangs would cost 5 s
+    # One that hangs lives on for most of the 30 s.
+    eventually(lambda: not any(thread.is_alive() for thread in fetching), 10)
     assert one.control.positions(handed_out=True) == {(topic, number): 10 for number in range(3)}
     one.control.stop()
-    assert not [thread for thread in threading.enumerate() if "g_c" in thread.name]
 
 
 def test_no_record_is_lost_or_repeated_over_many_rebalances(topic_factory, produce, reader):
@@ -374,7 +375,8 @@ def test_partitions_that_stay_keep_their_fetcher_and_what_was_fetched(topic_fact
     assert one.control.positions(handed_out=True) == {(topic, 0): 0, (topic, 1): 10}
     produce(topic, [{"value": b"more", "partition": number} for number in range(2)])
     one.start({(topic, 0): 4, (topic, 1): 0})
-    read = [(message.partition, message.offset) for message in one.read_all()]
+    read = []
+    eventually(lambda: read.extend((m.partition, m.offset) for m in one.read_all()) or len(read) >= 8)
     assert sorted(read) == [*((0, n) for n in range(4, 11)), (1, 10)], "partition 1 does not start again"
     assert {name: since for name, (since, _) in one.control.fetch_requests().items()} == {
         name: since for name, (since, _) in began.items()
@@ -387,7 +389,7 @@ def test_no_record_is_lost_or_repeated_where_some_partitions_come_and_go(topic_f
     one = reader(fetch_message_max_bytes=5000, consumer_timeout_ms=20_000, refresh_leader_backoff_ms=20)
     everything = [TopicPartition(topic, number) for number in range(4)]
     seen, done, chance = [], threading.Event(), random.Random(3)
-    rebalances = 0
+    rebalances = seen_before = 0
 
     def use():
         try:
@@ -404,9 +406,11 @@ def test_no_record_is_lost_or_repeated_where_some_partitions_come_and_go(topic_f
     user = threading.Thread(target=use)
     user.start()
     while not done.wait(0.01):
-        one.control.release(chance.sample(everything, chance.randint(1, 3)))
-        one.start(one.control.positions(handed_out=True))
-        rebalances += 1
+        if len(seen) > seen_before:  # otherwise a slow machine could release partitions before their first record
+            seen_before = len(seen)
+            one.control.release(chance.sample(everything, chance.randint(1, 3)))
+            one.start(one.control.positions(handed_out=True))
+            rebalances += 1
     user.join()
     assert len(seen) == len(set(seen)) == 20_000
     for partition in everything:
@@ -414,7 +418,7 @@ def test_no_record_is_lost_or_repeated_where_some_partitions_come_and_go(topic_f
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(400)
 def test_a_broker_that_dies_and_comes_back(private_sandbox, reader):
     from tests.fixtures.sandbox import Topics, produce_records
 
@@ -431,7 +435,7 @@ def test_a_broker_that_dies_and_comes_back(private_sandbox, reader):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(400)
 def test_partitions_of_two_brokers_one_of_which_dies(private_sandbox, reader):
     from tests.fixtures.sandbox import Topics, produce_records
 
@@ -484,7 +488,7 @@ def flip_a_value(number):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(400)
 def test_damage_on_the_broker_s_disk_is_raised_after_intact_records(damaged, reader):
     one = reader(damaged(flip_a_value(2)).bootstrap_servers, consumer_timeout_ms=20_000)
     one.start({("t", 0): 0})
@@ -495,7 +499,7 @@ def test_damage_on_the_broker_s_disk_is_raised_after_intact_records(damaged, rea
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(400)
 def test_damage_is_skipped_and_logged_if_configured(damaged, reader, caplog):
     one = reader(damaged(flip_a_value(1)).bootstrap_servers, consumer_timeout_ms=20_000, on_corrupt="skip")
     one.start({("t", 0): 0})
@@ -510,7 +514,8 @@ def test_states(topic_factory, produce, reader):
     one = reader()
     one.start({(topic, 1): 0, (topic, 0): None})
     one.read(3)
-    eventually(lambda: all(state.high_watermark is not None for state in one.control.states()))
+    # A fetcher queues a chunk first, and moves its position then.
+    eventually(lambda: [(s.fetched, s.high_watermark) for s in one.control.states()] == [(0, 0), (5, 5)])
     first, second = one.control.states()
     assert (first.partition, first.fetched, first.consumed, first.high_watermark) == ((topic, 0), 0, 0, 0)
     assert (second.partition, second.fetched, second.consumed, second.high_watermark) == ((topic, 1), 5, 2, 5)
