@@ -12,7 +12,7 @@ from kazoo.client import KazooClient
 from kazoo.security import make_acl
 
 from tests.fixtures.groupnodes import GroupNodes, tree
-from tests.fixtures.sandbox import Topics, produce_records
+from tests.fixtures.sandbox import PATIENT, Topics, produce_records
 from tests.fixtures.waiting import eventually
 from zkconsumer import ConsumerConfig
 from zkconsumer.core.lagstatus import LagStatus
@@ -28,11 +28,22 @@ EVIL = "\x1b[2J\u202eevil\n"
 
 @pytest.fixture
 def run(sandbox):
-    """Run a command of ``zkconsumer groups`` to its end: ``run("list", ..., code=0)``."""
+    """Run a command of ``zkconsumer groups`` to its end: ``run("list", ..., code=0)``.
 
-    def command(*arguments, code=0, connect=sandbox.zookeeper_connect):
-        full = [*COMMAND, *map(str, arguments), "--zookeeper", connect]
-        ended = subprocess.run(full, capture_output=True, text=True, timeout=60, check=False)
+    Again where a broker was slow to answer, unless ``answered`` is False.
+    """
+
+    def command(*arguments, code=0, answered=True):
+        full = [*COMMAND, *map(str, arguments), "--zookeeper", sandbox.zookeeper_connect]
+        attempts = []
+
+        def is_answered():
+            attempts.append(subprocess.run(full, capture_output=True, text=True, timeout=120, check=False))
+            ended = attempts[-1]
+            return not answered or not ("are unknown" in ended.stderr or "broker-unreachable" in ended.stdout)
+
+        eventually(is_answered)
+        ended = attempts[-1]
         assert ended.returncode == code, f"{ended.returncode} {ended.stdout} {ended.stderr}"
         return ended
 
@@ -68,9 +79,9 @@ EVERY_READING_COMMAND = [
 
 @pytest.mark.slow
 def test_reading_commands_write_nothing(private_sandbox, unique_name):
-    box = private_sandbox()
+    box = private_sandbox(**PATIENT)
     topic = Topics(box.bootstrap_servers).create(f"{unique_name}-t")
-    with closing(KazooClient(box.zookeeper_connect)) as zookeeper:
+    with closing(KazooClient(box.zookeeper_connect, timeout=30)) as zookeeper:
         zookeeper.start()
         group = GroupNodes(zookeeper, unique_name)
         group.register("c", {topic: 1})
@@ -82,7 +93,7 @@ def test_reading_commands_write_nothing(private_sandbox, unique_name):
                 each for word in words for each in (("--group", unique_name) if word == "{group}" else (word,))
             ]
             full = [*COMMAND, *arguments, "--zookeeper", box.zookeeper_connect]
-            ended = subprocess.run(full, capture_output=True, text=True, timeout=60, check=False)
+            ended = subprocess.run(full, capture_output=True, text=True, timeout=120, check=False)
             assert ended.returncode in (0, 3), f"{words}: {ended.stderr}"
         assert (tree(zookeeper, "/consumers"), tree(zookeeper, "/brokers/topics")) == before
         zookeeper.stop()
@@ -165,7 +176,7 @@ def test_brokers_can_be_named(run, sandbox, group, healthy):
     given = ("describe", "--group", group.name, "--json", "--bootstrap-server")
     named = json.loads(run(*given, sandbox.bootstrap_servers).stdout)
     assert [p["log_end"] for p in named["partitions"]] == [3, 3]
-    ended = run(*given, "127.0.0.1:1")
+    ended = run(*given, "127.0.0.1:1", answered=False)
     assert [p["log_end"] for p in json.loads(ended.stdout)["partitions"]] == [None, None]
     assert "log ends are unknown" in ended.stderr
     run(*given, "nonsense", code=2)
@@ -318,7 +329,9 @@ def test_a_commit_during_a_sample_never_makes_a_lag_negative(lag, group, healthy
 
 def test_the_status_command_shows_the_worst(run, group, healthy):
     words = ("status", "--group", group.name, "--interval", "20ms", "--samples", 3)
-    found = json.loads(run(*words, "--json").stdout)
+    documents = []
+    eventually(lambda: documents.append(json.loads(run(*words, "--json").stdout)) or documents[-1]["complete"] == 1.0)
+    found = documents[-1]
     assert (found["group"], found["status"], found["complete"], found["lag"]) == (group.name, "OK", 1.0, 0)
     assert {name for name, _ in found["partitions"][0].items()} >= {"topic", "partition", "status", "lag", "lag_s"}
     group.commit(healthy, 1, 9)
@@ -331,13 +344,19 @@ def test_watching_in_a_pipe_prints_changes(sandbox, group, healthy, zookeeper):
     words = ("watch", "--group", group.name, "--interval", "50ms", "--json", "--zookeeper", sandbox.zookeeper_connect)
     with subprocess.Popen([*COMMAND, *words], stdout=subprocess.PIPE, text=True) as watching:
         assert json.loads(watching.stdout.readline())["kind"] == "watching"
+
+        def next_change(kind):  # the status changes, too, where a broker was slow to answer
+            while (change := json.loads(watching.stdout.readline()))["kind"] != kind:
+                assert change["kind"] == "status", change
+            return change
+
         group.disown(healthy, 1)
-        change = json.loads(watching.stdout.readline())
-        assert (change["kind"], change["subject"], change["after"]) == ("owner", f"{healthy}-1", None)
+        change = next_change("owner")
+        assert (change["subject"], change["after"]) == (f"{healthy}-1", None)
         zookeeper.delete(f"{group.root}/ids/{group.name}_c")
-        assert json.loads(watching.stdout.readline())["kind"] == "left"
+        next_change("left")
         watching.send_signal(2)
-        assert watching.wait(30) == 0
+        assert watching.wait(120) == 0
 
 
 def test_watching_on_a_terminal_shows_a_table(sandbox, group, healthy):
@@ -352,7 +371,7 @@ def test_watching_on_a_terminal_shows_a_table(sandbox, group, healthy):
         with suppress(OSError):  # the other end is closed
             while data := os.read(terminal, 65_536):
                 shown += data
-        assert watching.wait(30) == 0
+        assert watching.wait(120) == 0
     os.close(terminal)
     text = shown.decode()
     assert f"{group.name}: 1 members, 0 rebalances seen" in text
@@ -415,7 +434,7 @@ def test_the_named_reset_moves_an_offset_into_the_log(run, group, healthy, topic
     assert (stop, comma) == ("stop all members", ", then ")
     stop_members(group, healthy)
     executed = [sys.executable, "-m", *shlex.split(command), "--execute", "--snapshot", str(tmp_path / "snapshot")]
-    ended = subprocess.run(executed, capture_output=True, text=True, timeout=60, check=False)
+    ended = subprocess.run(executed, capture_output=True, text=True, timeout=120, check=False)
     assert ended.returncode == 0, ended.stderr
     assert group.zookeeper.get(f"{group.root}/offsets/{healthy}/0")[0] == b"3"
     assert {kind for kind, _ in explained(run, group)} == {"no-member"}
@@ -475,7 +494,7 @@ def test_brokers_that_are_gone_are_explained(private_sandbox, unique_name):
         words = ["explain", "--group", unique_name, "--json", "--zookeeper", box.zookeeper_connect]
 
         def kinds():
-            ended = subprocess.run([*COMMAND, *words], capture_output=True, text=True, timeout=60, check=False)
+            ended = subprocess.run([*COMMAND, *words], capture_output=True, text=True, timeout=120, check=False)
             return {one["kind"] for one in json.loads(ended.stdout)["findings"]}
 
         box.brokers[0].pause()
@@ -512,11 +531,13 @@ def test_an_unclean_leader_election_is_explained(private_sandbox, unique_name):
         words = ["explain", "--group", unique_name, "--json", "--zookeeper", box.zookeeper_connect]
 
         def found():
-            ended = subprocess.run([*COMMAND, *words], capture_output=True, text=True, timeout=60, check=False)
+            ended = subprocess.run([*COMMAND, *words], capture_output=True, text=True, timeout=120, check=False)
             return {one["kind"]: one["evidence"] for one in json.loads(ended.stdout)["findings"]}
 
-        eventually(lambda: "offset-outside-log" in found())
-        evidence = found()
+        answers = []
+        wanted = {"offset-outside-log", "short-isr"}
+        eventually(lambda: answers.append(found()) or wanted <= answers[-1].keys())
+        evidence = answers[-1]
         epoch = state()["leader_epoch"]
         assert epoch > 0
         assert (
