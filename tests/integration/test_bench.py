@@ -9,7 +9,7 @@ from zkconsumer.bench.fetch import BATCHES, DRAIN, JVM_FRESH, RECORDS, TUNED, Fe
 from zkconsumer.sandbox.progress import Progress
 from zkconsumer.zookeeper.session import ZkSession
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
 
 CONTESTANTS = (BATCHES, RECORDS, JVM_FRESH, TUNED)
 
@@ -35,7 +35,7 @@ def test_contestants_without_tls_are_excluded_from_its_contest(tmp_path):
 def test_a_member_that_leaves_stops_no_other(sandbox, zookeeper, unique_name):
     """In processes of the benchmark, with followers that share sessions."""
     cluster = Cluster(sandbox, zookeeper, unique_name)
-    session = ZkSession(cluster.connect, session_timeout_ms=10_000, connection_timeout_ms=10_000)
+    session = ZkSession(cluster.connect, session_timeout_ms=30_000, connection_timeout_ms=20_000)
     session.open()
     try:
         field = CoordinatorField(sandbox.zookeeper.ask, session, sessions=2)

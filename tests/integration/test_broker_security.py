@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechani
 from tests.fixtures.certificates import Authority
 from tests.fixtures.fetch import Reader
 from tests.fixtures.groups import describe_until
-from tests.fixtures.sandbox import Topics, produce_records
+from tests.fixtures.sandbox import PATIENT, Topics, produce_records
 from zkconsumer import ConsumerConfig, ConsumerConnector
 from zkconsumer.errors import AuthenticationFailed, BrokerUnavailable, ConfigError, ProtocolError
 from zkconsumer.kafka.connection import BrokerConnection
@@ -62,6 +62,7 @@ class Secured:
             "advertised.listeners": listeners,
             **authority.broker_properties(HOST),
             "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
+            **PATIENT["kafka_properties"],
         }
         for listener in ("sasl_plaintext", "sasl_ssl"):
             for mechanism, module in LOGIN_MODULES.items():
@@ -83,7 +84,7 @@ class Secured:
         return found
 
     def connect(self, protocol, *, port_of=None, **more):
-        config = self.config(protocol, socket_timeout_ms=10_000, **more)
+        config = self.config(protocol, socket_timeout_ms=30_000, **more)
         connection = BrokerConnection.from_config(Broker(0, HOST, self.ports[port_of or protocol]), config)
         try:
             connection.connect()
@@ -95,7 +96,8 @@ class Secured:
 @pytest.fixture(scope="module", params=["3.9.1", pytest.param("4.2.0", marks=pytest.mark.slow)])
 def secured(request, tmp_path_factory):
     made = Secured(tmp_path_factory.mktemp("certificates"))
-    with Sandbox(kafka_version=request.param, brokers=0, kafka_properties=made.properties) as box:
+    patience = {**PATIENT, "kafka_properties": made.properties}
+    with Sandbox(kafka_version=request.param, brokers=0, **patience) as box:
         box.add_brokers(port=made.ports["PLAINTEXT"])
         add_scram_user(f"{HOST}:{made.ports['PLAINTEXT']}")
         made.sandbox = box
@@ -133,7 +135,8 @@ def test_a_consumer_reads_through_each_listener(secured, unique_name):
             **secured.connection(protocol),
             group_id=f"{unique_name[-30:]}-{protocol}",
             auto_offset_reset="smallest",
-            consumer_timeout_ms=20_000,
+            consumer_timeout_ms=60_000,
+            zookeeper_session_timeout_ms=30_000,
             **login,
         )
         with ConsumerConnector(config) as connector:
@@ -159,7 +162,7 @@ def test_a_wrong_secret_is_refused_and_never_shown(secured, login):
 def test_a_stream_raises_when_a_login_is_refused(secured):
     server = f"{HOST}:{secured.ports['SASL_PLAINTEXT']}"
     wrong = {"security_protocol": "SASL_PLAINTEXT", **PLAIN, "sasl_password": "not alice"}
-    with contextlib.closing(Reader(server, consumer_timeout_ms=20_000, **wrong)) as reader:
+    with contextlib.closing(Reader(server, consumer_timeout_ms=60_000, **wrong)) as reader:
         reader.start({("any", 0): 0, ("any", 1): 0})
         with pytest.raises(AuthenticationFailed, match=r"check sasl\.mechanism") as raised:
             next(reader.streams[0])

@@ -43,7 +43,7 @@ def member(sandbox, unique_name):
         {"bootstrap.servers": sandbox.bootstrap_servers},
         unique_name,
         group_protocol="kafka",
-        session_timeout_ms=6000,
+        session_timeout_ms=30_000,
         heartbeat_interval_ms=200,
         metadata_max_age_ms=500,
         rebalance_backoff_ms=1000,
@@ -335,7 +335,7 @@ class Confluent:
                 "group.id": group,
                 "auto.offset.reset": "earliest",
                 "partition.assignment.strategy": strategy,
-                "session.timeout.ms": 6000,
+                "session.timeout.ms": 30_000,
                 "heartbeat.interval.ms": 200,
                 "log_level": 3,
             }
@@ -373,7 +373,8 @@ class KafkaPython:
             group_id=group,
             auto_offset_reset="earliest",
             partition_assignment_strategy=[StickyPartitionAssignor],
-            session_timeout_ms=6000,
+            session_timeout_ms=30_000,
+            request_timeout_ms=60_000,
             heartbeat_interval_ms=500,
         )
         self._thread = threading.Thread(target=self._read)

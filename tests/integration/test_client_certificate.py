@@ -10,7 +10,7 @@ import pytest
 from tests.fixtures.certificates import Authority
 from tests.fixtures.fetch import Reader
 from tests.fixtures.groups import describe_until
-from tests.fixtures.sandbox import Topics, produce_records
+from tests.fixtures.sandbox import PATIENT, Topics, produce_records
 from zkconsumer import ConsumerConfig, ConsumerConnector, SimpleConsumer, TopicPartition
 from zkconsumer.errors import AuthenticationFailed, ConfigError
 from zkconsumer.sandbox import Sandbox
@@ -41,6 +41,7 @@ class Asking:
             "ssl.truststore.type": "PEM",
             "ssl.truststore.location": self.authority.location,
             **self.authority.broker_properties(HOST),
+            **PATIENT["kafka_properties"],
         }
 
     def config(self, **settings):
@@ -50,7 +51,8 @@ class Asking:
                 "zookeeper_connect": self.sandbox.zookeeper_connect,
                 "security_protocol": "SSL",
                 "ssl_ca_location": self.authority.location,
-                "socket_timeout_ms": 10_000,
+                "socket_timeout_ms": 30_000,
+                "zookeeper_session_timeout_ms": 30_000,
                 **settings,
             }
         )
@@ -64,7 +66,7 @@ class Asking:
 @pytest.fixture(scope="module")
 def asking(tmp_path_factory):
     made = Asking(tmp_path_factory.mktemp("certificates"))
-    with Sandbox(brokers=0, kafka_properties=made.properties) as box:
+    with Sandbox(brokers=0, **{**PATIENT, "kafka_properties": made.properties}) as box:
         box.add_brokers(port=made.ports["PLAINTEXT"])
         made.sandbox = box
         yield made
@@ -92,7 +94,7 @@ def test_a_group_reads_with_a_certificate(asking, topic, unique_name):
     config = asking.config(
         group_id=unique_name,
         auto_offset_reset="smallest",
-        consumer_timeout_ms=20_000,
+        consumer_timeout_ms=60_000,
         **asking.authority.client_settings("client", "the key's secret"),
     )
     with ConsumerConnector(config) as connector:
@@ -162,7 +164,7 @@ def test_a_stream_raises_a_bad_certificate_and_continues_with_a_better_one(askin
             Path(location).unlink(missing_ok=True)
     config = {"security_protocol": "SSL", "ssl_ca_location": asking.authority.location, **settings}
     values = []
-    with contextlib.closing(Reader(f"{HOST}:{asking.ports['SSL']}", consumer_timeout_ms=20_000, **config)) as reader:
+    with contextlib.closing(Reader(f"{HOST}:{asking.ports['SSL']}", consumer_timeout_ms=60_000, **config)) as reader:
         reader.start({(topic, 0): None})
         for _ in range(2):
             with pytest.raises(error, match=r"ssl\.certificate\.location .*ca-renewed\.pem\.used"):

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from tests.fixtures.fork import in_forked_child, refused_in_forked_child
-from tests.fixtures.sandbox import Topics, produce_records
+from tests.fixtures.sandbox import PATIENT, Topics, produce_records
 from tests.fixtures.waiting import eventually
 from tests.fixtures.zookeeper import cut_off, expire
 from zkconsumer import (
@@ -138,13 +138,13 @@ def test_a_join_duplicates_and_loses_nothing(connect, topic_factory, produce, au
 
 
 def test_a_zookeeper_that_freezes_for_less_than_the_session_changes_nothing(private_sandbox, unique_name):
-    sandbox = private_sandbox(tick_time_ms=2000, kafka_properties={"zookeeper.session.timeout.ms": "40000"})
+    sandbox = private_sandbox(**PATIENT)
     topic = Topics(sandbox.bootstrap_servers).create(unique_name, 4)
     config = ConsumerConfig(
         zookeeper_connect=sandbox.zookeeper_connect,
         group_id=unique_name,
         auto_offset_reset="smallest",
-        zookeeper_session_timeout_ms=30_000,
+        zookeeper_session_timeout_ms=60_000,
         auto_commit_interval_ms=100,
         rebalance_backoff_ms=200,
     )

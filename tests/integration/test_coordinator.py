@@ -365,11 +365,11 @@ class Hanging(ConsumerRebalanceListener):
 
 def test_a_slow_member_is_evicted_and_comes_back(group):
     """Its partitions are free when its lease has lapsed; what it does later is fenced."""
-    values = {"coordinator_evict_slow_ms": 1, "zookeeper_session_timeout_ms": 4000}
+    values = {"coordinator_evict_slow_ms": 1}
     group.join("a", **values)
     group.settle(8)
     listener = Hanging()
-    slow = group.join("b", listener=listener, **values)
+    slow = group.join("b", listener=listener, zookeeper_session_timeout_ms=4000, **values)
     try:
         group.settle(4, 4)
         joining = threading.Thread(target=group.join, args=("c",), kwargs=values)
@@ -406,8 +406,14 @@ def test_tools_describe_the_coordinator(group):
         group.join(name)
     group.settle(4, 4)
     with tool_session(group.cluster) as (session, config):
-        eventually(lambda: describe_group(session, config, "g").coordinator.status is not None)
-        description = describe_group(session, config, "g")
+        descriptions = []
+
+        def is_complete():
+            descriptions.append(describe_group(session, config, "g"))
+            return descriptions[-1].coordinator.status is not None
+
+        eventually(is_complete)
+        description = descriptions[-1]
         znodes = read_group(session, open_registry(session, config), "g")
     assert list(rebalance_findings(znodes)) == []
     assert list(explain_coordinator(znodes)) == []

@@ -3,11 +3,13 @@
 import json
 import threading
 import time
+from itertools import pairwise
 
 import pytest
 from kazoo.security import make_acl
 
 from tests.fixtures.members import RecordingFetch, open_member
+from tests.fixtures.sandbox import PATIENT, Topics
 from tests.fixtures.waiting import eventually
 from tests.fixtures.zookeeper import cut_off, expire
 from zkconsumer.config import ConsumerConfig
@@ -44,7 +46,7 @@ def group(sandbox, unique_name):
                 "zookeeper_connect": sandbox.zookeeper_connect,
                 "group_id": unique_name,
                 "consumer_id": consumer_id,
-                "zookeeper_session_timeout_ms": 10_000,
+                "zookeeper_session_timeout_ms": 30_000,
                 "zookeeper_connection_timeout_ms": 20_000,
                 "rebalance_backoff_ms": 700,
                 "rebalance_max_retries": 20,
@@ -171,11 +173,24 @@ def test_members_that_join_one_after_another_cause_one_rebalance(group, zookeepe
     member, _ = group("a", rebalance_backoff_ms=60_000)
     member.join(Subscription.static({topic: 1}))
     assert numbers(member) == list(range(12))
-    for number in range(11):
-        put_stranger(zookeeper, group, f"b{number:02d}", topic)
-        time.sleep(0.1)
+
+    def strangers_join():
+        """Return the longest time between two of them, in seconds."""
+        at = [time.monotonic()]
+        for number in range(11):
+            put_stranger(zookeeper, group, f"b{number:02d}", topic)
+            time.sleep(0.1)
+            at.append(time.monotonic())
+        return max(later - earlier for earlier, later in pairwise(at))
+
+    before = member.describe().attempts
+    while strangers_join() > 1.5:  # the machine stood still
+        for number in range(11):
+            zookeeper.delete(f"/consumers/{group.name}/ids/{group.name}_b{number:02d}")
+        eventually(lambda: numbers(member) == list(range(12)))
+        before = member.describe().attempts
     eventually(lambda: numbers(member) == [0])
-    assert member.describe().attempts == 2
+    assert member.describe().attempts == before + 1
 
 
 def test_a_view_is_read_again_only_after_a_change(group, zookeeper, topic_factory):
@@ -493,11 +508,10 @@ def test_what_was_stored_of_a_commit_stays_although_the_rest_was_refused(group, 
     zookeeper.set_acls(f"{path}/0", [make_acl("world", "anyone", read=True, admin=True)])
     with pytest.raises(OffsetsNotStored, match=f"not stored: {topic}-0; the others are stored"):
         member.commit(dict.fromkeys(partitions, 100))
-    seen = member.stats().commits["zookeeper"]
     zookeeper.set_acls(f"{path}/0", [make_acl("world", "anyone", all=True)])
     fetch.released = {partitions[0]: 20, partitions[1]: 20}
-    eventually(lambda: member.stats().commits["zookeeper"] > seen)
-    assert [zookeeper.get(f"{path}/{number}")[0] for number in (0, 1)] == [b"20", b"100"]
+    eventually(lambda: zookeeper.get(f"{path}/0")[0] == b"20")
+    assert zookeeper.get(f"{path}/1")[0] == b"100"
 
 
 def test_a_commit_made_while_another_is_made_durable_is_not_taken_back(group, zookeeper, topic_factory):
@@ -848,11 +862,11 @@ def test_unreachable_zookeeper_and_missing_chroot(sandbox, group):
 
 
 def test_without_brokers_nothing_happens_until_one_registers(private_sandbox, unique_name):
-    from tests.fixtures.sandbox import Topics
-
-    sandbox = private_sandbox(brokers=0)
+    sandbox = private_sandbox(brokers=0, **PATIENT)
     fetch = RecordingFetch()
-    config = ConsumerConfig(zookeeper_connect=sandbox.zookeeper_connect, group_id=unique_name)
+    config = ConsumerConfig(
+        zookeeper_connect=sandbox.zookeeper_connect, group_id=unique_name, zookeeper_session_timeout_ms=30_000
+    )
     member = open_member(config, fetch)
     try:
         member.join(Subscription.static({unique_name: 1}))
@@ -866,9 +880,7 @@ def test_without_brokers_nothing_happens_until_one_registers(private_sandbox, un
 
 
 def test_a_frozen_zookeeper_for_less_than_the_session_changes_nothing(private_sandbox, unique_name):
-    from tests.fixtures.sandbox import Topics
-
-    sandbox = private_sandbox(tick_time_ms=2000)
+    sandbox = private_sandbox(**PATIENT)
     topic = Topics(sandbox.bootstrap_servers).create(unique_name, 1)
     fetch = RecordingFetch()
     config = ConsumerConfig(
@@ -903,7 +915,7 @@ def test_a_description_names_what_a_member_does_and_holds(group, topic_factory):
     assert joined.connected
     assert joined.delivering
     assert joined.session
-    assert 0 < joined.lease_s <= 10
+    assert 0 < joined.lease_s <= 30
     assert [one.state for one in joined.states] == [
         MemberState.LATENT,
         MemberState.REGISTERING,

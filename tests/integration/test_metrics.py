@@ -31,7 +31,7 @@ def serve(connect):
 def scrape(connector):
     """Sample name to its samples as Prometheus parses them."""
     host, port = connector.metrics_address
-    with urlopen(f"http://{host}:{port}/metrics", timeout=10) as answer:
+    with urlopen(f"http://{host}:{port}/metrics", timeout=60) as answer:
         text = answer.read().decode()
     samples = defaultdict(list)
     for family in text_string_to_metric_families(text):
@@ -96,7 +96,7 @@ def test_the_loss_of_zookeeper_is_seen_in_the_metrics(private_sandbox):
 
     with ConsumerConnector(config) as connector:
         connector.create_message_streams({"t": 1})
-        assert gauges() == (1, 1)
+        eventually(lambda: gauges() == (1, 1))
         box.zookeeper.pause()
         eventually(lambda: gauges() == (0, 0))
         box.zookeeper.resume()

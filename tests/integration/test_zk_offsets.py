@@ -136,6 +136,7 @@ def test_an_offset_beyond_the_log_is_reported_with_its_path(
         group_id=unique_name,
         auto_offset_reset=reset,
         consumer_timeout_ms=60_000,
+        zookeeper_session_timeout_ms=30_000,
         zookeeper_connection_timeout_ms=20_000,
     )
     report = (

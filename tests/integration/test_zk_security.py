@@ -24,6 +24,7 @@ def test_znodes_belong_to_whom_the_jvm_gives_them(sandbox, zookeeper, topic_fact
     config = ConsumerConfig(
         zookeeper_connect=sandbox.zookeeper_connect,
         group_id=unique_name,
+        zookeeper_session_timeout_ms=30_000,
         zookeeper_digest="consumer:hunter2",
         zookeeper_set_acl=set_acl,
     )
@@ -58,7 +59,11 @@ def test_the_debug_log_does_not_show_the_digest_password(sandbox, unique_name, c
 
 def test_a_refusal_is_reported(sandbox, zookeeper, topic_factory, unique_name):
     topic = topic_factory()
-    common = {"zookeeper_connect": sandbox.zookeeper_connect, "group_id": unique_name}
+    common = {
+        "zookeeper_connect": sandbox.zookeeper_connect,
+        "group_id": unique_name,
+        "zookeeper_session_timeout_ms": 30_000,
+    }
     owner = ConsumerConfig(**common, zookeeper_digest="consumer:hunter2", zookeeper_set_acl=True)
     with ConsumerConnector(owner) as connector:
         connector.create_message_streams({topic: 1})

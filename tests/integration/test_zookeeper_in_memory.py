@@ -36,7 +36,7 @@ class Client:
     def __init__(self, client: KazooClient) -> None:
         self.kazoo = client
         self.fired: list[tuple[str, str]] = []
-        client.start_async().wait(30)
+        client.start_async().wait(60)
 
     def watch(self, event) -> None:
         self.fired.append((event.type, event.path))
@@ -81,7 +81,7 @@ class BothServers(RuleBasedStateMachine):
 
     def _connect(self, chroot: str) -> tuple[Client, Client]:
         real, memory = (f"{address}{chroot}" for address in self.addresses)
-        return Client(KazooClient(real, timeout=10)), Client(KazooInMemory(self.memory, hosts=memory, timeout=10))
+        return Client(KazooClient(real, timeout=60)), Client(KazooInMemory(self.memory, hosts=memory, timeout=10))
 
     def _note_sessions(self) -> None:
         for real, memory in self.pairs:
