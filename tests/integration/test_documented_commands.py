@@ -75,7 +75,7 @@ class Commands:
             if lasts:  # until an interrupt
                 first = process.stdout.readline()
                 process.send_signal(signal.SIGINT)
-            printed, errors = process.communicate(timeout=60)
+            printed, errors = process.communicate(timeout=120)
         allowed = (0, 3) if any(word in line for word in FINDS_PROBLEMS) else (0,)
         assert process.returncode in allowed, f"{line}\n{first}{printed}\n{errors}"
         assert first or not lasts, f"{line} printed nothing"

@@ -8,7 +8,7 @@ from tests.fixtures.interrupts import Alarm, read_under_fire
 
 pytestmark = [
     pytest.mark.integration,
-    pytest.mark.timeout(60, method="thread"),  # the other method needs the timer of the test
+    pytest.mark.timeout(300, method="thread"),  # the other method needs the timer of the test
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 

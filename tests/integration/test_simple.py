@@ -129,7 +129,7 @@ def test_after_closing_nothing_is_answered(simple, filled):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(400)
 def test_a_broker_that_does_not_lead_names_the_leader(private_sandbox):
     box = private_sandbox(brokers=2)
     topic = Topics(box.bootstrap_servers).create("t", 2)
