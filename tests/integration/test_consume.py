@@ -25,7 +25,7 @@ def run(sandbox, unique_name):
 
     def command(*arguments, **options):
         full = [*COMMAND, *map(str, arguments), "--zookeeper", sandbox.zookeeper_connect]
-        full += ["-p", "zookeeper.session.timeout.ms=30000"] if arguments[0] == "consume" else []
+        full += ["-p", "zookeeper.session.timeout.ms=30000"]
         return subprocess.run(full, capture_output=True, text=True, timeout=120, check=False, **options)
 
     return command

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -61,6 +62,7 @@ class Commands:
     def _run(self, line: str) -> str:
         line = line.replace("--interval 10s", "--interval 20ms")  # ten samples of a minute and a half
         line = line.replace("--for 7d", "--for 1s")
+        line = re.sub(r"--zookeeper \S+", r"\g<0> -p zookeeper.session.timeout.ms=30000", line)
         line = line.replace("zkconsumer serve", f"zkconsumer serve --listen {HOST}:0")  # other tests serve, too
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         with subprocess.Popen(

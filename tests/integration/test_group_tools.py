@@ -34,7 +34,8 @@ def run(sandbox):
     """
 
     def command(*arguments, code=0, answered=True):
-        full = [*COMMAND, *map(str, arguments), "--zookeeper", sandbox.zookeeper_connect]
+        patience = ("-p", "zookeeper.session.timeout.ms=30000")
+        full = [*COMMAND, *map(str, arguments), "--zookeeper", sandbox.zookeeper_connect, *patience]
         attempts = []
 
         def is_answered():

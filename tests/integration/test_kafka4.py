@@ -179,7 +179,8 @@ def test_offsets_are_stored_in_kafka(box, member, topics, unique_name):
 
 def run(box, *arguments, code=0):
     where = ("--zookeeper", box.zookeeper_connect, "--bootstrap-server", box.bootstrap_servers)
-    command = [sys.executable, "-m", "zkconsumer", *map(str, arguments), *where]
+    patience = ("-p", "zookeeper.session.timeout.ms=30000")
+    command = [sys.executable, "-m", "zkconsumer", *map(str, arguments), *where, *patience]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert ended.returncode == code, ended.stderr
     return ended

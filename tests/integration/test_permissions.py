@@ -301,7 +301,11 @@ def test_consume_reads_the_other_topics_and_fails_at_the_end(guarded, unique_nam
     secret, public = guarded.topic(f"{unique_name}-a", DESCRIBE), guarded.topic(f"{unique_name}-b", READ)
     command = [sys.executable, "-m", "zkconsumer", "consume", "--zookeeper", guarded.sandbox.zookeeper_connect]
     command += ["--topic", secret, "--topic", public, "--from-beginning", "--timeout-ms", "4000"]
-    for name, value in {**LOGIN, "refresh_leader_backoff_ms": 50}.items():
+    for name, value in {
+        **LOGIN,
+        "refresh_leader_backoff_ms": 50,
+        "zookeeper_session_timeout_ms": 30_000,
+    }.items():
         command += ["-p", f"{name.replace('_', '.')}={value}"]
     attempts = []
 

@@ -56,6 +56,8 @@ def command(sandbox, *arguments):
         *arguments,
         "--zookeeper",
         sandbox.zookeeper_connect,
+        "-p",
+        "zookeeper.session.timeout.ms=30000",
         "--json",
     ]
     return json.loads(subprocess.run(full, capture_output=True, text=True, timeout=120, check=False).stdout)
