@@ -133,7 +133,7 @@ class Group:
 @contextmanager
 def tool_session(cluster):
     """A session as the tools have it, and its properties."""
-    config = ConsumerConfig(zookeeper_connect=cluster.connect, group_id="g")
+    config = ConsumerConfig(zookeeper_connect=cluster.connect, group_id="g", zookeeper_session_timeout_ms=30_000)
     session = ZkSession.from_config(config)
     session.open()
     try:

@@ -253,7 +253,9 @@ class Lag:
 
 @pytest.fixture
 def lag(sandbox, group):
-    config = ConsumerConfig(zookeeper_connect=sandbox.zookeeper_connect, group_id="lag")
+    config = ConsumerConfig(
+        zookeeper_connect=sandbox.zookeeper_connect, group_id="lag", zookeeper_session_timeout_ms=30_000
+    )
     with closing(ZkSession.from_config(config)) as session:
         session.open()
         with LagSampler(session, config, window=5) as sampler:
