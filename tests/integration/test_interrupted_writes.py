@@ -80,7 +80,7 @@ class Written:
 def written(server, tmp_path):
     client = KazooClient(server.address, connection_retry={"max_tries": -1}, command_retry={"max_tries": -1})
     client.start()
-    with closing(EventfulSession(server.address, session_timeout_ms=10_000, connection_timeout_ms=20_000)) as session:
+    with closing(EventfulSession(server.address, session_timeout_ms=2000, connection_timeout_ms=20_000)) as session:
         session.open()
         yield Written(server.address, client, session, tmp_path)
     client.stop()
