@@ -8,7 +8,9 @@ __all__ = ["feed", "group", "jvm", "jvm_tool", "make_jvm", "newer_tool", "old_jv
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Everything below this directory needs the JVM consumer."""
+    """Everything below this directory needs the JVM consumer, and time: on a quiet machine some need half a minute."""
     for item in items:
         if "tests/interop/" in item.path.as_posix():
             item.add_marker(pytest.mark.interop)
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(600))

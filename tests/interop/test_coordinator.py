@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from tests.fixtures.jvm import spread, values
+from tests.fixtures.jvm import CRASHES, spread, values
 from tests.fixtures.waiting import eventually
 
 COORDINATED = {"group_protocol": "coordinator"}
@@ -68,7 +68,7 @@ def test_a_topic_that_grows_is_shared_with_jvm_consumers(group, topics, topic_fa
 def test_what_a_killed_jvm_consumer_owned_is_consumed(group, topic_factory, produce, private_jvm):
     topic = topic_factory(partitions=4)
     group.join("a", {topic: 1}, **COORDINATED)
-    killed = group.join_jvm("b", {topic: 1}, jvm=private_jvm)
+    killed = group.join_jvm("b", {topic: 1}, jvm=private_jvm, **CRASHES)
     group.settle()
     group.kill(killed)
     group.settle()

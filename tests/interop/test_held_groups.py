@@ -13,8 +13,6 @@ from zkconsumer.testing.proxy import TcpProxy
 from zkconsumer.tools.offsetreset import plan_reset
 from zkconsumer.tools.offsetwrites import execute
 
-pytestmark = pytest.mark.timeout(180)
-
 FORMER, RECORDS, WANTED = dict.fromkeys(range(4), 0), dict.fromkeys(range(4), 50), dict.fromkeys(range(4), 30)
 
 

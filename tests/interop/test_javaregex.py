@@ -140,7 +140,7 @@ REGEXES = st.recursive(
 )
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @settings(max_examples=1000, suppress_health_check=list(HealthCheck))
 @given(regex=REGEXES)
 def test_what_we_translate_matches_what_java_matches(java, regex):

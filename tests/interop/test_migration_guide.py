@@ -10,7 +10,7 @@ from zkconsumer.cli.migrateguide import guide_command
 from zkconsumer.core.offsets import StoredOffset
 from zkconsumer.model import TopicPartition
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(1800)
 
 IN_ZOOKEEPER = {"offsets_storage": "zookeeper"}
 DUAL = {"offsets_storage": "kafka", "dual_commit_enabled": "true"}

@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pytest
 from click.testing import CliRunner
-from confluent_kafka import Consumer
+from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
 from tests.fixtures.jvm import SETTINGS
 from tests.fixtures.migrations import is_record
@@ -42,7 +42,7 @@ class MirrorMaker:
         if self._process is not None:
             assert self._process.poll() is None, self._log.read_text(encoding="utf-8")[-4000:]
             self._process.terminate()
-            self._process.wait(60)
+            self._process.wait(120)
             self._process = None
 
     def close(self) -> None:
@@ -52,13 +52,15 @@ class MirrorMaker:
 
 
 class Audit:
-    """Counts the values that have arrived."""
+    """Counts the values that have arrived in the two partitions of a topic."""
 
     def __init__(self, bootstrap_servers, topic) -> None:
         self._consumer = Consumer(
-            {"bootstrap.servers": bootstrap_servers, "group.id": "audit", "auto.offset.reset": "earliest"}
+            {"bootstrap.servers": bootstrap_servers, "group.id": "none", "enable.auto.commit": False}
         )
-        self._consumer.subscribe([topic])
+        # Without a group, so that nothing makes it begin again.
+        self._partitions = [TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(2)]
+        self._consumer.assign(self._partitions)
         self.found: Counter[bytes] = Counter()
 
     def until(self, condition) -> None:
@@ -72,6 +74,11 @@ class Audit:
             return condition(self.found)
 
         eventually(is_true, 120)
+
+    def read_all(self) -> None:
+        """Read all records that the topic has now; nothing is mirrored meanwhile."""
+        ends = [self._consumer.get_watermark_offsets(partition, timeout=60)[1] for partition in self._partitions]
+        self.until(lambda found: found.total() == sum(ends))
 
     def close(self) -> None:
         self._consumer.close()
@@ -104,7 +111,12 @@ def audit(target, migration):
 def old_file(migration, sandbox, tmp_path):
     """Its consumer's file: ``zookeeper.connect`` selects the ZooKeeper consumer."""
     path = tmp_path / "consumer.properties"
-    properties = {**SETTINGS, "zookeeper.connect": sandbox.zookeeper_connect, "group.id": migration.group.name}
+    properties = {
+        **SETTINGS,
+        "zookeeper.session.timeout.ms": "60000",  # no session is to expire here
+        "zookeeper.connect": sandbox.zookeeper_connect,
+        "group.id": migration.group.name,
+    }
     path.write_text("".join(f"{name}={value}\n" for name, value in properties.items()), encoding="utf-8")
     return path
 
@@ -121,30 +133,39 @@ def new_file(old_file, sandbox, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_a_mirrormaker_moves_to_the_new_consumer_and_back_under_load(
     migration, feed, mirrormaker, audit, migrate, old_file, new_file, tmp_path
 ):
-    """No record is lost, and none is mirrored twice."""
+    """No record is lost, and none is mirrored again after a change of consumers.
+
+    Within one of its runs MirrorMaker may mirror a record twice: while the old consumer rebalances, it may be sending
+    one that is not committed (jvm-consumer.md#in-flight-data).
+    """
     there, back = tmp_path / "there.json", tmp_path / "back.json"
     source, target = migration.forward
 
     def mirror(consumer_file):
-        before = audit.found.total()
+        before = Counter(audit.found)
         mirrormaker.start(consumer_file)
-        audit.until(lambda found: found.total() >= before + 200)
+        audit.until(lambda found: len(found) >= len(before) + 200)
+        return before
+
+    def stop(before):
+        mirrormaker.stop()
+        audit.read_all()
+        again = {value for value, count in before.items() if audit.found[value] > count}
+        assert again <= set(MIRRORED), "the only values that were produced twice"
 
     flowing = feed(migration.topic)
-    mirror(old_file)
-    mirrormaker.stop()
+    stop(mirror(old_file))
     assert migrate("plan", "--from", source, "--to", target, "--output", there)[0] == 0
     assert migrate("run", there, "--execute")[0] == 0
-    mirror(new_file)
-    mirrormaker.stop()
+    stop(mirror(new_file))
     assert migrate("reverse", there, "--output", back)[0] == 0
     assert migrate("run", back, "--execute")[0] == 0
-    mirror(old_file)
+    before = mirror(old_file)
     produced = Counter([*MIRRORED, *flowing.stop()])
     audit.until(lambda found: produced <= found)
-    mirrormaker.stop()
-    assert audit.found == produced
+    stop(before)
+    assert audit.found.keys() == produced.keys()

@@ -20,6 +20,8 @@ from zkconsumer.tools.offsetrestore import plan_restore
 from zkconsumer.tools.offsetwrites import execute
 from zkconsumer.tools.snapshot import read_snapshot
 
+PATIENT = ("--timeout", "60000")  # a tool waits 5 s for a broker otherwise
+
 
 @pytest.fixture
 def run(jvm_tool):
@@ -30,12 +32,14 @@ def run(jvm_tool):
 def zkconsumer(sandbox):
     """Run the command line and return its standard output."""
 
+    where = ("--zookeeper", sandbox.zookeeper_connect, "-p", "zookeeper.connection.timeout.ms=60000")
+
     def command(*arguments, ends=0):
         done = subprocess.run(
-            [sys.executable, "-m", "zkconsumer", *arguments, "--zookeeper", sandbox.zookeeper_connect],
+            [sys.executable, "-m", "zkconsumer", *arguments, *where],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,
             check=False,
         )
         assert done.returncode == ends, done.stderr
@@ -107,7 +111,8 @@ def test_csv_goes_through_the_reset_of_the_jvm_tool(  # noqa: PLR0917
     file = tmp_path / "offsets.csv"
     file.write_text(zkconsumer("offsets", "export", "--group", group.name, "--format", "csv"))
     theirs = f"{group.name}-kafka"
-    command = ("kafka.admin.ConsumerGroupCommand", "--bootstrap-server", sandbox.bootstrap_servers, "--group", theirs)
+    command = ("kafka.admin.ConsumerGroupCommand", "--bootstrap-server", sandbox.bootstrap_servers, *PATIENT)
+    command += ("--group", theirs)
     run(*command, "--reset-offsets", "--from-file", str(file), "--execute")
     partitions = [TopicPartition(topic, number) for number in range(4)]
     stored = cluster.committed(theirs, partitions)
@@ -139,7 +144,8 @@ def test_a_reset_is_that_of_the_jvm_tool(topic, run, sandbox, tool_session, clus
     file = {TopicPartition(topic, number): number * 10 for number in range(4)}
     both = plan_reset(tool_session, cluster, name, None, ResetSpec("file", offsets=file), store="kafka")
     assert cluster.commit(name, _stored(both)) == {}
-    command = ("kafka.admin.ConsumerGroupCommand", "--bootstrap-server", sandbox.bootstrap_servers, "--group", name)
+    command = ("kafka.admin.ConsumerGroupCommand", "--bootstrap-server", sandbox.bootstrap_servers, *PATIENT)
+    command += ("--group", name)
     printed = run(*command, "--reset-offsets", "--all-topics", *option, "--dry-run")
     theirs = [line for line in printed.splitlines() if line.startswith(topic)]
     plan = plan_reset(tool_session, cluster, name, {topic: None}, spec, store="kafka")
@@ -225,7 +231,7 @@ class Writes:
         return plan_restore(self._session, self._cluster, read_snapshot(snapshot))
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("kind", ["reset", "import", "copy", "restore", "rename", "delete"])
 def test_a_member_that_starts_in_a_write_waits_for_its_end(
     group, topic, tool_session, cluster, zookeeper, tmp_path, kind
@@ -247,7 +253,9 @@ def start_in_write(group, topic, session, cluster, writes, kind, number, offset)
 
     def start_member(changes):
         if any(map(is_offset, changes)) and not threads:
-            threads.append(threading.Thread(target=group.join_jvm, args=(f"j{number}", {topic: 1})))
+            # However long a busy machine takes for the write, the member does not give up meanwhile.
+            patient = {"rebalance_max_retries": 300}
+            threads.append(threading.Thread(target=group.join_jvm, args=(f"j{number}", {topic: 1}), kwargs=patient))
             threads[0].start()
             eventually(lambda: len(group.children("ids")) == 1)
             owners.extend(group.owners().values())

@@ -21,7 +21,8 @@ def jars():
 
 @pytest.fixture(scope="module")
 def old_zookeeper(jars, tmp_path_factory):
-    server = ZooKeeperServer(tmp_path_factory.mktemp("zookeeper-3.4"), jars=jars("zookeeper-3.4.14"))
+    directory = tmp_path_factory.mktemp("zookeeper-3.4")
+    server = ZooKeeperServer(directory, jars=jars("zookeeper-3.4.14"), max_session_timeout_ms=60_000)
     server.start()
     yield server
     server.kill()
@@ -29,7 +30,13 @@ def old_zookeeper(jars, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def broker(jars, old_zookeeper):
-    started = KafkaBroker(old_zookeeper.directory, old_zookeeper, jars(f"kafka-{DEFAULT_KAFKA_VERSION}"), broker_id=0)
+    started = KafkaBroker(
+        old_zookeeper.directory,
+        old_zookeeper,
+        jars(f"kafka-{DEFAULT_KAFKA_VERSION}"),
+        broker_id=0,
+        properties={"zookeeper.session.timeout.ms": "60000"},
+    )
     started.start()
     yield started
     started.kill()
@@ -45,8 +52,8 @@ def connections():
 def session(old_zookeeper, connections):
     opened = ZkSession(
         old_zookeeper.address,
-        session_timeout_ms=10_000,
-        connection_timeout_ms=20_000,
+        session_timeout_ms=60_000,
+        connection_timeout_ms=60_000,
         on_connection=lambda: connections.append(opened.session_id),
     )
     opened.open()
@@ -64,7 +71,9 @@ def test_members_share_commit_and_inherit(old_zookeeper, broker, unique_name):
         auto_offset_reset="smallest",
         auto_commit_interval_ms=100,
         consumer_timeout_ms=60_000,
-        zookeeper_connection_timeout_ms=20_000,
+        # The first records are counted: no member is to lose its share.
+        zookeeper_session_timeout_ms=60_000,
+        zookeeper_connection_timeout_ms=60_000,
     )
     with ConsumerConnector(config) as first, ConsumerConnector(config) as second:
         streams = [member.create_message_streams({topic: 1})[topic][0] for member in (first, second)]

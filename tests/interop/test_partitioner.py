@@ -2,6 +2,7 @@
 
 import json
 import random
+from functools import cache
 from pathlib import Path
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "partitioner.json"
@@ -25,13 +26,16 @@ class JvmPartitioner:
         self.partitioner = self.kafka.clients.producer.internals.DefaultPartitioner()
 
     def partition(self, key, partitions, available):
+        return self.partitioner.partition("t", key, key, None, None, self._cluster(partitions, tuple(available)))
+
+    @cache  # noqa: B019 - one partitioner in a process; each takes a second, and a minute on a busy machine
+    def _cluster(self, partitions, available):
         nothing = self._gateway.new_array(self.kafka.common.Node, 0)
         infos = [
             self.kafka.common.PartitionInfo("t", number, self.node if number in available else None, nothing, nothing)
             for number in range(partitions)
         ]
-        cluster = self.kafka.common.Cluster("c", [self.node], infos, set(), set())
-        return self.partitioner.partition("t", key, key, None, None, cluster)
+        return self.kafka.common.Cluster("c", [self.node], infos, set(), set())
 
     def answers(self):
         by_key = [

@@ -6,8 +6,9 @@ import sys
 from contextlib import closing, suppress
 
 import pytest
+from kazoo.exceptions import NoNodeError
 
-from tests.fixtures.jvm import spread, values
+from tests.fixtures.jvm import CRASHES, spread, values
 from tests.fixtures.waiting import eventually
 from zkconsumer import ConsumerConfig
 from zkconsumer.core.lagstatus import LagStatus
@@ -26,7 +27,7 @@ def run(sandbox, jvm):
     """Run a tool of the JVM to its end and return what it printed: ``run("kafka.tools.ExportZkOffsets", ...)``."""
 
     def tool(main, *arguments, of=jvm):
-        done = subprocess.run(of.tool(main, *arguments), capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(of.tool(main, *arguments), capture_output=True, text=True, timeout=300, check=False)
         return done.stdout + done.stderr
 
     return tool
@@ -38,7 +39,7 @@ def committed(group, topic_factory, produce):
     topic = topic_factory(partitions=2)
     member = group.join("c", {topic: 1})
     produce(topic, spread(values(100), 2))
-    eventually(lambda: len(member.received()) == 100)
+    eventually(lambda: len({record[:3] for record in member.received()}) == 100)
     member.commit()
     return member, topic
 
@@ -67,7 +68,7 @@ def test_export_and_import_of_offsets(group, sandbox, run, committed, tmp_path):
     file.write_text(file.read_text().replace(":50", ":48"))
     run("kafka.tools.ImportZkOffsets", *connect, "--input-file", str(file))
     again = group.join("c", {topic: 1})
-    eventually(lambda: len(again.received()) == 4)
+    eventually(lambda: len({record[:3] for record in again.received()}) == 4)
     assert {record[2] for record in again.received()} == {48, 49}
 
 
@@ -96,12 +97,13 @@ RECORDS = 90
 
 @pytest.fixture
 def ours(sandbox):
-    """Run a command of ``zkconsumer groups`` to its end: ``ours("describe", ..., code=0)``."""
+    """Run a command of ``zkconsumer groups`` to its end: ``ours("describe", ..., code=0)``; None is any exit code."""
 
     def command(*arguments, code=0):
-        full = [sys.executable, "-m", "zkconsumer", "groups", *arguments, "--zookeeper", sandbox.zookeeper_connect]
-        ended = subprocess.run(full, capture_output=True, text=True, timeout=60, check=False)
-        assert ended.returncode == code, ended.stderr
+        where = ("--zookeeper", sandbox.zookeeper_connect, "-p", "zookeeper.connection.timeout.ms=60000")
+        full = [sys.executable, "-m", "zkconsumer", "groups", *arguments, *where]
+        ended = subprocess.run(full, capture_output=True, text=True, timeout=300, check=False)
+        assert code is None or ended.returncode == code, ended.stderr
         return ended.stdout
 
     return command
@@ -113,9 +115,20 @@ def theirs(sandbox, jvm):
 
     def tool(main, *arguments, connect="--zookeeper"):
         full = jvm.tool(main, connect, sandbox.zookeeper_connect, *arguments)
-        return subprocess.run(full, capture_output=True, text=True, timeout=120, check=False).stdout
+        return subprocess.run(full, capture_output=True, text=True, timeout=300, check=False).stdout
 
     return tool
+
+
+def assert_same(printed, wanted):
+    """Ours prints what theirs prints. Both are asked again where they differ, since the group may have changed between
+    the two: JVM members rebalance once more after they have joined, and a broker may be slow to answer.
+    """
+    for _ in range(4):
+        found, expected = printed(), wanted()
+        if found == expected:
+            break
+    assert found == expected
 
 
 @pytest.fixture(scope="session")
@@ -126,7 +139,7 @@ def checker(sandbox):
     def check(group):
         words = ("kafka.tools.ConsumerOffsetChecker", "--zookeeper", sandbox.zookeeper_connect, "--group", group)
         full = java_command(find_java().executable, ("-Xmx128m",), jars, *words)
-        return subprocess.run(full, capture_output=True, text=True, timeout=120, check=False).stdout
+        return subprocess.run(full, capture_output=True, text=True, timeout=300, check=False).stdout
 
     return check
 
@@ -158,8 +171,14 @@ def consumed(group, topic_factory, produce, request):
     for topic in topics:
         produce(topic, spread(values(RECORDS), 3))
     eventually(lambda: len({record[:3] for record in group.received()}) == 2 * RECORDS)
-    for member in group.members:
-        member.commit()
+    for topic in topics:  # nothing is handed out again, and committed, while two tools are compared
+
+        def all_is_committed(topic=topic):
+            for member in group.members:
+                member.commit()
+            return group.offsets(topic) == dict.fromkeys(range(3), RECORDS // 3)
+
+        eventually(all_is_committed)
     return topics
 
 
@@ -171,20 +190,26 @@ def rows_of(text, first):
 
 
 def test_describe_prints_what_the_jvm_prints(group, consumed, theirs, ours):
-    printed = ours("describe", "--group", group.name)
-    wanted = rows_of(theirs("kafka.admin.ConsumerGroupCommand", "--describe", "--group", group.name), "TOPIC")
-    assert rows_of(printed, "TOPIC") == wanted
-    assert printed.startswith("\nTOPIC")
+    describe = ("--describe", "--group", group.name)
+
+    def assert_same_rows():
+        assert_same(
+            lambda: rows_of(ours("describe", "--group", group.name), "TOPIC"),
+            lambda: rows_of(theirs("kafka.admin.ConsumerGroupCommand", *describe), "TOPIC"),
+        )
+
+    assert_same_rows()
+    assert ours("describe", "--group", group.name).startswith("\nTOPIC")
     for member in list(group.members):
         group.leave(member)
-    printed = ours("describe", "--group", group.name)
-    wanted = rows_of(theirs("kafka.admin.ConsumerGroupCommand", "--describe", "--group", group.name), "TOPIC")
-    assert rows_of(printed, "TOPIC") == wanted
+    assert_same_rows()
 
 
 def test_the_checker_format_is_what_the_checker_prints(group, consumed, checker, ours):
-    printed = ours("describe", "--group", group.name, "--format", "checker")
-    assert rows_of(printed, "Group") == rows_of(checker(group.name), "Group")
+    assert_same(
+        lambda: rows_of(ours("describe", "--group", group.name, "--format", "checker"), "Group"),
+        lambda: rows_of(checker(group.name), "Group"),
+    )
 
 
 def test_unknown_offsets_are_printed_as_the_jvm_prints_them(group, topic_factory, zookeeper, theirs, checker, ours):
@@ -192,12 +217,20 @@ def test_unknown_offsets_are_printed_as_the_jvm_prints_them(group, topic_factory
     member = group.join_jvm("a", {topic: 1}, auto_commit_enable="false")
     group.settle()
     describe = ("kafka.admin.ConsumerGroupCommand", "--describe", "--group", group.name)
-    wanted = {line for line in theirs(*describe).splitlines() if line.startswith(topic)}
-    assert rows_of(ours("describe", "--group", group.name), "TOPIC")[1] == wanted
+    wanted = set()
+
+    def read_theirs():
+        wanted.clear()
+        wanted.update(line for line in theirs(*describe).splitlines() if line.startswith(topic))
+        return wanted
+
+    assert_same(lambda: rows_of(ours("describe", "--group", group.name), "TOPIC")[1], read_theirs)
+    assert len(wanted) == 2
     assert all(line.split()[2:5:2] == ["-", "-"] for line in wanted)
     zookeeper.ensure_path(group.path("offsets", topic))
-    assert rows_of(ours("describe", "--group", group.name, "--format", "checker"), "Group") == rows_of(
-        checker(group.name), "Group"
+    assert_same(
+        lambda: rows_of(ours("describe", "--group", group.name, "--format", "checker"), "Group"),
+        lambda: rows_of(checker(group.name), "Group"),
     )
     group.leave(member)
 
@@ -205,23 +238,39 @@ def test_unknown_offsets_are_printed_as_the_jvm_prints_them(group, topic_factory
 def test_list_prints_what_the_jvm_prints(group, consumed, theirs, ours):
     wanted = theirs("kafka.admin.ConsumerGroupCommand", "--list").split()
     assert group.name in wanted
-    assert set(ours("list").splitlines()) == set(wanted)
+    assert_same(
+        lambda: set(ours("list").splitlines()),
+        lambda: set(theirs("kafka.admin.ConsumerGroupCommand", "--list").split()),
+    )
 
 
 def test_verify_prints_what_the_jvm_prints(group, consumed, theirs, ours):
     words = ("kafka.tools.VerifyConsumerRebalance", "--group", group.name)
-    assert ours("verify", "--group", group.name) == theirs(*words, connect="--zookeeper.connect")
+    assert_same(
+        lambda: ours("verify", "--group", group.name, code=None),
+        lambda: theirs(*words, connect="--zookeeper.connect"),
+    )
+    assert "failed" not in ours("verify", "--group", group.name)
 
 
 def test_a_failed_rebalance_is_what_the_jvm_calls_one(group, topic_factory, zookeeper, theirs, ours):
     topic = topic_factory(partitions=2)
     group.join_jvm("a", {topic: 1})
     group.settle()
-    zookeeper.delete(group.path("owners", topic, 1))  # no member of ours is there to repair it
-    failed = ours("verify", "--group", group.name, code=3)
     words = ("kafka.tools.VerifyConsumerRebalance", "--group", group.name)
-    assert failed == theirs(*words, connect="--zookeeper.connect")
+
+    def verified():
+        """What both print where nothing owns a partition; None where the member has claimed it again."""
+        with suppress(NoNodeError):
+            zookeeper.delete(group.path("owners", topic, 1))  # no member of ours is there to repair it
+        printed = ours("verify", "--group", group.name, code=None), theirs(*words, connect="--zookeeper.connect")
+        return None if group.children("owners", topic) == ["0", "1"] else printed
+
+    # A JVM member may rebalance once more after it has joined, which repairs it.
+    failed, wanted = next(filter(None, (verified() for _ in range(4))))
+    assert failed == wanted
     assert "failed" in failed
+    ours("verify", "--group", group.name, code=3)
 
 
 def test_a_jvm_member_that_does_not_read_is_stall(group, jvm, topic_factory, produce, zookeeper, ours):
@@ -232,14 +281,18 @@ def test_a_jvm_member_that_does_not_read_is_stall(group, jvm, topic_factory, pro
     consumer.create_streams({topic: 1}, read=False)
     eventually(group.owners)
     status = ("status", "--group", group.name, "--interval", "50ms", "--samples", "3", "--json")
-    found = json.loads(ours(*status, code=3))
-    assert (found["status"], found["lag"], found["partitions"][0]["owner_live"]) == ("STALL", 10, True)
+
+    def seen():
+        found = json.loads(ours(*status, code=3))
+        return found["status"], found["lag"], found["partitions"][0]["owner_live"]
+
+    assert_same(seen, lambda: ("STALL", 10, True))
     consumer.shutdown()
 
 
 def test_a_jvm_member_that_is_paused_is_stop(group, topic_factory, produce, private_jvm, sandbox, ours):
     topic = topic_factory()
-    group.join_jvm("a", {topic: 1}, jvm=private_jvm, auto_commit_interval_ms=100)
+    group.join_jvm("a", {topic: 1}, jvm=private_jvm, auto_commit_interval_ms=100, **CRASHES)
     group.settle()
     produce(topic, values(10))
     eventually(lambda: group.offsets(topic) == {0: 10})
@@ -266,8 +319,12 @@ def test_a_jvm_member_without_partitions_is_explained(group, topic_factory, ours
     group.join_jvm("a", {topic: 1})
     idle = group.join_jvm("b", {topic: 1})
     group.settle()
-    (finding,) = json.loads(ours("explain", "--group", group.name, "--json", code=3))["findings"]
-    assert (finding["kind"], finding["subject"]) == ("more-threads-than-partitions", idle.consumer_id)
+
+    def findings():
+        found = json.loads(ours("explain", "--group", group.name, "--json", code=3))["findings"]
+        return [(one["kind"], one["subject"]) for one in found]
+
+    assert_same(findings, lambda: [("more-threads-than-partitions", idle.consumer_id)])
 
 
 def test_jvm_members_with_different_strategies_are_explained(group, topic_factory, ours):
@@ -279,7 +336,7 @@ def test_jvm_members_with_different_strategies_are_explained(group, topic_factor
         group.join_jvm("b", dict.fromkeys(topics, 1), partition_assignment_strategy="roundrobin", **few)
 
     def explained():
-        found = json.loads(ours("explain", "--group", group.name, "--json", code=3))
+        found = json.loads(ours("explain", "--group", group.name, "--json", code=None))
         return {one["kind"] for one in found["findings"]} & {"gave-up", "different-strategies"}
 
     eventually(explained)
