@@ -8,7 +8,7 @@ from zkconsumer.errors import ZooKeeperRefused
 from zkconsumer.sandbox.pysparkjars import zookeeper_jars
 from zkconsumer.zookeeper.session import ZkSession
 
-pytestmark = pytest.mark.usefixtures("ticket_cache")
+pytestmark = [pytest.mark.usefixtures("ticket_cache"), pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def session(server):
         zookeeper_connect=f"{NAME}:{server.port}",
         group_id="g",
         zookeeper_session_timeout_ms=10_000,
-        zookeeper_connection_timeout_ms=20_000,
+        zookeeper_connection_timeout_ms=60_000,
         zookeeper_sasl_mechanism="GSSAPI",
         zookeeper_set_acl=True,
     )
