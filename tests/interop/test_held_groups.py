@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from tests.fixtures.jvm import offsets_of, offsets_received, spread, values
+from tests.fixtures.jvm import CRASHES, offsets_of, offsets_received, spread, values
 from tests.fixtures.offsetwrites import OffsetGroup, is_offset
 from tests.fixtures.waiting import eventually
 from zkconsumer.core.offsetreset import ResetSpec
@@ -67,7 +67,7 @@ def test_a_commit_of_an_expired_member_is_overwritten(proxy, group, jvm, topic, 
     again, and the commit arrives in a new session; 5. it rebalances, with few attempts or with many."""
     znodes = OffsetGroup(group.name, zookeeper)
     znodes.store(topic, FORMER)
-    settings = {"zookeeper_session_timeout_ms": 2000, "auto_commit_enable": "false", "rebalance_backoff_ms": 100}
+    settings = {**CRASHES, "auto_commit_enable": "false", "rebalance_backoff_ms": 100}
     member = group.join_jvm(
         "j", {topic: 1}, zookeeper_connect=proxy.address, rebalance_max_retries=attempts, **settings
     )

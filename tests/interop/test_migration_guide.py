@@ -5,6 +5,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
+from tests.fixtures.jvm import PATIENT_PROPERTIES
 from tests.fixtures.waiting import eventually
 from zkconsumer.cli.migrateguide import guide_command
 from zkconsumer.core.offsets import StoredOffset
@@ -52,6 +53,7 @@ def guide(group, sandbox):
 
         def is_there():
             arguments = ["--zookeeper", sandbox.zookeeper_connect, "--group", group.name, "--watch", watch, "--json"]
+            arguments += PATIENT_PROPERTIES
             done = CliRunner().invoke(guide_command, arguments)
             assert done.exit_code in (0, 3), done.output
             found.update(json.loads(done.output), exit_code=done.exit_code)

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from tests.fixtures.jvm import offsets_of, offsets_received, spread, values
+from tests.fixtures.jvm import PATIENT_PROPERTIES, offsets_of, offsets_received, spread, values
 from tests.fixtures.offsetwrites import OffsetGroup, is_offset
 from tests.fixtures.waiting import eventually
 from zkconsumer.cli.writing import plan_lines
@@ -32,7 +32,7 @@ def run(jvm_tool):
 def zkconsumer(sandbox):
     """Run the command line and return its standard output."""
 
-    where = ("--zookeeper", sandbox.zookeeper_connect, "-p", "zookeeper.connection.timeout.ms=60000")
+    where = ("--zookeeper", sandbox.zookeeper_connect, *PATIENT_PROPERTIES)
 
     def command(*arguments, ends=0):
         done = subprocess.run(

@@ -8,7 +8,7 @@ from contextlib import closing, suppress
 import pytest
 from kazoo.exceptions import NoNodeError
 
-from tests.fixtures.jvm import CRASHES, spread, values
+from tests.fixtures.jvm import CRASHES, PATIENT_PROPERTIES, spread, values
 from tests.fixtures.waiting import eventually
 from zkconsumer import ConsumerConfig
 from zkconsumer.core.lagstatus import LagStatus
@@ -100,7 +100,7 @@ def ours(sandbox):
     """Run a command of ``zkconsumer groups`` to its end: ``ours("describe", ..., code=0)``; None is any exit code."""
 
     def command(*arguments, code=0):
-        where = ("--zookeeper", sandbox.zookeeper_connect, "-p", "zookeeper.connection.timeout.ms=60000")
+        where = ("--zookeeper", sandbox.zookeeper_connect, *PATIENT_PROPERTIES)
         full = [sys.executable, "-m", "zkconsumer", "groups", *arguments, *where]
         ended = subprocess.run(full, capture_output=True, text=True, timeout=300, check=False)
         assert code is None or ended.returncode == code, ended.stderr
