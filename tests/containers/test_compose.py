@@ -8,7 +8,7 @@ import pytest
 from tests.fixtures.compose import ComposeStack
 from tests.fixtures.sandbox import Topics, produce_records
 
-pytestmark = [pytest.mark.containers, pytest.mark.timeout(1200)]  # the first test builds the images
+pytestmark = [pytest.mark.containers, pytest.mark.timeout(2400)]  # the first test builds the images
 
 TOPIC = "records"
 PARTITIONS = 4
@@ -26,6 +26,8 @@ def until(stack: ComposeStack, condition: Callable[[], bool], what: str) -> None
 
 def owns_everything_evenly(stack: ComposeStack) -> bool:
     group = stack.describe_group(CONSUMERS[0])
+    if group is None:
+        return False
     owners = [row["owner"].rpartition("-")[0] for row in group["partitions"] if row["owner_live"]]
     return len(owners) == PARTITIONS and sorted(map(owners.count, set(owners))) == [PARTITIONS // 2] * 2
 

@@ -18,14 +18,14 @@ from tests.fixtures.sandbox import Topics, produce_records
 from zkconsumer import ConsumerConfig, ConsumerConnector
 from zkconsumer.testing.containers import KafkaContainer, ZooKeeperContainer
 
-pytestmark = [pytest.mark.containers, pytest.mark.timeout(900)]  # the first test builds the images
+pytestmark = [pytest.mark.containers, pytest.mark.timeout(1800)]  # the first test builds the images
 
 GROUP = "paused"
 TOPIC = "records"
 PARTITIONS = 4
 SESSION_MS = 4_000
 FROZEN_S = 3 * SESSION_MS / 1000
-RECOVERY_S = 60.0
+RECOVERY_S = 180.0
 
 PROPERTIES = {
     "zookeeper.session.timeout.ms": SESSION_MS,
