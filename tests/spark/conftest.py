@@ -15,4 +15,4 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if "tests/spark/" in item.path.as_posix():
             item.add_marker(pytest.mark.spark)
             if item.get_closest_marker("timeout") is None:
-                item.add_marker(pytest.mark.timeout(300))
+                item.add_marker(pytest.mark.timeout(600))

@@ -1,7 +1,8 @@
 """A Spark application that records all that it delivers: ``delivery_job.py SETTINGS.json``.
 
 Each delivery of a batch is written atomically to a separate file, ``<batch id>.<time in ns>.json``: rows as
-``[partition, offset]``. So a test can determine the content of an idempotent sink, and of any other.
+``[partition, offset]``. So a test can determine the content of an idempotent sink, and of any other. The query is
+started again where it ended because Spark did not wait long enough for its source process.
 """
 
 import json
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 
 def main(settings: dict) -> None:
@@ -38,14 +40,22 @@ def main(settings: dict) -> None:
         partial.write_text(json.dumps([list(row) for row in rows]), encoding="utf-8")
         partial.rename(whole)
 
-    frame = spark.readStream.format("zkconsumer").options(**settings["options"]).load()
-    writer = frame.writeStream.foreachBatch(deliver).option("checkpointLocation", settings["checkpoint"])
-    query = writer.trigger(**settings["trigger"]).start()
+    def start() -> StreamingQuery:
+        frame = spark.readStream.format("zkconsumer").options(**settings["options"]).load()
+        writer = frame.writeStream.foreachBatch(deliver).option("checkpointLocation", settings["checkpoint"])
+        return writer.trigger(**settings["trigger"]).start()
+
     jvm = spark._jvm.java.lang.ProcessHandle.current().pid()
     partial = output / "pids.partial"
     partial.write_text(json.dumps({"application": os.getpid(), "jvm": jvm}), encoding="utf-8")
     partial.rename(output / "pids")
-    query.awaitTermination()
+    while True:
+        try:
+            start().awaitTermination()
+            break
+        except Exception as error:
+            if settings["too_late"] not in str(error):
+                raise
     spark.stop()
 
 

@@ -4,6 +4,7 @@ from datetime import datetime
 
 import pytest
 
+from tests.fixtures.spark import DEADLINE_S, in_time
 from zkconsumer.spark.rows import spark_schema
 
 TIMESTAMP_MS = 1_700_000_000_123
@@ -145,22 +146,15 @@ def test_offsets_no_longer_in_the_log_fail_or_are_skipped(spark, sandbox, group,
 
 
 def test_a_stream_has_no_ending_offsets(spark, sandbox, tmp_path):
-    frame = (
-        spark.readStream.format("zkconsumer")
-        .options(
-            **{
-                "zookeeper.connect": sandbox.zookeeper_connect,
-                "group.id": "g",
-                "subscribe": "t",
-                "endingOffsets": "latest",
-            }
-        )
-        .load()
-    )
+    given = {"zookeeper.connect": sandbox.zookeeper_connect, "group.id": "g", "subscribe": "t"}
+    frame = spark.readStream.format("zkconsumer").options(**given, endingOffsets="latest").load()
+
+    def run():
+        writer = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path))
+        writer.trigger(availableNow=True).start().awaitTermination(DEADLINE_S)
+
     with pytest.raises(Exception, match=r"only apply to spark\.read"):
-        frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).trigger(
-            availableNow=True
-        ).start().awaitTermination(90)
+        in_time(run)
 
 
 def test_times_become_offsets_of_the_first_records_not_older(spark, sandbox, group, topic_factory, produce):

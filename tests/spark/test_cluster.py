@@ -18,7 +18,7 @@ from zkconsumer.sandbox.ports import free_port
 PROJECT = Path(__file__).parents[2]
 SOURCES = ("pyproject.toml", "setup.cfg", "setup.py", "README.md", "LICENSE", "pyspark_zkconsumer.py")
 
-pytestmark = pytest.mark.timeout(900)  # an environment of 500 MB is created and packed
+pytestmark = pytest.mark.timeout(1800)  # an environment of 500 MB is created and packed
 
 WHERE = """
 import json, sys
@@ -67,14 +67,14 @@ def cluster(tmp_path) -> Iterator[str]:
     master = f"spark://127.0.0.1:{port}"
     started = [_daemon(tmp_path / "master", "master.Master", "--host", "127.0.0.1", "--port", str(port))]
     try:
-        await_until(lambda: _has_logged(tmp_path / "master", "I have been elected leader"), "the master is up", 120)
+        await_until(lambda: _has_logged(tmp_path / "master", "I have been elected leader"), "the master is up")
         for number in range(2):
             name = tmp_path / f"worker-{number}"
             arguments = ("--host", "127.0.0.1", "--cores", "1", "--memory", "1g", "--work-dir", str(name / "work"))
             started.append(_daemon(name, "worker.Worker", *arguments, master))
         for number in range(2):
             name = tmp_path / f"worker-{number}"
-            await_until(lambda name=name: _has_logged(name, "Successfully registered"), "the workers are up", 120)
+            await_until(lambda name=name: _has_logged(name, "Successfully registered"), "the workers are up")
         yield master
     finally:
         for process in reversed(started):
@@ -125,7 +125,7 @@ def test_executors_of_two_workers_read_with_the_sent_environment(
         # Tasks wait for both executors: the first one could run all tasks.
         "spark.cores.max": "2",
         "spark.scheduler.minRegisteredResourcesRatio": "1.0",
-        "spark.scheduler.maxRegisteredResourcesWaitingTime": "120s",
+        "spark.scheduler.maxRegisteredResourcesWaitingTime": "600s",
     }
     submit = " ".join(f"--conf {name}={value}" for name, value in confs.items())
     options = {

@@ -16,7 +16,7 @@ from tests.fixtures.sparkjob import EXECUTORS, PATIENCE_S, SOURCES
 
 PARTITIONS = 4
 
-pytestmark = pytest.mark.timeout(600)  # applications are started, killed and started again
+pytestmark = pytest.mark.timeout(1800)  # applications are started, killed and started again
 
 
 def spread(count: int) -> list[dict]:
@@ -29,7 +29,7 @@ def test_a_killed_python_worker_repeats_its_task_only(sandbox, group, topic_fact
     job = make_job(sandbox, topic)
     for batches in (1, 3, 5):
         job.await_batches(batches, group)
-        os.kill(await_until(job.task_worker, "a worker runs tasks"), signal.SIGKILL)
+        job.kill_task_worker()
     job.await_all(produced, group)
     assert job.kept() == Counter(produced)
     assert job.delivered() == Counter(produced), "Spark repeats the task, not the batch"
@@ -83,7 +83,7 @@ def test_an_expired_session_repeats_nothing_that_was_finished(sandbox, group, to
     job = make_job(sandbox, topic, options=options)
     job.await_batches(2, group)
     (member,) = await_until(group.ids, "the query is registered")
-    (source,) = job.pids(SOURCES)
+    source = job.pids(SOURCES)[-1]  # one that Spark gave up may still be ending
     os.kill(source, signal.SIGSTOP)
     try:
         await_until(lambda: not group.ids(), "the session has expired")

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from tests.fixtures.jvm import SETTINGS, JvmMember, offsets_received
-from tests.fixtures.spark import DEADLINE_S, Sink, await_until, start_application
+from tests.fixtures.spark import DEADLINE_S, LONG_SESSION, Sink, await_until, start_application
 
 PARTITIONS = 4
 
@@ -57,11 +57,10 @@ def test_two_applications_share_a_group_and_one_takes_over_when_the_other_is_kil
     topic = topic_factory(partitions=PARTITIONS)
     sink = Sink()
     start_query(topic, sink)
-    await_until(lambda: len(group.owners(topic)) == PARTITIONS, "the query owns all partitions")
+    # Owners exist before the first plan. It stores offsets, without which the application would begin at the log end.
+    await_until(lambda: len(group.offsets(topic)) == PARTITIONS, "the query owns all partitions")
     with start_application(sandbox, group, topic, tmp_path) as (_, jvm_pid):
-        await_until(
-            lambda: sorted(Counter(group.owners(topic).values()).values()) == [2, 2], "the applications share", 60
-        )
+        await_until(lambda: sorted(Counter(group.owners(topic).values()).values()) == [2, 2], "the applications share")
         produced = produce(topic, numbered(100))
         await_until(lambda: group.offsets(topic) == dict.fromkeys(range(PARTITIONS), 25), "both have committed")
         assert len(sink.rows()) == 50
@@ -79,12 +78,12 @@ def test_a_jvm_consumer_joins_waits_for_the_batch_in_flight_and_leaves_again(
     properties = {
         **SETTINGS,
         "zookeeper.connect": sandbox.zookeeper_connect,
-        "zookeeper.session.timeout.ms": "10000",  # no session must expire here, however slow the machine
+        **LONG_SESSION,
         "group.id": group.group,
         "rebalance.backoff.ms": "1000",
         "auto.commit.interval.ms": "500",
     }
-    for attempt in range(3):
+    for attempt in range(6):
         topic = topic_factory(partitions=PARTITIONS)
         produced = produce(topic, numbered(100))
         sink = Sink(hold=threading.Event())
