@@ -5,7 +5,7 @@ import re
 import pytest
 
 from tests.fixtures.documentexamples import RECORDS, Page
-from tests.fixtures.spark import await_until
+from tests.fixtures.spark import await_until, in_time
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def page(sandbox, topic_factory, produce, unique_name, tmp_path, spark):
         opened = Page(name, sandbox, topic, unique_name)
         blocks = [block for block in opened.blocks("python") if "zkconsumer.spark" in block or "spark.read" in block]
         places = [re.sub(r'"(/[\w/.-]+|checkpoint)"', lambda found: repr(f"{tmp_path}/{found[1]}"), b) for b in blocks]
-        return opened.run(places, lambda: None, spark=spark)
+        return in_time(lambda: opened.run(places, lambda: None, spark=spark))
 
     return run
 
@@ -36,7 +36,7 @@ def test_the_readme_reads_a_stream(page, tmp_path):
     clicks = page("README.md")["clicks"]
     named = "key value topic partition offset timestamp timestampType"
     assert clicks.columns == named.split()
-    assert count(clicks, tmp_path, "readme") == len(RECORDS)
+    assert in_time(lambda: count(clicks, tmp_path, "readme")) == len(RECORDS)
 
 
 def test_the_quickstart_counts_every_record_and_ends(page):
@@ -54,4 +54,4 @@ def test_the_page_of_spark_archives_selects_columns_and_watches(page, spark):
     query.stop()
     assert names["values"].columns == ["value"]
     assert names["keyed"].columns == ["offset", "key", "value"]
-    assert names["monitor"].snapshot() == []
+    await_until(lambda: names["monitor"].snapshot() == [], "ended queries are forgotten")

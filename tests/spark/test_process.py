@@ -16,7 +16,8 @@ def test_found_from_any_directory_and_gone_from_the_group_when_the_driver_is_kil
         await_until(lambda: len(group.offsets(topic)) == 2, "the query has planned its first batch")
         assert len(group.owners(topic)) == 2
         (session,) = group.sessions()
+        # Spark copies what the source logs, on a thread of its JVM.
+        joining = f"joining with {min(available_cpus(), 2)} consumer threads (option numStreams: not set"
+        await_until(lambda: joining in (tmp_path / "application.log").read_text(), "the query has logged its threads")
         os.kill(jvm, signal.SIGKILL)
         group.await_leaving(topic, session, sandbox)
-    log = (tmp_path / "application.log").read_text()
-    assert f"joining with {min(available_cpus(), 2)} consumer threads (option numStreams: not set" in log
