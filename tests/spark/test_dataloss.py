@@ -3,7 +3,9 @@
 from collections import Counter
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
+from tests.fixtures.sandbox import delete_records_before
 from tests.fixtures.spark import DEADLINE_S, Sink
 
 
@@ -14,12 +16,7 @@ def run(start_query, topic, sink, **options):
 
 def delete_before(sandbox, topic: str, offset: int) -> None:
     """Delete records at once, as retention does."""
-    from confluent_kafka import TopicPartition
-    from confluent_kafka.admin import AdminClient
-
-    admin = AdminClient({"bootstrap.servers": sandbox.bootstrap_servers})
-    for future in admin.delete_records([TopicPartition(topic, 0, offset)]).values():
-        future.result(30)
+    delete_records_before(AdminClient({"bootstrap.servers": sandbox.bootstrap_servers}), topic, 0, offset)
 
 
 def test_retention_that_overtook_the_query(start_query, sandbox, group, topic_factory, produce):

@@ -4,7 +4,9 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
+from tests.fixtures.sandbox import delete_records_before
 from zkconsumer.errors import OffsetOutOfRange
 from zkconsumer.kafka.client import BrokerClient
 from zkconsumer.model import Broker, TopicPartition
@@ -75,13 +77,13 @@ def transactions(sandbox, topic_factory, unique_name):
 
     topic = topic_factory()
     producer = Producer({"bootstrap.servers": sandbox.bootstrap_servers, "transactional.id": unique_name})
-    producer.init_transactions(30)
+    producer.init_transactions(120)  # the first one creates the topic of their states
     for end in (producer.commit_transaction, producer.abort_transaction):
         producer.begin_transaction()
         for _ in range(10):
             producer.produce(topic, b"v")
-        producer.flush(30)  # aborting would discard records that were not sent yet
-        end(30)
+        producer.flush(120)  # aborting would discard records that were not sent yet
+        end(120)
     return topic
 
 
@@ -100,7 +102,7 @@ def test_concurrent_and_repeated_tasks_read_exactly_their_range(sandbox, topic_f
     expected = [(0, offset) for offset in range(100, 900)]
     with ThreadPoolExecutor(2) as others:  # as Spark's speculation does, in another worker
         at_once = [others.submit(read_apart, sandbox, (topic, 0, 100, 900)) for _ in range(2)]
-        assert [each.result(60) for each in at_once] == [expected, expected]
+        assert [each.result(120) for each in at_once] == [expected, expected]
     for _ in range(2):  # as Spark does after a failure
         assert read(sandbox, (topic, 0, 100, 900)) == expected
 
@@ -139,14 +141,9 @@ def test_a_task_that_spark_stops_reading_leaves_no_thread(sandbox, topic_factory
 
 
 def test_deleted_offsets_fail_the_task_or_are_skipped(sandbox, topic_factory, produce):
-    from confluent_kafka import TopicPartition as Position
-    from confluent_kafka.admin import AdminClient
-
     topic = topic_factory()
     produce(topic, [b"v"] * 100)
-    admin = AdminClient({"bootstrap.servers": sandbox.bootstrap_servers})
-    for future in admin.delete_records([Position(topic, 0, 40)]).values():
-        future.result(30)
+    delete_records_before(AdminClient({"bootstrap.servers": sandbox.bootstrap_servers}), topic, 0, 40)
     with pytest.raises(OffsetOutOfRange, match="has lost offsets 10 to 40: its log begins at 40"):
         read(sandbox, (topic, 0, 10, 100))
     rows = read(sandbox, (topic, 0, 10, 100), failOnDataLoss="false")
