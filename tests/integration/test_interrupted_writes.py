@@ -100,8 +100,11 @@ def test_what_was_written_before_zookeeper_was_lost_is_listed(server, written, c
     report = written.write()
     starting.join()
     assert "check ZooKeeper" in report.faults[0]
-    assert len(written.stored()) in (500, 1000), "the second transaction may be done after the connection is back"
-    assert set(report.written) == set(map(written.path, written.stored()))
+    stored = set(map(written.path, written.stored()))
+    assert len(stored) in (500, 1000), "the second transaction may be done after the connection is back"
+    assert set(report.written) <= stored
+    if not any("is unknown" in fault for fault in report.faults):  # it is if the server starts slower than tools wait
+        assert set(report.written) == stored
     assert set(report.written) | set(report.not_written) == set(map(written.path, range(COUNT)))
     written.session.before = lambda _: None
     assert written.restore(report, complete=complete).faults == []
