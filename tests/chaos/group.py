@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Final
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import NoNodeError
+from kazoo.exceptions import KazooException, NoNodeError
 from kazoo.retry import KazooRetry
 
 from tests.chaos.history import GroupHistory, read_transactions
 from tests.chaos.kafkahistory import read_commits
 from tests.chaos.member import Options
 from tests.chaos.members import JvmMember, JvmPool, Member, OurMember, await_condition, end_anyhow
-from tests.chaos.rows import SESSION_S
+from tests.chaos.rows import SESSION_S, ZOOKEEPER
 from tests.chaos.stalls import LOOK_S, StallWatch
 from tests.fixtures.sandbox import Topics
 from zkconsumer.core.coordinatorznodes import CoordinatorPaths
@@ -139,15 +139,17 @@ class Group:
         self._after = servers.zookeeper.last_zxid
         self._clock_difference = clock_difference()
         self._ended = threading.Event()
-        self._watch = threading.Thread(target=self._look_for_stalls, name="stalls")
+        self._watches = [threading.Thread(target=one) for one in (self._look_for_stalls, self._look_at_zookeeper)]
 
     def __enter__(self) -> Group:
-        self._watch.start()
+        for watch in self._watches:
+            watch.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._ended.set()
-        self._watch.join()
+        for watch in self._watches:
+            watch.join()
         for member in self._all:
             if member.owner in self._alive:
                 end_anyhow(member)
@@ -160,6 +162,14 @@ class Group:
     def _look_for_stalls(self) -> None:
         stalls = StallWatch("", self.ledger)
         while not self._ended.wait(LOOK_S):
+            stalls.look()
+
+    def _look_at_zookeeper(self) -> None:
+        """Its process may not be run while those of the members are."""
+        stalls = StallWatch(ZOOKEEPER, self.ledger)
+        while not self._ended.wait(5 * LOOK_S):
+            with suppress(KazooException):
+                self.servers.zookeeper.exists("/")
             stalls.look()
 
     def join(self, kinds: Sequence[str], *, delivering: bool = True) -> None:

@@ -33,6 +33,9 @@ COORDINATED: Final = "coordinator"
 """Ours with ``group.protocol=coordinator``."""
 JVM: Final = "jvm"
 
+ZOOKEEPER: Final = "ZooKeeper"
+"""In place of the owner in what is recorded of its server."""
+
 Figures = dict[str, float | None]
 
 
@@ -128,6 +131,7 @@ class Row:
 def _disturbance(evidence: Evidence) -> str:
     """The longest time for which a process was not run that no fault had stopped, if that matters."""
     paused = {fault.owner for fault in evidence.faults if fault.kind == "pause"}
+    paused |= {ZOOKEEPER for fault in evidence.faults if fault.kind == "servers"}
     stalls = [one for one in evidence.ledger.of(Stalled) if one.owner not in paused]
     longest = max((one.ended - one.began for one in stalls), default=0.0)
     matters = longest >= _DISTURBING * evidence.timeout

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.chaos.rows import ROWS, Evidence
+from tests.chaos.rows import ROWS, ZOOKEEPER, Evidence
 from zkconsumer.testing.checker import check
 from zkconsumer.testing.ledger import (
     Claimed,
@@ -108,7 +108,8 @@ def test_a_process_that_is_not_run_disturbs_a_trial():
         return verdict("R1", run(Stalled(owner, 3.0, 3.0 + seconds), kind=kind)).disturbance
 
     assert disturbance("b", 1.5) == disturbance("", 1.5) == "a process of the trial was not run for 1.50 s"
-    assert disturbance("b", 0.5) == ""
+    assert disturbance(ZOOKEEPER, 1.5)
+    assert disturbance("b", 0.5) == disturbance(ZOOKEEPER, 5.0, kind="servers") == ""
     assert disturbance("a", 5.0, kind="pause") == "", "a fault has stopped it"
 
 
