@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from tests.fixtures.sandbox import Topics, produce_records
-from tests.fixtures.spark import Sink, await_until
+from tests.fixtures.spark import DEADLINE_S, Sink, await_until
 from zkconsumer.sandbox import Sandbox
 from zkconsumer.sandbox.progress import Progress
 
@@ -16,7 +16,9 @@ AVAILABLE_NOW = {"availableNow": True}
 @pytest.fixture(scope="module")
 def sandbox():
     """In the place of the sandbox that other tests share."""
-    with Sandbox(kafka_version="4.2.0", progress=Progress()) as started:
+    # Where the machine stands still for longer than that, the only broker is fenced for a while.
+    properties = {"broker.session.timeout.ms": "9000"}
+    with Sandbox(kafka_version="4.2.0", kafka_properties=properties, progress=Progress()) as started:
         yield started
 
 
@@ -59,5 +61,5 @@ def test_a_query_reads_on_through_a_restart_and_new_partitions(start_query, sand
 
     produced += produce_records(sandbox.bootstrap_servers, topic, values(5, 40))
     again = start_query(topic, sink, options=brokers, trigger=AVAILABLE_NOW)
-    assert again.awaitTermination(90)
+    assert again.awaitTermination(DEADLINE_S)
     assert sink.positions() == Counter(produced)
