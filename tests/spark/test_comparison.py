@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import sqlite3
-import subprocess
 import sys
 from itertools import islice
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.fixtures.sandbox import Topics, produce_records
+from tests.fixtures.spark import ObservedGroup, run_in_time
 from zkconsumer import ConsumerConfig, ConsumerConnector
 from zkconsumer.cli.main import command
 from zkconsumer.sandbox import java_home_for_spark
@@ -22,7 +22,7 @@ from zkconsumer.sandbox.progress import Progress
 
 PROJECT = Path(__file__).parents[2]
 
-pytestmark = pytest.mark.timeout(600)  # several Spark applications, one after the other
+pytestmark = pytest.mark.timeout(1800)  # several Spark applications, one after the other
 
 JOBS = """
 import json, sys
@@ -32,7 +32,7 @@ from pyspark.sql import SparkSession
 def job(spark, source, where, topics, directory):
     options = {"subscribe": topics, "startingOffsets": "earliest", "includeHeaders": "true"}
     batch = spark.read.format(source).options(**where, **options).load()
-    batch.write.parquet(f"{directory}/{source}-batch")
+    batch.write.mode("overwrite").parquet(f"{directory}/{source}-batch")
     stream = spark.readStream.format(source).options(**where, **options).option("maxOffsetsPerTrigger", 7).load()
     query = (
         stream.writeStream.format("parquet").option("path", f"{directory}/{source}-stream")
@@ -55,23 +55,18 @@ open(f"{directory}/results.json", "w").write(json.dumps(results))
 
 
 def run_application(*arguments: str, jars: str = "", **environment: str) -> None:
-    """Run a Python file as a separate Spark application, in ``local[2]``."""
+    """Run a Python file as a separate Spark application, in ``local[2]``; it can be run again after a failure."""
     confs = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     confs |= {"spark.jars": jars} if jars else {}
     submit = " ".join(f"--conf {name}={value}" for name, value in confs.items())
-    done = subprocess.run(
-        [sys.executable, *arguments],
-        env={
-            **os.environ,
-            "JAVA_HOME": str(java_home_for_spark()),
-            "PYSPARK_PYTHON": sys.executable,
-            "PYSPARK_SUBMIT_ARGS": f"--master local[2] {submit} pyspark-shell",
-            **environment,
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    variables = {
+        **os.environ,
+        "JAVA_HOME": str(java_home_for_spark()),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_SUBMIT_ARGS": f"--master local[2] {submit} pyspark-shell",
+        **environment,
+    }
+    done = run_in_time([sys.executable, *arguments], env=variables)
     assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
 
 
@@ -119,7 +114,7 @@ def test_the_same_job_gives_equal_rows_types_and_nullability(compared, kind):
     assert ours[f"{kind} rows"] == kafka[f"{kind} rows"]
 
 
-def test_the_example_continues_a_checkpoint_and_restarts_without_it(compared, sandbox, tmp_path):
+def test_the_example_continues_a_checkpoint_and_restarts_without_it(compared, sandbox, zookeeper, tmp_path):
     _, directory = compared
     produced = produce_records(sandbox.bootstrap_servers, "compared-a", [b"later"] * 5)
     checkpoint = directory / "kafka-checkpoint"
@@ -139,6 +134,7 @@ def test_the_example_continues_a_checkpoint_and_restarts_without_it(compared, sa
         *("--old-checkpoint", old.as_uri(), "--checkpoint", (tmp_path / "new").as_uri(), "--output", output.as_uri()),
     ]
     run_application(*arguments)
+    ObservedGroup(zookeeper, "archive").await_left()
     shutil.rmtree(old)
     produced += produce_records(sandbox.bootstrap_servers, "compared-a", [b"later"] * 5)
     run_application(*arguments)
@@ -149,7 +145,9 @@ def test_the_example_continues_a_checkpoint_and_restarts_without_it(compared, sa
     assert {row["value"] for row in rows} == {"later"}
 
 
-def test_the_example_of_the_receiver_continues_its_group(sandbox, topic_factory, produce, unique_name, tmp_path):
+def test_the_example_of_the_receiver_continues_its_group(
+    sandbox, zookeeper, topic_factory, produce, unique_name, tmp_path
+):
     """Each word is counted once, except those of records that the group has read before."""
     topic = topic_factory(partitions=2)
     database = tmp_path / "counts.sqlite"
@@ -167,6 +165,7 @@ def test_the_example_of_the_receiver_continues_its_group(sandbox, topic_factory,
     read = consume(sandbox, unique_name, topic, 3)
     run_application(*arguments)
     produce_some()
+    ObservedGroup(zookeeper, unique_name).await_left()
     run_application(*arguments)
     with sqlite3.connect(database) as connection:
         counts = dict(connection.execute("SELECT word, count FROM counts"))
@@ -220,7 +219,8 @@ def consume(sandbox, group, topic, count):
         zookeeper_connect=sandbox.zookeeper_connect,
         group_id=group,
         auto_offset_reset="smallest",
-        zookeeper_connection_timeout_ms=20_000,
+        zookeeper_session_timeout_ms=30_000,
+        zookeeper_connection_timeout_ms=60_000,
     )
     with ConsumerConnector(config) as connector:
         (stream,) = connector.create_message_streams({topic: 1})[topic]
