@@ -24,7 +24,14 @@ if TYPE_CHECKING:
 
 _QUERY = "routes"
 _WORKER_TOO_LATE = "Python worker failed to connect back"
+_ATTEMPTS = 4
 _STOP_TIMEOUT_S = 30
+_PATIENCE = {
+    # The default equals the session timeout: a busy machine would prevent the query from starting.
+    "zookeeper.connection.timeout.ms": "30000",
+    # How often, two seconds apart, the query tries to plan a batch before it fails.
+    "rebalance.max.retries": "20",
+}
 
 
 @dataclass(frozen=True)
@@ -81,18 +88,16 @@ def main(path: str) -> None:
 
 
 def _run(spark: SparkSession, job: Job) -> None:
-    from pyspark.errors import StreamingQueryException
-
-    query = _start(spark, job)
-    try:
-        query.awaitTermination()
-    except StreamingQueryException as error:
-        # Spark gives a new Python process ten seconds, also where the machine is busy with other things for longer.
-        if _WORKER_TOO_LATE not in str(error):
-            raise
-        sys.stderr.write(f"starting the query again: {error}\n")
-        query = _start(spark, job)
-        query.awaitTermination()
+    for attempts_left in reversed(range(_ATTEMPTS)):
+        try:
+            query = _start(spark, job)
+            query.awaitTermination()
+            break
+        except Exception as error:
+            # Spark gives a new Python process ten seconds, also where the machine is busy with other things for longer.
+            if not attempts_left or _WORKER_TOO_LATE not in str(error):
+                raise
+            sys.stderr.write(f"starting the query again: {error}\n")
     rows = [row.asDict() for row in spark.table(_QUERY).collect()]
     batches = sum(progress["numInputRows"] > 0 for progress in query.recentProgress)
     job.result.write_text(json.dumps({"batches": batches, "rows": rows}), encoding="utf-8")
@@ -151,6 +156,7 @@ def flights(spark: SparkSession, job: Job) -> DataFrame:
         .option("group.id", job.group)
         .option("subscribe", job.topic)
         .option("auto.offset.reset", "smallest")
+        .options(**_PATIENCE)
         .option("maxOffsetsPerTrigger", job.records_per_batch)
         .load()
         .select(
