@@ -21,7 +21,7 @@ class Evidence(Enum):
     """Whether the owner of a partition commits to Kafka.
 
     PROVEN: it committed to Kafka while it was watched. CONTRADICTED: it committed to ZooKeeper what it did not commit
-    to Kafka. NONE: neither, or the partition has no owner, or another one than at the begin.
+    to Kafka. NONE: neither, or the partition has no owner, or another one than at the beginning.
     """
 
     PROVEN = "proven"
@@ -30,7 +30,7 @@ class Evidence(Enum):
 
 
 class WatchedPartition(NamedTuple):
-    """What was seen of a partition from the begin of the watch to its end.
+    """What was seen of a partition from the beginning of the watch to its end.
 
     Attributes:
         partition: which one.

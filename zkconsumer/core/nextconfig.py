@@ -193,7 +193,7 @@ def _session_timeout(target: Target, value: str, _given: Given) -> NextLine:
 def _offset_reset(target: Target, value: str, _given: Given) -> NextLine:
     new = {"smallest": "earliest", "largest": "latest"}[value]
     if target == "spark":
-        note = "counts only without a checkpoint; partitions that are added later are always read from their begin"
+        note = "counts only without a checkpoint; partitions that are added later are always read from their beginning"
         return NextLine("", {"startingOffsets": new}, note)
     return NextLine("", _plain(target, "auto.offset.reset", new), f"{value} is {new} now")
 
@@ -431,5 +431,5 @@ def _mirror_lines(target: Target, given: Given) -> Iterator[NextLine]:
     note = "MirrorMaker 1 keeps the names of topics; MirrorMaker 2 prefixes them unless it has this policy (3.0)"
     yield NextLine("", {"replication.policy.class": policy}, note)
     if "auto.offset.reset" not in given:
-        note = "MirrorMaker 2 begins at the begin of a topic by default, MirrorMaker 1 at its end"
+        note = "MirrorMaker 2 starts at the beginning of a topic by default, MirrorMaker 1 at its end"
         yield NextLine("", _plain(target, "auto.offset.reset", "latest"), note)

@@ -92,7 +92,7 @@ def _text(data: bytes, at: int) -> tuple[str, int]:
 
 
 def _end_of_compact_text(data: bytes, at: int) -> int:
-    """The length plus one has seven bits in each byte, the lowest first; the eighth says that more follow."""
+    """The length plus one has seven bits in each byte, the lowest first; the eighth is set if more follow."""
     length = shift = 0
     while True:
         byte = data[at]

@@ -188,7 +188,7 @@ class BrokerGroup:
     def release(
         self,
         partitions: Collection[TopicPartition],
-        retain: Mapping[TopicPartition, ConsumerThreadId] | None = None,  # noqa: ARG002 - joining tells the others
+        retain: Mapping[TopicPartition, ConsumerThreadId] | None = None,  # noqa: ARG002 - nothing is retained
     ) -> None:
         """Stop using partitions; the session joins when nothing is left that it has to give up."""
         if self._membership.release(partitions):

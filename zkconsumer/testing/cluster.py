@@ -16,7 +16,7 @@ _UNKNOWN: Final = -1  # the id of a broker before it was asked
 
 
 class ZooKeeper(Protocol):
-    """A ZooKeeper server that a test may harm: of the sandbox, or in a container."""
+    """A ZooKeeper server in which a test may inject faults: of the sandbox, or in a container."""
 
     @property
     def address(self) -> str:

@@ -54,7 +54,7 @@ class _Ready(WaitStrategy):
 
 
 class ServerContainer(DockerContainer):
-    """What the two have in common: a port, and ways to harm the server.
+    """What the two have in common: a port, and faults of the server.
 
     Args:
         image: name and tag.

@@ -124,7 +124,7 @@ class _Nodes(NamedTuple):
 
 
 class GroupWatch:
-    """Watches one group, which goes on as before. One thread uses it.
+    """Watches one group, which continues as before. One thread uses it.
 
     Args:
         session: an open session.
@@ -152,7 +152,7 @@ class GroupWatch:
         self._tail.close()
 
     def look(self) -> list[WatchedPartition]:
-        """What was seen since the begin, after waiting a second for a commit.
+        """What was seen since the beginning, after waiting a second for a commit.
 
         Raises:
             ZkConsumerError: as for the constructor.

@@ -55,7 +55,7 @@ def plan_restore(
 
 
 def _check_place(plans: Sequence[GroupPlan], then: str, now: str) -> tuple[GroupPlan, ...]:
-    """The plans; the first one says whether the snapshot is of another ZooKeeper."""
+    """The plans; the first one is refused, or has a warning, if the snapshot is of another ZooKeeper."""
     if not plans:
         return ()
     (servers, chroot), (servers_now, chroot_now) = _place(then), _place(now)

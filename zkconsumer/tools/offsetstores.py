@@ -168,8 +168,8 @@ class Cluster:
     ) -> dict[TopicPartition, int | None]:
         """The first offset whose record has that timestamp or a later one; None if no record has.
 
-        Brokers before 0.10.1 know the time of whole segments only: with ``approximate`` theirs is the begin of the last
-        segment that was last written before, which may be many records early.
+        Brokers before 0.10.1 know the time of whole segments only: with ``approximate`` theirs is the beginning of the
+        last segment that was last written before, which may be many records early.
 
         Raises:
             WriteRefused: a broker is so old, and ``approximate`` is off.
