@@ -157,17 +157,16 @@ def test_a_zookeeper_that_freezes_for_less_than_the_session_changes_nothing(priv
             produce_records(sandbox.bootstrap_servers, topic, spread(200, start=start))
             eventually(lambda: len(readers[0].seen | readers[1].seen) == start + 200)
 
-        members = [connector._member for connector in both]
         deliver(0)
         before = [(one.describe().generation, dict(one.describe().owned)) for one in both]
         sandbox.zookeeper.pause()
         deliver(200)
-        cut_off(*members)
+        cut_off(*both)
         sandbox.zookeeper.resume()
         eventually(lambda: all(one.describe().connected for one in both))
         deliver(400)
-        for member in members:
-            member.commit()  # served after the read of the group that the reconnect requests
+        for connector in both:
+            connector.commit_offsets()  # served after the read of the group that the reconnect requests
         assert [(one.describe().generation, dict(one.describe().owned)) for one in both] == before
         assert (readers[0].seen + readers[1].seen).total() == 600
 
@@ -195,7 +194,7 @@ def test_an_expired_session_redelivers_nothing(connect, topic_factory, produce):
     reader = Reader(connector.create_message_streams({topic: 1})[topic][0])
     eventually(lambda: reader.seen.total() == 100)
     generation = connector.describe().generation
-    expire(connector._member)
+    expire(connector)
     eventually(lambda: connector.describe().generation > generation)
     produce(topic, values(100, start=100))
     eventually(lambda: len(reader.seen) == 200)

@@ -1,7 +1,6 @@
 """Groups with a coordinator on a real ZooKeeper: who leads, who owns what, and what is not disturbed."""
 
 import json
-import socket
 import threading
 from contextlib import contextmanager
 
@@ -11,13 +10,14 @@ from kazoo.exceptions import NoNodeError
 from tests.fixtures.groupprotocol import FetchInMemory
 from tests.fixtures.members import Cluster
 from tests.fixtures.waiting import eventually
-from tests.fixtures.zookeeper import expire, session_of
+from tests.fixtures.zookeeper import break_connection, expire
 from zkconsumer.cli.grouptables import coordinator_lines
 from zkconsumer.clusterchoice import open_registry
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.coordinatorznodes import Command, CommandNode, CoordinatorPaths
 from zkconsumer.core.memberstate import illegal_transitions
 from zkconsumer.core.subscription import Subscription
+from zkconsumer.core.znodes import GroupPaths
 from zkconsumer.errors import MemberRefused, ZkConsumerError
 from zkconsumer.group.listener import ConsumerRebalanceListener
 from zkconsumer.model import TopicPartition
@@ -82,6 +82,21 @@ class Group:
 
     def read(self, path):
         return self.cluster.zookeeper.get(self.cluster.root + path)
+
+    def command(self, name):
+        """Path of the command of a member, without the chroot; None while there is none."""
+        return self._node_of(PATHS.commands, name)
+
+    def session_node(self, name):
+        """Path of the session node of a member, without the chroot; None while there is none."""
+        return self._node_of(GroupPaths("g").members, name)
+
+    def _node_of(self, parent, name):
+        try:
+            names = self.cluster.zookeeper.get_children(self.cluster.root + parent)
+        except NoNodeError:
+            return None
+        return next((f"{parent}/{one}" for one in names if one.startswith(f"g_{name}@")), None)
 
     def leader(self):
         """Name of the member that leads, None without one."""
@@ -267,17 +282,16 @@ def test_a_member_whose_node_was_deleted_registers_again(group, node):
         group.join(name)
     group.settle(4, 4)
     follower = group.follower()
-    membership = group.members[follower]._protocol._membership
+    before = group.command(follower)
     path = {
-        "command": membership.command,
+        "command": before,
         "registration": f"/consumers/g/ids/g_{follower}",
-        "session node": membership.fence,
+        "session node": group.session_node(follower),
     }[node]
-    before = membership.command
     group.cluster.zookeeper.delete(group.cluster.root + path)
-    eventually(lambda: membership.command != before and membership.is_registered)
-    group.settle(4, 4)
     eventually(lambda: group.cluster.zookeeper.exists(group.cluster.root + before) is None)
+    eventually(lambda: group.command(follower))
+    group.settle(4, 4)
 
 
 @pytest.mark.parametrize("damage", ["deletion", "garbage"])
@@ -298,7 +312,7 @@ def test_a_leader_whose_office_was_damaged_is_replaced(group, damage):
 def test_a_session_node_that_was_deleted_is_created_again_without_a_coordinator(group):
     """No watch guards it in this protocol: the probe of the lease finds that."""
     group.join("a", protocol="zookeeper")
-    path = group.cluster.root + group.members["a"]._protocol._membership.fence
+    path = group.cluster.root + group.session_node("a")
     group.cluster.zookeeper.delete(path)
     eventually(lambda: group.cluster.zookeeper.exists(path))
     group.settle(8)
@@ -309,9 +323,9 @@ def test_a_subtree_that_was_deleted_is_rebuilt(group):
     for name in "abc":
         group.join(name)
     group.settle(2, 3, 3)
-    commands = {name: group.members[name]._protocol._membership.command for name in "abc"}
+    commands = {name: group.command(name) for name in "abc"}
     eventually(group.delete_coordinator)  # in one transaction: members create their nodes again at once
-    eventually(lambda: all(group.members[name]._protocol._membership.command != commands[name] for name in "abc"))
+    eventually(lambda: all(group.command(name) not in (None, commands[name]) for name in "abc"))
     eventually(lambda: group.leader() is not None)
     group.settle(2, 3, 3)
     group.join("d")
@@ -323,12 +337,12 @@ def test_a_member_whose_command_is_garbage_gets_another(group):
         group.join(name)
     group.settle(4, 4)
     follower = group.follower()
-    path = group.members[follower]._protocol._membership.command
+    path = group.command(follower)
     group.cluster.zookeeper.set(group.cluster.root + path, b"garbage")
-    eventually(lambda: group.members[follower]._protocol._membership.command != path)
+    eventually(lambda: group.command(follower) not in (None, path))
     group.join("c")
     group.settle(2, 3, 3)
-    path = group.members[follower]._protocol._membership.command
+    path = group.command(follower)
     assert CommandNode.decode(path, group.read(path)[0]).share == group.members[follower].ownership()
 
 
@@ -337,7 +351,7 @@ def test_a_leader_that_reconnects_still_leads(group):
         group.join(name)
     group.settle(4, 4)
     leader, views = group.leader(), group.members[group.leader()].describe().views
-    session_of(group.members[leader])._client._connection._socket.shutdown(socket.SHUT_RDWR)
+    break_connection(group.members[leader])
     eventually(lambda: group.members[leader].describe().views > views)
     group.join("c")
     group.settle(2, 3, 3)
@@ -389,7 +403,7 @@ def test_a_member_that_is_refused_later_reports_the_reason(group):
     reports = []
     member = group.join("a", on_refusal=reports.append)
     group.settle(8)
-    path = group.cluster.root + member._protocol._membership.command
+    path = group.cluster.root + group.command("a")
     refused = CommandNode.encode(Command({}, 1, 2, "its session is too short"))
     group.cluster.zookeeper.set(path, refused)
     eventually(lambda: reports)

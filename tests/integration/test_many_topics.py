@@ -4,7 +4,7 @@ import pytest
 
 from tests.fixtures.members import Cluster
 from tests.fixtures.waiting import eventually
-from tests.fixtures.zookeeper import session_of
+from tests.fixtures.zookeeper import requests_sent
 from zkconsumer.core.rebalancesteps import orphan_delay_seconds
 from zkconsumer.core.subscription import Subscription, Whitelist
 from zkconsumer.group.listener import ConsumerRebalanceListener
@@ -27,7 +27,7 @@ def cluster(sandbox, zookeeper, unique_name):
 
 
 def sent(*members: GroupMember) -> list[int]:
-    return [session_of(member)._client._connection._xid for member in members]
+    return [requests_sent(member) for member in members]
 
 
 @pytest.mark.parametrize("strategy", ["range", "roundrobin"])

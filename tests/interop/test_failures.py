@@ -131,7 +131,7 @@ def test_our_session_expires(group, topic_factory, feed):
     group.settle()
     flowing = feed(topic)
     first = {TopicPartition(topic, p): group.node("owners", topic, p)[1].ephemeralOwner for p in (2, 3)}
-    expire(ours.connector._member)
+    expire(ours.connector)
 
     def owned_by_new_session():
         stats = [(p, group.node("owners", *p)[1]) for p in first]

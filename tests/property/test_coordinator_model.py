@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from tests.fixtures.groupmodel import (
+from tests.fixtures.coordinatedgroupmodel import (
     CoordinatedGroupModel,
     EvictingGroupModel,
     MixedGroupModel,

@@ -7,7 +7,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from tests.fixtures.groupmodel import ClusterInTurns, GroupModel, PolledGroupModel
+from tests.fixtures.clusterinturns import ClusterInTurns
+from tests.fixtures.groupmodel import GroupModel
+from tests.fixtures.polledgroupmodel import PolledGroupModel
 from zkconsumer.core.clusterchanges import ClusterChanges
 from zkconsumer.errors import ZooKeeperUnavailable
 from zkconsumer.zookeeper.lease import SessionLease

@@ -77,7 +77,7 @@ class Ending:
         """True after :meth:`ask`."""
         return self._asked
 
-    def pause(self, seconds: float) -> bool:
+    def sleep(self, seconds: float) -> bool:
         """Wait for so many seconds, or until the end is asked for; returns True if it was."""
         deadline = time.monotonic() + seconds
         while not self._asked and (left := deadline - time.monotonic()) > 0:

@@ -13,7 +13,7 @@ from zkconsumer.cli.groupoptions import echo_lines, json_option, warn
 from zkconsumer.cli.main import EXIT_PROBLEM
 
 if TYPE_CHECKING:
-    from zkconsumer.core.nextconfig import NextLine
+    from zkconsumer.core.nextconfigrules import NextLine
 
 
 @click.command("config")
@@ -34,7 +34,8 @@ def config_command(file: Path, target: str, bootstrap_server: str | None, *, as_
     The exit code is 3 if a value is required that FILE does not have.
     """
     from zkconsumer.config import load_properties
-    from zkconsumer.core.nextconfig import TARGETS, next_config
+    from zkconsumer.core.nextconfig import next_config
+    from zkconsumer.core.nextconfigrules import TARGETS
 
     (chosen,) = (one for one in TARGETS if one == target)
     lines = next_config(load_properties(file), chosen, bootstrap_server)

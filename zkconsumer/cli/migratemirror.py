@@ -112,7 +112,7 @@ def _run(
 
     ending = Ending()
     with ending.by_signals():
-        failure = run_mirror(mirror, connect, duration=duration, interval=interval, pause=ending.pause, show=show)
+        failure = run_mirror(mirror, connect, duration=duration, interval=interval, pause=ending.sleep, show=show)
     if failure:
         click.echo(escaped(f"error: the last copy failed: {failure}"), err=True)
         raise click.exceptions.Exit(EXIT_FAILED)

@@ -13,7 +13,7 @@ CONTROLLER = "/controller"
 """Ephemeral node of the broker that is the controller."""
 
 
-class PartitionState(NamedTuple):
+class LeaderAndIsr(NamedTuple):
     """What the controller wrote of a partition: leader (-1 for none), its epoch, and the replicas in sync."""
 
     leader: int
@@ -26,7 +26,7 @@ def partition_state_path(partition: TopicPartition) -> str:
     return f"{BROKER_TOPICS}/{partition.topic}/partitions/{partition.partition}/state"
 
 
-def decode_partition_state(path: str, data: bytes | None) -> PartitionState:
+def decode_partition_state(path: str, data: bytes | None) -> LeaderAndIsr:
     """The state of a partition.
 
     Raises:
@@ -35,7 +35,7 @@ def decode_partition_state(path: str, data: bytes | None) -> PartitionState:
     document = _document(path, data)
     try:
         isr = tuple(int(broker) for broker in document["isr"])
-        return PartitionState(int(document["leader"]), int(document["leader_epoch"]), isr)
+        return LeaderAndIsr(int(document["leader"]), int(document["leader_epoch"]), isr)
     except (KeyError, TypeError, ValueError) as error:
         raise MalformedZnode(path, f"unreadable partition state ({error!r})") from None
 

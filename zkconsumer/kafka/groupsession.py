@@ -152,7 +152,7 @@ class GroupSession:
             failures += 1
             self.membership.note_topics()
             self._changed()
-            self.membership.pause(min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2 ** min(failures, 10)))
+            self.membership.sleep(min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2 ** min(failures, 10)))
 
     def _work(self) -> None:
         if self.membership.may_join():

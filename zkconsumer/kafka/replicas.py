@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, Final, NamedTuple
 
-from zkconsumer.core.clusterznodes import PartitionState
+from zkconsumer.core.clusterznodes import LeaderAndIsr
 from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.kafka.library import load_kafka_python
 from zkconsumer.kafka.versions import METADATA
@@ -27,7 +27,7 @@ class ReplicaReport(NamedTuple):
 
     controller: bool
     replicas: dict[TopicPartition, tuple[int, ...]]
-    states: dict[TopicPartition, PartitionState]
+    states: dict[TopicPartition, LeaderAndIsr]
 
 
 def describe_replicas(connection: BrokerConnection, topics: Collection[str]) -> ReplicaReport:
@@ -50,7 +50,7 @@ def describe_replicas(connection: BrokerConnection, topics: Collection[str]) -> 
             partition = TopicPartition(topic.name, one.partition_index)
             epoch = getattr(one, "leader_epoch", None)
             report.replicas[partition] = tuple(one.replica_nodes)
-            report.states[partition] = PartitionState(
+            report.states[partition] = LeaderAndIsr(
                 one.leader_id, _UNKNOWN_EPOCH if epoch is None else epoch, tuple(one.isr_nodes)
             )
     return report

@@ -169,7 +169,7 @@ class SharedMembership:
             self._membership.join_again()
         self._changed()
 
-    def pause(self, seconds: float) -> None:
+    def sleep(self, seconds: float) -> None:
         """Wait, at most until this is closed."""
         with self._condition:
             self._condition.wait_for(lambda: self._closed, seconds)

@@ -158,4 +158,5 @@ def _check_existence(options: SourceOptions, partitions: frozenset[TopicPartitio
         if isinstance(position, Mapping):
             missing += [f"partition {p}" for p in sorted(position.keys() - partitions) if p.topic in topics]
     if missing:
-        raise UsageError(f"{', '.join(missing)} does not exist in the cluster of {options.config.zookeeper_connect}")
+        cluster = options.config.bootstrap_servers or options.config.zookeeper_connect
+        raise UsageError(f"{', '.join(missing)} does not exist in the cluster of {cluster}")

@@ -13,7 +13,7 @@ from typing import Final, Literal, TypeVar
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.clusterznodes import (
     CONTROLLER,
-    PartitionState,
+    LeaderAndIsr,
     decode_consumer_rate,
     decode_partition_state,
     decode_replicas,
@@ -75,8 +75,8 @@ class ClusterFacts:
     controller: bool = True
     unreachable: Mapping[Broker, str] = field(default_factory=dict)
     replicas: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
-    states: Mapping[TopicPartition, PartitionState] = field(default_factory=dict)
-    states_before: Mapping[TopicPartition, PartitionState] = field(default_factory=dict)
+    states: Mapping[TopicPartition, LeaderAndIsr] = field(default_factory=dict)
+    states_before: Mapping[TopicPartition, LeaderAndIsr] = field(default_factory=dict)
     topic_created: Mapping[str, int] = field(default_factory=dict)
     committed: Mapping[TopicPartition, int] = field(default_factory=dict)
     log_starts: Mapping[TopicPartition, int] = field(default_factory=dict)
@@ -226,7 +226,7 @@ def _topics(
 
 def _states(
     session: ZkSession, partitions: Sequence[TopicPartition], problems: list[str]
-) -> dict[TopicPartition, PartitionState]:
+) -> dict[TopicPartition, LeaderAndIsr]:
     paths = {partition_state_path(p): p for p in partitions}
     return {paths[path]: state for path, state in _decoded(session, paths, decode_partition_state, problems).items()}
 

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zkconsumer.config import PROPERTIES
-from zkconsumer.core.nextconfig import TARGETS, next_config
+from zkconsumer.core.nextconfig import next_config
+from zkconsumer.core.nextconfigrules import TARGETS
 from zkconsumer.errors import ConfigError
 
 LEAST = {"group.id": "g", "zookeeper.connect": "h:2181", "bootstrap.servers": "b1:9092"}

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.fixtures.documents import PAGES, ROOT, broken, citations, links, name_of, prose, sources, unresolved
+from tests.fixtures.documents import PAGES, ROOT, broken, citations, links, name_of, prose, sources, table, unresolved
 
 FORMER = re.compile(r"\b(?:SPEC|DESIGN|FACTS|ADR|DEFECTS)\b,? (?:section )?[0-9A-G]")
 """Citations by a number of a section, which nothing can resolve."""
@@ -48,3 +48,10 @@ def test_every_page_is_reached_from_the_readme():
             reached.add(page)
             ahead += [(page.parent / target.partition("#")[0]).resolve() for target in links(page)]
     assert [name_of(page) for page in PAGES if page not in reached] == []
+
+
+def test_the_map_names_every_package_and_no_other():
+    mapped = {name for row in table(ROOT / "docs/internals/architecture.md", "Map") for name in row[0].split(", ")}
+    packages = {f"`{name}/`" for name in PACKAGES - {"__pycache__"}}
+    modules = {f"`{path.name}`" for path in (ROOT / "zkconsumer").glob("*.py") if not path.name.startswith("__")}
+    assert mapped == packages | modules

@@ -6,6 +6,7 @@ import pytest
 
 from tests.fixtures.batches import build, spoil
 from tests.fixtures.chunks import decode_pool, fetched, make_chunk, make_fetched_chunk, make_info, make_queue, take
+from tests.fixtures.waiting import eventually
 from zkconsumer.decode import batchdecoder
 from zkconsumer.fetch.chunkreader import ChunkReader
 from zkconsumer.fetch.chunks import Chunk
@@ -156,8 +157,7 @@ def test_a_reader_that_waits_for_the_pool_decodes_the_next_chunk(held, queue, in
 
 
 def until_decoded(queue, info):
-    while not any(chunk.info is info and chunk.batch is not None for chunk in queue.first_chunks(9)):
-        threading.Event().wait(0.001)
+    eventually(lambda: any(chunk.info is info and chunk.batch is not None for chunk in queue.first_chunks(9)))
 
 
 @pytest.mark.parametrize("first", [1, 2])

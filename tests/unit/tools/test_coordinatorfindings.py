@@ -1,7 +1,7 @@
 """What is found about a group's coordinator, from facts written by hand; and what is not found because of one."""
 
 from tests.fixtures.groups import group_znodes
-from zkconsumer.core.clusterznodes import PartitionState
+from zkconsumer.core.clusterznodes import LeaderAndIsr
 from zkconsumer.core.coordinatorznodes import Command, Status
 from zkconsumer.core.subscription import Subscription
 from zkconsumer.model import ConsumerThreadId, TopicPartition
@@ -11,7 +11,7 @@ from zkconsumer.tools.groupcoordinators import GroupCoordinator
 
 ONE = Subscription({"t": 1})
 P = [TopicPartition("t", number) for number in range(4)]
-FACTS = ClusterFacts(states={p: PartitionState(1, 3, (1,)) for p in P}, replicas=dict.fromkeys(P, (1,)))
+FACTS = ClusterFacts(states={p: LeaderAndIsr(1, 3, (1,)) for p in P}, replicas=dict.fromkeys(P, (1,)))
 
 
 def command(name, *partitions):

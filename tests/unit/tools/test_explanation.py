@@ -5,7 +5,7 @@ import shlex
 import pytest
 
 from tests.fixtures.groups import group_znodes
-from zkconsumer.core.clusterznodes import PartitionState
+from zkconsumer.core.clusterznodes import LeaderAndIsr
 from zkconsumer.core.subscription import Subscription, Whitelist
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.tools.clusterfacts import ClusterFacts
@@ -14,7 +14,7 @@ from zkconsumer.tools.explanation import explain_group
 P0 = TopicPartition("t", 0)
 ALL = [TopicPartition(topic, number) for topic in "tu" for number in range(4)]
 ONE = Subscription({"t": 1})
-STATES = {TopicPartition("t", n): PartitionState(1, 3, (1,)) for n in range(4)}
+STATES = {TopicPartition("t", n): LeaderAndIsr(1, 3, (1,)) for n in range(4)}
 REPLICAS = {TopicPartition("t", n): (1,) for n in range(4)}
 CLIENT = "/config/clients/g"
 HEALTHY = ClusterFacts(states=STATES, replicas=REPLICAS)
@@ -78,7 +78,7 @@ def test_jvm_members_with_different_strategies_are_known_by_what_they_own():
     both = Subscription({"t": 1, "u": 1})
     # By range g_a owns the first two partitions of each topic; by round-robin members own them in turn.
     by_range, in_turn = {"t-0": "g_a-0", "t-1": "g_a-0"}, {"u-1": "g_b-0", "u-3": "g_b-0"}
-    around = facts(states=dict.fromkeys(ALL, PartitionState(1, 3, (1,))))
+    around = facts(states=dict.fromkeys(ALL, LeaderAndIsr(1, 3, (1,))))
     znodes = healthy(members={"g_a": both, "g_b": both}, topics={"t": 4, "u": 4}, owners=by_range | in_turn)
     assert kinds(znodes, around) == ["different-strategies", "no-owner"]
     fitting = {"u-2": "g_b-0", "u-3": "g_b-0"}
@@ -135,9 +135,9 @@ def test_a_missing_controller_is_named_where_it_was_looked_for(bootstrap_servers
 @pytest.mark.parametrize(
     ("state", "replicas", "kind"),
     [
-        (PartitionState(-1, 3, (1,)), (1, 2), "no-leader"),
+        (LeaderAndIsr(-1, 3, (1,)), (1, 2), "no-leader"),
         (None, (1, 2), "no-leader"),
-        (PartitionState(1, 3, (1,)), (1, 2), "short-isr"),
+        (LeaderAndIsr(1, 3, (1,)), (1, 2), "short-isr"),
     ],
 )
 def test_leaders_and_replicas(state, replicas, kind):
@@ -157,7 +157,7 @@ def test_leaders_and_replicas(state, replicas, kind):
 )
 def test_jumps_of_the_leader_epoch(epochs, before, found):
     now, then = (
-        {TopicPartition("t", number): PartitionState(1, epoch, (1,)) for number, epoch in enumerate(each)}
+        {TopicPartition("t", number): LeaderAndIsr(1, epoch, (1,)) for number, epoch in enumerate(each)}
         for each in (epochs, before)
     )
     findings = explain_group(healthy(), facts(states=now, states_before=then))
