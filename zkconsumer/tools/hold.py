@@ -86,6 +86,7 @@ class GroupHold:
         self._created: list[str] = []
         self._claimed: list[str] = []
         self._held = False
+        self._is_to_release = False
         self._began = 0.0
         self._server_ms = 0
         self.fence = ""
@@ -133,6 +134,8 @@ class GroupHold:
     def take(self) -> None:
         """Claim everything.
 
+        Call it within the ``try`` whose ``finally`` calls :meth:`release`: an interrupt may come right after it.
+
         Raises:
             WriteRefused: the group has members, or another client owns a partition or holds the group.
             SessionExpired, ZooKeeperUnavailable, ZooKeeperRefused: see there. After any error nothing is held.
@@ -140,14 +143,16 @@ class GroupHold:
         session_id = self._session.session_id
         self.fence = self._paths.hold(session_id)
         self._name = f"{self._paths.group}_zkconsumer-hold-{session_id:016x}"
+        self._is_to_release = True
         try:
             self._create_parents([CONSUMERS])
             self._group_access = self._session.access([self._paths.root]).get(self._paths.root)
             self._create_parents([self._paths.root])
             self._create_parents([self._paths.ours])
+            self._held = True  # the node may exist, though its answer is lost or an interrupt comes
             if not self._session.create_ephemerals([(self.fence, b'{"version":1,"client":"zkconsumer"}')]):
+                self._held = False
                 raise WriteRefused(f"{self.fence} exists: this session holds group {self._paths.group} already")
-            self._held = True
             self._refuse_others()
             if not self._live:
                 self._create_parents([self._paths.owners])
@@ -238,6 +243,8 @@ class GroupHold:
     def release(self, closing: Sequence[Change] = ()) -> Released:
         """Give everything back, remove the parents that were created, and make members that wait try again.
 
+        What was not taken, or was released, is left alone. An interrupted release is completed by another one.
+
         Args:
             closing: deletions that are only possible now, parents of what is held, in their order. They are done
                 together with the removal of the hold, unless a member has registered although the group was to have
@@ -249,6 +256,8 @@ class GroupHold:
         problems: list[str] = []
         members: list[str] = []
         gave_up: list[str] = []
+        if not self._is_to_release:
+            return Released()
         try:
             self._release_claims(problems)
             members = self.members()
@@ -261,6 +270,7 @@ class GroupHold:
         except ZkConsumerError as error:
             problems.append(f"the hold of group {self._paths.group} ends with its session: {error}")
             self._remove_parents()
+        self._is_to_release = False
         return Released(tuple(one for one in members if one not in gave_up), tuple(gave_up), tuple(problems))
 
     def _release_claims(self, problems: list[str]) -> None:
@@ -288,8 +298,8 @@ class GroupHold:
             created += [self._paths.ours, self._paths.owners, *map(self._paths.owner_topic, self._topics())]
         parents = [Change("delete", path) for path in dict.fromkeys(created) if path not in kept]
         if self._held:
-            self._held = False
             problems += self._delete(self.fence, [Change("delete", self.fence)])
+            self._held = False
         deepest_first = sorted([*closing, *parents], key=lambda change: change.path.count("/"), reverse=True)
         problems += self._delete("/", deepest_first)
 
@@ -339,6 +349,7 @@ class GroupHold:
         except ZkConsumerError as error:
             _log.warning("group %s: the hold ends with this session: %s", self._paths.group, error)
             self._remove_parents()
+        self._is_to_release = False
 
     def _remove_parents(self) -> None:
         """The session has ended, and with it everything that was ephemeral."""
@@ -347,6 +358,31 @@ class GroupHold:
             self._delete("/", parents)
         except ZkConsumerError as error:
             _log.warning("group %s: %s may be left empty: %s", self._paths.group, name_some(self._created), error)
+
+
+class NoHold:
+    """Stands for the hold where no group in ZooKeeper takes part: offsets move between Kafka and another store."""
+
+    created: Final[frozenset[str]] = frozenset()
+    live: Final = False
+    is_over: Final = False
+    fence: Final = "/"
+
+    def take(self) -> None:
+        """Nothing."""
+
+    def keep(self, paths: Iterable[str]) -> None:
+        """Nothing: there are no parents."""
+
+    def require(self) -> None:
+        """Nothing: Kafka's coordinator refuses the commit if its group has members."""
+
+    def outlast_attempts(self) -> None:
+        """Nothing: no member claims partitions."""
+
+    def release(self, closing: Sequence[Change] = ()) -> Released:  # noqa: ARG002 - as that of a hold
+        """Nothing: no znode was created."""
+        return Released()
 
 
 def live_members(group: str, members: Sequence[str], *, forceable: bool) -> str:

@@ -152,14 +152,10 @@ class Mirror:
         report = CopyReport(copy.rows)
         if not copy.due:
             return report
-        hold = self._take_hold(ends, copy, changes)
+        hold = self._hold(ends, copy, changes)
         try:
-            self._save(copying(self._state, copy))
-            self._write(ends, hold, copy, changes, report)
-            if report.copied:
-                hold.outlast_attempts()
-        except ZkConsumerError as error:
-            report.faults.append(str(error))
+            hold.take()
+            self._copy_under_hold(ends, hold, copy, changes, report)
         finally:
             released = hold.release()
         report.warnings += released.problems
@@ -167,13 +163,27 @@ class Mirror:
         self._save(copied(self._state, report.copied))
         return report
 
-    def _take_hold(self, ends: MigrationEnds, copy: MirrorCopy, changes: tuple[NodeChange, ...]) -> GroupHold:
+    def _copy_under_hold(
+        self,
+        ends: MigrationEnds,
+        hold: GroupHold,
+        copy: MirrorCopy,
+        changes: tuple[NodeChange, ...],
+        report: CopyReport,
+    ) -> None:
+        self._save(copying(self._state, copy))
+        try:
+            self._write(ends, hold, copy, changes, report)
+            if report.copied:
+                hold.outlast_attempts()
+        except ZkConsumerError as error:
+            report.faults.append(str(error))
+
+    def _hold(self, ends: MigrationEnds, copy: MirrorCopy, changes: tuple[NodeChange, ...]) -> GroupHold:
         group = self._plan.source.group
         parents = {node.path: node.after for node in changes if node.before is None and node.after is not None}
         held = partitions_to_hold(ends.session, ends.cluster.config, group, [row.partition for row in copy.rows])
-        hold = GroupHold(ends.session, group, held, parents=parents, long=self._long_hold, forceable=False)
-        hold.take()
-        return hold
+        return GroupHold(ends.session, group, held, parents=parents, long=self._long_hold, forceable=False)
 
     def _write(
         self,

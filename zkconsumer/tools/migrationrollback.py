@@ -47,6 +47,9 @@ def plan_rollback(ends: MigrationEnds, plan: MigrationPlan, plan_file: Path) -> 
     if decision.refusals:
         raise WriteRefused(decision.refusals)
     snapshot = _snapshot(plan, plan_file, journal.state.snapshot)
+    # A snapshot without a word about it, of an earlier version, would hold a group of the target's name in ZooKeeper.
+    (change,) = snapshot.groups
+    snapshot = replace(snapshot, groups=(change.holding(plan.held_group),))
     undo = plan_restore(ends.session, ends.cluster, snapshot, forceable=False)
     return replace(undo, command=f"rollback of {snapshot.command}")
 

@@ -19,7 +19,7 @@ from zkconsumer.core.offsets import OUR_METADATA, StoredOffset
 from zkconsumer.core.znodes import GroupPaths
 from zkconsumer.errors import WriteRefused, ZkConsumerError, name_some
 from zkconsumer.model import TopicPartition
-from zkconsumer.tools.hold import GroupHold, Released
+from zkconsumer.tools.hold import GroupHold, NoHold, Released
 from zkconsumer.tools.migrationends import MigrationEnds
 from zkconsumer.tools.migrationjournal import JournalFile, beside, exclusive, open_journal
 from zkconsumer.tools.offsetexport import write_whole
@@ -100,10 +100,6 @@ def _run_alone(
     return report
 
 
-def _nothing() -> None:
-    """Before a commit that no hold protects."""
-
-
 class _Run:
     """One run under the hold."""
 
@@ -130,8 +126,9 @@ class _Run:
         plan = self._plan
         partitions = [row.partition for row in plan.partitions]
         nodes = self._node_changes(plan.partitions) if plan.target.kind == "zookeeper" else ()
-        hold = self._take_hold(partitions, nodes)
+        hold = self._hold(partitions, nodes)
         try:
+            hold.take()
             todo = self._todo_under_hold(partitions)
             if plan.target.kind != "spark-options":
                 self._report.snapshot = self._write_snapshot(snapshot, nodes)
@@ -139,21 +136,18 @@ class _Run:
             if not self._report.faults:
                 self._settle(hold, partitions)
         finally:
-            if hold is not None:
-                self._note_release(hold.release())
+            self._note_release(hold.release())
         if not self._report.faults:
             self._journal.append("end", at_ms=int(time.time() * 1000))
 
-    def _take_hold(self, partitions: Sequence[TopicPartition], nodes: Sequence[NodeChange]) -> GroupHold | None:
-        """The hold of the group in ZooKeeper; None if neither end is one."""
+    def _hold(self, partitions: Sequence[TopicPartition], nodes: Sequence[NodeChange]) -> GroupHold | NoHold:
+        """The hold of the group in ZooKeeper, which is not taken yet."""
         group = self._plan.held_group
         if group is None:
-            return None
+            return NoHold()
         parents = {n.path: n.after for n in nodes if n.before is None and n.after is not None}
         held = partitions_to_hold(self._session, self._ends.cluster.config, group, partitions)
-        hold = GroupHold(self._session, group, held, parents=parents, long=self._long_hold, forceable=False)
-        hold.take()
-        return hold
+        return GroupHold(self._session, group, held, parents=parents, long=self._long_hold, forceable=False)
 
     def _note_release(self, released: Released) -> None:
         self._report.warnings += released.problems
@@ -169,12 +163,12 @@ class _Run:
                 f"{name_some(released.gave_up)}"
             )
 
-    def _write(self, hold: GroupHold | None, nodes: Sequence[NodeChange], todo: Sequence[PlannedPartition]) -> None:
+    def _write(self, hold: GroupHold | NoHold, nodes: Sequence[NodeChange], todo: Sequence[PlannedPartition]) -> None:
         if self._plan.target.kind == "kafka":
             self._commit(hold, todo)
         elif self._plan.target.kind == "spark-options":
-            self._write_file(todo)
-        elif hold is not None:
+            self._write_file(hold, todo)
+        else:
             self._write_nodes(hold, nodes, todo)
 
     def _todo_under_hold(self, partitions: Sequence[TopicPartition]) -> list[PlannedPartition]:
@@ -215,10 +209,9 @@ class _Run:
         path.unlink(missing_ok=True)  # of a run that ended before it was complete, so nothing was written
         rows = self._plan.partitions
         kafka = tuple(KafkaChange(row.partition, row.before, row.new) for row in rows if row.before != row.new)
-        target, held = self._plan.target, self._plan.held_group
-        change = GroupChange(
-            target.group, nodes, kafka if target.kind == "kafka" else (), None if held == target.group else held
-        )
+        target = self._plan.target
+        change = GroupChange(target.group, nodes, kafka if target.kind == "kafka" else ())
+        change = change.holding(self._plan.held_group)
         command = f"migrate {self._plan.source} to {self._plan.target}"
         write_snapshot(path, Snapshot(command, self._session.address, int(time.time() * 1000), (change,)))
         self._journal.append("snapshot", path=str(path.absolute()))
@@ -226,7 +219,7 @@ class _Run:
 
     # -- to Kafka -----------------------------------------------------------------------------------------------------
 
-    def _commit(self, hold: GroupHold | None, todo: Sequence[PlannedPartition]) -> None:
+    def _commit(self, hold: GroupHold | NoHold, todo: Sequence[PlannedPartition]) -> None:
         mark = f"{OUR_METADATA}migrate-{plan_digest(self._plan)[:16]}"
         for rows in in_requests(todo):
             part = {row.partition: row.new for row in rows if row.new is not None}
@@ -238,7 +231,7 @@ class _Run:
                     self._plan.target.group,
                     offsets,
                     retention_ms=self._plan.retention_ms,
-                    before_send=_nothing if hold is None else hold.require,
+                    before_send=hold.require,
                 )
             except ZkConsumerError as error:
                 self._end_unit([], f"{error}; run the plan again, which reads what was written")
@@ -251,16 +244,18 @@ class _Run:
 
     # -- to a file ----------------------------------------------------------------------------------------------------
 
-    def _write_file(self, todo: Sequence[PlannedPartition]) -> None:
+    def _write_file(self, hold: GroupHold | NoHold, todo: Sequence[PlannedPartition]) -> None:
         """The JSON of startingOffsets, with all partitions of the plan, in one piece."""
         offsets = {row.partition: row.new for row in self._plan.partitions if row.new is not None}
-        self._begin_unit(None, offsets)
+        self._begin_unit(hold, offsets)
         write_whole(Path(self._plan.target.group), format_starting_offsets(offsets))
         self._end_unit([row.partition for row in todo], "")
 
     # -- to ZooKeeper -------------------------------------------------------------------------------------------------
 
-    def _write_nodes(self, hold: GroupHold, planned: Sequence[NodeChange], todo: Sequence[PlannedPartition]) -> None:
+    def _write_nodes(
+        self, hold: GroupHold | NoHold, planned: Sequence[NodeChange], todo: Sequence[PlannedPartition]
+    ) -> None:
         changes = [as_change(node) for node in sorted(planned, key=lambda node: node.path)]
         made = hold.created & {change.path for change in changes}
         hold.keep(made)
@@ -275,7 +270,7 @@ class _Run:
     def _offset_path(self, row: PlannedPartition) -> str:
         return GroupPaths(self._plan.target.group).offset(row.partition)
 
-    def _write_part(self, hold: GroupHold, part: Sequence[Change], partitions: list[TopicPartition]) -> bool:
+    def _write_part(self, hold: GroupHold | NoHold, part: Sequence[Change], partitions: list[TopicPartition]) -> bool:
         try:
             conflict = self._session.commit_changes(hold.fence, part)
         except ZkConsumerError as error:
@@ -289,9 +284,9 @@ class _Run:
 
     # -- both ---------------------------------------------------------------------------------------------------------
 
-    def _begin_unit(self, hold: GroupHold | None, offsets: Mapping[TopicPartition, int | None]) -> bool:
+    def _begin_unit(self, hold: GroupHold | NoHold, offsets: Mapping[TopicPartition, int | None]) -> bool:
         """Journal what is about to be written; False if the hold has lasted too long."""
-        if hold is not None and hold.is_over:
+        if hold.is_over:
             self._report.faults.append(
                 "the hold lasted so long that members that started meanwhile give up; run the plan again with "
                 "--long-hold"
@@ -309,11 +304,10 @@ class _Run:
         self._unit += 1
         self._advance(len(self._report.written), len(self._plan.partitions))
 
-    def _settle(self, hold: GroupHold | None, partitions: Sequence[TopicPartition]) -> None:
+    def _settle(self, hold: GroupHold | NoHold, partitions: Sequence[TopicPartition]) -> None:
         """Read back both ends while members cannot own partitions: all is as planned, or another client has written."""
         try:
-            if hold is not None:
-                hold.outlast_attempts()
+            hold.outlast_attempts()
             source, target = self._ends.offsets_of_source(partitions), self._ends.offsets_of_target(partitions)
             self._require_no_source_members()
         except ZkConsumerError as error:

@@ -93,11 +93,13 @@ def _plan_group(
     if foreign and not overwrite:
         option = "; give --overwrite to write them all the same" if guards.forceable else ""
         guards.refusals.append(f"other clients wrote since the snapshot: {name_some(foreign)}{option}")
-    hold = partitions_to_hold(session, cluster.config, change.held_group, [row.partition for row in rows])
-    # That an offset was written recently is no warning here: it was this tool, or the write is refused above.
-    guards.check_group(change.held_group, hold, OffsetNodes({}))
+    hold: set[TopicPartition] = set()
+    if change.held_group is not None:
+        hold = partitions_to_hold(session, cluster.config, change.held_group, [row.partition for row in rows])
+        # That an offset was written recently is no warning here: it was this tool, or the write is refused above.
+        guards.check_group(change.held_group, hold, OffsetNodes({}))
     return GroupPlan(
-        GroupChange(change.group, tuple(changes), tuple(kafka), change.held),
+        replace(change, nodes=tuple(changes), kafka=tuple(kafka)),
         tuple(sorted(rows, key=lambda row: row.partition)),
         frozenset(hold),
         tuple(guards.refusals),

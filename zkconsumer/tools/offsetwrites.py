@@ -12,7 +12,7 @@ from zkconsumer.core.offsets import StoredOffset
 from zkconsumer.core.znodes import GroupPaths
 from zkconsumer.errors import WriteRefused, ZkConsumerError, name_some
 from zkconsumer.model import TopicPartition
-from zkconsumer.tools.hold import LONGEST_S, GroupHold, Released
+from zkconsumer.tools.hold import LONGEST_S, GroupHold, NoHold, Released
 from zkconsumer.tools.offsetplan import GroupPlan, WritePlan
 from zkconsumer.tools.offsetstores import Cluster, in_requests
 from zkconsumer.tools.snapshot import GroupChange, KafkaChange, NodeChange, Snapshot, write_snapshot
@@ -88,17 +88,7 @@ def execute(
             report.not_written += _names(group)
             continue
         try:
-            parents = {n.path: n.after for n in group.change.nodes if n.before is None and n.after is not None}
-            hold = GroupHold(
-                session,
-                group.change.held_group,
-                group.hold,
-                parents=parents,
-                live=plan.live,
-                long=long_hold,
-                forceable=plan.forceable,
-                clock=clock,
-            )
+            hold = _hold(session, plan, group, long_hold, clock)
             _GroupWriter(session, cluster, group.change, hold, report, lambda done: advance(done, total)).run()
         except ZkConsumerError as error:
             if not report.written:
@@ -107,6 +97,26 @@ def execute(
             report.faults += error.reasons if isinstance(error, WriteRefused) else [str(error)]
             report.not_written += _names(group)
     return report
+
+
+def _hold(
+    session: ZkSession, plan: WritePlan, group: GroupPlan, long: bool, clock: Callable[[], float]
+) -> GroupHold | NoHold:
+    """The hold of a group, which is not taken yet."""
+    held = group.change.held_group
+    if held is None:
+        return NoHold()
+    parents = {n.path: n.after for n in group.change.nodes if n.before is None and n.after is not None}
+    return GroupHold(
+        session,
+        held,
+        group.hold,
+        parents=parents,
+        live=plan.live,
+        long=long,
+        forceable=plan.forceable,
+        clock=clock,
+    )
 
 
 def _names(group: GroupPlan) -> list[str]:
@@ -125,7 +135,7 @@ class _GroupWriter:
         session: ZkSession,
         cluster: Cluster,
         change: GroupChange,
-        hold: GroupHold,
+        hold: GroupHold | NoHold,
         report: WriteReport,
         advance: Callable[[int], None],
     ) -> None:
@@ -145,18 +155,16 @@ class _GroupWriter:
             WriteRefused: the group cannot be held; nothing of it was written.
         """
         changes, closing = self._in_order()
-        self._hold.take()
-        released: Released | None = None
         try:
+            self._hold.take()
             self._write(changes)
             if not self._report.faults:
                 self._write_kafka()
             self._settle()
             released = self._hold.release([] if self._report.faults else closing)
         finally:
-            if released is None:
-                released = self._hold.release()
-            self._note_release(released, closing)
+            self._hold.release()  # of what an interrupt has left
+        self._note_release(released, closing)
 
     def _in_order(self) -> tuple[list[Change], list[Change]]:
         """Changes that are possible while the group is held, and deletions of parents of the hold.

@@ -10,7 +10,7 @@ import re
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -61,17 +61,25 @@ class GroupChange:
         nodes: changes of znodes.
         kafka: changes of offsets in Kafka.
         held: the group in ZooKeeper whose members are kept from consuming meanwhile, if it has another name.
+        is_held: False if there is no such group, since offsets move between other stores.
     """
 
     group: str
     nodes: tuple[NodeChange, ...]
     kafka: tuple[KafkaChange, ...] = ()
     held: str | None = None
+    is_held: bool = True
 
     @property
-    def held_group(self) -> str:
-        """The group in ZooKeeper whose members are kept from consuming meanwhile."""
+    def held_group(self) -> str | None:
+        """The group in ZooKeeper whose members are kept from consuming meanwhile; None if there is no such group."""
+        if not self.is_held:
+            return None
         return self.group if self.held is None else self.held
+
+    def holding(self, group: str | None) -> GroupChange:
+        """The same change while another group in ZooKeeper is held, or none."""
+        return replace(self, held=None if group == self.group else group, is_held=group is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +172,7 @@ def _lines(snapshot: Snapshot) -> Iterator[str]:
         yield from _array(map(_encode_change, one.nodes))
         yield '], "kafka": ['
         yield from _array(map(_encode_kafka, one.kafka))
-        yield "]}" if one.held is None else f'], "held": {json.dumps(one.held)}}}'
+        yield "]}" if one.held_group == one.group else f'], "held": {json.dumps(one.held_group)}}}'
     yield "\n]}\n"
 
 
@@ -202,8 +210,10 @@ def _encode_node(state: NodeState | None) -> dict[str, Any] | None:
 
 
 def _group(document: Any) -> GroupChange:
-    return GroupChange(
-        str(document["group"]),
+    group = str(document["group"])
+    held = document.get("held", group)
+    change = GroupChange(
+        group,
         tuple(NodeChange(_path(n["path"]), _state(n["before"]), _state(n["after"])) for n in document["nodes"]),
         tuple(
             KafkaChange(
@@ -214,8 +224,8 @@ def _group(document: Any) -> GroupChange:
             )
             for k in document["kafka"]
         ),
-        None if document.get("held") is None else str(document["held"]),
     )
+    return change.holding(None if held is None else str(held))
 
 
 def _path(path: Any) -> str:

@@ -1,21 +1,29 @@
 """How a hold ends for members that registered meanwhile, by a clock that the test turns."""
 
-from contextlib import closing
+import sys
+from contextlib import closing, suppress
 
 import pytest
 from kazoo.protocol.states import EventType
 
 from tests.fixtures.groupsinmemory import session_in_memory
-from tests.fixtures.migrationsinmemory import OFFSETS, Servers
+from tests.fixtures.interrupts import Injector, Interrupt
+from tests.fixtures.migrationsinmemory import OFFSETS, PARTITIONS, TO_KAFKA, TO_ZOOKEEPER, Servers
 from tests.fixtures.zookeeperinmemory import ZooKeeperInMemory
+from zkconsumer.core.znodes import HOLD
 from zkconsumer.errors import WriteRefused
 from zkconsumer.model import TopicPartition
+from zkconsumer.tools import hold as hold_module
+from zkconsumer.tools import migrationmirror, migrationrun, offsetwrites
 from zkconsumer.tools.groupwrites import plan_delete
 from zkconsumer.tools.hold import GroupHold, Released
+from zkconsumer.tools.migrationmirror import Mirror
+from zkconsumer.tools.migrationrun import run_plan
 from zkconsumer.tools.offsetwrites import execute
 from zkconsumer.zookeeper.conditional import Change
 
-PARTITIONS = {TopicPartition("t", number) for number in range(2)}
+HELD = {TopicPartition("t", number) for number in range(2)}
+WRITERS = frozenset(module.__file__ for module in (hold_module, migrationmirror, migrationrun, offsetwrites))
 
 
 class Group:
@@ -33,7 +41,7 @@ class Group:
         self.nudges += write.path.endswith("-nudge") and write.kind == EventType.CREATED
 
     def hold(self, **options) -> GroupHold:
-        return GroupHold(self.session, "g", PARTITIONS, clock=lambda: self.now, **options)
+        return GroupHold(self.session, "g", HELD, clock=lambda: self.now, **options)
 
     def register(self, name) -> None:
         self.others.ensure_path("/consumers/g/ids", None)
@@ -112,3 +120,80 @@ def test_a_write_that_the_hold_refuses_leaves_no_snapshot(tmp_path):
         plan = plan_delete(session, servers.brokers, ["g"], None)
         assert execute(session, servers.brokers, plan, file).faults == []
     assert file.exists()
+
+
+def test_a_hold_that_was_not_taken_is_released(group):
+    before = dict(group.server.nodes)
+    assert group.hold().release() == Released()
+    assert group.server.nodes == before
+
+
+def test_a_hold_is_released_once(group):
+    group.register("g_a")
+    hold = group.hold(live=True)
+    hold.take()
+    assert hold.release() == Released(nudged=("g_a",))
+    assert hold.release() == Released()
+    assert group.nudges == 1
+
+
+def run(servers, session):
+    run_plan(servers.ends(session), servers.plan, servers.file)
+
+
+def mirror(servers, session):
+    Mirror(servers.plan, servers.file).copy(servers.ends(session))
+
+
+def delete(servers, session):
+    execute(session, servers.brokers, plan_delete(session, servers.brokers, ["g"], None), servers.file)
+
+
+def prepared(write, directory):
+    """Servers with a group on which a writer has something to do."""
+    directory.mkdir()
+    servers = Servers(directory)
+    if write is delete:
+        servers.store(OFFSETS)
+        return servers
+    servers.begin(*TO_KAFKA)
+    if write is mirror:
+        servers.run()
+        servers.brokers.store("g", {**OFFSETS, PARTITIONS[0]: 40})
+        servers._ends = TO_ZOOKEEPER
+    return servers
+
+
+@pytest.mark.parametrize("write", [run, mirror, delete])
+def test_an_interrupt_before_the_release_leaves_no_hold(write, tmp_path, monkeypatch):
+    """The session lives on, as in a program that is not a command. A hold is taken, and has begun to write."""
+    take, release = GroupHold.take, GroupHold.release
+    injector, taken = Injector(None, WRITERS), range(0)
+
+    def counted(hold):
+        nonlocal taken
+        begin = injector.points
+        take(hold)
+        taken = range(begin, injector.points + 10)
+
+    def untraced(hold, *arguments):
+        sys.settrace(None)
+        return release(hold, *arguments)
+
+    monkeypatch.setattr(GroupHold, "take", counted)
+    monkeypatch.setattr(GroupHold, "release", untraced)
+
+    def interrupt(at):
+        nonlocal injector
+        servers = prepared(write, tmp_path / str(at))
+        injector = Injector(at, WRITERS)
+        with closing(session_in_memory(servers.server)) as session:
+            with suppress(Interrupt), injector.active():
+                write(servers, session)
+            left = [path for path in servers.server.nodes if HOLD in path or "/owners/t/" in path]
+            assert left == [], f"after an interrupt at point {at}"
+
+    interrupt(None)
+    assert len(taken) > 50
+    for point in taken:
+        interrupt(point)

@@ -1,12 +1,19 @@
 """Rollbacks of migrations between a ZooKeeper and brokers in memory."""
 
+import json
+from contextlib import closing
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.fixtures.groupsinmemory import session_in_memory
 from tests.fixtures.migrationsinmemory import OFFSETS, PARTITIONS, TO_KAFKA, TO_ZOOKEEPER, Servers
 from zkconsumer.errors import WriteRefused, ZkConsumerError
 from zkconsumer.tools.migrationrollback import note_rollback
+from zkconsumer.tools.offsetrestore import plan_restore
+from zkconsumer.tools.offsetwrites import execute
+from zkconsumer.tools.snapshot import read_snapshot
 
 FORMER = {PARTITIONS[0]: 3, PARTITIONS[1]: 99}
 
@@ -98,6 +105,52 @@ def test_a_rollback_holds_the_group_of_the_plan_in_zookeeper(servers):
     servers.register()
     with pytest.raises(WriteRefused, match="group g has 1 live member: g_member"):
         servers.roll_back()
+
+
+@pytest.mark.parametrize("version", ["this", "earlier"])
+def test_a_rollback_holds_no_group_if_the_plan_has_none_in_zookeeper(servers, version):
+    """A group of the target's name lives in ZooKeeper, and has nothing to do with the offsets of the spout."""
+    servers.begin("storm:/s/id", "kafka:g")
+    servers.run()
+    snapshot = servers.file.with_name("plan.snapshot.json")
+    document = json.loads(snapshot.read_text())
+    (change,) = document["groups"]
+    assert change["held"] is None
+    if version == "earlier":
+        del change["held"]
+        snapshot.write_text(json.dumps(document))
+    servers.register()
+    before = servers.server.nodes.keys() | set()
+    assert servers.roll_back().faults == []
+    assert servers.brokers.stored("g") == {}
+    assert servers.server.nodes.keys() == before
+
+
+def test_a_snapshot_of_offsets_outside_of_zookeeper_is_restored_without_a_hold(servers):
+    """As `offsets restore` does it, with the snapshot alone."""
+    servers.begin("storm:/s/id", "kafka:g")
+    servers.run()
+    servers.register()
+    snapshot = read_snapshot(servers.file.with_name("plan.snapshot.json"))
+    with closing(session_in_memory(servers.server)) as session:
+        undo = plan_restore(session, servers.brokers, snapshot)
+        assert undo.refusals == ()
+        assert execute(session, servers.brokers, undo, servers.file.with_name("undo")).faults == []
+        assert servers.brokers.stored("g") == {}
+        again = plan_restore(session, servers.brokers, read_snapshot(servers.file.with_name("undo")))
+        assert execute(session, servers.brokers, again, servers.file.with_name("redo")).faults == []
+    assert servers.brokers.stored("g") == OFFSETS
+
+
+def test_members_in_kafka_refuse_offsets_that_no_hold_protects(servers):
+    servers.begin("storm:/s/id", "kafka:g")
+    servers.run()
+    snapshot = read_snapshot(servers.file.with_name("plan.snapshot.json"))
+    servers.brokers.live.add("g")
+    with closing(session_in_memory(servers.server)) as session:
+        undo = plan_restore(session, servers.brokers, snapshot)
+        assert len(execute(session, servers.brokers, undo, servers.file.with_name("undo")).faults) == len(OFFSETS)
+    assert servers.brokers.stored("g") == OFFSETS
 
 
 def test_consumers_that_continued_refuse_the_rollback(servers):
