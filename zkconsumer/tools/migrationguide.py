@@ -15,6 +15,7 @@ from zkconsumer.errors import (
     NotLeader,
     OffsetOutOfRange,
     RetriableError,
+    SessionExpired,
 )
 from zkconsumer.fetch.simpleconsumer import SimpleConsumer
 from zkconsumer.model import TopicPartition
@@ -28,7 +29,25 @@ _WAIT_MS: Final = 1000
 """How long a broker waits for a commit before it answers that there is none."""
 _PAUSE_S: Final = 0.3
 _PATIENCE_S: Final = 30.0
-"""How long the leader of the partition of ``__consumer_offsets`` may be away."""
+"""How long the leader of the partition of ``__consumer_offsets``, or ZooKeeper, may be away."""
+
+
+def _patiently(question: Callable[[], T], failed: Callable[[], None] = lambda: None) -> T:
+    """Ask again while the leader moves, or ZooKeeper is away; a session that expired is followed by another one.
+
+    A watch only reads, and what it compares (owners, offsets and their transactions) does not depend on its session.
+    """
+    deadline: float | None = None
+    while True:
+        try:
+            return question()
+        except (NotLeader, RetriableError, SessionExpired):
+            failed()
+            now = time.monotonic()
+            deadline = now + _PATIENCE_S if deadline is None else deadline
+            if now > deadline:
+                raise
+            time.sleep(_PAUSE_S)  # brokers do not announce a new leader
 
 
 class CommitTail:
@@ -48,7 +67,7 @@ class CommitTail:
         self._consumer: SimpleConsumer | None = None
         self._partition: TopicPartition | None = None
         self._found: list[StoredCommit] = []
-        self._position = self._patiently(self._end)
+        self._position = _patiently(self._end, self.close)
 
     def close(self) -> None:
         """Close the connection. Idempotent."""
@@ -62,19 +81,7 @@ class CommitTail:
         Raises:
             ZkConsumerError: no broker answers, or a record cannot be decoded.
         """
-        return self._patiently(self._read)
-
-    def _patiently(self, question: Callable[[], T]) -> T:
-        """Ask again while the leader moves."""
-        deadline = time.monotonic() + _PATIENCE_S
-        while True:
-            try:
-                return question()
-            except (NotLeader, RetriableError):
-                self.close()
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(_PAUSE_S)  # brokers do not announce a new leader
+        return _patiently(self._read, self.close)
 
     def _end(self) -> int:
         found = self._connect()
@@ -124,7 +131,7 @@ class _Nodes(NamedTuple):
 
 
 class GroupWatch:
-    """Watches one group, which continues as before. One thread uses it.
+    """Watches one group, which continues as before. One thread uses it. It outlives its session.
 
     Args:
         session: an open session.
@@ -133,7 +140,7 @@ class GroupWatch:
         partitions: of the group; those of topics that were deleted do not belong to it.
 
     Raises:
-        ZkConsumerError: ZooKeeper or the brokers cannot be asked, or may not be.
+        ZkConsumerError: ZooKeeper or the brokers do not answer for half a minute, or refuse.
     """
 
     def __init__(self, session: ZkSession, cluster: Cluster, group: str, partitions: Iterable[TopicPartition]) -> None:
@@ -141,9 +148,9 @@ class GroupWatch:
         self._paths = GroupPaths(group)
         self._partitions = sorted(partitions)
         # What is committed after the owners were read was committed by these owners, unless they change.
-        self._before = self._nodes()
+        self._before = _patiently(self._nodes)
         self._tail = CommitTail(cluster, group)
-        stored = cluster.committed(group, self._partitions)
+        stored = _patiently(lambda: cluster.committed(group, self._partitions))
         self._in_kafka: dict[TopicPartition, int | None] = {p: one.offset for p, one in stored.items()}
         self._commits: dict[TopicPartition, list[int]] = {partition: [] for partition in self._partitions}
 
@@ -158,7 +165,7 @@ class GroupWatch:
             ZkConsumerError: as for the constructor.
         """
         # A member with dual commit writes the znode after Kafka: in this order, Kafka has what the znode has.
-        nodes = self._nodes()
+        nodes = _patiently(self._nodes)
         for commit in self._tail.read():
             if commit.partition in self._commits:
                 self._in_kafka[commit.partition] = commit.offset
