@@ -6,6 +6,7 @@ from tests.fixtures.members import Cluster
 from zkconsumer.bench.contest import OURS
 from zkconsumer.bench.coordinator import CoordinatorField, one_leaves
 from zkconsumer.bench.fetch import BATCHES, DRAIN, JVM_FRESH, RECORDS, TUNED, FetchSizes, run_fetch_contests
+from zkconsumer.bench.handover import HandoverSizes, run_handover_contest
 from zkconsumer.sandbox.progress import Progress
 from zkconsumer.zookeeper.session import ZkSession
 
@@ -45,3 +46,11 @@ def test_a_member_that_leaves_stops_no_other(sandbox, zookeeper, unique_name):
     assert stopped.measured[OURS] == [0]
     assert requests.measured[OURS][0] > 0
     assert seconds.measured[OURS][0] > 0
+
+
+def test_each_contestant_hands_a_group_over_to_kafka(tmp_path):
+    """A cut-over after which a partition does not continue at the next record ends the benchmark with an error."""
+    (gap,) = run_handover_contest(HandoverSizes(rounds=1, partitions=2, warm=0), tmp_path, Progress(quiet=True))
+    assert len(gap.measured) == 2
+    assert all(len(seconds) == 1 and seconds[0] > 0 for seconds in gap.measured.values())
+    assert OURS in gap.measured

@@ -33,7 +33,7 @@ class Asking:
         self.properties = {
             "listeners": listeners,
             "advertised.listeners": listeners,
-            "listener.security.protocol.map": ",".join(map(":".join, PROTOCOLS.items())),
+            "listener.security.protocol.map": ",".join(map(":".join, {**PROTOCOLS, "CONTROLLER": "PLAINTEXT"}.items())),
             "inter.broker.listener.name": "PLAINTEXT",
             "listener.name.old.ssl.protocol": "TLSv1.2",
             "listener.name.old.ssl.enabled.protocols": "TLSv1.2",
@@ -45,10 +45,13 @@ class Asking:
         }
 
     def config(self, **settings):
+        found = {"zookeeper_connect": self.sandbox.zookeeper_connect}
+        if self.sandbox.has_brokers_without_zookeeper:
+            found["bootstrap_servers"] = f"{HOST}:{self.ports['SSL']}"
         return ConsumerConfig(
             **{
                 "group_id": "g",
-                "zookeeper_connect": self.sandbox.zookeeper_connect,
+                **found,
                 "security_protocol": "SSL",
                 "ssl_ca_location": self.authority.location,
                 "socket_timeout_ms": 30_000,
@@ -63,10 +66,11 @@ class Asking:
             return [message.value for message in consumer.fetch(TopicPartition(topic, 0), 0)]
 
 
-@pytest.fixture(scope="module")
-def asking(tmp_path_factory):
+@pytest.fixture(scope="module", params=["3.9.1", pytest.param("4.2.0", marks=pytest.mark.slow)])
+def asking(request, tmp_path_factory):
     made = Asking(tmp_path_factory.mktemp("certificates"))
-    with Sandbox(brokers=0, **{**PATIENT, "kafka_properties": made.properties}) as box:
+    patience = {**PATIENT, "kafka_properties": made.properties}
+    with Sandbox(kafka_version=request.param, brokers=0, **patience) as box:
         box.add_brokers(port=made.ports["PLAINTEXT"])
         made.sandbox = box
         yield made

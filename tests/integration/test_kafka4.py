@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from tests.fixtures.consumers import consumers
+from tests.fixtures.quotas import set_quota
 from tests.fixtures.sandbox import PATIENT, Topics, produce_records
 from tests.fixtures.waiting import eventually
 from tests.fixtures.zookeeper import connected
@@ -200,6 +201,14 @@ def test_commands_read_the_cluster_from_the_brokers(box, topics, unique_name, tm
     eventually(lambda: lags() == [0, 0])
     explained = json.loads(run(box, "groups", "explain", *group, "--json", code=3).stdout)
     assert [finding["kind"] for finding in explained["findings"]] == ["no-member"]
+    set_quota(box.bootstrap_servers, {"client-id": unique_name}, 4096.0)
+    quota = f"client-id {unique_name}"
+
+    def quotas():  # brokers learn it from the controller
+        findings = json.loads(run(box, "groups", "explain", *group, "--json", code=3).stdout)["findings"]
+        return [(one["subject"], one["evidence"][:32]) for one in findings if one["kind"] == "quota"]
+
+    eventually(lambda: quotas() == [(quota, "fetches are limited to 4096 byte")])
     snapshot = ("--snapshot", tmp_path / "before.json")
     run(box, "offsets", "reset", *group, "--topic", topic, "--to-earliest", *snapshot, "--execute")
     described = json.loads(run(box, "groups", "describe", *group, "--json").stdout)

@@ -16,6 +16,8 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from tests.fixtures.fetch import brokers_of
+from tests.fixtures.quotas import set_quota
 from tests.fixtures.sandbox import PATIENT, Topics, produce_records
 from tests.fixtures.waiting import eventually
 from tests.fixtures.zookeeper import connected
@@ -31,6 +33,8 @@ from zkconsumer import (
 from zkconsumer.core.migrationend import End
 from zkconsumer.core.offsets import StoredOffset
 from zkconsumer.decode.batchdecoder import warm
+from zkconsumer.kafka.client import BrokerClient
+from zkconsumer.kafka.clientquotas import describe_quotas
 from zkconsumer.sandbox import Sandbox
 from zkconsumer.sandbox.ports import HOST, free_port
 from zkconsumer.tools.migrationends import MigrationEnds
@@ -379,3 +383,16 @@ def test_a_migration_without_permission_is_refused_before_it_writes(guarded, uni
         guarded.forbid(ResourceType.GROUP, group, READ)
         guarded.allow(ResourceType.GROUP, group, DESCRIBE)
         eventually(lambda: f"Read on group {group};" in "".join(g.text for g in ends.observe().guards))
+
+
+def test_brokers_report_quotas_to_who_may_see_them(each_guarded):
+    expected = {"/config/users/alice/clients/<default>": 1e9, "/config/users/<default>": 2e9, "/config/clients/x": 3e9}
+    set_quota(each_guarded.server, {"user": "alice", "client-id": None}, 1e9)
+    set_quota(each_guarded.server, {"user": None}, 2e9)
+    set_quota(each_guarded.server, {"client-id": "x"}, 3e9)
+    config = each_guarded.config("g")
+    brokers = brokers_of(f"{HOST}:{each_guarded.ports['SASL_PLAINTEXT']}")
+    with closing(BrokerClient.from_config(lambda: brokers, config, timeout_ms=30_000)) as client:
+        assert client.ask_any(describe_quotas) == {}
+        each_guarded.allow(ResourceType.BROKER, "kafka-cluster", AclOperation.DESCRIBE_CONFIGS)
+        eventually(lambda: client.ask_any(describe_quotas) == expected)

@@ -5,7 +5,7 @@ import contextlib
 import pytest
 
 from tests.fixtures.fetch import Reader
-from tests.fixtures.kerberos import NAME, KerberizedBroker
+from tests.fixtures.kerberos import NAME, KerberizedBroker, KerberizedKRaftBroker
 from tests.fixtures.sandbox import Topics, produce_records
 from tests.fixtures.waiting import eventually
 from zkconsumer import ConsumerConfig, ConsumerConnector
@@ -19,8 +19,10 @@ from zkconsumer.sandbox.progress import Progress
 
 # Brokers before 2.0 ask a class for the realm that Java no longer exports.
 SHOW_REALM = "--add-exports=java.security.jgss/sun.security.krb5=ALL-UNNAMED"
+IN_ZOOKEEPER = {"zookeeper.set.acl": "false", "zookeeper.session.timeout.ms": "60000"}
 GSSAPI = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "GSSAPI"}
 FRAMED, BARE = "3.9.1", "0.10.2.2"  # how the tokens travel, see sasl.py
+WITHOUT_ZOOKEEPER = "4.2.0"
 
 pytestmark = [pytest.mark.usefixtures("ticket_cache"), pytest.mark.timeout(600)]
 
@@ -33,7 +35,9 @@ class Kerberized:
         self.zookeeper = ZooKeeperServer(directory, max_session_timeout_ms=60_000)
         plain = free_port()
         listeners = f"PLAINTEXT://{HOST}:{plain},SASL_PLAINTEXT://{NAME}:{self.port}"
-        self.broker = KerberizedBroker(
+        self.is_in_zookeeper = version != WITHOUT_ZOOKEEPER
+        make = KerberizedBroker if self.is_in_zookeeper else KerberizedKRaftBroker
+        self.broker = make(
             directory,
             self.zookeeper,
             JarSource.from_environment().provide(read_lock(f"kafka-{version}"), Progress()),
@@ -44,8 +48,7 @@ class Kerberized:
                 "advertised.listeners": listeners,
                 "sasl.enabled.mechanisms": "GSSAPI",
                 "sasl.kerberos.service.name": "kafka",
-                "zookeeper.set.acl": "false",
-                "zookeeper.session.timeout.ms": "60000",
+                **(IN_ZOOKEEPER if self.is_in_zookeeper else {"broker.session.timeout.ms": "60000"}),
             },
         )
         self.broker.jvm_options = [
@@ -63,9 +66,12 @@ class Kerberized:
         self.zookeeper.kill()
 
     def config(self, **more):
+        found = {"zookeeper_connect": self.zookeeper.address}
+        if not self.is_in_zookeeper:
+            found["bootstrap_servers"] = f"{NAME}:{self.port}"
         return ConsumerConfig(
             **{
-                "zookeeper_connect": self.zookeeper.address,
+                **found,
                 "group_id": "g",
                 "auto_offset_reset": "smallest",
                 "consumer_timeout_ms": 100_000,
@@ -86,7 +92,7 @@ class Kerberized:
             connection.close()
 
 
-@pytest.fixture(scope="module", params=[FRAMED, BARE])
+@pytest.fixture(scope="module", params=[FRAMED, BARE, WITHOUT_ZOOKEEPER])
 def kerberized(request, realm, tmp_path_factory):
     made = Kerberized(realm, tmp_path_factory.mktemp("kerberized"), request.param)
     try:

@@ -44,14 +44,16 @@ class HandoverSizes:
     Attributes:
         rounds: cut-overs of each contestant.
         partitions: of the topic.
+        warm: further cut-overs of each contestant that go before, unmeasured.
     """
 
     rounds: int = 20
     partitions: int = 10
+    warm: int = 1
 
 
 def run_handover_contest(sizes: HandoverSizes, directory: Path, progress: Progress) -> list[Contest]:
-    """Run the contest on servers of its own; one cut-over of each contestant goes before, unmeasured.
+    """Run the contest on servers of its own.
 
     Raises:
         SandboxError: a server did not start, a command failed, or a new consumer did not begin at the next record.
@@ -63,9 +65,9 @@ def run_handover_contest(sizes: HandoverSizes, directory: Path, progress: Progre
         contest = Contest(f"Gap of a hand-over of {sizes.partitions} partitions to Kafka", "s", by_hand)
         contest.announce(by_hand)
         contestants: dict[str, Callable[[str], None]] = {by_hand: field.copy_by_hand, OURS: field.migrate}
-        for number in range(-1, sizes.rounds):
+        for number in range(-sizes.warm, sizes.rounds):
             for name, copy in contestants.items():
-                gap = field.hand_over(f"{name.partition(' ')[0].strip(':')}-{number + 1}", copy)
+                gap = field.hand_over(f"{name.partition(' ')[0].strip(':')}-{number + sizes.warm}", copy)
                 if number >= 0:
                     contest.add(name, gap)
         return [contest]

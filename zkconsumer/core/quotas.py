@@ -1,8 +1,8 @@
-"""Quotas of clients in ZooKeeper (KIP-13, KIP-55): where they are, and which of them applies to a group's members."""
+"""Quotas of clients (KIP-13, KIP-55): where they are in ZooKeeper, and which of them applies to a group's members."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 from urllib.parse import quote, unquote
 
@@ -20,10 +20,46 @@ ANONYMOUS: Final = "ANONYMOUS"
 
 _DEFAULT: Final = "<default>"
 
+_USER, _CLIENT_ID = "user", "client-id"
+
 
 def clients_of(user_path: str) -> str:
     """Parent of the quotas of one user's clients."""
     return f"{user_path}/clients"
+
+
+def quota_path(entity: Mapping[str, str | None]) -> str | None:
+    """The path that a quota has in ZooKeeper, which names it also where brokers report it.
+
+    Args:
+        entity: names by type, as in KIP-546; a name of None is the default.
+
+    Returns:
+        None for other types than users and client ids, such as ``ip``.
+
+    >>> quota_path({"user": "al ice", "client-id": None})
+    '/config/users/al%20ice/clients/<default>'
+    """
+    if not entity or not entity.keys() <= {_USER, _CLIENT_ID}:
+        return None
+    names = {kind: _DEFAULT if name is None else _encoded(name) for kind, name in entity.items()}
+    if _USER not in names:
+        return f"{CLIENT_QUOTAS}/{names[_CLIENT_ID]}"
+    user = f"{USER_QUOTAS}/{names[_USER]}"
+    return f"{clients_of(user)}/{names[_CLIENT_ID]}" if _CLIENT_ID in names else user
+
+
+def quota_title(path: str) -> str:
+    """The name of a quota for readers.
+
+    >>> quota_title("/config/users/al%20ice/clients/<default>")
+    'user al ice, client-id <default>'
+    """
+    of_user, _, client = path.removeprefix(f"{USER_QUOTAS}/").partition("/clients/")
+    if path.startswith(f"{CLIENT_QUOTAS}/"):
+        of_user, client = "", path.removeprefix(f"{CLIENT_QUOTAS}/")
+    parts = [f"{kind} {unquote(name)}" for kind, name in ((_USER, of_user), (_CLIENT_ID, client)) if name]
+    return ", ".join(parts)
 
 
 def quotas_that_apply(existing: Collection[str], user: str | None, client: str) -> list[str]:

@@ -25,6 +25,7 @@ from zkconsumer.core.znodes import GroupPaths, TopicNode
 from zkconsumer.errors import MalformedZnode, ZkConsumerError, ZooKeeperRefused
 from zkconsumer.kafka.brokercatalog import bootstrap_brokers
 from zkconsumer.kafka.client import BrokerClient
+from zkconsumer.kafka.clientquotas import describe_quotas
 from zkconsumer.kafka.replicas import ReplicaReport, describe_replicas
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.tools.brokeroffsets import BrokerOffsets
@@ -63,6 +64,7 @@ class ClusterFacts:
         log_ends: where the logs end.
         clock_ahead_s: by consumer id, how far its clock is ahead of ZooKeeper's, in seconds.
         quotas: quota of fetches in bytes per second, by the path of its znode.
+        brokers_report_quotas: True if the brokers reported them, so that there may be no such znode.
         user: as which members log in to brokers, if as this client; None if unknown.
         access: ACLs of the group's znodes, by path, for each kind of znode.
         members_as: principals with which members create znodes; empty if unknown.
@@ -83,6 +85,7 @@ class ClusterFacts:
     log_ends: Mapping[TopicPartition, int] = field(default_factory=dict)
     clock_ahead_s: Mapping[str, float] = field(default_factory=dict)
     quotas: Mapping[str, float] = field(default_factory=dict)
+    brokers_report_quotas: bool = False
     user: str | None = None
     access: Mapping[ZnodeKind, Mapping[str, Access]] = field(default_factory=dict)
     members_as: frozenset[str] = frozenset()
@@ -129,6 +132,7 @@ def read_cluster_facts(
     replicas, topic_created = _topics(session, partitions, problems)
     access, members_as = _access(session, znodes, problems)
     of_partitions = _ask_for_replicas(config, reachable, partitions, problems)
+    quotas = _ask_for_quotas(config, reachable, problems)
     if of_partitions is None:
         of_partitions = ReplicaReport(
             session.exists(CONTROLLER) is not None,
@@ -148,7 +152,8 @@ def read_cluster_facts(
         log_starts=starts.offsets,
         log_ends=ends.offsets,
         clock_ahead_s=_clocks(session, znodes),
-        quotas=_quotas(session, problems),
+        quotas=_quotas(session, problems) if quotas is None else quotas,
+        brokers_report_quotas=quotas is not None,
         user=_user(config),
         access=access,
         members_as=members_as,
@@ -170,6 +175,21 @@ def _ask_for_replicas(
         except ZkConsumerError as error:
             problems.append(f"leaders and replicas are unknown: {error}")
             return ReplicaReport(True, {}, {})
+
+
+def _ask_for_quotas(config: ConsumerConfig, brokers: Sequence[Broker], problems: list[str]) -> dict[str, float] | None:
+    """The quotas that the brokers of ``bootstrap.servers`` report; None if they are to be read from ZooKeeper.
+
+    Members need no permission to see them, so a missing one is no problem of the group.
+    """
+    if config.bootstrap_servers is None or not brokers:
+        return None
+    with closing(BrokerClient.from_config(lambda: brokers, config, timeout_ms=_BROKER_TIMEOUT_MS)) as client:
+        try:
+            return client.ask_any(describe_quotas)
+        except ZkConsumerError as error:
+            problems.append(f"quotas are unknown: {error}")
+            return {}
 
 
 def _reach(config: ConsumerConfig, brokers: Iterable[Broker]) -> tuple[list[Broker], dict[Broker, str]]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from statistics import median
 from typing import Final, Literal
 
-from zkconsumer.core.quotas import quotas_that_apply
+from zkconsumer.core.quotas import quota_title, quotas_that_apply
 from zkconsumer.core.znodeaccess import locked_out
 from zkconsumer.errors import name_some
 from zkconsumer.model import TopicPartition
@@ -210,7 +210,7 @@ def _quotas(znodes: GroupZnodes, facts: ClusterFacts) -> Iterator[Finding]:
     for path in quotas_that_apply(facts.quotas, facts.user, znodes.group):
         yield Finding(
             "quota",
-            path,
+            quota_title(path) if facts.brokers_report_quotas else path,
             f"fetches are limited to {facts.quotas[path]:g} bytes/s by each broker (for members whose client id is the "
             "group's name, as it is unless client.id is set)",
             "compare with the throttle time in the members' metrics",

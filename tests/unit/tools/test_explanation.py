@@ -203,6 +203,12 @@ def test_the_quota_of_the_user_counts_before_that_of_the_client():
     assert [one.subject for one in explain_group(healthy(), unknown)] == [CLIENT, user]
 
 
+def test_a_quota_that_brokers_report_is_named_without_a_znode():
+    quotas = {"/config/users/al%20ice/clients/<default>": 1.0}
+    around = facts(quotas=quotas, user="al ice", brokers_report_quotas=True)
+    assert [one.subject for one in explain_group(healthy(), around)] == ["user al ice, client-id <default>"]
+
+
 def test_commands_can_be_pasted_into_a_shell():
     around = facts(committed={P0: 10}, log_ends={P0: 9})
     znodes = healthy()
