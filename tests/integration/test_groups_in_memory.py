@@ -85,6 +85,7 @@ def test_committed_offsets_are_read_with_their_marks(asked, both):
     assert brokers.commit(group, {both[0]: StoredOffset(4, "mark"), both[1]: StoredOffset(7)}) == {}
     stored = {both[0]: StoredOffset(4, "mark"), both[1]: StoredOffset(7, "")}
     assert brokers.committed_all(group) == brokers.committed(group, both) == stored
+    assert brokers.committed_known(group, []) == brokers.committed_known(group, both[1:]) == stored
     assert brokers.committed(group, both[1:]) == {both[1]: StoredOffset(7, "")}
     assert brokers.committed(group, []) == {}
 

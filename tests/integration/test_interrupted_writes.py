@@ -8,6 +8,7 @@ from kazoo.client import KazooClient
 from kazoo.security import make_acl
 
 from tests.fixtures.offsetwrites import EventfulSession, OffsetGroup, is_offset
+from tests.fixtures.waiting import eventually
 from zkconsumer import ConsumerConfig
 from zkconsumer.tools.offsetrestore import plan_restore
 from zkconsumer.tools.offsetstores import Cluster
@@ -76,11 +77,16 @@ class Written:
         self.session.before = before
 
 
+def session_of_tool(address):
+    return EventfulSession(address, session_timeout_ms=2000, connection_timeout_ms=20_000)
+
+
 @pytest.fixture
 def written(server, tmp_path):
-    client = KazooClient(server.address, connection_retry={"max_tries": -1}, command_retry={"max_tries": -1})
+    retry = {"max_tries": -1}
+    client = KazooClient(server.address, timeout=30.0, connection_retry=retry, command_retry=retry)
     client.start()
-    with closing(EventfulSession(server.address, session_timeout_ms=2000, connection_timeout_ms=20_000)) as session:
+    with closing(session_of_tool(server.address)) as session:
         session.open()
         yield Written(server.address, client, session, tmp_path)
     client.stop()
@@ -102,13 +108,30 @@ def test_what_was_written_before_zookeeper_was_lost_is_listed(server, written, c
     assert "check ZooKeeper" in report.faults[0]
     stored = set(map(written.path, written.stored()))
     assert len(stored) in (500, 1000), "the second transaction may be done after the connection is back"
-    assert set(report.written) <= stored
-    if not any("is unknown" in fault for fault in report.faults):  # it is if the server starts slower than tools wait
-        assert set(report.written) == stored
-    assert set(report.written) | set(report.not_written) == set(map(written.path, range(COUNT)))
+    assert stored - set(report.unknown) == set(report.written)
+    assert bool(report.unknown) == any("is unknown" in fault for fault in report.faults)  # if the server starts late
+    assert sorted(report.written + report.not_written + report.unknown) == sorted(map(written.path, range(COUNT)))
     written.session.before = lambda _: None
     assert written.restore(report, complete=complete).faults == []
     assert len(written.stored()) == (COUNT if complete else 0)
+
+
+@pytest.mark.slow
+def test_what_a_lost_zookeeper_may_have_written_is_listed_apart(server, written, monkeypatch):
+    monkeypatch.setattr("zkconsumer.tools.offsetwrites._RECONNECT_S", 0.5)
+    every = sorted(map(written.path, range(COUNT)))
+    written.before_offsets(2, server.kill)
+    report = written.write()
+    server.start()
+    assert any("is unknown" in fault for fault in report.faults)
+    assert (report.written, report.unknown, report.not_written) == (every[:500], every[500:1000], every[1000:])
+    written.session.close()  # as the command ends, and with its session the hold
+    with closing(session_of_tool(server.address)) as session:
+        session.open()
+        written.session = session
+        eventually(lambda: not written.group.children("owners", "t") + written.group.children("zkconsumer"))
+        assert written.restore(report, complete=True).faults == []
+    assert len(written.stored()) == COUNT
 
 
 def test_a_refusal_in_the_middle_names_the_znode(written):

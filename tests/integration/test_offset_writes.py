@@ -200,6 +200,64 @@ def test_offsets_in_kafka_alone_are_reset_there(offset_group, topic, reset, writ
     assert (report.faults, report.written) == ([], [f"{partition} in Kafka"])
     assert cluster.committed(offset_group.name, [partition])[partition].offset == 4
     assert offset_group.tree() == {}
+    report = write(reset(EARLIEST, store=None))
+    assert (report.faults, report.written) == ([], [f"{topic}-{number} in Kafka" for number in range(2)])
+
+
+@pytest.fixture
+def only_in_kafka(topic_factory, produce, offset_group, topic, cluster):
+    """A group with offset 4 of one topic in ZooKeeper, and 1 of another one in Kafka; returns that partition."""
+    offset_group.store(topic, {0: 4})
+    partition = TopicPartition(topic_factory(partitions=1), 0)
+    produce(partition.topic, [b"v"] * 3)
+    assert cluster.commit(offset_group.name, {partition: StoredOffset(1, "theirs")}) == {}
+    return partition
+
+
+def test_topics_that_only_kafka_has_are_reset(offset_group, topic, only_in_kafka, reset, write, restore, cluster):
+    before = offset_group.tree()
+    for topics in (None, {topic: None}):
+        assert "give --store both" in reset(LATEST, topics, store=None).refusals[0]
+    plan = reset(LATEST, store="both")
+    assert {row.partition: (row.old, row.new) for row in plan.groups[0].rows} == {
+        TopicPartition(topic, 0): (4, 10),
+        TopicPartition(topic, 1): (None, 10),
+        only_in_kafka: (1, 3),
+    }
+    done = write(plan)
+    assert (done.faults, offset_group.offsets(topic)) == ([], {0: 10, 1: 10})
+    assert offset_group.offsets(only_in_kafka.topic) == {0: 3}
+    assert {p: one.offset for p, one in cluster.committed_all(offset_group.name).items()} == {
+        TopicPartition(topic, 0): 10,
+        TopicPartition(topic, 1): 10,
+        only_in_kafka: 3,
+    }
+    assert write(restore(done)).faults == []
+    assert offset_group.tree() == before
+    assert cluster.committed_all(offset_group.name) == {only_in_kafka: StoredOffset(1, "theirs")}
+
+
+def test_an_import_is_refused_where_kafka_has_another_topic(offset_group, topic, only_in_kafka, tool_session, cluster):
+    file = parse_offsets("f", f"{topic},0,3\n".encode(), offset_group.name)
+    assert "give --store both" in plan_import(tool_session, cluster, file).refusals[0]
+    assert plan_import(tool_session, cluster, file, store="zookeeper").refusals == ()
+
+
+def test_a_deletion_finds_topics_that_only_kafka_has(
+    offset_group, topic, only_in_kafka, tool_session, cluster, write, restore
+):
+    name, other, before = offset_group.name, only_in_kafka.topic, offset_group.tree()
+    assert "Kafka stores offsets" in plan_delete(tool_session, cluster, [name], None).refusals[0]
+    done = write(plan_delete(tool_session, cluster, [], other, store="both"))
+    assert (done.faults, done.written) == ([], [f"{only_in_kafka} in Kafka"])
+    assert write(restore(done)).faults == []
+    one = write(plan_delete(tool_session, cluster, [name], topic))
+    assert one.faults == []
+    assert offset_group.path() in offset_group.tree(), "Kafka has offsets of another topic, so the group stays"
+    assert write(restore(one)).faults == []
+    assert offset_group.tree() == before
+    done = write(plan_delete(tool_session, cluster, [name], None, store="both"))
+    assert (done.faults, done.warnings, offset_group.tree(), cluster.committed_all(name)) == ([], [], {}, {})
 
 
 # -- compare and set --------------------------------------------------------------------------------------------------

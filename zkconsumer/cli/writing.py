@@ -154,7 +154,7 @@ def run(
     if report is None:
         click.echo("dry run: nothing was written; give --execute to write", err=True)
         return
-    _show_end(report, () if options.as_json else done)
+    show_end(report, () if options.as_json else done)
 
 
 @contextmanager
@@ -198,7 +198,16 @@ def _refuse(reasons: Iterable[str]) -> NoReturn:
     raise click.exceptions.Exit(EXIT_PROBLEM)
 
 
-def _show_end(report: WriteReport, done: Iterable[str]) -> None:
+def show_end(report: WriteReport, done: Iterable[str]) -> None:
+    """Print what became of a write.
+
+    Args:
+        report: of the write.
+        done: lines to print if all is written.
+
+    Raises:
+        click.exceptions.Exit: with 1 if there is a fault.
+    """
     for warning in report.warnings:
         click.echo(escaped(f"warning: {warning}"), err=True)
     if not report.faults:
@@ -209,7 +218,10 @@ def _show_end(report: WriteReport, done: Iterable[str]) -> None:
         return
     for fault in report.faults:
         click.echo(escaped(f"error: {fault}"), err=True)
-    for heading, names in (("written", report.written), ("not written", report.not_written)):
+    lists = [("written", report.written), ("not written", report.not_written)]
+    if report.unknown:
+        lists.append(("unknown whether written", report.unknown))
+    for heading, names in lists:
         click.echo(escaped(f"{heading}: {', '.join(names) or 'nothing'}"), err=True)
     click.echo(
         escaped(
@@ -287,4 +299,5 @@ def plan_document(plan: WritePlan, report: WriteReport | None) -> dict[str, Any]
         "faults": [] if report is None else report.faults,
         "written": [] if report is None else report.written,
         "not_written": [] if report is None else report.not_written,
+        "unknown": [] if report is None else report.unknown,
     }

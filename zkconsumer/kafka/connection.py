@@ -194,9 +194,9 @@ class BrokerConnection:
         """Oldest and newest version of each API that the broker knows."""
         return self._ranges
 
-    def knows(self, api_key: int) -> bool:
-        """True if the broker has reported that it knows this API."""
-        return api_key in self._ranges
+    def knows(self, api_key: int, version: int = 0) -> bool:
+        """True if the broker has reported that it knows this API, in this version or a later one."""
+        return api_key in self._ranges and self._ranges[api_key][1] >= version
 
     def version(self, api_key: int, name: str, oldest: int, newest: int) -> int:
         """Newest version of an API that both sides know.

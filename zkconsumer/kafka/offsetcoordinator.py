@@ -33,6 +33,7 @@ _COMMIT_VERSIONS: Final = (1, 7)  # version 0 is for offsets in ZooKeeper
 _RETENTION_VERSIONS: Final = (2, 4)  # others have no retention
 _FETCH_VERSIONS: Final = (1, 5)  # as above
 _FETCH_ALL_VERSIONS: Final = (2, 5)  # older ones need the names of all partitions
+_OFFSET_FETCH: Final = 9
 _OFFSET_DELETE: Final = 47
 _DELETE_VERSIONS: Final = (0, 0)
 
@@ -100,6 +101,10 @@ class OffsetCoordinator:
         if stored.error == ErrorCode.GROUP_AUTHORIZATION_FAILED:
             raise group_refused(self._group, DESCRIBE, self._client.security)
         return stored
+
+    def can_list(self) -> bool:
+        """True if the coordinator can list a group's offsets, as brokers since 0.10.2 can; raises as :meth:`fetch`."""
+        return self._coordinator.ask(lambda connection: connection.knows(_OFFSET_FETCH, _FETCH_ALL_VERSIONS[0]))
 
     def fetch_all(self) -> StoredOffsets:
         """As :meth:`fetch`, of every partition that the group has an offset of; needs brokers since 0.10.2."""

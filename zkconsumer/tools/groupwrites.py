@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 from zkconsumer.core.offsetreset import OffsetRow
+from zkconsumer.core.offsets import StoredOffset
 from zkconsumer.core.znodes import BROKERS, GroupPaths, offset_partition
 from zkconsumer.core.zxidtimes import moment_of
 from zkconsumer.errors import ZkConsumerError, ZooKeeperRefused
@@ -32,8 +34,9 @@ def plan_delete(
     """Plan to delete groups, or what groups store of one topic.
 
     A group's last topic goes with the group, as in the JVM tool, which however ignores topics of which the group has
-    offsets and never owned a partition. Offsets in Kafka are deleted with ``store`` kafka or both, those of topics of
-    which ZooKeeper has nothing excepted; nothing is ever committed.
+    offsets and never owned a partition. Offsets in Kafka are deleted with ``store`` kafka or both; nothing is ever
+    committed. Brokers before 0.10.2 do not list a group's offsets, so theirs are only found of topics of which
+    ZooKeeper has something, too.
 
     Args:
         session: an open session.
@@ -47,27 +50,25 @@ def plan_delete(
         ZkConsumerError: a group does not exist, has nothing of the topic, or ZooKeeper cannot be read.
     """
     registry = Registry(session)
-    names = list(dict.fromkeys(groups)) or _groups_of(session, registry, topic)
+    names = list(dict.fromkeys(groups)) or _groups_of(session, cluster, registry, topic, store)
     plans = []
     for group in names:
         if not registry.group_exists(group):
             raise ZkConsumerError(f"group {group} does not exist in ZooKeeper; check its name and the chroot")
         guards = Guards(session, live)
-        nodes = offset_nodes(session, group)
-        partitions = [p for p in partitions_to_hold(session, cluster.config, group) if topic in (None, p.topic)]
-        kafka: tuple[KafkaChange, ...] = ()
-        if store is None:
-            _refuse_offsets_in_kafka(guards, cluster, group, partitions)
-        elif store != "zookeeper":
-            kafka = _deletions_in_kafka(guards, cluster, group, partitions)
-        hold = frozenset(partitions)
-        plans.append(_plan_deletion(session, guards, group, nodes, topic, hold, kafka, in_zookeeper=store != "kafka"))
+        known = partitions_to_hold(session, cluster.config, group)
+        stored = _offsets_in_kafka(guards, cluster, group, known, topic, store)
+        if not stored.keys() <= known:
+            known = partitions_to_hold(session, cluster.config, group, stored)
+        plans.append(_plan_deletion(session, guards, group, topic, known, stored, store))
     what = " ".join(names if topic is None else [*names, "topic", topic])
     return WritePlan(f"delete {what}", tuple(plans), live)
 
 
-def _groups_of(session: ZkSession, registry: Registry, topic: str | None) -> list[str]:
-    """Groups that store something of the topic; those with members keep it, as in the JVM tool."""
+def _groups_of(
+    session: ZkSession, cluster: Cluster, registry: Registry, topic: str | None, store: Store | None
+) -> list[str]:
+    """Groups that store something of the topic, also in Kafka if that is written; those with members keep it."""
     if topic is None:
         raise ZkConsumerError("specify a group or a topic")
     groups = registry.groups()
@@ -81,6 +82,9 @@ def _groups_of(session: ZkSession, registry: Registry, topic: str | None) -> lis
         for group in groups
         if found[GroupPaths(group).offset_topic(topic)] or found[GroupPaths(group).owner_topic(topic)]
     ]
+    if store in ("kafka", "both"):
+        partitions = cluster.partitions([topic])
+        have += [group for group in groups if group not in have and cluster.committed(group, partitions)]
     members = session.children_of(GroupPaths(group).ids for group in have).existing()
     inactive = [group for group in have if not members.get(GroupPaths(group).ids)]
     if not inactive:
@@ -88,56 +92,75 @@ def _groups_of(session: ZkSession, registry: Registry, topic: str | None) -> lis
     return inactive
 
 
-def _refuse_offsets_in_kafka(
-    guards: Guards, cluster: Cluster, group: str, partitions: Collection[TopicPartition]
-) -> None:
-    """A group whose offsets Kafka keeps still exists after its znodes were deleted."""
+def _offsets_in_kafka(
+    guards: Guards,
+    cluster: Cluster,
+    group: str,
+    partitions: Collection[TopicPartition],
+    topic: str | None,
+    store: Store | None,
+) -> Mapping[TopicPartition, StoredOffset]:
+    """The group's offsets in Kafka, of all topics; a guard refuses where those of ``topic`` would stay."""
+    if store == "zookeeper":
+        return {}
+    hint = "give --store zookeeper to delete what ZooKeeper stores. `groups delete --store both` deletes both"
     try:
-        if not cluster.committed(group, partitions):
-            return
-        reason = f"Kafka stores offsets of group {group}, which stay"
+        stored = cluster.committed_known(group, partitions)
     except ZkConsumerError as error:
-        reason = f"whether Kafka stores offsets of group {group} is unknown: {error}"
-    guards.refusals.append(
-        f"{reason}; give --store zookeeper to delete what ZooKeeper stores. `groups delete --store both` deletes both"
-    )
-
-
-def _deletions_in_kafka(
-    guards: Guards, cluster: Cluster, group: str, partitions: Collection[TopicPartition]
-) -> tuple[KafkaChange, ...]:
-    stored = cluster.committed(group, partitions)
-    if stored:
-        guards.require_deletion(cluster, group)
-    return tuple(KafkaChange(p, one.offset, None, str(one.mark or "")) for p, one in sorted(stored.items()))
+        if store is not None:
+            raise
+        guards.refusals.append(f"whether Kafka stores offsets of group {group} is unknown: {error}; {hint}")
+        return {}
+    if any(topic in (None, partition.topic) for partition in stored):
+        if store is None:  # a group whose offsets Kafka keeps still exists after its znodes were deleted
+            guards.refusals.append(f"Kafka stores offsets of group {group}, which stay; {hint}")
+        else:
+            guards.require_deletion(cluster, group)
+    return stored
 
 
 def _plan_deletion(
     session: ZkSession,
     guards: Guards,
     group: str,
-    nodes: OffsetNodes,
     topic: str | None,
-    hold: frozenset[TopicPartition],
-    kafka: tuple[KafkaChange, ...] = (),
-    *,
-    in_zookeeper: bool = True,
+    known: Collection[TopicPartition],
+    stored: Mapping[TopicPartition, StoredOffset] = MappingProxyType({}),
+    store: Store | None = "zookeeper",
 ) -> GroupPlan:
-    paths = GroupPaths(group)
-    roots = [paths.root]
-    if topic is not None:
-        topics = set(session.children(paths.offsets) or ()) | set(session.children(paths.owners) or ())
-        if topic not in topics:
-            raise ZkConsumerError(f"group {group} stores nothing of topic {topic}; check both names")
-        if topics != {topic}:
-            roots = [paths.offset_topic(topic), paths.owner_topic(topic)]
+    """The deletion of a group, or of what it stores of a topic.
+
+    ``known`` is every partition of the group's topics, ``stored`` its offsets in Kafka, of all topics.
+    """
+    roots = _roots(session, group, topic, {partition.topic for partition in stored})
+    nodes = offset_nodes(session, group)
+    hold = frozenset(partition for partition in known if topic in (None, partition.topic))
     guards.check_group(group, hold, nodes)
-    rows = [OffsetRow(one.partition, one.before, None, note="in Kafka") for one in kafka]
-    if in_zookeeper:
+    rows: list[OffsetRow] = []
+    changes: tuple[NodeChange, ...] = ()
+    kafka: tuple[KafkaChange, ...] = ()
+    if store in ("kafka", "both"):
+        gone = {p: one for p, one in sorted(stored.items()) if topic in (None, p.topic)}
+        kafka = tuple(KafkaChange(p, one.offset, None, str(one.mark or "")) for p, one in gone.items())
+        rows += [OffsetRow(p, one.offset, None, note="in Kafka") for p, one in gone.items()]
+    if store != "kafka":
+        changes = deletions(session, roots)
         rows += [OffsetRow(p, nodes.offset(p), None) for p in nodes.nodes if topic in (None, p.topic)]
-    change = GroupChange(group, deletions(session, roots) if in_zookeeper else (), kafka)
     by_partition = tuple(sorted(rows, key=lambda row: row.partition))
-    return GroupPlan(change, by_partition, hold, tuple(guards.refusals), tuple(guards.warnings))
+    return GroupPlan(
+        GroupChange(group, changes, kafka), by_partition, hold, tuple(guards.refusals), tuple(guards.warnings)
+    )
+
+
+def _roots(session: ZkSession, group: str, topic: str | None, in_kafka: Collection[str]) -> list[str]:
+    """The znodes to delete with all below them; ``in_kafka`` are topics of which Kafka stores offsets of the group."""
+    paths = GroupPaths(group)
+    if topic is None:
+        return [paths.root]
+    topics = {*(session.children(paths.offsets) or ()), *(session.children(paths.owners) or ()), *in_kafka}
+    if topic not in topics:
+        raise ZkConsumerError(f"group {group} stores nothing of topic {topic}; check both names")
+    return [paths.root] if topics == {topic} else [paths.offset_topic(topic), paths.owner_topic(topic)]
 
 
 def deletions(session: ZkSession, roots: Iterable[str]) -> tuple[NodeChange, ...]:
@@ -259,9 +282,8 @@ def plan_clean(
             plans.append(_kept(group, _WHY_UNKNOWN))
         elif rests:
             try:
-                hold = frozenset(partitions_to_hold(session, None, group))
-                nodes = offset_nodes(session, group)
-                plans.append(_plan_deletion(session, Guards(session), group, nodes, None, hold))
+                known = partitions_to_hold(session, None, group)
+                plans.append(_plan_deletion(session, Guards(session), group, None, known))
             except ZooKeeperRefused as reason:
                 plans.append(_kept(group, str(reason)))
     return WritePlan(f"clean {match or ''}".strip(), tuple(plans))

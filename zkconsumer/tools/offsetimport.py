@@ -10,7 +10,7 @@ from zkconsumer.core.offsetreset import LogRange, OffsetRow
 from zkconsumer.errors import ZkConsumerError, name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.tools.offsetfiles import FileFault, FileRefused, OffsetFile
-from zkconsumer.tools.offsetplan import GroupPlan, Guards, Target, WritePlan, plan_offsets, read_kafka
+from zkconsumer.tools.offsetplan import GroupPlan, Guards, Target, WritePlan, counting_offsets, plan_offsets, read_kafka
 from zkconsumer.tools.offsetstores import Cluster, Store, offset_nodes
 from zkconsumer.zookeeper.session import ZkSession
 
@@ -83,12 +83,10 @@ def _plan_group(
     nodes = offset_nodes(session, group)
     in_kafka = read_kafka(cluster, group, tuple(wanted), store)
     stores = guards.choose_store(group, store, bool(nodes.nodes), lambda: bool(in_kafka()))
-    stored = {p: one.offset for p, one in in_kafka().items()} if "kafka" in stores else {}
-    rows = {}
-    for partition, offset in wanted.items():
-        old = nodes.offset(partition) if "zookeeper" in stores else stored.get(partition)
-        rows[partition] = OffsetRow(partition, old, offset, ranges.get(partition))
-    target = Target(group, rows, nodes, in_kafka() if "kafka" in stores else {}, stores)
+    stored = in_kafka() if "kafka" in stores else {}
+    old = counting_offsets(wanted, nodes, stored, stores)
+    rows = {p: OffsetRow(p, old[p], offset, ranges.get(p)) for p, offset in wanted.items()}
+    target = Target(group, rows, nodes, stored, stores)
     return plan_offsets(session, cluster, guards, target)
 
 

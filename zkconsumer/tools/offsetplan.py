@@ -262,12 +262,35 @@ def _missing_parents(
 def read_kafka(
     cluster: Cluster, group: str, partitions: Collection[TopicPartition], given: Store | None
 ) -> Callable[[], dict[TopicPartition, StoredOffset]]:
-    """Reads the offsets in Kafka when they are first needed; never with ``--store zookeeper``."""
+    """Reads the group's offsets in Kafka when they are first needed; never with ``--store zookeeper``.
+
+    They are those of all topics, since the group's store is chosen by all; ``partitions`` are what old brokers are
+    asked for (:meth:`Cluster.committed_known <zkconsumer.tools.offsetstores.Cluster.committed_known>`).
+    """
     memo: list[dict[TopicPartition, StoredOffset]] = []
 
     def read() -> dict[TopicPartition, StoredOffset]:
         if not memo:
-            memo.append({} if given == "zookeeper" else cluster.committed(group, partitions))
+            memo.append({} if given == "zookeeper" else cluster.committed_known(group, partitions))
         return memo[0]
 
     return read
+
+
+def counting_offsets(
+    partitions: Iterable[TopicPartition],
+    nodes: OffsetNodes,
+    in_kafka: Mapping[TopicPartition, StoredOffset],
+    stores: Collection[str],
+) -> dict[TopicPartition, int | None]:
+    """The stored offset of each partition in these stores, None without one.
+
+    Of two it is the greater, which a reader under dual commit takes.
+    """
+    found: dict[TopicPartition, int | None] = {}
+    for partition in partitions:
+        stored = [nodes.offset(partition)] if "zookeeper" in stores else []
+        if "kafka" in stores and partition in in_kafka:
+            stored.append(in_kafka[partition].offset)
+        found[partition] = max((offset for offset in stored if offset is not None), default=None)
+    return found

@@ -8,7 +8,7 @@ from zkconsumer.core.offsetreset import OffsetRow, ResetSpec, reset_offset
 from zkconsumer.errors import ZkConsumerError, name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.tools.offsetimport import existing_partitions
-from zkconsumer.tools.offsetplan import Guards, Target, WritePlan, plan_offsets, read_kafka
+from zkconsumer.tools.offsetplan import Guards, Target, WritePlan, counting_offsets, plan_offsets, read_kafka
 from zkconsumer.tools.offsetstores import Cluster, Store, offset_nodes
 from zkconsumer.zookeeper.registry import Registry
 from zkconsumer.zookeeper.session import ZkSession
@@ -31,8 +31,9 @@ def plan_reset(
         session: an open session.
         cluster: the brokers.
         group: its name.
-        topics: topic to its partitions, None for all of them; None for all topics that the group has offsets of or
-            ever owned.
+        topics: topic to its partitions, None for all of them; None for all topics that the group has offsets of, in
+            the stores that are written, or ever owned. Brokers before 0.10.2 do not list a group's offsets, so of
+            those in Kafka only topics count that ZooKeeper has of the group, too.
         spec: where to.
         store: where to write; None for the store that the group uses.
         live: see :class:`~zkconsumer.tools.offsetplan.WritePlan`.
@@ -48,10 +49,12 @@ def plan_reset(
     partitions = _partitions(session, cluster, group, nodes.nodes, topics, spec)
     in_kafka = read_kafka(cluster, group, partitions, store)
     stores = guards.choose_store(group, store, bool(nodes.nodes), lambda: bool(in_kafka()))
-    stored = {p: one.offset for p, one in in_kafka().items()} if "kafka" in stores else {}
-    old = {p: nodes.offset(p) if "zookeeper" in stores else stored.get(p) for p in partitions}
-    if stores == {"zookeeper", "kafka"}:  # what a reader under dual commit takes
-        old = {p: max((o for o in (old[p], stored.get(p)) if o is not None), default=None) for p in partitions}
+    stored = in_kafka() if "kafka" in stores else {}
+    if not {p.topic for p in stored} <= {p.topic for p in partitions}:
+        partitions = _partitions(session, cluster, group, {*nodes.nodes, *stored}, topics, spec)
+    if not partitions:
+        raise ZkConsumerError(f"group {group} has no topics that exist; check its name, or name topics")
+    old = counting_offsets(partitions, nodes, stored, stores)
     ranges = cluster.log_ranges(partitions)
     times: dict[TopicPartition, int | None] = {}
     if spec.kind == "time":
@@ -65,7 +68,7 @@ def plan_reset(
             faults.append(str(error))
     if faults:
         raise ZkConsumerError(f"nothing is reset: {name_some(faults)}")
-    target = Target(group, rows, nodes, in_kafka() if "kafka" in stores else {}, stores)
+    target = Target(group, rows, nodes, stored, stores)
     return WritePlan(f"reset {group}", (plan_offsets(session, cluster, guards, target),), live)
 
 
@@ -84,8 +87,6 @@ def _partitions(
         names = {partition.topic for partition in stored} | set(Registry(session).owned_topics(group))
         existing = existing_partitions(session, cluster, (TopicPartition(name, 0) for name in names))
         wanted = {partition for theirs in existing.values() for partition in theirs}
-        if not wanted:
-            raise ZkConsumerError(f"group {group} has no topics that exist; check its name, or name topics")
     else:
         existing = existing_partitions(session, cluster, (TopicPartition(name, 0) for name in topics))
         wanted = {

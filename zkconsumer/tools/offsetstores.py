@@ -29,6 +29,7 @@ from zkconsumer.kafka.client import EARLIEST, LATEST, BrokerClient
 from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.kafka.errorcodes import ErrorCode, error_name
 from zkconsumer.kafka.fields import is_encodable
+from zkconsumer.kafka.groupoffsets import StoredOffsets
 from zkconsumer.kafka.groupstates import broker_release, broker_settings, cluster_id
 from zkconsumer.kafka.listoffsetsprotocol import LIST_OFFSETS_VERSIONS, Offsets
 from zkconsumer.kafka.offsetcoordinator import OffsetCoordinator
@@ -215,10 +216,7 @@ class Cluster:
         """
         if not partitions or not self._has_offsets_topic():
             return {}
-        stored = self._coordinated(group, lambda coordinator: coordinator.fetch(partitions))
-        for partition, code in stored.errors.items():
-            raise ZkConsumerError(f"the offset of {partition} in Kafka cannot be read: {error_name(code)}")
-        return {partition: one for partition, one in stored.found.items() if one.offset is not None}
+        return _readable(self._coordinated(group, lambda coordinator: coordinator.fetch(partitions)))
 
     def committed_all(self, group: str) -> dict[TopicPartition, StoredOffset]:
         """Every offset of the group that Kafka stores; brokers since 0.10.2 can list them.
@@ -228,10 +226,23 @@ class Cluster:
         """
         if not self._has_offsets_topic():
             return {}
-        stored = self._coordinated(group, lambda coordinator: coordinator.fetch_all())
-        for partition, code in stored.errors.items():
-            raise ZkConsumerError(f"the offset of {partition} in Kafka cannot be read: {error_name(code)}")
-        return {partition: one for partition, one in stored.found.items() if one.offset is not None}
+        return _readable(self._coordinated(group, lambda coordinator: coordinator.fetch_all()))
+
+    def committed_known(self, group: str, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
+        """Every offset of the group that Kafka stores; from brokers before 0.10.2 those of ``partitions`` alone.
+
+        A list is silent about topics that this client may not describe, so what is not in it is asked for by name.
+
+        Raises:
+            ZkConsumerError: they cannot be read.
+        """
+
+        def ask(coordinator: OffsetCoordinator) -> StoredOffsets | None:
+            return coordinator.fetch_all() if coordinator.can_list() else None
+
+        listed = self._coordinated(group, ask) if self._has_offsets_topic() else None
+        found = {} if listed is None else _readable(listed)
+        return found | self.committed(group, [partition for partition in partitions if partition not in found])
 
     def describe(self, group: str) -> KafkaGroup:
         """State and members of the group in Kafka; dead where Kafka has none.
@@ -396,6 +407,13 @@ class Cluster:
             return question(client)
         finally:
             client.close()
+
+
+def _readable(stored: StoredOffsets) -> dict[TopicPartition, StoredOffset]:
+    """The offsets that there are; raises ZkConsumerError if one of them cannot be read."""
+    for partition, code in stored.errors.items():
+        raise ZkConsumerError(f"the offset of {partition} in Kafka cannot be read: {error_name(code)}")
+    return {partition: one for partition, one in stored.found.items() if one.offset is not None}
 
 
 def _patiently(coordinator: OffsetCoordinator, question: Callable[[OffsetCoordinator], T]) -> T:

@@ -32,7 +32,8 @@ class WriteReport:
     Attributes:
         snapshot: the file that ``offsets restore`` takes; None if there was nothing to write.
         written: znodes, and partitions whose offset in Kafka was committed.
-        not_written: the rest of what was planned.
+        not_written: what was planned and is known not to be written.
+        unknown: what may be written or not, since the servers did not answer; ``offsets restore`` reads it again.
         faults: why something was not written, or is not as it was written; empty if all is well.
         warnings: what the operator should know.
     """
@@ -40,6 +41,7 @@ class WriteReport:
     snapshot: Path | None = None
     written: list[str] = field(default_factory=list)
     not_written: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
@@ -233,7 +235,7 @@ class _GroupWriter:
             except ZkConsumerError as error:
                 if time.monotonic() > deadline:
                     self._report.faults.append(f"whether {name_some(paths)} were written is unknown: {error}")
-                    self._report.not_written += paths
+                    self._report.unknown += paths
                     return
                 time.sleep(_PAUSE_S)  # kazoo reconnects by itself
         if first.kind == "delete":
@@ -295,7 +297,7 @@ class _GroupWriter:
             found = self._offsets_in_kafka()
         except ZkConsumerError as error:
             self._report.faults.append(f"whether {name_some(names)} were written is unknown: {error}")
-            self._report.not_written += names
+            self._report.unknown += names
             return
         for change in self._kafka:
             done = found.get(change.partition) == change.after
@@ -386,7 +388,7 @@ class _GroupWriter:
             found = self._session.get_many(paths)
         except ZkConsumerError as error:
             report.faults.append(f"whether {name_some(paths)} were deleted is unknown: {error}")
-            report.not_written += paths
+            report.unknown += paths
             return
         left = [path for path in paths if found[path] is not None]
         report.written += [path for path in paths if found[path] is None]

@@ -10,11 +10,12 @@ from click.testing import CliRunner
 
 from zkconsumer.cli.connection import ToolConnection, tool_options
 from zkconsumer.cli.main import command
-from zkconsumer.cli.writing import Writing, parse_topics, plan_document, plan_lines, run
+from zkconsumer.cli.writing import Writing, parse_topics, plan_document, plan_lines, run, show_end
 from zkconsumer.core.offsetreset import LogRange, OffsetRow
 from zkconsumer.model import TopicPartition
 from zkconsumer.tools.offsetfiles import FileFault, FileRefused
 from zkconsumer.tools.offsetplan import GroupPlan, WritePlan
+from zkconsumer.tools.offsetwrites import WriteReport
 from zkconsumer.tools.snapshot import GroupChange
 
 P = TopicPartition("clicks", 0)
@@ -122,6 +123,15 @@ def test_a_dry_run_shows_the_same_table_where_a_guard_refuses():
     assert "refused: members live: m\\x1b[2J" in ended.stderr
     document = json.loads(dry_run(lambda *_: refused, as_json=True).stdout)
     assert (document["executed"], document["refusals"]) == (False, ["members live: m\x1b[2J"])
+
+
+def test_what_may_be_written_is_listed_apart(tmp_path):
+    report = WriteReport(tmp_path / "s", ["/a"], ["/b"], ["/c"], ["whether /c was written is unknown"])
+    ended = CliRunner().invoke(click.Command("end", callback=lambda: show_end(report, ())))
+    assert ended.exit_code == 1
+    assert ended.stderr.splitlines()[1:4] == ["written: /a", "not written: /b", "unknown whether written: /c"]
+    document = plan_document(plan(), report)
+    assert [document[name] for name in ("written", "not_written", "unknown")] == [["/a"], ["/b"], ["/c"]]
 
 
 def test_every_fault_of_a_file_is_shown():

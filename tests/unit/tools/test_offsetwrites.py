@@ -4,9 +4,10 @@ from contextlib import closing
 
 import pytest
 
-from tests.fixtures.groupsinmemory import session_in_memory
+from tests.fixtures.groupsinmemory import log, session_in_memory
 from tests.fixtures.migrationsinmemory import OFFSETS, PARTITIONS
 from zkconsumer.core.offsetreset import ResetSpec
+from zkconsumer.model import TopicPartition
 from zkconsumer.tools import hold
 from zkconsumer.tools.groupwrites import plan_delete
 from zkconsumer.tools.offsetreset import plan_reset
@@ -52,6 +53,18 @@ def test_a_commit_to_kafka_is_read_back(servers, session):
     assert servers.brokers.stored("g") == dict.fromkeys(PARTITIONS, 0)
 
 
+def test_a_topic_that_zookeeper_lacks_decides_the_store(servers, session):
+    servers.brokers.store("g", OFFSETS)
+    servers.write("/consumers/g/offsets/u/0", 5)
+    servers.brokers.logs[TopicPartition("u", 0)] = log()
+    servers.write("/brokers/topics/u", b'{"version":1,"partitions":{"0":[0]}}')
+    for topics in (None, {"u": None}):
+        plan = plan_reset(session, servers.brokers, "g", topics, ResetSpec("earliest"))
+        assert "has offsets in ZooKeeper and in Kafka" in plan.refusals[0]
+    plan = plan_reset(session, servers.brokers, "g", None, ResetSpec("earliest"), store="zookeeper")
+    assert [str(row.partition) for row in plan.groups[0].rows] == ["u-0"]
+
+
 def test_a_client_that_overwrites_a_commit_is_reported(servers, session, monkeypatch):
     after_writing(monkeypatch, lambda: servers.brokers.store("g", {**dict.fromkeys(PARTITIONS, 0), PARTITIONS[2]: 77}))
     (fault,) = reset_in_kafka(servers, session).faults
@@ -64,6 +77,17 @@ def test_what_a_commit_without_an_answer_has_stored_is_written(servers, session)
     report = reset_in_kafka(servers, session)
     assert (report.written, report.not_written) == (NAMES[:2], NAMES[2:])
     assert "the connection broke" in report.faults[0]
+
+
+def test_what_a_silent_coordinator_may_have_stored_is_unknown(servers, session):
+    def break_down(_group):
+        servers.brokers.loses_answer = servers.brokers.silent = True
+
+    servers.brokers.before_commit = break_down
+    report = reset_in_kafka(servers, session)
+    assert (report.written, report.not_written, report.unknown) == ([], [], NAMES)
+    assert "t-0 in Kafka" in report.faults[-1]
+    assert "is unknown" in report.faults[-1]
 
 
 def test_nothing_is_committed_once_the_hold_has_ended(servers, session):
