@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import selectors
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -28,6 +29,7 @@ from kazoo.protocol.serialization import SASL, Auth, Connect
 from kazoo.protocol.states import EventType, WatchedEvent
 
 from zkconsumer.errors import SessionExpired, ZooKeeperRefused, ZooKeeperUnavailable
+from zkconsumer.zookeeper.requestcount import request_count_pair
 
 Watch = Callable[[], None]
 """Called without arguments, on kazoo's thread, once after the next change: it may set a flag and nothing else."""
@@ -85,7 +87,14 @@ class _Poll:
 
 
 class PollingHandler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo has no types
-    """kazoo's threads, with one system call instead of five for each wait: a quarter of a busy member's time."""
+    """kazoo's threads, with one system call instead of five for each wait: a quarter of a busy member's time.
+
+    Requests that are made while the connection is down block no caller (:mod:`zkconsumer.zookeeper.requestcount`).
+    """
+
+    def create_socket_pair(self) -> Any:
+        """What the connection thread reads, and what callers write; a pair of sockets where there is no eventfd."""
+        return request_count_pair() if hasattr(os, "eventfd") else super().create_socket_pair()
 
     def select(self, *arguments: Any, **more: Any) -> Any:
         """See :func:`kazoo.handlers.utils.selector_select`."""
