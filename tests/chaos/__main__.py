@@ -13,7 +13,7 @@ import click
 
 from tests.chaos.broken import BREAKS
 from tests.chaos.group import Servers
-from tests.chaos.rows import ROWS, Row, Verdict
+from tests.chaos.rows import COORDINATED, OURS, ROWS, Row, Verdict
 from tests.chaos.schedule import Schedule
 from tests.chaos.store import PUBLISHED, Trial, TrialStore, code_identity, publish, table
 from tests.chaos.trial import run_trial, shrink_schedule
@@ -38,6 +38,7 @@ _STORE = click.option("--store", type=click.Path(path_type=Path), help="Director
 @click.option("--seed", type=int, default=1, show_default=True, help="Of the first trial.")
 @click.option("--trials", type=int, default=1, show_default=True, help="Number of trials, with consecutive seeds.")
 @click.option("--jvm", is_flag=True, help="One of the members is a JVM consumer.")
+@click.option("--coordinator", is_flag=True, help="Members of ours have group.protocol=coordinator.")
 @click.option("--offsets", type=click.Choice(["zookeeper", "kafka"]), default="zookeeper", help="Where members commit.")
 @click.option("--schedule", "given", help="Run this schedule, as a failed trial prints it, and store nothing.")
 @click.option("--shrink", "shrinking", is_flag=True, help="Look for a smaller schedule where a trial fails.")
@@ -53,6 +54,7 @@ def run(  # noqa: PLR0917 - a command has as many parameters as options
     seed: int,
     trials: int,
     jvm: bool,
+    coordinator: bool,
     offsets: str,
     given: str | None,
     shrinking: bool,
@@ -63,7 +65,8 @@ def run(  # noqa: PLR0917 - a command has as many parameters as options
     """Run trials of a row; those that are stored for this very code are not repeated."""
     trial_store, (commit, product) = _store(store), code_identity()
     stores = not given and not broken
-    members = ("+jvm" if jvm else "") + ("+kafka" if offsets == "kafka" else "")
+    members = ("+coordinator" * coordinator) + ("+jvm" * jvm) + ("+kafka" * (offsets == "kafka"))
+    ours = COORDINATED if coordinator else OURS
     seeds = list(range(seed, seed + trials))
     if stores:
         seeds = [one for one in seeds if not trial_store.has(row.name, members, one, product)]
@@ -76,7 +79,8 @@ def run(  # noqa: PLR0917 - a command has as many parameters as options
         for number in seeds:
             if minutes and time.monotonic() - began > 60 * minutes:
                 break
-            schedule = Schedule.from_json(given) if given else row.schedule(number, jvm=jvm, storage=offsets)
+            made = row.schedule(number, jvm=jvm, ours=ours, storage=offsets)
+            schedule = Schedule.from_json(given) if given else made
             verdict = run_trial(servers, row, schedule, broken=broken)
             _print(row, number, schedule, verdict)
             if stores:

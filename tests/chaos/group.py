@@ -239,10 +239,21 @@ class Group:
         self.members[place].leave()
         self._is_gone(self.members[place])
 
+    def leave_joined(self, place: int) -> None:
+        """The same, as soon as it has joined: before, a process does not know how to end in order."""
+        member = self.members[place]
+        await_condition(lambda: self.registered_session(member.owner), f"{member.owner} has joined", SETTLING_S)
+        self.leave(place)
+
     def _is_gone(self, member: Member) -> None:
         self._alive.discard(member.owner)
         if isinstance(member, JvmMember):
             self.servers.jvms.give_back(member.jvm)
+
+    def add(self, kind: str) -> None:
+        """Start a further member."""
+        self.members.append(self._new(kind))
+        self.members[-1].start()
 
     def replace(self, place: int, kind: str = "") -> None:
         """Start another member, of the same kind or another one."""

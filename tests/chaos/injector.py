@@ -42,6 +42,8 @@ _CLOCKS: Final[Mapping[str, ClockSteps]] = {
 
 KINDS: Final[Mapping[str, str]] = {
     "kill": "SIGKILL of a member; with a duration another one takes its place after that",
+    "leave": "a member leaves in order; with a duration another one takes its place after that",
+    "join": "a further member joins, whose kind is the mode; with a duration it leaves after that",
     "expire": "another client takes over the session of a member and closes it",
     "network": "a member's connection to ZooKeeper is hurt for a while, by mode: " + ", ".join(_NETWORK),
     "fetching": "a member's connections to brokers are hurt for a while, by the same modes",
@@ -91,9 +93,10 @@ class Injector:
 
         def begin() -> None:
             group = self._group
-            place = group.place_of_leader() if fault.member == LEADER else fault.member % len(group.members)
-            member, began = group.members[place], time.monotonic()
+            place = self._place(fault)
+            present, began = group.members[place : place + 1], time.monotonic()
             self._begin(fault, place)
+            (member,) = present or group.members[place:]
             begun.append((place, member, began, time.monotonic()))
 
         def end() -> None:
@@ -104,6 +107,11 @@ class Injector:
             self._group.ledger.append(Faulted(fault.kind, owner, began, time.monotonic(), established, lifting))
 
         return begin, end
+
+    def _place(self, fault: Fault) -> int:
+        if fault.kind == "join":
+            return len(self._group.members)
+        return self._group.place_of_leader() if fault.member == LEADER else fault.member % len(self._group.members)
 
     def _begin(self, fault: Fault, place: int) -> None:
         if fault.kind not in KINDS:
@@ -130,6 +138,10 @@ class Injector:
         match fault.kind:
             case "kill":
                 group.kill(place)
+            case "leave":
+                group.leave_joined(place)
+            case "join":
+                group.add(fault.mode)
             case "expire":
                 self._expire(place)
             case "network":
@@ -154,8 +166,10 @@ class Injector:
             member.signal(signal.SIGCONT)
         elif fault.kind == "servers":
             self._group.servers.box.zookeeper.resume()
-        elif fault.kind == "kill" and fault.seconds:
+        elif fault.kind in ("kill", "leave") and fault.seconds:
             self._group.replace(place)
+        elif fault.kind == "join" and fault.seconds:
+            self._group.leave_joined(place)
 
     def _ours(self, place: int) -> OurMember:
         member = self._group.members[place]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import random
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from tests.chaos.schedule import Fault, Schedule, chance_of
+from tests.chaos.schedule import LEADER, Fault, Schedule, chance_of
+from zkconsumer.model import TopicPartition
 from zkconsumer.testing.checker import (
     SLACK_S,
     Findings,
@@ -209,6 +211,27 @@ def _plan_rolling(mode: str) -> Callable[[random.Random, tuple[str, ...], float]
     return plan
 
 
+def _plan_churn(chance: random.Random, members: tuple[str, ...], timeout: float) -> tuple[Fault, ...]:
+    """Members join, leave, are killed and are stopped, without a break; where there is a leader, often it."""
+    leads = COORDINATED in members
+    faults, at = [], 0.3
+    for _ in range(chance.randint(6, 9)):
+        anyone, ours = chance.randrange(len(members)), _one_of_ours(chance, members)
+        if leads and chance.random() < 1 / 3:
+            anyone = ours = LEADER
+        fault = chance.choice(
+            [
+                Fault("kill", at, anyone, chance.uniform(0.5, 2.0) * timeout),
+                Fault("leave", at, anyone, chance.uniform(0.1, 1.5) * timeout),
+                Fault("join", at, seconds=chance.uniform(0.2, 2.0) * timeout, mode=members[0]),
+                Fault("pause", at, ours, chance.uniform(0.2, 2.5) * timeout),
+            ]
+        )
+        faults.append(fault)
+        at = fault.until + chance.uniform(0.0, 1.5)
+    return tuple(faults)
+
+
 _SLOWED: Final = ("half-close", "delay", "throttle", "overtake")
 
 
@@ -309,6 +332,19 @@ def _judge_pause(evidence: Evidence, verdict: Verdict) -> None:
         verdict.require(len(partitions) <= 1, f"{len(late)} records of partitions {partitions} were delivered late")
 
 
+def _judge_churn(evidence: Evidence, verdict: Verdict) -> None:
+    """Overlaps are what was in flight of one stream at each pause."""
+    pauses = Counter(fault.owner for fault in evidence.faults if fault.kind == "pause")
+    late: dict[str, set[TopicPartition]] = {}
+    for one in evidence.findings.overlaps:
+        late.setdefault(one.late.owner, set()).add(TopicPartition(one.late.topic, one.late.partition))
+    for owner in sorted(late.keys() & evidence.ours):
+        partitions = ", ".join(map(str, sorted(late[owner])))
+        verdict.require(
+            len(late[owner]) <= pauses[owner], f"{owner}, stopped {pauses[owner]} times, delivered {partitions} late"
+        )
+
+
 def _judge_clean_bounce(evidence: Evidence, verdict: Verdict) -> None:
     again = [one for one in evidence.findings.duplicates if one.first.owner in evidence.ours]
     verdict.require(not again, f"{len(again)} duplicates: {[str(one) for one in again[:1]]}")
@@ -375,6 +411,14 @@ ROWS: Final[Mapping[str, Row]] = {
             manual=True,
         ),
         Row("R7-hard", "rolling bounce, hard", "lost 0", _plan_rolling("hard"), _judge_nothing),
+        Row(
+            "R8",
+            "members join, leave, are killed and are stopped, one after the other",
+            "lost 0; stale commits 0; overlaps only of one batch in flight at each stop",
+            _plan_churn,
+            _judge_churn,
+            judges_overlap=False,
+        ),
         Row(
             "MIX",
             "several faults of all kinds at once",

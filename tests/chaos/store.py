@@ -21,6 +21,10 @@ _MEMBERS: Final[Mapping[str, str]] = {
     "+jvm": "ours and a JVM",
     "+kafka": "ours, offsets in Kafka",
     "+jvm+kafka": "ours and a JVM, offsets in Kafka",
+    "+coordinator": "ours, with a coordinator",
+    "+coordinator+jvm": "ours, with a coordinator, and a JVM",
+    "+coordinator+kafka": "ours, with a coordinator, offsets in Kafka",
+    "+coordinator+jvm+kafka": "ours, with a coordinator, and a JVM, offsets in Kafka",
 }
 
 
@@ -30,7 +34,8 @@ class Trial:
 
     Attributes:
         row: name of the row.
-        members: ``+jvm`` if one of the members was a JVM, ``+kafka`` if they committed to Kafka; empty otherwise.
+        members: ``+coordinator`` if ours had ``group.protocol=coordinator``, ``+jvm`` if one of the members was a JVM,
+            ``+kafka`` if they committed to Kafka; empty otherwise.
         seed: of the schedule.
         commit: of the project.
         product: hash of the product's code at that commit; trials of the same code need not be repeated.

@@ -133,6 +133,18 @@ def test_one_batch_may_arrive_after_a_pause():
     assert "2 records of partitions [0, 1] were delivered late" in found.failures[-1]
 
 
+def test_each_stop_of_a_member_permits_one_batch_in_flight():
+    uncommitted = Produced(8, "t", 0, 8, 1.0), replace(LATE, number=8, offset=8)
+    elsewhere = Claimed("t", 1, "b", 2, 9, 13.0), replace(LATE, partition=1)
+    stopped_again = Faulted("pause", "a", 15.0, 16.0)
+    assert verdict("R8", run(*uncommitted, kind="pause", ended=14.0)).failures == []
+    assert "stopped 0 times" in verdict("R8", run(*uncommitted, kind="kill", ended=14.0)).failures[-1]
+    late_twice = verdict("R8", run(*uncommitted, *elsewhere, kind="pause", ended=14.0)).failures[-1]
+    assert late_twice == "a, stopped 1 times, delivered t-0, t-1 late"
+    both = verdict("R8", run(*uncommitted, *elsewhere, stopped_again, kind="pause", ended=14.0)).failures
+    assert not any("stopped" in failure for failure in both)
+
+
 def test_a_clean_bounce_permits_no_duplicate_of_ours():
     uncommitted = Produced(5, "t", 0, 5, 1.0), delivered(5, "a", 9.7), delivered(5, "b", 15.0)
     ledger = run(*uncommitted, kind="bounce")

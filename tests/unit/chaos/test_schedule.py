@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.chaos.injector import KINDS
-from tests.chaos.rows import ROWS
-from tests.chaos.schedule import Fault, Schedule, shrink
+from tests.chaos.rows import COORDINATED, ROWS
+from tests.chaos.schedule import LEADER, Fault, Schedule, shrink
 from zkconsumer.errors import UsageError
 
 ROW = st.sampled_from(sorted(ROWS))
@@ -35,6 +35,17 @@ def test_every_planned_fault_can_be_injected(row, seed, jvm):
     assert all(fault.at >= 0 and fault.seconds >= 0 for fault in made.faults)
     # The session of a JVM cannot be taken over.
     assert all(made.members[fault.member] != "jvm" for fault in made.faults if fault.kind == "expire")
+
+
+@given(ROW, st.integers(0, 1 << 31), st.booleans())
+def test_only_a_group_with_a_coordinator_has_faults_of_its_leader(row, seed, jvm):
+    assert all(fault.member != LEADER for fault in schedule(row, seed, jvm).faults)
+
+
+def test_a_leader_is_killed_and_stopped_where_there_is_one():
+    made = [ROWS["R8"].schedule(seed, ours=COORDINATED) for seed in range(30)]
+    assert {fault.kind for one in made for fault in one.faults if fault.member == LEADER} == {"kill", "leave", "pause"}
+    assert {fault.mode for one in made for fault in one.faults if fault.kind == "join"} == {COORDINATED}
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"members":["jvm"]}', '{"members":[],"faults":[{"kind":"kill"}]}'])
