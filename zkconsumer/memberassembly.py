@@ -50,7 +50,11 @@ def assemble_parts(config: ConsumerConfig, consumer_id: str) -> MemberParts:
         group = CoordinatorGroup(config, consumer_id, signal, cluster=cluster)
     else:
         group = ZooKeeperGroup(config, consumer_id, signal, cluster=cluster)
-    brokers: BrokerSource = Registry(group.zk, config.security_protocol) if cluster is None else cluster
+    brokers: BrokerSource
+    if cluster is not None:
+        brokers = cluster
+    else:
+        brokers = group if isinstance(group, CoordinatorGroup) else Registry(group.zk, config.security_protocol)
     store = open_store(
         config,
         ZooKeeperOffsetStore(group.zk, config.group_id, group.fence),

@@ -136,12 +136,6 @@ class Injector:
     def _begin_at_member(self, fault: Fault, place: int) -> None:
         group = self._group
         match fault.kind:
-            case "kill":
-                group.kill(place)
-            case "leave":
-                group.leave_joined(place)
-            case "join":
-                group.add(fault.mode)
             case "expire":
                 self._expire(place)
             case "network":
@@ -152,6 +146,18 @@ class Injector:
                 self._ours(place).step_clocks(_CLOCKS[fault.mode])
             case "pause":
                 group.members[place].signal(signal.SIGSTOP)
+            case _:
+                self._begin_to_change_members(fault, place)
+
+    def _begin_to_change_members(self, fault: Fault, place: int) -> None:
+        group = self._group
+        match fault.kind:
+            case "kill":
+                group.kill(place)
+            case "leave":
+                group.leave_joined(place)
+            case "join":
+                group.add(fault.mode)
             case "bounce":
                 group.bounce(place, hard=fault.mode == "hard")
             case "switch":

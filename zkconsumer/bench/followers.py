@@ -18,6 +18,7 @@ from multiprocessing.connection import Connection
 from typing import Any, Final, NamedTuple
 
 from zkconsumer.config import ConsumerConfig
+from zkconsumer.core.election import looks_at_once
 from zkconsumer.core.fetchcontrol import FetchAssignment
 from zkconsumer.core.subscription import Subscription
 from zkconsumer.errors import CoordinatorUnknown, SandboxError, ShareChanged
@@ -109,9 +110,10 @@ class _Follower:
         self._rebalancer = Rebalancer(config, consumer_id, self.group, committer, self.fetch, lambda _: None)
 
     def join(self, subscription: Subscription) -> None:
-        """Register, look at the candidates as every member does, and read the command."""
+        """Register, look at the candidates where a member does that at once, and read the command."""
         self.group.join(subscription)
-        self.group.coordinator.act()
+        if looks_at_once(self.group.obeying):
+            self.group.coordinator.act()
         self._signal.raise_flag()
 
     def react(self) -> None:

@@ -8,8 +8,9 @@ whose share stays the same gets no command.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 from typing import Final, NamedTuple
+from zlib import crc32
 
 from zkconsumer.core.assignors import ASSIGNORS, Assignment, Threads
 from zkconsumer.core.coordinatorznodes import STICKY
@@ -17,13 +18,16 @@ from zkconsumer.core.groupview import GroupView
 from zkconsumer.core.rebalancesteps import longest_settling_seconds
 from zkconsumer.core.reconcile import Share
 from zkconsumer.core.stickyassignor import sticky_assignor
-from zkconsumer.model import ConsumerThreadId, TopicPartition
+from zkconsumer.model import Broker, ConsumerThreadId, TopicPartition
 
 Shares = Mapping[str, Share]
 """Consumer id to the share that its command has; only members that obey commands."""
 
 LATE_AFTER_TIMEOUTS: Final = 2 / 3
 """Session timeouts after which a partition that is awaited counts as late."""
+
+_NAMED_BROKERS: Final = 3
+"""Most brokers that a command names: one that answers is enough, and commands are small."""
 
 Owners = Mapping[TopicPartition, str | None]
 """The text of the owner znode of each partition that was read, None if there was no such znode."""
@@ -216,6 +220,19 @@ def plan(aim: Assignment, commanded: Shares, owners: Owners) -> Plan:
         if granted != present:
             shares[name] = granted
     return Plan(shares, frozenset(awaited))
+
+
+def brokers_for(consumer_id: str, brokers: Sequence[Broker]) -> tuple[Broker, ...]:
+    """The brokers that the command of a member names: three, from another one on for each member.
+
+    Args:
+        consumer_id: of the member.
+        brokers: all that live.
+    """
+    if not brokers:
+        return ()
+    first = crc32(consumer_id.encode()) % len(brokers)
+    return tuple([*brokers[first:], *brokers[:first]][:_NAMED_BROKERS])
 
 
 def _is_free(partition: TopicPartition, consumer_id: str, owners: Owners) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ from zkconsumer.core.groupview import number_ranges
 from zkconsumer.core.reconcile import Share
 from zkconsumer.core.znodes import GroupPaths, is_node_name, parse_json
 from zkconsumer.errors import MalformedZnode
-from zkconsumer.model import ConsumerThreadId, TopicPartition
+from zkconsumer.model import Broker, ConsumerThreadId, TopicPartition
 
 CANDIDATES: Final = 3
 """Most members that watch the leader at the same time."""
@@ -100,6 +100,9 @@ class Command:
         generation: number of the leader's plan; increases in one epoch.
         refused: why this member must not own anything; "" if it may.
         evicted_ms: session timeout of a member whose session node the leader has deleted, in ms; 0 for others.
+        brokers: some of the brokers that lived when it was written, for the first request for metadata. A command is
+            not written again when they change, so two that differ in these only are equal.
+        security_protocol: that their endpoints are of.
     """
 
     share: Share
@@ -107,6 +110,8 @@ class Command:
     generation: int
     refused: str = ""
     evicted_ms: int = 0
+    brokers: tuple[Broker, ...] = field(default=(), compare=False)
+    security_protocol: str = field(default="", compare=False)
 
 
 class CommandNode:
@@ -131,6 +136,8 @@ class CommandNode:
             document["refused"] = command.refused
         if command.evicted_ms:
             document["evicted_ms"] = command.evicted_ms
+        if command.brokers:
+            document["brokers"] = {command.security_protocol: [list(broker) for broker in command.brokers]}
         return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
 
     @staticmethod
@@ -148,11 +155,19 @@ class CommandNode:
             share = dict(_read_share(consumer_id, document["share"]))
             refused = str(document.get("refused", ""))
             evicted_ms = int(document.get("evicted_ms", 0))
-            return Command(share, int(document["epoch"]), int(document["generation"]), refused, evicted_ms)
+            epoch, generation = int(document["epoch"]), int(document["generation"])
+            protocol, brokers = _read_brokers(document.get("brokers", {}))
+            return Command(share, epoch, generation, refused, evicted_ms, brokers, protocol)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise MalformedZnode(
                 path, f"not a command ({error}); the member registers again, with another node"
             ) from None
+
+
+def _read_brokers(named: Mapping[str, Any]) -> tuple[str, tuple[Broker, ...]]:
+    for protocol, brokers in named.items():
+        return protocol, tuple(Broker(int(number), str(host), int(port)) for number, host, port in brokers)
+    return "", ()
 
 
 def session_node_of(group: str, path: str) -> str:

@@ -23,6 +23,19 @@ def look_interval(consumer_id: str, session_timeout_s: float) -> float:
     return session_timeout_s * (0.75 + 0.5 * crc32(consumer_id.encode()) / 0xFFFFFFFF)
 
 
+def looks_at_once(obeying: int | None) -> bool:
+    """True if a member that has just registered looks at once, and not only after :func:`look_interval`.
+
+    The first that register do: they become candidates, and one of them the leader. Where there are as many others, one
+    of these has looked, or does. Of 50 members that join together 47 do not ask, and do not try places that are taken.
+    Where the others have been killed, and their nodes are still there, the member looks when its command is late.
+
+    Args:
+        obeying: number of members with a command right after the registration, the new one included; None if unknown.
+    """
+    return obeying is None or obeying <= CANDIDATES
+
+
 def free_slot(names: Collection[str], consumer_id: str) -> int | None:
     """A place for one more candidate, None if there are enough.
 

@@ -30,6 +30,10 @@ class Membership:
         wall_clock_ms: current time in ms since the epoch.
         clock: a monotonic clock, in seconds.
         protocol: ``group.protocol``.
+
+    Attributes:
+        obeying: number of members with a command right after this one registered, itself included; None if unknown.
+            Written by the thread that registers.
     """
 
     def __init__(
@@ -52,6 +56,7 @@ class Membership:
         self._protocol = None if protocol == "zookeeper" else protocol
         self._coordinator = CoordinatorPaths(group)
         self._ended = 0
+        self.obeying: int | None = None
 
     @property
     def fence(self) -> str:
@@ -115,8 +120,11 @@ class Membership:
         ]
         if self._protocol is not None:
             nodes.append((self._coordinator.command(self._consumer_id, session_id, self._ended), b""))
-        if not self._session.create_ephemerals(nodes, self._parents):
+        counted = "" if self._protocol is None else self._coordinator.commands
+        created = self._session.create_ephemerals(nodes, self._parents, counted)
+        if created is None:
             self._resolve_conflict(path, nodes, session_id, on_change, wait)
+        self.obeying = None if created is None else created.children
         if self._session.session_id != session_id:
             raise SessionExpired("the ZooKeeper session changed during the registration, which will be retried")
         self._registered_session = session_id

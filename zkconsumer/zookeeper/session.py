@@ -11,6 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple, Self
 
 from kazoo.client import KazooClient
@@ -21,6 +22,7 @@ from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import ChrootMissing, SessionExpired, ZooKeeperRefused, ZooKeeperUnavailable
 from zkconsumer.forks import Owner
 from zkconsumer.zookeeper.conditional import Access, Change, Conflict, commit_changes, commit_independent, read_access
+from zkconsumer.zookeeper.ephemerals import Created, Ephemerals
 from zkconsumer.zookeeper.kazooadapter import (
     LOGIN_FAILED,
     NegotiationLog,
@@ -31,7 +33,7 @@ from zkconsumer.zookeeper.kazooadapter import (
 )
 from zkconsumer.zookeeper.reads import ChildrenReads, Reads, Znode, ZnodeReads
 from zkconsumer.zookeeper.security import client_arguments, open_acl, owned_acl
-from zkconsumer.zookeeper.transaction import Batch, Condition, FencedTransactions, Operation, Outcome, Outcomes, Stop
+from zkconsumer.zookeeper.transaction import Batch, Condition, FencedTransactions, Operation, Outcomes, Stop
 
 _log = logging.getLogger(__name__)
 
@@ -333,34 +335,12 @@ class ZkSession:
             self.ensure_path(parent, data)
         return self.try_transact("/", [Operation("create", path, data) for path in sorted(paths)]).refused
 
-    def create_ephemerals(self, nodes: Sequence[tuple[str, bytes]], parents: Sequence[str] = ()) -> bool:
-        """Create nodes that live as long as this session, with the open ACL, all or none; False if one exists.
-
-        Args:
-            nodes: path and data of each.
-            parents: persistent nodes that are created if one of them is missing, each after its own parent.
-        """
-        creations = [Operation("create-ephemeral", path, data) for path, data in nodes]
-        outcome = self._create_open(creations)
-        if outcome == "missing" and parents:
-            # In one transaction, and without a look whether another client did the same: members that join a new group
-            # together all find its nodes missing.
-            self._create_open([Operation("create", path) for path in parents])
-            outcome = self._create_open(creations)
-        if outcome == "missing" and parents:
-            for path in parents:
-                self.ensure_path(path, b"", open_to_all=True)
-            outcome = self._create_open(creations)
-        return outcome == "done"
-
-    def _create_open(self, creations: Sequence[Operation]) -> Outcome:
-        """Create nodes with the open ACL, all or none; the outcome of the first that cannot be created."""
-        batch = Batch(self._client, open_acl())
-        batch.add(creations)
-        answer = batch.commit(self._timeout)
-        if isinstance(answer, Stop) and answer.reason is not None:
-            raise answer.reason
-        return answer.outcome if isinstance(answer, Stop) else "done"
+    def create_ephemerals(
+        self, nodes: Sequence[tuple[str, bytes]], parents: Sequence[str] = (), counted: str = ""
+    ) -> Created | None:
+        """See :meth:`Ephemerals.create <zkconsumer.zookeeper.ephemerals.Ephemerals.create>`."""
+        ensure_path = partial(self.ensure_path, data=b"", open_to_all=True)
+        return Ephemerals(self._client, self._timeout, ensure_path).create(nodes, parents, counted)
 
     def flash(self, fence: str, path: str, data: bytes) -> None:
         """Create a node and delete it in the same transaction: watches on its parent fire, and no client ever reads it.

@@ -7,6 +7,7 @@ from zkconsumer.core.coordinatorplan import (
     Plan,
     Roles,
     awaited_since,
+    brokers_for,
     overdue,
     plan,
     previous,
@@ -16,7 +17,7 @@ from zkconsumer.core.coordinatorplan import (
 )
 from zkconsumer.core.groupview import GroupView
 from zkconsumer.core.subscription import Subscription
-from zkconsumer.model import ConsumerThreadId, TopicPartition
+from zkconsumer.model import Broker, ConsumerThreadId, TopicPartition
 
 P = [TopicPartition("t", number) for number in range(8)]
 
@@ -42,6 +43,15 @@ def view(counts=8, **streams):
         members={name: Subscription.static({"t": count}) for name, count in streams.items()},
         partitions={"t": tuple(range(counts))},
     )
+
+
+def test_commands_name_different_brokers():
+    brokers = [Broker(number, "host", 9092) for number in range(10)]
+    named = [brokers_for(f"g_{number}", brokers) for number in range(200)]
+    assert {broker for some in named for broker in some} == set(brokers)
+    assert {len(set(some)) for some in named} == {3}
+    assert brokers_for("g_a", brokers[:1]) == (brokers[0],)
+    assert brokers_for("g_a", []) == ()
 
 
 def test_free_partitions_are_granted():

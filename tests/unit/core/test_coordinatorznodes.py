@@ -15,7 +15,7 @@ from zkconsumer.core.coordinatorznodes import (
 )
 from zkconsumer.core.znodes import GroupPaths
 from zkconsumer.errors import MalformedZnode
-from zkconsumer.model import ConsumerThreadId, TopicPartition
+from zkconsumer.model import Broker, ConsumerThreadId, TopicPartition
 
 PATHS = CoordinatorPaths("g")
 PATH = PATHS.command("g_c-1", 255, 0)
@@ -64,6 +64,15 @@ def test_a_command_has_the_eviction_of_its_member():
     assert CommandNode.decode(PATH, encoded) == evicted
 
 
+def test_a_command_names_brokers_for_the_first_request():
+    named = Command({}, 3, 7, brokers=(Broker(1, "a", 9092), Broker(5, "b", 9093)), security_protocol="SSL")
+    encoded = CommandNode.encode(named)
+    assert encoded.endswith(b',"brokers":{"SSL":[[1,"a",9092],[5,"b",9093]]}}')
+    decoded = CommandNode.decode(PATH, encoded)
+    assert (decoded.brokers, decoded.security_protocol) == (named.brokers, "SSL")
+    assert decoded == Command({}, 3, 7), "brokers come and go without a new command"
+
+
 def test_an_empty_share_is_a_command_and_an_empty_node_is_none():
     nothing = Command({}, 1, 1)
     assert CommandNode.decode(PATH, CommandNode.encode(nothing)) == nothing
@@ -85,6 +94,8 @@ def test_an_empty_share_is_a_command_and_an_empty_node_is_none():
         b'{"epoch":1,"generation":1,"share":{"t":["0","0"]}}',
         b'{"epoch":1,"generation":1,"share":{"t":["0-9999999999999"]}}',
         b'{"epoch":null,"generation":1,"share":{}}',
+        b'{"epoch":1,"generation":1,"share":{},"brokers":["h:9092"]}',
+        b'{"epoch":1,"generation":1,"share":{},"brokers":{"SSL":[[1,"h"]]}}',
     ],
 )
 def test_what_no_leader_wrote_is_reported_with_its_path(data):

@@ -1,6 +1,15 @@
 """Who stands for election, and when."""
 
-from zkconsumer.core.election import Progress, free_slot, is_candidate, is_hung, look_interval, progress, runs
+from zkconsumer.core.election import (
+    Progress,
+    free_slot,
+    is_candidate,
+    is_hung,
+    look_interval,
+    looks_at_once,
+    progress,
+    runs,
+)
 
 
 def test_there_are_at_most_three_candidates():
@@ -12,6 +21,11 @@ def test_there_are_at_most_three_candidates():
 def test_members_that_look_together_try_all_places():
     assert {free_slot([], f"g_{number}") for number in range(20)} == {0, 1, 2}
     assert {free_slot(["candidate-1"], f"g_{number}") for number in range(20)} == {0, 2}
+
+
+def test_the_first_members_look_when_they_have_registered():
+    assert [looks_at_once(number) for number in (1, 2, 3, 4, 50)] == [True, True, True, False, False]
+    assert looks_at_once(None), "another member may have been faster, or none"
 
 
 def test_a_candidate_runs_when_there_is_no_leader():

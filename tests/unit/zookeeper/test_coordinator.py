@@ -4,7 +4,7 @@ import logging
 import threading
 
 import pytest
-from kazoo.protocol.serialization import Create, Delete, GetData, SetData
+from kazoo.protocol.serialization import Create, Delete, GetData, SetData, Transaction
 
 from tests.fixtures.kazooinmemory import KazooInMemory, Loss
 from tests.fixtures.zookeeperinmemory import ZooKeeperInMemory
@@ -142,6 +142,31 @@ def test_a_registration_is_one_request_where_the_group_exists(server, members, m
     monkeypatch.setattr(server, "perform", lambda session, request: asked.append(request) or perform(session, request))
     one.register()
     assert len(asked) == 1
+
+
+def test_the_first_registration_of_a_group_is_two_requests(server, monkeypatch):
+    asked, perform = [], server.perform
+    monkeypatch.setattr(
+        server, "perform", lambda session, request: asked.append(type(request)) or perform(session, request)
+    )
+    one = Member(server, "h_a", "h")
+    assert asked.count(Transaction) == 2
+    assert {GroupPaths("h").consumer_id("h_a"), one.fence(), one.membership.command} <= server.nodes.keys()
+
+
+def test_a_registration_counts_the_members_with_a_command(server, members):
+    assert [one.membership.obeying for one in members] == [1, 2, 3, 4]
+    members[1].zk.close()
+    members[0].membership.deregister()
+    members[0].register()
+    assert members[0].membership.obeying == 3
+
+
+def test_a_member_that_may_not_write_the_parent_of_commands_registers(server, members):
+    server.guarded.add(PATHS.commands)
+    one = Member(server, "g_e")
+    assert one.membership.obeying is None
+    assert one.membership.command in server.nodes
 
 
 def test_a_command_survives_a_registration_whose_answer_was_lost(server, members):
@@ -675,6 +700,14 @@ def test_all_members_are_commanded_in_one_plan(led, members):
     shares = [one.command()[0].share for one in members[:2]]
     assert [len(share) for share in shares] == [2, 2]
     assert led.plan() == 0
+
+
+def test_a_command_names_brokers_that_live(led, members):
+    endpoint = b'{"version":1,"host":"h","port":9092}'
+    led.server.perform(led.session, Create("/brokers/ids/7", endpoint, [], 0))
+    led.plan()
+    command, _ = members[1].command()
+    assert (command.brokers, command.security_protocol) == ((Broker(7, "h", 9092),), "PLAINTEXT")
 
 
 def test_a_leader_that_plans_is_not_replaced(led, members):

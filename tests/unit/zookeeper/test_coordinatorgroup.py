@@ -13,7 +13,7 @@ from zkconsumer.core.subscription import Subscription
 from zkconsumer.core.znodes import GroupPaths
 from zkconsumer.errors import CoordinatorUnknown, MemberRefused, RegistrationLost, ShareChanged
 from zkconsumer.group.rebalancesignal import RebalanceSignal
-from zkconsumer.model import ConsumerThreadId, TopicPartition
+from zkconsumer.model import Broker, ConsumerThreadId, TopicPartition
 from zkconsumer.zookeeper.coordinator.coordinator import Coordinator
 from zkconsumer.zookeeper.coordinator.coordinatorgroup import CoordinatorGroup
 from zkconsumer.zookeeper.lease import SessionLease
@@ -31,10 +31,15 @@ class LeaseInRounds(SessionLease):
 
 
 class CoordinatorAtRest(Coordinator):
-    """A coordinator that never looks."""
+    """A coordinator that never looks, and counts how often it was asked to."""
+
+    looks = 0
 
     def start(self):
         pass
+
+    def look(self):
+        self.looks += 1
 
 
 class Commanded:
@@ -50,8 +55,15 @@ class Commanded:
         config = ConsumerConfig(zookeeper_connect="memory:1", group_id="g")
         zk = ZkSession.from_config(config, client=lambda **arguments: KazooInMemory(self.server, **arguments))
         self.signal = RebalanceSignal()
+        self.now = 0.0
         self.group = CoordinatorGroup(
-            config, "g_a", self.signal, zk=zk, make_lease=self._make_lease, make_coordinator=CoordinatorAtRest
+            config,
+            "g_a",
+            self.signal,
+            zk=zk,
+            make_lease=self._make_lease,
+            make_coordinator=CoordinatorAtRest,
+            clock=lambda: self.now,
         )
         self.group.open(self.signal.raise_flag)
         self.group.join(Subscription.static({"t": 1}))
@@ -73,6 +85,16 @@ class Commanded:
     def command(self, *partitions):
         self.generation += 1
         self.write(CommandNode.encode(Command(share(*partitions), 1, self.generation)))
+
+    def register_others(self, *names):
+        """They look when they have registered, and take the places of the candidates."""
+        for name in names:
+            self.server.perform(self.session, Create(f"{PATHS.commands}/{name}@1.0", b"", [], 0))
+
+    def register_again(self):
+        self.delete(self.path)
+        self.group.rejoin()
+        self.group.join(Subscription.static({"t": 1}))
 
     def delete(self, path):
         self.server.perform(self.session, Delete(path, -1))
@@ -101,6 +123,48 @@ def share(*partitions):
 @pytest.fixture
 def member():
     return Commanded()
+
+
+def test_a_member_looks_for_a_leader_when_it_is_one_of_the_first(member):
+    before = member.group.coordinator.looks
+    member.register_again()
+    assert member.group.coordinator.looks == before + 1
+
+
+def test_a_member_that_joins_many_looks_when_its_command_is_late(member):
+    before, path = member.group.coordinator.looks, member.path
+    member.register_others("g_b", "g_c", "g_d")
+    member.delete(path)
+    member.group.rejoin()
+    member.group.join(Subscription.static({"t": 1}))
+    assert member.group.coordinator.looks == before
+    for expected in (before, before + 1):
+        with pytest.raises(CoordinatorUnknown):
+            member.group.need(fetching=False)
+        assert member.group.coordinator.looks == expected
+
+
+def test_a_new_command_names_the_brokers_of_its_first_moments(member):
+    for path, data in (("/brokers/ids", b""), ("/brokers/ids/2", b'{"version":1,"host":"z","port":1}')):
+        member.server.perform(member.session, Create(path, data, [], 0))
+    registered, named = (Broker(2, "z", 1),), (Broker(1, "c", 9092),)
+
+    def command(generation, security_protocol="PLAINTEXT"):
+        member.now += 100.0
+        written = Command(share(0), 1, generation, brokers=named, security_protocol=security_protocol)
+        member.write(CommandNode.encode(written))
+        member.obey()
+        return member.group.live_brokers()
+
+    assert member.group.live_brokers() == registered
+    assert command(1) == named
+    member.now += 10.0
+    assert member.group.live_brokers() == registered
+    member.group.need(fetching=False, renew=True)
+    assert member.group.live_brokers() == registered, "the same command may be read again much later"
+    assert command(1) == registered
+    assert command(2, "SSL") == registered
+    assert command(3) == named
 
 
 def test_without_a_command_nothing_is_changed(member):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, S
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from zkconsumer.core.coordinatorplan import brokers_for
 from zkconsumer.core.coordinatorznodes import (
     Command,
     CommandNode,
@@ -19,7 +20,7 @@ from zkconsumer.core.coordinatorznodes import (
 from zkconsumer.core.reconcile import Share
 from zkconsumer.core.znodes import GroupPaths
 from zkconsumer.errors import MalformedZnode, ZooKeeperRefused
-from zkconsumer.model import TopicPartition
+from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.zookeeper.conditional import OPEN, Change, Conflict, in_transactions
 from zkconsumer.zookeeper.session import ZkSession
 
@@ -51,14 +52,18 @@ class CommandNodes:
         group: consumer group.
         fence: returns the path of the leader's session node.
         epoch: that this member leads in.
+        security_protocol: of the endpoints of the brokers that commands name.
     """
 
-    def __init__(self, session: ZkSession, group: str, fence: Callable[[], str], epoch: int) -> None:
+    def __init__(
+        self, session: ZkSession, group: str, fence: Callable[[], str], epoch: int, security_protocol: str = "PLAINTEXT"
+    ) -> None:
         self._session = session
         self._group = group
         self._paths = CoordinatorPaths(group)
         self._fence = fence
         self._epoch = epoch
+        self._security_protocol = security_protocol
         self._generation = 0
         self._published: Status | None = None
         self._known: dict[str, _Known] = {}
@@ -135,6 +140,7 @@ class CommandNodes:
         shares: Mapping[str, Share],
         damaged: Collection[str],
         refused: Mapping[str, str] = _NONE_REFUSED,
+        brokers: Sequence[Broker] = (),
     ) -> bool:
         """Write new shares, and a first command for each follower without one; delete nodes that no member obeys.
 
@@ -143,6 +149,7 @@ class CommandNodes:
             shares: of those whose share changes.
             damaged: consumer ids whose registration is gone although the command node exists.
             refused: why some followers must not own anything.
+            brokers: that live; each command names some of them.
 
         Returns:
             True if anything was written, or is to be read again: more may be possible now. What the servers do not
@@ -155,7 +162,7 @@ class CommandNodes:
             ZooKeeperRefused: ``epoch`` may not be checked.
         """
         generation = self._generation
-        written = self._new_commands(followers, shares, refused)
+        written = self._new_commands(followers, shares, refused, brokers)
         changes = [
             Change("set", self._path(name), CommandNode.encode(one.command), one.version - 1)
             for name, one in written.items()
@@ -285,7 +292,11 @@ class CommandNodes:
             raise conflict.refusal or EpochEnded(f"epoch {self._epoch} has ended: {conflict.reason}")
 
     def _new_commands(
-        self, followers: Collection[str], shares: Mapping[str, Share], refused: Mapping[str, str]
+        self,
+        followers: Collection[str],
+        shares: Mapping[str, Share],
+        refused: Mapping[str, str],
+        brokers: Sequence[Broker],
     ) -> dict[str, _Known]:
         """The nodes to be written, as they will be afterwards."""
         written: dict[str, _Known] = {}
@@ -295,7 +306,15 @@ class CommandNodes:
             present = Command({}, 0, 0) if one.command is None else one.command
             share, reason = shares.get(consumer_id, present.share), refused.get(consumer_id, "")
             if one.command is None or consumer_id in shares or reason != present.refused:
-                command = Command(share, self._epoch, generation, reason, present.evicted_ms)
+                command = Command(
+                    share,
+                    self._epoch,
+                    generation,
+                    reason,
+                    present.evicted_ms,
+                    brokers_for(consumer_id, brokers),
+                    self._security_protocol,
+                )
                 written[self._newest[consumer_id]] = one._replace(version=one.version + 1, command=command)
         self._generation += bool(written)
         return written

@@ -14,12 +14,13 @@ from typing import Final, NamedTuple
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.clustercatalog import ClusterSource, read_known
 from zkconsumer.core.coordinatorznodes import Command, CommandNode, CoordinatorPaths, StatusNode
+from zkconsumer.core.election import looks_at_once
 from zkconsumer.core.groupprotocol import ChangeSignal, Need, NoNeed, Target
 from zkconsumer.core.groupview import Topic
 from zkconsumer.core.rebalancesteps import RebalanceCause
 from zkconsumer.core.subscription import Subscription
 from zkconsumer.errors import CoordinatorUnknown, MalformedZnode, MemberRefused, RegistrationLost, ShareChanged
-from zkconsumer.model import ConsumerThreadId, TopicPartition
+from zkconsumer.model import Broker, ConsumerThreadId, TopicPartition
 from zkconsumer.zookeeper.coordinator.coordinator import Coordinator
 from zkconsumer.zookeeper.lease import SessionLease
 from zkconsumer.zookeeper.membership import Membership
@@ -28,6 +29,9 @@ from zkconsumer.zookeeper.session import ZkSession
 from zkconsumer.zookeeper.sessiongroup import MakeLease, SessionGroup
 from zkconsumer.zookeeper.transaction import Condition
 from zkconsumer.zookeeper.watchedreads import WatchedReads
+
+_NAMED_S: Final = 3.0
+"""How long the brokers that a new command names are used: a fetcher starts right after it."""
 
 MakeCoordinator = Callable[[ConsumerConfig, str, ZkSession, Membership, ClusterSource | None], Coordinator]
 """Makes the member's part in leading; the arguments are those of :class:`Coordinator`."""
@@ -38,6 +42,13 @@ class _Received(NamedTuple):
 
     command: Command
     node: Condition
+
+
+class _NamedBrokers(NamedTuple):
+    """Brokers that a new command names, and the reading of the clock after which they are not used any more."""
+
+    brokers: tuple[Broker, ...]
+    until: float
 
 
 class CoordinatorGroup(SessionGroup):
@@ -84,6 +95,7 @@ class CoordinatorGroup(SessionGroup):
             cluster=cluster,
         )
         self._exclude_internal = config.exclude_internal_topics
+        self._security_protocol = config.security_protocol
         self._registry = Registry(
             self.zk,
             config.security_protocol,
@@ -95,6 +107,8 @@ class CoordinatorGroup(SessionGroup):
         self._settled: Command | None = None
         self._registered_again = False
         self._uncommanded = ""  # path of the command that was found empty
+        self._named: _NamedBrokers | None = None  # replaced by the rebalance thread
+        self._clock = clock
         self.views = 0
         self.coordinator = make_coordinator(config, consumer_id, self.zk, self._membership, cluster)
 
@@ -126,7 +140,13 @@ class CoordinatorGroup(SessionGroup):
         """See :meth:`GroupProtocol.join <zkconsumer.core.groupprotocol.GroupProtocol.join>`."""
         super().join(subscription)
         self._subscription = subscription
-        self.coordinator.look()
+        if looks_at_once(self.obeying):
+            self.coordinator.look()
+
+    @property
+    def obeying(self) -> int | None:
+        """See :attr:`Membership.obeying`."""
+        return self._membership.obeying
 
     def lose(self) -> None:
         """Record that the session has ended, and with it everything that it owned."""
@@ -182,7 +202,24 @@ class CoordinatorGroup(SessionGroup):
         if command is None:
             raise CoordinatorUnknown(f"no coordinator of group {self._group} has written {path} yet{self._late(path)}")
         self._uncommanded = ""
+        if self._received is None or self._received.command != command:
+            fits = command.security_protocol == self._security_protocol
+            self._named = _NamedBrokers(command.brokers if fits else (), self._clock() + _NAMED_S)
         return _Received(command, Condition(path, node.version))
+
+    def live_brokers(self) -> tuple[Broker, ...]:
+        """Brokers to send requests to; any thread may call it.
+
+        Right after a command those that it names: the leader has just read them, and any broker can name the leaders of
+        partitions. Later, or if none of them answers for so long, they are read from ZooKeeper.
+
+        Raises:
+            ZooKeeperUnavailable, SessionExpired, ZooKeeperRefused: they cannot be read.
+        """
+        named = self._named
+        if named is not None and named.brokers and self._clock() < named.until:
+            return named.brokers
+        return self._registry.live_brokers()
 
     def _late(self, path: str) -> str:
         """Why a command is missing, as text for an error; empty at first, since the coordinator reacts to a join."""

@@ -113,7 +113,9 @@ class LedGroup:
             reads=self._registrations,
         )
         self._changes = None if cluster is None else ClusterChanges(inherits=True)
-        self._commands = CommandNodes(session, config.group_id, lambda: membership.fence, epoch)
+        self._commands = CommandNodes(
+            session, config.group_id, lambda: membership.fence, epoch, config.security_protocol
+        )
         self._owners = OwnerNodes(session, config.group_id, released)
         self._evictions = Evictions(config, membership.consumer_id, self._commands, clock)
         self._changed = True
@@ -152,7 +154,7 @@ class LedGroup:
         owners = self._owners.read({*undecided(now, commanded), *self._restarting})
         planned = plan(now, commanded, owners)
         self._owners.ensure_parents({partition.topic for share in planned.shares.values() for partition in share})
-        if self._commands.write(members.followers, planned.shares, damaged, refused):
+        if self._commands.write(members.followers, planned.shares, damaged, refused, view.brokers):
             return True
         # Of what is still in a command the withdrawal was refused.
         commands = self._restarting and {partition for share in commanded.values() for partition in share}
