@@ -1,24 +1,35 @@
-"""A group on an ensemble of three ZooKeeper servers: the leader is killed, then all of it is restarted."""
+"""A group on three ZooKeeper servers and three brokers, of which some lag, are killed, or are restarted."""
 
 import json
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
 
 import pytest
 from kazoo.client import KazooClient
 
-from tests.fixtures.sandbox import Topics, produce_records
+from tests.fixtures.fetch import brokers_of
+from tests.fixtures.sandbox import Topics, keep_logs, produce_records
 from tests.fixtures.waiting import eventually
 from zkconsumer import ConsumerConfig, ConsumerConnector
+from zkconsumer.kafka.client import BrokerClient
 from zkconsumer.sandbox import Sandbox
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(400)]
 
 PARTITIONS = 4
 RECOVERY_S = 120.0
+
+
+@pytest.fixture(scope="module")
+def box(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+    """Each test leaves all servers running."""
+    with Sandbox(zookeepers=3, brokers=3, tick_time_ms=1000, max_session_timeout_ms=60_000) as made:
+        yield made
+        keep_logs(made, request, tmp_path_factory)
 
 
 class Reader:
@@ -48,81 +59,142 @@ class Reader:
         self._thread.join()
 
 
-@contextmanager
-def members(box: Sandbox, group: str, topic: str, count: int = 2) -> Iterator[list[Reader]]:
-    config = ConsumerConfig(
-        zookeeper_connect=box.zookeeper_connect,
-        group_id=group,
-        auto_offset_reset="smallest",
-        auto_commit_interval_ms=500,
-        zookeeper_session_timeout_ms=10_000,
-        zookeeper_connection_timeout_ms=30_000,
-        rebalance_backoff_ms=1_000,
-        rebalance_max_retries=30,
-    )
-    with ExitStack() as made:
-        readers = []
-        for _ in range(count):
-            readers.append(Reader(ConsumerConnector(config), topic))
-            made.callback(readers[-1].close)
-        yield readers
+class Traffic:
+    """A topic of the group's name, what was produced to it, and the members that read it.
 
+    Args:
+        connects: ``zookeeper.connect`` of each member.
+    """
 
-def await_commits(box: Sandbox, group: str, count: int) -> None:
-    """Wait until the sum of the offsets that the group has stored of the topic of its name is ``count``."""
-    path = f"/consumers/{group}/offsets/{group}"
-    client = KazooClient(box.zookeeper_connect)
+    def __init__(self, box: Sandbox, name: str, connects: list[str], session_ms: int = 10_000) -> None:
+        Topics(box.bootstrap_servers).create(name, PARTITIONS, replication=3)
+        self._box, self._name = box, name
+        self.produced: list[bytes] = []
+        self.readers: list[Reader] = []
+        for connect in connects:
+            config = ConsumerConfig(
+                zookeeper_connect=connect,
+                group_id=name,
+                auto_offset_reset="smallest",
+                auto_commit_interval_ms=500,
+                zookeeper_session_timeout_ms=session_ms,
+                zookeeper_connection_timeout_ms=30_000,
+                rebalance_backoff_ms=1_000,
+                rebalance_max_retries=30,
+            )
+            self.readers.append(Reader(ConsumerConnector(config), name))
 
-    def committed() -> int:
-        numbers = client.get_children(path) if client.exists(path) else ()
-        return sum(int(client.get(f"{path}/{number}")[0]) for number in numbers)
-
-    client.start(timeout=60)
-    try:
-        eventually(lambda: committed() == count, RECOVERY_S)
-    finally:
-        client.stop()
-        client.close()
-
-
-def test_a_group_outlives_its_leader_and_a_restart_of_the_ensemble(
-    private_sandbox: Callable[..., Sandbox], unique_name: str
-) -> None:
-    box = private_sandbox(zookeepers=3, tick_time_ms=1000)
-    ensemble = box.ensemble
-    Topics(box.bootstrap_servers).create(unique_name, PARTITIONS)
-    produced: set[bytes] = set()
-
-    def produce(kind: str) -> None:
+    def produce(self, kind: str) -> None:
         values = [f"{kind}-{number}".encode() for number in range(200)]
-        produced.update(values)
-        produce_records(box.bootstrap_servers, unique_name, [(value, value) for value in values])
+        self.produced += values
+        produce_records(self._box.bootstrap_servers, self._name, [(value, value) for value in values])
 
-    def works() -> None:
+    def works(self, *loads: int) -> None:
+        """Wait until everything is read, and the members own so many partitions each."""
+        self.await_reads()
+        eventually(lambda: [one.owned() for one in self.readers] == list(loads), RECOVERY_S)
+
+    def await_reads(self) -> None:
+        """Wait until everything is read."""
+
         def all_read() -> bool:
-            assert not [one.failure for one in readers if one.failure]
-            return produced <= {value for one in readers for value in one.values}
+            assert not [one.failure for one in self.readers if one.failure]
+            return set(self.produced) <= {value for one in self.readers for value in one.values}
 
         eventually(all_read, RECOVERY_S)
-        eventually(lambda: [one.owned() for one in readers] == [PARTITIONS // 2] * 2, RECOVERY_S)
 
-    with members(box, unique_name, unique_name) as readers:
-        produce("before")
-        works()
+    def await_commits(self, connect: str) -> None:
+        """Wait until the offsets that the group has stored add up to all that was produced."""
+        path = f"/consumers/{self._name}/offsets/{self._name}"
+        client = KazooClient(connect)
+
+        def committed() -> int:
+            numbers = client.get_children(path) if client.exists(path) else ()
+            return sum(int(client.get(f"{path}/{number}")[0]) for number in numbers)
+
+        client.start(timeout=60)
+        try:
+            eventually(lambda: committed() == len(self.produced), RECOVERY_S)
+        finally:
+            client.stop()
+            client.close()
+
+    def leaders(self) -> set[int]:
+        """Ids of the brokers that lead its partitions."""
+        brokers = brokers_of(self._box.bootstrap_servers)
+        with closing(BrokerClient(lambda: brokers, client_id="test", timeout_ms=10_000)) as client:
+            return {broker.id for broker in client.metadata([self._name]).leaders.values()}
+
+
+@contextmanager
+def traffic(box: Sandbox, name: str, connects: list[str], session_ms: int = 10_000) -> Iterator[Traffic]:
+    with ExitStack() as made:
+        one = Traffic(box, name, connects, session_ms)
+        for reader in one.readers:
+            made.callback(reader.close)
+        yield one
+
+
+def test_what_a_lagging_follower_does_not_know_yet_is_not_read_again(box: Sandbox, unique_name: str) -> None:
+    """One member is connected to the leader, and the one that takes over from it to the follower."""
+    leader, follower = box.ensemble.leader(), box.ensemble.followers()[0]
+    with traffic(box, unique_name, [leader.address, follower.address], session_ms=60_000) as group:
+        group.produce("before")
+        group.works(2, 2)
+        group.await_commits(leader.address)
+        first, second = group.readers
+        owned = set(first.connector.describe().owned)
+        follower.pause()
+        try:
+            values = [f"late-{number}".encode() for number in range(200)]
+            records = [{"value": value, "partition": min(owned).partition} for value in values]
+            group.produced += values
+            produce_records(box.bootstrap_servers, unique_name, records)
+            eventually(lambda: len(set(first.values) & set(values)) == 200)
+            first.close()  # commits, and leaves: the follower has heard of neither
+            group.await_commits(leader.address)
+        finally:
+            follower.resume()
+        eventually(lambda: second.owned() == PARTITIONS, RECOVERY_S)
+        group.produce("after")
+        group.await_reads()
+        assert Counter(first.values + second.values) == Counter(group.produced)
+
+
+def test_a_group_follows_the_leaders_of_its_partitions(box: Sandbox, unique_name: str) -> None:
+    with traffic(box, unique_name, [box.zookeeper_connect] * 2, session_ms=60_000) as group:
+        group.produce("before")
+        group.works(2, 2)
+        killed = next(broker for broker in box.brokers if broker.broker_id in group.leaders())
+        killed.kill()
+        eventually(lambda: killed.broker_id not in group.leaders(), RECOVERY_S)
+        group.produce("moved")
+        group.works(2, 2)
+        killed.start()
+        group.produce("after")
+        group.works(2, 2)
+        assert Counter(value for one in group.readers for value in one.values) == Counter(group.produced)
+
+
+def test_a_group_outlives_its_leader_and_a_restart_of_the_ensemble(box: Sandbox, unique_name: str) -> None:
+    ensemble = box.ensemble
+    with traffic(box, unique_name, [box.zookeeper_connect] * 2) as group:
+        group.produce("before")
+        group.works(2, 2)
         leader = ensemble.leader()
         leader.kill()
-        produce("leaderless")
-        works()
+        group.produce("leaderless")
+        group.works(2, 2)
         assert ensemble.await_leader() is not leader
         leader.start()
         eventually(lambda: len(ensemble.followers()) == 2)
-        produce("complete")
-        works()
+        group.produce("complete")
+        group.works(2, 2)
         ensemble.restart()
-        produce("restarted")
-        works()
+        group.produce("restarted")
+        group.works(2, 2)
         # Records are read while the lease holds, also without a connection: a commit proves that it is back.
-        await_commits(box, unique_name, len(produced))
+        group.await_commits(box.zookeeper_connect)
 
 
 def test_the_command_runs_an_ensemble_and_several_brokers(unique_name: str) -> None:

@@ -115,11 +115,11 @@ def reset_offset(
         case "time":
             new, note = (log.end, "no record so late, so the log end") if at_time is None else (at_time, "")
         case _:
-            return _clamped(partition, old, log, _wanted(spec, partition, old))
+            return _clamped(partition, old, log, _requested(spec, partition, old))
     return OffsetRow(partition, old, new, log, note)
 
 
-def _wanted(spec: ResetSpec, partition: TopicPartition, old: int | None) -> int:
+def _requested(spec: ResetSpec, partition: TopicPartition, old: int | None) -> int:
     if spec.kind == "file":
         return spec.offsets[partition]
     return spec.value if spec.kind == "offset" else (old or 0) + spec.value

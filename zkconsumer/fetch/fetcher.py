@@ -317,22 +317,22 @@ class FetcherThread(threading.Thread):
             return
         try:
             scanned = self._decoder.scan(*info.partition, info.fetched, fetched.records, fetched.aborted)
-            unread = scanned.has_records()
+            has_records = scanned.has_records()
             reader_is_busy = len(info.queue) >= _VERIFY_FROM_CHUNKS
-            if reader_is_busy or not unread or scanned.next_offset > fetched.high_watermark:
+            if reader_is_busy or not has_records or scanned.next_offset > fetched.high_watermark:
                 # A busy reader is what everything waits for, so this thread verifies in its place. It must be done here
                 # for chunks that no reader sees, and where a damaged header claims offsets that the log does not have:
                 # a request for those would be answered like data loss. A fault after valid batches comes first in the
                 # next response.
                 scanned = self._decoder.verify(scanned)._replace(fault=None)
-                unread = scanned.has_records()
+                has_records = scanned.has_records()
         except Exception as error:  # noqa: BLE001 - one partition's bytes must not take the broker's others with them
             self._retry_or_fail(info, error)
             return
         if scanned.next_offset > info.fetched:
             size = len(fetched.records)
             info.density = size / (scanned.next_offset - info.fetched)
-            nbytes, kept = (size, scanned) if unread else (0, None)
+            nbytes, kept = (size, scanned) if has_records else (0, None)
             self._enqueue(info, Chunk(info, None, scanned.next_offset, nbytes, size, kept))
         elif len(fetched.records) >= info.fetch_bytes:
             self._grow(info)

@@ -1,6 +1,6 @@
 """GroupMember: one member of one consumer group, for any use of its partitions.
 
-A member is a ZooKeeper session, a registration, and one thread, the *rebalance thread*, that does everything which
+A member is a session with its group, a registration, and one thread, the *rebalance thread*, that does everything which
 changes them: joining, rebalancing, committing, leaving. Other threads post requests to it, so commits and rebalances
 never overlap and there is nothing to lock. Watches and connection events only raise the member's signal.
 """
