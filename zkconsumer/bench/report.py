@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _BEFORE: Final = ("job", "contestant", "min", "median", "max", "unit", "ratio")
-_AFTER: Final = ("to reach", "peak MiB")
-_LEFT: Final = frozenset({"job", "contestant", "unit", "to reach"})
+_TARGET: Final = "to reach"
+_AFTER: Final = (_TARGET, "peak MiB")
+_LEFT: Final = frozenset({"job", "contestant", "unit", _TARGET})
 _FEW: Final = 10
 _MANY: Final = 1000
 
@@ -39,11 +40,12 @@ def print_table(console: Console, contests: Sequence[Contest], machine: Machine)
 
 
 def as_markdown(contests: Sequence[Contest], machine: Machine) -> str:
-    """The table as Markdown."""
+    """The table as Markdown, for the documentation: what was measured, without targets."""
     peers = _peers(contests)
     headings = _headings(peers)
     ruler = ["---" if heading in _LEFT else "---:" for heading in headings]
-    rows = [headings, ruler, *(row for contest in contests for row in _rows(contest, peers))]
+    table = [headings, ruler, *(row for contest in contests for row in _rows(contest, peers))]
+    rows = [[cell for heading, cell in zip(headings, row, strict=True) if heading != _TARGET] for row in table]
     remarks = [line for remark in _remarks(contests) for line in ("", remark)]
     return "\n".join([*(f"| {' | '.join(row)} |" for row in rows), *remarks, "", f"Machine: {machine}"])
 
