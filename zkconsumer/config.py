@@ -13,7 +13,6 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Self
 
@@ -116,6 +115,8 @@ def _suggestion(name: str) -> str:
     new = RENAMED.get(spelling.lower())
     if new is not None:
         return f"; its name here is {new}"
+    from difflib import get_close_matches
+
     close = get_close_matches(spelling.lower(), [row.name for row in PROPERTIES.values()], n=1, cutoff=0.85)
     return f"; did you mean {close[0]}?" if close else ""
 

@@ -69,3 +69,27 @@ def test_importing_the_package_loads_no_other_module_of_it():
     script = "import sys, zkconsumer; print([name for name in sys.modules if name.startswith('zkconsumer.')])"
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
     assert loaded.strip() == "[]"
+
+
+UNUSED = {
+    "difflib",
+    "zkconsumer.cli.writing",
+    "zkconsumer.core.coordinatorznodes",
+    "zkconsumer.core.javaregex",
+    "zkconsumer.core.lagstatus",
+    "zkconsumer.kafka.offsetcoordinator",
+    "zkconsumer.kafka.sasl",
+    "zkconsumer.tools.grouplist",
+    "zkconsumer.zookeeper.transaction",
+}
+"""What `groups describe` needs only for some groups, options or brokers; its start is most of its time."""
+
+
+def test_describing_a_group_imports_only_what_it_needs(imports):
+    assert {name for name in UNUSED if name.startswith("zkconsumer.")} <= imports.keys(), "names that exist"
+    script = (
+        "import sys; from zkconsumer.cli.main import command; "
+        "import zkconsumer.cli.groups, zkconsumer.cli.grouptables, zkconsumer.tools.groups; print(*sys.modules)"
+    )
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    assert UNUSED & set(loaded.split()) == set()

@@ -7,7 +7,7 @@ from contextlib import closing
 from typing import Final
 
 from zkconsumer.core.znodes import STATIC, ConsumerIdNode, GroupPaths, Registration
-from zkconsumer.kafka.brokercatalog import bootstrap_brokers
+from zkconsumer.kafka.bootstrap import bootstrap_brokers
 from zkconsumer.kafka.client import BrokerClient
 from zkconsumer.model import TopicPartition
 from zkconsumer.sandbox import Sandbox

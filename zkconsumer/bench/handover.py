@@ -22,7 +22,7 @@ from zkconsumer.bench.servers import bench_servers
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector.connector import ConsumerConnector
 from zkconsumer.errors import SandboxError
-from zkconsumer.kafka.brokercatalog import bootstrap_brokers
+from zkconsumer.kafka.bootstrap import bootstrap_brokers
 from zkconsumer.model import TopicPartition
 from zkconsumer.sandbox import Sandbox
 from zkconsumer.sandbox.jvmconsumer import ConsumerJvm

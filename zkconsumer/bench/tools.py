@@ -16,7 +16,7 @@ from zkconsumer.bench.commands import DESCRIBE, EXPORT, IMPORT, Commands
 from zkconsumer.bench.contest import OURS, Contest
 from zkconsumer.bench.groupznodes import create_wide_topics, own_topic, store_offsets
 from zkconsumer.bench.servers import bench_servers
-from zkconsumer.kafka.brokercatalog import bootstrap_brokers
+from zkconsumer.kafka.bootstrap import bootstrap_brokers
 from zkconsumer.model import TopicPartition
 from zkconsumer.sandbox import Sandbox
 from zkconsumer.sandbox.jvmconsumer import ConsumerJvm

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zkconsumer.cli.connection import ToolConnection, tool_options, tool_session
-from zkconsumer.cli.groupexplain import explain
-from zkconsumer.cli.grouplag import status, watch
 from zkconsumer.cli.groupoptions import (
     all_groups,
     all_option,
@@ -24,9 +22,9 @@ from zkconsumer.cli.groupoptions import (
     storage_option,
     warn,
 )
-from zkconsumer.cli.groupwrites import add_group_writes
-from zkconsumer.cli.main import EXIT_PROBLEM
+from zkconsumer.cli.main import EXIT_PROBLEM, LazyGroup
 from zkconsumer.cli.progress import progress
+from zkconsumer.cli.rarecollections import rare_collections
 from zkconsumer.core.terminaltext import printable
 
 if TYPE_CHECKING:
@@ -41,7 +39,18 @@ _HINT = (
 )
 
 
-@click.group()
+_ELSEWHERE = {
+    "clean": "zkconsumer.cli.groupwrites:clean",
+    "delete": "zkconsumer.cli.groupwrites:delete",
+    "explain": "zkconsumer.cli.groupexplain:explain",
+    "rename": "zkconsumer.cli.groupwrites:rename",
+    "status": "zkconsumer.cli.grouplag:status",
+    "watch": "zkconsumer.cli.grouplag:watch",
+}
+"""Subcommands that are not in this module: their modules and attributes."""
+
+
+@click.group(cls=LazyGroup, elsewhere=_ELSEWHERE)
 def groups() -> None:
     """Look at consumer groups, and change them."""
 
@@ -52,6 +61,7 @@ def groups() -> None:
 @match_option
 @click.option("--all-chroots", is_flag=True, help="Groups of every cluster in this ZooKeeper, after their chroots.")
 @json_option
+@rare_collections()
 def list_command(
     connection: ToolConnection, is_long: bool, pattern: str | None, all_chroots: bool, as_json: bool
 ) -> None:
@@ -134,6 +144,7 @@ def _listing_document(chroot: str, name: str, listing: GroupListing | None, *, w
     "own nothing; the exit code is 3 if there are any.",
 )
 @json_option
+@rare_collections()
 def describe(
     connection: ToolConnection,
     groups: tuple[str, ...],
@@ -148,7 +159,6 @@ def describe(
 
     What cannot be known is shown as `-` (in the checker's format as `unknown`, in JSON as null), never as a number.
     """
-    from zkconsumer.tools.groupdocuments import description_document
     from zkconsumer.tools.groups import describe_groups
 
     names = chosen_groups(connection, groups, of_all=of_all)
@@ -167,6 +177,8 @@ def describe(
         descriptions = [one.unhealthy() for one in descriptions]
         descriptions = [one for one in descriptions if one.partitions or one.members]
     if as_json:
+        from zkconsumer.tools.groupdocuments import description_document
+
         documents = [description_document(one, both_stores=storage == "both") for one in descriptions]
         is_one = len(names) == 1 and len(documents) == 1
         click.echo(json.dumps(documents[0] if is_one else documents))
@@ -198,6 +210,7 @@ def _print(descriptions: Sequence[GroupDescription], storage: str, form: str, *,
 @tool_options
 @group_option()
 @json_option
+@rare_collections()
 def verify(connection: ToolConnection, groups: tuple[str, ...], as_json: bool) -> None:
     """Verify that every partition of the subscribed topics is owned by a live member.
 
@@ -220,9 +233,3 @@ def verify(connection: ToolConnection, groups: tuple[str, ...], as_json: bool) -
             click.echo(f"{printable(one.group)}: {verdict}" if len(results) > 1 else verdict)
     if not all(one.is_successful for one in results):
         raise click.exceptions.Exit(EXIT_PROBLEM)
-
-
-for _command in (status, watch, explain):
-    groups.add_command(_command)
-
-add_group_writes(groups)

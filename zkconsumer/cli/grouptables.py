@@ -7,14 +7,15 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from zkconsumer.core.groupview import format_partitions
-from zkconsumer.core.lagstatus import GroupLag, PartitionLag
 from zkconsumer.core.terminaltext import printable
-from zkconsumer.tools.groupchanges import GroupMoment
-from zkconsumer.tools.grouplist import GroupListing
-from zkconsumer.tools.groups import GroupDescription, PartitionDescription
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+    from zkconsumer.core.lagstatus import GroupLag, PartitionLag
+    from zkconsumer.tools.groupchanges import GroupMoment
+    from zkconsumer.tools.grouplist import GroupListing
+    from zkconsumer.tools.groups import GroupDescription, PartitionDescription
 
 _NARROWEST: Final = 15
 """Of a column with names in ConsumerGroupCommand."""

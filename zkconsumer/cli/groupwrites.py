@@ -20,12 +20,6 @@ _STORE = click.option(
 _UNITS_MS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000}
 
 
-def add_group_writes(groups: click.Group) -> None:
-    """Add the commands to ``zkconsumer groups``."""
-    for one in (delete, rename, clean):
-        groups.add_command(one)
-
-
 @click.command()
 @writing_options
 @click.option("--group", "names", multiple=True, help="Name of a group; repeatable.")

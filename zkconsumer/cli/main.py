@@ -12,7 +12,7 @@ import io
 import logging
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import click
@@ -60,7 +60,34 @@ class _ClosedOutput(io.TextIOBase):
         raise ZkConsumerError("standard output is closed, so the result cannot be printed; open it")
 
 
-class _LazyGroup(click.Group):
+class LazyGroup(click.Group):
+    """A group some of whose subcommands are in other modules, which are imported when the subcommand is used.
+
+    Args:
+        elsewhere: name of a subcommand to its module and attribute.
+        arguments: those of :class:`click.Group`.
+    """
+
+    def __init__(self, *arguments: Any, elsewhere: Mapping[str, str], **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self._elsewhere = elsewhere
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names of all subcommands, sorted; none is imported."""
+        return sorted({*super().list_commands(ctx), *self._elsewhere})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The subcommand, which accepts ``-v``; None if there is none of that name."""
+        if cmd_name not in self._elsewhere:
+            return super().get_command(ctx, cmd_name)
+        module, _, attribute = self._elsewhere[cmd_name].partition(":")
+        command = getattr(importlib.import_module(module), attribute)
+        assert isinstance(command, click.Command)
+        _accept_verbose(command)
+        return command
+
+
+class _RootGroup(LazyGroup):
     """Lists subcommands without importing them."""
 
     def make_context(
@@ -73,24 +100,12 @@ class _LazyGroup(click.Group):
         with _ended_by_reader():
             return super().invoke(ctx)
 
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        return sorted(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        if cmd_name not in COMMANDS:
-            return None
-        module, _, attribute = COMMANDS[cmd_name].partition(":")
-        command = getattr(importlib.import_module(module), attribute)
-        assert isinstance(command, click.Command)
-        _accept_verbose(command)
-        return command
-
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):
             formatter.write_dl(sorted(SUMMARIES.items()))
 
 
-@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_RootGroup, elsewhere=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="zkconsumer")
 def command() -> None:
     """Kafka's ZooKeeper-based consumer groups: run a consumer, inspect a group, try both on real servers."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import gc
 import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -17,6 +16,7 @@ from zkconsumer.cli.connection import ToolConnection, tool_options, tool_session
 from zkconsumer.cli.groupoptions import json_option
 from zkconsumer.cli.main import EXIT_FAILED, EXIT_PROBLEM
 from zkconsumer.cli.progress import progress
+from zkconsumer.cli.rarecollections import rare_collections
 from zkconsumer.core.terminaltext import escaped
 from zkconsumer.errors import WriteRefused, ZkConsumerError
 
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from zkconsumer.tools.offsetstores import Cluster
     from zkconsumer.tools.offsetwrites import WriteReport
     from zkconsumer.zookeeper.session import ZkSession
-
-_OBJECTS_BETWEEN_COLLECTIONS = 1_000_000
 
 STORE = click.option(
     "--store",
@@ -82,7 +80,7 @@ def writing_options(function: Callable[..., None]) -> Callable[..., None]:
         as_json: bool,
         **options: object,
     ) -> None:
-        with _rare_collections():
+        with rare_collections():
             function(Writing(connection, execute, snapshot, long_hold, force_live, as_json), **options)
 
     return command
@@ -155,18 +153,6 @@ def run(
         click.echo("dry run: nothing was written; give --execute to write", err=True)
         return
     show_end(report, () if options.as_json else done)
-
-
-@contextmanager
-def _rare_collections() -> Iterator[None]:
-    """Collect garbage rarely: a plan grows to some 10,000 znodes, and all of it lives until the end."""
-    former = gc.get_threshold()
-    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS, *former[1:])
-    try:
-        yield
-    finally:
-        gc.freeze()  # the process is about to end: to look through the plan for garbage would be for nothing
-        gc.set_threshold(*former)
 
 
 def _execute(options: Writing, session: ZkSession, cluster: Cluster, plan: WritePlan) -> WriteReport:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import ClassVar
 
-from zkconsumer.core.javaregex import UnsupportedRegex, to_python
 from zkconsumer.core.offsetstopic import OFFSETS_TOPIC
 from zkconsumer.core.znodes import BLACK_LIST, STATIC, WHITE_LIST, Registration
 from zkconsumer.errors import ConfigError
@@ -51,6 +50,8 @@ class TopicFilter:
 
     @cached_property
     def _compiled(self) -> re.Pattern[str]:
+        from zkconsumer.core.javaregex import UnsupportedRegex, to_python  # most groups have no filter
+
         try:
             return re.compile(to_python(self.regex), re.ASCII)
         except (

@@ -16,7 +16,7 @@ from zkconsumer.demo.story import Story
 from zkconsumer.demo.timeline import Event, Sample, Timeline
 from zkconsumer.demo.workspace import Workspace
 from zkconsumer.errors import SandboxError
-from zkconsumer.kafka.brokercatalog import bootstrap_brokers
+from zkconsumer.kafka.bootstrap import bootstrap_brokers
 from zkconsumer.kafka.client import BrokerClient
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.sandbox import DEFAULT_KAFKA_VERSION, Sandbox

@@ -14,6 +14,7 @@ from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.clustercatalog import ClusterSnapshot
 from zkconsumer.core.groupview import Topic
 from zkconsumer.errors import ProtocolError
+from zkconsumer.kafka.bootstrap import bootstrap_brokers
 from zkconsumer.kafka.client import BrokerClient
 from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.kafka.errorcodes import ErrorCode
@@ -27,7 +28,7 @@ from zkconsumer.kafka.metadataprotocol import (
 )
 from zkconsumer.kafka.refusals import DESCRIBE, topic_refused
 from zkconsumer.kafka.versions import METADATA
-from zkconsumer.model import Broker, TopicIdentity
+from zkconsumer.model import TopicIdentity
 
 TIMEOUT_MS: Final = 5000
 """Limit for connecting and for each answer: a broker that is silent for longer is skipped for another one."""
@@ -52,19 +53,6 @@ class CatalogAnswer(NamedTuple):
     def undescribed(self) -> set[str]:
         """Topics that exist, or may exist, and were not described."""
         return {name for name, code in self.failed.items() if code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-
-
-def bootstrap_brokers(servers: str | None) -> tuple[Broker, ...]:
-    """The brokers of a valid ``bootstrap.servers``; they have negative ids, since theirs are not known.
-
-    >>> [str(broker) for broker in bootstrap_brokers("one:9092, [::1]:9093")]
-    ['broker -1 (one:9092)', 'broker -2 (::1:9093)']
-    """
-    brokers = []
-    for number, address in enumerate((servers or "").split(",") if servers else (), 1):
-        host, _, port = address.strip().rpartition(":")
-        brokers.append(Broker(-number, host.removeprefix("[").removesuffix("]"), int(port)))
-    return tuple(brokers)
 
 
 def ask_for_catalog(connection: BrokerConnection, topics: Collection[str] | None) -> CatalogAnswer:

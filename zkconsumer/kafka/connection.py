@@ -17,7 +17,6 @@ from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import AuthenticationFailed, BrokerUnavailable, ProtocolError
 from zkconsumer.kafka.library import load_kafka_python
 from zkconsumer.kafka.response import Memory, ResponseStream, new_memory
-from zkconsumer.kafka.sasl import log_in
 from zkconsumer.kafka.security import PLAINTEXT, BrokerSecurity
 from zkconsumer.kafka.transport import Transport
 from zkconsumer.kafka.versions import (
@@ -123,6 +122,8 @@ class BrokerConnection:
         """
         self._learn_versions()
         if self._security.logs_in:
+            from zkconsumer.kafka.sasl import log_in
+
             try:
                 log_in(self, self._security)
             except BaseException:

@@ -28,7 +28,8 @@ from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.clustercatalog import ClusterSnapshot, next_snapshot, poll_seconds
 from zkconsumer.core.outage import Outage
 from zkconsumer.errors import AuthenticationFailed, BrokerUnavailable, ConfigError, ZkConsumerError
-from zkconsumer.kafka.brokercatalog import TIMEOUT_MS, CatalogAnswer, ask_for_catalog, bootstrap_brokers
+from zkconsumer.kafka.bootstrap import bootstrap_brokers
+from zkconsumer.kafka.brokercatalog import TIMEOUT_MS, CatalogAnswer, ask_for_catalog
 from zkconsumer.kafka.client import BrokerClient
 from zkconsumer.kafka.errorcodes import is_refusal
 from zkconsumer.kafka.refusals import DESCRIBE, topic_refused

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Sequence
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import CoordinatorMoved, ZkConsumerError, name_some
 from zkconsumer.kafka.client import EARLIEST, LATEST, BrokerClient
 from zkconsumer.kafka.errorcodes import error_name
 from zkconsumer.kafka.fields import is_encodable
-from zkconsumer.kafka.groupoffsets import StoredOffsets
 from zkconsumer.kafka.listoffsetsprotocol import Offsets
-from zkconsumer.kafka.offsetcoordinator import OffsetCoordinator
 from zkconsumer.model import Broker, TopicPartition
+
+if TYPE_CHECKING:
+    from zkconsumer.kafka.groupoffsets import StoredOffsets
+    from zkconsumer.kafka.offsetcoordinator import OffsetCoordinator
 
 _LOG_TIMEOUT_MS: Final = 6000
 _COORDINATOR_TIMEOUT_MS: Final = 2000
@@ -88,6 +90,8 @@ class BrokerOffsets:
         partitions = [partition for partition in partitions if is_encodable(partition.topic)]
         if not partitions or not is_encodable(group) or not self._brokers():
             return OffsetsInKafka({})
+        from zkconsumer.kafka.offsetcoordinator import OffsetCoordinator
+
         coordinator = self._coordinators.setdefault(group, OffsetCoordinator(self._group_client, group))
         try:
             stored = _persistently(lambda: coordinator.fetch(partitions))

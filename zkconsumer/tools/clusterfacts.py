@@ -23,7 +23,7 @@ from zkconsumer.core.quotas import ANONYMOUS, CLIENT_QUOTAS, USER_QUOTAS, client
 from zkconsumer.core.znodeaccess import principals
 from zkconsumer.core.znodes import GroupPaths, TopicNode
 from zkconsumer.errors import MalformedZnode, ZkConsumerError, ZooKeeperRefused
-from zkconsumer.kafka.brokercatalog import bootstrap_brokers
+from zkconsumer.kafka.bootstrap import bootstrap_brokers
 from zkconsumer.kafka.client import BrokerClient
 from zkconsumer.kafka.clientquotas import describe_quotas
 from zkconsumer.kafka.replicas import ReplicaReport, describe_replicas

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from zkconsumer.clusterchoice import open_registry
 from zkconsumer.config import ConsumerConfig
@@ -15,13 +15,15 @@ from zkconsumer.core.offsetstopic import OFFSETS_TOPIC
 from zkconsumer.core.subscription import Blacklist, Subscription
 from zkconsumer.core.znodes import BLACK_LIST, STATIC, WHITE_LIST
 from zkconsumer.errors import name_some
-from zkconsumer.kafka.brokercatalog import bootstrap_brokers
+from zkconsumer.kafka.bootstrap import bootstrap_brokers
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.tools.brokeroffsets import BrokerOffsets, LogOffsetReport, OffsetsInKafka
-from zkconsumer.tools.groupcoordinators import GroupCoordinator
 from zkconsumer.tools.groupznodes import GroupZnodes, consumer_of, read_groups
 from zkconsumer.zookeeper.registry import Registry
 from zkconsumer.zookeeper.session import ZkSession
+
+if TYPE_CHECKING:
+    from zkconsumer.tools.groupcoordinators import GroupCoordinator
 
 OffsetStorage = Literal["auto", "zookeeper", "kafka", "both"]
 """Whose committed offset counts: Kafka's where there is one, else ZooKeeper's, as the JVM's tools have it; one store's

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from zkconsumer.core.groupview import GroupView
 from zkconsumer.core.znodes import GroupPaths, OffsetNode, PartitionOwnerNode, is_node_name
 from zkconsumer.errors import MalformedZnode, ZkConsumerError, ZooKeeperRefused
 from zkconsumer.model import ConsumerThreadId, TopicPartition
-from zkconsumer.tools.groupcoordinators import GroupCoordinator, read_coordinators
 from zkconsumer.zookeeper.reads import ChildrenReads, Reads, Znode
 from zkconsumer.zookeeper.registry import Registry
 from zkconsumer.zookeeper.session import ZkSession
+
+if TYPE_CHECKING:
+    from zkconsumer.tools.groupcoordinators import GroupCoordinator
 
 T = TypeVar("T")
 
@@ -132,7 +134,7 @@ def read_groups(session: ZkSession, registry: Registry, groups: Iterable[str]) -
     paths, failures = _existing_groups(session, groups)
     views = registry.views(paths)
     failures.update(views.failures)
-    coordinators = read_coordinators(session, [group for group, view in views.views.items() if view.our_clients])
+    coordinators = _read_coordinators(session, [group for group, view in views.views.items() if view.our_clients])
     partly = _read_topics(session, paths, views.views, failures)
     existing = registry.partitions(sorted({topic for one in partly.values() for topic in one.topics}))
     parents = session.children_of(parent for one in partly.values() for parent in one.parents())
@@ -150,6 +152,15 @@ def read_groups(session: ZkSession, registry: Registry, groups: Iterable[str]) -
             one = _complete(group, partly[group], partitions, nodes, frozenset(live or ()))
             complete[group] = _with_coordinator(one, coordinators.get(group))
     return GroupReads(complete, failures)
+
+
+def _read_coordinators(session: ZkSession, groups: Sequence[str]) -> dict[str, GroupCoordinator]:
+    """The coordinators of those groups that may have one."""
+    if not groups:
+        return {}
+    from zkconsumer.tools.groupcoordinators import read_coordinators
+
+    return read_coordinators(session, groups)
 
 
 def _existing_groups(

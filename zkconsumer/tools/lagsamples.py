@@ -10,7 +10,7 @@ from typing import Self
 from zkconsumer.clusterchoice import open_registry
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.lagstatus import GroupLag, LagSample, evaluate_group
-from zkconsumer.kafka.brokercatalog import bootstrap_brokers
+from zkconsumer.kafka.bootstrap import bootstrap_brokers
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.tools.brokeroffsets import BrokerOffsets
 from zkconsumer.tools.groups import OffsetStorage, counting_offset, existing_partitions, read_offsets_in_kafka

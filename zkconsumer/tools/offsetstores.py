@@ -24,7 +24,7 @@ from zkconsumer.errors import (
     ZkConsumerError,
     name_some,
 )
-from zkconsumer.kafka.brokercatalog import bootstrap_brokers
+from zkconsumer.kafka.bootstrap import bootstrap_brokers
 from zkconsumer.kafka.client import EARLIEST, LATEST, BrokerClient
 from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.kafka.errorcodes import ErrorCode, error_name

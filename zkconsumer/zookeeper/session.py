@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import NodeExistsError, NoNodeError
@@ -22,7 +22,6 @@ from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import ChrootMissing, SessionExpired, ZooKeeperRefused, ZooKeeperUnavailable
 from zkconsumer.forks import Owner
 from zkconsumer.zookeeper.conditional import Access, Change, Conflict, commit_changes, commit_independent, read_access
-from zkconsumer.zookeeper.ephemerals import Created, Ephemerals
 from zkconsumer.zookeeper.kazooadapter import (
     LOGIN_FAILED,
     NegotiationLog,
@@ -33,7 +32,10 @@ from zkconsumer.zookeeper.kazooadapter import (
 )
 from zkconsumer.zookeeper.reads import ChildrenReads, Reads, Znode, ZnodeReads
 from zkconsumer.zookeeper.security import client_arguments, open_acl, owned_acl
-from zkconsumer.zookeeper.transaction import Batch, Condition, FencedTransactions, Operation, Outcomes, Stop
+
+if TYPE_CHECKING:  # what only reads needs no transactions
+    from zkconsumer.zookeeper.ephemerals import Created
+    from zkconsumer.zookeeper.transaction import Condition, Operation, Outcomes
 
 _log = logging.getLogger(__name__)
 
@@ -331,6 +333,8 @@ class ZkSession:
             ZooKeeperRefused: a parent of them may not be created, or too many are refused.
             ZooKeeperUnavailable: it is unknown which of them are there.
         """
+        from zkconsumer.zookeeper.transaction import Operation
+
         for parent in sorted({path.rpartition("/")[0] for path in paths}):
             self.ensure_path(parent, data)
         return self.try_transact("/", [Operation("create", path, data) for path in sorted(paths)]).refused
@@ -339,6 +343,8 @@ class ZkSession:
         self, nodes: Sequence[tuple[str, bytes]], parents: Sequence[str] = (), counted: str = ""
     ) -> Created | None:
         """See :meth:`Ephemerals.create <zkconsumer.zookeeper.ephemerals.Ephemerals.create>`."""
+        from zkconsumer.zookeeper.ephemerals import Ephemerals
+
         ensure_path = partial(self.ensure_path, data=b"", open_to_all=True)
         return Ephemerals(self._client, self._timeout, ensure_path).create(nodes, parents, counted)
 
@@ -355,6 +361,8 @@ class ZkSession:
             ZooKeeperUnavailable: no answer; whether it was done is unknown.
             ZooKeeperRefused: the servers do not allow it, or the node exists.
         """
+        from zkconsumer.zookeeper.transaction import Batch, Operation, Stop
+
         batch = Batch(self._client, open_acl())
         batch.check(fence)
         batch.add([Operation("create-ephemeral", path, data), Operation("delete", path)])
@@ -406,6 +414,8 @@ class ZkSession:
             ZooKeeperUnavailable: no answer; whether the last group was done is unknown.
             ZooKeeperRefused: too many were refused to try the others one by one.
         """
+        from zkconsumer.zookeeper.transaction import FencedTransactions
+
         transactions = FencedTransactions(self._client, self._acl, self._timeout, self.get_many, condition)
         return transactions.run(fence, operations, insist)
 
