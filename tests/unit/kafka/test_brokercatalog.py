@@ -10,7 +10,8 @@ from tests.fixtures.kafka import MetadataRequest
 from tests.fixtures.stubbroker import running_stub_broker
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable
-from zkconsumer.kafka.brokercatalog import BrokerCatalog, RememberedCatalog, bootstrap_brokers
+from zkconsumer.kafka.bootstrap import bootstrap_brokers
+from zkconsumer.kafka.brokercatalog import BrokerCatalog, RememberedCatalog
 from zkconsumer.kafka.errorcodes import ErrorCode
 from zkconsumer.model import Broker, TopicIdentity, TopicPartition
 
