@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -172,7 +172,14 @@ def describe_groups(
         partitions = existing_partitions(found, is_elsewhere=bool(bootstrap))
         ends = asked.log_ends(partitions)
         starts = asked.log_starts(partitions) if with_log_starts else LogOffsetReport({})
-    return [_description(znodes, in_kafka.get(znodes.group), storage, ends, starts) for znodes in found]
+    # A cluster without any topic is one that could not be asked: ZooKeeper has no topics of Kafka 4.
+    unknown = config.bootstrap_servers is not None and bool(ends.problems) and not registry.topics()
+    return [
+        _description(
+            znodes, in_kafka.get(znodes.group), storage, ends, starts, () if unknown else _missing_problem(znodes)
+        )
+        for znodes in found
+    ]
 
 
 def existing_partitions(found: Sequence[GroupZnodes], *, is_elsewhere: bool = False) -> set[TopicPartition]:
@@ -228,6 +235,7 @@ def _description(
     storage: OffsetStorage,
     ends: LogOffsetReport,
     starts: LogOffsetReport,
+    missing: Iterable[str],
 ) -> GroupDescription:
     kafka_offsets: Mapping[TopicPartition, int] = {} if in_kafka is None else in_kafka.offsets
     return GroupDescription(
@@ -239,7 +247,7 @@ def _description(
         ),
         (
             *znodes.problems,
-            *_missing_problem(znodes),
+            *missing,
             *(() if in_kafka is None else in_kafka.problems),
             *(ends.problems if znodes.partitions else ()),
             *(starts.problems if znodes.partitions else ()),
