@@ -46,7 +46,7 @@ test-containers: $(STAMP) ## servers and consumers in containers, whose network 
 test-kerberos: $(STAMP) ## tests with a real KDC, after building gssapi; docs/security.md lists the requirements
 	@$(BIN)/python -c 'import gssapi, kerberos' 2>/dev/null || $(BIN)/python -m pip install \
 		--disable-pip-version-check --config-settings editable_mode=compat -e '.[gssapi,gssapi-zookeeper]'
-	@$(BIN)/python -m zkconsumer.sandbox kafka-3.9.1 kafka-0.10.2.2
+	@$(BIN)/python -m zkconsumer.sandbox kafka-3.9.1 kafka-0.10.2.2 kafka-4.2.0
 	@ZKCONSUMER_KERBEROS_REQUIRED=1 $(BIN)/pytest tests/kerberos
 
 test-web: $(STAMP) ## tests with a real Chromium and Prometheus, which have to be installed

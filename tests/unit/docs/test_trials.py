@@ -1,11 +1,16 @@
-"""The table of trials on the page about reliability is that of the published trials."""
+"""The tables on the page about reliability are those of the published trials, and of the published runs of rounds."""
 
 from pathlib import Path
 
 from tests.chaos.store import published, table
+from tests.rounds import store as rounds
 
 PAGE = Path(__file__).parents[3] / "docs" / "reliability.md"
 
 
 def test_the_table_is_made_of_the_published_trials():
     assert table(published()) in PAGE.read_text(encoding="utf-8")
+
+
+def test_the_table_of_rounds_is_made_of_the_published_runs():
+    assert rounds.table(rounds.published()) in PAGE.read_text(encoding="utf-8")
