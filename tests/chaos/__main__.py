@@ -72,7 +72,7 @@ def run(  # noqa: PLR0917 - a command has as many parameters as options
         seeds = [one for one in seeds if not trial_store.has(row.name, members, one, product)]
     if not seeds:
         return
-    failed, began = 0, time.monotonic()
+    failed, began, ended = 0, time.monotonic(), False
     directory = Path(tempfile.mkdtemp(prefix="zkconsumer-chaos-"))
     servers = Servers(directory)
     try:
@@ -91,9 +91,10 @@ def run(  # noqa: PLR0917 - a command has as many parameters as options
             if verdict.failures and shrinking:
                 smaller = shrink_schedule(servers, row, schedule, broken=broken)
                 click.echo(f"  shrunk to: {smaller}\n  --schedule '{smaller.to_json()}'")
+        ended = True
     finally:
         servers.close()
-        if failed:
+        if failed or not ended:
             click.echo(f"ledgers and logs: {directory}")
         else:
             shutil.rmtree(directory, ignore_errors=True)

@@ -104,8 +104,12 @@ class OurMember(Member):
 
     def leave(self) -> None:
         self.signal(signal.SIGTERM)
-        code = self.process.wait(_LEAVING_S)
-        assert code == 0, f"{self.name} ended with exit code {code}; see {self.directory / self.name}.log"
+        try:
+            code: int | None = self.process.wait(_LEAVING_S)
+        except subprocess.TimeoutExpired:
+            code = None
+        ending = f"has not ended within {_LEAVING_S:g} s" if code is None else f"ended with exit code {code}"
+        assert code == 0, f"{self.name} {ending}; see {self.directory / self.name}.log"
 
     def kill(self) -> None:
         if self._process is not None:
