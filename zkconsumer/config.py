@@ -134,6 +134,9 @@ _COMPUTED_DEFAULTS: Mapping[str, Callable[[ConsumerConfig], object]] = {
     "zookeeper_connection_timeout_ms": lambda config: config.zookeeper_session_timeout_ms,
     "rebalance_backoff_ms": lambda config: config.zookeeper_sync_time_ms,
     "client_id": lambda config: config.group_id,
+    "partition_assignment_strategy": lambda config: (
+        "zkconsumer,cooperative-sticky" if config.group_protocol == "kafka" else "range"
+    ),
     "offsets_storage": lambda config: "kafka" if config.group_protocol == "kafka" else "zookeeper",
     "dual_commit_enabled": lambda config: config.offsets_storage == "kafka" and config.group_protocol != "kafka",
 }

@@ -132,16 +132,6 @@ class ConsumerProperties:
     exclude_internal_topics: bool = declare(
         True, "exclude.internal.topics", bool, "Exclude Kafka's internal topics from whitelists and blacklists."
     )
-    partition_assignment_strategy: str = declare(
-        "range",
-        "partition.assignment.strategy",
-        ("range", "roundrobin", "roundrobin-natural", "sticky", "cooperative-sticky"),
-        "Assignor; all members of a group must use the same: range or roundrobin; or roundrobin-natural, which the JVM "
-        "consumer lacks and which assigns in the order of Kafka's newer clients, for groups without JVM members. With "
-        "group.protocol=kafka one or more, divided by commas, preferred ones first, also sticky and "
-        "cooperative-sticky; partitions that stay are kept over a rebalance if all of them are cooperative.",
-        many=True,
-    )
     group_protocol: str = declare(
         "zookeeper",
         "group.protocol",
@@ -151,6 +141,18 @@ class ConsumerProperties:
         "Members of both kinds, and JVM consumers, may be in one group. kafka: the group is one of Kafka's own, which "
         "brokers coordinate, shared with Kafka's newer clients; it needs bootstrap.servers, and no ZooKeeper.",
         ours=True,
+    )
+    partition_assignment_strategy: str = declare(
+        "range",
+        "partition.assignment.strategy",
+        ("range", "roundrobin", "roundrobin-natural", "sticky", "cooperative-sticky", "zkconsumer"),
+        "Assignor; all members of a group must use the same: range or roundrobin; or roundrobin-natural, which the JVM "
+        "consumer lacks and which assigns in the order of Kafka's newer clients, for groups without JVM members. With "
+        "group.protocol=kafka one or more, divided by commas, preferred ones first, also sticky, cooperative-sticky, "
+        "and zkconsumer, which only members of zkconsumer have and which gives a member as much as its number of "
+        "streams; partitions that stay are kept over a rebalance if all of them are cooperative, as the last two are.",
+        many=True,
+        default_text="range; zkconsumer,cooperative-sticky where group.protocol is kafka",
     )
     group_instance_id: str | None = declare(
         None,

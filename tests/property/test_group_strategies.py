@@ -1,5 +1,7 @@
 """Assignments of a broker-coordinated group, and members that follow them, in any order of events."""
 
+from dataclasses import replace
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -23,6 +25,7 @@ def groups(draw):
             frozenset(draw(st.sets(st.sampled_from(partitions), max_size=5))),
             draw(st.integers(-1, 3)),
             draw(st.sampled_from([None, f"static-{name}"])),
+            {topic: draw(st.integers(0, 5)) for topic in TOPICS},
         )
         for name in "abcd"[: draw(st.integers(1, 4))]
     ]
@@ -41,24 +44,24 @@ def test_each_partition_has_one_subscribed_owner_or_waits_for_its_former_one(gro
             assert all(topic in one.topics for one in owners)
             claimed = any(partition in one.owned for one in members)
             if not owners and any(topic in one.topics for one in members):
-                assert name == "cooperative-sticky"
+                assert STRATEGIES[name].cooperative
                 assert claimed
 
 
-@given(groups())
-def test_cooperative_rounds_end_with_every_partition_assigned(group):
+COOPERATIVE = [strategy for strategy in STRATEGIES.values() if strategy.cooperative]
+
+
+@given(groups(), st.sampled_from(COOPERATIVE))
+def test_cooperative_rounds_end_with_every_partition_assigned(group, strategy):
     """Each member gives up what it does not get, and the next round assigns it."""
     members, partitions = group
     for _ in range(3):
-        assigned = STRATEGIES["cooperative-sticky"].assign(members, partitions)
-        members = [
-            MemberSubscription(one.member_id, one.topics, assigned[one.member_id], 4, one.instance_id)
-            for one in members
-        ]
+        assigned = strategy.assign(members, partitions)
+        members = [replace(one, owned=assigned[one.member_id], generation=4) for one in members]
     wanted = {topic for member in members for topic in member.topics}
     everything = {TopicPartition(topic, n) for topic in wanted for n in partitions[topic]}
     assert set().union(*assigned.values()) == everything
-    assert STRATEGIES["cooperative-sticky"].assign(members, partitions) == assigned
+    assert strategy.assign(members, partitions) == assigned
 
 
 class _Group(RuleBasedStateMachine):

@@ -241,6 +241,8 @@ def kafka_group(**values):
 def test_a_group_that_brokers_coordinate_needs_no_zookeeper():
     read = kafka_group(partition_assignment_strategy="cooperative-sticky, range")
     assert (read.zookeeper_connect, read.offsets_storage, read.dual_commit_enabled) == (None, "kafka", False)
+    assert read.partition_assignment_strategy == "cooperative-sticky,range"
+    assert kafka_group().partition_assignment_strategy == "zkconsumer,cooperative-sticky"
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,14 @@
 """Strategies by which the leader of a broker-coordinated group assigns partitions, and the division over threads.
 
 The names are those that Kafka's clients put into JoinGroup requests; any of them may lead, and all obey the leader.
+Only ``zkconsumer`` is our own: a member with two streams of a topic gets twice as much as one with one stream.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from zkconsumer.core.assignors import (
@@ -34,6 +35,7 @@ class MemberSubscription:
         owned: partitions that it owns, or for ``sticky`` owned before.
         generation: of the assignment that gave it ``owned``.
         instance_id: ``group.instance.id`` of a static member.
+        streams: topic to the member's number of consumer threads, by which ``zkconsumer`` assigns; 1 if absent.
     """
 
     member_id: str
@@ -41,12 +43,16 @@ class MemberSubscription:
     owned: frozenset[TopicPartition] = frozenset()
     generation: int = NO_GENERATION
     instance_id: str | None = None
+    streams: Mapping[str, int] = field(default_factory=dict)
 
 
 GroupAssignment = Mapping[str, frozenset[TopicPartition]]
 """Member id to its partitions; every member is in it."""
 
 _Compute = Callable[[Threads, Partitions, Assignment], Assignment]
+
+_Slots = Sequence[ConsumerThreadId]
+"""What an assignor takes for the consumer threads of one member; the first ones of all members precede the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +62,13 @@ class GroupStrategy:
     Attributes:
         name: in JoinGroup requests.
         cooperative: True if a partition is assigned to another member only after its owner has given it up.
+        weighted: True if a member counts once for each of its consumer threads; False if it counts once.
     """
 
     name: str
     cooperative: bool
     _compute: _Compute
+    weighted: bool = False
 
     def assign(self, members: Sequence[MemberSubscription], partitions: Partitions) -> GroupAssignment:
         """The partitions of each member.
@@ -70,11 +78,12 @@ class GroupStrategy:
             partitions: of every topic that a member subscribes to; topics that do not exist are absent.
         """
         ordered = sorted(members, key=lambda one: (one.instance_id is None, one.instance_id or "", one.member_id))
-        slots = {member.member_id: ConsumerThreadId(f"{number:09}", 0) for number, member in enumerate(ordered)}
+        threads = [self._threads_of(member, partitions) for member in ordered]
+        slots = [_slots(place, max(counts.values(), default=1)) for place, counts in enumerate(threads)]
         claims = _claims(members)
-        previous = {partition: slots[member_id] for partition, member_id in _owners(claims).items()}
-        computed = self._compute(_threads(ordered, slots), partitions, previous)
-        member_of = {slot: member_id for member_id, slot in slots.items()}
+        previous = _previous(ordered, _owners(claims), threads, slots)
+        computed = self._compute(_subscribers(threads, slots), partitions, previous)
+        member_of = {slot: ordered[place].member_id for place, theirs in enumerate(slots) for slot in theirs}
         assigned: dict[str, set[TopicPartition]] = {member.member_id: set() for member in members}
         for partition, slot in computed.items():
             member_id = member_of[slot]
@@ -82,17 +91,48 @@ class GroupStrategy:
                 assigned[member_id].add(partition)
         return {member_id: frozenset(theirs) for member_id, theirs in assigned.items()}
 
+    def _threads_of(self, member: MemberSubscription, partitions: Partitions) -> dict[str, int]:
+        """Topic to the number of threads by which a member counts, never more than there are partitions."""
+        if not self.weighted:
+            return dict.fromkeys(member.topics, 1)
+        most = max(1, sum(len(partitions.get(topic, ())) for topic in set(member.topics)))
+        return {topic: max(1, min(most, member.streams.get(topic, 1))) for topic in member.topics}
 
-def _threads(
-    ordered: Sequence[MemberSubscription], slots: Mapping[str, ConsumerThreadId]
-) -> dict[str, list[ConsumerThreadId]]:
+
+def _slots(place: int, count: int) -> _Slots:
+    # Assignors order by the text: all members' first threads, then the second ones, so that none is left without a
+    # partition because another member has many threads.
+    return [ConsumerThreadId(f"{number:09}-{place:09}", 0) for number in range(count)]
+
+
+def _subscribers(threads: Sequence[Mapping[str, int]], slots: Sequence[_Slots]) -> dict[str, list[ConsumerThreadId]]:
     """Topic to its subscribers in order; topics with the same subscribers share a list, as the assignors expect."""
     subscribers: dict[str, list[ConsumerThreadId]] = defaultdict(list)
-    for member in ordered:
-        for topic in set(member.topics):
-            subscribers[topic].append(slots[member.member_id])
+    for counts, theirs in zip(threads, slots, strict=True):
+        for topic, count in counts.items():
+            subscribers[topic] += theirs[:count]
     shared: dict[tuple[ConsumerThreadId, ...], list[ConsumerThreadId]] = {}
     return {topic: shared.setdefault(tuple(theirs), theirs) for topic, theirs in sorted(subscribers.items())}
+
+
+def _previous(
+    ordered: Sequence[MemberSubscription],
+    owners: Mapping[TopicPartition, str],
+    threads: Sequence[Mapping[str, int]],
+    slots: Sequence[_Slots],
+) -> Assignment:
+    """The slot of each owned partition. Members declare no threads with what they own: it is divided evenly here."""
+    owned: dict[str, list[TopicPartition]] = defaultdict(list)
+    for partition, member_id in owners.items():
+        owned[member_id].append(partition)
+    previous: Assignment = {}
+    for member, counts, theirs in zip(ordered, threads, slots, strict=True):
+        if len(theirs) == 1:
+            previous.update(dict.fromkeys(owned[member.member_id], theirs[0]))
+            continue
+        divided = divide("", owned[member.member_id], counts, {})
+        previous.update({partition: theirs[thread.number] for partition, thread in divided.items()})
+    return previous
 
 
 def _claims(members: Iterable[MemberSubscription]) -> dict[TopicPartition, dict[str, int]]:
@@ -130,6 +170,7 @@ def _roundrobin(threads: Threads, partitions: Partitions, _previous: Assignment)
 STRATEGIES: Final[Mapping[str, GroupStrategy]] = {
     strategy.name: strategy
     for strategy in (
+        GroupStrategy("zkconsumer", True, sticky_assignor, weighted=True),
         GroupStrategy("range", False, _range),
         GroupStrategy("roundrobin", False, _roundrobin),
         GroupStrategy("sticky", False, sticky_assignor),

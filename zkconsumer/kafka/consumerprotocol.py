@@ -7,7 +7,7 @@ a reader ignores what follows the fields that it knows.
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from zkconsumer.core.brokermembership import JoinIntent
@@ -24,15 +24,17 @@ _SUBSCRIPTION_VERSION: Final = 2
 """Version 1 added owned partitions, 2 the generation; 3 adds the rack, which this consumer does not know."""
 _STICKY: Final = "sticky"
 _COOPERATIVE_STICKY: Final = "cooperative-sticky"
+_ZKCONSUMER: Final = "zkconsumer"
 _GENERATION: Final = struct.Struct(">i")
+_STREAMS_VERSION: Final = struct.Struct(">h")
 
 
-def encode_subscription(strategy: str, topics: Collection[str], intent: JoinIntent) -> bytes:
+def encode_subscription(strategy: str, streams: Mapping[str, int], intent: JoinIntent) -> bytes:
     """The metadata of one strategy in a JoinGroup request.
 
     Args:
         strategy: name of the strategy.
-        topics: names of the subscribed topics.
+        streams: subscribed topic to number of consumer threads.
         intent: what the member declares.
     """
     load_kafka_python()
@@ -40,8 +42,8 @@ def encode_subscription(strategy: str, topics: Collection[str], intent: JoinInte
 
     subscription = ConsumerProtocolSubscription(
         version=_SUBSCRIPTION_VERSION,
-        topics=sorted(topics),
-        user_data=_user_data(strategy, intent),
+        topics=sorted(streams),
+        user_data=_user_data(strategy, streams, intent),
         owned_partitions=_grouped(ConsumerProtocolSubscription.TopicPartition, intent.owned),
         generation_id=intent.generation,
     )
@@ -49,7 +51,11 @@ def encode_subscription(strategy: str, topics: Collection[str], intent: JoinInte
     return encoded
 
 
-def _user_data(strategy: str, intent: JoinIntent) -> bytes | None:
+def _user_data(strategy: str, streams: Mapping[str, int], intent: JoinIntent) -> bytes | None:
+    if strategy == _ZKCONSUMER:
+        return _STREAMS_VERSION.pack(0) + struct.pack(
+            f">{len(streams)}i", *(streams[topic] for topic in sorted(streams))
+        )
     if strategy == _COOPERATIVE_STICKY:  # clients before 3.5 read the generation from here
         return _GENERATION.pack(intent.generation)
     if strategy != _STICKY or intent.generation == NO_GENERATION:
@@ -85,7 +91,19 @@ def decode_subscription(strategy: str, member_id: str, instance_id: str | None, 
         owned, generation = _previous(data)
     elif strategy == _COOPERATIVE_STICKY and generation == NO_GENERATION and len(data) >= _GENERATION.size:
         (generation,) = _GENERATION.unpack_from(data)
-    return MemberSubscription(member_id, topics, owned, generation, instance_id)
+    streams = _streams(topics, data) if strategy == _ZKCONSUMER else {}
+    return MemberSubscription(member_id, topics, owned, generation, instance_id, streams)
+
+
+def _streams(topics: Sequence[str], data: bytes) -> dict[str, int]:
+    """Topic to number of consumer threads in the user data of ``zkconsumer``: a version, and a number for each topic.
+
+    Nothing if it cannot be read: the member counts as one with a single thread. Later versions may append fields.
+    """
+    counts = struct.Struct(f">{len(topics)}i")
+    if len(data) < _STREAMS_VERSION.size + counts.size:
+        return {}
+    return dict(zip(topics, counts.unpack_from(data, _STREAMS_VERSION.size), strict=True))
 
 
 def _previous(data: bytes) -> tuple[frozenset[TopicPartition], int]:

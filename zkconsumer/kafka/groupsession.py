@@ -183,7 +183,7 @@ class GroupSession:
             return
         reason, self._reason = self._reason, "the group rebalances"
         try:
-            answer = self._conversation.join(intent, sorted(self.streams), self.membership.id_given, reason)
+            answer = self._conversation.join(intent, self.streams, self.membership.id_given, reason)
             if answer.code:
                 self._refused(answer.code)
                 return

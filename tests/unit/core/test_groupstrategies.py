@@ -10,8 +10,8 @@ def parts(*numbers, topic="t"):
     return frozenset(TopicPartition(topic, number) for number in numbers)
 
 
-def member(member_id, *, topics=("t",), owned=frozenset(), generation=1, instance_id=None):
-    return MemberSubscription(member_id, topics, owned, generation, instance_id)
+def member(member_id, *, topics=("t",), owned=frozenset(), generation=1, instance_id=None, streams=None):
+    return MemberSubscription(member_id, topics, owned, generation, instance_id, streams or {})
 
 
 def assign(name, members, **partitions):
@@ -72,6 +72,49 @@ def test_what_two_members_claim_is_given_to_neither_before_one_gives_it_up():
 
 def test_a_claim_without_a_generation_counts_alone():
     assert assign("sticky", [member("a", owned=parts(1), generation=-1), member("b")], t=2)["a"] == parts(1)
+
+
+def sizes(assigned):
+    return {member_id: len(theirs) for member_id, theirs in assigned.items()}
+
+
+def test_a_member_gets_as_much_as_its_number_of_streams():
+    members = [member("a", streams={"t": 3}), member("b"), member("c", streams={"t": 2})]
+    assert sizes(assign("zkconsumer", members, t=12)) == {"a": 6, "b": 2, "c": 4}
+
+
+def test_a_member_with_many_streams_leaves_partitions_to_others():
+    assert sizes(assign("zkconsumer", [member("a", streams={"t": 100}), member("b")], t=2)) == {"a": 1, "b": 1}
+
+
+@pytest.mark.parametrize("wrong", [0, -5, 2**31 - 1])
+def test_a_number_of_streams_that_makes_no_sense_does_no_harm(wrong):
+    found = sizes(assign("zkconsumer", [member("a", streams={"t": wrong}), member("b")], t=4))
+    assert found in ({"a": 2, "b": 2}, {"a": 3, "b": 1})
+
+
+def test_streams_count_for_their_own_topic_only():
+    members = [member("a", topics=("t", "u"), streams={"t": 2, "u": 1}), member("b", topics=("u",))]
+    assigned = assign("zkconsumer", members, t=4, u=4)
+    assert {one.topic for one in assigned["b"]} == {"u"}
+    assert sizes(assigned) == {"a": 5, "b": 3}
+
+
+def test_a_balanced_assignment_by_streams_stays():
+    members = [member("a", owned=parts(0, 3, 5, 7), streams={"t": 2}), member("b", owned=parts(1, 2))]
+    found = assign("zkconsumer", members, t=8)
+    assert parts(0, 3, 5, 7) <= found["a"]
+    assert parts(1, 2) <= found["b"]
+    assert sizes(found) in ({"a": 5, "b": 3}, {"a": 6, "b": 2})
+
+
+def test_another_stream_draws_as_little_as_it_has_to():
+    members = [member("a", owned=parts(0, 1, 2), streams={"t": 2}), member("b", owned=parts(3, 4, 5))]
+    first = assign("zkconsumer", members, t=6)
+    assert first["a"] == parts(0, 1, 2)
+    assert len(parts(3, 4, 5) - first["b"]) == 1, "one partition moves, when its owner has given it up"
+    second = assign("zkconsumer", [members[0], member("b", owned=first["b"])], t=6)
+    assert sizes(second) == {"a": 4, "b": 2}
 
 
 def test_strategies_are_named_as_in_the_property():

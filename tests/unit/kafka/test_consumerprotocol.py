@@ -15,6 +15,7 @@ from zkconsumer.model import TopicPartition
 
 OWNED = frozenset({TopicPartition("t", 2), TopicPartition("t", 0), TopicPartition("a", 1)})
 INTENT = JoinIntent("m", 7, OWNED, OWNED)
+STREAMS = {"t": 3, "a": 1}
 # topics [a, t]; user data; owned partitions a: [1], t: [0, 2]; generation 7
 TOPICS = bytes.fromhex("00000002 0001 61 0001 74")
 PLACES = bytes.fromhex("00000002 0001 61 00000001 00000001 0001 74 00000002 00000000 00000002")
@@ -26,18 +27,34 @@ GENERATION = bytes.fromhex("00000007")
     [
         ("range", bytes.fromhex("ffffffff")),
         ("cooperative-sticky", bytes.fromhex("00000004") + GENERATION),
+        ("zkconsumer", bytes.fromhex("0000000a 0000 00000001 00000003")),
         ("sticky", len(PLACES + GENERATION).to_bytes(4) + PLACES + GENERATION),
     ],
 )
 def test_a_subscription_has_the_bytes_of_version_2(strategy, user_data):
     expected = b"\0\2" + TOPICS + user_data + PLACES + GENERATION
-    assert encode_subscription(strategy, ["t", "a"], INTENT) == expected
+    assert encode_subscription(strategy, STREAMS, INTENT) == expected
 
 
-@pytest.mark.parametrize("strategy", ["range", "roundrobin", "sticky", "cooperative-sticky"])
+@pytest.mark.parametrize("strategy", ["range", "roundrobin", "sticky", "cooperative-sticky", "zkconsumer"])
 def test_a_subscription_is_read_as_it_was_written(strategy):
-    found = decode_subscription(strategy, "m", "here", encode_subscription(strategy, ["t", "a"], INTENT))
-    assert found == MemberSubscription("m", ("a", "t"), OWNED, 7, "here")
+    found = decode_subscription(strategy, "m", "here", encode_subscription(strategy, STREAMS, INTENT))
+    streams = STREAMS if strategy == "zkconsumer" else {}
+    assert found == MemberSubscription("m", ("a", "t"), OWNED, 7, "here", streams)
+
+
+@pytest.mark.parametrize(
+    ("data", "streams"),
+    [
+        ("ffffffff", {}),
+        ("00000006 0000 00000001", {}),
+        ("0000000c 0009 00000001 00000003 6e6577", {"a": 1, "t": 3}),
+    ],
+    ids=["absent", "too short", "of a later version"],
+)
+def test_numbers_of_streams_are_read_as_far_as_they_are_known(data, streams):
+    metadata = b"\0\0" + TOPICS + bytes.fromhex(data)
+    assert decode_subscription("zkconsumer", "m", None, metadata).streams == streams
 
 
 def test_a_subscription_of_version_0_owns_nothing():
