@@ -6,11 +6,11 @@ import threading
 from contextlib import closing, contextmanager
 
 import pytest
-from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
 from tests.fixtures.consumers import consumers
 from tests.fixtures.fetch import brokers_of
+from tests.fixtures.peers import Confluent, KafkaPython
 from tests.fixtures.sandbox import Topics, produce_records
 from tests.fixtures.waiting import eventually
 from zkconsumer import (
@@ -328,77 +328,6 @@ def test_members_outlast_a_coordinator_that_pauses_and_one_that_is_killed(privat
         eventually(lambda: all_read(60))
         for one in members:
             one.commit_offsets()
-
-
-class Confluent:
-    """confluent-kafka as a member: reads in a thread until it is closed."""
-
-    def __init__(self, servers, group, topic, strategy):
-        self.values = []
-        self.owned = set()
-        self._topic = topic
-        self._closed = threading.Event()
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": servers,
-                "group.id": group,
-                "auto.offset.reset": "earliest",
-                "partition.assignment.strategy": strategy,
-                "session.timeout.ms": 30_000,
-                "heartbeat.interval.ms": 200,
-                "log_level": 3,
-            }
-        )
-        self._consumer.subscribe([topic])
-        self._thread = threading.Thread(target=self._read)
-        self._thread.start()
-
-    def _read(self):
-        while not self._closed.is_set():
-            message = self._consumer.poll(0.1)
-            if message is not None and message.error() is None:
-                self.values.append(message.value())
-            self.owned = {TopicPartition(one.topic, one.partition) for one in self._consumer.assignment()}
-        self._consumer.close()
-
-    def close(self):
-        self._closed.set()
-        self._thread.join()
-
-
-class KafkaPython:
-    """kafka-python as a member with ``sticky``, which confluent-kafka lacks."""
-
-    def __init__(self, servers, group, topic):
-        from kafka import KafkaConsumer
-        from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
-
-        self.values = []
-        self.owned = set()
-        self._closed = threading.Event()
-        self._consumer = KafkaConsumer(
-            topic,
-            bootstrap_servers=servers,
-            group_id=group,
-            auto_offset_reset="earliest",
-            partition_assignment_strategy=[StickyPartitionAssignor],
-            session_timeout_ms=30_000,
-            request_timeout_ms=60_000,
-            heartbeat_interval_ms=500,
-        )
-        self._thread = threading.Thread(target=self._read)
-        self._thread.start()
-
-    def _read(self):
-        while not self._closed.is_set():
-            for records in self._consumer.poll(100).values():
-                self.values += [record.value for record in records]
-            self.owned = {TopicPartition(one.topic, one.partition) for one in self._consumer.assignment()}
-        self._consumer.close()
-
-    def close(self):
-        self._closed.set()
-        self._thread.join()
 
 
 @contextmanager

@@ -8,27 +8,27 @@ magnitude.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
 from zkconsumer.errors import SandboxError
 from zkconsumer.model import TopicPartition
 from zkconsumer.sandbox.jars import JarSource
-from zkconsumer.sandbox.java import find_java
+from zkconsumer.sandbox.jvmgateway import (
+    RECORD,
+    SMALL,
+    GatewayJvm,
+    JvmRecord,
+    as_sandbox_error,
+    drained,
+    record_of,
+    released_objects,
+)
 from zkconsumer.sandbox.jvmhandles import Handles
-from zkconsumer.sandbox.lockfile import read_lock
-from zkconsumer.sandbox.ports import HOST
-from zkconsumer.sandbox.process import java_command
 from zkconsumer.sandbox.progress import Progress
-from zkconsumer.sandbox.pysparkjars import py4j_jar
-from zkconsumer.sandbox.server import LocalServer
 
 DEFAULT_CONSUMER_VERSION: Final = "1.1.1"
-
-_SMALL: Final = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
-"""Options of a JVM that starts quickly and needs little memory."""
 
 OPEN_STREAMS: Final = (
     "--add-opens",
@@ -38,43 +38,15 @@ OPEN_STREAMS: Final = (
 )
 """Options of a JVM in which `JvmIterator` is used: py4j calls methods of the JDK's own classes."""
 
-_LOGGING: Final = (
-    "-Dorg.slf4j.simpleLogger.showDateTime=true",
-    "-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd HH:mm:ss,SSS",
-)
-# Up to 0.11 the consumer logs through log4j 1, which logs nothing unless it is configured.
-_LOG4J: Final = """\
-log4j.rootLogger=INFO, out
-log4j.appender.out=org.apache.log4j.ConsoleAppender
-log4j.appender.out.layout=org.apache.log4j.PatternLayout
-log4j.appender.out.layout.ConversionPattern=%d [%t] %p %c - %m%n
-"""
-_BYTES = r"null|\[[-\d, ]*\]"
-_RECORD: Final = rf"([\w.-]+), (\d+), (\d+), ({_BYTES}), ({_BYTES})"
-_ROW: Final = re.compile(rf"\[{_RECORD}\]")
-_LINE: Final = re.compile(rf"\[{_RECORD}, (\d+)\]")
+_LINE: Final = re.compile(rf"\[{RECORD}, (\d+)\]")
 # One entry of an assignment: "topic-partition" since 1.0, "[topic,partition]" before, then the thread id.
 _SHARE: Final = re.compile(r"^\[?([\w.-]+)[-,](\d+)\]? -> (.+)$")
 _ASSIGNORS: Final = {"range": "RangeAssignor", "roundrobin": "RoundRobinAssignor"}
 _ZOOKEEPER_TIMEOUT_MS: Final = 6000
 
 
-class JvmRecord(NamedTuple):
-    """A record returned by the JVM consumer."""
-
-    topic: str
-    partition: int
-    offset: int
-    key: bytes | None
-    value: bytes | None
-
-
-class ConsumerJvm(LocalServer):
-    """A JVM in which consumers of Kafka ``version`` can be created; see `LocalServer` for its life cycle.
-
-    ``jars`` is the source of the consumer's jars (default: chosen by the environment, else Maven Central), ``progress``
-    reports fetching them (default: no reports). Killing or pausing the JVM kills or pauses all its consumers.
-    """
+class ConsumerJvm(GatewayJvm):
+    """A JVM in which consumers of Kafka ``version`` can be created; for the arguments see `GatewayJvm`."""
 
     def __init__(
         self,
@@ -82,60 +54,22 @@ class ConsumerJvm(LocalServer):
         *,
         version: str = DEFAULT_CONSUMER_VERSION,
         name: str = "JVM consumer",
-        jvm_options: Sequence[str] = _SMALL,
+        jvm_options: Sequence[str] = SMALL,
         jars: JarSource | None = None,
         progress: Progress | None = None,
         ready_timeout_s: float = 60.0,
     ) -> None:
-        super().__init__(name, directory, None, ready_timeout_s)
-        self.version = version
-        self._jvm_options = tuple(jvm_options)
-        source = jars or JarSource.from_environment()
-        self._jars = source.provide(read_lock(f"jvm-consumer-{version}"), progress or Progress(quiet=True))
-        self._gateway: Any = None
-        self._zk_utils: dict[str, Any] = {}
-
-    def is_serving(self) -> bool:
-        """True if the JVM obeys the gateway, to which the secret from its log gives access."""
-        word = self._word()
-        if word is None:
-            return False
-        from py4j.java_gateway import GatewayParameters, JavaGateway  # type: ignore[import-untyped]  # it has no types
-        from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-
-        parameters = GatewayParameters(
-            address=HOST,
-            port=self.port,
-            auth_token=word,
-            auto_convert=True,
-            # It would call the JVM during Python's garbage collection, where a paused JVM would block any thread.
-            enable_memory_management=False,
+        super().__init__(
+            directory,
+            lock=f"jvm-consumer-{version}",
+            name=name,
+            jvm_options=jvm_options,
+            jars=jars,
+            progress=progress,
+            ready_timeout_s=ready_timeout_s,
         )
-        gateway = JavaGateway(gateway_parameters=parameters)
-        try:
-            gateway.jvm.java.lang.System.nanoTime()
-        except Py4JError:
-            gateway.close()
-            return False
-        self._gateway = gateway
-        return True
-
-    def stop(self, timeout_s: float = 15.0) -> None:
-        """End the JVM by SIGTERM: consumers that were not shut down leave their groups by session expiry."""
-        super().stop(timeout_s)
-        self._disconnect()
-
-    def kill(self) -> None:
-        """End the JVM by SIGKILL; its consumers leave their groups by session expiry."""
-        super().kill()
-        self._disconnect()
-
-    @property
-    def gateway(self) -> Any:
-        """The py4j gateway. Raises SandboxError if the JVM does not run."""
-        if self._gateway is None:
-            raise SandboxError(f"{self.name} is not running; start() it first")
-        return self._gateway
+        self.version = version
+        self._zk_utils: dict[str, Any] = {}
 
     def consumer(self, properties: Mapping[str, str]) -> JvmConsumer:
         """Create a connector, ``kafka.consumer.Consumer.createJavaConsumerConnector``; it joins with its streams.
@@ -150,7 +84,7 @@ class ConsumerJvm(LocalServer):
         Raises SandboxError if the group has a registration that the JVM cannot parse.
         """
         shares: dict[TopicPartition, str] = {}
-        with _as_sandbox_error(self), _released_objects(self.gateway) as passing:
+        with as_sandbox_error(self), released_objects(self.gateway) as passing:
             jvm = self.gateway.jvm
             zookeeper = self._zookeeper(zookeeper_connect)
             assignor = passing(getattr(jvm.kafka.consumer, _ASSIGNORS[strategy])())
@@ -161,10 +95,6 @@ class ConsumerJvm(LocalServer):
                     shares[TopicPartition(topic, int(partition))] = thread
         return shares
 
-    def tool(self, main: str, *args: str) -> list[str]:
-        """The command line of a tool of this Kafka version, such as ``kafka.admin.ConsumerGroupCommand``."""
-        return java_command(find_java().executable, (*_SMALL, *_LOGGING), self._jars, main, *args)
-
     def _zookeeper(self, connect: str) -> Any:
         if connect not in self._zk_utils:
             self._zk_utils[connect] = self.gateway.jvm.kafka.utils.ZkUtils.apply(
@@ -172,30 +102,9 @@ class ConsumerJvm(LocalServer):
             )
         return self._zk_utils[connect]
 
-    def _word(self) -> str | None:
-        """The secret that the gateway wrote to the log after its port."""
-        found = re.findall(rf"^{self.port}\n(\S+)\n", self.log.read_text(encoding="utf-8"), re.MULTILINE)
-        return found[-1] if found else None
-
     def _disconnect(self) -> None:
         self._zk_utils.clear()
-        if self._gateway is not None:
-            self._gateway.close()
-            self._gateway = None
-
-    def _command(self) -> list[str]:
-        log4j = self.directory / "log4j.properties"
-        log4j.write_text(_LOG4J, encoding="utf-8")
-        options = (
-            *self._jvm_options,
-            *_LOGGING,
-            f"-Dlog4j.configuration={log4j.as_uri()}",
-            f"-Djava.io.tmpdir={self.directory}",
-        )
-        jars = [*self._jars, py4j_jar()]
-        return java_command(
-            find_java().executable, options, jars, "py4j.GatewayServer", "--enable-auth", str(self.port)
-        )
+        super()._disconnect()
 
 
 class JvmConsumer:
@@ -208,7 +117,7 @@ class JvmConsumer:
         self._jvm = jvm
         self.consumer_id = f"{properties['group.id']}_{properties['consumer.id']}"
         self._received: list[JvmRecord] = []
-        with _as_sandbox_error(jvm):
+        with as_sandbox_error(jvm):
             java = jvm.gateway.jvm
             config = java.java.util.Properties()
             for name, value in properties.items():
@@ -225,40 +134,35 @@ class JvmConsumer:
         With ``output`` records are appended to that file, which outlasts a JVM that is killed, and not to what
         :meth:`received` returns; :func:`read_output` reads it.
         """
-        with _as_sandbox_error(self._jvm):
+        with as_sandbox_error(self._jvm):
             made = self._connector.createMessageStreams(dict(topics))
             for streams in made.values() if read else ():
                 self._read(streams, output)
 
     def create_streams_by_filter(self, kind: Literal["Whitelist", "Blacklist"], regex: str, streams: int = 1) -> None:
         """Join the group with a filter, whose regex the JVM normalises, and read all streams."""
-        with _as_sandbox_error(self._jvm):
+        with as_sandbox_error(self._jvm):
             topic_filter = getattr(self._jvm.gateway.jvm.kafka.consumer, kind)(regex)
             self._read(self._connector.createMessageStreamsByFilter(topic_filter, streams))
 
     def iterator(self, topic: str) -> JvmIterator:
         """Join with one stream of a topic, whose records are dropped inside the JVM."""
-        with _as_sandbox_error(self._jvm):
+        with as_sandbox_error(self._jvm):
             return JvmIterator(self._jvm, self._connector.createMessageStreams({topic: 1}).get(topic).get(0).iterator())
 
     def received(self) -> list[JvmRecord]:
         """All records that the streams have returned so far, in the order of each stream."""
-        with _as_sandbox_error(self._jvm), _released_objects(self._jvm.gateway) as passing:
-            java = self._jvm.gateway.jvm
-            batch = passing(java.java.util.ArrayList())
-            if self._queue.drainTo(batch):
-                text = java.java.util.Arrays.deepToString(passing(batch.toArray()))
-                self._received += (_record(*row) for row in _ROW.findall(text))
+        self._received += drained(self._jvm, self._queue)
         return list(self._received)
 
     def commit(self) -> None:
         """Commit the offsets of all records that were returned."""
-        with _as_sandbox_error(self._jvm):
+        with as_sandbox_error(self._jvm):
             self._connector.commitOffsets()
 
     def shutdown(self) -> None:
         """Leave the group, committing unless ``auto.commit.enable`` is off, and wait until the streams have ended."""
-        with _as_sandbox_error(self._jvm):
+        with as_sandbox_error(self._jvm):
             self._connector.shutdown()
             for thread in self._threads:
                 thread.join()
@@ -293,39 +197,10 @@ class JvmIterator:
 
     def take(self, count: int) -> int:
         """Take at most ``count`` elements, and return the number of those taken."""
-        with _as_sandbox_error(self._jvm), _released_objects(self._jvm.gateway) as passing:
+        with as_sandbox_error(self._jvm), released_objects(self._jvm.gateway) as passing:
             java = self._jvm.gateway.jvm.java.util
             elements = passing(java.Spliterators.spliteratorUnknownSize(self._iterator, 0))
             return int(passing(passing(java.stream.StreamSupport.stream(elements, False)).limit(count)).count())
-
-
-@contextmanager
-def _as_sandbox_error(jvm: ConsumerJvm) -> Iterator[None]:
-    """Turn py4j's errors into SandboxError with the JVM's error."""
-    from py4j.protocol import Py4JError, Py4JJavaError
-
-    try:
-        yield
-    except Py4JJavaError as error:
-        raise SandboxError(f"{jvm.name}: {error.java_exception.toString()}; see {jvm.log}") from error
-    except Py4JError as error:
-        raise SandboxError(f"{jvm.name} did not answer: {error}; see {jvm.log}") from error
-
-
-@contextmanager
-def _released_objects(gateway: Any) -> Iterator[Callable[[Any], Any]]:
-    """Yield a function that registers Java objects which the JVM may drop afterwards."""
-    objects: list[Any] = []
-
-    def passing(one: Any) -> Any:
-        objects.append(one)
-        return one
-
-    try:
-        yield passing
-    finally:
-        for one in objects:
-            gateway.detach(one)
 
 
 def read_output(output: Path) -> list[tuple[JvmRecord, float]]:
@@ -336,18 +211,7 @@ def read_output(output: Path) -> list[tuple[JvmRecord, float]]:
     if not output.exists():
         return []
     whole, _, _ = output.read_text(encoding="utf-8").rpartition("\n")
-    return [(_record(*row[:-1]), int(row[-1]) / 1e9) for row in _LINE.findall(whole)]
-
-
-def _record(topic: str, partition: str, offset: str, key: str, value: str) -> JvmRecord:
-    return JvmRecord(topic, int(partition), int(offset), _bytes(key), _bytes(value))
-
-
-def _bytes(text: str) -> bytes | None:
-    """Parse Java's text of a byte array, whose elements are signed."""
-    if text == "null":
-        return None
-    return bytes(int(number) & 0xFF for number in text.strip("[]").split(",") if number)
+    return [(record_of(*row[:-1]), int(row[-1]) / 1e9) for row in _LINE.findall(whole)]
 
 
 def _match(pattern: re.Pattern[str], line: str) -> tuple[str, ...]:

@@ -11,10 +11,13 @@ class Handles:
 
     Args:
         gateway: of the JVM.
+        record: class of the records that the functions take.
+        value: its method that returns the value.
     """
 
-    def __init__(self, gateway: Any) -> None:
+    def __init__(self, gateway: Any, record: str = "kafka.message.MessageAndMetadata", value: str = "message") -> None:
         self._gateway = gateway
+        self._record_name, self._value_name = record, value
         self._invoke = gateway.jvm.java.lang.invoke
         self._lookup = self._invoke.MethodHandles.publicLookup()
         self._object = self._class("java.lang.Object")
@@ -22,14 +25,14 @@ class Handles:
         self._row = self._class("[Ljava.lang.Object;")
 
     def rows_into(self, queue: Any) -> Any:
-        """A function that adds topic, partition, offset, key and value of a MessageAndMetadata to a queue."""
+        """A function that adds topic, partition, offset, key and value of a record to a queue."""
         add = self._lookup.findVirtual(
             self._class("java.util.Collection"),
             "add",
             self._invoke.MethodType.methodType(self._gateway.jvm.java.lang.Boolean.TYPE, self._object),
         ).bindTo(queue)
         rows = self._rows(self._getters())
-        record = self._class("kafka.message.MessageAndMetadata")
+        record = self._class(self._record_name)
         return self._invoke.MethodHandles.filterReturnValue(
             rows.asType(self._invoke.MethodType.methodType(self._object, record)), add
         )
@@ -50,15 +53,15 @@ class Handles:
         return handles.filterReturnValue(lines, write)
 
     def _getters(self) -> list[Any]:
-        """Functions that get topic, partition, offset, key and value out of a MessageAndMetadata."""
-        record = self._class("kafka.message.MessageAndMetadata")
+        """Functions that get topic, partition, offset, key and value out of a record."""
+        record = self._class(self._record_name)
         primitive = self._gateway.jvm.java.lang
         results = {
             "topic": self._class("java.lang.String"),
             "partition": primitive.Integer.TYPE,
             "offset": primitive.Long.TYPE,
             "key": self._object,
-            "message": self._object,
+            self._value_name: self._object,
         }
         return [
             self._lookup.findVirtual(record, name, self._invoke.MethodType.methodType(result))
@@ -66,18 +69,18 @@ class Handles:
         ]
 
     def _now(self) -> Any:
-        """A function of a MessageAndMetadata that gives the time."""
+        """A function of a record that gives the time."""
         clock = self._lookup.findStatic(
             self._class("java.lang.System"),
             "nanoTime",
             self._invoke.MethodType.methodType(self._gateway.jvm.java.lang.Long.TYPE),
         )
-        record = self._class("kafka.message.MessageAndMetadata")
+        record = self._class(self._record_name)
         return self._invoke.MethodHandles.dropArguments(clock, 0, self._array(self._class("java.lang.Class"), [record]))
 
     def _rows(self, functions: list[Any]) -> Any:
-        """A function that makes a row of the results of functions of a MessageAndMetadata."""
-        record = self._class("kafka.message.MessageAndMetadata")
+        """A function that makes a row of the results of functions of a record."""
+        record = self._class(self._record_name)
         handles = self._invoke.MethodHandles
         as_object = self._invoke.MethodType.methodType(self._object, record)
         columns = [function.asType(as_object) for function in functions]
