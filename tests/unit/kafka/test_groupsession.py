@@ -1,0 +1,323 @@
+"""A member of a group that brokers coordinate, and a coordinator whose error codes the tests choose."""
+
+import pytest
+
+from tests.fixtures.scriptedcoordinator import BEAT, COMMIT, FIND, JOIN, LEAVE, SYNC, running_scripted_coordinator
+from tests.fixtures.waiting import eventually
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.core.brokermembership import CommitIdentity
+from zkconsumer.core.clustercatalog import ClusterSnapshot
+from zkconsumer.core.groupprotocol import NoNeed
+from zkconsumer.core.groupview import Topic
+from zkconsumer.core.offsets import StoredOffset
+from zkconsumer.core.rebalancesteps import RebalanceCause
+from zkconsumer.core.reconcile import reconcile
+from zkconsumer.core.subscription import Subscription
+from zkconsumer.errors import (
+    CoordinatorMoved,
+    GroupAuthorizationFailed,
+    InstanceIdInUse,
+    MemberRefused,
+    ProtocolError,
+    RebalanceAwaited,
+    SessionExpired,
+    ShareChanged,
+    StrategyConflict,
+    ZkConsumerError,
+)
+from zkconsumer.group.rebalancesignal import RebalanceSignal
+from zkconsumer.kafka.brokergroup import BrokerGroup
+from zkconsumer.kafka.client import BrokerClient
+from zkconsumer.kafka.consumerprotocol import decode_subscription
+from zkconsumer.kafka.errorcodes import ErrorCode
+from zkconsumer.kafka.offsetcoordinator import OffsetCoordinator
+from zkconsumer.model import TopicIdentity, TopicPartition
+
+PARTITIONS = frozenset(TopicPartition("t", number) for number in range(3))
+MOVED = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR]
+COOPERATIVE, EAGER = "cooperative-sticky", "range"
+
+
+class KnownCluster:
+    """A ClusterSource of one broker; tests change its topics."""
+
+    def __init__(self, broker):
+        self._broker = broker
+        self.topics = {"t": topic("first")}
+        self.changed = None
+
+    def open(self, changed):
+        self.changed = changed
+
+    def read(self, topics):
+        return ClusterSnapshot((self._broker,), dict(self.topics), None)
+
+    def live_brokers(self):
+        return (self._broker,)
+
+    def close(self):
+        pass
+
+    def change(self, **topics):
+        self.topics = topics
+        self.changed()
+
+
+def topic(topic_id, partitions=3):
+    return Topic(tuple(range(partitions)), TopicIdentity(topic_id, None))
+
+
+class Member:
+    """The protocol of one member, and what its rebalance thread does with it."""
+
+    def __init__(self, coordinator, **properties):
+        config = ConsumerConfig(
+            bootstrap_servers=f"127.0.0.1:{coordinator.port}",
+            group_id="g",
+            group_protocol="kafka",
+            session_timeout_ms=6000,
+            heartbeat_interval_ms=10,
+            **{"partition_assignment_strategy": COOPERATIVE, **properties},
+        )
+        self.cluster = KnownCluster(coordinator.broker)
+        self.group = BrokerGroup(config, "g_c", RebalanceSignal(), self.cluster)
+        self.needs, self.errors, self.losses = [], [], 0
+        self._fetching = False
+        self.group.open(lambda: None)
+
+    def follow(self):
+        """One attempt to own what the coordinator assigns."""
+        group = self.group
+        if group.is_lost():
+            group.lose()
+            self.losses += 1
+            self._fetching = False
+        try:
+            if not group.is_joined():
+                group.join(Subscription.static({"t": 1}))
+            need = group.need(fetching=self._fetching)
+            if need is NoNeed.UNCHANGED:
+                return
+            self.needs.append(need)
+            self._fetching = False
+            plan = reconcile(group.held, need.share, incremental=group.incremental, renewed=need.recreated)
+            group.release(plan.revoked)
+            group.acquire(group.target(with_topics=False).share)
+        except (RebalanceAwaited, ShareChanged):
+            return
+        except ZkConsumerError as error:
+            self.errors.append(error)
+            return
+        group.settled()
+        self._fetching = True
+
+    def until(self, condition):
+        def reached():
+            self.follow()
+            return condition()
+
+        eventually(reached)
+
+    def owns_everything(self):
+        return self.group.held.keys() == PARTITIONS and self._fetching
+
+
+@pytest.fixture
+def coordinator():
+    with running_scripted_coordinator() as made:
+        yield made
+
+
+@pytest.fixture
+def make(coordinator):
+    """Make members and wait until they own everything: ``make(**properties)``."""
+    made = []
+
+    def start(*, joins=True, **properties):
+        member = Member(coordinator, **properties)
+        made.append(member)
+        if joins:
+            member.until(member.owns_everything)
+        return member
+
+    yield start
+    for member in made:
+        member.group.close()
+
+
+def ids(coordinator):
+    return [request.member_id for request in coordinator.asked(JOIN)]
+
+
+def owned_in(join):
+    return decode_subscription(join.protocols[0].name, "", None, join.protocols[0].metadata).owned
+
+
+def rejoin(coordinator, member, count):
+    """Let the member join again, and wait until it has sent this many JoinGroup requests and owns everything."""
+    coordinator.codes[BEAT].append(ErrorCode.REBALANCE_IN_PROGRESS)
+    member.until(lambda: len(ids(coordinator)) >= count and member.owns_everything())
+
+
+# -- joining -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_new_member_joins_at_once_with_the_id_that_it_is_given(coordinator, make):
+    coordinator.codes[JOIN].append(ErrorCode.MEMBER_ID_REQUIRED)
+    make()
+    assert ids(coordinator) == ["", "m1"]
+
+
+def test_a_second_demand_for_an_id_is_an_error_and_not_followed_at_once(coordinator, make):
+    coordinator.codes[JOIN] += [ErrorCode.MEMBER_ID_REQUIRED] * 2
+    make()
+    assert ids(coordinator) == ["", "m1", "m1"]
+
+
+@pytest.mark.parametrize("api", [JOIN, SYNC])
+@pytest.mark.parametrize("code", MOVED)
+def test_a_member_that_joins_finds_a_coordinator_that_has_moved(coordinator, make, api, code):
+    member = make()
+    found = len(coordinator.asked(FIND))
+    coordinator.codes[api].append(code)
+    rejoin(coordinator, member, 3)
+    assert ids(coordinator) == ["", "m1", "m1"]
+    assert len(coordinator.asked(FIND)) > found
+    assert member.losses == 0
+    assert owned_in(coordinator.asked(JOIN)[-1]) == PARTITIONS, "nothing was given up"
+
+
+@pytest.mark.parametrize(
+    ("api", "code", "member_id", "losses"),
+    [
+        (JOIN, ErrorCode.UNKNOWN_MEMBER_ID, "", 1),
+        (SYNC, ErrorCode.UNKNOWN_MEMBER_ID, "", 1),
+        (SYNC, ErrorCode.ILLEGAL_GENERATION, "m1", 1),
+        (SYNC, ErrorCode.REBALANCE_IN_PROGRESS, "m1", 0),
+    ],
+)
+@pytest.mark.parametrize("strategy", [COOPERATIVE, EAGER])
+def test_a_refused_member_joins_again(coordinator, make, strategy, api, code, member_id, losses):
+    member = make(partition_assignment_strategy=strategy)
+    coordinator.codes[api].append(code)
+    rejoin(coordinator, member, 3)
+    assert ids(coordinator) == ["", "m1", member_id]
+    assert member.losses == losses
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (ErrorCode.GROUP_MAX_SIZE_REACHED, MemberRefused),
+        (ErrorCode.INVALID_SESSION_TIMEOUT, MemberRefused),
+        (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, StrategyConflict),
+        (ErrorCode.GROUP_AUTHORIZATION_FAILED, GroupAuthorizationFailed),
+        (ErrorCode.INVALID_GROUP_ID, ProtocolError),
+    ],
+)
+def test_what_an_operator_has_to_change_is_reported_until_it_is_changed(coordinator, make, code, kind):
+    member = make(joins=False)
+    coordinator.codes[JOIN] += [code] * 2
+    member.until(lambda: member.errors)
+    member.until(member.owns_everything)
+    assert {type(error) for error in member.errors} == {kind}
+    assert ids(coordinator) == ["", "", ""]
+
+
+@pytest.mark.parametrize("api", [JOIN, SYNC, BEAT])
+def test_a_fenced_member_stays_out(coordinator, make, api):
+    member = make(group_instance_id="one")
+    coordinator.codes[api].append(ErrorCode.FENCED_INSTANCE_ID)
+    if api is not BEAT:
+        coordinator.codes[BEAT].append(ErrorCode.REBALANCE_IN_PROGRESS)
+    member.until(lambda: member.errors)
+    joins = len(ids(coordinator))
+    assert (member.group.held, member.losses) == ({}, 1)
+    for _ in range(3):
+        member.follow()
+    assert {type(error) for error in member.errors} == {InstanceIdInUse}
+    assert len(ids(coordinator)) == joins
+
+
+# -- heartbeats --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("code", MOVED)
+def test_heartbeats_find_a_coordinator_that_has_moved_and_nothing_else_changes(coordinator, make, code):
+    member = make()
+    found = len(coordinator.asked(FIND))
+    coordinator.codes[BEAT].append(code)
+    member.until(lambda: len(coordinator.asked(FIND)) > found)
+    beats = len(coordinator.asked(BEAT))
+    member.until(lambda: len(coordinator.asked(BEAT)) > beats)
+    assert {(one.member_id, one.generation_id) for one in coordinator.asked(BEAT)} == {("m1", 1)}
+    assert (ids(coordinator), member.losses) == ([""], 0)
+
+
+@pytest.mark.parametrize(
+    ("code", "member_id"), [(ErrorCode.UNKNOWN_MEMBER_ID, ""), (ErrorCode.ILLEGAL_GENERATION, "m1")]
+)
+def test_a_removed_member_owns_nothing_and_joins_again(coordinator, make, code, member_id):
+    member = make()
+    coordinator.codes[BEAT].append(code)
+    member.until(lambda: len(ids(coordinator)) == 2 and member.owns_everything())
+    assert ids(coordinator) == ["", member_id]
+    assert member.losses == 1
+    assert owned_in(coordinator.asked(JOIN)[-1]) == frozenset()
+
+
+@pytest.mark.parametrize(("strategy", "declared"), [(COOPERATIVE, PARTITIONS), (EAGER, frozenset())])
+def test_a_rebalance_takes_from_an_eager_member_only(coordinator, make, strategy, declared):
+    member = make(partition_assignment_strategy=strategy)
+    rejoin(coordinator, member, 2)
+    assert ids(coordinator) == ["", "m1"]
+    assert owned_in(coordinator.asked(JOIN)[-1]) == declared
+    assert any(need.share == {} for need in member.needs) is (strategy == EAGER)
+
+
+# -- topics, leaving, commits ------------------------------------------------------------------------------------------
+
+
+def test_the_leader_joins_again_when_a_topic_gets_partitions(coordinator, make):
+    member = make()
+    member.cluster.change(t=topic("first", partitions=5))
+    member.until(lambda: len(member.group.held) == 5)
+    assert ids(coordinator) == ["", "m1"]
+
+
+def test_a_topic_with_another_id_is_taken_again_without_joining(coordinator, make):
+    member = make()
+    member.cluster.change(t=topic("second"))
+    member.until(lambda: len(member.needs) > 1 and member.owns_everything())
+    assert (member.needs[-1].cause, member.needs[-1].recreated) == (RebalanceCause.TOPICS, PARTITIONS)
+    assert ids(coordinator) == [""]
+    member.cluster.change(t=topic("second"), u=topic("other"))
+    rejoin(coordinator, member, 2)
+    assert [need.recreated for need in member.needs] == [frozenset(), PARTITIONS], "once"
+
+
+@pytest.mark.parametrize(("instance_id", "left"), [(None, ["m1"]), ("one", [])])
+def test_a_dynamic_member_leaves_and_a_static_one_does_not(coordinator, make, instance_id, left):
+    make(group_instance_id=instance_id).group.close()
+    assert [one.member_id for one in coordinator.asked(LEAVE)] == left
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (ErrorCode.REBALANCE_IN_PROGRESS, RebalanceAwaited),
+        (ErrorCode.ILLEGAL_GENERATION, RebalanceAwaited),
+        (ErrorCode.UNKNOWN_MEMBER_ID, SessionExpired),
+        (ErrorCode.FENCED_INSTANCE_ID, SessionExpired),
+        *((code, CoordinatorMoved) for code in MOVED),
+    ],
+)
+def test_refused_commits_are_errors_of_the_membership(coordinator, code, kind):
+    client = BrokerClient(lambda: (coordinator.broker,), client_id="test", timeout_ms=10_000)
+    offsets = OffsetCoordinator(client, "g", lambda: CommitIdentity("m1", 7))
+    coordinator.codes[COMMIT].append(code)
+    with pytest.raises(kind):
+        offsets.commit({TopicPartition("t", 0): StoredOffset(1)})
+    assert offsets.commit({TopicPartition("t", 0): StoredOffset(1)}).accepted == {TopicPartition("t", 0)}
+    assert [(one.member_id, one.generation_id_or_member_epoch) for one in coordinator.asked(COMMIT)] == [("m1", 7)] * 2
+    client.close()
