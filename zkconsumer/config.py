@@ -100,6 +100,16 @@ class ConsumerConfig(ConsumerProperties):
         """A copy with some values changed; defaults that depend on others stay as they were computed."""
         return type(self)(**{**dataclasses.asdict(self), **{k.replace(".", "_"): v for k, v in changes.items()}})
 
+    def zookeeper_servers(self) -> str:
+        """``zookeeper.connect``, for what cannot do without it.
+
+        Raises:
+            ConfigError: it is not given, which is only possible with ``group.protocol=kafka``.
+        """
+        if self.zookeeper_connect is None:
+            raise ConfigError(["zookeeper.connect is missing; only group.protocol=kafka uses no ZooKeeper"])
+        return self.zookeeper_connect
+
     def __getitem__(self, name: str) -> Any:
         """Value of a property by its JVM name."""
         return getattr(self, name.replace(".", "_"))

@@ -39,11 +39,13 @@ class ConsumerProperties:
     """Names, types, defaults and meanings, in the order of the reference; ``ConsumerConfig`` holds the values."""
 
     group_id: str = declare(REQUIRED, "group.id", str, "Consumer group; letters, digits, dot, underscore and hyphen.")
-    zookeeper_connect: str = declare(
-        REQUIRED,
+    zookeeper_connect: str | None = declare(
+        None,
         "zookeeper.connect",
         str,
-        "ZooKeeper servers: host:port,host:port/chroot; the chroot must exist. Not used with group.protocol=kafka.",
+        "ZooKeeper servers: host:port,host:port/chroot; the chroot must exist. Not required, and not used, "
+        "with group.protocol=kafka.",
+        default_text="**required**",
     )
     zookeeper_session_timeout_ms: int = declare(
         6000,

@@ -24,6 +24,7 @@
     ├── ZooKeeperRefused            no permission, a quota is used up, or the server is read-only
     ├── ChrootMissing               the path after the slash of zookeeper.connect does not exist
     ├── ConsumerIdInUse             another live consumer registered the same consumer id
+    ├── InstanceIdInUse             another consumer has taken the same group.instance.id; this one has left its group
     ├── RebalanceFailed             all attempts of a rebalance failed
     ├── NotLeader                   the broker that was asked does not lead the partition; another one does
     ├── NotOwner                    a commit concerns a partition that this consumer does not own
@@ -195,6 +196,13 @@ class ChrootMissing(ZkConsumerError):
 
 class ConsumerIdInUse(ZkConsumerError):
     """Another live session has registered the same consumer id in this group (jvm-consumer.md#conflicts)."""
+
+
+class InstanceIdInUse(ZkConsumerError):
+    """Another consumer of the group uses the same ``group.instance.id``; this one has left it, and its streams raise.
+
+    The coordinator keeps the one that joined last. Create a new consumer to join again; that fences the other one.
+    """
 
 
 class RebalanceFailed(ZkConsumerError):

@@ -14,9 +14,11 @@ from tests.fixtures.peers import Confluent, KafkaPython
 from tests.fixtures.sandbox import Topics, produce_records
 from tests.fixtures.waiting import eventually
 from zkconsumer import (
+    ConsumerClosed,
     ConsumerConfig,
     ConsumerConnector,
     ConsumerRebalanceListener,
+    InstanceIdInUse,
     NotOwner,
     RebalanceFailed,
     TopicPartition,
@@ -265,13 +267,39 @@ def test_a_static_member_gets_its_partitions_back(member, topic_factory, describ
     assert other.describe().attempts == before, "the group has not rebalanced"
 
 
-def test_of_two_consumers_with_one_instance_id_the_first_stops(member, topic_factory):
+def test_of_two_consumers_with_one_instance_id_the_streams_of_the_first_raise(member, topic_factory, produce):
     topic = topic_factory()
     one = member(group_instance_id="same")
-    collect(one.create_message_streams({topic: 1})[topic])
+    streams = one.create_message_streams({topic: 2})[topic]
     other = member(group_instance_id="same")
-    collect(other.create_message_streams({topic: 1})[topic])
+    received = collect(other.create_message_streams({topic: 1})[topic])
+    for stream in (*streams, *streams):
+        with pytest.raises(InstanceIdInUse, match=r"uses the same group\.instance\.id"):
+            next(stream)
     eventually(lambda: (owned(one), owned(other)) == (set(), parts(topic, 0)))
+    produce(topic, values(3))
+    eventually(lambda: received == values(3))
+    with pytest.raises(ConsumerClosed):
+        one.commit_offsets()
+
+
+@pytest.mark.parametrize("strategy", [EAGER, COOPERATIVE])
+def test_a_topic_that_is_created_again_is_read_from_its_start(member, topics, produce, unique_name, strategy):
+    """Also if no answer of the brokers was without it, and the stored offset is one of the former topic."""
+    other = topics.create(f"{unique_name}-other")
+    topic = topics.create(unique_name)
+    one = member(partition_assignment_strategy=strategy, metadata_max_age_ms=600_000)
+    streams = one.create_message_streams({topic: 1, other: 1})
+    received = collect(streams[topic])
+    produce(topic, values(10))
+    eventually(lambda: received == values(10))
+    topics.delete(topic)
+    topics.create(topic)
+    produce(topic, values(30, start=10))
+    one.commit_offsets({TopicPartition(topic, 0): 10})
+    topics.grow(other, 2)
+    member(partition_assignment_strategy=strategy).create_message_streams({other: 1})  # they read the topics to join
+    eventually(lambda: {*received} == {*values(40)})
 
 
 def test_a_member_with_another_strategy_is_refused_with_what_to_change(member, topic_factory):

@@ -233,6 +233,12 @@ def test_security_towards_brokers_is_complete(values, violation):
         ConsumerConfig(group_id="g", zookeeper_connect="h:1", **values)
 
 
+def test_what_cannot_do_without_zookeeper_reports_that_its_address_is_missing():
+    with pytest.raises(ConfigError, match=r"zookeeper\.connect is missing; only group\.protocol=kafka"):
+        kafka_group().zookeeper_servers()
+    assert config().zookeeper_servers() == "h:2181"
+
+
 def kafka_group(**values):
     """A group that brokers coordinate: nothing but brokers and a name is needed."""
     return ConsumerConfig(**{"bootstrap_servers": "h:1", "group_id": "g", "group_protocol": "kafka", **values})

@@ -46,7 +46,16 @@ def test_many_things_are_named_in_part(count, text):
 
 
 @pytest.mark.parametrize(
-    "name", ["ConsumerIdInUse", "GenerationEnded", "LeaseLapsed", "MalformedZnode", "MemberRefused", "ZooKeeperRefused"]
+    "name",
+    [
+        "ConsumerIdInUse",
+        "GenerationEnded",
+        "InstanceIdInUse",
+        "LeaseLapsed",
+        "MalformedZnode",
+        "MemberRefused",
+        "ZooKeeperRefused",
+    ],
 )
 def test_errors_of_joining_and_committing_are_exported(name):
     assert getattr(zkconsumer, name) is CLASSES[name]

@@ -98,7 +98,7 @@ def _clusters(config: ConsumerConfig, *, all_chroots: bool) -> list[tuple[str, C
         return [("", config)]
     from zkconsumer.tools.grouplist import find_chroots
 
-    servers = config.zookeeper_connect.partition("/")[0]
+    servers = config.zookeeper_servers().partition("/")[0]
     root = dataclasses.replace(config, zookeeper_connect=servers)
     with tool_session(root) as session, progress("searching"):
         chroots = list(find_chroots(session))

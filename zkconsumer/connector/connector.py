@@ -402,8 +402,9 @@ class ConsumerConnector:
                 queue.deny(_GROUP, None, error)
 
     def _fail(self, error: BaseException) -> None:
+        """Every stream raises it from now on; the member has left its group, or leaves it after this."""
         for queue in self._all_queues():
-            queue.fail(error)
+            queue.close(error)
 
 
 def _stream_name(consumer_id: str, topic: str | None, number: int) -> str:

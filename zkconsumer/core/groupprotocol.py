@@ -35,6 +35,7 @@ from zkconsumer.core.assignors import Assignment
 from zkconsumer.core.groupview import Topic
 from zkconsumer.core.rebalancesteps import RebalanceCause
 from zkconsumer.core.subscription import Subscription
+from zkconsumer.errors import RetriableError
 from zkconsumer.model import Broker, ConsumerThreadId, TopicPartition
 
 
@@ -46,11 +47,14 @@ class Need:
         cause: the kind of change.
         changes: what changed, as text for the log.
         share: what it will probably own afterwards, as far as that is known before anything is given up.
+        recreated: partitions of topics that were deleted and created again: their positions mean nothing any more, so
+            they are not committed, and fetching starts again.
     """
 
     cause: RebalanceCause
     changes: str
     share: Mapping[TopicPartition, ConsumerThreadId]
+    recreated: frozenset[TopicPartition] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +131,13 @@ class GroupProtocol(Protocol):
         False where another member has waited already.
         """
 
+    @property
+    def awaits_expiry(self) -> bool:
+        """True if attempts to own what a crashed member held fail until its session has expired.
+
+        False where the group gives a member nothing that it has to wait for.
+        """
+
     # -- life -------------------------------------------------------------------------------------------------------
 
     def open(self, lease_changed: Callable[[], None]) -> None:
@@ -147,6 +158,9 @@ class GroupProtocol(Protocol):
     def connected(self) -> bool:
         """True while the group can be reached, as far as known."""
 
+    def unreachable(self) -> RetriableError:
+        """The error of an attempt that is not made, since the group is not :attr:`connected`."""
+
     @property
     def session(self) -> int:
         """Id of the session, for descriptions; 0 without one."""
@@ -164,6 +178,7 @@ class GroupProtocol(Protocol):
 
         Raises:
             ConsumerIdInUse: a live consumer has this id.
+            InstanceIdInUse: another consumer has taken this one's place for good.
             ZooKeeperUnavailable, SessionExpired: try again.
         """
 

@@ -110,3 +110,18 @@ def start_offset(stored: int | None, last_committed: int | None, position: int |
     if position is not None and stored == last_committed:
         return position
     return stored if stored is None or stored >= 0 else None
+
+
+def start_offset_in_new_topic(stored: int | None, last_committed: int | None) -> int | None:
+    """Where a member starts a partition whose topic was deleted and created again while it owned the partition.
+
+    An offset that the member itself stored is one of the former topic; ``auto.offset.reset`` decides then.
+
+    Args:
+        stored: offset in the store, read after claiming; None if there is none.
+        last_committed: stored offset that this member last read or wrote, None if there was none.
+
+    >>> [start_offset_in_new_topic(stored, 40) for stored in (40, 3, None)]
+    [None, 3, None]
+    """
+    return None if stored == last_committed else start_offset(stored, last_committed, None)

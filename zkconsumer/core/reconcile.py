@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from zkconsumer.model import ConsumerThreadId, TopicPartition
@@ -24,13 +24,16 @@ class Reconciliation(NamedTuple):
     gained: frozenset[TopicPartition]
 
 
-def reconcile(held: Share, target: Share, *, incremental: bool) -> Reconciliation:
+def reconcile(
+    held: Share, target: Share, *, incremental: bool, renewed: Collection[TopicPartition] = ()
+) -> Reconciliation:
     """Compare the partitions that are held with those that should be.
 
     Args:
         held: partitions that are held, and their consumer threads.
         target: partitions that should be held, and their consumer threads.
         incremental: False gives up everything, and takes everything again.
+        renewed: partitions that are given up and taken again in any case.
 
     >>> from zkconsumer.model import ConsumerThreadId, TopicPartition
     >>> a, b, c = (TopicPartition("t", number) for number in range(3))
@@ -40,6 +43,9 @@ def reconcile(held: Share, target: Share, *, incremental: bool) -> Reconciliatio
     (True, True, True)
     >>> reconcile({a: thread}, {a: thread}, incremental=False).revoked == {a}
     True
+    >>> again = reconcile({a: thread, b: thread}, {a: thread, b: thread}, incremental=True, renewed=[a])
+    >>> again.revoked == {a} == again.gained, again.kept == {b}
+    (True, True)
     """
-    kept = frozenset(p for p, thread in target.items() if incremental and held.get(p) == thread)
+    kept = frozenset(p for p, thread in target.items() if incremental and held.get(p) == thread) - frozenset(renewed)
     return Reconciliation(frozenset(held) - kept, kept, frozenset(target) - kept)

@@ -22,7 +22,7 @@ from zkconsumer.core.groupprotocol import BrokerSource, GroupProtocol
 from zkconsumer.core.memberstate import MemberState, StateHistory
 from zkconsumer.core.offsets import Mark
 from zkconsumer.core.subscription import Subscription
-from zkconsumer.errors import SessionExpired, UsageError, ZkConsumerError
+from zkconsumer.errors import InstanceIdInUse, SessionExpired, UsageError, ZkConsumerError
 from zkconsumer.group.committer import OffsetCommitter, describe_uncommitted
 from zkconsumer.group.controlthread import ControlThread
 from zkconsumer.group.description import MemberDescription
@@ -68,7 +68,8 @@ class GroupMember:
         consumer_id: identifies the member in its group, see :func:`~zkconsumer.group.identity.new_consumer_id`.
         fetch: does the fetching; called on the rebalance thread.
         parts: its parts, from ``memberassembly.py``.
-        on_failure: called on the rebalance thread if an unexpected error ends that thread.
+        on_failure: called on the rebalance thread if an unexpected error ends that thread, or another consumer has
+            taken this member's ``group.instance.id``.
         before_commit: called before offsets are committed, on the rebalance thread or its stand-in; makes durable what
             they cover.
         on_refusal: called on the rebalance thread when Kafka or ZooKeeper keeps refusing, since a permission is
@@ -130,6 +131,7 @@ class GroupMember:
             config, self.consumer_id, self._protocol, self._rebalancer, self._thread, self._signal
         )
         self._loop.attempted = GroupRefusals(on_refusal).attempted
+        self._loop.excluded = self._end_excluded
 
     def open(self) -> None:
         """Connect; to be called once, before joining.
@@ -148,6 +150,7 @@ class GroupMember:
         Raises:
             RebalanceFailed: after ``rebalance.max.retries`` attempts; the member has left the group again.
             ConsumerIdInUse: the configured ``consumer.id`` belongs to a live consumer.
+            InstanceIdInUse: another consumer has taken the ``group.instance.id`` meanwhile.
             UsageError: joined before.
         """
         self._begin(partial(self._join, subscription))
@@ -389,6 +392,12 @@ class GroupMember:
                 reason,
                 self._without_last_commit,
             )
+
+    def _end_excluded(self, error: InstanceIdInUse) -> None:
+        """Another consumer has taken this member's place: streams raise, and the rebalance thread ends after this."""
+        _log.error("%s; the streams of %s raise", error, self.consumer_id)
+        self._on_failure(error)
+        self._thread.close()
 
     def _abort(self, error: BaseException) -> None:
         """The rebalance thread failed: stop handing out records first, then leave the group."""

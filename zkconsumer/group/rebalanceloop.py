@@ -26,20 +26,18 @@ from zkconsumer.core.rebalancesteps import (
 )
 from zkconsumer.core.subscription import Subscription
 from zkconsumer.errors import (
-    BrokerUnavailable,
     ConsumerClosed,
     ConsumerIdInUse,
     CoordinatorUnknown,
     GroupAuthorizationFailed,
+    InstanceIdInUse,
     OwnershipConflict,
     RebalanceAwaited,
     RebalanceFailed,
     RegistrationLost,
-    RetriableError,
     SessionExpired,
     ShareChanged,
     ZkConsumerError,
-    ZooKeeperUnavailable,
 )
 from zkconsumer.group.controlthread import ControlThread
 from zkconsumer.group.memberstats import RebalanceCounts, step_name
@@ -65,6 +63,7 @@ class RebalanceLoop:
         counts: rebalances so far; replaced, never changed.
         expiries: sessions lost so far while registered.
         attempted: called after each attempt of a member that has joined, with the error that stopped it or None.
+        excluded: called when another consumer has taken this member's place, with the error; there is no next attempt.
     """
 
     def __init__(
@@ -89,6 +88,7 @@ class RebalanceLoop:
         self.counts = RebalanceCounts()
         self.expiries = 0
         self.attempted: Callable[[Exception | None], None] = lambda _: None
+        self.excluded: Callable[[InstanceIdInUse], None] = lambda _: None
 
     def join(self, subscription: Subscription) -> None:
         """Try as often as ``rebalance.max.retries`` specifies, and as long as the JVM would.
@@ -99,6 +99,7 @@ class RebalanceLoop:
             RebalanceFailed: no attempt succeeded.
             GroupAuthorizationFailed: the same, and the last one failed for a missing permission.
             ConsumerIdInUse: the consumer id belongs to a live consumer.
+            InstanceIdInUse: another consumer has taken the ``group.instance.id`` meanwhile.
             ConsumerClosed: the member is leaving.
         """
         self._warn_of_short_retries()
@@ -131,7 +132,7 @@ class RebalanceLoop:
                 return cause
             # The brokers wait for other members here, at most a rebalance timeout, so that is no failed attempt.
             attempts += not isinstance(failure, RebalanceAwaited)
-            if isinstance(failure, ConsumerIdInUse):
+            if isinstance(failure, (ConsumerIdInUse, InstanceIdInUse)):
                 raise failure
             story.append(f"{failure}{self._protocol.excluded}")
             self._wait_before_retry(failure, 0)
@@ -147,6 +148,9 @@ class RebalanceLoop:
             self.attempted(failure)
             if failure is None:
                 return cause
+            if isinstance(failure, InstanceIdInUse):
+                self.excluded(failure)
+                return None
             outages = outages_in_a_row(outages, failure)
             self._wait_before_retry(failure, outages)
         return None
@@ -242,7 +246,7 @@ class RebalanceLoop:
         if self._protocol.is_lost():
             self._session_lost()
         if not self._protocol.connected:
-            raise _unreachable(self._protocol)
+            raise self._protocol.unreachable()
         if not self._protocol.is_joined():
             assert self._subscription is not None
             self._enter(MemberState.REGISTERING)
@@ -282,7 +286,7 @@ class RebalanceLoop:
 
     def _warn_of_short_retries(self) -> None:
         config = self._config
-        if config.group_protocol != "kafka" and not total_wait_covers_session(
+        if self._protocol.awaits_expiry and not total_wait_covers_session(
             config.rebalance_max_retries, config.rebalance_backoff_ms, config.zookeeper_session_timeout_ms
         ):
             _log.warning(
@@ -290,9 +294,3 @@ class RebalanceLoop:
                 "starting right after another member crashed will fail; raise one of the two",
                 config.group_id,
             )
-
-
-def _unreachable(protocol: GroupProtocol) -> RetriableError:
-    if protocol.name == "kafka":
-        return BrokerUnavailable("the group's coordinator does not answer; check that brokers run and can be reached")
-    return ZooKeeperUnavailable("no connection to ZooKeeper; check that its servers run and can be reached")

@@ -16,7 +16,7 @@ from zkconsumer.core.fetchcontrol import FetchAssignment, FetchControl, Refused
 from zkconsumer.core.groupprotocol import GroupProtocol, Need, NoNeed, Target
 from zkconsumer.core.groupview import Topic, format_partitions
 from zkconsumer.core.memberstate import STATE_OF_STEP, MemberState
-from zkconsumer.core.offsets import StoredOffset, start_offset
+from zkconsumer.core.offsets import StoredOffset, start_offset, start_offset_in_new_topic
 from zkconsumer.core.rebalancesteps import RebalanceCause, RebalanceStep
 from zkconsumer.core.reconcile import Reconciliation, reconcile
 from zkconsumer.errors import (
@@ -131,13 +131,15 @@ class Rebalancer:
             need.cause.value,
             need.changes,
         )
-        plan = reconcile(self._protocol.held, need.share, incremental=self._protocol.incremental)
+        incremental = self._protocol.incremental
+        plan = reconcile(self._protocol.held, need.share, incremental=incremental, renewed=need.recreated)
+        self._committer.forget_positions(need.recreated)
         with self._committer.releasing():
             self._stop_fetchers(plan)  # 1
             self._release_ownership(plan, need.share)  # 2
         target = self._reassign(plan)  # 3
         self._claim_ownership(target.share)  # 4
-        self._restart_fetchers(target, plan)  # 5
+        self._restart_fetchers(target, plan, need.recreated)  # 5
         self._protocol.settled()
         return need.cause
 
@@ -205,14 +207,14 @@ class Rebalancer:
         self._enter(RebalanceStep.CLAIM_OWNERSHIP)
         self._protocol.acquire(share)
 
-    def _restart_fetchers(self, target: Target, plan: Reconciliation) -> None:
+    def _restart_fetchers(self, target: Target, plan: Reconciliation, recreated: Set[TopicPartition]) -> None:
         """Read offsets, which are final only now that former owners have released, and start to fetch."""
         self._enter(RebalanceStep.RESTART_FETCHERS)
         share = target.share
         try:
             marked = self._committer.fetch_marked(share.keys(), plan.kept & self.assignment.threads.keys())
             stored = {partition: one.offset for partition, one in marked.items()}
-            offsets = self._start_offsets(stored, target.assignment)
+            offsets = self._start_offsets(stored, target.assignment, recreated)
         except Exception:
             self._release_all_but(plan.kept)
             raise
@@ -289,13 +291,18 @@ class Rebalancer:
         return self._protocol.held.keys() - self.assignment.threads.keys()
 
     def _start_offsets(
-        self, stored: Mapping[TopicPartition, int | None], group_assignment: Assignment
+        self,
+        stored: Mapping[TopicPartition, int | None],
+        group_assignment: Assignment,
+        recreated: Set[TopicPartition],
     ) -> dict[TopicPartition, int | None]:
         positions = self._fetch.positions(handed_out=True)
         offsets = {
             partition: start_offset(offset, self._committer.last_known(partition), positions.get(partition))
             for partition, offset in stored.items()
         }
+        for partition in recreated & stored.keys():
+            offsets[partition] = start_offset_in_new_topic(stored[partition], self._committer.last_known(partition))
         if self.listener is not None:
             chosen = self.listener.before_starting_fetchers(self._consumer_id, dict(group_assignment)) or {}
             offsets.update({partition: offset for partition, offset in chosen.items() if partition in offsets})

@@ -14,9 +14,10 @@ from zkconsumer.core.brokermembership import NO_MEMBER, CommitIdentity, Membersh
 from zkconsumer.core.clustercatalog import ClusterSource
 from zkconsumer.core.groupprotocol import ChangeSignal, Need, NoNeed, Target
 from zkconsumer.core.groupstrategies import divide
+from zkconsumer.core.groupview import Topic
 from zkconsumer.core.rebalancesteps import RebalanceCause
 from zkconsumer.core.subscription import Subscription
-from zkconsumer.errors import RebalanceAwaited, ShareChanged
+from zkconsumer.errors import BrokerUnavailable, RebalanceAwaited, ShareChanged, name_some
 from zkconsumer.kafka.groupsession import GroupSession
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 
@@ -33,6 +34,7 @@ class BrokerGroup:
 
     name: Final = "kafka"
     settles: Final = False
+    awaits_expiry: Final = False
 
     def __init__(self, config: ConsumerConfig, consumer_id: str, signal: ChangeSignal, cluster: ClusterSource) -> None:
         self._group = config.group_id
@@ -43,6 +45,8 @@ class BrokerGroup:
         self._joined = self._stays_out = False
         self._share: Mapping[TopicPartition, ConsumerThreadId] | None = None
         self._has_settled = self._was_lost = False
+        self._topics: Mapping[str, Topic] = {}  # of the last need
+        self._settled_topics: Mapping[str, Topic] = {}
         self.releases = 0
 
     @property
@@ -69,6 +73,10 @@ class BrokerGroup:
     def connected(self) -> bool:
         """False while the coordinator does not answer."""
         return self._session.connected
+
+    def unreachable(self) -> BrokerUnavailable:
+        """The coordinator does not answer."""
+        return BrokerUnavailable("the group's coordinator does not answer; check that brokers run and can be reached")
 
     @property
     def session(self) -> int:
@@ -123,17 +131,35 @@ class BrokerGroup:
             StrategyConflict, MemberRefused, GroupAuthorizationFailed, BrokerUnavailable: joining fails for this reason.
         """
         if self._membership.must_release():
-            return Need(self._cause(), "a rebalance has begun: everything is released before joining", {})
+            changes = "a rebalance has begun: everything is released before joining"
+            return Need(self._cause(), changes, {}, self._recreated(self.held))
         usable = self._membership.usable()
         if usable is None:
             if self._session.failure is not None:
                 raise self._session.failure
             raise RebalanceAwaited(f"group {self._group} has not assigned partitions to this member yet")
         self._share = share = divide(self._consumer_id, usable, self._session.streams, self.held)
-        if fetching and not renew and share == self.held:
+        recreated = self._recreated(share)
+        if fetching and not renew and share == self.held and not recreated:
             return NoNeed.UNCHANGED
         generation = self._membership.identity().generation
-        return Need(self._cause(), f"assignment of generation {generation}: {len(share)} partitions", share)
+        changes = f"assignment of generation {generation}: {len(share)} partitions"
+        if recreated:
+            names = name_some(sorted({partition.topic for partition in recreated}))
+            return Need(RebalanceCause.TOPICS, f"{changes}; deleted and created again: {names}", share, recreated)
+        return Need(self._cause(), changes, share)
+
+    def _recreated(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
+        """Those whose topic is not the one any more that this member has fetched."""
+        self._topics = self._session.topics
+        before, now = self._settled_topics, self._topics
+        return frozenset(
+            partition
+            for partition in partitions
+            if partition.topic in before
+            and partition.topic in now
+            and not now[partition.topic].identity.is_same_topic(before[partition.topic].identity)
+        )
 
     def _cause(self) -> RebalanceCause:
         if not self._has_settled:
@@ -155,6 +181,7 @@ class BrokerGroup:
     def settled(self) -> None:
         """The assignment is fetched."""
         self._has_settled, self._was_lost = True, False
+        self._settled_topics = self._topics
 
     def forget_group(self) -> None:
         """Nothing is to be forgotten: the session reports every change."""

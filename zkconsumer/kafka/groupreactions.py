@@ -8,6 +8,7 @@ from typing import Final
 
 from zkconsumer.errors import (
     CoordinatorMoved,
+    InstanceIdInUse,
     MemberRefused,
     ProtocolError,
     RebalanceAwaited,
@@ -72,6 +73,11 @@ def group_error(code: int, group: str, strategies: str, security: BrokerSecurity
             "is not one of consumers; see the members' strategies with kafka-consumer-groups --describe --state. To "
             "change the strategy of a running group, first give all members both strategies, then only the new one"
         )
+    if code == ErrorCode.FENCED_INSTANCE_ID:
+        return InstanceIdInUse(
+            f"{what}: another consumer uses the same group.instance.id, so this one has left the group; give each "
+            "consumer a group.instance.id of its own"
+        )
     hint = _HINTS.get(code)
     if hint is not None:
         return MemberRefused(f"{what}: {hint}")
@@ -87,5 +93,4 @@ _HINTS: Final[Mapping[int, str]] = {
     ErrorCode.GROUP_MAX_SIZE_REACHED: "the group has as many members as the brokers' group.max.size allows",
     ErrorCode.INVALID_SESSION_TIMEOUT: "session.timeout.ms is outside of what the brokers' "
     "group.min.session.timeout.ms and group.max.session.timeout.ms allow",
-    ErrorCode.FENCED_INSTANCE_ID: "another consumer uses the same group.instance.id; this one stays out of the group",
 }

@@ -119,7 +119,7 @@ class GroupSession:
         """Become a member; returns at once, and the assignment comes later.
 
         Raises:
-            MemberRefused: another consumer uses the same ``group.instance.id``.
+            InstanceIdInUse: another consumer uses the same ``group.instance.id``.
         """
         self._subscription = subscription
         self.membership.begin()
@@ -163,8 +163,10 @@ class GroupSession:
 
     def _topics_differ(self) -> bool:
         """True if this member's topics have changed, or if it leads, those of the group."""
-        before = self.streams
+        before, described = self.streams, self.topics
         self._read_topics()
+        if self.topics != described:
+            self._changed()  # a topic may have been deleted and created again, which the leader does not notice
         return self.streams.keys() != before.keys() or self._conversation.led_topics_differ()
 
     def _read_topics(self) -> None:

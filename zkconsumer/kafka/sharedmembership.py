@@ -70,7 +70,7 @@ class SharedMembership:
         """The member wants to join.
 
         Raises:
-            MemberRefused: another consumer uses the same ``group.instance.id``.
+            InstanceIdInUse: another consumer uses the same ``group.instance.id``.
         """
         with self._condition:
             if self._stopped is not None:
@@ -228,7 +228,7 @@ class SharedMembership:
             stopped: why the member must not join again; None if it may.
         """
         with self._condition:
-            self._stopped = stopped
+            self._stopped = self._stopped or stopped
             self._membership.fence(keeps_id=keeps_id)
             self._lease = self._lease.ended()
             self._lease_to_check = True

@@ -116,10 +116,10 @@ class ZkSession:
             client: as of the class.
 
         Raises:
-            ConfigError: a package that they need is not installed.
+            ConfigError: a package that they need is not installed, or ``zookeeper.connect`` is missing.
         """
         return cls(
-            config.zookeeper_connect,
+            config.zookeeper_servers(),
             session_timeout_ms=config.zookeeper_session_timeout_ms,
             connection_timeout_ms=config.zookeeper_connection_timeout_ms,
             on_connection=on_connection,

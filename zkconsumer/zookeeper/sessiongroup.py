@@ -42,6 +42,7 @@ class SessionGroup:
     """
 
     name: str
+    awaits_expiry: Final = True
 
     def __init__(
         self,
@@ -110,6 +111,10 @@ class SessionGroup:
     def connected(self) -> bool:
         """True while there is a connection to ZooKeeper."""
         return self.zk.connected
+
+    def unreachable(self) -> ZooKeeperUnavailable:
+        """See :meth:`GroupProtocol.unreachable <zkconsumer.core.groupprotocol.GroupProtocol.unreachable>`."""
+        return ZooKeeperUnavailable("no connection to ZooKeeper; check that its servers run and can be reached")
 
     @property
     def session(self) -> int:

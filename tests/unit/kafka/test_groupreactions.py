@@ -5,6 +5,7 @@ import pytest
 from zkconsumer.errors import (
     CoordinatorMoved,
     GroupAuthorizationFailed,
+    InstanceIdInUse,
     MemberRefused,
     ProtocolError,
     StrategyConflict,
@@ -40,7 +41,7 @@ def test_reactions(code, reaction):
         (ErrorCode.GROUP_AUTHORIZATION_FAILED, GroupAuthorizationFailed, "--group g"),
         (ErrorCode.GROUP_MAX_SIZE_REACHED, MemberRefused, "group.max.size"),
         (ErrorCode.INVALID_SESSION_TIMEOUT, MemberRefused, "session.timeout.ms"),
-        (ErrorCode.FENCED_INSTANCE_ID, MemberRefused, "group.instance.id"),
+        (ErrorCode.FENCED_INSTANCE_ID, InstanceIdInUse, "group.instance.id"),
         (ErrorCode.COORDINATOR_NOT_AVAILABLE, CoordinatorMoved, "COORDINATOR_NOT_AVAILABLE"),
         (ErrorCode.INVALID_GROUP_ID, ProtocolError, "INVALID_GROUP_ID"),
     ],
