@@ -240,6 +240,7 @@ def test_members_follow_their_coordinator_to_another_broker(private_sandbox, uni
 
     servers = {"bootstrap.servers": box.bootstrap_servers}
     settings = {**SETTINGS, "session_timeout_ms": 30_000, "partition_assignment_strategy": COOPERATIVE}
+    settings["rebalance_max_retries"] = 60  # of a new cluster no broker is the coordinator for some time
     with client_of(box.bootstrap_servers) as client, consumers(servers, unique_name, **settings) as make:
         members = [make(), make()]
         received = [collect(one.create_message_streams({topic: 1})[topic]) for one in members]
