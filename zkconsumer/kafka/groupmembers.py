@@ -1,0 +1,90 @@
+"""The members of a group that brokers coordinate, and what they own, as the group's coordinator describes them."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from zkconsumer.errors import CoordinatorMoved, ProtocolError
+from zkconsumer.kafka.connection import BrokerConnection
+from zkconsumer.kafka.consumerprotocol import PROTOCOL_TYPE, decode_assignment
+from zkconsumer.kafka.errorcodes import ErrorCode, error_name
+from zkconsumer.kafka.findcoordinator import COORDINATOR_GONE, CoordinatorClient
+from zkconsumer.kafka.library import load_kafka_python
+from zkconsumer.kafka.refusals import DESCRIBE, group_refused
+from zkconsumer.model import TopicPartition
+
+_DESCRIBE_GROUPS: Final = 15
+_DESCRIBE_VERSIONS: Final = (0, 5)
+_NO_GROUP: Final = frozenset({ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND})
+
+
+class DescribedMember(NamedTuple):
+    """One member of a group.
+
+    Attributes:
+        member_id: assigned by the coordinator.
+        client_id: ``client.id`` of the member.
+        instance_id: ``group.instance.id`` of a static member; None of others, and from brokers before 2.4.
+        assigned: its partitions; none while the group rebalances.
+    """
+
+    member_id: str
+    client_id: str
+    instance_id: str | None
+    assigned: frozenset[TopicPartition]
+
+
+def group_members(coordinator: CoordinatorClient, group: str) -> tuple[DescribedMember, ...]:
+    """The members of a group of consumers; none if the coordinator does not have it.
+
+    Groups of the protocol of Kafka 4 (KIP-848), which this request does not describe, seem to have none.
+
+    Args:
+        coordinator: client of the group's coordinator.
+        group: the same consumer group.
+
+    Raises:
+        CoordinatorMoved, BrokerUnavailable: try again.
+        GroupAuthorizationFailed: the permission is missing.
+        ProtocolError: no common version, or the answer is malformed.
+    """
+
+    def ask(connection: BrokerConnection) -> tuple[int, tuple[DescribedMember, ...]]:
+        code, members = describe_members(connection, group)
+        if code in COORDINATOR_GONE:
+            raise CoordinatorMoved(f"group {group} cannot be described: {error_name(code)}")
+        return code, members
+
+    code, members = coordinator.ask(ask)
+    if code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
+        raise group_refused(group, DESCRIBE, coordinator.security)
+    if code not in _NO_GROUP:
+        raise ProtocolError(f"group {group} cannot be described: {error_name(code)}")
+    return members
+
+
+def describe_members(connection: BrokerConnection, group: str) -> tuple[int, tuple[DescribedMember, ...]]:
+    """Send a DescribeGroups request to the coordinator; the error code of the answer, and the members.
+
+    Raises:
+        BrokerUnavailable: the connection broke or timed out.
+        ProtocolError: no common version, or the answer is malformed.
+    """
+    load_kafka_python()
+    from kafka.protocol.admin import DescribeGroupsRequest
+
+    version = connection.version(_DESCRIBE_GROUPS, "DescribeGroups", *_DESCRIBE_VERSIONS)
+    request = DescribeGroupsRequest(version=version, groups=[group], include_authorized_operations=False)
+    for one in connection.call(request).groups:
+        if one.group_id == group:
+            consumers = (one.members or ()) if one.protocol_type in ("", PROTOCOL_TYPE) else ()
+            return one.error_code, tuple(
+                DescribedMember(
+                    member.member_id,
+                    member.client_id,
+                    member.group_instance_id,
+                    decode_assignment(member.member_assignment or b""),
+                )
+                for member in consumers
+            )
+    raise ProtocolError(f"{connection} sent a DescribeGroups response without group {group}")
