@@ -151,11 +151,12 @@ class OffsetCommitter:
         finally:
             self._releasing = False
 
-    def commit_automatically(self, *, retry: bool = True) -> bool:
+    def commit_automatically(self, *, retry: bool = True, partitions: Collection[TopicPartition] | None = None) -> bool:
         """Commit the released positions of partitions that are still owned; False if some are not any more.
 
         Args:
             retry: False makes one attempt, as the JVM does at a rebalance and at shutdown.
+            partitions: commit nothing but these; None for all.
 
         Raises:
             RetriableError, SessionExpired, CommitRefused, OffsetsNotStored: see :meth:`commit`.
@@ -163,7 +164,10 @@ class OffsetCommitter:
         all_ours = self.verify_ownership()
         if not all_ours:
             self._signal.raise_flag()  # now: the commit may fail, and a lost partition is reported only once
-        durable = self._made_durable(self._positions(handed_out=self._commits_deliveries))
+        positions = self._positions(handed_out=self._commits_deliveries)
+        if partitions is not None:
+            positions = {partition: offset for partition, offset in positions.items() if partition in partitions}
+        durable = self._made_durable(positions)
         _expect_all(durable.keys() - self._write(durable, retry=retry))
         return all_ours
 

@@ -158,18 +158,23 @@ class Rebalancer:
     # -- the five steps ---------------------------------------------------------------------------------------------
 
     def _stop_fetchers(self, plan: Reconciliation) -> None:
-        """Stop handing out what is given up, then commit it, so that a new owner continues there."""
+        """Stop handing out what is given up, then commit it, so that a new owner continues there.
+
+        What stays is committed by the timer: a rebalance that takes nothing from this member costs no request, and does
+        not call ``before_commit``.
+        """
         self._enter(RebalanceStep.STOP_FETCHERS)
         # From here on the share is not fetched as assigned, whatever is kept: if a step fails, and the next command is
         # what is held by then, that attempt still has to start what this one stopped.
         self._fetching = False
+        given_up = self._fetched_but(plan.kept)
         if plan.kept:
-            self._fetch.release(self._fetched_but(plan.kept))
+            self._fetch.release(given_up)
         else:
             self._stop_handing_out(drain=True)
-        if self._config.auto_commit_enable:
+        if self._config.auto_commit_enable and (given_up or not plan.kept):
             try:
-                self._committer.commit_automatically(retry=False)
+                self._committer.commit_automatically(retry=False, partitions=given_up)
             except SessionExpired:
                 raise
             except ZkConsumerError as error:

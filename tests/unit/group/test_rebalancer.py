@@ -36,11 +36,43 @@ def test_partitions_are_committed_before_they_are_released(member):
     assert member.fetch.fetched.keys() == {P1, P2}
 
 
+def test_with_increments_nothing_is_committed_but_what_is_given_up():
+    member, committed = Member(incremental=True), []
+    store = member.store.commit
+    member.store.commit = lambda offsets, **how: committed.append(dict(offsets)) or store(offsets, **how)
+    member.rebalance(0, 1)
+    member.fetch.move(p0=5, p1=6)
+    member.rebalance(0, 1, 2)
+    assert committed == [], "nothing is given up"
+    member.rebalance(1, 2)
+    assert committed == [{P0: 5}]
+
+
 def test_what_stays_keeps_its_position(member):
     member.rebalance(0, 1)
     member.fetch.move(p1=6)
     member.rebalance(1, 2)
     assert member.fetch.fetched[P1] == 6
+
+
+def test_a_topic_that_was_created_again_is_read_from_its_start(member):
+    """Neither the position nor what this member has committed counts; the other partition continues."""
+    member.store.offsets = {P0: 7}
+    member.rebalance(0, 1)
+    member.fetch.move(p0=9, p1=6)
+    member.group.recreated = frozenset({P0})
+    member.rebalance(0, 1)
+    assert member.store.offsets[P0] == 7, "the position is not committed"
+    assert member.fetch.fetched == {P0: 0, P1: 6}
+
+
+def test_an_offset_that_another_client_has_stored_counts_in_a_topic_that_was_created_again(member):
+    member.store.offsets = {P0: 7}
+    member.rebalance(0)
+    member.store.offsets = {P0: 3}
+    member.group.recreated = frozenset({P0})
+    member.rebalance(0)
+    assert member.fetch.fetched == {P0: 3}
 
 
 def test_an_unchanged_share_costs_no_step(member):
