@@ -131,7 +131,7 @@ class GroupMember:
             config, self.consumer_id, self._protocol, self._rebalancer, self._thread, self._signal
         )
         self._loop.attempted = GroupRefusals(on_refusal).attempted
-        self._loop.excluded = self._end_excluded
+        self._loop.replaced = self._end_replaced
 
     def open(self) -> None:
         """Connect; to be called once, before joining.
@@ -393,7 +393,7 @@ class GroupMember:
                 self._without_last_commit,
             )
 
-    def _end_excluded(self, error: InstanceIdInUse) -> None:
+    def _end_replaced(self, error: InstanceIdInUse) -> None:
         """Another consumer has taken this member's place: streams raise, and the rebalance thread ends after this."""
         _log.error("%s; the streams of %s raise", error, self.consumer_id)
         self._on_failure(error)

@@ -63,7 +63,7 @@ class RebalanceLoop:
         counts: rebalances so far; replaced, never changed.
         expiries: sessions lost so far while registered.
         attempted: called after each attempt of a member that has joined, with the error that stopped it or None.
-        excluded: called when another consumer has taken this member's place, with the error; there is no next attempt.
+        replaced: called when another consumer has taken this member's place, with the error; there is no next attempt.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class RebalanceLoop:
         self.counts = RebalanceCounts()
         self.expiries = 0
         self.attempted: Callable[[Exception | None], None] = lambda _: None
-        self.excluded: Callable[[InstanceIdInUse], None] = lambda _: None
+        self.replaced: Callable[[InstanceIdInUse], None] = lambda _: None
 
     def join(self, subscription: Subscription) -> None:
         """Try as often as ``rebalance.max.retries`` specifies, and as long as the JVM would.
@@ -149,7 +149,7 @@ class RebalanceLoop:
             if failure is None:
                 return cause
             if isinstance(failure, InstanceIdInUse):
-                self.excluded(failure)
+                self.replaced(failure)
                 return None
             outages = outages_in_a_row(outages, failure)
             self._wait_before_retry(failure, outages)

@@ -9,7 +9,7 @@ from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.brokermembership import CommitIdentity, JoinIntent
 from zkconsumer.core.clustercatalog import ClusterSource, read_known
 from zkconsumer.core.groupstrategies import STRATEGIES, GroupStrategy
-from zkconsumer.errors import CoordinatorMoved, ProtocolError
+from zkconsumer.errors import CoordinatorMoved, ProtocolError, ZkConsumerError
 from zkconsumer.kafka.client import BrokerClient
 from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.kafka.consumerprotocol import decode_subscription, encode_assignment, encode_subscription
@@ -17,6 +17,7 @@ from zkconsumer.kafka.errorcodes import error_name
 from zkconsumer.kafka.findcoordinator import COORDINATOR_GONE, CoordinatorClient
 from zkconsumer.kafka.groupmessages import JoinAnswer, JoinSettings, join_group, sync_group
 from zkconsumer.kafka.groupreactions import Reaction, reaction_to
+from zkconsumer.kafka.groupstates import strategy_in_use
 from zkconsumer.kafka.security import BrokerSecurity
 
 LedTopics = Mapping[str, tuple[int, ...]]
@@ -135,6 +136,13 @@ class GroupConversation:
             return {}
         assigned = strategy.assign(members, self._led)
         return {member_id: encode_assignment(partitions) for member_id, partitions in assigned.items()}
+
+    def strategy_in_use(self) -> str:
+        """Name of the strategy that the other members use; empty if it cannot be found out."""
+        try:
+            return self._client.ask(lambda connection: strategy_in_use(connection, self._settings.group))
+        except ZkConsumerError:
+            return ""
 
     def led_topics_differ(self) -> bool:
         """True if topics or partitions have changed that this member assigned as the leader of the last generation.

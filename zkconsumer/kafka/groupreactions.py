@@ -55,7 +55,7 @@ def reaction_to(code: int) -> Reaction:
     return _REACTIONS.get(code, Reaction.REPORT)
 
 
-def group_error(code: int, group: str, strategies: str, security: BrokerSecurity) -> ZkConsumerError:
+def group_error(code: int, group: str, strategies: str, security: BrokerSecurity, in_use: str = "") -> ZkConsumerError:
     """The exception for an error code other than NONE, with what to check.
 
     Args:
@@ -63,15 +63,17 @@ def group_error(code: int, group: str, strategies: str, security: BrokerSecurity
         group: consumer group.
         strategies: the member's ``partition.assignment.strategy``.
         security: settings of the connection.
+        in_use: the strategy that the other members use; empty if unknown.
     """
     what = f"group {group}: {error_name(code)}"
     if code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
         return group_refused(group, READ, security)
     if code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
+        other = f", but {in_use}" if in_use else ""
         return StrategyConflict(
-            f"{what}: the group's members use no strategy of partition.assignment.strategy={strategies}, or the group "
-            "is not one of consumers; see the members' strategies with kafka-consumer-groups --describe --state. To "
-            "change the strategy of a running group, first give all members both strategies, then only the new one"
+            f"{what}: the group's members use no strategy of partition.assignment.strategy={strategies}{other}, or the "
+            "group is not one of consumers; see the members' strategies with kafka-consumer-groups --describe --state. "
+            "To change the strategy of a running group, first give all members both strategies, then only the new one"
         )
     if code == ErrorCode.FENCED_INSTANCE_ID:
         return InstanceIdInUse(

@@ -26,7 +26,7 @@ from zkconsumer.core.outage import Outage
 from zkconsumer.core.subscription import Subscription
 from zkconsumer.errors import BrokerUnavailable, ZkConsumerError
 from zkconsumer.kafka.consumerprotocol import decode_assignment
-from zkconsumer.kafka.errorcodes import error_name
+from zkconsumer.kafka.errorcodes import ErrorCode, error_name
 from zkconsumer.kafka.groupconversation import GroupConversation
 from zkconsumer.kafka.groupmessages import JoinSettings
 from zkconsumer.kafka.groupreactions import REMOVED, Reaction, group_error, reaction_to
@@ -219,6 +219,8 @@ class GroupSession:
         _log.info("group %s: joining was answered with %s: %s", self._group, error_name(code), reaction.value)
         if reaction in REMOVED:
             self._fence(code)
+        elif code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
+            raise self._error(code, self._conversation.strategy_in_use())
         elif reaction is not Reaction.JOIN_AGAIN:
             raise self._error(code)
 
@@ -229,8 +231,9 @@ class GroupSession:
 
     # -- on both threads --------------------------------------------------------------------------------------------
 
-    def _error(self, code: int) -> ZkConsumerError:
-        return group_error(code, self._group, self._config.partition_assignment_strategy, self._conversation.security)
+    def _error(self, code: int, in_use: str = "") -> ZkConsumerError:
+        strategies = self._config.partition_assignment_strategy
+        return group_error(code, self._group, strategies, self._conversation.security, in_use)
 
     def _fence(self, code: int) -> None:
         """The coordinator has removed this member, as this error code reports."""

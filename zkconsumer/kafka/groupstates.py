@@ -54,6 +54,22 @@ def describe_group(connection: BrokerConnection, group: str) -> tuple[KafkaGroup
     raise ProtocolError(f"{connection} sent a DescribeGroups response without group {group}")
 
 
+def strategy_in_use(connection: BrokerConnection, group: str) -> str:
+    """Name of the strategy that the members of a group use; empty if it has none, or it may not be described.
+
+    Raises:
+        BrokerUnavailable: the connection broke or timed out.
+        ProtocolError: no common version, or the answer is malformed.
+    """
+    load_kafka_python()
+    from kafka.protocol.admin import DescribeGroupsRequest
+
+    version = connection.version(_DESCRIBE_GROUPS, "DescribeGroups", *_DESCRIBE_VERSIONS)
+    request = DescribeGroupsRequest(version=version, groups=[group], include_authorized_operations=False)
+    found = [one.protocol_data or "" for one in connection.call(request).groups if one.group_id == group]
+    return str(found[0]) if found else ""
+
+
 def _listed(connection: BrokerConnection, group: str) -> KafkaGroup | None:
     from kafka.protocol.admin import ListGroupsRequest
 

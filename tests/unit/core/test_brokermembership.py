@@ -35,6 +35,56 @@ def member(request):
     return one
 
 
+def _in_state(state):
+    """A cooperative member in a state; one that has left or was removed had been stable."""
+    one = BrokerMembership(cooperative=True)
+    if state is MembershipState.UNJOINED:
+        return one
+    one.begin()
+    if state is MembershipState.REBALANCING:
+        one.join()
+        one.joined("m", 1)
+        return one
+    assign(one, 1, 0, 1)
+    if state is MembershipState.LEAVING:
+        one.leave()
+    elif state is MembershipState.FENCED:
+        one.fence()
+    return one
+
+
+_EVENTS = {
+    "begin": BrokerMembership.begin,
+    "synchronised": lambda one: one.synchronised(Assigned(1, parts(0))),
+    "join ended": BrokerMembership.join_ended,
+    "rebalance begun": lambda one: one.rebalance_begun(one.identity),
+    "join again": BrokerMembership.join_again,
+    "fence": BrokerMembership.fence,
+    "lose": BrokerMembership.lose,
+    "leave": BrokerMembership.leave,
+}
+_UNJOINED, _REBALANCING, _STABLE, _LEAVING, _FENCED = MembershipState
+_CHANGES = {
+    (_UNJOINED, "begin"): _REBALANCING,
+    (_REBALANCING, "synchronised"): _STABLE,
+    (_STABLE, "rebalance begun"): _REBALANCING,
+    (_STABLE, "join again"): _REBALANCING,
+    (_REBALANCING, "fence"): _FENCED,
+    (_STABLE, "fence"): _FENCED,
+    **{(state, "lose"): _UNJOINED for state in (_UNJOINED, _REBALANCING, _STABLE, _FENCED)},
+    **{(state, "leave"): _LEAVING for state in MembershipState},
+}
+
+
+@pytest.mark.parametrize("event", _EVENTS)
+@pytest.mark.parametrize("state", MembershipState)
+def test_every_event_in_every_state(state, event):
+    one = _in_state(state)
+    assert one.state is state
+    _EVENTS[event](one)
+    assert one.state is _CHANGES.get((state, event), state)
+
+
 def test_a_new_member_joins_when_it_begins():
     one = BrokerMembership(cooperative=False)
     assert (one.state, one.may_join()) == (MembershipState.UNJOINED, False)
