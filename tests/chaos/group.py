@@ -16,12 +16,14 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NoNodeError
 from kazoo.retry import KazooRetry
 
+from tests.chaos.assignments import OwnersAtCoordinator
 from tests.chaos.history import GroupHistory, read_transactions
-from tests.chaos.kafkahistory import read_commits
+from tests.chaos.kafkahistory import read_history
 from tests.chaos.member import Options
 from tests.chaos.members import JvmMember, JvmPool, Member, OurMember, await_condition, end_anyhow
-from tests.chaos.rows import SESSION_S, ZOOKEEPER
+from tests.chaos.rows import COORDINATED, IN_BROKERS, JVM, SESSION_S, ZOOKEEPER
 from tests.chaos.stalls import LOOK_S, StallWatch
+from tests.fixtures.fetch import brokers_of
 from tests.fixtures.sandbox import Topics
 from zkconsumer.core.coordinatorznodes import CoordinatorPaths
 from zkconsumer.core.znodes import GroupPaths
@@ -45,6 +47,15 @@ _SETTINGS: Final = {
     "rebalance.max.retries": "40",
     "auto.offset.reset": "smallest",
     "auto.commit.interval.ms": "300",
+}
+# Of members with group.protocol=kafka. The heartbeat is the same part of the session as of a session in ZooKeeper.
+_OF_BROKERS: Final = {
+    "group.protocol": "kafka",
+    "offsets.storage": "kafka",
+    "session.timeout.ms": str(round(SESSION_S * 1000)),
+    "heartbeat.interval.ms": str(round(SESSION_S * 1000 / 6)),
+    "max.poll.interval.ms": "10000",
+    "metadata.max.age.ms": "1000",
 }
 
 
@@ -70,7 +81,8 @@ class Servers:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         warm(everything=True)  # else every member would compile the decoder, which takes longer than a trial
-        self.box = Sandbox(brokers=1)
+        # As low as a session in this sandbox's ZooKeeper.
+        self.box = Sandbox(brokers=1, kafka_properties={"group.min.session.timeout.ms": "1000"})
         self.box.start()
         self.jvms = JvmPool(directory)
         # On a slow machine its connection is lost when ZooKeeper is paused; `retry` then reads again.
@@ -133,6 +145,8 @@ class Group:
         self._broken = tuple(broken)
         self._numbers = count()
         self._paths = GroupPaths(name)
+        (broker,) = brokers_of(servers.box.bootstrap_servers)
+        self._at_coordinator = OwnersAtCoordinator(broker, name)
         self.partitions = PARTITIONS
         servers.topics.create(name, PARTITIONS)
         servers.zookeeper.retry(servers.zookeeper.exists, "/")
@@ -155,6 +169,7 @@ class Group:
                 end_anyhow(member)
                 self._is_gone(member)
             member.close()
+        self._at_coordinator.close()
         self.ledger.close()
 
     # -- members ------------------------------------------------------------------------------------------------------
@@ -206,15 +221,18 @@ class Group:
             "dual.commit.enabled": "false",
         }
         member: Member
-        if kind == "jvm":
+        if kind == JVM:
             jvm = self.servers.jvms.take()
             member = JvmMember(jvm, properties, self.name, self.directory, proxy)
         else:
-            if kind == "coordinator":
+            brokers = TcpProxy(self.servers.box.bootstrap_servers)
+            if kind == COORDINATED:
                 properties["group.protocol"] = "coordinator"
+            elif kind == IN_BROKERS:
+                del properties["zookeeper.connect"]
+                properties |= {**_OF_BROKERS, "bootstrap.servers": brokers.address, "client.id": name}
             if self._manual:
                 properties["auto.commit.enable"] = "false"
-            brokers = TcpProxy(self.servers.box.bootstrap_servers)
             options = Options(
                 name,
                 str(self.directory),
@@ -250,11 +268,6 @@ class Group:
         if isinstance(member, JvmMember):
             self.servers.jvms.give_back(member.jvm)
 
-    def add(self, kind: str) -> None:
-        """Start a further member."""
-        self.members.append(self._new(kind))
-        self.members[-1].start()
-
     def replace(self, place: int, kind: str = "") -> None:
         """Start another member, of the same kind or another one."""
         self.members[place] = self._new(kind or self.members[place].kind)
@@ -265,6 +278,18 @@ class Group:
         (self.kill if hard else self.leave)(place)
         self.replace(place, kind)
         self.settle()
+
+    def add(self, kind: str) -> Member:
+        """Another member joins, after those that a schedule names."""
+        member = self._new(kind)
+        self.members.append(member)
+        member.start()
+        return member
+
+    def withdraw(self, member: Member) -> None:
+        """A member that was added leaves: in order if it delivers, so that it has come as far as to expect a signal."""
+        (self.leave if member.delivered() else self.kill)(self.members.index(member))
+        self.members.remove(member)
 
     def leave_all(self) -> None:
         """Let every member leave, one after the other."""
@@ -286,7 +311,15 @@ class Group:
 
     def settle(self) -> None:
         """Wait until exactly the live members are registered and each partition is owned by one of them."""
-        await_condition(self._is_settled, f"group {self.name} has shared its partitions", SETTLING_S)
+        of_brokers = any(member.kind == IN_BROKERS for member in self.members)
+        settled = self._is_settled_in_brokers if of_brokers else self._is_settled
+        await_condition(settled, f"group {self.name} has shared its partitions", SETTLING_S)
+
+    def _is_settled_in_brokers(self) -> bool:
+        owners = self._at_coordinator.read()
+        if {f"{self.name}_{client_id}" for client_id in owners} != self._alive:
+            return False
+        return all(owners.values()) and set().union(*owners.values()) == set(range(self.partitions))
 
     def _is_settled(self) -> bool:
         registered = {owner: self.registered_session(owner) for owner in self._alive}
@@ -357,5 +390,5 @@ class Group:
         transactions = read_transactions(self.servers.box.directory / "zookeeper", self._after)
         znodes = list(GroupHistory(self.name, difference).records(transactions))
         in_kafka = self._storage == "kafka"
-        kafka = read_commits(self.servers.box.bootstrap_servers, self.name, difference) if in_kafka else ()
+        kafka = read_history(self.servers.box.bootstrap_servers, self.name, difference) if in_kafka else ()
         return read_ledger(self.directory, [*znodes, *kafka, *self._jvm_deliveries()])

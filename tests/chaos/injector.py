@@ -70,9 +70,11 @@ class Injector:
 
     def __init__(self, group: Group) -> None:
         self._group = group
+        self._planned = len(group.members)
 
     def run(self, schedule: Schedule) -> None:
         """Inject all faults, each at its time or, where an earlier one took longer, as soon as possible."""
+        self._planned = len(schedule.members)
         start = time.monotonic()
         actions: list[tuple[float, int, Callable[[], None]]] = []
         for number, fault in enumerate(schedule.faults):
@@ -111,7 +113,8 @@ class Injector:
     def _place(self, fault: Fault) -> int:
         if fault.kind == "join":
             return len(self._group.members)
-        return self._group.place_of_leader() if fault.member == LEADER else fault.member % len(self._group.members)
+        # Members that have joined stand after those of the schedule.
+        return self._group.place_of_leader() if fault.member == LEADER else fault.member % self._planned
 
     def _begin(self, fault: Fault, place: int) -> None:
         if fault.kind not in KINDS:
@@ -175,7 +178,7 @@ class Injector:
         elif fault.kind in ("kill", "leave") and fault.seconds:
             self._group.replace(place)
         elif fault.kind == "join" and fault.seconds:
-            self._group.leave_joined(place)
+            self._group.withdraw(member)
 
     def _ours(self, place: int) -> OurMember:
         member = self._group.members[place]

@@ -1,4 +1,4 @@
-"""Commits to Kafka, as the log of ``__consumer_offsets`` has them: all of them, while the log is not compacted."""
+"""The records of one group in the log of ``__consumer_offsets``: all of them, while the log is not compacted."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import struct
 from collections.abc import Iterator
 from typing import Final
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
 
-from zkconsumer.testing.ledger import Committed
+from tests.chaos.assignments import AssignmentHistory, generation_of
+from zkconsumer.testing.ledger import Committed, Record
 
 _TOPIC: Final = "__consumer_offsets"
 _KEY_VERSIONS: Final = (0, 1)
@@ -34,8 +35,8 @@ def _text(data: bytes, at: int) -> tuple[str, int]:
     return data[at + 2 : end].decode(), end
 
 
-def read_commits(bootstrap_servers: str, group: str, clock_difference: float) -> Iterator[Committed]:
-    """All commits of a group so far; none where no client has committed to Kafka yet.
+def read_history(bootstrap_servers: str, group: str, clock_difference: float) -> Iterator[Record]:
+    """All commits of a group so far, and its assignments if brokers coordinate it; none before the first of them.
 
     Args:
         bootstrap_servers: of the cluster.
@@ -47,13 +48,27 @@ def read_commits(bootstrap_servers: str, group: str, clock_difference: float) ->
     )
     try:
         topic = consumer.list_topics(timeout=_ANSWER_S).topics.get(_TOPIC)
+        assignments = AssignmentHistory(group)
         for number in sorted(topic.partitions) if topic is not None else ():
-            yield from _read_partition(consumer, number, group, clock_difference)
+            for message in _read_partition(consumer, number):
+                at = message.timestamp()[1] / 1000 + clock_difference
+                yield from _records(message, group, assignments, at)
     finally:
         consumer.close()
 
 
-def _read_partition(consumer: Consumer, number: int, group: str, clock_difference: float) -> Iterator[Committed]:
+def _records(message: Message, group: str, assignments: AssignmentHistory, at: float) -> Iterator[Record]:
+    key, value, position = message.key() or b"", message.value(), message.offset() or 0
+    commit = commit_of(key, value)
+    if commit is not None and commit[0] == group:
+        _, topic, partition, offset = commit
+        yield Committed(topic, partition, offset, "kafka", "", 0, position, 0, 0, at)
+    generation = generation_of(key, value)
+    if generation is not None and generation[0] == group:
+        yield from assignments.records(generation[1], position, at)
+
+
+def _read_partition(consumer: Consumer, number: int) -> Iterator[Message]:
     _, end = consumer.get_watermark_offsets(TopicPartition(_TOPIC, number), timeout=_ANSWER_S)
     if end == 0:
         return
@@ -62,8 +77,4 @@ def _read_partition(consumer: Consumer, number: int, group: str, clock_differenc
         message = consumer.poll(_ANSWER_S)
         assert message is not None, f"{_TOPIC}-{number} was not read to its end {end}"
         assert message.error() is None, message.error()
-        found = commit_of(message.key() or b"", message.value())
-        if found is not None and found[0] == group:
-            _, topic, partition, offset = found
-            at = message.timestamp()[1] / 1000 + clock_difference
-            yield Committed(topic, partition, offset, "kafka", "", 0, message.offset() or 0, 0, 0, at)
+        yield message

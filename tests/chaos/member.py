@@ -20,13 +20,14 @@ from tests.chaos.environment import SteppedClocks, clock_file, reach_brokers_at
 from tests.chaos.stalls import LOOK_S, StallWatch
 from zkconsumer import ConsumerConfig, ConsumerConnector, TopicPartition
 from zkconsumer.cli.ending import Ending
-from zkconsumer.errors import ConsumerClosed, ZkConsumerError
+from zkconsumer.errors import BrokerUnavailable, ConsumerClosed, ZkConsumerError
 from zkconsumer.group.listener import ConsumerRebalanceListener
 from zkconsumer.testing.ledger import Delivered
 from zkconsumer.testing.ledgerfile import SUFFIX, LedgerFile
 
 _COMMIT_EVERY = 20
 """Records between explicit commits."""
+_RESTART_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +152,9 @@ class Application(ConsumerRebalanceListener):
             logging.getLogger(__name__).warning("not committed: %s", error)
 
     def _publish_identity(self) -> None:
-        """Write id and password of the session, with which another client can end it."""
+        """Write id and password of the ZooKeeper session, if there is one, with which another client can end it."""
+        if self._options.properties.get("group.protocol") == "kafka":
+            return
         identity = self._connector._member._protocol.zk._client.client_id
         if identity is not None and identity != self._identity:
             self._identity = identity
@@ -169,7 +172,17 @@ def main() -> None:
     break_consumer(options.broken)
     if options.brokers:
         reach_brokers_at(options.brokers)
-    Application(options).run()
+    _begin(options).run()
+
+
+def _begin(options: Options) -> Application:
+    """Begin again where the broker restarts, as what supervises a process does: a consumer fails if none answers."""
+    while True:
+        try:
+            return Application(options)
+        except BrokerUnavailable as error:
+            logging.getLogger(__name__).warning("starting again: %s", error)
+            time.sleep(_RESTART_S)
 
 
 if __name__ == "__main__":

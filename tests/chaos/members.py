@@ -80,7 +80,8 @@ class OurMember(Member):
 
     def __init__(self, options: Options, group: str, proxy: TcpProxy, brokers: TcpProxy) -> None:
         super().__init__(options.name, group, Path(options.directory), proxy)
-        self.kind = "coordinator" if options.properties.get("group.protocol") == "coordinator" else "zkconsumer"
+        protocol = options.properties.get("group.protocol", "zookeeper")
+        self.kind = "zkconsumer" if protocol == "zookeeper" else protocol
         self.brokers = brokers
         self._clock_steps = ClockSteps()
         self._options = options

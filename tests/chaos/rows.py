@@ -33,6 +33,8 @@ _DISTURBING: Final = 0.5
 OURS: Final = "zkconsumer"
 COORDINATED: Final = "coordinator"
 """Ours with ``group.protocol=coordinator``."""
+IN_BROKERS: Final = "kafka"
+"""Ours with ``group.protocol=kafka``."""
 JVM: Final = "jvm"
 
 ZOOKEEPER: Final = "ZooKeeper"
@@ -104,6 +106,7 @@ class Row:
         judge: adds to the verdict what the row alone requires.
         judges_overlap: True if no delivery may overlap another member's ownership.
         manual: True if members commit explicitly.
+        ours: kind of the members, unless a schedule is made for another one.
     """
 
     name: str
@@ -113,11 +116,17 @@ class Row:
     judge: Callable[[Evidence, Verdict], None]
     judges_overlap: bool = True
     manual: bool = False
+    ours: str = OURS
 
     def schedule(
-        self, seed: int, *, jvm: bool = False, ours: str = OURS, storage: str = "zookeeper", timeout: float = SESSION_S
+        self, seed: int, *, jvm: bool = False, ours: str = "", storage: str = "zookeeper", timeout: float = SESSION_S
     ) -> Schedule:
-        """The schedule of a seed; with ``jvm`` one of the members is a JVM, the others are of the kind ``ours``."""
+        """The schedule of a seed; with ``jvm`` one of the members is a JVM, the others are of the kind ``ours``.
+
+        A JVM consumer of ZooKeeper's is never in a group that brokers coordinate, whose offsets are always in Kafka.
+        """
+        ours = ours or self.ours
+        jvm, storage = (False, "kafka") if ours == IN_BROKERS else (jvm, storage)
         members = (ours, ours, JVM if jvm else ours)
         faults = self.plan(chance_of(f"{self.name}{'+jvm' if jvm else ''}", seed), members, timeout)
         return Schedule(members, faults, self.manual, storage)
@@ -261,6 +270,28 @@ def _plan_mixed(chance: random.Random, members: tuple[str, ...], timeout: float)
     return _without_conflicts(faults)
 
 
+def _plan_in_brokers(chance: random.Random, members: tuple[str, ...], timeout: float) -> tuple[Fault, ...]:
+    """What happens to members of a group that brokers coordinate, in random order."""
+    faults, at = [], 0.3
+    for _ in range(chance.randint(5, 9)):
+        at += chance.uniform(0.2, 2.5)
+        place = chance.randrange(len(members))
+        faults.append(
+            chance.choice(
+                [
+                    Fault("join", at, -2 - len(faults), chance.uniform(1.0, 6.0), members[0]),
+                    Fault("kill", at, place, chance.uniform(0.5, 4)),
+                    Fault("pause", at, place, chance.uniform(0.2, 2.5) * timeout),
+                    Fault("fetching", at, place, chance.uniform(0.2, 3) * timeout, chance.choice(["cut", "refuse"])),
+                    Fault("fetching", at, place, chance.uniform(0.5, 3), chance.choice(_SLOWED)),
+                    Fault("broker", at, mode=chance.choice(["clean", "hard"])),
+                    Fault("grow", at),
+                ]
+            )
+        )
+    return _without_conflicts(faults)
+
+
 def _without_conflicts(faults: list[Fault]) -> tuple[Fault, ...]:
     """No second fault while the process of a member is stopped or gone, and no broker twice."""
     kept: list[Fault] = []
@@ -345,6 +376,21 @@ def _judge_churn(evidence: Evidence, verdict: Verdict) -> None:
         )
 
 
+def _judge_in_brokers(evidence: Evidence, verdict: Verdict) -> None:
+    """A process that is stopped may hand out what it had in hand when it continues; no other delivery may overlap."""
+    stopped = {one.owner for one in evidence.faults if one.kind == "pause"}
+    certain = [one for one in evidence.findings.overlaps if one.late.owner not in stopped]
+    verdict.require(not certain, f"{len(certain)} overlapping deliveries: {[str(one) for one in certain[:1]]}")
+    for fault in evidence.faults:
+        if fault.kind == "kill":
+            _measure_recovery(evidence, verdict, fault.owner, fault.began)
+        if fault.kind == "pause":
+            late = [one.late for one in evidence.findings.overlaps if one.late.owner == fault.owner]
+            partitions = sorted({one.partition for one in late})
+            verdict.measure("delivered late", len(late))
+            verdict.require(len(partitions) <= 1, f"{len(late)} records of partitions {partitions} were delivered late")
+
+
 def _judge_clean_bounce(evidence: Evidence, verdict: Verdict) -> None:
     again = [one for one in evidence.findings.duplicates if one.first.owner in evidence.ours]
     verdict.require(not again, f"{len(again)} duplicates: {[str(one) for one in again[:1]]}")
@@ -426,6 +472,15 @@ ROWS: Final[Mapping[str, Row]] = {
             _plan_mixed,
             _judge_nothing,
             judges_overlap=False,
+        ),
+        Row(
+            "KAFKA",
+            "group.protocol=kafka: joins, kills, pauses, slow and cut connections, restarts of the broker",
+            "lost 0; overlaps 0, but for at most one batch in flight of a process that was stopped; stale commits 0",
+            _plan_in_brokers,
+            _judge_in_brokers,
+            judges_overlap=False,
+            ours=IN_BROKERS,
         ),
     )
 }

@@ -45,8 +45,8 @@ class Schedule:
     """The faults of one trial, by time, and the members that it is made with.
 
     Attributes:
-        members: kind of each member at the start: ``zkconsumer``, ``coordinator`` (ours with
-            ``group.protocol=coordinator``) or ``jvm``.
+        members: kind of each member at the start: ``zkconsumer``, ``coordinator`` or ``kafka`` (ours with this
+            ``group.protocol``), or ``jvm``.
         faults: what is done to them.
         manual: True if the members commit explicitly, and not by timer.
         storage: where they commit, ``zookeeper`` or ``kafka``.

@@ -36,6 +36,13 @@ def test_a_group_that_commits_to_kafka_survives(servers):
     assert not verdict.failures, f"{verdict.failures}\n{schedule}\npython -m tests.chaos R1 --offsets kafka --seed 3"
 
 
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_group_that_brokers_coordinate_survives(servers, seed):
+    schedule = ROWS["KAFKA"].schedule(seed)
+    verdict = run_undisturbed_trial(servers, ROWS["KAFKA"], schedule)
+    assert not verdict.failures, f"{verdict.failures}\n{schedule}\npython -m tests.chaos KAFKA --seed {seed}"
+
+
 def test_a_group_survives_slow_brokers_and_clock_steps(servers):
     modes = ("cut", "refuse", "half-close", "delay", "throttle", "overtake")
     fetching = [Fault("fetching", 0.5 * n, n % 3, 1.5, mode) for n, mode in enumerate(modes)]

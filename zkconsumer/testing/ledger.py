@@ -281,7 +281,8 @@ class Ledger:
     def tenures(self) -> Mapping[TopicPartition, tuple[Tenure, ...]]:
         """Owners of each partition, one after the other; empty if ownership was not recorded."""
         changes: list[Claimed | Released] = [*self.of(Claimed), *self.of(Released)]
-        changes.sort(key=lambda one: one.zxid)
+        # One generation of a group that brokers coordinate takes a partition from one member and gives it to another.
+        changes.sort(key=lambda one: (one.zxid, isinstance(one, Claimed)))
         found: dict[TopicPartition, list[Tenure]] = defaultdict(list)
         for change in changes:
             of_partition = found[TopicPartition(change.topic, change.partition)]

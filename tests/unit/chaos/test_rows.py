@@ -145,6 +145,15 @@ def test_each_stop_of_a_member_permits_one_batch_in_flight():
     assert not any("stopped" in failure for failure in both)
 
 
+def test_in_a_group_of_brokers_only_a_stopped_process_delivers_late():
+    uncommitted = Produced(8, "t", 0, 8, 1.0), replace(LATE, number=8, offset=8)
+    assert verdict("KAFKA", run(*uncommitted, kind="pause", ended=14.0)).failures == []
+    assert "1 overlapping deliveries" in verdict("KAFKA", run(*uncommitted)).failures[-1]
+    elsewhere = Claimed("t", 1, "b", 2, 9, 13.0), replace(LATE, partition=1)
+    found = verdict("KAFKA", run(*uncommitted, *elsewhere, kind="pause", ended=14.0))
+    assert "2 records of partitions [0, 1] were delivered late" in found.failures[-1]
+
+
 def test_a_clean_bounce_permits_no_duplicate_of_ours():
     uncommitted = Produced(5, "t", 0, 5, 1.0), delivered(5, "a", 9.7), delivered(5, "b", 15.0)
     ledger = run(*uncommitted, kind="bounce")
