@@ -24,7 +24,7 @@ def expect_survival(servers, row, schedule):
         ("R4", 1, False),
         ("R7-clean", 1, False),
         ("R7-hard", 1, True),
-        ("R8", 2, True),
+        ("R8", 3, True),
         ("MIX", 1, False),
     ],
 )
