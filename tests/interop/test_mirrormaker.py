@@ -133,7 +133,7 @@ def new_file(old_file, sandbox, tmp_path):
     return path
 
 
-ROUNDS = rounds(default=1)
+ROUNDS = rounds(default=2)
 
 
 @pytest.mark.slow
