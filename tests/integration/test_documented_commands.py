@@ -18,8 +18,8 @@ from zkconsumer.sandbox.ports import HOST
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
-FINDS_PROBLEMS = (" status ", " groups verify ", " explain ", " --unhealthy", " guide ", " survey ")
-"""Commands that end with 3 where they found a problem."""
+FINDS_PROBLEMS = (" status ", " groups verify ", " explain ", " --unhealthy", " guide ", " survey ", " offsets export ")
+"""Commands that end with 3 where they found a problem, also in a group of another test."""
 
 
 class Commands:
@@ -187,6 +187,9 @@ def test_the_commands_of_migration_do_what_the_page_promises(commands, cluster):
     page.until("migrate rollback", "counts.plan.json")
     assert in_kafka(page.mirror.name.replace("-mirror", "-counts")) == {}
     page.until("offsets export")
+    assert (
+        f"/consumers/{page.orders.name}/offsets/{page.topic}/0:7" in (page.directory / "last-offsets.txt").read_text()
+    )
     assert f"/consumers/{page.mirror.name}/offsets/{page.topic}/1:2" in (page.directory / "last-offsets.txt").read_text(
         encoding="utf-8"
     )

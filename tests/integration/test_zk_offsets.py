@@ -114,6 +114,7 @@ def test_a_node_that_we_may_not_read_costs_its_partition_only(store, zookeeper, 
     zookeeper.set_acls(f"{path}/0", [make_acl("world", "anyone", write=True)])
     assert store.fetch(PARTITIONS) == {PARTITIONS[1]: 10, PARTITIONS[2]: None}
     assert f"will not consume t-0: ZooKeeper refused get {path}/0: no permission" in caplog.text
+    zookeeper.delete(f"{path}/0")
 
 
 def test_known_offsets_are_forgotten_when_nothing_is_owned(store, zookeeper, path):

@@ -21,7 +21,7 @@ class Export:
 
     Attributes:
         offsets: by group, topic and partition.
-        problems: znodes that hold no offset and are not in the export, one sentence each.
+        problems: znodes that hold no offset, or may not be read, and are not in the export, one sentence each.
     """
 
     offsets: tuple[GroupOffset, ...]
@@ -41,7 +41,7 @@ def export_offsets(
         advance: called with the number of groups read, and that of all.
 
     Raises:
-        ZkConsumerError: a group does not exist, or ZooKeeper cannot be read.
+        ZkConsumerError: a group does not exist, its list of topics may not be read, or ZooKeeper cannot be reached.
     """
     registry = Registry(session)
     rows: list[GroupOffset] = []
@@ -49,7 +49,7 @@ def export_offsets(
     names = sorted(set(groups)) or registry.groups()
     for number, group in enumerate(names):
         advance(number, len(names))
-        found = offset_nodes(session, group)
+        found = offset_nodes(session, group, without_refused=True)
         if not found.nodes and groups and not registry.group_exists(group):
             raise ZkConsumerError(f"group {group} does not exist in ZooKeeper; check its name and the chroot")
         problems += found.problems

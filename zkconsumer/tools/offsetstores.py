@@ -64,7 +64,7 @@ class OffsetNodes(NamedTuple):
 
     Attributes:
         nodes: by partition.
-        problems: znodes that hold no offset, one sentence each.
+        problems: znodes that hold no offset, or that may not be read, one sentence each.
     """
 
     nodes: dict[TopicPartition, Znode]
@@ -83,23 +83,39 @@ def _decoded(node: Znode) -> int | None:
         return None
 
 
-def offset_nodes(session: ZkSession, group: str, topics: Collection[str] | None = None) -> OffsetNodes:
-    """Read the offset znodes of a group, of all topics unless some are given."""
+def offset_nodes(
+    session: ZkSession, group: str, topics: Collection[str] | None = None, *, without_refused: bool = False
+) -> OffsetNodes:
+    """Read the offset znodes of a group.
+
+    Args:
+        session: an open session.
+        group: name of the group.
+        topics: read those of these topics; None for all that have some.
+        without_refused: what may not be read is a problem of the result, and no error.
+
+    Raises:
+        ZooKeeperRefused: the group's list of topics may not be read, or, unless ``without_refused``, another znode.
+    """
     paths = GroupPaths(group)
     if topics is None:
         topics = session.children(paths.offsets) or []
-    children = session.children_of(paths.offset_topic(topic) for topic in sorted(topics)).existing()
+    children = session.children_of(paths.offset_topic(topic) for topic in sorted(topics))
     problems: list[str] = []
     wanted: dict[str, TopicPartition] = {}
     for topic in sorted(topics):
-        for name in children.get(paths.offset_topic(topic), ()):
+        for name in children.names.get(paths.offset_topic(topic)) or ():
             path = f"{paths.offset_topic(topic)}/{name}"
             if name.isascii() and name.isdigit() and name == str(int(name)):
                 wanted[path] = TopicPartition(topic, int(name))
             else:
                 problems.append(f"znode {path!r} is not the offset of a partition")
-    found = session.get_many(wanted)
-    nodes = {wanted[path]: node for path, node in found.items() if node is not None}
+    found = session.read_many(wanted)
+    for refused in (*children.refused.values(), *found.refused.values()):
+        if not without_refused:
+            raise refused
+        problems.append(str(refused))
+    nodes = {wanted[path]: node for path, node in found.nodes.items() if node is not None}
     for partition, node in nodes.items():
         if _decoded(node) is None:
             problems.append(f"znode {paths.offset(partition)} does not hold an offset: {(node.data or b'')[:80]!r}")

@@ -1,0 +1,38 @@
+"""Exports of offsets from a real ZooKeeper whose znodes are not all readable."""
+
+import pytest
+from kazoo.security import make_acl
+
+from zkconsumer.errors import ZooKeeperRefused
+from zkconsumer.model import TopicPartition
+from zkconsumer.tools.offsetexport import export_offsets
+from zkconsumer.tools.offsetfiles import GroupOffset
+from zkconsumer.tools.offsetstores import offset_nodes
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def unreadable(offset_group):
+    """Path of an offset that nobody may read; there are two more of the topic, one of which is garbage."""
+    path = offset_group.path("offsets", "t", 0)
+    offset_group.store("t", {0: 4, 1: 5, 2: 6})
+    offset_group.client.set(offset_group.path("offsets", "t", 2), b"x")
+    offset_group.client.set_acls(path, [make_acl("world", "anyone", write=True)])
+    yield path
+    offset_group.client.delete(path)
+
+
+def test_an_offset_that_may_not_be_read_costs_its_partition_only(tool_session, offset_group, unreadable):
+    exported = export_offsets(tool_session, [offset_group.name])
+    assert exported.offsets == (GroupOffset(offset_group.name, TopicPartition("t", 1), 5),)
+    garbage = f"znode {offset_group.path('offsets', 't', 2)} does not hold an offset: b'x'"
+    assert garbage in exported.problems
+    assert [problem.startswith(f"ZooKeeper refused get {unreadable}") for problem in exported.problems].count(True) == 1
+
+
+def test_what_writes_offsets_refuses_a_group_with_an_offset_that_may_not_be_read(
+    tool_session, offset_group, unreadable
+):
+    with pytest.raises(ZooKeeperRefused, match=unreadable):
+        offset_nodes(tool_session, offset_group.name)
