@@ -41,11 +41,7 @@ def kill_at(migration, point, when, connect):
     ended = run_until_killed(KILLED, arguments, connect)
     assert ended.returncode == -9, ended.stderr
 
-    def is_held():
-        holds = [name for name in migration.group.children("zkconsumer") if name.startswith("hold@")]
-        return holds or migration.group.children("owners", migration.topic)
-
-    eventually(lambda: not is_held())
+    eventually(lambda: not migration.group.is_held(migration.topic))
 
 
 def resume(migration, plan, ends):

@@ -57,12 +57,8 @@ class KilledWrites:
         assert len(found) == COUNT
         assert written in WHOLE
         assert made.exists(), "the snapshot is there before the first write"
-        eventually(lambda: not self._held())
+        eventually(lambda: not self._group.is_held("t"))
         return written
-
-    def _held(self) -> bool:
-        holds = [name for name in self._group.children("zkconsumer") if name.startswith("hold@")]
-        return bool(holds or self._group.children("owners", "t"))
 
     def _snapshot(self) -> Snapshot:
         nodes = tuple(

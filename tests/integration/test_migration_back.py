@@ -126,11 +126,7 @@ def kill(migration, connect, when, name, point):
     ended = run_until_killed(KILLED, arguments, connect)
     assert ended.returncode in (0, -9), ended.stderr
 
-    def is_held():
-        holds = [name for name in migration.group.children("zkconsumer") if name.startswith("hold@")]
-        return holds or migration.group.children("owners", migration.topic)
-
-    eventually(lambda: not is_held(), 60)
+    eventually(lambda: not migration.group.is_held(migration.topic), 60)
     return ended.returncode == -9
 
 

@@ -76,7 +76,7 @@ def test_znodes_follow_consumers_in_kafka_and_the_way_back_is_open(migrated, mir
         assert code == (-signal.SIGKILL if kill == signal.SIGKILL else 0), errors
         if kill == signal.SIGKILL:
             # It may have been killed in its hold, which refuses another one until its session has ended.
-            eventually(lambda: migrated.group.children("owners", migrated.topic) == [], 60)
+            eventually(lambda: not migrated.group.is_held(migrated.topic), 60)
             mirroring = mirror()
     assert all(copy["faults"] == [] for copy in copies)
     assert migrate("verify", migrated.file)[0] == 3, "consumers have continued"
