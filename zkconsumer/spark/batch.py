@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 def plan_batch_read(options: SourceOptions) -> list[RangePartition]:
-    """Read ZooKeeper and the brokers once, and plan the tasks.
+    """Read the group and the brokers once, and plan the tasks.
 
     Nothing is registered and nothing committed. Partitions without a committed offset start where ``auto.offset.reset``
     specifies, by default at the end; ``startingOffsets=earliest`` reads all records.
@@ -31,6 +31,7 @@ def plan_batch_read(options: SourceOptions) -> list[RangePartition]:
         UsageError: topics given by name, or partitions for which offsets are given, do not exist.
         LeaderUnknown: a partition has no leader, so its end is unknown.
         MalformedZnode: the group's offset of a partition is needed and cannot be parsed.
+        TopicUnreadable: it is stored in Kafka, and a permission is missing.
         OffsetOutOfRange: offsets to read are not in the log any more and ``failOnDataLoss`` is true.
         ZkConsumerError: ZooKeeper or the brokers cannot be reached.
     """
@@ -50,11 +51,12 @@ def plan_spans(options: SourceOptions, view: ClusterView, ends: LogEnds) -> dict
 
     Args:
         options: options of the read.
-        view: state in ZooKeeper, with the group's offsets.
+        view: state of the cluster, with the group's offsets.
         ends: asks the brokers.
 
     Raises:
-        UsageError, LeaderUnknown, MalformedZnode, OffsetOutOfRange, ZkConsumerError: see :func:`plan_batch_read`.
+        UsageError, LeaderUnknown, MalformedZnode, TopicUnreadable, OffsetOutOfRange, ZkConsumerError: see
+            :func:`plan_batch_read`.
     """
     _check_existence(options, view.partitions)
     committed = committed_offsets(options, view)
@@ -83,12 +85,15 @@ def committed_offsets(options: SourceOptions, view: ClusterView) -> dict[TopicPa
     """The group's offset of every partition; also None if an unreadable one is not needed.
 
     Raises:
-        MalformedZnode: an unreadable offset is needed; without the partition the read would be incomplete.
+        MalformedZnode, TopicUnreadable: an unreadable offset is needed; without the partition the read would be
+            incomplete.
     """
     unreadable = sorted(view.partitions - view.committed.keys())
     starting = options.starting
     for partition in unreadable:
         if position_of(partition, starting) is None:
+            if partition in view.refused:
+                raise view.refused[partition]
             raise MalformedZnode(
                 GroupPaths(options.config.group_id).offset(partition),
                 f"holds no offset, so the start of {partition} is unknown; write an offset, or set startingOffsets",
@@ -158,5 +163,5 @@ def _check_existence(options: SourceOptions, partitions: frozenset[TopicPartitio
         if isinstance(position, Mapping):
             missing += [f"partition {p}" for p in sorted(position.keys() - partitions) if p.topic in topics]
     if missing:
-        cluster = options.config.bootstrap_servers or options.config.zookeeper_connect
-        raise UsageError(f"{', '.join(missing)} does not exist in the cluster of {cluster}")
+        servers = options.config.bootstrap_servers or options.config.zookeeper_connect
+        raise UsageError(f"{', '.join(missing)} does not exist in the cluster of {servers}")

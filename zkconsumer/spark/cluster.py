@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from zkconsumer.config import ConsumerConfig
+from zkconsumer.errors import CoordinatorMoved, TopicUnreadable
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.spark.options import SourceOptions
 
 if TYPE_CHECKING:
+    from zkconsumer.kafka.groupmembers import DescribedMember
+    from zkconsumer.offsets.store import OffsetStore
     from zkconsumer.zookeeper.session import ZkSession
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +31,10 @@ class ClusterView:
         partitions: every partition of the subscribed topics that exist.
         committed: the group's offset of each partition, None if none is stored; without unreadable ones, and empty if
             offsets were not requested.
-        members: consumer ids of the group's live members.
-        our_members: those of them that use this package.
+        members: the group's live members: consumer ids, or member ids of a group that brokers coordinate.
+        our_members: those of them that use this package; of a group that brokers coordinate those that have the same
+            ``client.id``, which by default is the name of the group in this package only.
+        refused: why offsets are unreadable that are stored in Kafka.
     """
 
     brokers: tuple[Broker, ...]
@@ -33,6 +42,7 @@ class ClusterView:
     committed: Mapping[TopicPartition, int | None]
     members: frozenset[str]
     our_members: frozenset[str]
+    refused: Mapping[TopicPartition, TopicUnreadable] = field(default_factory=dict)
 
     def partition_counts(self) -> dict[str, int]:
         """Number of partitions of each topic."""
@@ -43,7 +53,7 @@ class ClusterView:
 
 
 def read_cluster(options: SourceOptions, *, with_offsets: bool = False) -> ClusterView:
-    """Read the cluster and, in a separate session, which registers nothing and is closed afterwards, the group.
+    """Read the cluster and the group, over connections that are closed afterwards; nothing is registered.
 
     Args:
         options: options of the query.
@@ -54,7 +64,14 @@ def read_cluster(options: SourceOptions, *, with_offsets: bool = False) -> Clust
             ``bootstrap.servers`` is set, and no broker answers.
         ZooKeeperUnavailable: no server answered.
         ChrootMissing: the chroot of ``zookeeper.connect`` does not exist.
+        GroupAuthorizationFailed: with ``group.protocol=kafka``, the permission to describe the group is missing.
     """
+    if options.config.group_protocol == "kafka":
+        return _read_from_brokers(options, with_offsets=with_offsets)
+    return _read_from_zookeeper(options, with_offsets=with_offsets)
+
+
+def _read_from_zookeeper(options: SourceOptions, *, with_offsets: bool) -> ClusterView:
     from zkconsumer.clusterchoice import open_registry
     from zkconsumer.zookeeper.session import ZkSession
 
@@ -63,40 +80,93 @@ def read_cluster(options: SourceOptions, *, with_offsets: bool = False) -> Clust
     session.open()
     try:
         registry = open_registry(session, config)
-        found = registry.partitions(options.select(registry.topics()))
-        partitions = frozenset(
-            TopicPartition(topic, number) for topic, of_topic in found.items() for number in of_topic
-        )
+        partitions = _partitions(registry.partitions(options.select(registry.topics())))
         brokers = registry.live_brokers()
         group = registry.view(config.group_id)
+        committed, refused = _fetch(_store(config, session, brokers), partitions) if with_offsets else _NOTHING_STORED
         return ClusterView(
             brokers=brokers,
             partitions=partitions,
-            committed=_committed(config, session, brokers, sorted(partitions)) if with_offsets else {},
+            committed=committed,
             members=frozenset(group.members.keys() | group.unreadable.keys()),
             our_members=frozenset(group.our_clients),
+            refused=refused,
         )
     finally:
         session.close()
 
 
-def _committed(
-    config: ConsumerConfig, session: ZkSession, brokers: Sequence[Broker], partitions: Sequence[TopicPartition]
-) -> Mapping[TopicPartition, int | None]:
+def _read_from_brokers(options: SourceOptions, *, with_offsets: bool) -> ClusterView:
+    from zkconsumer.kafka.brokercatalog import BrokerCatalog
+    from zkconsumer.offsets.storechoice import open_kafka_store
+
+    config = options.config
+    snapshot = BrokerCatalog(config).read(options.topics or None)
+    described = snapshot.describe_topics(options.select(snapshot.topics()))
+    partitions = _partitions({name: topic.partitions for name, topic in described.items()})
+    committed, refused = _NOTHING_STORED
+    if with_offsets:
+        store = open_kafka_store(config, live_brokers=lambda: snapshot.brokers, wait_before_retry=_sleep_before_retry)
+        committed, refused = _fetch(store, partitions)
+    members = _members_at_coordinator(config, lambda: snapshot.brokers)
+    return ClusterView(
+        brokers=snapshot.brokers,
+        partitions=partitions,
+        committed=committed,
+        members=frozenset(member.member_id for member in members),
+        our_members=frozenset(member.member_id for member in members if member.client_id == config.client_id),
+        refused=refused,
+    )
+
+
+def _members_at_coordinator(
+    config: ConsumerConfig, live_brokers: Callable[[], Sequence[Broker]]
+) -> Sequence[DescribedMember]:
+    """The other members; a static member that this query replaces is not one of them."""
+    from zkconsumer.kafka.client import BrokerClient
+    from zkconsumer.kafka.findcoordinator import CoordinatorClient
+    from zkconsumer.kafka.groupmembers import group_members
+
+    with closing(CoordinatorClient(BrokerClient.from_config(live_brokers, config), config.group_id)) as coordinator:
+        try:
+            members = group_members(coordinator, config.group_id)
+        except CoordinatorMoved as error:  # a new cluster creates the topic of offsets at the first request
+            _log.info("group %s: its members are not known yet: %s", config.group_id, error)
+            return ()
+    return [
+        member
+        for member in members
+        if config.group_instance_id is None or member.instance_id != config.group_instance_id
+    ]
+
+
+def _partitions(found: Mapping[str, Collection[int]]) -> frozenset[TopicPartition]:
+    return frozenset(TopicPartition(topic, number) for topic, numbers in found.items() for number in numbers)
+
+
+_Stored = tuple[Mapping[TopicPartition, int | None], Mapping[TopicPartition, TopicUnreadable]]
+_NOTHING_STORED: _Stored = ({}, {})
+
+
+def _fetch(store: OffsetStore, partitions: Collection[TopicPartition]) -> _Stored:
+    try:
+        return store.fetch(sorted(partitions)), store.refused()
+    finally:
+        store.close()
+
+
+def _store(config: ConsumerConfig, session: ZkSession, brokers: Sequence[Broker]) -> OffsetStore:
     from zkconsumer.offsets.storechoice import open_store
     from zkconsumer.offsets.zookeeper import ZooKeeperOffsetStore
 
-    def wait_before_retry(seconds: float) -> bool:
-        time.sleep(seconds)
-        return False
-
-    store = open_store(
+    return open_store(
         config,
         ZooKeeperOffsetStore(session, config.group_id),
         live_brokers=lambda: brokers,
-        wait_before_retry=wait_before_retry,
+        wait_before_retry=_sleep_before_retry,
     )
-    try:
-        return store.fetch(partitions)
-    finally:
-        store.close()
+
+
+def _sleep_before_retry(seconds: float) -> bool:
+    time.sleep(seconds)
+    return False

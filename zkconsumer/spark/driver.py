@@ -16,10 +16,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from zkconsumer.core.subscription import Subscription
 from zkconsumer.cpus import available_cpus
 from zkconsumer.errors import (
     GenerationEnded,
     NotOwner,
+    RebalanceAwaited,
     RetriableError,
     SessionExpired,
     UsageError,
@@ -28,7 +30,7 @@ from zkconsumer.errors import (
 from zkconsumer.group.identity import new_consumer_id
 from zkconsumer.group.member import GroupMember
 from zkconsumer.memberassembly import assemble_member
-from zkconsumer.model import Broker
+from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.spark.acknowledge import AcknowledgementServer, open_server
 from zkconsumer.spark.cluster import ClusterView, read_cluster
 from zkconsumer.spark.logends import LogEnds
@@ -38,9 +40,12 @@ from zkconsumer.spark.options import SourceOptions
 from zkconsumer.spark.planner import BatchPlanner
 from zkconsumer.spark.process import ignore_sigterm, prepare_process
 from zkconsumer.spark.sourceoffset import SourceOffset
-from zkconsumer.spark.sparkfetchcontrol import SparkFetchControl, drain_timeout_ms
+from zkconsumer.spark.sparkfetchcontrol import SparkFetchControl, drain_remedy, drain_timeout_ms
 
 _log = logging.getLogger(__name__)
+
+_GENERATION_CHANGED = (GenerationEnded, RebalanceAwaited)
+"""The positions of a plan, or its commit, belong to a generation of the group that has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +81,12 @@ class QueryDriver:
         self._parts = parts or DriverParts()
         # Finished batches are committed whatever the value of auto.commit.enable: the checkpoint is the user's commit.
         self._config = options.config.replace(auto_commit_enable=True)
-        self._control = SparkFetchControl(drain_timeout_ms(self._config) / 1000)
+        self._control = SparkFetchControl(drain_timeout_ms(self._config) / 1000, drain_remedy(self._config))
         self._patience_s = self._config.rebalance_max_retries * self._config.rebalance_backoff_ms / 1000
+        self._brokers_coordinate = self._config.group_protocol == "kafka"
+        # Brokers let each member take the rebalance timeout.
+        rebalance_s = self._config.max_poll_interval_ms / 1000 if self._brokers_coordinate else 0
+        self._settle_s = max(self._patience_s, rebalance_s)
         self._brokers: tuple[Broker, ...] = ()
         self._ends = LogEnds(self._config, lambda: self._brokers)
         self._member: GroupMember | None = None
@@ -95,6 +104,8 @@ class QueryDriver:
             ZkConsumerError: the group or the brokers cannot be reached, or partitions remain without a leader.
         """
         planner = self._join()
+        if self._brokers_coordinate:
+            self._control.await_partitions(self._patience_s)
         deadline = time.monotonic() + self._patience_s
         while True:
             try:
@@ -123,11 +134,17 @@ class QueryDriver:
         finished = self._decode(start)
         planner = self._join()
         self._control.finish(finished.number)
-        deadline = time.monotonic() + self._patience_s
+        began = time.monotonic()
+        deadline = began + self._patience_s
         while True:
+            before = self._control.current()
             try:
                 planned = planner.plan(finished, limit, least)
             except (RetriableError, SessionExpired, NotOwner, GenerationEnded) as error:
+                if isinstance(error, _GENERATION_CHANGED) and time.monotonic() < began + self._settle_s:
+                    _log.info("group %s: planning the batch again: %s", self._config.group_id, error)
+                    self._control.await_newer(before, self._config.refresh_leader_backoff_ms / 1000)
+                    continue
                 # Other triggers ask again anyway. AvailableNow would treat "nothing new" as its end.
                 self._wait_to_retry(error, deadline if planner.has_targets else math.inf)
                 if not planner.has_targets:
@@ -140,21 +157,30 @@ class QueryDriver:
 
         Raises:
             UsageError: the checkpoint belongs to another query.
-            ZkConsumerError: no brokers are known and ZooKeeper is unreachable.
+            ZkConsumerError: no brokers are known, and ZooKeeper or ``bootstrap.servers`` cannot be reached.
         """
         if start == end:
             return []
         planned = self._decode(end)
         spans = {partition: span for partition, span in planned.spans.items() if span.size > 0}
         self._control.replay(planned.number, spans)
-        assignment = self._control.current()
-        threads = {} if assignment is None else {p: thread.number for p, thread in assignment.threads.items()}
         self._refresh_brokers()
         if spans and not self._brokers:
             self._brokers = self._parts.read_cluster(self._options).brokers
-        tasks = group_by_thread(spans, threads, self._options.num_streams or available_cpus())
+        tasks = group_by_thread(spans, self._threads(), self._options.num_streams or available_cpus())
         tasks = split_tasks(tasks, self._options.min_partitions, self._options.max_records_per_partition)
         return [RangePartition(task, self._brokers) for task in tasks]
+
+    def _threads(self) -> dict[TopicPartition, int]:
+        """Number of the consumer thread of each owned partition: its task.
+
+        Where brokers coordinate, the query has one thread, and tasks are made by the size of the batch: a partition
+        that changed its thread would be released as one that moves to another member.
+        """
+        assignment = self._control.current()
+        if assignment is None or self._brokers_coordinate:
+            return {}
+        return {partition: thread.number for partition, thread in assignment.threads.items()}
 
     def report(self) -> dict[str, Any] | None:
         """The group, and the last known position and log end of each owned partition.
@@ -167,7 +193,7 @@ class QueryDriver:
         return encode_report(self._config.group_id, self._planner.available, path)
 
     def stop(self) -> None:
-        """Leave the group: its id and owner znodes are deleted when this returns. Idempotent."""
+        """Leave the group; other members can own its partitions when this returns. Idempotent."""
         self._parts.ignore_sigterm()
         if self._acknowledgements is not None:
             self._acknowledgements.close()  # first: batches acknowledged before are committed on leaving
@@ -195,22 +221,28 @@ class QueryDriver:
             "consumer of the group that owns these partitions reads the records again",
         )
         member.open()
+        member.join(self._subscription(view))
+        self._acknowledgements = self._parts.open_acknowledgements(self._acknowledged)
+        self._planner = BatchPlanner(
+            self._options, self._control, member, self._ends, settle_s=self._settle_s, others=view.members
+        )
+        return self._planner
+
+    def _subscription(self, view: ClusterView) -> Subscription:
         cpus = available_cpus()
         counts = stream_counts(self._options.topics, view.partition_counts(), self._options.num_streams, cpus)
         threads = max(counts.values(), default=1)
         _log.info(
-            "group %s: joining with %d consumer threads (option numStreams: %s, CPUs of this process: %d)",
+            "group %s: joining with %d %s (option numStreams: %s, CPUs of this process: %d)",
             self._config.group_id,
             threads,
+            "tasks for each batch" if self._brokers_coordinate else "consumer threads",
             self._options.num_streams or "not set",
             cpus,
         )
-        member.join(self._options.subscription(counts, threads))
-        self._acknowledgements = self._parts.open_acknowledgements(self._acknowledged)
-        self._planner = BatchPlanner(
-            self._options, self._control, member, self._ends, settle_s=self._patience_s, others=view.members
-        )
-        return self._planner
+        if self._brokers_coordinate:  # see _threads()
+            counts, threads = dict.fromkeys(counts, 1), 1
+        return self._options.subscription(counts, threads)
 
     def _acknowledged(self, number: int) -> None:
         """Commit a batch that has finished while Spark waits for its next trigger; on the acknowledgements' thread."""
@@ -250,7 +282,7 @@ class QueryDriver:
                 self._brokers = self._member.live_brokers() or self._brokers
         except ZkConsumerError as error:
             _log.warning(
-                "group %s: cannot read the brokers from ZooKeeper, using those known so far: %s",
+                "group %s: cannot read the brokers, using those known so far: %s",
                 self._config.group_id,
                 error,
             )

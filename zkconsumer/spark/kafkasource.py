@@ -10,7 +10,8 @@ from collections.abc import Mapping
 INSTEAD: Mapping[str, str] = {
     "kafka.bootstrap.servers": (
         "is not an option of this source, which finds the brokers in ZooKeeper: set zookeeper.connect "
-        "(host:port[,...][/chroot]) and group.id instead, and bootstrap.servers for brokers without ZooKeeper"
+        "(host:port[,...][/chroot]) and group.id instead, and bootstrap.servers for brokers without ZooKeeper; with "
+        "group.protocol=kafka bootstrap.servers is enough"
     ),
     "assign": (
         "cannot be used: the group assigns the partitions; set topics with subscribe or subscribePattern, and limit a "
@@ -32,7 +33,10 @@ INSTEAD: Mapping[str, str] = {
     "kafka.key.deserializer": "cannot be used: the column key is binary; cast it",
     "kafka.value.deserializer": "cannot be used: the column value is binary; cast it",
     "kafka.interceptor.classes": "cannot be used: executors run no code of Kafka's clients",
-    "kafka.session.timeout.ms": "is not an option of this source: use zookeeper.session.timeout.ms",
+    "kafka.session.timeout.ms": (
+        "is not an option of this source: use zookeeper.session.timeout.ms, or session.timeout.ms with "
+        "group.protocol=kafka"
+    ),
     "kafka.max.poll.records": "is not an option of this source: use maxOffsetsPerTrigger",
     "kafka.max.partition.fetch.bytes": "is not an option of this source: use fetch.message.max.bytes",
     "kafka.fetch.max.wait.ms": "is not an option of this source: use fetch.wait.max.ms",

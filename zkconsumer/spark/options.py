@@ -63,6 +63,11 @@ OPTION_NAMES = (
 DEFAULT_TRIGGER_DELAY_MS = 15 * 60_000
 """Default of ``maxTriggerDelay``, as in Spark."""
 
+DEFAULT_STRATEGY = "cooperative-sticky"
+"""Default of ``partition.assignment.strategy`` in a group that brokers coordinate: a batch in flight delays a rebalance
+only if it reads a partition that moves to another member."""
+
+_STRATEGY = "partition.assignment.strategy"
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DURATION = re.compile(r"([0-9]+)\s*([a-z]*)")
 
@@ -206,11 +211,8 @@ class _Reader:
         except ConfigError as error:
             self.violations += error.violations
             return None
-        if config.group_protocol == "kafka":
-            self.violations.append(
-                "group.protocol=kafka cannot be used by this source yet: use zookeeper or coordinator, with "
-                "zookeeper.connect"
-            )
+        if config.group_protocol == "kafka" and _STRATEGY not in properties:
+            return config.replace(partition_assignment_strategy=DEFAULT_STRATEGY)
         return config
 
     def _what_to_read(self) -> tuple[tuple[str, ...], str | None]:

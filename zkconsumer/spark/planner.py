@@ -15,7 +15,7 @@ from typing import Protocol
 from zkconsumer.core.fetchcontrol import FetchAssignment
 from zkconsumer.core.groupview import format_partitions
 from zkconsumer.core.offsets import Mark
-from zkconsumer.errors import LeaderUnknown, ZooKeeperUnavailable, name_some
+from zkconsumer.errors import BrokerUnavailable, LeaderUnknown, ZooKeeperUnavailable, name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.spark.logends import LogEnds
 from zkconsumer.spark.microbatch import Span, cap_offsets
@@ -72,6 +72,7 @@ class BatchPlanner:
     ) -> None:
         self._options = options
         self._group = options.config.group_id
+        self._brokers_coordinate = options.config.group_protocol == "kafka"
         self._control = control
         self._member = member
         self._ends = ends
@@ -147,7 +148,8 @@ class BatchPlanner:
         planned = next_offset(finished, Plan(rows, dict(positions), marks, assignment.topics), self._group)
         if not self._member.may_deliver():
             # Not "nothing new", which would end an AvailableNow query.
-            raise ZooKeeperUnavailable("this member's lease expired: other members may own its partitions by now")
+            unavailable = BrokerUnavailable if self._brokers_coordinate else ZooKeeperUnavailable
+            raise unavailable("this member's lease expired: other members may own its partitions by now")
         if not self._control.take(generation, planned.number, rows):
             return None
         self._positions.advance(rows)
@@ -157,10 +159,13 @@ class BatchPlanner:
     def _await_assignment(self) -> FetchAssignment:
         assignment = self._control.await_assignment(self._settle_s)
         if assignment is None:
-            raise LeaderUnknown(
-                f"group {self._group} did not settle within {self._settle_s:g} s; check that brokers are registered in "
-                "ZooKeeper and that no other member still owns partitions that it should release"
+            to_check = (
+                "that its coordinator answers, and that all members join within their max.poll.interval.ms"
+                if self._brokers_coordinate
+                else "that brokers are registered in ZooKeeper and that no other member still owns partitions that it "
+                "should release"
             )
+            raise LeaderUnknown(f"group {self._group} did not settle within {self._settle_s:g} s; check {to_check}")
         return assignment
 
     def _commit(self, generation: int, offsets: Mapping[TopicPartition, int]) -> None:

@@ -49,7 +49,7 @@ class Reason(Enum):
     NOT_IN_VERSION_1 = "the group has no offset, and the checkpoint, of version 1, does not name the partition"
     FINISHED = "the checkpoint and the group's offset agree"
     UNCOMMITTED = "the query's own commit of its last batch did not arrive"
-    NOT_STORED = "the checkpoint names it, and the group has no offset: its znodes were deleted, or ZooKeeper is new"
+    NOT_STORED = "the checkpoint names it, and the group has no offset: it was deleted, or its store is a new one"
     MOVED = "another consumer or an operator moved the group's offset"
     RECREATED = "the topic was deleted and created again"
     OLDER_THAN_TOPIC = "the group's offset was stored before the topic was created, so it belongs to an earlier one"

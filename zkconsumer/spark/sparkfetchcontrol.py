@@ -20,15 +20,28 @@ from zkconsumer.spark.microbatch import Span
 _log = logging.getLogger(__name__)
 
 _LONGEST_DRAIN_MS = 4000
+_SHARE_OF_REBALANCE_TIMEOUT = 0.8
 
 
 def drain_timeout_ms(config: ConsumerConfig) -> float:
-    """How long releasing partitions may wait for the batch in flight, in ms: ``rebalance.drain.timeout.ms``.
+    """How long releasing partitions may wait for the batch in flight, in ms.
 
     JVM members try to claim at 0, 1, .. times the backoff and then give up for good, so half of that window remains for
-    them (architecture.md#spark-source).
+    them (architecture.md#spark-source). In a group that brokers coordinate the limit is 0.8 of the rebalance timeout,
+    as that of the lease, which ends so long after the last heartbeat before the rebalance; the member learns of the
+    rebalance by the next one.
     """
+    if config.group_protocol == "kafka":
+        limit_ms = _SHARE_OF_REBALANCE_TIMEOUT * config.max_poll_interval_ms
+        return max(0, limit_ms - config.heartbeat_interval_ms)
     return max(0, min(_LONGEST_DRAIN_MS, (config.rebalance_max_retries - 1) * config.rebalance_backoff_ms / 2))
+
+
+def drain_remedy(config: ConsumerConfig) -> str:
+    """What to change where batches take longer, as text for the log."""
+    if config.group_protocol == "kafka":
+        return "raise max.poll.interval.ms of this query"
+    return "raise rebalance.max.retries and rebalance.backoff.ms in all members"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +74,14 @@ class SparkFetchControl:
 
     Args:
         drain_timeout_s: how long :meth:`stop` waits for a batch in flight, in seconds.
+        remedy: see :func:`drain_remedy`.
     """
 
     needs_topics = True
 
-    def __init__(self, drain_timeout_s: float) -> None:
+    def __init__(self, drain_timeout_s: float, remedy: str = "") -> None:
         self._drain_timeout_s = drain_timeout_s
+        self._remedy = remedy
         self._changed = threading.Condition()
         self._assignment: FetchAssignment | None = None
         self._released: Set[TopicPartition] = frozenset()  # since the last start
@@ -80,30 +95,24 @@ class SparkFetchControl:
     # -- the rebalance thread ---------------------------------------------------------------------------------------
 
     def stop(self, *, drain: bool = True) -> None:
-        """Stop planning, and wait for the batch in flight, at most the drain timeout.
-
-        After the timeout the partitions are released with the offset before the batch, and their next owner reads it
-        again. That is decided once for each batch: a later attempt of the same rebalance does not wait again.
-        """
-        self._stop(self._assigned(), drain=drain)
+        """Stop planning, and wait for the batch in flight if it reads assigned partitions; see :meth:`release`."""
+        self.release(() if self._assignment is None else self._assignment.threads.keys(), drain=drain)
 
     def release(self, partitions: Collection[TopicPartition], *, drain: bool = True) -> None:
-        """Stop planning until :meth:`start`; wait for the batch in flight only if it reads these partitions."""
-        with self._changed:
-            batch = self._in_flight
-            concerned = batch is not None and not batch.ends.keys().isdisjoint(partitions)
-        self._stop(partitions, drain=drain and concerned)
+        """Stop planning until :meth:`start`; wait for the batch in flight only if it reads these partitions.
 
-    def _assigned(self) -> Collection[TopicPartition]:
-        return () if self._assignment is None else self._assignment.threads.keys()
+        At most the drain timeout: after it the partitions are released with the offset before the batch, and their next
+        owner reads it again. That is decided once for each batch: a later attempt of the same rebalance does not wait
+        again.
 
-    def _stop(self, partitions: Collection[TopicPartition], *, drain: bool) -> None:
-        """Stop planning; nothing that was read of these partitions belongs to the next assignment."""
+        Whether it reads them is decided when no further batch can be declared. Otherwise: 1. no batch is in flight;
+        2. one is declared that reads these partitions; 3. they are released at once.
+        """
         with self._changed:
             self._stopped = True
             self._released |= set(partitions)
             batch = self._in_flight
-            if not drain or batch is None or batch is self._given_up:
+            if not drain or batch is None or batch is self._given_up or batch.ends.keys().isdisjoint(partitions):
                 return
             if self._changed.wait_for(lambda: self._in_flight is not batch, self._drain_timeout_s):
                 return
@@ -111,10 +120,10 @@ class SparkFetchControl:
             timeout_s = self._drain_timeout_s
         _log.warning(
             "a batch of %d partitions did not finish within %.1f s; the next owners of its partitions read them again "
-            "from its start. If batches take longer, raise rebalance.max.retries and rebalance.backoff.ms in all "
-            "members",
+            "from its start. If batches take longer, %s",
             len(batch.ends),
             timeout_s,
+            self._remedy,
         )
 
     def start(self, assignment: FetchAssignment) -> None:
@@ -192,6 +201,33 @@ class SparkFetchControl:
             if not self._stopped and self._assignment is not None and self._assignment.refused:
                 raise next(iter(self._assignment.refused.values())).error
             return None if self._stopped else self._assignment
+
+    def await_partitions(self, timeout_s: float) -> None:
+        """Wait until the query owns a partition, at most ``timeout_s`` seconds; an error ends the wait.
+
+        The first assignment of a member of a cooperative group has none: 1. it joins; 2. the others release partitions
+        for it; 3. they are assigned to it.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: self._failure or self._refusal or self._owns_or_cannot(), timeout_s)
+
+    def _owns_or_cannot(self) -> bool:
+        """True if a partition is owned, or the subscribed topics have none; under the lock."""
+        assignment = None if self._stopped else self._assignment
+        if assignment is None:
+            return False
+        has_partitions = any(topic.partitions for topic in assignment.topics.values())
+        return bool(assignment.threads or assignment.refused) or not has_partitions
+
+    def await_newer(self, assignment: FetchAssignment | None, timeout_s: float) -> None:
+        """Wait until there is another assignment than this one, at most ``timeout_s`` seconds; an error ends the wait.
+
+        There may never be one: a rebalance that gives the query what it has makes none.
+        """
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._failure or self._refusal or self._assignment is not assignment, timeout_s
+            )
 
     def current(self) -> FetchAssignment | None:
         """The newest assignment, which a rebalance may be about to replace; None before the first."""

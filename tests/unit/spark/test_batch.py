@@ -1,8 +1,10 @@
 """Planning of a batch read from a state of ZooKeeper and a broker's answers."""
 
+from dataclasses import replace
+
 import pytest
 
-from zkconsumer.errors import MalformedZnode, OffsetOutOfRange
+from zkconsumer.errors import MalformedZnode, OffsetOutOfRange, TopicAuthorizationFailed
 from zkconsumer.model import TopicPartition
 from zkconsumer.spark.batch import committed_offsets, plan_spans
 from zkconsumer.spark.cluster import ClusterView
@@ -35,6 +37,13 @@ def plan(stub_broker):
             ends.close()
 
     return plan
+
+
+def test_an_offset_in_kafka_that_may_not_be_read_is_refused_with_the_reason():
+    view = replace(VIEW, refused={T1: TopicAuthorizationFailed("no permission", "t", "Describe")})
+    with pytest.raises(TopicAuthorizationFailed):
+        committed_offsets(options(), view)
+    assert committed_offsets(options("earliest"), view) == {T0: 5, T1: None, T2: None}
 
 
 @pytest.mark.parametrize("starting", ["group", '{"t":{"0":3}}'])

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import threading
 import time
 
 import pytest
@@ -12,9 +13,11 @@ from zkconsumer.core.fetchcontrol import Refused
 from zkconsumer.core.groupview import Topic
 from zkconsumer.core.offsets import StoredOffset
 from zkconsumer.errors import (
+    GenerationEnded,
     GroupAuthorizationFailed,
     LeaderUnknown,
     OffsetOutOfRange,
+    RebalanceAwaited,
     TopicAuthorizationFailed,
     UsageError,
     ZooKeeperUnavailable,
@@ -371,6 +374,40 @@ def test_a_commit_of_an_ended_assignment_is_not_made(stub_broker, log, query):
     ours.member.generation += 1  # two rebalances have happened on the other thread
     assert ours.driver.latest_offset(ours.offset, None) == ours.offset
     assert all(offsets == {} for offsets in ours.member.commits)
+
+
+@pytest.mark.parametrize("error", [RebalanceAwaited, GenerationEnded])
+def test_a_commit_between_two_generations_lets_the_batch_be_planned_again(stub_broker, log, query, error):
+    log(A, 0, 10)
+    ours = query({A: 0}, **{"rebalance.backoff.ms": "10000"})
+    assert ours.trigger() == {A: Span(0, 10)}
+    log(A, 0, 15)
+    ours.member.refusals = [error("between two generations")] * 2
+    assert ours.trigger() == {A: Span(10, 15)}, "by the same call"
+    assert (ours.member.refusals, ours.member.commits[-1]) == ([], {A: 10})
+
+
+def test_in_a_group_of_brokers_tasks_are_made_by_size(stub_broker, log, query):
+    for partition, end in ((A, 6), (B, 3), (C, 2)):
+        log(partition, 0, end)
+    brokers = {"group.protocol": "kafka", "bootstrap.servers": "unused:1"}
+    ours = query({A: 0, B: 0, C: 0}, numStreams="2", **brokers)
+    start = ours.offset
+    ours.trigger()
+    assert ours.member.subscription.topics == {"t": 1}, "the query is one consumer thread"
+    tasks = [[piece[1] for piece in task.ranges] for task in ours.driver.partitions(start, ours.offset)]
+    assert tasks == [[0], [1, 2]]
+
+
+def test_available_now_in_a_group_of_brokers_waits_for_what_others_release(stub_broker, log, query):
+    log(A, 0, 10)
+    brokers = {"group.protocol": "kafka", "bootstrap.servers": "unused:1", "rebalance.backoff.ms": "10000"}
+    ours = query({}, **brokers)
+    gained = threading.Timer(0.05, ours.own, [{A: 4}])
+    gained.start()
+    ours.driver.prepare_available_now()
+    gained.join()
+    assert ours.trigger() == {A: Span(4, 10)}
 
 
 def test_available_now_drops_lost_partitions_and_reads_gained_ones(stub_broker, log, query, caplog):

@@ -220,7 +220,12 @@ def test_every_option_of_sparks_kafka_source_is_accepted_or_answered(name):
         assert "neither an option" not in violations(GOOD | {name: "1"})
 
 
-def test_a_group_that_brokers_coordinate_is_refused_with_what_to_use():
+@pytest.mark.parametrize(
+    ("given", "strategy"), [({}, "cooperative-sticky"), ({"partition.assignment.strategy": "range"}, "range")]
+)
+def test_a_group_that_brokers_coordinate_is_cooperative_unless_a_strategy_is_given(given, strategy):
     values = {"bootstrap.servers": "h:1", "group.id": "g", "group.protocol": "kafka", "subscribe": "t"}
-    with pytest.raises(ConfigError, match=r"group\.protocol=kafka cannot be used by this source yet"):
-        parse_options(values)
+    config = parse_options(values | given).config
+    assert (config.partition_assignment_strategy, config.offsets_storage) == (strategy, "kafka")
+    assert config.dual_commit_enabled is False
+    assert parse_options(GOOD).config.partition_assignment_strategy == "range"

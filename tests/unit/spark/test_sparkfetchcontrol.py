@@ -2,15 +2,17 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.fetchcontrol import FetchAssignment
-from zkconsumer.errors import ConsumerClosed
-from zkconsumer.model import ConsumerThreadId, TopicPartition
+from zkconsumer.core.groupview import Topic
+from zkconsumer.errors import ConsumerClosed, UsageError
+from zkconsumer.model import ConsumerThreadId, TopicIdentity, TopicPartition
 from zkconsumer.spark.microbatch import Span
-from zkconsumer.spark.sparkfetchcontrol import SparkFetchControl, drain_timeout_ms
+from zkconsumer.spark.sparkfetchcontrol import SparkFetchControl, drain_remedy, drain_timeout_ms
 
 T0, T1, T2 = (TopicPartition("t", n) for n in range(3))
 LONG_S = 30.0
@@ -201,6 +203,52 @@ def test_a_release_leaves_jvm_members_half_of_their_window(retries, backoff, exp
         zookeeper_connect="h:1", group_id="g", rebalance_max_retries=retries, rebalance_backoff_ms=backoff
     )
     assert drain_timeout_ms(config) == expected
+
+
+@pytest.mark.parametrize(("rebalance", "heartbeat", "expected"), [(300_000, 3000, 237_000), (3000, 3000, 0)])
+def test_in_a_group_of_brokers_a_release_ends_within_the_lease(rebalance, heartbeat, expected):
+    config = ConsumerConfig(
+        bootstrap_servers="h:1",
+        group_id="g",
+        group_protocol="kafka",
+        max_poll_interval_ms=rebalance,
+        heartbeat_interval_ms=heartbeat,
+    )
+    assert drain_timeout_ms(config) == expected
+    assert "max.poll.interval.ms" in drain_remedy(config)
+
+
+def test_partitions_are_awaited_over_an_assignment_without_any(rebalance_thread):
+    control = SparkFetchControl(LONG_S)
+    topics = {"t": Topic((0, 1), TopicIdentity("id", None))}
+    control.start(replace(assignment(1), topics=topics))
+    awaited = rebalance_thread.submit(control.await_partitions, LONG_S)
+    control.start(replace(assignment(2), topics=topics))
+    assert not awaited.done()
+    control.start(replace(assignment(3, T0), topics=topics))
+    awaited.result(LONG_S)
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda control: control.fail(RuntimeError("boom")),
+        lambda control: control.refuse(UsageError("not allowed")),
+        lambda control: control.start(assignment(1)),  # no topic exists
+    ],
+)
+def test_no_partition_is_awaited_where_none_can_come(end):
+    control = SparkFetchControl(LONG_S)
+    end(control)
+    control.await_partitions(LONG_S)
+
+
+def test_a_batch_that_reads_nothing_of_the_assignment_delays_no_rebalance():
+    control = running(T0)
+    control.replay(7, {T1: Span(5, 9)})
+    control.stop()
+    control.start(assignment(2, T0, T2))
+    control.release([T2])
 
 
 def test_a_batch_belongs_to_the_next_assignment_for_what_was_kept():
