@@ -116,18 +116,27 @@ def test_a_source_process_that_is_slow_to_start_is_started_again(demo: Callable[
     assert "224 routes x 5 figures, 0 routes differ" in run.out
 
 
-@pytest.mark.parametrize("version", ["3.9.1", "4.2.0"])
-def test_all_checks_hold_and_only_the_picture_remains(demo: Callable[..., Run], version: str) -> None:
-    run = demo("--kafka-version", version)
+@pytest.mark.parametrize(
+    ("arguments", "servers"),
+    [
+        (["--kafka-version", "3.9.1"], "ZooKeeper and Kafka 3.9.1"),
+        (["--kafka-version", "4.2.0"], "ZooKeeper and Kafka 4.2.0"),
+        (["--group-protocol", "kafka"], "Kafka 4.2.0 without ZooKeeper"),
+    ],
+)
+def test_all_checks_hold_and_only_the_picture_remains(
+    demo: Callable[..., Run], arguments: list[str], servers: str
+) -> None:
+    run = demo(*arguments)
     assert run.exit_code() == 0, run.out + run.err
 
-    assert f"A real ZooKeeper and Kafka {version};" in run.out
+    assert f"A real {servers};" in run.out
     assert "336,776 of 336,776 on 8 partitions" in run.out
     assert re.search(r"delivered at least once +count missing: 0, count duplicates: [\d,]+ .*ok", run.out)
     assert "count altered: 0" in run.out
     assert "224 routes x 5 figures, 0 routes differ" in run.out
     for group in ("flights-audit", "flights-spark"):
-        assert re.search(rf"lag of {group} +0 \(znodes 336,776, log ends 336,776\) +ok", run.out)
+        assert re.search(rf"lag of {group} +0 \(committed 336,776, log ends 336,776\) +ok", run.out)
     assert "FAILED" not in run.out
     assert all(character.isprintable() or character == "\n" for character in run.out + run.err)
     last, picture = run.out.splitlines()[-1], run.out.splitlines()[-2]

@@ -35,7 +35,15 @@ _WIDTH_ELSEWHERE = 120
     help="Leave the consumers' output and all logs in this directory, which must be empty or not exist.",
 )
 @kafka_version_option
-def demo(picture: Path, keep: Path | None, kafka_version: str | None) -> None:
+@click.option(
+    "--group-protocol",
+    type=click.Choice(["zookeeper", "kafka"]),
+    default="zookeeper",
+    show_default=True,
+    help="kafka: the groups are those that brokers coordinate; without --kafka-version on the newest Kafka, and no "
+    "ZooKeeper runs.",
+)
+def demo(picture: Path, keep: Path | None, kafka_version: str | None, group_protocol: str) -> None:
     """Show the whole system on real servers and real data, verified.
 
     Starts a ZooKeeper and a Kafka broker, loads 336,776 real flights, lets consumers share them, join and be killed,
@@ -48,15 +56,28 @@ def demo(picture: Path, keep: Path | None, kafka_version: str | None) -> None:
     from zkconsumer.demo.story import Story
     from zkconsumer.sandbox.progress import Progress
 
+    at_brokers = group_protocol == "kafka"
     width = None if sys.stdout.isatty() else _WIDTH_ELSEWHERE
     story = Story(Console(highlight=False, markup=False, emoji=False, width=width), Progress())
     try:
         with _every_end_cleans_up():
-            good = run_demo(story, picture.absolute(), keep, require_kafka_version(kafka_version))
+            good = run_demo(
+                story,
+                picture.absolute(),
+                keep,
+                _newest_version() if at_brokers and kafka_version is None else require_kafka_version(kafka_version),
+                brokers_coordinate=at_brokers,
+            )
     except KeyboardInterrupt:
         raise ZkConsumerError("interrupted; nothing is left running") from None
     if not good:
         sys.exit(_EXIT_FAILED)
+
+
+def _newest_version() -> str:
+    from zkconsumer.sandbox import known_kafka_versions
+
+    return known_kafka_versions()[-1]
 
 
 @contextmanager

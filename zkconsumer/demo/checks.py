@@ -71,7 +71,7 @@ def aggregated(expected: Aggregate, actual: Aggregate) -> Check:
 
 
 def no_lag(group: str, final: Sample, sizes: Sequence[int]) -> Check:
-    """The offsets in the group's znodes equal the log ends, which equal the numbers of produced records."""
-    in_znodes = sum(offset or 0 for offset in final.committed)
-    figures = f"{final.lag:,} (znodes {in_znodes:,}, log ends {sum(final.ends):,})"
+    """The committed offsets equal the log ends, which equal the numbers of produced records."""
+    committed = sum(offset or 0 for offset in final.committed)
+    figures = f"{final.lag:,} (committed {committed:,}, log ends {sum(final.ends):,})"
     return Check(f"lag of {group}", figures, list(final.committed) == list(final.ends) == list(sizes))

@@ -11,6 +11,8 @@ from zkconsumer.sandbox.process import JvmProcess
 
 _SESSION_TIMEOUT_S = 3.0
 """Short enough to watch the takeover after a kill, long enough that a busy machine does not lose sessions."""
+_SESSION_TIMEOUT_AT_BROKERS_S = 6.0
+"""The least that brokers allow by default."""
 
 _PROPERTIES = {
     "zookeeper.session.timeout.ms": f"{_SESSION_TIMEOUT_S * 1000:.0f}",
@@ -20,6 +22,11 @@ _PROPERTIES = {
     "rebalance.backoff.ms": "1000",
     "rebalance.max.retries": "10",
     "auto.commit.interval.ms": "500",
+}
+_AT_BROKERS = {
+    "session.timeout.ms": f"{_SESSION_TIMEOUT_AT_BROKERS_S * 1000:.0f}",
+    "heartbeat.interval.ms": "500",
+    "partition.assignment.strategy": "cooperative-sticky",
 }
 _STALL_S = 60.0
 
@@ -34,17 +41,23 @@ class Member:
         connection: the properties with which it finds the servers.
         directory: directory for its output.
         logs: directory for its log.
-    """
 
-    session_timeout_s = _SESSION_TIMEOUT_S
+    Attributes:
+        consumer_id: name of the member in its group: its consumer id, or its ``client.id`` in a group that brokers
+            coordinate.
+        session_timeout_s: after which the group gives its partitions to others if it was killed, in seconds.
+    """
 
     def __init__(
         self, name: str, group: str, topic: str, connection: Mapping[str, str], directory: Path, logs: Path
     ) -> None:
         self.name = name
-        self.consumer_id = f"{group}_{name}"
+        self.consumer_id, self.session_timeout_s = f"{group}_{name}", _SESSION_TIMEOUT_S
         self.output = directory / f"{name}.jsonl"
         properties = {**_PROPERTIES, **connection, "consumer.id": name}
+        if connection.get("group.protocol") == "kafka":
+            self.consumer_id, self.session_timeout_s = name, _SESSION_TIMEOUT_AT_BROKERS_S
+            properties |= {**_AT_BROKERS, "client.id": name}
         # The class works for any process; here it is Python. The consumer dies with this process, however that ends.
         self._process = JvmProcess(
             name,

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from zkconsumer.core.znodes import GroupPaths
 from zkconsumer.demo.timeline import Sample, Timeline
@@ -19,12 +19,32 @@ from zkconsumer.zookeeper.session import ZkSession
 
 _EVERY_S = 0.1
 _LONG_S = 0.5
-_ANSWER_TIMEOUT_MS = 10_000
-_CLIENT_ID = "zkconsumer-demo"
+ANSWER_TIMEOUT_MS = 10_000
+CLIENT_ID = "zkconsumer-demo"
 
 
-class GroupReader:
-    """Reads one group: members, owners and offsets from znodes, log ends from the brokers. Used by one thread.
+class GroupReader(Protocol):
+    """Reads one group. Used by one thread.
+
+    Attributes:
+        group: consumer group to read.
+    """
+
+    group: str
+
+    def read(self, at: float) -> Sample:
+        """Read the state of the group once; ``at`` is the time for the sample.
+
+        Raises:
+            ZkConsumerError: ZooKeeper or a broker does not answer.
+        """
+
+    def close(self) -> None:
+        """Close the connections to brokers."""
+
+
+class ZnodeReader:
+    """Reads members, owners and offsets from znodes, log ends from the brokers. See :class:`GroupReader`.
 
     Args:
         session: an open session, which others may use too.
@@ -40,33 +60,37 @@ class GroupReader:
         self._session = session
         self._registry = Registry(session)
         self._offsets = ZooKeeperOffsetStore(session, group)
-        self._client = BrokerClient(lambda: tuple(brokers), client_id=_CLIENT_ID, timeout_ms=_ANSWER_TIMEOUT_MS)
+        self._client = BrokerClient(lambda: tuple(brokers), client_id=CLIENT_ID, timeout_ms=ANSWER_TIMEOUT_MS)
         self._partitions = tuple(partitions)
 
     def read(self, at: float) -> Sample:
-        """Read the state of the group once; ``at`` is the time for the sample.
-
-        Raises:
-            ZkConsumerError: ZooKeeper or a broker does not answer.
-        """
+        """See :meth:`GroupReader.read`."""
         members = self._session.children(GroupPaths(self.group).ids) or ()
         owners = self._registry.owner_threads(self.group, self._partitions)
         committed = self._offsets.fetch(self._partitions)
-        # Log ends are read last: they only grow, so that a lag is never negative.
-        ends = self._client.list_offsets(dict.fromkeys(self._partitions, LATEST))
-        if ends.errors:
-            raise LeaderUnknown(f"no log end of {len(ends.errors)} partitions; check that the broker is still running")
         return Sample(
             at,
             frozenset(members),
             tuple(_consumer_id(owners[partition]) for partition in self._partitions),
             tuple(committed.get(partition) for partition in self._partitions),
-            tuple(ends.found[partition] or 0 for partition in self._partitions),
+            read_log_ends(self._client, self._partitions),
         )
 
     def close(self) -> None:
         """Close the connections to brokers."""
         self._client.close()
+
+
+def read_log_ends(client: BrokerClient, partitions: Sequence[TopicPartition]) -> tuple[int, ...]:
+    """The end of each log. To be read after the offsets: logs only grow, so that a lag is never negative.
+
+    Raises:
+        ZkConsumerError: a broker does not answer.
+    """
+    ends = client.list_offsets(dict.fromkeys(partitions, LATEST))
+    if ends.errors:
+        raise LeaderUnknown(f"no log end of {len(ends.errors)} partitions; check that the broker is still running")
+    return tuple(ends.found[partition] or 0 for partition in partitions)
 
 
 def _consumer_id(owner: str | None) -> str | None:

@@ -22,7 +22,9 @@ _PACKAGES = (PACKAGE, "pyspark", "matplotlib")
 """Packages that the demo needs beyond the package's own dependencies."""
 
 
-def run_demo(story: Story, picture: Path, keep: Path | None, kafka_version: str) -> bool:
+def run_demo(
+    story: Story, picture: Path, keep: Path | None, kafka_version: str, *, brokers_coordinate: bool = False
+) -> bool:
     """Run the demo and print its steps; True if every check holds.
 
     Args:
@@ -30,6 +32,7 @@ def run_demo(story: Story, picture: Path, keep: Path | None, kafka_version: str)
         picture: PNG file to write; replaced if it exists.
         keep: directory to work in, which is kept; None: a temporary one that is removed unless the demo fails.
         kafka_version: version of the broker.
+        brokers_coordinate: the groups are those of ``group.protocol=kafka``.
 
     Raises:
         ZkConsumerError: a step failed, so that there is nothing to check; the message has the path of the logs.
@@ -39,7 +42,8 @@ def run_demo(story: Story, picture: Path, keep: Path | None, kafka_version: str)
     _expect_writable(picture)
     workspace = Workspace(keep)
     try:
-        checks = _play(story, workspace, picture, clock, kafka_version)
+        servers = Servers(workspace.logs, story.progress, kafka_version, brokers_coordinate=brokers_coordinate)
+        checks = _play(story, workspace, picture, clock, servers)
         if not all(check.ok for check in checks):
             workspace.keep()
         story.verdict(checks, workspace.path if workspace.kept else None, picture, clock())
@@ -66,18 +70,18 @@ def _expect_writable(picture: Path) -> None:
 
 
 def _play(
-    story: Story, workspace: Workspace, picture: Path, clock: Callable[[], float], kafka_version: str
+    story: Story, workspace: Workspace, picture: Path, clock: Callable[[], float], stopped: Servers
 ) -> list[Check]:
     with ThreadPoolExecutor(1) as background:
         loading = background.submit(_prepare)  # while the servers start
-        with Servers(workspace.logs, story.progress, kafka_version) as servers:
+        with stopped as servers:
             with story.waiting(f"reading {PACKAGE}, loading the decode kernel (compiled by the first run)"):
                 records = loading.result()
             story.step(
                 f"Real data: {len(records):,} flights of {PACKAGE} as JSON, {records.value_bytes() / 1e6:.0f} MB, "
                 f"keyed by route ({records.key_count()} keys)"
             )
-            story.step(f"A real ZooKeeper and Kafka {servers.kafka_version}; topic {TOPIC} on {PARTITIONS} partitions")
+            story.step(f"A real {servers.names}; topic {TOPIC} on {PARTITIONS} partitions")
             stage = Stage(servers, records, workspace, story, clock)
             checks = Sharing(stage).play() + Querying(stage).play()
     title = f"{len(records):,} flights: two consumers share them, a third joins, one is killed; then a Spark query"

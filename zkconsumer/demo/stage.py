@@ -10,8 +10,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from zkconsumer.demo.brokerreader import BrokerReader
 from zkconsumer.demo.flights import Records
-from zkconsumer.demo.observer import GroupReader
+from zkconsumer.demo.observer import GroupReader, ZnodeReader
 from zkconsumer.demo.story import Story
 from zkconsumer.demo.timeline import Event, Sample, Timeline
 from zkconsumer.demo.workspace import Workspace
@@ -19,7 +20,7 @@ from zkconsumer.errors import SandboxError
 from zkconsumer.kafka.bootstrap import bootstrap_brokers
 from zkconsumer.kafka.client import BrokerClient
 from zkconsumer.model import Broker, TopicPartition
-from zkconsumer.sandbox import DEFAULT_KAFKA_VERSION, Sandbox
+from zkconsumer.sandbox import DEFAULT_KAFKA_VERSION, Sandbox, is_kraft_only
 from zkconsumer.sandbox.admin import create_topics
 from zkconsumer.sandbox.progress import Progress
 from zkconsumer.zookeeper.session import ZkSession
@@ -42,34 +43,45 @@ class Servers:
         logs: directory to which the servers' logs are copied at the end.
         progress: reports waits.
         kafka_version: version of the broker.
+        brokers_coordinate: the groups are those of ``group.protocol=kafka``; there is no ZooKeeper unless the broker
+            needs it.
     """
 
-    def __init__(self, logs: Path, progress: Progress, kafka_version: str = DEFAULT_KAFKA_VERSION) -> None:
+    def __init__(
+        self,
+        logs: Path,
+        progress: Progress,
+        kafka_version: str = DEFAULT_KAFKA_VERSION,
+        *,
+        brokers_coordinate: bool = False,
+    ) -> None:
         self.partitions = tuple(TopicPartition(TOPIC, number) for number in range(PARTITIONS))
         self.brokers: tuple[Broker, ...] = ()
         self._logs = logs
-        self._sandbox = Sandbox(kafka_version=kafka_version, progress=progress)
+        self._brokers_coordinate = brokers_coordinate
+        zookeepers = 0 if brokers_coordinate and is_kraft_only(kafka_version) else 1
+        self._sandbox = Sandbox(kafka_version=kafka_version, zookeepers=zookeepers, progress=progress)
         self._session: ZkSession | None = None
 
     @property
-    def zookeeper(self) -> str:
-        """Connection string of ZooKeeper."""
-        return self._sandbox.zookeeper_connect
+    def names(self) -> str:
+        """What runs, for the demo's output."""
+        kafka = f"Kafka {self._sandbox.kafka_version}"
+        return f"ZooKeeper and {kafka}" if self._sandbox.zookeeper_connect else f"{kafka} without ZooKeeper"
 
     @property
     def connection(self) -> dict[str, str]:
         """The properties with which consumers find the servers."""
+        if self._brokers_coordinate:
+            return {"group.protocol": "kafka", "bootstrap.servers": self._sandbox.bootstrap_servers}
         return self._sandbox.connection
-
-    @property
-    def kafka_version(self) -> str:
-        """Version of the broker."""
-        return self._sandbox.kafka_version
 
     def reader(self, group: str) -> GroupReader:
         """A reader of one group, to be closed by the caller."""
+        if self._brokers_coordinate:
+            return BrokerReader(self.brokers, group, self.partitions)
         assert self._session is not None, "only inside the with block"
-        return GroupReader(self._session, self.brokers, group, self.partitions)
+        return ZnodeReader(self._session, self.brokers, group, self.partitions)
 
     def read(self, group: str, at: float) -> Sample:
         """Read a group once, with separate connections to the brokers."""
@@ -82,7 +94,7 @@ class Servers:
     def expect_alive(self) -> None:
         """Raise SandboxError, quoting the log, if a server has ended by itself."""
         try:
-            for server in (self._sandbox.zookeeper, *self._sandbox.brokers):
+            for server in (*self._sandbox.ensemble.members, *self._sandbox.brokers):
                 server.expect_running()
         except SandboxError as error:
             # When the message is read, the logs have been moved.
@@ -98,10 +110,13 @@ class Servers:
         return self
 
     def _open(self) -> None:
-        self._session = ZkSession(
-            self.zookeeper, session_timeout_ms=_CLIENT_TIMEOUT_MS, connection_timeout_ms=_CLIENT_TIMEOUT_MS
-        )
-        self._session.open()
+        if not self._brokers_coordinate:
+            self._session = ZkSession(
+                self._sandbox.zookeeper_connect,
+                session_timeout_ms=_CLIENT_TIMEOUT_MS,
+                connection_timeout_ms=_CLIENT_TIMEOUT_MS,
+            )
+            self._session.open()
         self.brokers = bootstrap_brokers(self._sandbox.bootstrap_servers)
         client = BrokerClient(lambda: self.brokers, client_id="zkconsumer-demo", timeout_ms=_CLIENT_TIMEOUT_MS)
         try:

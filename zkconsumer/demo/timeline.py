@@ -12,9 +12,9 @@ class Sample:
 
     Attributes:
         at: seconds since the demo began.
-        members: consumer ids of the registered members.
+        members: consumer ids of the group's members; in a group that brokers coordinate their ``client.id``.
         owners: consumer id of the owner, None if the partition has none.
-        committed: offset in the group's znode, None if there is none.
+        committed: committed offset, None if there is none.
         ends: log end offset.
     """
 

@@ -20,6 +20,7 @@ from zkconsumer.sandbox.ensemble import ZooKeeperEnsemble
 from zkconsumer.sandbox.jars import DEFAULT_KAFKA_VERSION, JarSource
 from zkconsumer.sandbox.java import Java, find_java, java_home_for_spark
 from zkconsumer.sandbox.kafka import KafkaBroker
+from zkconsumer.sandbox.kraft import is_kraft_only
 from zkconsumer.sandbox.lockfile import known_kafka_versions
 from zkconsumer.sandbox.sandbox import Sandbox
 from zkconsumer.sandbox.zookeeper import ZooKeeperServer
@@ -33,6 +34,7 @@ __all__ = [
     "ZooKeeperEnsemble",
     "ZooKeeperServer",
     "find_java",
+    "is_kraft_only",
     "java_home_for_spark",
     "known_kafka_versions",
 ]

@@ -65,7 +65,7 @@ class ZooKeeperEnsemble:
 
     Args:
         directory: of the sandbox.
-        size: number of servers; one is a standalone server.
+        size: number of servers; one is a standalone server, and there may be none.
         port: of the first server, for clients; None for a free one.
         tick_time_ms: unit of ZooKeeper's timeouts; sessions last at least 2 times as long.
         max_session_timeout_ms: the longest session that the servers grant; None for 20 ticks.

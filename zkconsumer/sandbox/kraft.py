@@ -10,6 +10,7 @@ from zkconsumer.errors import SandboxError
 from zkconsumer.sandbox.ensemble import ZooKeeperEnsemble
 from zkconsumer.sandbox.java import find_java
 from zkconsumer.sandbox.kafka import JVM_OPTIONS, PROPERTIES, KafkaBroker
+from zkconsumer.sandbox.lockfile import version_tuple
 from zkconsumer.sandbox.ports import HOST, free_port
 from zkconsumer.sandbox.process import JvmProcess, java_command
 from zkconsumer.sandbox.server import LocalServer
@@ -26,6 +27,11 @@ _PROPERTIES = {
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
 }
+
+
+def is_kraft_only(kafka_version: str) -> bool:
+    """True if brokers of this version do not know ZooKeeper."""
+    return version_tuple(kafka_version) >= KRAFT_ONLY_SINCE
 
 
 class KRaftBroker(KafkaBroker):

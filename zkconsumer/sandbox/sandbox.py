@@ -13,8 +13,8 @@ from zkconsumer.sandbox.cache import cache_directory
 from zkconsumer.sandbox.ensemble import ZooKeeperEnsemble
 from zkconsumer.sandbox.jars import DEFAULT_KAFKA_VERSION, JarSource
 from zkconsumer.sandbox.kafka import KafkaBroker
-from zkconsumer.sandbox.kraft import KRAFT_ONLY_SINCE, KRaftBroker
-from zkconsumer.sandbox.lockfile import read_lock, version_tuple
+from zkconsumer.sandbox.kraft import KRaftBroker, is_kraft_only
+from zkconsumer.sandbox.lockfile import read_lock
 from zkconsumer.sandbox.ports import require_free
 from zkconsumer.sandbox.progress import Progress
 from zkconsumer.sandbox.server import LocalServer
@@ -30,8 +30,9 @@ class Sandbox:
 
     Kafka 4 does not use ZooKeeper, which is then there for groups of consumers only.
 
-    ``zookeepers`` is the number of ZooKeeper servers; more than one are an ensemble. For a port of None a free one is
-    chosen; ``zookeeper_port`` and ``kafka_port`` are those of the first server and broker.
+    ``zookeepers`` is the number of ZooKeeper servers; more than one are an ensemble. It may be 0 with Kafka 4, for
+    groups that brokers coordinate (``group.protocol=kafka``); UsageError with an earlier version. For a port of None a
+    free one is chosen; ``zookeeper_port`` and ``kafka_port`` are those of the first server and broker.
     ``max_session_timeout_ms`` is the longest session that ZooKeeper grants (default: 20 times ``tick_time_ms``).
     ``jars`` is the source of Kafka's jars (default: chosen by the environment, else Maven Central), ``progress``
     reports waits (default: no reports). ``kafka_properties`` are server properties of every broker. Used by one thread
@@ -57,6 +58,8 @@ class Sandbox:
         progress: Progress | None = None,
     ) -> None:
         self.kafka_version = kafka_version
+        if zookeepers == 0 and brokers > 0 and not self.has_brokers_without_zookeeper:
+            raise UsageError(f"Kafka {kafka_version} needs a ZooKeeper; versions from 4 on do not")
         self.brokers: list[KafkaBroker] = []
         self._zookeeper_count = zookeepers
         self._broker_count = brokers
@@ -86,19 +89,21 @@ class Sandbox:
 
     @property
     def ensemble(self) -> ZooKeeperEnsemble:
-        """All ZooKeeper servers, also where there is one. Raises UsageError before `start`."""
+        """All ZooKeeper servers, also where there is one, or none. Raises UsageError before `start`."""
         if self._ensemble is None:
             raise UsageError("the sandbox is not running; use it in a with block")
         return self._ensemble
 
     @property
     def zookeeper(self) -> ZooKeeperServer:
-        """The first ZooKeeper server. Raises UsageError before `start`."""
+        """The first ZooKeeper server. Raises UsageError before `start`, and where there is none."""
+        if not self.ensemble.members:
+            raise UsageError("this sandbox has no ZooKeeper")
         return self.ensemble.members[0]
 
     @property
     def zookeeper_connect(self) -> str:
-        """The value for zookeeper.connect: every server, running or not."""
+        """The value for zookeeper.connect: every server, running or not; empty if there is none."""
         return self.ensemble.address
 
     @property
@@ -109,11 +114,13 @@ class Sandbox:
     @property
     def has_brokers_without_zookeeper(self) -> bool:
         """True if ZooKeeper knows nothing of the brokers, so that consumers need bootstrap.servers."""
-        return version_tuple(self.kafka_version) >= KRAFT_ONLY_SINCE
+        return is_kraft_only(self.kafka_version)
 
     @property
     def connection(self) -> dict[str, str]:
-        """The properties with which a consumer finds ZooKeeper and the brokers."""
+        """The properties with which a consumer finds ZooKeeper and the brokers; without ZooKeeper the group, too."""
+        if not self.ensemble.members:
+            return {"group.protocol": "kafka", "bootstrap.servers": self.bootstrap_servers}
         properties = {"zookeeper.connect": self.zookeeper_connect}
         if self.has_brokers_without_zookeeper:
             properties["bootstrap.servers"] = self.bootstrap_servers
@@ -250,8 +257,9 @@ class Sandbox:
             tick_time_ms=self._tick_time_ms,
             max_session_timeout_ms=self._max_session_timeout_ms,
         )
-        with self._progress.step("starting ZooKeeper"):
-            self._ensemble.start()
+        if self._zookeeper_count > 0:
+            with self._progress.step("starting ZooKeeper"):
+                self._ensemble.start()
 
     def _wait_for_agreement(self) -> None:
         """Wait until each running broker lists all running ones: then a topic can be replicated over them."""
