@@ -3,10 +3,10 @@
 import pytest
 
 from tests.fixtures.jvm import jvm, make_jvm, private_jvm
-from tests.fixtures.spark import group, spark, start_query
+from tests.fixtures.spark import group, protocol, spark, start_query
 from tests.fixtures.sparkjob import make_job
 
-__all__ = ["group", "jvm", "make_job", "make_jvm", "private_jvm", "spark", "start_query"]
+__all__ = ["group", "jvm", "make_job", "make_jvm", "private_jvm", "protocol", "spark", "start_query"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -49,7 +49,9 @@ def test_a_repeated_batch_whose_records_were_deleted_fails(start_query, sandbox,
     assert group.offsets(topic) == {0: 50}
 
 
-@pytest.mark.parametrize("new", [10, 80])
+@pytest.mark.parametrize(
+    ("protocol", "new"), [("zookeeper", 10), ("zookeeper", 80), ("kafka", 80)], indirect=["protocol"]
+)
 def test_a_topic_that_was_created_again(start_query, group, topics, topic_factory, produce, new):
     topic = topic_factory()
     produce(topic, [b"old"] * 50)

@@ -1,4 +1,4 @@
-"""Queries of a group on ZooKeeper that read from Kafka 4.2.0, which does not use ZooKeeper."""
+"""Queries that read from Kafka 4.2.0, which does not use ZooKeeper; their group is on ZooKeeper, or the brokers'."""
 
 import json
 from collections import Counter
@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from tests.fixtures.sandbox import Topics, produce_records
-from tests.fixtures.spark import DEADLINE_S, Sink, await_until
+from tests.fixtures.spark import BOTH_PROTOCOLS, DEADLINE_S, Sink, await_until
 from zkconsumer.sandbox import Sandbox
 from zkconsumer.sandbox.progress import Progress
 
@@ -31,14 +31,16 @@ def values(count, first=0):
     return [b"%d" % number for number in range(first, first + count)]
 
 
+@BOTH_PROTOCOLS
 def test_a_batch_read(spark, sandbox, group, brokers, unique_name):
     topic = Topics(sandbox.bootstrap_servers).create(unique_name, 2)
     produce_records(sandbox.bootstrap_servers, topic, values(20))
-    where = {"zookeeper.connect": sandbox.zookeeper_connect, "group.id": group.group, "subscribePattern": unique_name}
-    frame = spark.read.format("zkconsumer").options(**where, **brokers, startingOffsets="earliest").load()
+    where = {**group.connection, **brokers, "group.id": group.group, "subscribePattern": unique_name}
+    frame = spark.read.format("zkconsumer").options(**where, startingOffsets="earliest").load()
     assert sorted(bytes(row.value) for row in frame.select("value").collect()) == sorted(values(20))
 
 
+@BOTH_PROTOCOLS
 def test_a_query_reads_on_through_a_restart_and_new_partitions(start_query, sandbox, group, brokers, unique_name):
     topics = Topics(sandbox.bootstrap_servers)
     topic = topics.create(unique_name, 2)

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from tests.fixtures.jvm import SETTINGS, JvmMember, offsets_received
-from tests.fixtures.spark import DEADLINE_S, LONG_SESSION, Sink, await_until, start_application
+from tests.fixtures.spark import BOTH_PROTOCOLS, DEADLINE_S, LONG_SESSION, Sink, await_until, start_application
 
 PARTITIONS = 4
 
@@ -38,6 +38,7 @@ def test_a_batch_past_the_drain_timeout_is_read_again_by_the_next_owner(start_qu
     await_until(lambda: group.offsets(topic) == dict.fromkeys(range(PARTITIONS), 50), "all is committed")
 
 
+@BOTH_PROTOCOLS
 def test_added_partitions_are_read_from_their_first_record(start_query, group, topics, topic_factory, produce):
     topic = topic_factory(partitions=1)
     produce(topic, [b"before"] * 10)

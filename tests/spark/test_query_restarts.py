@@ -167,7 +167,7 @@ class SourceRestarts(QueryRestarts):
 
     def kill_source(self):
         before = set(self.zookeeper.get_children(f"/consumers/{self.group}/ids"))
-        self.source.kill(self.sandbox.zookeeper_connect)
+        self.source.kill()
         await_gone(self.zookeeper, self.group, before - {self.other and self.other.consumer_id})
         self._other_leaves()
 

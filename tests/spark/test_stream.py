@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from tests.fixtures.spark import DEADLINE_S, Sink, await_until
+from tests.fixtures.spark import BOTH_PROTOCOLS, DEADLINE_S, Sink, await_until
 
 AVAILABLE_NOW = {"availableNow": True}
 PARTITIONS = 4
@@ -31,11 +31,12 @@ def ends(positions: list[tuple[int, int]]) -> dict[int, int]:
     return result
 
 
+@BOTH_PROTOCOLS
 def test_available_now_reads_and_commits_all_records_and_leaves(start_query, sandbox, group, topic_factory, produce):
     topic = topic_factory(partitions=PARTITIONS)
     produced = produce(topic, numbered(1000))
     sink = Sink()
-    sessions: set[int] = set()
+    sessions = set()
 
     def look(frame, number):
         sessions.update(group.sessions())
@@ -49,6 +50,7 @@ def test_available_now_reads_and_commits_all_records_and_leaves(start_query, san
     assert group.offsets(topic) == ends(produced)
 
 
+@BOTH_PROTOCOLS
 def test_every_batch_is_committed_at_once_and_a_restart_reads_nothing_twice(
     start_query, sandbox, group, topic_factory, produce
 ):
@@ -56,9 +58,9 @@ def test_every_batch_is_committed_at_once_and_a_restart_reads_nothing_twice(
     produced = produce(topic, numbered(100))
     sink = Sink()
     query = start_query(topic, sink)
-    await_until(lambda: group.offsets(topic) == ends(produced), "znodes show the first batch")
+    await_until(lambda: group.offsets(topic) == ends(produced), "the first batch is committed")
     produced += produce(topic, numbered(100, first=100))
-    await_until(lambda: group.offsets(topic) == ends(produced), "znodes show it before auto.commit.interval.ms")
+    await_until(lambda: group.offsets(topic) == ends(produced), "it is committed before auto.commit.interval.ms")
     assert len(group.owners(topic)) == PARTITIONS
     (session,) = group.sessions()
     query.stop()
@@ -70,6 +72,7 @@ def test_every_batch_is_committed_at_once_and_a_restart_reads_nothing_twice(
     assert group.offsets(topic) == ends(produced)
 
 
+@BOTH_PROTOCOLS
 def test_two_queries_of_one_group_share_the_partitions(start_query, group, topic_factory, produce):
     topic = topic_factory(partitions=PARTITIONS)
     sinks = [Sink(), Sink()]
@@ -84,7 +87,7 @@ def test_two_queries_of_one_group_share_the_partitions(start_query, group, topic
     assert sorted(map(len, read)) == [2, 2]
     assert not read[0] & read[1]
     assert sinks[0].positions() + sinks[1].positions() == Counter(produced)
-    await_until(lambda: group.offsets(topic) == ends(produced), "znodes show all batches")
+    await_until(lambda: group.offsets(topic) == ends(produced), "all batches are committed")
 
 
 def test_a_rebalance_waits_for_the_batch_in_flight(start_query, group, topic_factory, produce):
@@ -112,6 +115,7 @@ def test_a_rebalance_waits_for_the_batch_in_flight(start_query, group, topic_fac
     assert slow.positions() + other.positions() == Counter(produced), "the second query has read no record again"
 
 
+@BOTH_PROTOCOLS
 def test_a_failed_batch_is_replayed_as_it_was_and_counts(start_query, group, topic_factory, produce):
     topic = topic_factory(partitions=PARTITIONS)
     produced = produce(topic, numbered(100))
@@ -129,6 +133,7 @@ def test_a_failed_batch_is_replayed_as_it_was_and_counts(start_query, group, top
     assert group.offsets(topic) == ends(later)
 
 
+@BOTH_PROTOCOLS
 def test_a_query_follows_a_reset_of_the_groups_offset(start_query, group, topic_factory, produce):
     topic = topic_factory(partitions=PARTITIONS)
     produced = produce(topic, numbered(100))
@@ -185,6 +190,7 @@ def test_a_nightly_run_with_latest_reads_records_since_the_last(start_query, gro
         assert sink.positions() == Counter(produced)
 
 
+@BOTH_PROTOCOLS
 def test_partitions_and_topics_that_appear_while_the_query_is_stopped_are_read(
     start_query, group, topics, topic_factory, produce
 ):

@@ -5,13 +5,12 @@ import time
 from collections import Counter
 
 import pytest
-from kazoo.client import KazooClient
 
+from tests.fixtures.brokergroup import ObservedBrokerGroup
 from tests.fixtures.sandbox import Topics, produce_records
-from tests.fixtures.sourceprocess import SourceProcess, await_gone
+from tests.fixtures.sourceprocess import SourceProcess
 from tests.fixtures.spark import LONG_SESSION, ObservedGroup
 from tests.fixtures.waiting import eventually
-from zkconsumer.sandbox import Sandbox
 from zkconsumer.spark.offsetsjson import initial_offset
 
 PARTITIONS = 6
@@ -22,19 +21,15 @@ PATIENCE_S = 120.0
 class Query:
     """Spark's part of one query: its checkpoint, and the order of the calls."""
 
-    def __init__(
-        self, sandbox: Sandbox, zookeeper: KazooClient, group: str, topic: str, starting: str = "earliest"
-    ) -> None:
+    def __init__(self, group: ObservedGroup | ObservedBrokerGroup, topic: str, starting: str = "earliest") -> None:
         self.delivered: Counter[tuple[int, int]] = Counter()
         self.source: SourceProcess | None = None
-        self._sandbox = sandbox
-        self._zookeeper = zookeeper
         self._group = group
-        self._offsets = [initial_offset(group)]
+        self._offsets = [initial_offset(group.group)]
         self._finished = 1
         self._options = {
-            "zookeeper.connect": sandbox.zookeeper_connect,
-            "group.id": group,
+            **group.connection,
+            "group.id": group.group,
             "subscribe": topic,
             "startingOffsets": starting,
             "numStreams": "1",
@@ -69,11 +64,10 @@ class Query:
         self.source = None
 
     def kill(self) -> None:
-        before = set(self._zookeeper.get_children(f"/consumers/{self._group}/ids"))
-        consumer_id = self.source.ask("consumer_id")
-        self.source.kill(self._sandbox.zookeeper_connect)
+        names = {self.source.ask("consumer_id"), self.source.ask("identity")}
+        self.source.kill()
         self.source = None
-        await_gone(self._zookeeper, self._group, before & {consumer_id})
+        eventually(lambda: not names & set(self._group.ids()))
 
     def _read(self, *, finish: bool = True) -> None:
         for _, partition, offset, value in self.source.read(self._offsets[-2], self._offsets[-1]):
@@ -94,8 +88,12 @@ def take_a_step(choose: random.Random, query: Query) -> None:
         query.trigger("finished" if action == "trigger" else action)
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_two_queries_of_a_group_deliver_every_record(sandbox, zookeeper, unique_name, topic_factory, produce, seed):
+@pytest.mark.parametrize(
+    ("protocol", "seed"),
+    [*(("zookeeper", seed) for seed in range(4)), ("kafka", 0), ("kafka", 1)],
+    indirect=["protocol"],
+)
+def test_two_queries_of_a_group_deliver_every_record(group, topic_factory, produce, seed):
     choose = random.Random(seed)
     topic = topic_factory(partitions=PARTITIONS)
     ends = Counter()
@@ -111,7 +109,7 @@ def test_two_queries_of_a_group_deliver_every_record(sandbox, zookeeper, unique_
         delivered = queries[0].delivered + queries[1].delivered
         return {(p, n) for p, end in ends.items() for n in range(end)} - delivered.keys()
 
-    queries = [Query(sandbox, zookeeper, unique_name, topic) for _ in range(2)]
+    queries = [Query(group, topic) for _ in range(2)]
     try:
         for _ in range(STEPS):
             produce_some()
@@ -132,19 +130,16 @@ def test_two_queries_of_a_group_deliver_every_record(sandbox, zookeeper, unique_
 
 
 @pytest.mark.parametrize("starting", ["earliest", "group"])
-def test_a_new_query_that_overrides_committed_offsets_warns(
-    sandbox, zookeeper, unique_name, topic_factory, produce, starting
-):
+def test_a_new_query_that_overrides_committed_offsets_warns(group, unique_name, topic_factory, produce, starting):
     topic = topic_factory(partitions=2)
     for partition in range(2):
         produce(topic, [{"value": b"%d" % number, "partition": partition} for number in range(10)])
-    first = Query(sandbox, zookeeper, unique_name, topic)
-    second = Query(sandbox, zookeeper, unique_name, topic, starting)
+    first = Query(group, topic)
+    second = Query(group, topic, starting)
     try:
         first.start()
-        committed = ObservedGroup(zookeeper, unique_name)
         # The trigger after the last batch commits it.
-        eventually(lambda: not first.trigger() and committed.offsets(topic) == {0: 10, 1: 10}, PATIENCE_S)
+        eventually(lambda: not first.trigger() and group.offsets(topic) == {0: 10, 1: 10}, PATIENCE_S)
         member = first.source.ask("consumer_id")
         second.start()
         eventually(second.trigger, PATIENCE_S)  # not before the end of the rebalance
