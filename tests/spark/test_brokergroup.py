@@ -36,7 +36,8 @@ def source(sandbox, group, topic_factory):
 
     yield make
     for one in made:
-        one.stop()
+        if one.runs:
+            one.stop()
 
 
 def spread(count, partitions):
@@ -245,3 +246,19 @@ def test_a_new_query_warns_of_members_that_share_its_partitions(source, group, t
     second.ask("join")
     (text,) = [text for text in second.ask("warnings") if "has live zkconsumer members" in text]
     assert member in text
+
+
+def test_a_static_query_that_was_killed_is_replaced_at_once(source, group, topic_factory, produce):
+    topic = topic_factory(partitions=2)
+    produced = produce(topic, spread(20, (0, 1)))
+    options = {"group.instance.id": "only", "session.timeout.ms": "300000"}  # longer than the test may take
+    first, start = source(topic, **options), initial_offset(group.group)
+    planned = next_batch(first, start)
+    read = rows_of(first, start, planned)
+    assert first.ask("latest_offset", planned, None) == planned
+    first.kill(ends_session=False)
+    second = source(topic, **options)
+    produced += produce(topic, spread(20, (0, 1)))
+    read += rows_of(second, planned, next_batch(second, planned))
+    assert read == Counter(produced)
+    assert not [text for text in second.ask("warnings") if "has live zkconsumer members" in text]

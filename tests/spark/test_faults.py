@@ -11,7 +11,7 @@ from collections import Counter
 import pytest
 
 from tests.fixtures.sandbox import Topics, produce_records
-from tests.fixtures.spark import ObservedGroup, await_until
+from tests.fixtures.spark import BOTH_PROTOCOLS, ObservedGroup, await_until
 from tests.fixtures.sparkjob import EXECUTORS, PATIENCE_S, SOURCES
 
 PARTITIONS = 4
@@ -46,10 +46,11 @@ def test_a_killed_executor_repeats_its_tasks_only(sandbox, group, topic_factory,
     assert job.delivered() == Counter(produced)
 
 
+@BOTH_PROTOCOLS
 def test_a_killed_driver_repeats_the_batch_that_was_not_finished(sandbox, group, topic_factory, produce, make_job):
     topic = topic_factory(partitions=PARTITIONS)
     produced = []
-    job = make_job(sandbox, topic)
+    job = make_job(sandbox, topic, options=group.connection)
     for _ in range(2):
         produced += produce(topic, spread(200))  # five batches; each run of the query processes at least two
         job.await_batches(len(job.deliveries()) + 2, group)

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from tests.fixtures.spark import DEADLINE_S, Sink, await_until
+from tests.fixtures.spark import BOTH_PROTOCOLS, DEADLINE_S, Sink, await_until
 from zkconsumer.spark import register
 
 PARTITIONS = 2
@@ -34,6 +34,7 @@ def test_processing_time_commits_a_batch_at_the_next_trigger(start_query, group,
     assert sink.positions() == Counter(produced)
 
 
+@BOTH_PROTOCOLS
 def test_a_registered_session_commits_a_batch_before_the_next_trigger(
     start_query, spark, group, topic_factory, produce
 ):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.errors import CoordinatorMoved, TopicUnreadable
+from zkconsumer.errors import RetriableError, TopicUnreadable
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.spark.options import SourceOptions
 
@@ -122,7 +122,10 @@ def _read_from_brokers(options: SourceOptions, *, with_offsets: bool) -> Cluster
 def _members_at_coordinator(
     config: ConsumerConfig, live_brokers: Callable[[], Sequence[Broker]]
 ) -> Sequence[DescribedMember]:
-    """The other members; a static member that this query replaces is not one of them."""
+    """The other members; a static member that this query replaces is not one of them.
+
+    They are needed for warnings only: without an answer there seem to be none, and joining waits for the coordinator.
+    """
     from zkconsumer.kafka.client import BrokerClient
     from zkconsumer.kafka.findcoordinator import CoordinatorClient
     from zkconsumer.kafka.groupmembers import group_members
@@ -130,7 +133,7 @@ def _members_at_coordinator(
     with closing(CoordinatorClient(BrokerClient.from_config(live_brokers, config), config.group_id)) as coordinator:
         try:
             members = group_members(coordinator, config.group_id)
-        except CoordinatorMoved as error:  # a new cluster creates the topic of offsets at the first request
+        except RetriableError as error:  # for example, a new cluster creates the topic of offsets at the first request
             _log.info("group %s: its members are not known yet: %s", config.group_id, error)
             return ()
     return [

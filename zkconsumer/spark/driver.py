@@ -44,8 +44,8 @@ from zkconsumer.spark.sparkfetchcontrol import SparkFetchControl, drain_remedy, 
 
 _log = logging.getLogger(__name__)
 
-_GENERATION_CHANGED = (GenerationEnded, RebalanceAwaited)
-"""The positions of a plan, or its commit, belong to a generation of the group that has ended."""
+_PLANNED_AGAIN = (GenerationEnded, RebalanceAwaited, SessionExpired)
+"""The positions of a plan, or its commit, belong to a generation of the group, or to a membership, that has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ class QueryDriver:
             try:
                 planned = planner.plan(finished, limit, least)
             except (RetriableError, SessionExpired, NotOwner, GenerationEnded) as error:
-                if isinstance(error, _GENERATION_CHANGED) and time.monotonic() < began + self._settle_s:
+                if isinstance(error, _PLANNED_AGAIN) and time.monotonic() < began + self._settle_s:
                     _log.info("group %s: planning the batch again: %s", self._config.group_id, error)
                     self._control.await_newer(before, self._config.refresh_leader_backoff_ms / 1000)
                     continue

@@ -18,6 +18,7 @@ from zkconsumer.errors import (
     LeaderUnknown,
     OffsetOutOfRange,
     RebalanceAwaited,
+    SessionExpired,
     TopicAuthorizationFailed,
     UsageError,
     ZooKeeperUnavailable,
@@ -376,7 +377,7 @@ def test_a_commit_of_an_ended_assignment_is_not_made(stub_broker, log, query):
     assert all(offsets == {} for offsets in ours.member.commits)
 
 
-@pytest.mark.parametrize("error", [RebalanceAwaited, GenerationEnded])
+@pytest.mark.parametrize("error", [RebalanceAwaited, GenerationEnded, SessionExpired])
 def test_a_commit_between_two_generations_lets_the_batch_be_planned_again(stub_broker, log, query, error):
     log(A, 0, 10)
     ours = query({A: 0}, **{"rebalance.backoff.ms": "10000"})
