@@ -110,11 +110,14 @@ class Subscription:
         topics: topic to number of streams; empty with a filter.
         topic_filter: the filter, None for a static subscription.
         streams: number of streams of the filter.
+        weight: for how many streams each one counts in a group that brokers coordinate and whose strategy is
+            ``zkconsumer``; ZooKeeper does not have it.
     """
 
     topics: Mapping[str, int]
     topic_filter: TopicFilter | None = None
     streams: int = 0
+    weight: int = 1
 
     @cached_property
     def key(self) -> Hashable:

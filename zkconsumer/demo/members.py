@@ -26,7 +26,6 @@ _PROPERTIES = {
 _AT_BROKERS = {
     "session.timeout.ms": f"{_SESSION_TIMEOUT_AT_BROKERS_S * 1000:.0f}",
     "heartbeat.interval.ms": "500",
-    "partition.assignment.strategy": "cooperative-sticky",
 }
 _STALL_S = 60.0
 

@@ -71,13 +71,13 @@ class GroupConversation:
         self._client.close()
 
     def join(
-        self, intent: JoinIntent, streams: Mapping[str, int], id_given: Callable[[str], None], reason: str
+        self, intent: JoinIntent, weights: Mapping[str, int], id_given: Callable[[str], None], reason: str
     ) -> JoinAnswer:
         """Join, and again with the member id that the coordinator gives; returns when all members have joined.
 
         Args:
             intent: what the member declares.
-            streams: subscribed topic to number of consumer threads.
+            weights: subscribed topic to the number of streams for which the member counts.
             id_given: called with the member id, before the second request.
             reason: why the member joins, for the broker's log.
 
@@ -90,7 +90,7 @@ class GroupConversation:
             self._client = self._connect()
             if self._closed:  # checked after the client is in its place: either this line sees it, or close() did
                 self._client.close()
-        protocols = {one.name: encode_subscription(one.name, streams, intent) for one in self._strategies}
+        protocols = {one.name: encode_subscription(one.name, weights, intent) for one in self._strategies}
 
         def ask(member_id: str) -> JoinAnswer:
             def question(connection: BrokerConnection) -> JoinAnswer:

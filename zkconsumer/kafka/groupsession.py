@@ -185,7 +185,7 @@ class GroupSession:
             return
         reason, self._reason = self._reason, "the group rebalances"
         try:
-            answer = self._conversation.join(intent, self.streams, self.membership.id_given, reason)
+            answer = self._conversation.join(intent, self._weights(), self.membership.id_given, reason)
             if answer.code:
                 self._refused(answer.code)
                 return
@@ -198,6 +198,11 @@ class GroupSession:
             self._publish(Assigned(answer.generation, decode_assignment(result.assignment)), sent)
         finally:
             self.membership.join_ended()
+
+    def _weights(self) -> dict[str, int]:
+        """Topic to the number of streams for which this member counts."""
+        weight = 1 if self._subscription is None else self._subscription.weight
+        return {topic: streams * weight for topic, streams in self.streams.items()}
 
     def _publish(self, assigned: Assigned, sent: float) -> None:
         if not self.membership.synchronised(assigned, sent):

@@ -13,7 +13,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from zkconsumer.core.subscription import Subscription
@@ -241,7 +241,7 @@ class QueryDriver:
             cpus,
         )
         if self._brokers_coordinate:  # see _threads()
-            counts, threads = dict.fromkeys(counts, 1), 1
+            return replace(self._options.subscription(dict.fromkeys(counts, 1), 1), weight=threads)
         return self._options.subscription(counts, threads)
 
     def _acknowledged(self, number: int) -> None:

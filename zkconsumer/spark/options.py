@@ -63,11 +63,6 @@ OPTION_NAMES = (
 DEFAULT_TRIGGER_DELAY_MS = 15 * 60_000
 """Default of ``maxTriggerDelay``, as in Spark."""
 
-DEFAULT_STRATEGY = "cooperative-sticky"
-"""Default of ``partition.assignment.strategy`` in a group that brokers coordinate: a batch in flight delays a rebalance
-only if it reads a partition that moves to another member."""
-
-_STRATEGY = "partition.assignment.strategy"
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DURATION = re.compile(r"([0-9]+)\s*([a-z]*)")
 
@@ -207,13 +202,10 @@ class _Reader:
     def _config(self) -> ConsumerConfig | None:
         properties = {name: value for name, value in self._values.items() if name not in OPTION_NAMES}
         try:
-            config = ConsumerConfig(**properties)
+            return ConsumerConfig(**properties)
         except ConfigError as error:
             self.violations += error.violations
             return None
-        if config.group_protocol == "kafka" and _STRATEGY not in properties:
-            return config.replace(partition_assignment_strategy=DEFAULT_STRATEGY)
-        return config
 
     def _what_to_read(self) -> tuple[tuple[str, ...], str | None]:
         names, pattern = self._values.get("subscribe"), self._values.get("subscribePattern")

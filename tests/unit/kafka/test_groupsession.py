@@ -70,7 +70,7 @@ def topic(topic_id, partitions=3):
 class Member:
     """The protocol of one member, and what its rebalance thread does with it."""
 
-    def __init__(self, coordinator, **properties):
+    def __init__(self, coordinator, *, weight=1, **properties):
         config = ConsumerConfig(
             bootstrap_servers=f"127.0.0.1:{coordinator.port}",
             group_id="g",
@@ -81,6 +81,7 @@ class Member:
         )
         self.cluster = KnownCluster(coordinator.broker)
         self.group = BrokerGroup(config, "g_c", RebalanceSignal(), self.cluster)
+        self.subscription = Subscription({"t": 2}, weight=weight)
         self.needs, self.errors, self.losses = [], [], 0
         self._fetching = False
         self.group.open(lambda: None)
@@ -94,7 +95,7 @@ class Member:
             self._fetching = False
         try:
             if not group.is_joined():
-                group.join(Subscription.static({"t": 1}))
+                group.join(self.subscription)
             need = group.need(fetching=self._fetching)
             if need is NoNeed.UNCHANGED:
                 return
@@ -166,6 +167,15 @@ def test_a_new_member_joins_at_once_with_the_id_that_it_is_given(coordinator, ma
     coordinator.codes[JOIN].append(ErrorCode.MEMBER_ID_REQUIRED)
     make()
     assert ids(coordinator) == ["", "m1"]
+
+
+@pytest.mark.parametrize("weight", [1, 3])
+def test_a_member_counts_for_its_streams_times_its_weight(coordinator, make, weight):
+    member = make(partition_assignment_strategy="zkconsumer", weight=weight)
+    (join,) = coordinator.asked(JOIN)
+    (announced,) = join.protocols
+    assert decode_subscription(announced.name, "", None, announced.metadata).streams == {"t": 2 * weight}
+    assert {thread.number for thread in member.group.held.values()} == {0, 1}, "it is divided over the streams only"
 
 
 def test_a_second_demand_for_an_id_is_an_error_and_not_followed_at_once(coordinator, make):

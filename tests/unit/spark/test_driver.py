@@ -395,7 +395,8 @@ def test_in_a_group_of_brokers_tasks_are_made_by_size(stub_broker, log, query):
     ours = query({A: 0, B: 0, C: 0}, numStreams="2", **brokers)
     start = ours.offset
     ours.trigger()
-    assert ours.member.subscription.topics == {"t": 1}, "the query is one consumer thread"
+    subscribed = ours.member.subscription
+    assert (subscribed.topics, subscribed.weight) == ({"t": 1}, 2), "one consumer thread, which counts for two"
     tasks = [[piece[1] for piece in task.ranges] for task in ours.driver.partitions(start, ours.offset)]
     assert tasks == [[0], [1, 2]]
 

@@ -221,7 +221,8 @@ def test_every_option_of_sparks_kafka_source_is_accepted_or_answered(name):
 
 
 @pytest.mark.parametrize(
-    ("given", "strategy"), [({}, "cooperative-sticky"), ({"partition.assignment.strategy": "range"}, "range")]
+    ("given", "strategy"),
+    [({}, "zkconsumer,cooperative-sticky"), ({"partition.assignment.strategy": "range"}, "range")],
 )
 def test_a_group_that_brokers_coordinate_is_cooperative_unless_a_strategy_is_given(given, strategy):
     values = {"bootstrap.servers": "h:1", "group.id": "g", "group.protocol": "kafka", "subscribe": "t"}
