@@ -1,4 +1,4 @@
-"""A query in a group that brokers coordinate: what other members get, and when (adr/0019)."""
+"""A query in a group that brokers coordinate: what other members get, and when (adr/0020)."""
 
 import json
 import threading
