@@ -10,7 +10,6 @@ trigger, with the end of the last *finished* batch.
 from __future__ import annotations
 
 import logging
-import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -68,6 +67,24 @@ class DriverParts:
     open_acknowledgements: Callable[[Callable[[int], None]], AcknowledgementServer | None] = open_server
 
 
+class _Patience:
+    """How long AvailableNow asks again; other triggers ask again anyway.
+
+    It fails when the time is over, but not before the second attempt: one request to a broker that has just gone may
+    take longer than all the time, and the next one finds the new leader.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._deadline = time.monotonic() + seconds
+        self._has_failed = False
+
+    def failed(self, error: Exception) -> None:
+        """Raise the error if no further attempt is to be made."""
+        if self._has_failed and time.monotonic() > self._deadline:
+            raise error
+        self._has_failed = True
+
+
 class QueryDriver:
     """Joins the group at the first request for offsets; see the module for the order of calls.
 
@@ -106,12 +123,13 @@ class QueryDriver:
         planner = self._join()
         if self._brokers_coordinate:
             self._control.await_partitions(self._patience_s)
-        deadline = time.monotonic() + self._patience_s
+        patience = _Patience(self._patience_s)
         while True:
             try:
                 planner.fix_targets()
             except RetriableError as error:
-                self._wait_to_retry(error, deadline)
+                patience.failed(error)
+                self._wait_to_retry(error)
             else:
                 return
 
@@ -134,8 +152,7 @@ class QueryDriver:
         finished = self._decode(start)
         planner = self._join()
         self._control.finish(finished.number)
-        began = time.monotonic()
-        deadline = began + self._patience_s
+        began, patience = time.monotonic(), _Patience(self._patience_s)
         while True:
             before = self._control.current()
             try:
@@ -145,8 +162,9 @@ class QueryDriver:
                     _log.info("group %s: planning the batch again: %s", self._config.group_id, error)
                     self._control.await_newer(before, self._config.refresh_leader_backoff_ms / 1000)
                     continue
-                # Other triggers ask again anyway. AvailableNow would treat "nothing new" as its end.
-                self._wait_to_retry(error, deadline if planner.has_targets else math.inf)
+                if planner.has_targets:  # AvailableNow, for which "nothing new" is the end
+                    patience.failed(error)
+                self._wait_to_retry(error)
                 if not planner.has_targets:
                     return start
             else:
@@ -287,9 +305,7 @@ class QueryDriver:
                 error,
             )
 
-    def _wait_to_retry(self, error: Exception, deadline: float) -> None:
-        if time.monotonic() > deadline:
-            raise error
+    def _wait_to_retry(self, error: Exception) -> None:
         _log.warning("group %s: cannot plan a batch now, trying again: %s", self._config.group_id, error)
         self._refresh_brokers()
         time.sleep(self._config.refresh_leader_backoff_ms / 1000)

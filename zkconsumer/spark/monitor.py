@@ -83,12 +83,18 @@ class QueryMonitor(StreamingQueryListener):
             )
 
     def _acknowledge(self, report: Mapping[str, Any], planned: SourceOffset) -> None:
-        """Notify the source that its batch has finished, so that it is committed before the next trigger."""
+        """Notify the source that its batch has finished, so that it is committed before the next trigger.
+
+        A socket that is gone, or was never on this machine, is not tried again. A source that answers late is: its
+        commit may have waited for a broker.
+        """
         path = report.get("acknowledge")
         if path is None or path in self._unreachable:
             return
         try:
             acknowledge(path, planned.number)
+        except TimeoutError:
+            _log.info("group %s: the source has not yet committed batch %d", report["group"], planned.number)
         except OSError as error:
             self._unreachable |= {path}
             _log.info("group %s: cannot acknowledge finished batches over %s: %s", report["group"], path, error)

@@ -224,6 +224,17 @@ def test_available_now_does_not_begin_without_a_leader(stub_broker, log, query):
         ours.driver.prepare_available_now()
 
 
+def test_available_now_asks_again_after_one_attempt_that_took_longer_than_its_patience(stub_broker, log, query):
+    log(A, 0, 10)
+    log(B, 0, 20)
+    patience_s = 4 * 0.01
+    ours = query({A: 0, B: 0}, **{"rebalance.backoff.ms": "10"}).after({})
+    stub_broker.leaderless = {B}
+    stub_broker.asked = lambda _: (time.sleep(2 * patience_s), stub_broker.leaderless.clear())
+    ours.driver.prepare_available_now()
+    assert ours.trigger() == {A: Span(0, 10), B: Span(0, 20)}
+
+
 @pytest.mark.parametrize("stored", [{A: 0, B: 0}, {A: 10, B: 0}])
 def test_available_now_does_not_end_while_a_leader_is_away(stub_broker, log, query, stored):
     log(A, 0, 10)

@@ -1,10 +1,14 @@
 import json
+import threading
+from types import SimpleNamespace
 
 import pytest
 
 from zkconsumer.model import TopicPartition
+from zkconsumer.spark import acknowledge
+from zkconsumer.spark.acknowledge import AcknowledgementServer
 from zkconsumer.spark.microbatch import Span
-from zkconsumer.spark.monitor import lag_after, planned_offset
+from zkconsumer.spark.monitor import QueryMonitor, lag_after, planned_offset
 from zkconsumer.spark.offsetsjson import encode_offset, encode_report
 from zkconsumer.spark.sourceoffset import SourceOffset
 
@@ -23,6 +27,43 @@ REPORT = encode_report("g", {A: Span(60, 100), B: Span(5, 5)}, None)
 def test_lag_counts_the_offsets_after_the_batch(planned, lag):
     end = json.dumps(encode_offset(SourceOffset("g", 1, {}, planned)))
     assert lag_after(REPORT, planned_offset(end)) == lag
+
+
+def progress(number, acknowledge):
+    """The event of Spark after a batch of this plan."""
+    end = json.dumps(encode_offset(SourceOffset("g", number, {}, {A: Span(60, 90)})))
+    source = SimpleNamespace(
+        latestOffset=json.dumps(REPORT | {"acknowledge": acknowledge}), endOffset=end, numInputRows=30
+    )
+    return SimpleNamespace(progress=SimpleNamespace(id="q", name=None, batchId=1, sources=[source]))
+
+
+def test_batches_after_one_whose_commit_took_long_are_acknowledged(monkeypatch):
+    received, slow = [], threading.Event()
+
+    def commit(number):
+        received.append(number)
+        if number == 1:
+            slow.wait(30)
+
+    monkeypatch.setattr(acknowledge, "_TIMEOUT_S", 0.05)
+    server, monitor = AcknowledgementServer(commit), QueryMonitor()
+    try:
+        monitor.onQueryProgress(progress(1, server.path))
+        slow.set()
+        monitor.onQueryProgress(progress(2, server.path))
+    finally:
+        server.close()
+    assert received == [1, 2]
+
+
+def test_a_source_that_is_gone_costs_its_acknowledgements_only(tmp_path, caplog):
+    caplog.set_level("INFO")
+    monitor = QueryMonitor()
+    for number in (1, 2):
+        monitor.onQueryProgress(progress(number, str(tmp_path / "gone")))
+    assert [state.rows for state in monitor.snapshot()] == [60]
+    assert caplog.text.count("cannot acknowledge finished batches") == 1, "it is tried once"
 
 
 @pytest.mark.parametrize("end", [None, "12", '{"v":9,"topics":{}}'])
