@@ -139,6 +139,7 @@ def make(coordinator):
         made.append(member)
         if joins:
             member.until(member.owns_everything)
+            await_heartbeats(coordinator)
         return member
 
     yield start
@@ -158,6 +159,17 @@ def rejoin(coordinator, member, count):
     """Let the member join again, and wait until it has sent this many JoinGroup requests and owns everything."""
     coordinator.codes[BEAT].append(ErrorCode.REBALANCE_IN_PROGRESS)
     member.until(lambda: len(ids(coordinator)) >= count and member.owns_everything())
+    await_heartbeats(coordinator)
+
+
+def await_heartbeats(coordinator):
+    """Wait until the next heartbeat is one that was sent after the member has joined.
+
+    1. A heartbeat is sent; 2. the member joins; 3. a test sets an error code; 4. the heartbeat of 1 gets it. The member
+    ignores that answer, as one about the generation before: a real coordinator gives it to the next heartbeat, too.
+    """
+    seen = len(coordinator.asked(BEAT))
+    eventually(lambda: len(coordinator.asked(BEAT)) >= seen + 2)
 
 
 # -- joining -----------------------------------------------------------------------------------------------------------
