@@ -7,6 +7,7 @@ import subprocess
 import sys
 from contextlib import closing, suppress
 
+import confluent_kafka as kafka
 import pytest
 from kazoo.client import KazooClient
 from kazoo.security import make_acl
@@ -188,6 +189,25 @@ def test_a_group_without_offsets_in_kafka_shows_both_stores(run, group, healthy)
     assert [(p["in_zookeeper"], p["in_kafka"]) for p in found["partitions"]] == [(3, None)] * 2
     found = json.loads(run("describe", "--group", group.name, "--offsets", "kafka", "--json").stdout)
     assert [p["committed"] for p in found["partitions"]] == [None] * 2
+
+
+@pytest.mark.parametrize("storage", ["kafka", "both"])
+def test_a_topic_that_only_kafka_has_for_the_group_is_described(run, sandbox, group, healthy, topic_factory, storage):
+    elsewhere = topic_factory(2)
+    produce_records(sandbox.bootstrap_servers, elsewhere, [{"value": b"v", "partition": 1}] * 3)
+    settings = {"bootstrap.servers": sandbox.bootstrap_servers, "group.id": group.name}
+    with closing(kafka.Consumer(settings)) as consumer:
+        consumer.commit(offsets=[kafka.TopicPartition(elsewhere, 1, 2)], asynchronous=False)
+
+    def committed(*words):
+        found = json.loads(run("describe", "--group", group.name, "--json", *words).stdout)["partitions"]
+        return {(p["topic"], p["partition"]): (p["committed"], p["lag"]) for p in found if p["topic"] == elsewhere}
+
+    assert committed("--offsets", storage) == {(elsewhere, 1): (2, 1)}
+    assert committed() == committed("--offsets", "zookeeper") == {}, "as the JVM's tool"
+    words = ("status", "--group", group.name, "--interval", "20ms", "--samples", 2, "--json", "--offsets", storage)
+    found = json.loads(run(*words).stdout)["partitions"]
+    assert [p["lag"] for p in found if p["topic"] == elsewhere] == [1]
 
 
 def test_verification_reports_what_is_missing(run, group, healthy):

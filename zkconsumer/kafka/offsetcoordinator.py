@@ -113,6 +113,16 @@ class OffsetCoordinator:
             raise group_refused(self._group, DESCRIBE, self._client.security)
         return stored
 
+    def fetch_known(self, partitions: Collection[TopicPartition]) -> StoredOffsets:
+        """As :meth:`fetch_all`; from brokers before 0.10.2 the offsets of ``partitions`` alone.
+
+        A list is silent about topics that this client may not describe, so what is not in it is asked for by name.
+        """
+        listed = self.fetch_all() if self.can_list() else StoredOffsets({}, {}, 0)
+        missing = [partition for partition in partitions if partition not in listed.found]
+        named = self.fetch(missing) if missing else StoredOffsets({}, {}, 0)
+        return StoredOffsets({**listed.found, **named.found}, {**listed.errors, **named.errors}, 0)
+
     def describe(self) -> KafkaGroup:
         """State and members of the group; raises as :meth:`fetch`, ProtocolError by a broker before 0.9."""
 

@@ -82,19 +82,27 @@ class BrokerOffsets:
         except ZkConsumerError as error:
             return LogOffsetReport({}, (f"{what} are unknown: {error}",))
 
-    def committed(self, group: str, partitions: Collection[TopicPartition]) -> OffsetsInKafka:
+    def committed(
+        self, group: str, partitions: Collection[TopicPartition], *, with_others: bool = False
+    ) -> OffsetsInKafka:
         """What a group has committed to Kafka, as its coordinator reports it.
 
         A group whose name no request can carry has committed nothing there.
+
+        Args:
+            group: name of the group.
+            partitions: to ask for.
+            with_others: also of all other partitions; brokers since 0.10.2 can list them.
         """
         partitions = [partition for partition in partitions if is_encodable(partition.topic)]
-        if not partitions or not is_encodable(group) or not self._brokers():
+        if not (partitions or with_others) or not is_encodable(group) or not self._brokers():
             return OffsetsInKafka({})
         from zkconsumer.kafka.offsetcoordinator import OffsetCoordinator
 
         coordinator = self._coordinators.setdefault(group, OffsetCoordinator(self._group_client, group))
+        fetch = coordinator.fetch_known if with_others else coordinator.fetch
         try:
-            stored = _persistently(lambda: coordinator.fetch(partitions))
+            stored = _persistently(lambda: fetch(partitions))
         except ZkConsumerError as error:
             return OffsetsInKafka({}, (f"offsets in Kafka are unknown, those shown are ZooKeeper's: {error}",))
         return OffsetsInKafka(

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 from zkconsumer.clusterchoice import open_registry
@@ -103,7 +104,8 @@ class GroupDescription:
     Attributes:
         group: name of the group.
         members: in the order of their ids.
-        partitions: partitions of every topic that a member subscribes to, or that the group ever owned or committed.
+        partitions: partitions of every topic that a member subscribes to, or that the group ever owned or committed to
+            ZooKeeper; those that it committed to Kafka only where the :data:`OffsetStorage` is kafka or both.
         problems: data that cannot be read (registrations, offsets, log ends), one sentence each, with the reason.
         coordinator: of a group that has members with ``group.protocol=coordinator``.
     """
@@ -168,8 +170,10 @@ def describe_groups(
     found = list(reads.groups.values())
     brokers = bootstrap or registry.live_brokers()
     with closing(BrokerOffsets(config, lambda: brokers)) as asked:
-        in_kafka = read_offsets_in_kafka(registry, asked, found, storage, is_elsewhere=bool(bootstrap))
-        partitions = existing_partitions(found, is_elsewhere=bool(bootstrap))
+        in_kafka = read_offsets_in_kafka(
+            registry, asked, found, storage, is_elsewhere=bool(bootstrap), with_others=counts_in_kafka(storage)
+        )
+        partitions = existing_partitions(found, in_kafka, is_elsewhere=bool(bootstrap))
         ends = asked.log_ends(partitions)
         starts = asked.log_starts(partitions) if with_log_starts else LogOffsetReport({})
     # A cluster without any topic is one that could not be asked: ZooKeeper has no topics of Kafka 4.
@@ -182,14 +186,27 @@ def describe_groups(
     ]
 
 
-def existing_partitions(found: Sequence[GroupZnodes], *, is_elsewhere: bool = False) -> set[TopicPartition]:
+def existing_partitions(
+    found: Sequence[GroupZnodes],
+    in_kafka: Mapping[str, OffsetsInKafka] = MappingProxyType({}),
+    *,
+    is_elsewhere: bool = False,
+) -> set[TopicPartition]:
     """The partitions of groups that brokers can be asked about.
 
     Args:
         found: the groups.
+        in_kafka: their offsets in Kafka, which has none of topics that do not exist.
         is_elsewhere: the brokers may have topics that are not in this ZooKeeper, so all partitions are asked for.
     """
-    return {p for znodes in found for p in znodes.partitions if is_elsewhere or znodes.exists(p)}
+    known = {p for znodes in found for p in znodes.partitions}
+    existing = {p for znodes in found for p in znodes.partitions if is_elsewhere or znodes.exists(p)}
+    return existing | {p for stored in in_kafka.values() for p in stored.offsets if p not in known}
+
+
+def all_partitions(znodes: GroupZnodes, in_kafka: OffsetsInKafka | None) -> list[TopicPartition]:
+    """A group's partitions by its znodes and by its offsets in Kafka, in their order."""
+    return sorted({*znodes.partitions, *(() if in_kafka is None else in_kafka.offsets)})
 
 
 def read_offsets_in_kafka(
@@ -199,6 +216,7 @@ def read_offsets_in_kafka(
     storage: OffsetStorage,
     *,
     is_elsewhere: bool = False,
+    with_others: bool = False,
 ) -> dict[str, OffsetsInKafka]:
     """What groups committed to Kafka, by group; empty where the coordinators do not have to be asked.
 
@@ -211,11 +229,17 @@ def read_offsets_in_kafka(
         found: the groups.
         storage: whose offsets count.
         is_elsewhere: the brokers may have topics that are not in this ZooKeeper.
+        with_others: also of partitions that ZooKeeper does not have for the group.
     """
     may_ask = OFFSETS_TOPIC in registry.topics() or (is_elsewhere and storage in ("kafka", "both"))
     if storage == "zookeeper" or not may_ask:
         return {}
-    return {znodes.group: asked.committed(znodes.group, znodes.partitions) for znodes in found}
+    return {znodes.group: asked.committed(znodes.group, znodes.partitions, with_others=with_others) for znodes in found}
+
+
+def counts_in_kafka(storage: OffsetStorage) -> bool:
+    """True if an offset that only Kafka has counts, also of a partition that ZooKeeper does not have for the group."""
+    return storage in ("kafka", "both")
 
 
 def counting_offset(in_zookeeper: int | None, in_kafka: int | None, storage: OffsetStorage) -> int | None:
@@ -238,19 +262,20 @@ def _description(
     missing: Iterable[str],
 ) -> GroupDescription:
     kafka_offsets: Mapping[TopicPartition, int] = {} if in_kafka is None else in_kafka.offsets
+    partitions = all_partitions(znodes, in_kafka)
     return GroupDescription(
         znodes.group,
         describe_members(znodes),
         tuple(
             _partition(znodes, p, kafka_offsets.get(p), storage, ends.offsets.get(p), starts.offsets.get(p))
-            for p in znodes.partitions
+            for p in partitions
         ),
         (
             *znodes.problems,
             *missing,
             *(() if in_kafka is None else in_kafka.problems),
-            *(ends.problems if znodes.partitions else ()),
-            *(starts.problems if znodes.partitions else ()),
+            *(ends.problems if partitions else ()),
+            *(starts.problems if partitions else ()),
         ),
         znodes.coordinator,
     )

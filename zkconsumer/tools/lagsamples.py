@@ -12,8 +12,15 @@ from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.lagstatus import GroupLag, LagSample, evaluate_group
 from zkconsumer.kafka.bootstrap import bootstrap_brokers
 from zkconsumer.model import Broker, TopicPartition
-from zkconsumer.tools.brokeroffsets import BrokerOffsets
-from zkconsumer.tools.groups import OffsetStorage, counting_offset, existing_partitions, read_offsets_in_kafka
+from zkconsumer.tools.brokeroffsets import BrokerOffsets, OffsetsInKafka
+from zkconsumer.tools.groups import (
+    OffsetStorage,
+    all_partitions,
+    counting_offset,
+    counts_in_kafka,
+    existing_partitions,
+    read_offsets_in_kafka,
+)
 from zkconsumer.tools.groupznodes import GroupZnodes, read_groups
 from zkconsumer.zookeeper.registry import Registry
 from zkconsumer.zookeeper.session import ZkSession
@@ -94,15 +101,17 @@ class LagSampler:
         found = list(reads.groups.values())
         self._brokers = self._bootstrap or registry.live_brokers()
         elsewhere = bool(self._bootstrap)
-        in_kafka = read_offsets_in_kafka(registry, self._asked, found, self._storage, is_elsewhere=elsewhere)
-        partitions = existing_partitions(found, is_elsewhere=elsewhere)
+        with_others = counts_in_kafka(self._storage)
+        in_kafka = read_offsets_in_kafka(
+            registry, self._asked, found, self._storage, is_elsewhere=elsewhere, with_others=with_others
+        )
+        partitions = existing_partitions(found, in_kafka, is_elsewhere=elsewhere)
         ends, starts = self._asked.log_ends(partitions), self._asked.log_starts(partitions)
         for znodes in found:
             problems += znodes.problems
             kafka = in_kafka.get(znodes.group)
             problems += () if kafka is None else kafka.problems
-            offsets: Mapping[TopicPartition, int] = {} if kafka is None else kafka.offsets
-            self._append(znodes, at, offsets, ends.offsets, starts.offsets)
+            self._append(znodes, at, kafka, ends.offsets, starts.offsets)
         self.znodes = {znodes.group: znodes for znodes in found}
         self._samples = {group: self._samples[group] for group in self.znodes}
         self.problems = tuple(dict.fromkeys((*problems, *ends.problems, *starts.problems)))
@@ -115,16 +124,17 @@ class LagSampler:
         self,
         znodes: GroupZnodes,
         at: float,
-        in_kafka: Mapping[TopicPartition, int],
+        in_kafka: OffsetsInKafka | None,
         ends: Mapping[TopicPartition, int],
         starts: Mapping[TopicPartition, int],
     ) -> None:
         former = self._samples.get(znodes.group, {})
-        samples = {p: former.get(p, deque(maxlen=self._kept)) for p in znodes.partitions}
+        in_kafka_by_partition: Mapping[TopicPartition, int] = {} if in_kafka is None else in_kafka.offsets
+        samples = {p: former.get(p, deque(maxlen=self._kept)) for p in all_partitions(znodes, in_kafka)}
         for partition, series in samples.items():
             stored = znodes.offsets.get(partition)
             in_zookeeper = None if stored is None else stored.offset
-            committed = counting_offset(in_zookeeper, in_kafka.get(partition), self._storage)
+            committed = counting_offset(in_zookeeper, in_kafka_by_partition.get(partition), self._storage)
             is_stored = stored is not None and committed == in_zookeeper
             series.append(
                 LagSample(

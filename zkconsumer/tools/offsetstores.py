@@ -247,18 +247,12 @@ class Cluster:
     def committed_known(self, group: str, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
         """Every offset of the group that Kafka stores; from brokers before 0.10.2 those of ``partitions`` alone.
 
-        A list is silent about topics that this client may not describe, so what is not in it is asked for by name.
-
         Raises:
             ZkConsumerError: they cannot be read.
         """
-
-        def ask(coordinator: OffsetCoordinator) -> StoredOffsets | None:
-            return coordinator.fetch_all() if coordinator.can_list() else None
-
-        listed = self._coordinated(group, ask) if self._has_offsets_topic() else None
-        found = {} if listed is None else _readable(listed)
-        return found | self.committed(group, [partition for partition in partitions if partition not in found])
+        if not self._has_offsets_topic():
+            return {}
+        return _readable(self._coordinated(group, lambda coordinator: coordinator.fetch_known(partitions)))
 
     def describe(self, group: str) -> KafkaGroup:
         """State and members of the group in Kafka; dead where Kafka has none.
