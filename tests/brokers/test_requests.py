@@ -132,6 +132,9 @@ def test_offsets_of_a_group_in_kafka(broker, client, unique_name):
     another = OffsetCoordinator(client(), f"{unique_name}-2")
     assert when_coordinated(lambda: another.fetch([partition])).found == {partition: StoredOffset(None)}
     assert other not in coordinator.fetch([partition]).found
+    assert coordinator.fetch_known([partition]).found == coordinator.fetch([partition]).found
+    listed = coordinator.fetch_known([]).found
+    assert listed == ({partition: StoredOffset(42, "second")} if broker.release >= (0, 10, 2) else {})
 
 
 def test_deletion_of_offsets_of_a_group_in_kafka(broker, client, unique_name):
