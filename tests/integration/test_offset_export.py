@@ -14,7 +14,7 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture
 def unreadable(offset_group):
-    """Path of an offset that nobody may read; there are two more of the topic, one of which is garbage."""
+    """Path of an offset that may not be read; there are two more of the topic, one of which is garbage."""
     path = offset_group.path("offsets", "t", 0)
     offset_group.store("t", {0: 4, 1: 5, 2: 6})
     offset_group.client.set(offset_group.path("offsets", "t", 2), b"x")
