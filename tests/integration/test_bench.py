@@ -3,10 +3,12 @@
 import pytest
 
 from tests.fixtures.members import Cluster
+from zkconsumer.bench.brokergroup import BrokerGroupSizes, run_broker_group_contests
 from zkconsumer.bench.contest import OURS
 from zkconsumer.bench.coordinator import CoordinatorField, one_leaves
 from zkconsumer.bench.fetch import BATCHES, DRAIN, JVM_FRESH, RECORDS, TUNED, FetchSizes, run_fetch_contests
 from zkconsumer.bench.handover import HandoverSizes, run_handover_contest
+from zkconsumer.bench.peers import CONFLUENT
 from zkconsumer.sandbox.progress import Progress
 from zkconsumer.zookeeper.session import ZkSession
 
@@ -54,3 +56,30 @@ def test_each_contestant_hands_a_group_over_to_kafka(tmp_path):
     assert len(gap.measured) == 2
     assert all(len(seconds) == 1 and seconds[0] > 0 for seconds in gap.measured.values())
     assert OURS in gap.measured
+
+
+def test_groups_of_brokers_settle_at_every_event(tmp_path):
+    """A group that does not settle, or a member that fails, is noted and has no figures."""
+    sizes = BrokerGroupSizes(
+        rounds=1,
+        members=(2,),
+        partitions=6,
+        contestants=(OURS, CONFLUENT),
+        heartbeat_ms=500,
+        processes=2,
+        warm=0,
+        steady_s=1.0,
+    )
+    contests = run_broker_group_contests(sizes, tmp_path, Progress(quiet=True))
+    assert [note for contest in contests for note in contest.notes] == []
+    figures = {contest.title.partition(": ")[2]: contest.measured for contest in contests}
+    for title in (
+        "all join: until all own",
+        "all join: until all are read",
+        "one more joins: until all own",
+        "one more joins: partitions that stay, longest without a record",
+        "one leaves: until all own",
+        "no rebalance: longest without a record",
+    ):
+        assert list(figures[title]) == [OURS, CONFLUENT]
+        assert all(figure > 0 for (figure,) in figures[title].values())

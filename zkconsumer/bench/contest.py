@@ -31,6 +31,7 @@ class Contest:
     Attributes:
         title: short description of the job.
         about: full description of the job; empty if the title is clear.
+        notes: remarks about this run, such as a contestant that failed.
         unit: unit of the measurements, such as ``s`` or ``records/s``.
         reference: contestant with which the others are compared.
         peers: further contestants to compare with.
@@ -53,6 +54,7 @@ class Contest:
     windows: dict[str, float] = field(default_factory=dict)
     enough_s: float = 0.0
     about: str = ""
+    notes: list[str] = field(default_factory=list)
 
     def announce(self, contestant: str) -> None:
         """Add a contestant to the report before it is measured, which determines its position."""

@@ -59,6 +59,7 @@ def as_json(contests: Sequence[Contest], machine: Machine) -> str:
                 {
                     "title": contest.title,
                     "about": contest.about,
+                    "notes": contest.notes,
                     "unit": contest.unit,
                     "reference": contest.reference,
                     "targets": {name: contest.target_of(name) for name in contest.measured},
@@ -110,6 +111,7 @@ def _remarks(contests: Sequence[Contest]) -> Iterator[str]:
     for contest in contests:
         if contest.about:
             yield f"{contest.title}: {contest.about}."
+        yield from contest.notes
         if short := contest.too_short():
             windows = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in short.items())
             yield f"{contest.title}: measured for less than {contest.enough_s:g} s: {windows}."

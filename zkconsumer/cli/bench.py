@@ -171,6 +171,60 @@ def coordinator(
 @bench.command()
 @_rounds
 @click.option(
+    "--members",
+    type=click.IntRange(2, 500),
+    multiple=True,
+    default=(10, 50),
+    show_default=True,
+    help="Members of a group; may be repeated.",
+)
+@click.option(
+    "--partitions", type=click.IntRange(3, 5000), default=100, show_default=True, help="Partitions of the topic."
+)
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="TEXT",
+    help="Contestants that take part: those whose name contains the text; may be repeated. Default: all.",
+)
+@click.option(
+    "--heartbeat-ms",
+    type=click.IntRange(100, 15_000),
+    default=3000,
+    show_default=True,
+    help="heartbeat.interval.ms of all members.",
+)
+@_markdown
+@_json
+def brokergroup(
+    rounds: int,
+    members: tuple[int, ...],
+    partitions: int,
+    only: tuple[str, ...],
+    heartbeat_ms: int,
+    as_markdown: bool,
+    as_json: bool,
+) -> None:
+    """Rebalances of groups that brokers coordinate, compared with other clients.
+
+    Members join together, one more joins, and one leaves, while a producer appends to all partitions. Measured are the
+    time until all partitions have an owner, the time for which those that stay are not read, the commits that are
+    accepted meanwhile, and the requests.
+    """
+    from zkconsumer.bench.brokergroup import CONTESTANTS, BrokerGroupSizes, run_broker_group_contests
+
+    taking_part = [one for one in CONTESTANTS if not only or any(text in one for text in only)]
+    if not taking_part:
+        raise click.BadParameter(f"no contestant among {', '.join(CONTESTANTS)}", param_hint="--only")
+    if partitions <= max(members):
+        raise click.BadParameter("there must be more partitions than members", param_hint="--partitions")
+    sizes = BrokerGroupSizes(rounds, members, partitions, taking_part, heartbeat_ms)
+    _run(partial(run_broker_group_contests, sizes), as_markdown=as_markdown, as_json=as_json)
+
+
+@bench.command()
+@_rounds
+@click.option(
     "--records",
     type=click.IntRange(10_000),
     default=3_000_000,

@@ -10,7 +10,7 @@ import contextlib
 import struct
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from zkconsumer.errors import BrokerUnavailable, ProtocolError
 from zkconsumer.kafka.client import BrokerClient
@@ -112,7 +112,7 @@ class _Leaders:
                 if time.monotonic() >= deadline:
                     raise
             else:
-                error, offset = _send(connection, tp, batch, self._timeout_ms)
+                error, offset = _send(connection, {tp: batch}, self._timeout_ms)[tp]
                 if not error:
                     return offset
                 if error != ErrorCode.NOT_LEADER_OR_FOLLOWER or time.monotonic() >= deadline:
@@ -187,17 +187,39 @@ def _compressed(batch: bytes, codec: str) -> bytes:
     return batch[: _LENGTH_END - 4] + length + batch[_LENGTH_END : _CHECKED_FROM - 4] + crc + checked
 
 
-def _send(connection: BrokerConnection, tp: TopicPartition, batch: bytes, timeout_ms: int) -> tuple[int, int]:
-    """Send a batch, and return the error code and the batch's first offset."""
+def append_together(
+    connection: BrokerConnection, batches: Mapping[TopicPartition, bytes], timeout_ms: int = 30_000
+) -> None:
+    """Append one batch to each of some partitions, all of which this broker leads, with one request.
+
+    Raises:
+        BrokerUnavailable: the connection broke or timed out; the batches may have been written.
+        ProtocolError: the broker refused a batch; others may have been written.
+    """
+    for tp, (error, _) in _send(connection, batches, timeout_ms).items():
+        if error:
+            raise ProtocolError(f"{connection} refused a batch for {tp}: {error_name(error)}")
+
+
+def _send(
+    connection: BrokerConnection, batches: Mapping[TopicPartition, bytes], timeout_ms: int
+) -> dict[TopicPartition, tuple[int, int]]:
+    """Send batches, and return the error code and the first offset of each."""
     load_kafka_python()
     from kafka.protocol.producer import ProduceRequest
 
     make = ProduceRequest.TopicProduceData
+    topics: dict[str, list[Any]] = {}
+    for tp, batch in batches.items():
+        topics.setdefault(tp.topic, []).append(make.PartitionProduceData(index=tp.partition, records=batch))
     request = ProduceRequest(
         version=connection.version(ProduceRequest.API_KEY, ProduceRequest.name, *_PRODUCE_VERSIONS),
         acks=_ALL_REPLICAS,
         timeout_ms=timeout_ms,
-        topic_data=[make(name=tp.topic, partition_data=[make.PartitionProduceData(index=tp.partition, records=batch)])],
+        topic_data=[make(name=topic, partition_data=theirs) for topic, theirs in topics.items()],
     )
-    answer = connection.call(request).responses[0].partition_responses[0]
-    return int(answer.error_code), int(answer.base_offset)
+    return {
+        TopicPartition(topic.name, one.index): (int(one.error_code), int(one.base_offset))
+        for topic in connection.call(request).responses
+        for one in topic.partition_responses
+    }

@@ -1,0 +1,69 @@
+"""SteadyProducer: a process that appends one record to every partition of a topic, again and again."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from multiprocessing.connection import Connection
+from typing import Final
+
+from zkconsumer.errors import SandboxError, ZkConsumerError
+from zkconsumer.kafka.connection import BrokerConnection
+from zkconsumer.model import Broker, TopicPartition
+from zkconsumer.sandbox.producer import Record, append_together, encode_batches
+
+_TIMEOUT_MS: Final = 30_000
+_END_S: Final = 10.0
+
+
+class SteadyProducer:
+    """Appends from its construction on; to be closed.
+
+    Args:
+        broker: leads all partitions.
+        topic: topic to append to.
+        partitions: number of its partitions.
+        every_s: seconds between two appends to a partition. All are appended to by one request.
+    """
+
+    def __init__(self, broker: Broker, topic: str, partitions: int, every_s: float) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._connection, theirs = context.Pipe()
+        arguments = (theirs, broker, topic, partitions, every_s)
+        self._process = context.Process(target=_append, args=arguments, name="steady-producer", daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def expect_running(self) -> None:
+        """Raise SandboxError, with the cause, if it has ended."""
+        if self._connection.poll():
+            try:
+                why = self._connection.recv()
+            except (EOFError, OSError) as error:
+                why = repr(error)
+            raise SandboxError(f"the producer has ended: {why}")
+
+    def close(self) -> None:
+        """End the process."""
+        self._connection.close()  # the child sees it and ends
+        self._process.join(_END_S)
+        self._process.kill()
+
+
+def _append(parent: Connection, broker: Broker, topic: str, partitions: int, every_s: float) -> None:
+    """Append, in the child process, until the parent closes the connection."""
+    batch = next(iter(encode_batches([Record(b"x" * 100, None, time.time_ns() // 1_000_000)])))
+    batches = {TopicPartition(topic, number): batch for number in range(partitions)}
+    connection = BrokerConnection(broker.host, broker.port, client_id="steady-producer", timeout_ms=_TIMEOUT_MS)
+    try:
+        connection.connect()
+        due = time.monotonic()
+        while not parent.poll(max(0.0, due - time.monotonic())):
+            due = max(due + every_s, time.monotonic())  # never a burst of what is overdue
+            append_together(connection, batches, _TIMEOUT_MS)
+    except ZkConsumerError as error:
+        parent.send(str(error))
+    except OSError:
+        return  # the parent has gone
+    finally:
+        connection.close()
