@@ -17,7 +17,8 @@ from typing import Final, NamedTuple
 
 from zkconsumer.bench.brokerrequests import BrokerRequests
 from zkconsumer.bench.contest import OURS, Contest, rotated
-from zkconsumer.bench.groupclients import KAFKA_PYTHON, PACKAGES, Settings
+from zkconsumer.bench.groupclient import Settings
+from zkconsumer.bench.groupclients import KAFKA_PYTHON, PACKAGES
 from zkconsumer.bench.groupevents import History, Kind, Row, Span, share_accepted
 from zkconsumer.bench.grouphosts import GroupMembers, PythonMembers
 from zkconsumer.bench.groupznodes import create_wide_topics
@@ -50,6 +51,7 @@ _APPEND_S: Final = 0.002
 _SHORTEST_APPEND_S: Final = 0.01
 _STABLE: Final = "Stable"
 _MOST_FAILURES: Final = 2
+_GOLDEN: Final = (5**0.5 - 1) / 2
 
 
 @dataclass(frozen=True)
@@ -82,26 +84,20 @@ class Event(NamedTuple):
 
     Attributes:
         title: part of the titles of its contests.
-        first: True if nothing was owned before.
+        measured: what is measured then.
     """
 
     title: str
-    first: bool = False
+    measured: tuple[str, ...]
 
-
-_ALL_JOIN: Final = Event("all join", first=True)
-_ONE_JOINS: Final = Event("one more joins")
-_ONE_LEAVES: Final = Event("one leaves")
-_EVENTS: Final = (_ALL_JOIN, _ONE_JOINS, _ONE_LEAVES)
 
 _OWN: Final = "until all own"
 _READ: Final = "until all are read"
 _STAY: Final = "partitions that stay, longest without a record"
 _MOVE: Final = "partitions that move, longest without a record"
-_ACCEPTED: Final = "commits meanwhile, accepted"
+_ACCEPTED: Final = "commits meanwhile that are accepted"
 _ASKED: Final = "commits meanwhile"
 _REQUESTS: Final = "requests"
-_STEADY: Final = "no rebalance: longest without a record"
 _UNITS: Final = {
     _OWN: "s",
     _READ: "s",
@@ -112,8 +108,12 @@ _UNITS: Final = {
     _REQUESTS: "requests",
 }
 
-Figures = Mapping[str, float]
-"""Title of a contest, without its group, to the figure of a round."""
+_ALL_JOIN: Final = Event("all join", (_OWN, _READ, _REQUESTS))
+_ONE_JOINS: Final = Event("one more joins", (_OWN, _STAY, _MOVE, _REQUESTS))
+_ONE_LEAVES: Final = Event("one leaves", (_OWN, _STAY, _MOVE, _REQUESTS))
+_ONE_JOINS_COMMITS: Final = Event("one more joins while all commit", (_OWN, _STAY, _ACCEPTED, _ASKED))
+_EVENTS: Final = (_ALL_JOIN, _ONE_JOINS, _ONE_LEAVES, _ONE_JOINS_COMMITS)
+_STEADY: Final = "no rebalance: longest without a record"
 
 
 class BrokerGroupField:
@@ -154,39 +154,61 @@ class BrokerGroupField:
 
 
 class _Group:
-    """One group of one contestant, in one round."""
+    """One group of one contestant, in one round.
+
+    Attributes:
+        figures: title of a contest, without its group, to the figure of this round.
+    """
 
     def __init__(self, field: BrokerGroupField, kind: GroupMembers, producer: SteadyProducer) -> None:
         self._field, self._kind, self._producer = field, kind, producer
         self._settings = field.new_group()
         self._rows: list[Row] = []
         self._changes: list[Row] = []
+        self.figures: dict[str, float] = {}
 
-    def run(self, size: int) -> Figures:
-        """All events; raises SandboxError if a member fails or the group does not settle."""
-        *ids, extra = (f"m{number:03}" for number in range(size + 1))
-        self._kind.make(self._settings, [*ids, extra])
-        figures = self._disturb(_ALL_JOIN, ids, lambda at: self._kind.join(ids, at))
-        figures[_STEADY] = self._steady()
-        figures |= self._disturb(_ONE_JOINS, [*ids, extra], lambda at: self._kind.join([extra], at))
+    def run(self, size: int, number: int) -> None:
+        """All events of a round; :attr:`figures` has those of the events that came to their end.
+
+        Raises:
+            SandboxError: a member failed, or the group did not settle.
+        """
+        *ids, second, third = (f"m{one:03}" for one in range(size + 2))
         leaver = ids[size // 2]
-        rest = [one for one in [*ids, extra] if one != leaver]
-        figures |= self._disturb(_ONE_LEAVES, rest, lambda _: self._kind.leave([leaver]))
-        self._kind.leave(rest)
+        stays = [one for one in ids if one != leaver]
+        self._kind.make(self._settings, [*ids, second, third])
+        self._disturb(_ALL_JOIN, ids, lambda at: self._kind.join(ids, at))
+        self.figures[_STEADY] = self._steady()
+        self._wait_for_phase(2 * number)
+        self._disturb(_ONE_JOINS, [*ids, second], lambda at: self._kind.join([second], at))
+        self._wait_for_phase(2 * number + 1)
+        self._disturb(_ONE_LEAVES, [*stays, second], lambda _: self._kind.leave([leaver]))
+        self._kind.commit()
+        self._wait_for_phase(2 * number)
+        self._disturb(_ONE_JOINS_COMMITS, [*stays, second, third], lambda at: self._kind.join([third], at))
+        self._kind.leave([*stays, second, third])
         self._kind.await_left()
-        return figures
 
-    def _disturb(self, event: Event, members: Sequence[str], act: Callable[[float], None]) -> dict[str, float]:
-        """Let an event happen, and wait until the group has settled; returns its figures."""
+    def _disturb(self, event: Event, members: Sequence[str], act: Callable[[float], None]) -> None:
+        """Let an event happen, wait until the group has settled, and note the figures."""
         before = self._field.requests_so_far()
         at = time.monotonic() + (0.0 if event is _ONE_LEAVES else _SOON_S)
         act(at)
         span = Span(at, self._await_settled(members, at))
         after = self._field.requests_so_far()
-        figures = _figures(event, History(self._rows), span, self._field.partitions)
-        if before is not None and after is not None:
-            figures[f"{event.title}: {_REQUESTS}"] = after - before
-        return figures
+        found = _figures(History(self._rows), span, self._field.partitions)
+        found[_REQUESTS] = None if before is None or after is None else after - before
+        for what in event.measured:
+            figure = found[what]
+            if figure is not None:
+                self.figures[f"{event.title}: {what}"] = figure
+
+    def _wait_for_phase(self, number: int) -> None:
+        """Wait for a part of a heartbeat interval, another one in each round and the same for all contestants.
+
+        Members notice an event by their next heartbeat, and send all of them at the same time after a rebalance.
+        """
+        time.sleep(self._field.sizes.heartbeat_ms / 1000 * phase(number))
 
     def _steady(self) -> float:
         """The longest time for which a partition is not read while nothing happens."""
@@ -228,19 +250,23 @@ class _Group:
         self._producer.expect_running()
 
 
-def _figures(event: Event, history: History, span: Span, partitions: range) -> dict[str, float]:
+def phase(number: int) -> float:
+    """The fraction, from 0 to 1, of an interval in round ``number``: few rounds already are spread evenly over it."""
+    return number * _GOLDEN % 1
+
+
+def _figures(history: History, span: Span, partitions: range) -> dict[str, float | None]:
     """What the rows say about an event that began and ended with this span."""
-    staying = history.staying(span)
-    commits = history.commits(span)
-    found: dict[str, float | None] = {_OWN: span.end - span.begin}
-    if event.first:
-        read = history.read_by_owner_at(partitions, span.begin)
-        found[_READ] = None if read is None else read - span.begin
-    else:
-        found[_STAY] = history.largest_gap(staying, span)
-        found[_MOVE] = history.largest_gap(set(partitions) - staying, span)
-        found[_ACCEPTED], found[_ASKED] = share_accepted(commits), len(commits)
-    return {f"{event.title}: {what}": figure for what, figure in found.items() if figure is not None}
+    staying, commits = history.staying(span), history.commits(span)
+    read = history.read_by_owner_at(partitions, span.begin)
+    return {
+        _OWN: span.end - span.begin,
+        _READ: None if read is None else read - span.begin,
+        _STAY: history.largest_gap(staying, span),
+        _MOVE: history.largest_gap(set(partitions) - staying, span),
+        _ACCEPTED: share_accepted(commits),
+        _ASKED: len(commits),
+    }
 
 
 @dataclass
@@ -324,31 +350,30 @@ def _contests_of(field: BrokerGroupField, size: int, directory: Path, progress: 
         for number in range(-sizes.warm, sizes.rounds):
             for name in rotated(contestants.names(), number + sizes.warm):
                 advance(max(0, number), f"rounds, {name}")
+                group: _Group | None = None
                 try:
-                    figures = _Group(field, contestants.get(name, size), producer).run(size)
+                    group = _Group(field, contestants.get(name, size), producer)
+                    group.run(size, max(0, number))
+                    memory = contestants.get(name, size).peak_memory_mib()
                 except (SandboxError, ZkConsumerError) as error:
                     contestants.failed(name)
                     _note(contests, f"{title}: {name} failed in round {number + 1}: {error}", progress)
-                    continue
-                if number >= 0:
-                    for what, figure in figures.items():
-                        contests[what].add(name, figure)
+                else:
                     for contest in contests.values():
-                        contest.note_memory(name, contestants.get(name, size).peak_memory_mib())
+                        contest.note_memory(name, memory)
+                if number >= 0 and group is not None:
+                    for what, figure in group.figures.items():
+                        contests[what].add(name, figure)
     return [contest for contest in contests.values() if contest.measured or contest.notes]
 
 
 def _new_contests(title: str) -> dict[str, Contest]:
-    wanted = [(f"{event.title}: {what}", _UNITS[what]) for event in _EVENTS for what in _measured_at(event)]
+    wanted = [(f"{event.title}: {what}", _UNITS[what]) for event in _EVENTS for what in event.measured]
     contests = {what: Contest(f"{title}: {what}", unit, CONFLUENT) for what, unit in [*wanted, (_STEADY, "s")]}
     for what, contest in contests.items():
         if what.endswith(_OWN):
             contest.target = "at most 1, of the best"
     return contests
-
-
-def _measured_at(event: Event) -> tuple[str, ...]:
-    return (_OWN, _READ, _REQUESTS) if event.first else (_OWN, _STAY, _MOVE, _ACCEPTED, _ASKED, _REQUESTS)
 
 
 def _note(contests: Mapping[str, Contest], text: str, progress: Progress) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import threading
 import time
@@ -13,7 +14,8 @@ from multiprocessing.context import SpawnContext
 from typing import Any, Final, Protocol
 
 from zkconsumer.bench.contest import OURS
-from zkconsumer.bench.groupclients import CLIENTS, Client, Log, Settings
+from zkconsumer.bench.groupclient import Client, Log, Settings
+from zkconsumer.bench.groupclients import CLIENTS
 from zkconsumer.bench.groupevents import Kind, Row
 from zkconsumer.bench.machine import peak_memory_mib
 from zkconsumer.errors import SandboxError
@@ -30,6 +32,9 @@ class GroupMembers(Protocol):
 
     def join(self, ids: Sequence[str], at: float) -> None:
         """Let them join at this time of ``time.monotonic()``; returns before that."""
+
+    def commit(self) -> None:
+        """Let all members commit from now on."""
 
     def leave(self, ids: Sequence[str]) -> None:
         """Let them begin to leave at once, and return."""
@@ -74,6 +79,10 @@ class PythonMembers:
     def join(self, ids: Sequence[str], at: float) -> None:
         """See :class:`GroupMembers`."""
         self._everywhere("join", ids, at)
+
+    def commit(self) -> None:
+        """See :class:`GroupMembers`."""
+        self._all("commit")
 
     def leave(self, ids: Sequence[str]) -> None:
         """See :class:`GroupMembers`."""
@@ -154,6 +163,7 @@ class _Host:
 
 def _serve(connection: Connection, contestant: str) -> None:
     """Serve one host, in the child process, until it closes the connection."""
+    logging.getLogger().addHandler(logging.NullHandler())  # otherwise warnings of clients go to the standard error
     hosted = _Hosted(CLIENTS[contestant])
     if contestant == OURS:
         _warm()
@@ -196,6 +206,10 @@ class _Hosted:
                 self._members[member].join()
 
         threading.Thread(target=join, daemon=True).start()
+
+    def commit(self) -> None:
+        for member in self._members.values():
+            member.commits = True
 
     def leave(self, ids: list[str]) -> None:
         for member in ids:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from zkconsumer.bench.groupclients import Settings
+from zkconsumer.bench.groupclient import Settings
 from zkconsumer.bench.groupevents import Kind, Row
 from zkconsumer.bench.machine import peak_memory_mib
 from zkconsumer.bench.members import JVM_OPTIONS
@@ -77,6 +77,12 @@ class JavaMembers:
             for member in ids:
                 self._members[member].join(at)
 
+    def commit(self) -> None:
+        """See :class:`GroupMembers`."""
+        with as_sandbox_error(self._jvm):
+            for member in self._members.values():
+                member.commit()
+
     def leave(self, ids: Sequence[str]) -> None:
         """See :class:`GroupMembers`."""
         with as_sandbox_error(self._jvm):
@@ -128,8 +134,8 @@ class _JavaMember:
         self._open = java.java.util.concurrent.atomic.AtomicBoolean(True)
         handles = LoopHandles(gateway, member, queue)
         self._listener = handles.listener()
-        may_commit = java.java.util.concurrent.Semaphore(1)
-        commit = handles.commit(self._consumer, may_commit, timer, settings.commit_s)
+        self._may_commit = java.java.util.concurrent.Semaphore(0)
+        commit = handles.commit(self._consumer, self._may_commit, timer, settings.commit_s)
         self._thread = java.java.lang.Thread(handles.runnable(handles.loop(self._consumer, commit, self._open)))
         self._starting = handles.runnable(handles.call(self._thread, "java.lang.Thread", "start"))
 
@@ -137,6 +143,10 @@ class _JavaMember:
         """Subscribe now, which sends nothing, and poll from this time on."""
         self._consumer.subscribe([self._topic], self._listener)
         self._timer.schedule(self._starting, max(0, round((at - time.monotonic()) * 1e9)), self._nanoseconds)
+
+    def commit(self) -> None:
+        """Commit from now on, one at a time."""
+        self._may_commit.release()
 
     def leave(self) -> None:
         """End the loop, which closes the consumer."""
