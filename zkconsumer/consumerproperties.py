@@ -177,7 +177,8 @@ class ConsumerProperties:
         3_000,
         "heartbeat.interval.ms",
         int,
-        "With group.protocol=kafka, time between heartbeats, in ms; at most a third of session.timeout.ms.",
+        "With group.protocol=kafka, time between heartbeats, in ms; at most a third of session.timeout.ms. After an "
+        "assignment they come sooner, from 0.1 s on, since one rebalance often follows another.",
         minimum=1,
         ours=True,
     )

@@ -11,6 +11,7 @@ from typing import Final
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.brokermembership import CommitIdentity
 from zkconsumer.core.clustercatalog import ClusterSource
+from zkconsumer.core.heartbeattimes import heartbeat_pause
 from zkconsumer.core.outage import Outage
 from zkconsumer.errors import BrokerUnavailable, CoordinatorMoved, ZkConsumerError
 from zkconsumer.kafka.client import BrokerClient
@@ -110,12 +111,17 @@ class Heartbeats:
         membership = self._membership
         due = membership.clock()
         while membership.await_beat(self._seconds_until(due)):
-            if membership.clock() >= due:
-                due = membership.clock() + self._interval_s
+            now = membership.clock()
+            if now >= due:
+                due = now + self._pause()
                 self._send()
+            due = min(due, membership.clock() + self._pause())  # an assignment may have arrived
             self._check_lease()
         if membership.leaving is not None:
             self._leave(membership.leaving)
+
+    def _pause(self) -> float:
+        return heartbeat_pause(self._interval_s, self._membership.since_assignment())
 
     def _seconds_until(self, due: float) -> float:
         """Until a heartbeat is due or the lease lapses, whichever comes first."""

@@ -61,6 +61,7 @@ class SharedMembership:
         self._stopped: ZkConsumerError | None = None
         self._topics_changed = False
         self._lease_to_check = False
+        self._assigned_at = float("-inf")
         self._closed = False
         self.leaving: CommitIdentity | None = None
 
@@ -155,6 +156,7 @@ class SharedMembership:
                 return False
             self._lease = self._lease.confirmed(sent)
             self._lease_to_check = True
+            self._assigned_at = self.clock()
             self._condition.notify_all()
         return True
 
@@ -177,11 +179,15 @@ class SharedMembership:
     # -- for the heartbeat thread -----------------------------------------------------------------------------------
 
     def await_beat(self, seconds: float) -> bool:
-        """Wait, at most until the lease may have changed; False when this is closed."""
+        """Wait, at most until the lease may have changed, as by an assignment; False when this is closed."""
         with self._condition:
             self._condition.wait_for(lambda: self._closed or self._lease_to_check, max(0.0, seconds))
             self._lease_to_check = False
             return not self._closed
+
+    def since_assignment(self) -> float:
+        """Seconds since the newest assignment has arrived; infinite if there was none."""
+        return self.clock() - self._assigned_at
 
     def beat(self) -> tuple[CommitIdentity, bool, bool] | None:
         """Whom a heartbeat names, and whether the member is joining, and synchronising; None outside of the group."""

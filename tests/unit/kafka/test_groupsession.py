@@ -75,9 +75,12 @@ class Member:
             bootstrap_servers=f"127.0.0.1:{coordinator.port}",
             group_id="g",
             group_protocol="kafka",
-            session_timeout_ms=6000,
-            heartbeat_interval_ms=10,
-            **{"partition_assignment_strategy": COOPERATIVE, **properties},
+            **{
+                "session_timeout_ms": 6000,
+                "heartbeat_interval_ms": 10,
+                "partition_assignment_strategy": COOPERATIVE,
+                **properties,
+            },
         )
         self.cluster = KnownCluster(coordinator.broker)
         self.group = BrokerGroup(config, "g_c", RebalanceSignal(), self.cluster)
@@ -298,6 +301,12 @@ def test_a_rebalance_takes_from_an_eager_member_only(coordinator, make, strategy
 
 
 # -- topics, leaving, commits ------------------------------------------------------------------------------------------
+
+
+def test_a_rebalance_that_follows_an_assignment_is_noticed_before_the_next_interval(coordinator, make):
+    member = make(session_timeout_ms=1_800_000, heartbeat_interval_ms=600_000)
+    coordinator.codes[BEAT].append(ErrorCode.REBALANCE_IN_PROGRESS)
+    member.until(lambda: len(coordinator.asked(SYNC)) == 2)
 
 
 def test_the_leader_joins_again_when_a_topic_gets_partitions(coordinator, make):
