@@ -38,8 +38,12 @@ def assemble_parts(config: ConsumerConfig, consumer_id: str) -> MemberParts:
     signal, closing = RebalanceSignal(), threading.Event()
 
     def wait_before_retry(seconds: float) -> bool:
-        """Wait; True if there should be no further attempt: this member leaves or rebalances, and others wait."""
-        return closing.wait(seconds) or signal.raised
+        """Wait; True if there should be no further attempt: this member leaves or rebalances, and others wait.
+
+        A rebalance ends the wait, since it cannot begin before: while members of a group that brokers coordinate are
+        being assigned, a commit is refused and waits here, and the assignment that arrives meanwhile waits for it.
+        """
+        return signal.wait_raised(seconds) or closing.is_set()
 
     cluster = cluster_of_member(config, consumer_id)
     if config.group_protocol == "kafka":

@@ -58,10 +58,14 @@ class JavaMembers:
         self._members: dict[str, _JavaMember] = {}
         self._leaving: list[_JavaMember] = []
         self._rows: list[Row] = []
-        with as_sandbox_error(self._jvm):
-            concurrent = self._jvm.gateway.jvm.java.util.concurrent
-            self._queue = concurrent.LinkedBlockingQueue()
-            self._timer = concurrent.Executors.newScheduledThreadPool(1)
+        try:
+            with as_sandbox_error(self._jvm):
+                concurrent = self._jvm.gateway.jvm.java.util.concurrent
+                self._queue = concurrent.LinkedBlockingQueue()
+                self._timer = concurrent.Executors.newScheduledThreadPool(1)
+        except BaseException:
+            self._jvm.kill()
+            raise
 
     def make(self, settings: Settings, ids: Sequence[str]) -> None:
         """See :class:`GroupMembers`."""

@@ -194,6 +194,11 @@ def coordinator(
     show_default=True,
     help="heartbeat.interval.ms of all members.",
 )
+@click.option(
+    "--append-ms",
+    type=click.IntRange(1, 10_000),
+    help="Time between two appends to a partition. Default: 4 ms for each member, 10 ms or more.",
+)
 @_markdown
 @_json
 def brokergroup(
@@ -202,6 +207,7 @@ def brokergroup(
     partitions: int,
     only: tuple[str, ...],
     heartbeat_ms: int,
+    append_ms: int | None,
     as_markdown: bool,
     as_json: bool,
 ) -> None:
@@ -218,7 +224,7 @@ def brokergroup(
         raise click.BadParameter(f"no contestant among {', '.join(CONTESTANTS)}", param_hint="--only")
     if partitions <= max(members):
         raise click.BadParameter("there must be more partitions than members", param_hint="--partitions")
-    sizes = BrokerGroupSizes(rounds, members, partitions, taking_part, heartbeat_ms)
+    sizes = BrokerGroupSizes(rounds, members, partitions, taking_part, heartbeat_ms, append_ms)
     _run(partial(run_broker_group_contests, sizes), as_markdown=as_markdown, as_json=as_json)
 
 

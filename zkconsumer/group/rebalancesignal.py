@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from zkconsumer.wakeup import WakeUp
 
 
@@ -56,6 +58,20 @@ class RebalanceSignal:
         woken = self._wake.wait(seconds)
         self._stay_awake_if_closed()
         return woken
+
+    def wait_raised(self, seconds: float) -> bool:
+        """Wait until the flag is raised or this is closed, at most ``seconds``; True if it is.
+
+        For the thread that calls :meth:`wait`, in the middle of something else: that call still finds every wake-up.
+        """
+        deadline = time.monotonic() + seconds
+        try:
+            while not (self._requested or self._closed):
+                if not self._wake.wait(max(0.0, deadline - time.monotonic())):
+                    break
+        finally:
+            self._wake.set()
+        return self._requested or self._closed
 
     def take(self) -> bool:
         """Lower the flag, True if it was raised; to be called *before* reading what the request is about."""
