@@ -46,9 +46,6 @@ _MARGIN_S: Final = 2.0
 """A group has settled after this and a heartbeat interval without a change, in which all have noticed a rebalance."""
 _POLL_S: Final = 0.25
 _LIMIT_S: Final = 120.0
-_APPEND_MS: Final = 4
-"""Times the number of members: the time between two appends. So all members together have 250 fetches a second."""
-_SHORTEST_APPEND_MS: Final = 10
 _STABLE: Final = "Stable"
 _MOST_FAILURES: Final = 2
 _GOLDEN: Final = (5**0.5 - 1) / 2
@@ -64,7 +61,7 @@ class BrokerGroupSizes:
         partitions: of the topic; more than members, so that every member owns some.
         contestants: names of those that take part.
         heartbeat_ms: the time between two heartbeats of a member.
-        append_ms: the time between two appends to a partition; None makes it longer for more members.
+        append_ms: the time between two appends to a partition.
         processes: number of processes of a Python client, at most.
         warm: rounds that go before, unmeasured.
         steady_s: how long the group is watched without a rebalance.
@@ -75,7 +72,7 @@ class BrokerGroupSizes:
     partitions: int = 100
     contestants: Sequence[str] = CONTESTANTS
     heartbeat_ms: int = 3000
-    append_ms: int | None = None
+    append_ms: int = 100
     processes: int = 10
     warm: int = 1
     steady_s: float = 5.0
@@ -132,10 +129,9 @@ class BrokerGroupField:
         """All partitions."""
         return range(self.sizes.partitions)
 
-    def produce(self, members: int) -> SteadyProducer:
-        """Append to all partitions from now on, by default as often as groups of this size can read easily."""
-        every_ms = self.sizes.append_ms or max(_SHORTEST_APPEND_MS, _APPEND_MS * members)
-        return SteadyProducer(self._broker, _TOPIC, self.sizes.partitions, every_ms / 1000)
+    def produce(self) -> SteadyProducer:
+        """Append to all partitions from now on."""
+        return SteadyProducer(self._broker, _TOPIC, self.sizes.partitions, self.sizes.append_ms / 1000)
 
     def new_group(self) -> Settings:
         """The settings of the members of a group that does not exist yet."""
@@ -347,7 +343,7 @@ def _contests_of(field: BrokerGroupField, size: int, directory: Path, progress: 
     contests = _new_contests(title)
     with ExitStack() as stack:
         contestants = stack.enter_context(closing(_Contestants(sizes, directory, progress)))
-        producer = stack.enter_context(closing(field.produce(size)))
+        producer = stack.enter_context(closing(field.produce()))
         advance = stack.enter_context(progress.step(title, sizes.rounds))
         for number in range(-sizes.warm, sizes.rounds):
             for name in rotated(contestants.names(), number + sizes.warm):

@@ -197,7 +197,9 @@ def coordinator(
 @click.option(
     "--append-ms",
     type=click.IntRange(1, 10_000),
-    help="Time between two appends to a partition. Default: 4 ms for each member, 10 ms or more.",
+    default=100,
+    show_default=True,
+    help="Time between two appends to a partition.",
 )
 @_markdown
 @_json
@@ -207,7 +209,7 @@ def brokergroup(
     partitions: int,
     only: tuple[str, ...],
     heartbeat_ms: int,
-    append_ms: int | None,
+    append_ms: int,
     as_markdown: bool,
     as_json: bool,
 ) -> None:
