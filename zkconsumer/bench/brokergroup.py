@@ -193,6 +193,8 @@ class _Group:
         at = time.monotonic() + (0.0 if event is _ONE_LEAVES else _SOON_S)
         act(at)
         span = Span(at, self._await_settled(members, at))
+        if _READ in event.measured:
+            self._await_read(at)
         after = self._field.requests_so_far()
         found = _figures(History(self._rows), span, self._field.partitions)
         found[_REQUESTS] = None if before is None or after is None else after - before
@@ -240,6 +242,14 @@ class _Group:
                     f"group {group} has not settled within {_LIMIT_S:g} s: {owned} of {len(self._field.partitions)} "
                     f"partitions have one owner, and the coordinator describes it as {self._field.describe(group)}"
                 )
+
+    def _await_read(self, since: float) -> None:
+        """Wait until every partition has been read by its owner."""
+        while History(self._rows).read_by_owner_at(self._field.partitions, since) is None:
+            if time.monotonic() > since + _LIMIT_S:
+                raise SandboxError(f"group {self._settings.group} has not read all partitions within {_LIMIT_S:g} s")
+            time.sleep(_POLL_S)  # members in other processes must be polled
+            self._take()
 
     def _take(self) -> None:
         rows = self._kind.take()
