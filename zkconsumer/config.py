@@ -100,14 +100,19 @@ class ConsumerConfig(ConsumerProperties):
         """A copy with some values changed; defaults that depend on others stay as they were computed."""
         return type(self)(**{**dataclasses.asdict(self), **{k.replace(".", "_"): v for k, v in changes.items()}})
 
+    @property
+    def brokers_coordinate(self) -> bool:
+        """True for a group of Kafka's own: ``group.protocol`` is ``kafka`` or ``consumer``."""
+        return self.group_protocol in ("kafka", "consumer")
+
     def zookeeper_servers(self) -> str:
         """``zookeeper.connect``, for what cannot do without it.
 
         Raises:
-            ConfigError: it is not given, which is only possible with ``group.protocol=kafka``.
+            ConfigError: it is not given, which is only possible with ``group.protocol`` ``kafka`` or ``consumer``.
         """
         if self.zookeeper_connect is None:
-            raise ConfigError(["zookeeper.connect is missing; only group.protocol=kafka uses no ZooKeeper"])
+            raise ConfigError(["zookeeper.connect is missing; only group.protocol kafka and consumer use no ZooKeeper"])
         return self.zookeeper_connect
 
     def __getitem__(self, name: str) -> Any:
@@ -147,17 +152,17 @@ _COMPUTED_DEFAULTS: Mapping[str, Callable[[ConsumerConfig], object]] = {
     "partition_assignment_strategy": lambda config: (
         "zkconsumer,cooperative-sticky" if config.group_protocol == "kafka" else "range"
     ),
-    "offsets_storage": lambda config: "kafka" if config.group_protocol == "kafka" else "zookeeper",
-    "dual_commit_enabled": lambda config: config.offsets_storage == "kafka" and config.group_protocol != "kafka",
+    "offsets_storage": lambda config: "kafka" if config.brokers_coordinate else "zookeeper",
+    "dual_commit_enabled": lambda config: config.offsets_storage == "kafka" and not config.brokers_coordinate,
 }
 
 
 def _violations(config: ConsumerConfig) -> Iterable[str]:
     """Violated rules, one sentence each: rules that involve several properties, and rules of form that a type lacks."""
-    server = "bootstrap_servers" if config.group_protocol == "kafka" else "zookeeper_connect"
+    server = "bootstrap_servers" if config.brokers_coordinate else "zookeeper_connect"
     missing = [name for name in ("group_id", server) if getattr(config, name) is None]
     for attribute in missing:
-        why = "; group.protocol=kafka needs it" if attribute == "bootstrap_servers" else ""
+        why = f"; group.protocol={config.group_protocol} needs it" if attribute == "bootstrap_servers" else ""
         yield f"{PROPERTIES[attribute].name} is missing{why}"
     yield from _name_violations(config)
     if config.zookeeper_connect is not None and not _LEGAL_CONNECT.match(config.zookeeper_connect):
@@ -218,21 +223,29 @@ _STRATEGIES = ("range", "roundrobin", "roundrobin-natural")
 
 
 def _group_violations(config: ConsumerConfig) -> Iterable[str]:
-    kafka = config.group_protocol == "kafka"
-    if not kafka and config.partition_assignment_strategy not in _STRATEGIES:
+    protocol = f"group.protocol={config.group_protocol}"
+    if config.group_remote_assignor is not None and config.group_protocol != "consumer":
+        yield "group.remote.assignor has no effect without group.protocol=consumer"
+    if config.group_protocol == "consumer":
+        if config.partition_assignment_strategy != "range":
+            yield (
+                "partition.assignment.strategy has no effect with group.protocol=consumer, where a broker assigns: "
+                "omit it, and see group.remote.assignor"
+            )
+    elif config.group_protocol != "kafka" and config.partition_assignment_strategy not in _STRATEGIES:
         yield (
             f"partition.assignment.strategy must be one of {', '.join(_STRATEGIES)}, not "
             f"{config.partition_assignment_strategy!r}, which needs group.protocol=kafka"
         )
-    if not kafka:
+    if not config.brokers_coordinate:
         if config.group_instance_id is not None:
-            yield "group.instance.id has no effect without group.protocol=kafka"
+            yield "group.instance.id has no effect without group.protocol=kafka or consumer"
         return
     if config.offsets_storage != "kafka":
-        yield "group.protocol=kafka stores offsets in Kafka: omit offsets.storage, or set it to kafka"
+        yield f"{protocol} stores offsets in Kafka: omit offsets.storage, or set it to kafka"
     if config.dual_commit_enabled:
-        yield "group.protocol=kafka uses no ZooKeeper: omit dual.commit.enabled, or set it to false"
-    if 3 * config.heartbeat_interval_ms > config.session_timeout_ms:
+        yield f"{protocol} uses no ZooKeeper: omit dual.commit.enabled, or set it to false"
+    if config.group_protocol == "kafka" and 3 * config.heartbeat_interval_ms > config.session_timeout_ms:
         yield (
             f"heartbeat.interval.ms ({config.heartbeat_interval_ms}) must be at most a third of session.timeout.ms "
             f"({config.session_timeout_ms}), or one lost heartbeat would end the membership"

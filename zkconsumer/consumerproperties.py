@@ -44,7 +44,7 @@ class ConsumerProperties:
         "zookeeper.connect",
         str,
         "ZooKeeper servers: host:port,host:port/chroot; the chroot must exist. Not required, and not used, "
-        "with group.protocol=kafka.",
+        "with group.protocol kafka and consumer.",
         default_text="**required**",
     )
     zookeeper_session_timeout_ms: int = declare(
@@ -137,11 +137,12 @@ class ConsumerProperties:
     group_protocol: str = declare(
         "zookeeper",
         "group.protocol",
-        ("zookeeper", "coordinator", "kafka"),
+        ("zookeeper", "coordinator", "kafka", "consumer"),
         "How the group agrees on who owns which partition. zookeeper: each member computes its share, as the JVM "
         "consumer does. coordinator: an elected member assigns all partitions, and only those that move are stopped. "
         "Members of both kinds, and JVM consumers, may be in one group. kafka: the group is one of Kafka's own, which "
-        "brokers coordinate, shared with Kafka's newer clients; it needs bootstrap.servers, and no ZooKeeper.",
+        "brokers coordinate, shared with Kafka's newer clients; it needs bootstrap.servers, and no ZooKeeper. "
+        "consumer: the same with the protocol of Kafka 4, in which the broker assigns (KIP-848).",
         ours=True,
     )
     partition_assignment_strategy: str = declare(
@@ -156,12 +157,22 @@ class ConsumerProperties:
         many=True,
         default_text="range; zkconsumer,cooperative-sticky where group.protocol is kafka",
     )
+    group_remote_assignor: str | None = declare(
+        None,
+        "group.remote.assignor",
+        str,
+        "With group.protocol=consumer, the assignor that the broker is to use: uniform or range, or another one of its "
+        "group.consumer.assignors. The assignor that most members name is used.",
+        ours=True,
+        default_text="none: the broker chooses",
+    )
     group_instance_id: str | None = declare(
         None,
         "group.instance.id",
         str,
-        "With group.protocol=kafka, makes this consumer a static member: it stays in the group for session.timeout.ms "
-        "after it was shut down, and gets the same partitions if it comes back meanwhile. Needs brokers since 2.3.",
+        "With group.protocol kafka or consumer, makes this consumer a static member: it stays in the group for the "
+        "session timeout after it was shut down, and gets the same partitions if it comes back meanwhile. Needs "
+        "brokers since 2.3.",
         ours=True,
         default_text="none",
     )
@@ -169,7 +180,9 @@ class ConsumerProperties:
         45_000,
         "session.timeout.ms",
         int,
-        "With group.protocol=kafka, time without a heartbeat after which the coordinator removes a member, in ms.",
+        "With group.protocol=kafka, time without a heartbeat after which the coordinator removes a member, in ms. With "
+        "consumer, that time is the broker's group.consumer.session.timeout.ms, which the consumer reads; this one is "
+        "used, and must not be longer, where it may not (operation DescribeConfigs on the group).",
         minimum=1,
         ours=True,
     )
@@ -178,7 +191,8 @@ class ConsumerProperties:
         "heartbeat.interval.ms",
         int,
         "With group.protocol=kafka, time between heartbeats, in ms; at most a third of session.timeout.ms. After an "
-        "assignment they come sooner, from 0.1 s on, since one rebalance often follows another.",
+        "assignment they come sooner, from 0.1 s on, since one rebalance often follows another. With consumer, the "
+        "broker determines it (group.consumer.heartbeat.interval.ms).",
         minimum=1,
         ours=True,
     )
@@ -186,8 +200,8 @@ class ConsumerProperties:
         300_000,
         "max.poll.interval.ms",
         int,
-        "With group.protocol=kafka, how long the group waits for a member that has to release partitions in a "
-        "rebalance, in ms. Streams that are not read are the subject of max.stream.idle.ms.",
+        "With group.protocol kafka or consumer, how long the group waits for a member that has to release partitions "
+        "in a rebalance, in ms. Streams that are not read are the subject of max.stream.idle.ms.",
         minimum=1,
         ours=True,
     )
@@ -218,14 +232,14 @@ class ConsumerProperties:
         "offsets.storage",
         ("zookeeper", "kafka"),
         "Where offsets are committed.",
-        default_text="zookeeper; kafka where group.protocol is kafka",
+        default_text="zookeeper; kafka where group.protocol is kafka or consumer",
     )
     dual_commit_enabled: bool = declare(
         None,
         "dual.commit.enabled",
         bool,
         "With offsets.storage=kafka, commit to ZooKeeper too.",
-        default_text="true where offsets.storage is kafka and group.protocol is not",
+        default_text="true where offsets.storage is kafka and group.protocol is neither kafka nor consumer",
     )
     offsets_channel_backoff_ms: int = declare(
         1000, "offsets.channel.backoff.ms", int, "Pause before the offset coordinator is asked again, in ms.", minimum=0

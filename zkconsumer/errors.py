@@ -116,9 +116,10 @@ class CoordinatorUnknown(RetriableError):
 
 
 class RebalanceAwaited(RetriableError):
-    """A rebalance of the group is in progress: members still join, or are being assigned (``group.protocol=kafka``).
+    """A rebalance of the group is in progress: members still join, or are being assigned.
 
-    The group's coordinator ends it after the rebalance timeout at the latest (``max.poll.interval.ms``).
+    With ``group.protocol`` ``kafka`` or ``consumer``. The group's coordinator ends it after the rebalance timeout at
+    the latest (``max.poll.interval.ms``).
     """
 
 
@@ -168,7 +169,8 @@ class NotLeader(ZkConsumerError):
 class SessionExpired(ZkConsumerError):
     """The session that this operation belonged to has expired; nothing was changed.
 
-    It is the session in ZooKeeper, or, with ``group.protocol=kafka``, the membership at the group's coordinator.
+    It is the session in ZooKeeper, or, with ``group.protocol`` ``kafka`` or ``consumer``, the membership at the group's
+    coordinator.
     """
 
 

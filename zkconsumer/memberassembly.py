@@ -46,7 +46,7 @@ def assemble_parts(config: ConsumerConfig, consumer_id: str) -> MemberParts:
         return signal.wait_raised(seconds) or closing.is_set()
 
     cluster = cluster_of_member(config, consumer_id)
-    if config.group_protocol == "kafka":
+    if config.brokers_coordinate:
         assert cluster is not None  # the configuration has bootstrap.servers then
         return _assemble_broker_group(config, consumer_id, signal, closing, cluster, wait_before_retry)
     group: CoordinatorGroup | ZooKeeperGroup
@@ -84,6 +84,7 @@ def _assemble_broker_group(
         live_brokers=cluster.live_brokers,
         wait_before_retry=wait_before_retry,
         identity=group.identity,
+        epochs=group.epochs,
     )
     return MemberParts(group, cluster, store, signal, closing)
 

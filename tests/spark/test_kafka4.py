@@ -2,13 +2,17 @@
 
 import json
 from collections import Counter
+from contextlib import ExitStack
 
 import pytest
 
 from tests.fixtures.sandbox import Topics, produce_records
+from tests.fixtures.sourceprocess import SourceProcess
 from tests.fixtures.spark import BOTH_PROTOCOLS, DEADLINE_S, Sink, await_until
+from tests.fixtures.waiting import eventually
 from zkconsumer.sandbox import Sandbox
 from zkconsumer.sandbox.progress import Progress
+from zkconsumer.spark.offsetsjson import initial_offset
 
 AVAILABLE_NOW = {"availableNow": True}
 
@@ -17,7 +21,11 @@ AVAILABLE_NOW = {"availableNow": True}
 def sandbox():
     """In the place of the sandbox that other tests share."""
     # Where the machine stands still for longer than that, the only broker is fenced for a while.
-    properties = {"broker.session.timeout.ms": "9000"}
+    properties = {
+        "broker.session.timeout.ms": "9000",
+        "group.consumer.min.heartbeat.interval.ms": "100",
+        "group.consumer.heartbeat.interval.ms": "300",
+    }
     with Sandbox(kafka_version="4.2.0", kafka_properties=properties, progress=Progress()) as started:
         yield started
 
@@ -65,3 +73,48 @@ def test_a_query_reads_on_through_a_restart_and_new_partitions(start_query, sand
     again = start_query(topic, sink, options=brokers, trigger=AVAILABLE_NOW)
     assert again.awaitTermination(DEADLINE_S)
     assert sink.positions() == Counter(produced)
+
+
+def _next_batch(source, start):
+    """The next offset that is another one; Spark asks as often."""
+    found = []
+
+    def asked():
+        found.append(source.ask("latest_offset", start, None))
+        return found[-1] != start
+
+    eventually(asked)
+    return found[-1]
+
+
+def _read(source, start, end):
+    return Counter((partition, offset) for _, partition, offset, _ in source.ask("read", start, end))
+
+
+def _owned(source):
+    """Partitions that a query uses; empty during a rebalance."""
+    share = source.ask("share")
+    return set() if share is None else {partition for _, partition in share[0]}
+
+
+def test_queries_share_a_group_in_which_the_broker_assigns(sandbox, brokers, unique_name):
+    topic = Topics(sandbox.bootstrap_servers).create(unique_name, 4)
+    records = [{"value": b"v", "partition": number % 4} for number in range(20)]
+    produced = produce_records(sandbox.bootstrap_servers, topic, records)
+    group = {"group.protocol": "consumer", "group.id": unique_name, "subscribe": topic}
+    options = {**brokers, **group, "auto.offset.reset": "smallest"}
+    start = initial_offset(unique_name)
+    with ExitStack() as running:
+        one, other = SourceProcess(options), SourceProcess(options)
+        running.callback(other.stop)
+        running.callback(one.stop)
+        first = _next_batch(one, start)
+        read = _read(one, start, first)
+        other.ask("join")
+        eventually(lambda: one.ask("latest_offset", first, None) and len(_owned(one)) == len(_owned(other)) == 2)
+        assert _owned(one) | _owned(other) == {0, 1, 2, 3}
+        produced += produce_records(sandbox.bootstrap_servers, topic, records)
+        for source, before in ((one, first), (other, start)):
+            end = _next_batch(source, before)
+            read += _read(source, before, end)
+    assert read == Counter(produced), "what moves is read on at the commit of its last owner"

@@ -65,7 +65,8 @@ def test_all_violations_are_reported_at_once():
         ("partition_assignment_strategy", "sticky"),
         ("partition_assignment_strategy", "range,roundrobin"),
         ("group_instance_id", "a"),
-        ("group_protocol", "consumer"),
+        ("group_protocol", "share"),
+        ("group_remote_assignor", "uniform"),
         ("client_id", "a b"),
         ("group_id", ".."),
         ("group_id", ""),
@@ -234,7 +235,7 @@ def test_security_towards_brokers_is_complete(values, violation):
 
 
 def test_what_cannot_do_without_zookeeper_reports_that_its_address_is_missing():
-    with pytest.raises(ConfigError, match=r"zookeeper\.connect is missing; only group\.protocol=kafka"):
+    with pytest.raises(ConfigError, match=r"zookeeper\.connect is missing; only group\.protocol kafka and consumer"):
         kafka_group().zookeeper_servers()
     assert config().zookeeper_servers() == "h:2181"
 
@@ -264,3 +265,24 @@ def test_a_group_that_brokers_coordinate_needs_no_zookeeper():
 def test_contradictions_in_a_group_that_brokers_coordinate(values, text):
     with pytest.raises(ConfigError, match=re.escape(text)):
         kafka_group(**values)
+
+
+def test_a_group_in_which_the_broker_assigns_needs_brokers_and_a_name():
+    read = kafka_group(group_protocol="consumer", group_remote_assignor="range", group_instance_id="i")
+    assert (read.zookeeper_connect, read.offsets_storage, read.dual_commit_enabled) == (None, "kafka", False)
+    assert read.brokers_coordinate
+    assert kafka_group().brokers_coordinate
+    assert not config().brokers_coordinate
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ({"bootstrap_servers": None}, "bootstrap.servers is missing; group.protocol=consumer needs it"),
+        ({"offsets_storage": "zookeeper"}, "group.protocol=consumer stores offsets in Kafka"),
+        ({"partition_assignment_strategy": "cooperative-sticky"}, "see group.remote.assignor"),
+    ],
+)
+def test_contradictions_in_a_group_in_which_the_broker_assigns(values, text):
+    with pytest.raises(ConfigError, match=re.escape(text)):
+        kafka_group(group_protocol="consumer", **values)

@@ -149,10 +149,10 @@ def tool_config(
         client_id=_TOOL_GROUP,
         bootstrap_servers=bootstrap_servers,
     )
-    if config.group_protocol == "kafka":
+    if config.brokers_coordinate:
         raise ConfigError(
-            "group.protocol=kafka: this command is for groups in ZooKeeper; use kafka-consumer-groups for groups that "
-            "brokers coordinate"
+            f"group.protocol={config.group_protocol}: this command is for groups in ZooKeeper; use "
+            "kafka-consumer-groups for groups that brokers coordinate"
         )
     return config
 

@@ -74,7 +74,9 @@ class ConsumerConnector:
     Raises:
         ZooKeeperUnavailable: no ZooKeeper server answered in time.
         ChrootMissing: the chroot of ``zookeeper.connect`` does not exist.
-        BrokerUnavailable: with ``group.protocol=kafka``, no broker of ``bootstrap.servers`` answered in time.
+        BrokerUnavailable: with ``group.protocol`` ``kafka`` or ``consumer``, no broker of ``bootstrap.servers``
+            answered in time.
+        ConfigError: with ``group.protocol=consumer``, the brokers do not have that protocol.
         UsageError: ``metrics.port`` is in use.
     """
 

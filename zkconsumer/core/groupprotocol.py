@@ -3,7 +3,8 @@
 There are three implementations. In :class:`~zkconsumer.zookeeper.zookeepergroup.ZooKeeperGroup` every member computes
 the assignment by itself and claims its share; in
 :class:`~zkconsumer.zookeeper.coordinator.coordinatorgroup.CoordinatorGroup` an elected member computes it for all; in
-:class:`~zkconsumer.kafka.brokergroup.BrokerGroup`, Kafka's own protocol, a broker passes on what the leader computed.
+:class:`~zkconsumer.kafka.brokergroup.BrokerGroup`, Kafka's own protocols, a broker passes on what the leader computed,
+or computes it.
 
 Which event calls what, on the rebalance thread unless noted otherwise:
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from zkconsumer.errors import name_some
+from zkconsumer.model import TopicPartition
 
 DEAD: Final = "Dead"
 """State of a group that the coordinator does not have."""
@@ -31,6 +32,22 @@ class KafkaGroup(NamedTuple):
     def has_members(self) -> bool:
         """True unless the coordinator accepts commits of clients that are no members."""
         return self.state not in _WITHOUT_MEMBERS
+
+
+class DescribedMember(NamedTuple):
+    """One member of a group.
+
+    Attributes:
+        member_id: its id.
+        client_id: ``client.id`` of the member.
+        instance_id: ``group.instance.id`` of a static member; None of others, and from brokers before 2.4.
+        assigned: its partitions; none while the group rebalances.
+    """
+
+    member_id: str
+    client_id: str
+    instance_id: str | None
+    assigned: frozenset[TopicPartition]
 
 
 def why_no_groups(releases: Mapping[int, tuple[int, ...]]) -> str | None:

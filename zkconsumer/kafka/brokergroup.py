@@ -1,7 +1,8 @@
-"""BrokerGroup: the group protocol of Kafka's own consumer: a broker coordinates, and one member assigns (adr/0019).
+"""BrokerGroup: the group protocols of Kafka's own consumer: a broker coordinates; a member, or the broker, assigns.
 
 A :class:`~zkconsumer.core.groupprotocol.GroupProtocol`. The session joins, and keeps the membership, on threads of its
-own; this class answers the rebalance thread from what the session has received, without a request.
+own; this class answers the rebalance thread from what the session has received, without a request. There is a session
+for ``group.protocol=kafka`` (adr/0019), and one for ``consumer`` (adr/0022).
 """
 
 from __future__ import annotations
@@ -18,8 +19,13 @@ from zkconsumer.core.groupview import Topic
 from zkconsumer.core.rebalancesteps import RebalanceCause
 from zkconsumer.core.subscription import Subscription
 from zkconsumer.errors import BrokerUnavailable, RebalanceAwaited, ShareChanged, name_some
-from zkconsumer.kafka.groupsession import GroupSession
+from zkconsumer.kafka.membersession import make_session
+from zkconsumer.kafka.offsetcoordinator import MemberEpochs
+from zkconsumer.kafka.sharedconsumermembership import SharedConsumerMembership
 from zkconsumer.model import ConsumerThreadId, TopicPartition
+
+_RENEWAL_S: Final = 2.0
+"""How long a commit waits for the answer to the heartbeat that has advanced the member epoch; it is on its way."""
 
 
 class BrokerGroup:
@@ -32,14 +38,14 @@ class BrokerGroup:
         cluster: where brokers and topics are read from.
     """
 
-    name: Final = "kafka"
     settles: Final = False
     awaits_expiry: Final = False
 
     def __init__(self, config: ConsumerConfig, consumer_id: str, signal: ChangeSignal, cluster: ClusterSource) -> None:
         self._group = config.group_id
+        self._name = config.group_protocol
         self._consumer_id = consumer_id
-        self._session = GroupSession(config, consumer_id, cluster, signal.raise_flag)
+        self._session = make_session(config, consumer_id, cluster, signal.raise_flag)
         self._membership = self._session.membership
         # Written by the rebalance thread:
         self._joined = self._stays_out = False
@@ -50,8 +56,13 @@ class BrokerGroup:
         self.releases = 0
 
     @property
+    def name(self) -> str:
+        """The value of ``group.protocol``: ``kafka`` or ``consumer``."""
+        return self._name
+
+    @property
     def incremental(self) -> bool:
-        """True for a cooperative strategy."""
+        """True for a cooperative strategy, and where the broker assigns."""
         return self._session.cooperative
 
     # -- life -------------------------------------------------------------------------------------------------------
@@ -61,6 +72,7 @@ class BrokerGroup:
 
         Raises:
             BrokerUnavailable: no broker of ``bootstrap.servers`` answers.
+            ConfigError: the brokers do not have ``group.protocol=consumer``.
             GroupAuthorizationFailed: the permission to find the group's coordinator is missing.
         """
         self._session.open(lease_changed)
@@ -86,6 +98,14 @@ class BrokerGroup:
     def identity(self) -> CommitIdentity:
         """Whom commits name: the coordinator refuses those of an earlier generation."""
         return NO_MEMBER if self._stays_out else self._membership.identity()
+
+    @property
+    def epochs(self) -> MemberEpochs | None:
+        """The membership as commits need it, with ``group.protocol=consumer``."""
+        membership = self._membership
+        if not isinstance(membership, SharedConsumerMembership):
+            return None
+        return MemberEpochs(lambda outdated: membership.await_renewed(outdated, _RENEWAL_S), membership.topic_ids)
 
     # -- membership -------------------------------------------------------------------------------------------------
 
@@ -138,9 +158,10 @@ class BrokerGroup:
             if self._session.failure is not None:
                 raise self._session.failure
             raise RebalanceAwaited(f"group {self._group} has not assigned partitions to this member yet")
-        self._share = share = divide(self._consumer_id, usable, self._session.streams, self.held)
-        recreated = self._recreated(share)
-        if fetching and not renew and share == self.held and not recreated:
+        held = self.held
+        self._share = share = divide(self._consumer_id, usable, self._session.streams, held)
+        recreated = self._recreated(share.keys() | held.keys())
+        if fetching and not renew and share == held and not recreated:
             return NoNeed.UNCHANGED
         generation = self._membership.identity().generation
         changes = f"assignment of generation {generation}: {len(share)} partitions"

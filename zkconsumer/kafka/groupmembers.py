@@ -2,42 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
+from zkconsumer.core.kafkagroup import DescribedMember
 from zkconsumer.errors import CoordinatorMoved, ProtocolError
 from zkconsumer.kafka.connection import BrokerConnection
+from zkconsumer.kafka.consumerdescribe import CONSUMER_GROUP_DESCRIBE, describe_consumers
 from zkconsumer.kafka.consumerprotocol import PROTOCOL_TYPE, decode_assignment
 from zkconsumer.kafka.errorcodes import ErrorCode, error_name
 from zkconsumer.kafka.findcoordinator import COORDINATOR_GONE, CoordinatorClient
 from zkconsumer.kafka.library import load_kafka_python
 from zkconsumer.kafka.refusals import DESCRIBE, group_refused
-from zkconsumer.model import TopicPartition
 
 _DESCRIBE_GROUPS: Final = 15
 _DESCRIBE_VERSIONS: Final = (0, 5)
+_OTHER_PROTOCOL: Final = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION})
 _NO_GROUP: Final = frozenset({ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND})
-
-
-class DescribedMember(NamedTuple):
-    """One member of a group.
-
-    Attributes:
-        member_id: assigned by the coordinator.
-        client_id: ``client.id`` of the member.
-        instance_id: ``group.instance.id`` of a static member; None of others, and from brokers before 2.4.
-        assigned: its partitions; none while the group rebalances.
-    """
-
-    member_id: str
-    client_id: str
-    instance_id: str | None
-    assigned: frozenset[TopicPartition]
 
 
 def group_members(coordinator: CoordinatorClient, group: str) -> tuple[DescribedMember, ...]:
     """The members of a group of consumers; none if the coordinator does not have it.
-
-    Groups of the protocol of Kafka 4 (KIP-848), which this request does not describe, seem to have none.
 
     Args:
         coordinator: client of the group's coordinator.
@@ -50,7 +34,7 @@ def group_members(coordinator: CoordinatorClient, group: str) -> tuple[Described
     """
 
     def ask(connection: BrokerConnection) -> tuple[int, tuple[DescribedMember, ...]]:
-        code, members = describe_members(connection, group)
+        code, members = _describe(connection, group)
         if code in COORDINATOR_GONE:
             raise CoordinatorMoved(f"group {group} cannot be described: {error_name(code)}")
         return code, members
@@ -63,8 +47,19 @@ def group_members(coordinator: CoordinatorClient, group: str) -> tuple[Described
     return members
 
 
+def _describe(connection: BrokerConnection, group: str) -> tuple[int, tuple[DescribedMember, ...]]:
+    """Describe a group of either protocol; each request answers for one of them only."""
+    if connection.knows(CONSUMER_GROUP_DESCRIBE):
+        code, members = describe_consumers(connection, group)
+        if code not in _OTHER_PROTOCOL:
+            return code, members
+    return describe_members(connection, group)
+
+
 def describe_members(connection: BrokerConnection, group: str) -> tuple[int, tuple[DescribedMember, ...]]:
     """Send a DescribeGroups request to the coordinator; the error code of the answer, and the members.
+
+    A group of ``group.protocol=consumer`` seems to have none.
 
     Raises:
         BrokerUnavailable: the connection broke or timed out.

@@ -6,8 +6,10 @@ Version 0 is for offsets in ZooKeeper (jvm-consumer.md#simpleconsumer), all late
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64decode
 from collections.abc import Callable, Collection, Mapping
 from typing import Final, NamedTuple
+from uuid import UUID
 
 from zkconsumer.core.brokermembership import NO_MEMBER, CommitIdentity
 from zkconsumer.core.offsets import StoredOffset
@@ -16,6 +18,8 @@ from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.kafka.fields import by_topic
 from zkconsumer.kafka.library import load_kafka_python
 from zkconsumer.model import TopicPartition
+
+_FETCHES_OF_GROUPS: Final = 8
 
 BROKER_RETENTION: Final = -1
 """The broker's own setting decides how long offsets are kept (``offsets.retention.minutes``)."""
@@ -51,6 +55,7 @@ def commit_offsets(
     before_send: Callable[[], None] = lambda: None,
     retention_ms: int = BROKER_RETENTION,
     member: CommitIdentity = NO_MEMBER,
+    topic_ids: Mapping[str, str] | None = None,
 ) -> CommitOutcome:
     """Send an OffsetCommit request.
 
@@ -62,6 +67,7 @@ def commit_offsets(
         before_send: called when the request is ready to be sent; its exception is passed on.
         retention_ms: how long the broker keeps the offsets, in ms; only versions 2 to 4 carry it.
         member: the member of a broker-coordinated group that commits.
+        topic_ids: of all topics, by name; versions 10 and later name topics by it.
 
     Raises:
         BrokerUnavailable: the connection broke or timed out.
@@ -72,6 +78,7 @@ def commit_offsets(
 
     make_topic = OffsetCommitRequest.OffsetCommitRequestTopic
     make_partition = make_topic.OffsetCommitRequestPartition
+    ids = {topic: uuid_of(topic_id) for topic, topic_id in (topic_ids or {}).items()}
     request = OffsetCommitRequest(
         version=connection.version(OffsetCommitRequest.API_KEY, OffsetCommitRequest.name, *versions),
         group_id=group,
@@ -82,6 +89,7 @@ def commit_offsets(
         topics=[
             make_topic(
                 name=topic,
+                topic_id=ids.get(topic),
                 partitions=[
                     make_partition(
                         partition_index=p.partition,
@@ -96,7 +104,12 @@ def commit_offsets(
     )
     before_send()
     answer = connection.call(request)
-    codes = {TopicPartition(t.name, p.partition_index): p.error_code for t in answer.topics for p in t.partitions}
+    names = {topic_id: topic for topic, topic_id in ids.items()}
+    codes = {
+        TopicPartition(names.get(t.topic_id, t.name) if ids else t.name, p.partition_index): p.error_code
+        for t in answer.topics
+        for p in t.partitions
+    }
     _require_all(connection, offsets, codes, "OffsetCommit")
     return CommitOutcome(
         {partition for partition, code in codes.items() if not code},
@@ -109,26 +122,38 @@ def fetch_offsets(
     group: str,
     partitions: Collection[TopicPartition] | None,
     versions: tuple[int, int],
+    member: CommitIdentity = NO_MEMBER,
 ) -> StoredOffsets:
     """Send an OffsetFetch request; for arguments and errors see :func:`commit_offsets`.
 
-    From version 2 on ``partitions`` may be None: all partitions that the group has an offset of.
+    From version 2 on ``partitions`` may be None: all partitions that the group has an offset of. Versions 9 and later
+    name the ``member``, whose epoch the coordinator compares; versions 6 to 8 are not used.
     """
     load_kafka_python()
     from kafka.protocol.consumer import OffsetFetchRequest
 
-    make_topic = OffsetFetchRequest.OffsetFetchRequestTopic
-    request = OffsetFetchRequest(
-        version=connection.version(OffsetFetchRequest.API_KEY, OffsetFetchRequest.name, *versions),
-        group_id=group,
-        topics=None
+    version = connection.version(OffsetFetchRequest.API_KEY, OffsetFetchRequest.name, *versions)
+    many = version >= _FETCHES_OF_GROUPS  # for several groups
+    make_group = OffsetFetchRequest.OffsetFetchRequestGroup
+    make = make_group.OffsetFetchRequestTopics if many else OffsetFetchRequest.OffsetFetchRequestTopic
+    topics = (
+        None
         if partitions is None
         else [
-            make_topic(name=topic, partition_indexes=[p.partition for p in theirs])
+            make(name=topic, partition_indexes=[p.partition for p in theirs])
             for topic, theirs in by_topic(partitions).items()
-        ],
+        ]
     )
+    if many:
+        named = {"member_id": member.member_id or None, "member_epoch": member.generation}
+        request = OffsetFetchRequest(version=version, groups=[make_group(group_id=group, topics=topics, **named)])
+    else:
+        request = OffsetFetchRequest(version=version, group_id=group, topics=topics)
     answer = connection.call(request)
+    if many:
+        answer = next((one for one in answer.groups if one.group_id == group), None)
+        if answer is None:
+            raise ProtocolError(f"{connection} sent an OffsetFetch response without group {group}")
     stored = StoredOffsets({}, {}, getattr(answer, "error_code", 0) or 0)
     for topic in answer.topics:
         for one in topic.partitions:
@@ -173,6 +198,15 @@ def delete_offsets(
         {partition: code for partition, code in codes.items() if code},
     )
     return outcome, answer.error_code
+
+
+def uuid_of(topic_id: str) -> UUID:
+    """A topic id as the message library represents it.
+
+    >>> str(uuid_of("AQIDBAUGBwgJCgsMDQ4PEA"))
+    '01020304-0506-0708-090a-0b0c0d0e0f10'
+    """
+    return UUID(bytes=urlsafe_b64decode(topic_id + "=="))
 
 
 def _require_all(

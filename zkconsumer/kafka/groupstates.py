@@ -26,7 +26,8 @@ _METADATA: Final = 3
 _OFFSET_COMMIT: Final = 8
 _FIRST_COMMIT_OF_0_9: Final = 2
 _BROKER: Final = 4
-"""The type of resource in DescribeConfigs."""
+_GROUP: Final = 32
+"""Types of resources in DescribeConfigs."""
 
 
 def describe_group(connection: BrokerConnection, group: str) -> tuple[KafkaGroup, int]:
@@ -91,13 +92,27 @@ def broker_settings(connection: BrokerConnection, broker_id: int, names: Collect
         BrokerUnavailable: the connection broke or timed out.
         ProtocolError: the broker is older than 1.1, or does not allow it; the message has the reason.
     """
+    return _settings(connection, _BROKER, str(broker_id), names)
+
+
+def group_settings(connection: BrokerConnection, group: str, names: Collection[str]) -> dict[str, str | None]:
+    """The values of settings of a group (KIP-1043), or the broker's own where the group has none.
+
+    Raises:
+        BrokerUnavailable: the connection broke or timed out.
+        ProtocolError: the broker does not allow it; the message has the reason.
+    """
+    return _settings(connection, _GROUP, group, names)
+
+
+def _settings(connection: BrokerConnection, kind: int, resource: str, names: Collection[str]) -> dict[str, str | None]:
     load_kafka_python()
     from kafka.protocol.admin import DescribeConfigsRequest
 
     make = DescribeConfigsRequest.DescribeConfigsResource
-    resource = make(resource_type=_BROKER, resource_name=str(broker_id), configuration_keys=sorted(names))
+    asked = make(resource_type=kind, resource_name=resource, configuration_keys=sorted(names))
     version = connection.version(_DESCRIBE_CONFIGS, "DescribeConfigs", *_CONFIGS_VERSIONS)
-    answer = connection.call(DescribeConfigsRequest(version=version, resources=[resource], include_synonyms=False))
+    answer = connection.call(DescribeConfigsRequest(version=version, resources=[asked], include_synonyms=False))
     found: dict[str, str | None] = {}
     for result in answer.results:
         if result.error_code:

@@ -20,6 +20,7 @@ from zkconsumer.kafka.errorcodes import error_name
 from zkconsumer.kafka.findcoordinator import COORDINATOR_GONE, CoordinatorClient
 from zkconsumer.kafka.groupmessages import heartbeat, leave_group
 from zkconsumer.kafka.groupreactions import REMOVED, Reaction, reaction_to
+from zkconsumer.kafka.leasewatch import LeaseWatch
 from zkconsumer.kafka.sharedmembership import SharedMembership
 
 _log: Final = logging.getLogger(__name__)
@@ -42,9 +43,6 @@ class Heartbeats:
         removed: called with the error code by which the coordinator reports that it has removed the member.
         silent: called when a heartbeat was not answered while the member is joining.
         changed: called when the coordinator answers again.
-
-    Attributes:
-        lapses: how often the lease has lapsed; written by the thread.
     """
 
     def __init__(
@@ -67,12 +65,10 @@ class Heartbeats:
         self._interval_s = config.heartbeat_interval_ms / 1000
         self._end_s = _END_S + 2 * timeout_ms / 1000
         self._thread = threading.Thread(target=self._run, name=f"{owner}-heartbeat", daemon=True)
-        self._lease_changed: Callable[[], None] = lambda: None
         # Written by the thread:
         self._outage = Outage()
         self._answers = True
-        self._held = True
-        self.lapses = 0
+        self._lease = LeaseWatch(self._group, membership, "session.timeout.ms")
 
     def open(self, lease_changed: Callable[[], None]) -> None:
         """Check that a broker answers, and start the thread; to be called once.
@@ -84,7 +80,7 @@ class Heartbeats:
             BrokerUnavailable: no broker answers.
             GroupAuthorizationFailed: the permission to find the coordinator is missing.
         """
-        self._lease_changed = lease_changed
+        self._lease.changed = lease_changed
         try:
             self._client.find()
         except CoordinatorMoved as error:  # a new cluster creates the topic of offsets at the first request
@@ -105,28 +101,28 @@ class Heartbeats:
         """False while the coordinator does not answer."""
         return self._answers
 
+    @property
+    def lapses(self) -> int:
+        """How often the lease has lapsed."""
+        return self._lease.lapses
+
     # -- on the thread ----------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
         membership = self._membership
         due = membership.clock()
-        while membership.await_beat(self._seconds_until(due)):
+        while membership.await_beat(self._lease.seconds_until(due)):
             now = membership.clock()
             if now >= due:
                 due = now + self._pause()
                 self._send()
             due = min(due, membership.clock() + self._pause())  # an assignment may have arrived
-            self._check_lease()
+            self._lease.check()
         if membership.leaving is not None:
             self._leave(membership.leaving)
 
     def _pause(self) -> float:
         return heartbeat_pause(self._interval_s, self._membership.since_assignment())
-
-    def _seconds_until(self, due: float) -> float:
-        """Until a heartbeat is due or the lease lapses, whichever comes first."""
-        wait_s, lease_s = due - self._membership.clock(), self._membership.remaining()
-        return min(wait_s, lease_s) if self._held and lease_s > 0 else wait_s
 
     def _send(self) -> None:
         beat = self._membership.beat()
@@ -174,19 +170,6 @@ class Heartbeats:
             _log.warning("group %s: a heartbeat was not answered: %s", self._group, error)
         if self._membership.is_joining():  # the broker that the session thread waits for may be gone as well
             self._unanswered()
-
-    def _check_lease(self) -> None:
-        if self._membership.holds() == self._held:
-            return
-        self._held = not self._held
-        self.lapses += not self._held
-        if not self._held and self._membership.in_group:
-            _events.warning(
-                "group %s: no record is delivered and no offset committed, since the group's coordinator has not "
-                "confirmed the membership for most of session.timeout.ms; check the brokers",
-                self._group,
-            )
-        self._lease_changed()
 
     def _leave(self, member: CommitIdentity) -> None:
         try:

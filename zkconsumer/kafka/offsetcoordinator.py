@@ -6,7 +6,7 @@ See jvm-consumer.md#offsets-in-kafka.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Final
+from typing import Final, NamedTuple, TypeVar
 
 from zkconsumer.core.brokermembership import NO_MEMBER, CommitIdentity
 from zkconsumer.core.kafkagroup import KafkaGroup
@@ -33,13 +33,56 @@ _COMMIT_VERSIONS: Final = (1, 7)  # version 0 is for offsets in ZooKeeper
 _RETENTION_VERSIONS: Final = (2, 4)  # others have no retention
 _FETCH_VERSIONS: Final = (1, 5)  # as above
 _FETCH_ALL_VERSIONS: Final = (2, 5)  # older ones need the names of all partitions
+_EPOCH_VERSIONS: Final = (9, 9)  # the first ones with member epochs
+_TOPIC_ID_VERSIONS: Final = (9, 10)  # version 10 has topic ids in place of names
 _OFFSET_FETCH: Final = 9
 _OFFSET_DELETE: Final = 47
 _DELETE_VERSIONS: Final = (0, 0)
 
 
-_BETWEEN_GENERATIONS: Final = frozenset({ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION})
-_REMOVED: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID})
+_BETWEEN_GENERATIONS: Final = frozenset(
+    {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION, ErrorCode.STALE_MEMBER_EPOCH}
+)
+_REMOVED: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.FENCED_INSTANCE_ID,
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+    }
+)
+
+
+T = TypeVar("T")
+
+
+class MemberEpochs(NamedTuple):
+    """The membership in a group with member epochs (``group.protocol=consumer``), as commits need it.
+
+    Attributes:
+        await_renewed: waits until commits name another identity than this one; False if that takes too long.
+        topic_ids: returns the ids of topics by name; those of held partitions are the ids of their assignment.
+    """
+
+    await_renewed: Callable[[CommitIdentity], bool]
+    topic_ids: Callable[[], Mapping[str, str]]
+
+
+class Committer(NamedTuple):
+    """Who commits, or fetches.
+
+    Attributes:
+        identity: member and generation.
+        topic_ids: see :class:`MemberEpochs`; None in a group without member epochs.
+    """
+
+    identity: CommitIdentity
+    topic_ids: Mapping[str, str] | None = None
+
+    @property
+    def is_epoch_member(self) -> bool:
+        """True if the coordinator compares the member epoch; then requests have other versions."""
+        return self.topic_ids is not None and self.identity != NO_MEMBER
 
 
 class OffsetCoordinator:
@@ -49,15 +92,21 @@ class OffsetCoordinator:
         client: client of the cluster.
         group: consumer group.
         identity: returns whom commits name, called right before each is sent.
+        epochs: in a group with member epochs; None in other groups.
     """
 
     def __init__(
-        self, client: BrokerClient, group: str, identity: Callable[[], CommitIdentity] = lambda: NO_MEMBER
+        self,
+        client: BrokerClient,
+        group: str,
+        identity: Callable[[], CommitIdentity] = lambda: NO_MEMBER,
+        epochs: MemberEpochs | None = None,
     ) -> None:
         self._client = client
         self._group = group
         self._coordinator = CoordinatorClient(client, group)
         self._identity = identity
+        self._epochs = epochs
 
     def commit(
         self,
@@ -82,8 +131,8 @@ class OffsetCoordinator:
             RebalanceAwaited: the group is between two generations; nothing is stored. Try again.
             SessionExpired: the group has removed this member; nothing is stored.
         """
-        outcome = self._coordinator.ask(
-            lambda connection: _commit(connection, self._group, offsets, before_send, retention_ms, self._identity())
+        outcome = self._as_member(
+            lambda connection, member: _commit(connection, self._group, offsets, before_send, retention_ms, member)
         )
         if ErrorCode.GROUP_AUTHORIZATION_FAILED in outcome.refused.values():
             raise group_refused(self._group, READ, self._client.security)
@@ -96,11 +145,31 @@ class OffsetCoordinator:
             CoordinatorMoved, BrokerUnavailable: try again.
             GroupAuthorizationFailed: the permission is missing.
             ProtocolError: the coordinator returned an error for the group; the message has it.
+            RebalanceAwaited, SessionExpired: as :meth:`commit`, in a group with member epochs.
         """
-        stored = self._coordinator.ask(lambda connection: _fetch(connection, self._group, partitions))
+        stored = self._as_member(lambda connection, member: _fetch(connection, self._group, partitions, member))
         if stored.error == ErrorCode.GROUP_AUTHORIZATION_FAILED:
             raise group_refused(self._group, DESCRIBE, self._client.security)
         return stored
+
+    def _as_member(self, request: Callable[[BrokerConnection, Committer], T]) -> T:
+        """Send a request that names the member; once more if the member's epoch has advanced meanwhile.
+
+        The coordinator advances the epoch when it answers a heartbeat, which another thread sends on another
+        connection: the member is in the group still, and a request that names the former epoch is refused.
+        """
+
+        def ask(connection: BrokerConnection) -> T:
+            topic_ids = None if self._epochs is None else self._epochs.topic_ids()
+            return request(connection, Committer(self._identity(), topic_ids))
+
+        before = self._identity()
+        try:
+            return self._coordinator.ask(ask)
+        except RebalanceAwaited:
+            if self._epochs is None or not self._epochs.await_renewed(before):
+                raise
+            return self._coordinator.ask(ask)
 
     def can_list(self) -> bool:
         """True if the coordinator can list a group's offsets, as brokers since 0.10.2 can; raises as :meth:`fetch`."""
@@ -174,25 +243,49 @@ def _commit(
     offsets: Mapping[TopicPartition, StoredOffset],
     before_send: Callable[[], None],
     retention_ms: int | None,
-    member: CommitIdentity,
+    committer: Committer,
 ) -> CommitOutcome:
+    member = committer.identity
     versions = _COMMIT_VERSIONS if retention_ms is None else _RETENTION_VERSIONS
     kept = BROKER_RETENTION if retention_ms is None else retention_ms
+    # By id, where it is known and the broker knows it, too: a topic may have been created again with the same name.
+    topics = {partition.topic for partition in offsets}
+    ids = {topic: topic_id for topic, topic_id in (committer.topic_ids or {}).items() if topic in topics}
+    if committer.is_epoch_member:
+        versions = _TOPIC_ID_VERSIONS if ids.keys() == topics else _EPOCH_VERSIONS
     outcome = commit_offsets(
-        connection, group, offsets, versions, before_send=before_send, retention_ms=kept, member=member
+        connection, group, offsets, versions, before_send=before_send, retention_ms=kept, member=member, topic_ids=ids
     )
     for code in outcome.refused.values():
         if code in COORDINATOR_GONE:
             raise CoordinatorMoved(f"commit of group {group}: {error_name(code)}")
-        if member != NO_MEMBER and code in _BETWEEN_GENERATIONS:
-            raise RebalanceAwaited(f"group {group} is rebalancing, so nothing is committed: {error_name(code)}")
-        if member != NO_MEMBER and code in _REMOVED:
-            raise SessionExpired(f"group {group} has removed this member, so nothing is committed: {error_name(code)}")
+        if member != NO_MEMBER:
+            _require_membership(group, code, "committed")
     return outcome
 
 
-def _fetch(connection: BrokerConnection, group: str, wanted: Collection[TopicPartition] | None) -> StoredOffsets:
-    stored = fetch_offsets(connection, group, wanted, _FETCH_ALL_VERSIONS if wanted is None else _FETCH_VERSIONS)
+def _require_membership(group: str, code: int, done: str) -> None:
+    if code in _BETWEEN_GENERATIONS:
+        raise RebalanceAwaited(f"group {group} is rebalancing, so nothing is {done}: {error_name(code)}")
+    if code in _REMOVED:
+        raise SessionExpired(f"group {group} has removed this member, so nothing is {done}: {error_name(code)}")
+
+
+_NOBODY: Final = Committer(NO_MEMBER)
+
+
+def _fetch(
+    connection: BrokerConnection,
+    group: str,
+    wanted: Collection[TopicPartition] | None,
+    committer: Committer = _NOBODY,
+) -> StoredOffsets:
+    versions = _FETCH_ALL_VERSIONS if wanted is None else _FETCH_VERSIONS
+    if committer.is_epoch_member:
+        stored = fetch_offsets(connection, group, wanted, _EPOCH_VERSIONS, committer.identity)
+        _require_membership(group, stored.error, "fetched")
+    else:
+        stored = fetch_offsets(connection, group, wanted, versions)
     for code in filter(None, (*stored.errors.values(), stored.error)):
         what = f"offsets of group {group} cannot be read from Kafka: {error_name(code)}"
         if code in COORDINATOR_GONE:

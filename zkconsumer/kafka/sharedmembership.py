@@ -1,113 +1,22 @@
-"""SharedMembership: the membership and the lease of one consumer, which three threads share under one lock.
+"""SharedMembership: the membership of one consumer in a group whose members assign, which three threads share.
 
-The lock is never held across I/O or user code. The session thread and the heartbeat thread report the coordinator's
-answers; the member's rebalance thread acquires and releases partitions. What each event does is in
-:class:`~zkconsumer.core.brokermembership.BrokerMembership`.
+The session thread and the heartbeat thread report the coordinator's answers; the member's rebalance thread acquires and
+releases partitions. What each event does is in :class:`~zkconsumer.core.brokermembership.BrokerMembership`.
 """
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable, Collection, Mapping
-from typing import Final
+from functools import partial
 
-from zkconsumer.core.brokerlease import BrokerLease
-from zkconsumer.core.brokermembership import (
-    Assigned,
-    BrokerMembership,
-    CommitIdentity,
-    JoinIntent,
-    MembershipState,
-)
+from zkconsumer.core.brokermembership import Assigned, BrokerMembership, CommitIdentity, JoinIntent, MembershipState
 from zkconsumer.errors import ZkConsumerError
-from zkconsumer.model import ConsumerThreadId, TopicPartition
-
-# CLOCK_BOOTTIME advances while the machine sleeps, as the brokers' clocks do; CLOCK_MONOTONIC does not.
-_CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+from zkconsumer.kafka.sharedmember import SharedMember
 
 
-def boot_seconds() -> float:
-    """Seconds on a clock that never jumps back and counts suspended time where the system has one."""
-    return time.clock_gettime(_CLOCK)
+class SharedMembership(SharedMember[BrokerMembership]):
+    """One member's state; every method may be called on any thread. For the arguments see :class:`SharedMember`."""
 
-
-class SharedMembership:
-    """One member's state; every method may be called on any thread.
-
-    Args:
-        membership: the state of a member that has not joined.
-        lease: a lease that was not confirmed.
-        changed: called after a change that the rebalance thread has to react to, without the lock; never blocks.
-        clock: seconds, see :func:`boot_seconds`.
-
-    Attributes:
-        leaving: whom LeaveGroup has to name after :meth:`close`; None if there is nothing to leave.
-    """
-
-    def __init__(
-        self,
-        membership: BrokerMembership,
-        lease: BrokerLease,
-        changed: Callable[[], None],
-        clock: Callable[[], float] = boot_seconds,
-    ) -> None:
-        self._changed = changed
-        self.clock = clock
-        self._condition = threading.Condition(threading.Lock())
-        # Guarded by the condition:
-        self._membership = membership
-        self._lease = lease
-        self._stopped: ZkConsumerError | None = None
-        self._topics_changed = False
-        self._lease_to_check = False
-        self._assigned_at = float("-inf")
-        self._closed = False
-        self.leaving: CommitIdentity | None = None
-
-    # -- for the rebalance thread -----------------------------------------------------------------------------------
-
-    def begin(self) -> None:
-        """The member wants to join.
-
-        Raises:
-            InstanceIdInUse: another consumer uses the same ``group.instance.id``.
-        """
-        with self._condition:
-            if self._stopped is not None:
-                raise self._stopped
-            self._membership.begin()
-            self._condition.notify_all()
-
-    def lose(self) -> None:
-        """See :meth:`BrokerMembership.lose`."""
-        with self._condition:
-            self._membership.lose()
-            self._lease = self._lease.ended()
-
-    def acquire(self, share: Mapping[TopicPartition, ConsumerThreadId]) -> bool:
-        """See :meth:`BrokerMembership.acquire`."""
-        with self._condition:
-            done = self._membership.acquire(share)
-            self._condition.notify_all()
-        return done
-
-    def release(self, partitions: Collection[TopicPartition]) -> bool:
-        """See :meth:`BrokerMembership.release`."""
-        with self._condition:
-            empty = self._membership.release(partitions)
-            self._condition.notify_all()
-        return empty
-
-    def usable(self) -> frozenset[TopicPartition] | None:
-        """See :meth:`BrokerMembership.usable`."""
-        with self._condition:
-            return self._membership.usable()
-
-    def must_release(self) -> bool:
-        """See :meth:`BrokerMembership.must_release`."""
-        with self._condition:
-            return self._membership.must_release()
+    _assigned_at = float("-inf")  # guarded by the condition
 
     # -- for the session thread -------------------------------------------------------------------------------------
 
@@ -171,11 +80,6 @@ class SharedMembership:
             self._membership.join_again()
         self._changed()
 
-    def sleep(self, seconds: float) -> None:
-        """Wait, at most until this is closed."""
-        with self._condition:
-            self._condition.wait_for(lambda: self._closed, seconds)
-
     # -- for the heartbeat thread -----------------------------------------------------------------------------------
 
     def await_beat(self, seconds: float) -> bool:
@@ -233,60 +137,4 @@ class SharedMembership:
             keeps_id: see :meth:`BrokerMembership.fence`.
             stopped: why the member must not join again; None if it may.
         """
-        with self._condition:
-            self._stopped = self._stopped or stopped
-            self._membership.fence(keeps_id=keeps_id)
-            self._lease = self._lease.ended()
-            self._lease_to_check = True
-            self._condition.notify_all()
-        self._changed()
-
-    def note_topics(self) -> None:
-        """The brokers have reported a change of topics."""
-        with self._condition:
-            self._topics_changed = True
-            self._condition.notify_all()
-
-    def close(self) -> None:
-        """End all waits. Idempotent."""
-        with self._condition:
-            if not self._closed:
-                self.leaving = self._membership.leave()
-            self._closed = True
-            self._condition.notify_all()
-
-    @property
-    def closed(self) -> bool:
-        """True after :meth:`close`."""
-        return self._closed
-
-    @property
-    def held(self) -> Mapping[TopicPartition, ConsumerThreadId]:
-        """What the rebalance thread holds."""
-        return self._membership.held
-
-    @property
-    def state(self) -> MembershipState:
-        """The state of the membership."""
-        return self._membership.state
-
-    @property
-    def in_group(self) -> bool:
-        """See :attr:`BrokerMembership.in_group`."""
-        return self._membership.in_group
-
-    def identity(self) -> CommitIdentity:
-        """Whom commits name."""
-        with self._condition:
-            return self._membership.identity
-
-    def holds(self) -> bool:
-        """True while no other member can own what this one holds."""
-        membership = self._membership
-        if membership.state is MembershipState.UNJOINED or (membership.generation < 0 and not membership.held):
-            return True
-        return membership.in_group and self.clock() < self._lease.deadline
-
-    def remaining(self) -> float:
-        """Seconds until the lease lapses if the coordinator remains silent; 0 if it has lapsed."""
-        return max(0.0, self._lease.deadline - self.clock())
+        self._end(partial(self._membership.fence, keeps_id=keeps_id), stopped)

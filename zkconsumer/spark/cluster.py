@@ -15,7 +15,7 @@ from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.spark.options import SourceOptions
 
 if TYPE_CHECKING:
-    from zkconsumer.kafka.groupmembers import DescribedMember
+    from zkconsumer.core.kafkagroup import DescribedMember
     from zkconsumer.offsets.store import OffsetStore
     from zkconsumer.zookeeper.session import ZkSession
 
@@ -66,7 +66,7 @@ def read_cluster(options: SourceOptions, *, with_offsets: bool = False) -> Clust
         ChrootMissing: the chroot of ``zookeeper.connect`` does not exist.
         GroupAuthorizationFailed: with ``group.protocol=kafka``, the permission to describe the group is missing.
     """
-    if options.config.group_protocol == "kafka":
+    if options.config.brokers_coordinate:
         return _read_from_brokers(options, with_offsets=with_offsets)
     return _read_from_zookeeper(options, with_offsets=with_offsets)
 

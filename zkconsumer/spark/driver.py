@@ -100,7 +100,7 @@ class QueryDriver:
         self._config = options.config.replace(auto_commit_enable=True)
         self._control = SparkFetchControl(drain_timeout_ms(self._config) / 1000, drain_remedy(self._config))
         self._patience_s = self._config.rebalance_max_retries * self._config.rebalance_backoff_ms / 1000
-        self._brokers_coordinate = self._config.group_protocol == "kafka"
+        self._brokers_coordinate = self._config.brokers_coordinate
         # Brokers let each member take the rebalance timeout.
         rebalance_s = self._config.max_poll_interval_ms / 1000 if self._brokers_coordinate else 0
         self._settle_s = max(self._patience_s, rebalance_s)

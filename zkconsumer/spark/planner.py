@@ -72,7 +72,7 @@ class BatchPlanner:
     ) -> None:
         self._options = options
         self._group = options.config.group_id
-        self._brokers_coordinate = options.config.group_protocol == "kafka"
+        self._brokers_coordinate = options.config.brokers_coordinate
         self._control = control
         self._member = member
         self._ends = ends

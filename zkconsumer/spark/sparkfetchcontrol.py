@@ -20,6 +20,8 @@ from zkconsumer.spark.microbatch import Span
 _log = logging.getLogger(__name__)
 
 _LONGEST_DRAIN_MS = 4000
+_LONGEST_HEARTBEAT_MS = 15_000
+"""Longest interval that a broker determines with ``group.protocol=consumer``, unless its limits were raised."""
 _SHARE_OF_REBALANCE_TIMEOUT = 0.8
 
 
@@ -31,15 +33,16 @@ def drain_timeout_ms(config: ConsumerConfig) -> float:
     as that of the lease, which ends so long after the last heartbeat before the rebalance; the member learns of the
     rebalance by the next one.
     """
-    if config.group_protocol == "kafka":
+    if config.brokers_coordinate:
         limit_ms = _SHARE_OF_REBALANCE_TIMEOUT * config.max_poll_interval_ms
-        return max(0, limit_ms - config.heartbeat_interval_ms)
+        by_broker = config.group_protocol == "consumer"
+        return max(0, limit_ms - (_LONGEST_HEARTBEAT_MS if by_broker else config.heartbeat_interval_ms))
     return max(0, min(_LONGEST_DRAIN_MS, (config.rebalance_max_retries - 1) * config.rebalance_backoff_ms / 2))
 
 
 def drain_remedy(config: ConsumerConfig) -> str:
     """What to change where batches take longer, as text for the log."""
-    if config.group_protocol == "kafka":
+    if config.brokers_coordinate:
         return "raise max.poll.interval.ms of this query"
     return "raise rebalance.max.retries and rebalance.backoff.ms in all members"
 

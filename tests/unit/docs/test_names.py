@@ -35,6 +35,9 @@ OTHERS = {
     "spark.streaming.stopGracefullyOnShutdown",
     "topology.message.timeout.secs",
     "zookeeper.metadata.migration.enable",
+    "group.consumer.heartbeat.interval.ms",
+    "group.consumer.migration.policy",
+    "group.consumer.session.timeout.ms",
 }
 NAMES = {row.name for row in PROPERTIES.values()}
 

@@ -5,11 +5,13 @@ from types import SimpleNamespace
 import pytest
 
 from tests.unit.kafka.test_groupstates import FOUND, ScriptedBroker
+from zkconsumer.core.kafkagroup import DescribedMember
 from zkconsumer.errors import CoordinatorMoved, GroupAuthorizationFailed, ProtocolError
+from zkconsumer.kafka.consumerdescribe import CONSUMER_GROUP_DESCRIBE, decode_consumers
 from zkconsumer.kafka.consumerprotocol import encode_assignment
 from zkconsumer.kafka.errorcodes import ErrorCode
 from zkconsumer.kafka.findcoordinator import CoordinatorClient
-from zkconsumer.kafka.groupmembers import DescribedMember, group_members
+from zkconsumer.kafka.groupmembers import group_members
 from zkconsumer.model import TopicPartition
 
 PARTITIONS = frozenset({TopicPartition("t", 0), TopicPartition("t", 3), TopicPartition("u", 1)})
@@ -59,3 +61,44 @@ def test_a_coordinator_that_does_not_describe_the_members_is_an_error(code, erro
 def test_an_answer_without_the_group_is_malformed():
     with pytest.raises(ProtocolError, match="without group g"):
         asked(group="h")
+
+
+# Written by the message classes of Kafka 4.2.0.
+CONSUMERS = (
+    "00000000 02 0000 00 0267 07537461626c65 00000007 00000007 08756e69666f726d 03"
+    "026d 0269 00 00000007 0263 0268 02 0274 01"
+    "02 0102030405060708090a0b0c0d0e0f10 0274 03 00000000 00000002 00 00"
+    "02 0102030405060708090a0b0c0d0e0f10 0274 03 00000000 00000002 00 00 01 00"
+    "026e 00 00 00000007 0264 0268 01 00 01 00 01 00 ff 00 80000000 00 00"
+)
+CLASSIC = "00000000 02 0045 036e6f 0267 01 00000000 00000000 01 01 80000000 00 00"
+
+
+def test_members_of_a_group_in_which_the_broker_assigns_are_described():
+    broker = ScriptedBroker(encoded={CONSUMER_GROUP_DESCRIBE: bytes.fromhex(CONSUMERS)}, FindCoordinator=FOUND)
+    assert group_members(CoordinatorClient(broker, "g"), "g") == (
+        DescribedMember("m", "c", "i", frozenset({TopicPartition("t", 0), TopicPartition("t", 2)})),
+        DescribedMember("n", "d", None, frozenset()),
+    )
+    assert bytes.fromhex("02 0267 00 00") in broker.sent, "as Kafka's own message classes write it"
+
+
+def test_a_group_whose_members_assign_is_described_by_the_former_request():
+    one = SimpleNamespace(group_id="g", protocol_type="consumer", members=[member(1)], error_code=0)
+    broker = ScriptedBroker(
+        encoded={CONSUMER_GROUP_DESCRIBE: bytes.fromhex(CLASSIC)},
+        FindCoordinator=FOUND,
+        DescribeGroups=SimpleNamespace(groups=[one]),
+    )
+    assert [found.member_id for found in group_members(CoordinatorClient(broker, "g"), "g")] == ["m1"]
+
+
+def test_a_description_in_version_0_has_no_types_of_members():
+    encoded = bytes.fromhex(CONSUMERS.replace("00 00 01 00", "00 00 00").replace("ff 00 80", "00 80"))
+    code, members = decode_consumers(0, memoryview(encoded))["g"]
+    assert (code, [found.member_id for found in members]) == (0, ["m", "n"])
+
+
+def test_a_malformed_description_is_reported():
+    with pytest.raises(ProtocolError, match="malformed ConsumerGroupDescribe response"):
+        decode_consumers(1, memoryview(bytes.fromhex(CONSUMERS))[:-1])

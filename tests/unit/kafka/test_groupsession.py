@@ -2,16 +2,13 @@
 
 import pytest
 
+from tests.fixtures.followingmember import FollowingMember, KnownCluster, topic
 from tests.fixtures.scriptedcoordinator import BEAT, COMMIT, FIND, JOIN, LEAVE, SYNC, running_scripted_coordinator
 from tests.fixtures.waiting import eventually
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.brokermembership import CommitIdentity
-from zkconsumer.core.clustercatalog import ClusterSnapshot
-from zkconsumer.core.groupprotocol import NoNeed
-from zkconsumer.core.groupview import Topic
 from zkconsumer.core.offsets import StoredOffset
 from zkconsumer.core.rebalancesteps import RebalanceCause
-from zkconsumer.core.reconcile import reconcile
 from zkconsumer.core.subscription import Subscription
 from zkconsumer.errors import (
     CoordinatorMoved,
@@ -21,54 +18,21 @@ from zkconsumer.errors import (
     ProtocolError,
     RebalanceAwaited,
     SessionExpired,
-    ShareChanged,
     StrategyConflict,
-    ZkConsumerError,
 )
-from zkconsumer.group.rebalancesignal import RebalanceSignal
-from zkconsumer.kafka.brokergroup import BrokerGroup
 from zkconsumer.kafka.client import BrokerClient
 from zkconsumer.kafka.consumerprotocol import decode_subscription
 from zkconsumer.kafka.errorcodes import ErrorCode
 from zkconsumer.kafka.offsetcoordinator import OffsetCoordinator
-from zkconsumer.model import TopicIdentity, TopicPartition
+from zkconsumer.model import TopicPartition
 
 PARTITIONS = frozenset(TopicPartition("t", number) for number in range(3))
 MOVED = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR]
 COOPERATIVE, EAGER = "cooperative-sticky", "range"
 
 
-class KnownCluster:
-    """A ClusterSource of one broker; tests change its topics."""
-
-    def __init__(self, broker):
-        self._broker = broker
-        self.topics = {"t": topic("first")}
-        self.changed = None
-
-    def open(self, changed):
-        self.changed = changed
-
-    def read(self, topics):
-        return ClusterSnapshot((self._broker,), dict(self.topics), None)
-
-    def live_brokers(self):
-        return (self._broker,)
-
-    def close(self):
-        pass
-
-    def change(self, **topics):
-        self.topics = topics
-        self.changed()
-
-
-def topic(topic_id, partitions=3):
-    return Topic(tuple(range(partitions)), TopicIdentity(topic_id, None))
-
-
-class Member:
-    """The protocol of one member, and what its rebalance thread does with it."""
+class Member(FollowingMember):
+    """A member with one of the strategies."""
 
     def __init__(self, coordinator, *, weight=1, **properties):
         config = ConsumerConfig(
@@ -82,48 +46,11 @@ class Member:
                 **properties,
             },
         )
-        self.cluster = KnownCluster(coordinator.broker)
-        self.group = BrokerGroup(config, "g_c", RebalanceSignal(), self.cluster)
-        self.subscription = Subscription({"t": 2}, weight=weight)
-        self.needs, self.errors, self.losses = [], [], 0
-        self._fetching = False
+        super().__init__(config, KnownCluster(coordinator.broker), Subscription({"t": 2}, weight=weight))
         self.group.open(lambda: None)
 
-    def follow(self):
-        """One attempt to own what the coordinator assigns."""
-        group = self.group
-        if group.is_lost():
-            group.lose()
-            self.losses += 1
-            self._fetching = False
-        try:
-            if not group.is_joined():
-                group.join(self.subscription)
-            need = group.need(fetching=self._fetching)
-            if need is NoNeed.UNCHANGED:
-                return
-            self.needs.append(need)
-            self._fetching = False
-            plan = reconcile(group.held, need.share, incremental=group.incremental, renewed=need.recreated)
-            group.release(plan.revoked)
-            group.acquire(group.target(with_topics=False).share)
-        except (RebalanceAwaited, ShareChanged):
-            return
-        except ZkConsumerError as error:
-            self.errors.append(error)
-            return
-        group.settled()
-        self._fetching = True
-
-    def until(self, condition):
-        def reached():
-            self.follow()
-            return condition()
-
-        eventually(reached)
-
     def owns_everything(self):
-        return self.group.held.keys() == PARTITIONS and self._fetching
+        return self.owns(PARTITIONS)
 
 
 @pytest.fixture

@@ -14,17 +14,25 @@ from zkconsumer.kafka.versions import OLD_RELEASES
 
 
 class ScriptedBroker:
-    """Both a connection and its client; answers each request by its name."""
+    """Both a connection and its client; answers each request by its name, or with ``encoded`` by the API key."""
 
     security = PLAINTEXT
 
-    def __init__(self, ranges=None, **answers):
+    def __init__(self, ranges=None, encoded=None, **answers):
         self.ranges = ranges or {}
+        self._encoded = encoded or {}
         self._answers = answers
         self.sent = []
 
+    def knows(self, key):
+        return key in self._encoded
+
+    def exchange(self, key, version, body, decode, *, flexible):
+        self.sent.append(bytes(body))
+        return decode(memoryview(self._encoded[key]))
+
     def version(self, key, name, oldest, newest):
-        if name.removesuffix("Request") not in self._answers:
+        if name.removesuffix("Request") not in self._answers and key not in self._encoded:
             raise ProtocolError(f"no common version of {name}")
         return newest
 

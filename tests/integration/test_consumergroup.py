@@ -1,0 +1,428 @@
+"""group.protocol=consumer on a real broker of Kafka 4.2, which assigns (KIP-848)."""
+
+import subprocess
+import sys
+import threading
+from contextlib import closing
+
+import pytest
+
+from tests.fixtures.consumers import consumers
+from tests.fixtures.fetch import brokers_of
+from tests.fixtures.peers import Confluent
+from tests.fixtures.sandbox import Topics, produce_records
+from tests.fixtures.waiting import eventually
+from zkconsumer import (
+    ConfigError,
+    ConsumerConfig,
+    ConsumerConnector,
+    ConsumerRebalanceListener,
+    RebalanceFailed,
+    TopicPartition,
+    Whitelist,
+)
+from zkconsumer.core.brokermembership import CommitIdentity
+from zkconsumer.core.consumermembership import LEAVING
+from zkconsumer.core.offsets import StoredOffset
+from zkconsumer.errors import RebalanceAwaited, SessionExpired
+from zkconsumer.kafka.client import BrokerClient
+from zkconsumer.kafka.consumerheartbeat import HeartbeatSettings, consumer_heartbeat, leave_beat
+from zkconsumer.kafka.findcoordinator import CoordinatorClient
+from zkconsumer.kafka.library import load_kafka_python
+from zkconsumer.kafka.offsetcoordinator import MemberEpochs, OffsetCoordinator
+from zkconsumer.sandbox import Sandbox
+from zkconsumer.sandbox.kafkaconsumer import KafkaConsumerJvm
+from zkconsumer.sandbox.progress import Progress
+
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(300)]
+
+BROKER = {
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "300",
+    "group.consumer.min.session.timeout.ms": "3000",
+    "group.consumer.session.timeout.ms": "30000",
+    "broker.session.timeout.ms": "60000",
+}
+QUICK = {**BROKER, "broker.session.timeout.ms": "3000"}
+"""Of a broker that is killed: it serves again when its former session has timed out."""
+SETTINGS = {"group_protocol": "consumer", "metadata_max_age_ms": 500, "rebalance_backoff_ms": 1000}
+
+
+@pytest.fixture(scope="module")
+def box():
+    with Sandbox(kafka_version="4.2.0", zookeepers=0, kafka_properties=BROKER, progress=Progress()) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def java(tmp_path_factory):
+    """A JVM with KafkaConsumers of the broker's version."""
+    jvm = KafkaConsumerJvm(tmp_path_factory.mktemp("jvm"), version="4.2.0", progress=Progress())
+    jvm.start()
+    yield jvm
+    jvm.kill()
+
+
+@pytest.fixture
+def member(box, unique_name):
+    """Make members of one group; all are shut down at the end."""
+    with consumers({"bootstrap.servers": box.bootstrap_servers}, unique_name, **SETTINGS) as make:
+        yield make
+
+
+@pytest.fixture
+def topics(box):
+    return Topics(box.bootstrap_servers)
+
+
+@pytest.fixture
+def topic_factory(topics, unique_name):
+    numbers = iter(range(100))
+    return lambda partitions=1: topics.create(f"{unique_name}-t{next(numbers)}", partitions)
+
+
+@pytest.fixture
+def produce(box):
+    return lambda topic, records: produce_records(box.bootstrap_servers, topic, records)
+
+
+@pytest.fixture
+def client(box):
+    servers = brokers_of(box.bootstrap_servers)
+    with closing(BrokerClient(lambda: servers, client_id="test", timeout_ms=10_000)) as made:
+        yield made
+
+
+def owned(connector):
+    return set(connector.describe().owned)
+
+
+def parts(topic, *numbers):
+    return {TopicPartition(topic, number) for number in numbers}
+
+
+def values(count, start=0):
+    return [b"%d" % number for number in range(start, start + count)]
+
+
+def collect(streams):
+    """Read streams in threads; the values arrive in the list that is returned."""
+    received = []
+
+    def read(stream):
+        for message in stream:
+            received.append(message.value)
+
+    for stream in streams:
+        threading.Thread(target=read, args=[stream], daemon=True).start()
+    return received
+
+
+class Recording(ConsumerRebalanceListener):
+    """What was released, in the order of the rebalances."""
+
+    def __init__(self):
+        self.released = []
+
+    def before_releasing_partitions(self, owned):
+        self.released.append(owned)
+
+
+class Watched:
+    """A group from outside: who is in it, and requests in the name of its members."""
+
+    def __init__(self, client, group):
+        self._client, self._group = client, group
+        self._settings = HeartbeatSettings(group, 30_000, None)
+
+    def remove(self, member_id):
+        """Let a member leave the group, which does not know it."""
+        beat = leave_beat(CommitIdentity(member_id, LEAVING))
+        answer = CoordinatorClient(self._client, self._group).ask(
+            lambda connection: consumer_heartbeat(connection, self._settings, beat)
+        )
+        assert answer.code == 0
+
+    def commit(self, identity, offsets):
+        stored = {partition: StoredOffset(offset) for partition, offset in offsets.items()}
+        return OffsetCoordinator(
+            self._client, self._group, lambda: identity, MemberEpochs(lambda _: False, dict)
+        ).commit(stored)
+
+    def configure(self, name, value):
+        """Set a property of the group (KIP-1043)."""
+        load_kafka_python()
+        from kafka.protocol.admin import IncrementalAlterConfigsRequest
+
+        make = IncrementalAlterConfigsRequest.AlterConfigsResource
+        change = make.AlterableConfig(name=name, config_operation=0, value=value)
+        resource = make(resource_type=32, resource_name=self._group, configs=[change])
+        request = IncrementalAlterConfigsRequest(version=1, resources=[resource], validate_only=False)
+        answer = self._client.ask_any(lambda connection: connection.call(request))
+        assert [one.error_code for one in answer.responses] == [0]
+
+
+@pytest.fixture
+def group(client, unique_name):
+    return Watched(client, unique_name)
+
+
+def identity(connector):
+    """Whom the commits of a connector name."""
+    return connector._member._protocol.identity()
+
+
+def test_two_members_share_a_topic_with_nothing_lost_or_read_twice(member, topic_factory, produce):
+    topic = topic_factory(4)
+    produce(topic, values(40))
+    one, recording = member(), Recording()
+    one.set_rebalance_listener(recording)
+    received = collect(one.create_message_streams({topic: 2})[topic])
+    eventually(lambda: sorted(received, key=int) == values(40))
+    assert owned(one) == parts(topic, 0, 1, 2, 3)
+    other = member()
+    more = collect(other.create_message_streams({topic: 1})[topic])
+    eventually(lambda: (len(owned(one)), len(owned(other))) == (2, 2))
+    assert owned(one) | owned(other) == parts(topic, 0, 1, 2, 3)
+    assert frozenset().union(*recording.released) == owned(other), "what stays is not released"
+    produce(topic, values(40, start=40))
+    eventually(lambda: len(received) + len(more) >= 80)
+    one.shutdown()
+    eventually(lambda: owned(other) == parts(topic, 0, 1, 2, 3))
+    produce(topic, values(40, start=80))
+    eventually(lambda: len(received) + len(more) >= 120)
+    assert sorted(received + more, key=int) == values(120)
+
+
+def test_a_member_that_comes_back_continues_at_its_offsets(member, topic_factory, produce):
+    topic = topic_factory(2)
+    produce(topic, values(20))
+    first = member()
+    received = collect(first.create_message_streams({topic: 1})[topic])
+    eventually(lambda: len(received) == 20)
+    first.commit_offsets()
+    first.shutdown()
+    produce(topic, values(20, start=20))
+    more = collect(member().create_message_streams({topic: 1})[topic])
+    eventually(lambda: sorted(more, key=int) == values(20, start=20))
+
+
+def test_partitions_of_a_member_that_is_killed_are_taken_over(box, member, group, client, topic_factory, produce):
+    """The group has a session timeout of its own, which members read."""
+    group.configure("consumer.session.timeout.ms", "4000")
+    topic = topic_factory(2)
+    command = [sys.executable, "-m", "zkconsumer", "consume", "--bootstrap-server", box.bootstrap_servers]
+    command += ["--group", group._group, "--topic", topic, "--from-beginning", "--property", "group.protocol=consumer"]
+    produce(topic, values(10))
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            assert sorted((process.stdout.readline().strip() for _ in range(10)), key=int) == values(10)
+            one = member()
+            received = collect(one.create_message_streams({topic: 1})[topic])
+            eventually(lambda: len(owned(one)) == 1)
+        finally:
+            process.kill()
+    eventually(lambda: owned(one) == parts(topic, 0, 1))
+    produce(topic, values(10, start=10))
+    eventually(lambda: {*values(10, start=10)} <= {*received})
+    assert one.describe().lease_s < 4, "the group's timeout, and not session.timeout.ms"
+
+
+def test_a_member_that_the_group_has_removed_joins_again(member, group, topic_factory, produce):
+    topic = topic_factory(2)
+    produce(topic, values(10))
+    one = member()
+    received = collect(one.create_message_streams({topic: 1})[topic])
+    eventually(lambda: len(received) == 10)
+    before = identity(one)
+    group.remove(before.member_id)
+    eventually(lambda: one.describe().last_cause.value == "session" and owned(one) == parts(topic, 0, 1))
+    assert identity(one).member_id == before.member_id
+    assert identity(one).generation > before.generation
+    produce(topic, values(10, start=10))
+    eventually(lambda: {*received} == {*values(20)})
+    one.commit_offsets()
+
+
+def test_commits_of_another_epoch_or_member_are_refused(member, group, topic_factory):
+    topic = topic_factory()
+    one = member()
+    collect(one.create_message_streams({topic: 1})[topic])
+    eventually(lambda: owned(one) == parts(topic, 0))
+    offsets = {TopicPartition(topic, 0): 1}
+    mine = identity(one)
+    with pytest.raises(RebalanceAwaited, match="STALE_MEMBER_EPOCH"):
+        group.commit(mine._replace(generation=mine.generation - 1), offsets)
+    with pytest.raises(SessionExpired, match="UNKNOWN_MEMBER_ID"):
+        group.commit(CommitIdentity("another", 1), offsets)
+    assert group.commit(mine, offsets).accepted == parts(topic, 0)
+
+
+def test_new_partitions_and_topics_of_a_filter_are_shared(member, topics, unique_name):
+    first = topics.create(f"{unique_name}-1", 2)
+    one, other = member(), member(group_remote_assignor="range")
+    pattern = Whitelist(f"{unique_name}-.*")
+    collect(one.create_message_streams_by_filter(pattern, 1))
+    collect(other.create_message_streams_by_filter(pattern, 1))
+    eventually(lambda: (len(owned(one)), len(owned(other))) == (1, 1))
+    topics.grow(first, 4)
+    eventually(lambda: (len(owned(one)), len(owned(other))) == (2, 2))
+    second = topics.create(f"{unique_name}-2", 2)
+    eventually(lambda: owned(one) | owned(other) == parts(first, 0, 1, 2, 3) | parts(second, 0, 1))
+
+
+def test_a_topic_that_is_created_again_is_read_from_its_start(member, topics, produce, unique_name):
+    topic = topics.create(unique_name, 2)
+    produce(topic, values(20))
+    one = member(auto_commit_interval_ms=200)
+    received = collect(one.create_message_streams({topic: 1})[topic])
+    eventually(lambda: len(received) == 20)
+    topics.delete(topic)
+    topics.create(topic, 2)
+    produce(topic, values(20, start=20))
+    eventually(lambda: {*received} == {*values(40)})
+
+
+def test_a_static_member_gets_its_partitions_back(member, topic_factory):
+    topic = topic_factory(2)
+    one, other = (member(group_instance_id=name) for name in ("first", "second"))
+    collect(one.create_message_streams({topic: 1})[topic])
+    collect(other.create_message_streams({topic: 1})[topic])
+    eventually(lambda: (len(owned(one)), len(owned(other))) == (1, 1))
+    before, theirs = other.describe().attempts, owned(one)
+    one.shutdown()
+    again = member(group_instance_id="first")
+    collect(again.create_message_streams({topic: 1})[topic])
+    eventually(lambda: owned(again) == theirs)
+    assert other.describe().attempts == before, "the group has not rebalanced"
+
+
+def test_a_second_consumer_with_an_instance_id_is_refused_until_the_first_leaves(member, topic_factory):
+    topic = topic_factory()
+    one = member(group_instance_id="same")
+    collect(one.create_message_streams({topic: 1})[topic])
+    second = member(group_instance_id="same", rebalance_max_retries=1, rebalance_backoff_ms=10)
+    with pytest.raises(RebalanceFailed, match=r"UNRELEASED_INSTANCE_ID.*has not left the group"):
+        second.create_message_streams({topic: 1})
+    assert owned(one) == parts(topic, 0)
+    one.shutdown()
+    third = member(group_instance_id="same")
+    collect(third.create_message_streams({topic: 1})[topic])
+    eventually(lambda: owned(third) == parts(topic, 0))
+
+
+def test_an_assignor_that_the_broker_lacks_is_named(member, topic_factory):
+    one = member(group_remote_assignor="mine", rebalance_max_retries=1, rebalance_backoff_ms=10)
+    with pytest.raises(RebalanceFailed, match=r"UNSUPPORTED_ASSIGNOR.*group\.remote\.assignor=mine"):
+        one.create_message_streams({topic_factory(): 1})
+
+
+def test_a_group_is_shared_with_confluent_kafka(box, member, topic_factory, produce, unique_name):
+    topic = topic_factory(4)
+    produce(topic, values(20))
+    with closing(Confluent(box.bootstrap_servers, unique_name, topic, None)) as other:
+        eventually(lambda: len(other.values) == 20)
+        connector = member()
+        received = collect(connector.create_message_streams({topic: 1})[topic])
+        eventually(lambda: (len(owned(connector)), len(other.owned)) == (2, 2))
+        assert owned(connector) | other.owned == parts(topic, 0, 1, 2, 3)
+        produce(topic, values(20, start=20))
+        eventually(lambda: {*received, *other.values} >= {*values(40)})
+        assert {*received} & {*other.values} & {*values(20, start=20)} == set()
+    eventually(lambda: owned(connector) == parts(topic, 0, 1, 2, 3))
+
+
+def test_a_group_is_shared_with_javas_kafkaconsumer(box, java, member, topic_factory, produce, unique_name):
+    topic = topic_factory(4)
+    produce(topic, values(20))
+    connector = member()
+    received = collect(connector.create_message_streams({topic: 1})[topic])
+    eventually(lambda: len(received) == 20)
+    connector.commit_offsets()
+    properties = {"bootstrap.servers": box.bootstrap_servers, "group.id": unique_name, "group.protocol": "consumer"}
+    with closing(java.consumer({**properties, "auto.offset.reset": "earliest"}, [topic])) as other:
+        eventually(lambda: (len(owned(connector)), len(other.owned)) == (2, 2))
+        assert owned(connector) | other.owned == parts(topic, 0, 1, 2, 3)
+        produce(topic, values(20, start=20))
+        eventually(lambda: len(received) + len(other.received()) >= 40)
+        theirs = [record.value for record in other.received()]
+        assert sorted(received + theirs, key=int) == values(40)
+    eventually(lambda: owned(connector) == parts(topic, 0, 1, 2, 3))
+    produce(topic, values(20, start=40))
+    eventually(lambda: len(received) + len(theirs) >= 60)
+    assert sorted(received + theirs, key=int) == values(60)
+
+
+def test_members_change_from_kafka_to_consumer_and_back_one_by_one(member, topic_factory, produce):
+    topic = topic_factory(4)
+    received = []
+
+    def start(protocol):
+        connector = member(group_protocol=protocol)
+        received.append(collect(connector.create_message_streams({topic: 1})[topic]))
+        return connector
+
+    def await_shared(*members):
+        shares = [2, 2] if len(members) == 2 else [4]
+        everything = parts(topic, 0, 1, 2, 3)
+        eventually(
+            lambda: [len(owned(one)) for one in members] == shares and set().union(*map(owned, members)) == everything
+        )
+
+    def await_records(count):
+        produce(topic, values(20, start=count - 20))
+        eventually(lambda: sum(map(len, received)) >= count)
+
+    one, two = start("kafka"), start("kafka")
+    await_shared(one, two)
+    await_records(20)
+    for round_, protocol in enumerate(("consumer", "kafka")):
+        one.shutdown()
+        one = start(protocol)
+        await_shared(one, two)
+        await_records(40 + 40 * round_)
+        two.shutdown()
+        await_shared(one)
+        two = start(protocol)
+        await_shared(one, two)
+        await_records(60 + 40 * round_)
+    assert sorted((value for each in received for value in each), key=int) == values(100)
+
+
+def test_members_outlast_a_broker_that_is_restarted(private_sandbox, unique_name):
+    box = private_sandbox(kafka_version="4.2.0", zookeepers=0, kafka_properties=QUICK)
+    topic = Topics(box.bootstrap_servers).create(unique_name, 4)
+    with consumers({"bootstrap.servers": box.bootstrap_servers}, unique_name, **SETTINGS) as make:
+        members = [make(), make()]
+        received = [collect(one.create_message_streams({topic: 1})[topic]) for one in members]
+
+        def all_read(count):
+            everything = {*received[0], *received[1]} == {*values(count)}
+            return everything and [len(owned(one)) for one in members] == [2, 2]
+
+        produce_records(box.bootstrap_servers, topic, values(20))
+        eventually(lambda: all_read(20))
+        epochs = [identity(one) for one in members]
+        box.brokers[0].kill()
+        box.brokers[0].start()
+        produce_records(box.bootstrap_servers, topic, values(20, start=20))
+        eventually(lambda: all_read(40))
+        for one in members:
+            one.commit_offsets()
+        assert [identity(one) for one in members] == epochs, "nothing has moved"
+
+
+def test_a_broker_without_the_protocol_is_refused_with_what_to_use(sandbox):
+    config = ConsumerConfig(bootstrap_servers=sandbox.bootstrap_servers, group_id="g", group_protocol="consumer")
+    with pytest.raises(ConfigError, match=r"of release 3\.9.*use group\.protocol=kafka"):
+        ConsumerConnector(config)
+
+
+def test_a_broker_with_the_protocol_disabled_is_refused(private_sandbox):
+    box = private_sandbox(
+        kafka_version="4.2.0", zookeepers=0, kafka_properties={"group.coordinator.rebalance.protocols": "classic"}
+    )
+    config = ConsumerConfig(bootstrap_servers=box.bootstrap_servers, group_id="g", group_protocol="consumer")
+    with pytest.raises(ConfigError, match=r"disabled.*use group\.protocol=kafka"):
+        ConsumerConnector(config)

@@ -1,0 +1,328 @@
+"""ConsumerSession: keeps one consumer in a group in which the broker assigns (KIP-848, adr/0022).
+
+The *session thread* sends heartbeats, by which a member joins, reports what it owns, is assigned partitions, and
+leaves. It reports the answers to the membership (``kafka/sharedconsumermembership.py``), which the member's rebalance
+thread asks for what it may use. Commits have another connection, that of the offset store.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.core.brokerlease import BrokerLease
+from zkconsumer.core.brokermembership import CommitIdentity
+from zkconsumer.core.clustercatalog import ClusterSource, read_known
+from zkconsumer.core.consumermembership import LEAVING, Beat, ConsumerMembership
+from zkconsumer.core.groupview import Topic
+from zkconsumer.core.outage import Outage
+from zkconsumer.core.subscription import Subscription
+from zkconsumer.errors import (
+    BrokerUnavailable,
+    CoordinatorMoved,
+    ProtocolError,
+    RebalanceAwaited,
+    ZkConsumerError,
+)
+from zkconsumer.kafka.client import BrokerClient
+from zkconsumer.kafka.connection import BrokerConnection
+from zkconsumer.kafka.consumerheartbeat import HeartbeatAnswer, HeartbeatSettings, consumer_heartbeat, leave_beat
+from zkconsumer.kafka.consumerreactions import consumer_group_error, consumer_reaction
+from zkconsumer.kafka.consumersupport import require_support
+from zkconsumer.kafka.errorcodes import error_name
+from zkconsumer.kafka.findcoordinator import COORDINATOR_GONE, CoordinatorClient
+from zkconsumer.kafka.groupreactions import REMOVED, Reaction
+from zkconsumer.kafka.groupstates import group_settings
+from zkconsumer.kafka.leasewatch import LeaseWatch
+from zkconsumer.kafka.sharedconsumermembership import SharedConsumerMembership
+
+_log: Final = logging.getLogger(__name__)
+_events: Final = logging.getLogger("zkconsumer.events")
+
+_FIRST_PAUSE_S: Final = 0.1
+_LONGEST_PAUSE_S: Final = 5.0
+_END_S: Final = 2.0
+_IDLE_S: Final = 3600.0
+_LEAST_TIMEOUT_MS: Final = 1000
+_TIMEOUTS_PER_SESSION: Final = 10
+"""A heartbeat is repeated on a new connection after this part of the session timeout, so several fit into the lease."""
+_SESSION_TIMEOUT: Final = "consumer.session.timeout.ms"
+_SESSION_VALID_S: Final = 60.0
+"""How often the session timeout is read, which an operator may change while the group is running."""
+
+
+class ConsumerSession:
+    """The membership of one consumer, and the thread that keeps it.
+
+    Args:
+        config: the consumer's properties.
+        consumer_id: id of the consumer, for names of threads.
+        cluster: where brokers and topics are read from; opened and closed by the session.
+        changed: called on any thread when there is something to do for the rebalance thread; never blocks.
+
+    Attributes:
+        membership: what the rebalance thread may use.
+        views: assignments received so far; written by the session thread.
+        failure: why the last attempt to join failed, None after a success; written by the session thread.
+        streams: topic to number of consumer threads, for the subscribed topics; replaced, never changed.
+        topics: descriptions of these topics; replaced, never changed.
+    """
+
+    cooperative: Final = True
+
+    def __init__(
+        self, config: ConsumerConfig, consumer_id: str, cluster: ClusterSource, changed: Callable[[], None]
+    ) -> None:
+        self._config = config
+        self._group = config.group_id
+        self._cluster = cluster
+        self._changed = changed
+        self._settings = HeartbeatSettings(self._group, config.max_poll_interval_ms, config.group_remote_assignor)
+        session_s, self._rebalance_s = config.session_timeout_ms / 1000, config.max_poll_interval_ms / 1000
+        self.membership = SharedConsumerMembership(
+            ConsumerMembership(str(uuid.uuid4()), config.group_instance_id),
+            BrokerLease(min(session_s, self._rebalance_s), self._rebalance_s),
+            changed,
+        )
+        timeout_ms = max(_LEAST_TIMEOUT_MS, config.session_timeout_ms // _TIMEOUTS_PER_SESSION)
+        self._brokers = BrokerClient.from_config(cluster.live_brokers, config, timeout_ms=timeout_ms)
+        self._client = CoordinatorClient(self._brokers, self._group)
+        self._end_s = _END_S + 2 * timeout_ms / 1000
+        self._thread = threading.Thread(target=self._run, name=f"{consumer_id}-group", daemon=True)
+        self._subscription: Subscription | None = None  # written by the rebalance thread before the first join
+        # Written by the session thread:
+        self._lease = LeaseWatch(self._group, self.membership, f"the session timeout ({_SESSION_TIMEOUT})")
+        self._outage = Outage()
+        self._answers = True
+        self._due = self._session_due = float("-inf")  # of the next heartbeat; of the next reading of the timeout
+        self._unreadable = ""
+        self.views = 0
+        self.failure: ZkConsumerError | None = None
+        self.streams: Mapping[str, int] = {}
+        self.topics: Mapping[str, Topic] = {}
+
+    # -- on any thread ----------------------------------------------------------------------------------------------
+
+    def open(self, lease_changed: Callable[[], None]) -> None:
+        """Check that a broker answers and has the protocol, and start the thread; to be called once.
+
+        Raises:
+            BrokerUnavailable: no broker answers.
+            ConfigError: the brokers do not have the protocol.
+            GroupAuthorizationFailed: the permission to find the coordinator is missing.
+        """
+        self._lease.changed = lease_changed
+        try:
+            require_support(self._brokers, self._settings)
+            self._client.find()
+        except CoordinatorMoved as error:  # a new cluster creates the topic of offsets at the first request
+            _log.info("group %s: %s; it will be asked for again", self._group, error)
+        except BaseException:
+            self._brokers.close()
+            raise
+        self._cluster.open(self.membership.note_topics)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Leave the group at once, for a while if the member is a static one, and end the thread. Idempotent."""
+        self.membership.close()
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join(self._end_s)
+        self._client.close()
+        self._cluster.close()
+
+    def begin(self, subscription: Subscription) -> None:
+        """Become a member; returns at once, and the assignment comes later.
+
+        Raises:
+            InstanceIdInUse: another consumer uses the same ``group.instance.id``.
+        """
+        self._subscription = subscription
+        self.membership.begin()
+
+    @property
+    def connected(self) -> bool:
+        """False while the coordinator does not answer the heartbeats of a member."""
+        return self._answers or not self.membership.in_group
+
+    @property
+    def lease_lapses(self) -> int:
+        """How often the lease has lapsed."""
+        return self._lease.lapses
+
+    # -- the session thread -----------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        failures = 0
+        while self.membership.await_turn(self._lease.seconds_until(self._due)):
+            try:
+                self._work()
+            except ZkConsumerError as error:
+                self._report(error)
+            except Exception as error:  # noqa: BLE001 - without this thread the lease would lapse for ever
+                _log.exception("group %s: unexpected error of a heartbeat", self._group)
+                self._report(BrokerUnavailable(f"unexpected error: {error!r}"))
+            else:
+                failures = 0
+                self._lease.check()
+                continue
+            failures += 1
+            self.membership.unanswered()
+            self._due = self.membership.clock()  # after the pause
+            pause_s = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2 ** min(failures, 10))
+            self.membership.sleep(self._lease.seconds_until(self._due + pause_s))
+            self._lease.check()
+        if self.membership.leaving is not None:
+            self._leave(self.membership.leaving)
+
+    def _work(self) -> None:
+        membership = self.membership
+        if not membership.takes_part():
+            self._due = membership.clock() + _IDLE_S
+            return
+        topics_changed = membership.take_topics_change() and self._read_topics()
+        if topics_changed or membership.is_urgent() or membership.clock() >= self._due:
+            if membership.clock() >= self._session_due:
+                self._read_session_timeout()
+            self._beat()
+
+    def _read_topics(self) -> bool:
+        """Read which topics the subscription selects; True if they have changed.
+
+        Raises:
+            ZkConsumerError: no broker describes the topics.
+        """
+        subscription = self._subscription
+        assert subscription is not None
+        names = None if subscription.topic_filter is not None else frozenset(subscription.topics)
+        try:
+            snapshot = read_known(self._cluster, names)
+        except BaseException:
+            self.membership.note_topics()
+            raise
+        before, described = self.streams.keys(), self.topics
+        streams = subscription.expand(snapshot.topics(), exclude_internal=self._config.exclude_internal_topics)
+        self.topics, self.streams = snapshot.describe_topics(streams), streams
+        ids = {name: one.identity.topic_id for name, one in self.topics.items()}
+        # After the topics: the rebalance thread must not use a topic whose identity it cannot compare.
+        self.membership.name_topics({name: topic_id for name, topic_id in ids.items() if topic_id is not None})
+        if self.topics != described:
+            self._changed()
+        return streams.keys() != before
+
+    def _beat(self) -> None:
+        membership = self.membership
+        beat, sent, answer = self._ask()
+        self._heard()
+        if answer.code:
+            self._refused(answer, beat)
+            return
+        self._due = sent + answer.interval_ms / 1000
+        if membership.answered(beat, answer.epoch, answer.assignment, sent):
+            self.views += answer.assignment is not None
+        self.failure = None
+
+    def _ask(self) -> tuple[Beat, float, HeartbeatAnswer]:
+        """Send a heartbeat; returns it, when it was sent, and its answer.
+
+        Raises:
+            ZkConsumerError: there is no answer.
+        """
+        topics = tuple(sorted(self.streams))
+        last: list[tuple[Beat, float]] = []
+
+        def question(connection: BrokerConnection) -> HeartbeatAnswer:
+            if last:  # the connection broke: the coordinator may have processed the heartbeat, and advanced the epoch
+                self.membership.unanswered()
+            beat = self.membership.beat(topics)
+            if beat is None:
+                raise RebalanceAwaited(f"group {self._group}: the membership has ended")
+            last[:] = [(beat, self.membership.clock())]
+            return _heartbeat(connection, self._settings, beat)
+
+        answer = self._client.ask(question)
+        return *last[0], answer
+
+    def _refused(self, answer: HeartbeatAnswer, beat: Beat) -> None:
+        """React to an error code.
+
+        Raises:
+            ZkConsumerError: the member has to pause before the next heartbeat.
+        """
+        in_group = beat.member.generation > 0
+        reaction = consumer_reaction(answer.code, in_group=in_group)
+        error = consumer_group_error(
+            answer.code, answer.message, self._group, self._settings.assignor, self._client.security
+        )
+        if reaction is Reaction.LOSE_PARTITIONS and not in_group:
+            # The coordinator has this member still, whose former membership has ended here. Before 4.2 it refuses
+            # epoch 0 then. The member holds nothing any more, so it can leave.
+            self._leave(CommitIdentity(beat.member.member_id, LEAVING, beat.member.instance_id))
+            raise error
+        if reaction not in REMOVED:
+            raise error
+        _events.warning(
+            "group %s: the coordinator has removed member %s: %s: %s",
+            self._group,
+            beat.member.member_id,
+            error_name(answer.code),
+            reaction.value,
+        )
+        self.membership.fence(stopped=error if reaction is Reaction.STAY_OUT else None)
+
+    def _read_session_timeout(self) -> None:
+        """Read the session timeout, which heartbeats do not report; unreadable, it is ``session.timeout.ms``."""
+        self._session_due = self.membership.clock() + _SESSION_VALID_S
+        timeout_ms = self._config.session_timeout_ms
+        try:
+            found = self._client.ask(lambda one: group_settings(one, self._group, [_SESSION_TIMEOUT]))
+            timeout_ms = int(found[_SESSION_TIMEOUT] or "")
+        except (BrokerUnavailable, CoordinatorMoved):
+            self._session_due = float("-inf")
+            raise
+        except (ProtocolError, KeyError, ValueError) as error:
+            if str(error) != self._unreadable:
+                self._unreadable = str(error)
+                _log.warning(
+                    "group %s: the coordinator's session timeout cannot be read: %s; session.timeout.ms is used, which "
+                    "must not be longer than the brokers' group.consumer.session.timeout.ms",
+                    self._group,
+                    error,
+                )
+        self.membership.set_timeouts(timeout_ms / 1000, self._rebalance_s)
+
+    def _heard(self) -> None:
+        self._answers = True
+        lasted = self._outage.end(time.monotonic())
+        if lasted is not None:
+            _log.info("group %s: the coordinator answers again after %.1f s", self._group, lasted)
+            self._changed()
+
+    def _report(self, error: ZkConsumerError) -> None:
+        self._answers = not isinstance(error, BrokerUnavailable)
+        self.failure = error
+        if not self.membership.closed and self._outage.is_news(str(error), time.monotonic()):
+            _log.warning("group %s: a heartbeat failed, trying again: %s", self._group, error)
+        if not self.membership.in_group:  # the rebalance thread waits for the outcome
+            self._changed()
+
+    def _leave(self, member: CommitIdentity) -> None:
+        try:
+            answer = self._client.ask(lambda connection: _heartbeat(connection, self._settings, leave_beat(member)))
+        except ZkConsumerError as error:
+            _log.info("group %s: not left, the session will time out: %s", self._group, error)
+        else:
+            if answer.code:
+                _log.info("group %s: leaving was answered with %s", self._group, error_name(answer.code))
+
+
+def _heartbeat(connection: BrokerConnection, settings: HeartbeatSettings, beat: Beat) -> HeartbeatAnswer:
+    answer = consumer_heartbeat(connection, settings, beat)
+    if answer.code in COORDINATOR_GONE:
+        raise CoordinatorMoved(f"heartbeat of group {settings.group}: {error_name(answer.code)}")
+    return answer

@@ -1,0 +1,74 @@
+"""MemberSession: what keeps one consumer in a group of brokers, whichever of their two protocols the group uses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.core.clustercatalog import ClusterSource
+from zkconsumer.core.groupview import Topic
+from zkconsumer.core.subscription import Subscription
+from zkconsumer.errors import ZkConsumerError
+from zkconsumer.kafka.sharedmember import SharedMember
+
+
+class MemberSession(Protocol):
+    """A membership, and the threads that keep it; the rebalance thread of the member uses it."""
+
+    streams: Mapping[str, int]
+    """Topic to number of consumer threads, for the subscribed topics; replaced, never changed."""
+    topics: Mapping[str, Topic]
+    """Descriptions of these topics; replaced, never changed."""
+    failure: ZkConsumerError | None
+    """Why the last attempt to join failed."""
+    views: int
+    """Assignments received so far."""
+
+    @property
+    def membership(self) -> SharedMember[Any]:
+        """What the rebalance thread may use."""
+
+    @property
+    def cooperative(self) -> bool:
+        """True if partitions that stay are kept over a rebalance."""
+
+    @property
+    def connected(self) -> bool:
+        """False while the coordinator does not answer the heartbeats of a member."""
+
+    @property
+    def lease_lapses(self) -> int:
+        """How often the lease has lapsed."""
+
+    def open(self, lease_changed: Callable[[], None]) -> None:
+        """Check that a broker answers, and start the threads; to be called once.
+
+        Raises:
+            BrokerUnavailable: no broker answers.
+            ConfigError: the brokers do not have the protocol.
+            GroupAuthorizationFailed: the permission to find the coordinator is missing.
+        """
+
+    def close(self) -> None:
+        """Leave the group at once, and end the threads. Idempotent."""
+
+    def begin(self, subscription: Subscription) -> None:
+        """Become a member; returns at once, and the assignment comes later.
+
+        Raises:
+            InstanceIdInUse: another consumer uses the same ``group.instance.id``.
+        """
+
+
+def make_session(
+    config: ConsumerConfig, consumer_id: str, cluster: ClusterSource, changed: Callable[[], None]
+) -> MemberSession:
+    """The session of the protocol that ``group.protocol`` names; for the arguments see :class:`ConsumerSession`."""
+    if config.group_protocol == "consumer":
+        from zkconsumer.kafka.consumersession import ConsumerSession
+
+        return ConsumerSession(config, consumer_id, cluster, changed)
+    from zkconsumer.kafka.groupsession import GroupSession
+
+    return GroupSession(config, consumer_id, cluster, changed)

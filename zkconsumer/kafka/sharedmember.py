@@ -1,0 +1,217 @@
+"""SharedMember: the state and the lease of one member of a group of brokers, which its threads share under one lock.
+
+The lock is never held across I/O or user code. This class has what the member's rebalance thread and any other thread
+use. Its subclasses, one for each protocol, have what the threads use that talk to the coordinator.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+from typing import Final, Generic, Protocol, TypeVar
+
+from zkconsumer.core.brokerlease import BrokerLease
+from zkconsumer.core.brokermembership import CommitIdentity, MembershipState
+from zkconsumer.errors import ZkConsumerError
+from zkconsumer.model import ConsumerThreadId, TopicPartition
+
+# CLOCK_BOOTTIME advances while the machine sleeps, as the brokers' clocks do; CLOCK_MONOTONIC does not.
+_CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+def boot_seconds() -> float:
+    """Seconds on a clock that never jumps back and counts suspended time where the system has one."""
+    return time.clock_gettime(_CLOCK)
+
+
+class MemberMachine(Protocol):
+    """The state machine of one member; see :class:`~zkconsumer.core.brokermembership.BrokerMembership`."""
+
+    state: MembershipState
+    held: Mapping[TopicPartition, ConsumerThreadId]
+
+    @property
+    def generation(self) -> int:
+        """Generation or member epoch; -1 outside of the group."""
+
+    @property
+    def identity(self) -> CommitIdentity:
+        """What commits name."""
+
+    @property
+    def in_group(self) -> bool:
+        """True if the coordinator has this member, as far as known."""
+
+    def begin(self) -> None:
+        """The member wants to join."""
+
+    def lose(self) -> None:
+        """The rebalance thread has stopped using everything."""
+
+    def leave(self) -> CommitIdentity | None:
+        """The member leaves; returns whom its last request names."""
+
+    def release(self, partitions: Collection[TopicPartition]) -> bool:
+        """The rebalance thread does not use these any more; returns True if it holds nothing now."""
+
+    def acquire(self, share: Mapping[TopicPartition, ConsumerThreadId]) -> bool:
+        """Hold exactly this share; False if it is not this member's any more."""
+
+    def usable(self) -> frozenset[TopicPartition] | None:
+        """What this member may own now; None while it has to wait for an assignment."""
+
+    def must_release(self) -> bool:
+        """True if everything has to be released before the member may join."""
+
+
+M = TypeVar("M", bound=MemberMachine)
+
+
+class SharedMember(Generic[M]):
+    """One member's state; every method may be called on any thread.
+
+    Args:
+        membership: the state of a member that has not joined.
+        lease: a lease that was not confirmed.
+        changed: called after a change that the rebalance thread has to react to, without the lock; never blocks.
+        clock: seconds, see :func:`boot_seconds`.
+
+    Attributes:
+        leaving: whom the last request has to name after :meth:`close`; None if there is nothing to leave.
+    """
+
+    def __init__(
+        self,
+        membership: M,
+        lease: BrokerLease,
+        changed: Callable[[], None],
+        clock: Callable[[], float] = boot_seconds,
+    ) -> None:
+        self._changed = changed
+        self.clock = clock
+        self._condition = threading.Condition(threading.Lock())
+        # Guarded by the condition:
+        self._membership = membership
+        self._lease = lease
+        self._stopped: ZkConsumerError | None = None
+        self._topics_changed = False
+        self._lease_to_check = False
+        self._closed = False
+        self.leaving: CommitIdentity | None = None
+
+    # -- for the rebalance thread -----------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """The member wants to join.
+
+        Raises:
+            InstanceIdInUse: another consumer uses the same ``group.instance.id``.
+        """
+        with self._condition:
+            if self._stopped is not None:
+                raise self._stopped
+            self._membership.begin()
+            self._condition.notify_all()
+
+    def lose(self) -> None:
+        """See :meth:`MemberMachine.lose`."""
+        with self._condition:
+            self._membership.lose()
+            self._lease = self._lease.ended()
+
+    def acquire(self, share: Mapping[TopicPartition, ConsumerThreadId]) -> bool:
+        """See :meth:`MemberMachine.acquire`."""
+        with self._condition:
+            done = self._membership.acquire(share)
+            self._condition.notify_all()
+        return done
+
+    def release(self, partitions: Collection[TopicPartition]) -> bool:
+        """See :meth:`MemberMachine.release`."""
+        with self._condition:
+            empty = self._membership.release(partitions)
+            self._condition.notify_all()
+        return empty
+
+    def usable(self) -> frozenset[TopicPartition] | None:
+        """See :meth:`MemberMachine.usable`."""
+        with self._condition:
+            return self._membership.usable()
+
+    def must_release(self) -> bool:
+        """See :meth:`MemberMachine.must_release`."""
+        with self._condition:
+            return self._membership.must_release()
+
+    # -- for any thread ---------------------------------------------------------------------------------------------
+
+    def sleep(self, seconds: float) -> None:
+        """Wait, at most until this is closed."""
+        with self._condition:
+            self._condition.wait_for(lambda: self._closed, seconds)
+
+    def _end(self, fence: Callable[[], None], stopped: ZkConsumerError | None) -> None:
+        """The group has removed this member: nothing may be delivered any more.
+
+        Args:
+            fence: tells the machine, under the lock.
+            stopped: why the member must not join again; None if it may.
+        """
+        with self._condition:
+            self._stopped = self._stopped or stopped
+            fence()
+            self._lease = self._lease.ended()
+            self._lease_to_check = True
+            self._condition.notify_all()
+        self._changed()
+
+    def note_topics(self) -> None:
+        """The brokers have reported a change of topics."""
+        with self._condition:
+            self._topics_changed = True
+            self._condition.notify_all()
+
+    def close(self) -> None:
+        """End all waits. Idempotent."""
+        with self._condition:
+            if not self._closed:
+                self.leaving = self._membership.leave()
+            self._closed = True
+            self._condition.notify_all()
+
+    @property
+    def closed(self) -> bool:
+        """True after :meth:`close`."""
+        return self._closed
+
+    @property
+    def held(self) -> Mapping[TopicPartition, ConsumerThreadId]:
+        """What the rebalance thread holds."""
+        return self._membership.held
+
+    @property
+    def state(self) -> MembershipState:
+        """The state of the membership."""
+        return self._membership.state
+
+    @property
+    def in_group(self) -> bool:
+        """See :attr:`MemberMachine.in_group`."""
+        return self._membership.in_group
+
+    def identity(self) -> CommitIdentity:
+        """Whom commits name."""
+        with self._condition:
+            return self._membership.identity
+
+    def holds(self) -> bool:
+        """True while no other member can own what this one holds."""
+        membership = self._membership
+        if membership.state is MembershipState.UNJOINED or (membership.generation < 0 and not membership.held):
+            return True
+        return membership.in_group and self.clock() < self._lease.deadline
+
+    def remaining(self) -> float:
+        """Seconds until the lease lapses if the coordinator remains silent; 0 if it has lapsed."""
+        return max(0.0, self._lease.deadline - self.clock())
