@@ -163,6 +163,7 @@ class _Group:
         self._settings = field.new_group()
         self._rows: list[Row] = []
         self._changes: list[Row] = []
+        self._settled = 0.0
         self.figures: dict[str, float] = {}
 
     def run(self, size: int, number: int) -> None:
@@ -192,7 +193,8 @@ class _Group:
         before = self._field.requests_so_far()
         at = time.monotonic() + (0.0 if event is _ONE_LEAVES else _SOON_S)
         act(at)
-        span = Span(at, self._await_settled(members, at))
+        self._settled = self._await_settled(members, at)
+        span = Span(at, self._settled)
         if _READ in event.measured:
             self._await_read(at)
         after = self._field.requests_so_far()
@@ -204,11 +206,13 @@ class _Group:
                 self.figures[f"{event.title}: {what}"] = figure
 
     def _wait_for_phase(self, number: int) -> None:
-        """Wait for a part of a heartbeat interval, another one in each round and the same for all contestants.
+        """Wait until a part of a heartbeat interval has passed since the group settled, or of one of those after it.
 
-        Members notice an event by their next heartbeat, and send all of them at the same time after a rebalance.
+        Members notice an event by their next heartbeat. After a rebalance all of a group send theirs at the same time,
+        so the part decides how long that takes. It is another one in each round, and the same for all contestants.
         """
-        time.sleep(self._field.sizes.heartbeat_ms / 1000 * phase(number))
+        interval_s = self._field.sizes.heartbeat_ms / 1000
+        time.sleep((interval_s * phase(number) - (time.monotonic() - self._settled)) % interval_s)
 
     def _steady(self) -> float:
         """The longest time for which a partition is not read while nothing happens."""
@@ -260,7 +264,7 @@ class _Group:
 
 def phase(number: int) -> float:
     """The fraction, from 0 to 1, of an interval in round ``number``: few rounds already are spread evenly over it."""
-    return number * _GOLDEN % 1
+    return (0.5 + number * _GOLDEN) % 1
 
 
 def _figures(history: History, span: Span, partitions: range) -> dict[str, float | None]:
