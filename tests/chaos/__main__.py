@@ -13,7 +13,7 @@ import click
 
 from tests.chaos.broken import BREAKS
 from tests.chaos.group import Servers
-from tests.chaos.rows import COORDINATED, OURS, ROWS, Row, Verdict
+from tests.chaos.rows import COORDINATED, ROWS, Row, Verdict
 from tests.chaos.schedule import Schedule
 from tests.chaos.store import PUBLISHED, Trial, TrialStore, code_identity, publish, table
 from tests.chaos.trial import run_trial, shrink_schedule
@@ -66,7 +66,7 @@ def run(  # noqa: PLR0917 - a command has as many parameters as options
     trial_store, (commit, product) = _store(store), code_identity()
     stores = not given and not broken
     members = ("+coordinator" * coordinator) + ("+jvm" * jvm) + ("+kafka" * (offsets == "kafka"))
-    ours = COORDINATED if coordinator else OURS
+    ours = COORDINATED if coordinator else ""  # else that of the row
     seeds = list(range(seed, seed + trials))
     if stores:
         seeds = [one for one in seeds if not trial_store.has(row.name, members, one, product)]
@@ -74,7 +74,7 @@ def run(  # noqa: PLR0917 - a command has as many parameters as options
         return
     failed, began, ended = 0, time.monotonic(), False
     directory = Path(tempfile.mkdtemp(prefix="zkconsumer-chaos-"))
-    servers = Servers(directory)
+    servers = Servers(directory, row.kafka_version)
     try:
         for number in seeds:
             if minutes and time.monotonic() - began > 60 * minutes:

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from zkconsumer.errors import RetriableError
 from zkconsumer.kafka.client import BrokerClient
 from zkconsumer.kafka.consumerprotocol import decode_assignment
+from zkconsumer.kafka.fields import Fields
 from zkconsumer.kafka.findcoordinator import CoordinatorClient
 from zkconsumer.kafka.groupmembers import group_members
 from zkconsumer.model import Broker, TopicPartition
@@ -24,6 +25,12 @@ _WITH_REBALANCE_TIMEOUT: Final = 1
 _WITH_TIMESTAMP: Final = 2
 _WITH_INSTANCE_ID: Final = 3
 _ANSWER_MS: Final = 10_000
+_CONSUMER_MEMBER: Final = 5
+_CONSUMER_ASSIGNMENT: Final = 8
+"""Versions of keys: a member of a group in which the broker assigns, and what it owns."""
+_EPOCHS_AND_STATE: Final = struct.Struct(">iib")
+_UUID: Final = struct.Struct(">16s")
+_INT32: Final = struct.Struct(">i")
 
 
 class Generation(NamedTuple):
@@ -87,6 +94,61 @@ def _member(fields: _Fields, version: int) -> tuple[str, tuple[str, frozenset[To
     fields.number("i")  # session timeout
     fields.content()  # subscription
     return member_id, (client_id, decode_assignment(fields.content()))
+
+
+class ReconciledGroup:
+    """A group in which the broker assigns (KIP-848): each record of the log has one member, or what one member owns.
+
+    Args:
+        group: its name, which is that of its only topic, too.
+    """
+
+    def __init__(self, group: str) -> None:
+        self._group = group
+        self._clients: dict[str, str] = {}
+        self._owned: dict[str, frozenset[TopicPartition]] = {}
+
+    def after(self, key: bytes, value: bytes | None) -> Generation | None:
+        """All members and what they own after a record; None after a record of another kind or group."""
+        fields = _Fields(key)
+        kind = fields.number("h")
+        if kind not in (_CONSUMER_MEMBER, _CONSUMER_ASSIGNMENT) or fields.text() != self._group:
+            return None
+        member_id = fields.text()
+        if kind == _CONSUMER_MEMBER:
+            if value is None:
+                self._clients.pop(member_id, None)
+                self._owned.pop(member_id, None)
+            else:
+                self._clients[member_id] = _client_id(value)
+        elif value is None:
+            self._owned.pop(member_id, None)
+        else:
+            self._owned[member_id] = self._owned_in(value)
+        return Generation(
+            0, {one: (client, self._owned.get(one, frozenset())) for one, client in self._clients.items()}
+        )
+
+    def _owned_in(self, value: bytes) -> frozenset[TopicPartition]:
+        """What the member may use, and what it has to release and has not reported as released."""
+        fields = Fields(memoryview(value)[2:], flexible=True)
+        fields.take(_EPOCHS_AND_STATE)
+        numbers = [number for _ in range(2) for number in _partitions(fields)]
+        return frozenset(TopicPartition(self._group, number) for number in numbers)
+
+
+def _partitions(fields: Fields) -> Iterator[int]:
+    for _ in range(fields.count()):
+        fields.take(_UUID)
+        yield from [number for (number,) in fields.rows(_INT32)]
+        fields.tags()
+
+
+def _client_id(value: bytes) -> str:
+    fields = Fields(memoryview(value)[2:], flexible=True)
+    fields.text()  # group.instance.id
+    fields.text()  # rack
+    return fields.text()
 
 
 class AssignmentHistory:

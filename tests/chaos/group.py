@@ -21,7 +21,7 @@ from tests.chaos.history import GroupHistory, read_transactions
 from tests.chaos.kafkahistory import read_history
 from tests.chaos.member import Options
 from tests.chaos.members import JvmMember, JvmPool, Member, OurMember, await_condition, end_anyhow
-from tests.chaos.rows import COORDINATED, IN_BROKERS, JVM, SESSION_S, ZOOKEEPER
+from tests.chaos.rows import ASSIGNED_BY_BROKERS, COORDINATED, IN_BROKERS, JVM, SESSION_S, ZOOKEEPER
 from tests.chaos.stalls import LOOK_S, StallWatch
 from tests.fixtures.fetch import brokers_of
 from tests.fixtures.sandbox import Topics
@@ -30,6 +30,7 @@ from zkconsumer.core.znodes import GroupPaths
 from zkconsumer.decode.batchdecoder import warm
 from zkconsumer.model import TopicPartition
 from zkconsumer.sandbox import Sandbox
+from zkconsumer.sandbox.jars import DEFAULT_KAFKA_VERSION
 from zkconsumer.testing.checker import SLACK_S
 from zkconsumer.testing.ledger import Delivered, Ledger, Removed
 from zkconsumer.testing.ledgerfile import SUFFIX, LedgerFile, read_ledger
@@ -48,14 +49,26 @@ _SETTINGS: Final = {
     "auto.offset.reset": "smallest",
     "auto.commit.interval.ms": "300",
 }
-# Of members with group.protocol=kafka. The heartbeat is the same part of the session as of a session in ZooKeeper.
+# Of members with group.protocol kafka and consumer. The heartbeat is the same part of the session as of a session in
+# ZooKeeper; with consumer it is that of the broker, like the session timeout.
 _OF_BROKERS: Final = {
-    "group.protocol": "kafka",
     "offsets.storage": "kafka",
     "session.timeout.ms": str(round(SESSION_S * 1000)),
     "heartbeat.interval.ms": str(round(SESSION_S * 1000 / 6)),
     "max.poll.interval.ms": "10000",
+    # A member that joins waits for a broker that is restarted.
+    "rebalance.max.retries": "200",
     "metadata.max.age.ms": "1000",
+}
+
+
+_OF_THE_BROKER: Final = {
+    "group.min.session.timeout.ms": "1000",
+    # Kafka 4 only; others ignore them.
+    "group.consumer.min.session.timeout.ms": "1000",
+    "group.consumer.session.timeout.ms": str(round(SESSION_S * 1000)),
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": str(round(SESSION_S * 1000 / 6)),
 }
 
 
@@ -76,13 +89,14 @@ class Servers:
 
     Args:
         directory: of what members and JVMs write.
+        kafka_version: of the broker.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, kafka_version: str = DEFAULT_KAFKA_VERSION) -> None:
         self.directory = directory
         warm(everything=True)  # else every member would compile the decoder, which takes longer than a trial
         # As low as a session in this sandbox's ZooKeeper.
-        self.box = Sandbox(brokers=1, kafka_properties={"group.min.session.timeout.ms": "1000"})
+        self.box = Sandbox(brokers=1, kafka_version=kafka_version, kafka_properties=_OF_THE_BROKER)
         self.box.start()
         self.jvms = JvmPool(directory)
         # On a slow machine its connection is lost when ZooKeeper is paused; `retry` then reads again.
@@ -228,9 +242,10 @@ class Group:
             brokers = TcpProxy(self.servers.box.bootstrap_servers)
             if kind == COORDINATED:
                 properties["group.protocol"] = "coordinator"
-            elif kind == IN_BROKERS:
+            elif kind in (IN_BROKERS, ASSIGNED_BY_BROKERS):
                 del properties["zookeeper.connect"]
                 properties |= {**_OF_BROKERS, "bootstrap.servers": brokers.address, "client.id": name}
+                properties["group.protocol"] = "consumer" if kind == ASSIGNED_BY_BROKERS else "kafka"
             if self._manual:
                 properties["auto.commit.enable"] = "false"
             options = Options(
@@ -311,7 +326,7 @@ class Group:
 
     def settle(self) -> None:
         """Wait until exactly the live members are registered and each partition is owned by one of them."""
-        of_brokers = any(member.kind == IN_BROKERS for member in self.members)
+        of_brokers = any(member.kind in (IN_BROKERS, ASSIGNED_BY_BROKERS) for member in self.members)
         settled = self._is_settled_in_brokers if of_brokers else self._is_settled
         await_condition(settled, f"group {self.name} has shared its partitions", SETTLING_S)
 

@@ -8,12 +8,12 @@ from typing import Final
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
 
-from tests.chaos.assignments import AssignmentHistory, generation_of
+from tests.chaos.assignments import AssignmentHistory, ReconciledGroup, generation_of
 from zkconsumer.testing.ledger import Committed, Record
 
 _TOPIC: Final = "__consumer_offsets"
 _KEY_VERSIONS: Final = (0, 1)
-"""Keys of version 2 are of the groups themselves."""
+"""Keys of later versions are of the groups themselves."""
 _ANSWER_S: Final = 30.0
 
 
@@ -48,16 +48,18 @@ def read_history(bootstrap_servers: str, group: str, clock_difference: float) ->
     )
     try:
         topic = consumer.list_topics(timeout=_ANSWER_S).topics.get(_TOPIC)
-        assignments = AssignmentHistory(group)
+        assignments, reconciled = AssignmentHistory(group), ReconciledGroup(group)
         for number in sorted(topic.partitions) if topic is not None else ():
             for message in _read_partition(consumer, number):
                 at = message.timestamp()[1] / 1000 + clock_difference
-                yield from _records(message, group, assignments, at)
+                yield from _records(message, group, assignments, reconciled, at)
     finally:
         consumer.close()
 
 
-def _records(message: Message, group: str, assignments: AssignmentHistory, at: float) -> Iterator[Record]:
+def _records(
+    message: Message, group: str, assignments: AssignmentHistory, reconciled: ReconciledGroup, at: float
+) -> Iterator[Record]:
     key, value, position = message.key() or b"", message.value(), message.offset() or 0
     commit = commit_of(key, value)
     if commit is not None and commit[0] == group:
@@ -66,6 +68,9 @@ def _records(message: Message, group: str, assignments: AssignmentHistory, at: f
     generation = generation_of(key, value)
     if generation is not None and generation[0] == group:
         yield from assignments.records(generation[1], position, at)
+    members = reconciled.after(key, value)
+    if members is not None:
+        yield from assignments.records(members, position, at)
 
 
 def _read_partition(consumer: Consumer, number: int) -> Iterator[Message]:

@@ -153,7 +153,7 @@ class Application(ConsumerRebalanceListener):
 
     def _publish_identity(self) -> None:
         """Write id and password of the ZooKeeper session, if there is one, with which another client can end it."""
-        if self._options.properties.get("group.protocol") == "kafka":
+        if self._options.properties.get("group.protocol") in ("kafka", "consumer"):
             return
         identity = self._connector._member._protocol.zk._client.client_id
         if identity is not None and identity != self._identity:

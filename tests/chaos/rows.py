@@ -11,6 +11,7 @@ from typing import Final
 
 from tests.chaos.schedule import LEADER, Fault, Schedule, chance_of
 from zkconsumer.model import TopicPartition
+from zkconsumer.sandbox.jars import DEFAULT_KAFKA_VERSION
 from zkconsumer.testing.checker import (
     SLACK_S,
     Findings,
@@ -35,6 +36,8 @@ COORDINATED: Final = "coordinator"
 """Ours with ``group.protocol=coordinator``."""
 IN_BROKERS: Final = "kafka"
 """Ours with ``group.protocol=kafka``."""
+ASSIGNED_BY_BROKERS: Final = "consumer"
+"""Ours with ``group.protocol=consumer``."""
 JVM: Final = "jvm"
 
 ZOOKEEPER: Final = "ZooKeeper"
@@ -107,6 +110,7 @@ class Row:
         judges_overlap: True if no delivery may overlap another member's ownership.
         manual: True if members commit explicitly.
         ours: kind of the members, unless a schedule is made for another one.
+        kafka_version: of the broker.
     """
 
     name: str
@@ -117,6 +121,7 @@ class Row:
     judges_overlap: bool = True
     manual: bool = False
     ours: str = OURS
+    kafka_version: str = DEFAULT_KAFKA_VERSION
 
     def schedule(
         self, seed: int, *, jvm: bool = False, ours: str = "", storage: str = "zookeeper", timeout: float = SESSION_S
@@ -126,7 +131,7 @@ class Row:
         A JVM consumer of ZooKeeper's is never in a group that brokers coordinate, whose offsets are always in Kafka.
         """
         ours = ours or self.ours
-        jvm, storage = (False, "kafka") if ours == IN_BROKERS else (jvm, storage)
+        jvm, storage = (False, "kafka") if ours in (IN_BROKERS, ASSIGNED_BY_BROKERS) else (jvm, storage)
         members = (ours, ours, JVM if jvm else ours)
         faults = self.plan(chance_of(f"{self.name}{'+jvm' if jvm else ''}", seed), members, timeout)
         return Schedule(members, faults, self.manual, storage)
@@ -481,6 +486,16 @@ ROWS: Final[Mapping[str, Row]] = {
             _judge_in_brokers,
             judges_overlap=False,
             ours=IN_BROKERS,
+        ),
+        Row(
+            "CONSUMER",
+            "group.protocol=consumer: the same, with a broker of Kafka 4.2",
+            "as KAFKA",
+            _plan_in_brokers,
+            _judge_in_brokers,
+            judges_overlap=False,
+            ours=ASSIGNED_BY_BROKERS,
+            kafka_version="4.2.0",
         ),
     )
 }

@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from tests.chaos.assignments import AssignmentHistory, Generation, generation_of
+from tests.chaos.assignments import AssignmentHistory, Generation, ReconciledGroup, generation_of
 from zkconsumer.kafka.consumerprotocol import encode_assignment
 from zkconsumer.model import TopicPartition
 from zkconsumer.testing.ledger import Claimed, Ledger, Registered, Released, SessionEnded
@@ -74,3 +74,28 @@ def test_owners_follow_from_the_generations():
     assert [(one.owner, one.at) for one in ledger.of(Registered)] == [("g_m", 0.0), ("g_n", 1.0)]
     assert [(one.owner, one.at) for one in ledger.of(SessionEnded)] == [("g_m", 3.0)]
     assert len({one.session for one in ledger.of(Claimed)}) == 2
+
+
+# Written by the coordinator's own classes of Kafka 4.2.0, for member m with client id c in group g: it may use
+# partitions 0 and 2, and has not released 1.
+MEMBER, ITS_PARTITIONS = bytes.fromhex("0005 0001 67 0001 6d"), bytes.fromhex("0008 0001 67 0001 6d")
+METADATA = bytes.fromhex("0000 01 01 0263 0268 02 0274 01 00000005 01 00")
+ASSIGNED = bytes.fromhex(
+    "0000 00000007 00000006 01"
+    "02 0102030405060708090a0b0c0d0e0f10 03 00000000 00000002 00"
+    "02 0102030405060708090a0b0c0d0e0f10 02 00000001 00 00"
+)
+
+
+def test_a_group_in_which_the_broker_assigns_is_read_member_by_member():
+    group = ReconciledGroup("g")
+    assert group.after(MEMBER, METADATA) == Generation(0, {"m": ("c", frozenset())})
+    owned = frozenset(TopicPartition("g", number) for number in (0, 1, 2))
+    assert group.after(ITS_PARTITIONS, ASSIGNED) == Generation(0, {"m": ("c", owned)})
+    assert group.after(ITS_PARTITIONS, None) == Generation(0, {"m": ("c", frozenset())})
+    assert group.after(MEMBER, None) == Generation(0, {})
+
+
+@pytest.mark.parametrize("key", [bytes.fromhex("0003 0001 67"), KEY, bytes.fromhex("0005 0001 68 0001 6d")])
+def test_records_of_other_kinds_and_groups_change_no_owner(key):
+    assert ReconciledGroup("g").after(key, METADATA) is None
