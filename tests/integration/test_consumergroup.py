@@ -28,6 +28,7 @@ from zkconsumer.errors import RebalanceAwaited, SessionExpired
 from zkconsumer.kafka.client import BrokerClient
 from zkconsumer.kafka.consumerheartbeat import HeartbeatSettings, consumer_heartbeat, leave_beat
 from zkconsumer.kafka.findcoordinator import CoordinatorClient
+from zkconsumer.kafka.groupmembers import group_members
 from zkconsumer.kafka.library import load_kafka_python
 from zkconsumer.kafka.offsetcoordinator import MemberEpochs, OffsetCoordinator
 from zkconsumer.sandbox import Sandbox
@@ -143,6 +144,11 @@ class Watched:
         )
         assert answer.code == 0
 
+    def shares(self):
+        """What each member owns, as the coordinator describes it."""
+        members = group_members(CoordinatorClient(self._client, self._group), self._group)
+        return {one.assigned for one in members}
+
     def commit(self, identity, offsets):
         stored = {partition: StoredOffset(offset) for partition, offset in offsets.items()}
         return OffsetCoordinator(
@@ -172,7 +178,7 @@ def identity(connector):
     return connector._member._protocol.identity()
 
 
-def test_two_members_share_a_topic_with_nothing_lost_or_read_twice(member, topic_factory, produce):
+def test_two_members_share_a_topic_with_nothing_lost_or_read_twice(member, group, topic_factory, produce):
     topic = topic_factory(4)
     produce(topic, values(40))
     one, recording = member(), Recording()
@@ -185,6 +191,7 @@ def test_two_members_share_a_topic_with_nothing_lost_or_read_twice(member, topic
     eventually(lambda: (len(owned(one)), len(owned(other))) == (2, 2))
     assert owned(one) | owned(other) == parts(topic, 0, 1, 2, 3)
     assert frozenset().union(*recording.released) == owned(other), "what stays is not released"
+    assert group.shares() == {frozenset(owned(one)), frozenset(owned(other))}
     produce(topic, values(40, start=40))
     eventually(lambda: len(received) + len(more) >= 80)
     one.shutdown()
