@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from zkconsumer.errors import CoordinatorMoved, InstanceIdInUse, MemberRefused, ProtocolError, ZkConsumerError
+from zkconsumer.errors import CoordinatorMoved, MemberRefused, ProtocolError, ZkConsumerError
 from zkconsumer.kafka.errorcodes import ErrorCode, error_name
-from zkconsumer.kafka.groupreactions import Reaction
+from zkconsumer.kafka.groupreactions import Reaction, instance_in_use
 from zkconsumer.kafka.refusals import READ, group_refused
 from zkconsumer.kafka.security import BrokerSecurity
 
@@ -50,10 +50,7 @@ def consumer_group_error(
     if code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
         return group_refused(group, READ, security)
     if code == ErrorCode.FENCED_INSTANCE_ID:
-        return InstanceIdInUse(
-            f"{what}: another consumer uses the same group.instance.id, so this one has left the group; give each "
-            "consumer a group.instance.id of its own"
-        )
+        return instance_in_use(what)
     if code == ErrorCode.UNSUPPORTED_ASSIGNOR:
         return MemberRefused(
             f"{what}: the brokers do not have group.remote.assignor={assignor}; see their group.consumer.assignors"

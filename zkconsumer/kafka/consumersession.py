@@ -17,7 +17,7 @@ from typing import Final
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.brokerlease import BrokerLease
 from zkconsumer.core.brokermembership import CommitIdentity
-from zkconsumer.core.clustercatalog import ClusterSource, read_known
+from zkconsumer.core.clustercatalog import ClusterSource, read_subscribed
 from zkconsumer.core.consumermembership import LEAVING, Beat, ConsumerMembership
 from zkconsumer.core.groupview import Topic
 from zkconsumer.core.outage import Outage
@@ -36,7 +36,7 @@ from zkconsumer.kafka.consumerreactions import consumer_group_error, consumer_re
 from zkconsumer.kafka.consumersupport import require_support
 from zkconsumer.kafka.errorcodes import error_name
 from zkconsumer.kafka.findcoordinator import COORDINATOR_GONE, CoordinatorClient
-from zkconsumer.kafka.groupreactions import REMOVED, Reaction
+from zkconsumer.kafka.groupreactions import REMOVED, Reaction, pause_s
 from zkconsumer.kafka.groupstates import group_settings
 from zkconsumer.kafka.leasewatch import LeaseWatch
 from zkconsumer.kafka.sharedconsumermembership import SharedConsumerMembership
@@ -44,8 +44,6 @@ from zkconsumer.kafka.sharedconsumermembership import SharedConsumerMembership
 _log: Final = logging.getLogger(__name__)
 _events: Final = logging.getLogger("zkconsumer.events")
 
-_FIRST_PAUSE_S: Final = 0.1
-_LONGEST_PAUSE_S: Final = 5.0
 _END_S: Final = 2.0
 _IDLE_S: Final = 3600.0
 _LEAST_TIMEOUT_MS: Final = 1000
@@ -174,8 +172,7 @@ class ConsumerSession:
             failures += 1
             self.membership.unanswered()
             self._due = self.membership.clock()  # after the pause
-            pause_s = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2 ** min(failures, 10))
-            self.membership.sleep(self._lease.seconds_until(self._due + pause_s))
+            self.membership.sleep(self._lease.seconds_until(self._due + pause_s(failures)))
             self._lease.check()
         if self.membership.leaving is not None:
             self._leave(self.membership.leaving)
@@ -199,21 +196,20 @@ class ConsumerSession:
         """
         subscription = self._subscription
         assert subscription is not None
-        names = None if subscription.topic_filter is not None else frozenset(subscription.topics)
+        exclude_internal = self._config.exclude_internal_topics
         try:
-            snapshot = read_known(self._cluster, names)
+            found = read_subscribed(self._cluster, subscription, exclude_internal=exclude_internal)
         except BaseException:
             self.membership.note_topics()
             raise
         before, described = self.streams.keys(), self.topics
-        streams = subscription.expand(snapshot.topics(), exclude_internal=self._config.exclude_internal_topics)
-        self.topics, self.streams = snapshot.describe_topics(streams), streams
+        self.topics, self.streams = found
         ids = {name: one.identity.topic_id for name, one in self.topics.items()}
         # After the topics: the rebalance thread must not use a topic whose identity it cannot compare.
         self.membership.name_topics({name: topic_id for name, topic_id in ids.items() if topic_id is not None})
         if self.topics != described:
             self._changed()
-        return streams.keys() != before
+        return self.streams.keys() != before
 
     def _beat(self) -> None:
         membership = self.membership

@@ -34,8 +34,8 @@ def require_support(brokers: BrokerClient, settings: HeartbeatSettings) -> None:
         release = ".".join(map(str, broker_release(connection)))
         if not connection.knows(CONSUMER_GROUP_HEARTBEAT, CONSUMER_HEARTBEAT_VERSIONS[0]):
             return f"{connection} is of release {release}, and has no ConsumerGroupHeartbeat of Kafka 4.0 (KIP-848)"
-        nobody = CommitIdentity(str(uuid.uuid4()), LEAVING)
-        if consumer_heartbeat(connection, settings, leave_beat(nobody)).code == ErrorCode.UNSUPPORTED_VERSION:
+        unknown = CommitIdentity(str(uuid.uuid4()), LEAVING)
+        if consumer_heartbeat(connection, settings, leave_beat(unknown)).code == ErrorCode.UNSUPPORTED_VERSION:
             return (
                 f"{connection}, of release {release}, has the protocol of KIP-848 disabled; see group.version "
                 "(kafka-features describe) and group.coordinator.rebalance.protocols"

@@ -19,6 +19,9 @@ from zkconsumer.kafka.errorcodes import ErrorCode, error_name
 from zkconsumer.kafka.refusals import READ, group_refused
 from zkconsumer.kafka.security import BrokerSecurity
 
+_FIRST_PAUSE_S: Final = 0.1
+_LONGEST_PAUSE_S: Final = 5.0
+
 
 class Reaction(Enum):
     """What a member does after an answer."""
@@ -50,6 +53,23 @@ REMOVED: Final = frozenset({Reaction.START_AGAIN, Reaction.LOSE_PARTITIONS, Reac
 """Reactions of a member that the group has removed."""
 
 
+def pause_s(failures: int) -> float:
+    """Seconds until a member tries again.
+
+    Args:
+        failures: attempts in a row that have failed.
+    """
+    return min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * (1 << min(failures, 10)))
+
+
+def instance_in_use(what: str) -> InstanceIdInUse:
+    """The exception for FENCED_INSTANCE_ID; ``what`` names the group and the error code."""
+    return InstanceIdInUse(
+        f"{what}: another consumer uses the same group.instance.id, so this one has left the group; give each "
+        "consumer a group.instance.id of its own"
+    )
+
+
 def reaction_to(code: int) -> Reaction:
     """The reaction to an error code; an unknown code is reported."""
     return _REACTIONS.get(code, Reaction.REPORT)
@@ -76,10 +96,7 @@ def group_error(code: int, group: str, strategies: str, security: BrokerSecurity
             "To change the strategy of a running group, first give all members both strategies, then only the new one"
         )
     if code == ErrorCode.FENCED_INSTANCE_ID:
-        return InstanceIdInUse(
-            f"{what}: another consumer uses the same group.instance.id, so this one has left the group; give each "
-            "consumer a group.instance.id of its own"
-        )
+        return instance_in_use(what)
     hint = _HINTS.get(code)
     if hint is not None:
         return MemberRefused(f"{what}: {hint}")

@@ -19,7 +19,7 @@ from typing import Final
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.brokerlease import BrokerLease
 from zkconsumer.core.brokermembership import Assigned, BrokerMembership
-from zkconsumer.core.clustercatalog import ClusterSource, read_known
+from zkconsumer.core.clustercatalog import ClusterSource, read_subscribed
 from zkconsumer.core.groupstrategies import configured_strategies
 from zkconsumer.core.groupview import Topic
 from zkconsumer.core.outage import Outage
@@ -29,14 +29,12 @@ from zkconsumer.kafka.consumerprotocol import decode_assignment
 from zkconsumer.kafka.errorcodes import ErrorCode, error_name
 from zkconsumer.kafka.groupconversation import GroupConversation
 from zkconsumer.kafka.groupmessages import JoinSettings
-from zkconsumer.kafka.groupreactions import REMOVED, Reaction, group_error, reaction_to
+from zkconsumer.kafka.groupreactions import REMOVED, Reaction, group_error, pause_s, reaction_to
 from zkconsumer.kafka.heartbeats import Heartbeats
 from zkconsumer.kafka.sharedmembership import SharedMembership
 
 _log: Final = logging.getLogger(__name__)
 
-_FIRST_PAUSE_S: Final = 0.1
-_LONGEST_PAUSE_S: Final = 5.0
 _END_S: Final = 2.0
 
 
@@ -152,7 +150,7 @@ class GroupSession:
             failures += 1
             self.membership.note_topics()
             self._changed()
-            self.membership.sleep(min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2 ** min(failures, 10)))
+            self.membership.sleep(pause_s(failures))
 
     def _work(self) -> None:
         if self.membership.may_join():
@@ -173,10 +171,8 @@ class GroupSession:
         """Read which topics the subscription selects."""
         subscription = self._subscription
         assert subscription is not None
-        names = None if subscription.topic_filter is not None else frozenset(subscription.topics)
-        snapshot = read_known(self._cluster, names)
-        streams = subscription.expand(snapshot.topics(), exclude_internal=self._config.exclude_internal_topics)
-        self.topics, self.streams = snapshot.describe_topics(streams), streams
+        exclude_internal = self._config.exclude_internal_topics
+        self.topics, self.streams = read_subscribed(self._cluster, subscription, exclude_internal=exclude_internal)
 
     def _join(self) -> None:
         self._read_topics()

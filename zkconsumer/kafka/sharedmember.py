@@ -155,7 +155,7 @@ class SharedMember(Generic[M]):
         """The group has removed this member: nothing may be delivered any more.
 
         Args:
-            fence: tells the machine, under the lock.
+            fence: changes the state of the membership; called under the lock.
             stopped: why the member must not join again; None if it may.
         """
         with self._condition:
