@@ -7,21 +7,20 @@ fetchers. One thread of each session lets the followers of that session react.
 
 from __future__ import annotations
 
-import multiprocessing
 import queue
 import threading
 import time
 import traceback
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from functools import partial
-from multiprocessing.connection import Connection
 from typing import Any, Final, NamedTuple
 
+from zkconsumer.bench.hostprocess import HostProcess
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.election import looks_at_once
 from zkconsumer.core.fetchcontrol import FetchAssignment
 from zkconsumer.core.subscription import Subscription
-from zkconsumer.errors import CoordinatorUnknown, SandboxError, ShareChanged
+from zkconsumer.errors import CoordinatorUnknown, ShareChanged
 from zkconsumer.group.committer import OffsetCommitter
 from zkconsumer.group.identity import new_consumer_id
 from zkconsumer.group.rebalancer import Rebalancer
@@ -199,19 +198,15 @@ def _serve_session(served: queue.SimpleQueue[Callable[[], None] | None]) -> None
             traceback.print_exc()
 
 
-class Host:
-    """A child process with members, and the connection to it.
+class Host(HostProcess):
+    """A child process with members, which leave their group at its end.
 
     Args:
         make: makes what is hosted, in the child process, out of the other arguments.
     """
 
     def __init__(self, make: Callable[..., Any], *arguments: Any) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._connection, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, make, arguments), daemon=True)
-        self._process.start()
-        theirs.close()
+        super().__init__("members", make, *arguments)
         self.answer()
 
     @classmethod
@@ -224,54 +219,10 @@ class Host:
         """A process with one whole member."""
         return cls(_HostedMember, properties)
 
-    def call(self, name: str, *arguments: Any) -> Any:
-        """Call a method of what is hosted, and wait for its result."""
-        self.ask(name, *arguments)
-        return self.answer()
-
-    def ask(self, name: str, *arguments: Any) -> None:
-        """Call a method, without waiting."""
-        self._connection.send((name, arguments))
-
-    def answer(self) -> Any:
-        """The result of the last :meth:`ask`."""
-        try:
-            failure, result = self._connection.recv()
-        except (OSError, EOFError) as error:
-            raise SandboxError(f"a process with members has ended: {error!r}") from error
-        if failure is not None:
-            raise SandboxError(f"members failed: {failure}")
-        return result
-
-    def kill(self) -> None:
-        """End the process without giving it a chance to leave the group."""
-        self._process.kill()
-        self._process.join()
-
     def close(self) -> None:
         """End the process. Idempotent."""
-        if self._process.is_alive():
+        if self.runs:
             try:
                 self.call("close")
             finally:
-                self._connection.close()
-                self._process.join(10)
-                self._process.kill()
-
-
-def _serve(connection: Connection, make: Callable[..., Any], arguments: Sequence[Any]) -> None:
-    try:
-        hosted = make(*arguments)
-        connection.send((None, None))
-    except Exception:  # noqa: BLE001 - reported to the parent
-        connection.send((traceback.format_exc(), None))
-        return
-    while True:
-        try:
-            name, values = connection.recv()
-        except EOFError:
-            return
-        try:
-            connection.send((None, getattr(hosted, name)(*values)))
-        except Exception:  # noqa: BLE001 - reported to the parent
-            connection.send((traceback.format_exc(), None))
+                super().close()

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import logging
-import multiprocessing
 import threading
 import time
-import traceback
 from collections.abc import Iterable, Sequence
 from itertools import cycle
-from multiprocessing.connection import Connection
-from multiprocessing.context import SpawnContext
 from typing import Any, Final, Protocol
 
 from zkconsumer.bench.contest import OURS
 from zkconsumer.bench.groupclient import Client, Log, Settings
 from zkconsumer.bench.groupclients import CLIENTS
 from zkconsumer.bench.groupevents import Kind, Row
+from zkconsumer.bench.hostprocess import HostProcess
 from zkconsumer.bench.machine import peak_memory_mib
-from zkconsumer.errors import SandboxError
 
 _ANSWER_S: Final = 120.0
-_END_S: Final = 5.0
 
 
 class GroupMembers(Protocol):
@@ -61,9 +56,9 @@ class PythonMembers:
     """
 
     def __init__(self, contestant: str, processes: int) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._hosts = [_Host(context, contestant) for _ in range(processes)]
-        self._home: dict[str, _Host] = {}
+        hosted = f"members of {contestant}"
+        self._hosts = [HostProcess(hosted, _host, contestant, answer_s=_ANSWER_S) for _ in range(processes)]
+        self._home: dict[str, HostProcess] = {}
         try:
             for host in self._hosts:
                 host.answer()
@@ -107,7 +102,7 @@ class PythonMembers:
 
     def _everywhere(self, name: str, ids: Iterable[str], *arguments: Any) -> None:
         """Call a method of every host with its own members, all at the same time."""
-        homes: dict[_Host, list[str]] = {}
+        homes: dict[HostProcess, list[str]] = {}
         for member in ids:
             homes.setdefault(self._home[member], []).append(member)
         for host, theirs in homes.items():
@@ -121,62 +116,12 @@ class PythonMembers:
         return [host.answer() for host in self._hosts]
 
 
-class _Host:
-    """A child process with some members, and the connection to it."""
-
-    def __init__(self, context: SpawnContext, contestant: str) -> None:
-        self._contestant = contestant
-        self._connection, theirs = context.Pipe()
-        self._process = context.Process(
-            target=_serve, args=(theirs, contestant), name=f"members of {contestant}", daemon=True
-        )
-        self._process.start()
-        theirs.close()
-
-    @property
-    def pid(self) -> int:
-        assert self._process.pid is not None
-        return self._process.pid
-
-    def ask(self, name: str, *arguments: Any) -> None:
-        try:
-            self._connection.send((name, arguments))
-        except OSError as error:
-            raise SandboxError(f"a process with members of {self._contestant} has ended: {error!r}") from error
-
-    def answer(self) -> Any:
-        try:
-            if not self._connection.poll(_ANSWER_S):
-                raise SandboxError(f"a process with members of {self._contestant} did not answer for {_ANSWER_S:g} s")
-            failure, result = self._connection.recv()
-        except (OSError, EOFError) as error:
-            raise SandboxError(f"a process with members of {self._contestant} has ended: {error!r}") from error
-        if failure is not None:
-            raise SandboxError(f"members of {self._contestant} failed: {failure}")
-        return result
-
-    def close(self) -> None:
-        self._connection.close()  # the child sees it and ends
-        self._process.join(_END_S)
-        self._process.kill()
-
-
-def _serve(connection: Connection, contestant: str) -> None:
-    """Serve one host, in the child process, until it closes the connection."""
+def _host(contestant: str) -> _Hosted:
+    """What a child process of a contestant has."""
     logging.getLogger().addHandler(logging.NullHandler())  # otherwise warnings of clients go to the standard error
-    hosted = _Hosted(CLIENTS[contestant])
     if contestant == OURS:
         _warm()
-    connection.send((None, None))
-    while True:
-        try:
-            name, arguments = connection.recv()
-        except EOFError:
-            return
-        try:
-            connection.send((None, getattr(hosted, name)(*arguments)))
-        except Exception:  # noqa: BLE001 - reported to the parent
-            connection.send((traceback.format_exc(), None))
+    return _Hosted(CLIENTS[contestant])
 
 
 def _warm() -> None:

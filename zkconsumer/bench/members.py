@@ -5,26 +5,22 @@ All are created first and then join at the same time, each on a thread, so that 
 
 from __future__ import annotations
 
-import multiprocessing
 import threading
 import time
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import cycle
-from multiprocessing.connection import Connection
-from multiprocessing.context import SpawnContext
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
 from zkconsumer.bench.contest import OURS
+from zkconsumer.bench.hostprocess import HostProcess
 from zkconsumer.bench.machine import peak_memory_mib
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector.connector import ConsumerConnector
 from zkconsumer.connector.stream import MessageStream
 from zkconsumer.core.subscription import Whitelist
 from zkconsumer.decode.batchdecoder import warm
-from zkconsumer.errors import SandboxError
 from zkconsumer.kafka.library import load_kafka_python
 from zkconsumer.model import Message
 from zkconsumer.sandbox.jvmconsumer import ConsumerJvm, JvmConsumer
@@ -123,9 +119,8 @@ class OurMembers:
     name = OURS
 
     def __init__(self, processes: int) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._hosts = [_Host(context) for _ in range(processes)]
-        self._home: dict[str, _Host] = {}
+        self._hosts = [HostProcess("zkconsumer members", _host) for _ in range(processes)]
+        self._home: dict[str, HostProcess] = {}
         for host in self._hosts:
             host.answer()
 
@@ -162,8 +157,8 @@ class OurMembers:
         for host in self._hosts:
             host.close()
 
-    def _at_home(self, consumers: Sequence[str]) -> dict[_Host, list[str]]:
-        homes: dict[_Host, list[str]] = {}
+    def _at_home(self, consumers: Sequence[str]) -> dict[HostProcess, list[str]]:
+        homes: dict[HostProcess, list[str]] = {}
         for consumer in consumers:
             homes.setdefault(self._home[consumer], []).append(consumer)
         return homes
@@ -183,67 +178,18 @@ def _all_joined(parts: Sequence[Joined]) -> Joined:
     return Joined(min(one.at for one in parts), tuple(seconds for one in parts for seconds in one.seconds))
 
 
-def _everywhere(homes: Mapping[_Host, list[str]], name: str, *arguments: Any) -> list[Any]:
+def _everywhere(homes: Mapping[HostProcess, list[str]], name: str, *arguments: Any) -> list[Any]:
     """Call a method of every host with its own consumers, all at the same time."""
     for host, consumers in homes.items():
         host.ask(name, consumers, *arguments)
     return [host.answer() for host in homes]
 
 
-class _Host:
-    """A child process with some members, and the connection to it."""
-
-    def __init__(self, context: SpawnContext) -> None:
-        self._connection, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs,), name="our-members", daemon=True)
-        self._process.start()
-        theirs.close()
-
-    @property
-    def pid(self) -> int:
-        assert self._process.pid is not None
-        return self._process.pid
-
-    def call(self, name: str, *arguments: Any) -> Any:
-        self.ask(name, *arguments)
-        return self.answer()
-
-    def ask(self, name: str, *arguments: Any) -> None:
-        try:
-            self._connection.send((name, arguments))
-        except OSError as error:
-            raise SandboxError(f"a process with zkconsumer members has ended: {error!r}") from error
-
-    def answer(self) -> Any:
-        try:
-            failure, result = self._connection.recv()
-        except (OSError, EOFError) as error:
-            raise SandboxError(f"a process with zkconsumer members has ended: {error!r}") from error
-        if failure is not None:
-            raise SandboxError(f"zkconsumer members failed: {failure}")
-        return result
-
-    def close(self) -> None:
-        self._connection.close()  # the child sees it and ends
-        self._process.join(10)
-        self._process.kill()
-
-
-def _serve(connection: Connection) -> None:
-    """Serve one host, in the child process, until it closes the connection."""
+def _host() -> _Hosted:
+    """What a child process has."""
     warm()  # joining is measured, and not loading the decode kernel
     load_kafka_python()  # or importing libraries
-    hosted = _Hosted()
-    connection.send((None, None))
-    while True:
-        try:
-            name, arguments = connection.recv()
-        except EOFError:
-            return
-        try:
-            connection.send((None, getattr(hosted, name)(*arguments)))
-        except Exception:  # noqa: BLE001 - reported to the parent
-            connection.send((traceback.format_exc(), None))
+    return _Hosted()
 
 
 class _Hosted:
