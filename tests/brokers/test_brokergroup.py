@@ -5,6 +5,7 @@ import threading
 import pytest
 
 from tests.fixtures.consumers import consumers
+from tests.fixtures.sandbox import values
 from tests.fixtures.waiting import eventually
 from zkconsumer import RebalanceFailed, TopicPartition
 from zkconsumer.errors import ZkConsumerError
@@ -26,10 +27,6 @@ def member(broker, unique_name):
         rebalance_backoff_ms=1000,
     ) as make:
         yield make
-
-
-def values(count, start=0):
-    return [b"%d" % number for number in range(start, start + count)]
 
 
 def spread(records, partitions):

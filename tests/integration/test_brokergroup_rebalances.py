@@ -6,11 +6,11 @@ from contextlib import closing, contextmanager, suppress
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from tests.fixtures.consumers import consumers
+from tests.fixtures.consumers import collect, consumers, owned, parts
 from tests.fixtures.fetch import brokers_of
-from tests.fixtures.sandbox import Topics, produce_records
+from tests.fixtures.sandbox import Topics, produce_records, values
 from tests.fixtures.waiting import eventually
-from zkconsumer import StreamIdle, TopicPartition
+from zkconsumer import StreamIdle
 from zkconsumer.core.brokermembership import CommitIdentity, JoinIntent
 from zkconsumer.core.offsetstopic import OFFSETS_TOPIC, partition_of_group
 from zkconsumer.errors import CoordinatorMoved, RetriableError
@@ -106,32 +106,8 @@ def manual(sandbox, unique_name):
         yield lambda topic, **settings: ManualMember(client, unique_name, topic, **settings)
 
 
-def owned(connector):
-    return set(connector.describe().owned)
-
-
-def parts(topic, *numbers):
-    return {TopicPartition(topic, number) for number in numbers}
-
-
-def values(count, start=0):
-    return [b"%d" % number for number in range(start, start + count)]
-
-
 def spread(records, partitions):
     return [{"value": value, "partition": number % partitions} for number, value in enumerate(records)]
-
-
-def collect(streams):
-    received = []
-
-    def read(stream):
-        for message in stream:
-            received.append(message.value)
-
-    for stream in streams:
-        threading.Thread(target=read, args=[stream], daemon=True).start()
-    return received
 
 
 def start(connector, topic):

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from tests.fixtures.fork import in_forked_child, refused_in_forked_child
-from tests.fixtures.sandbox import PATIENT, Topics, produce_records
+from tests.fixtures.sandbox import PATIENT, Topics, produce_records, values
 from tests.fixtures.waiting import eventually
 from tests.fixtures.zookeeper import cut_off, expire
 from zkconsumer import (
@@ -22,10 +22,6 @@ from zkconsumer import (
 from zkconsumer.errors import UsageError
 
 pytestmark = pytest.mark.integration
-
-
-def values(count, start=0):
-    return [b"%d" % number for number in range(start, start + count)]
 
 
 def spread(count, start=0):

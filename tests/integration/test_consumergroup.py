@@ -2,15 +2,14 @@
 
 import subprocess
 import sys
-import threading
 from contextlib import closing
 
 import pytest
 
-from tests.fixtures.consumers import consumers
+from tests.fixtures.consumers import collect, consumers, owned, parts
 from tests.fixtures.fetch import brokers_of
 from tests.fixtures.peers import Confluent
-from tests.fixtures.sandbox import Topics, produce_records
+from tests.fixtures.sandbox import Topics, produce_records, values
 from tests.fixtures.waiting import eventually
 from zkconsumer import (
     ConfigError,
@@ -92,31 +91,6 @@ def client(box):
     servers = brokers_of(box.bootstrap_servers)
     with closing(BrokerClient(lambda: servers, client_id="test", timeout_ms=10_000)) as made:
         yield made
-
-
-def owned(connector):
-    return set(connector.describe().owned)
-
-
-def parts(topic, *numbers):
-    return {TopicPartition(topic, number) for number in numbers}
-
-
-def values(count, start=0):
-    return [b"%d" % number for number in range(start, start + count)]
-
-
-def collect(streams):
-    """Read streams in threads; the values arrive in the list that is returned."""
-    received = []
-
-    def read(stream):
-        for message in stream:
-            received.append(message.value)
-
-    for stream in streams:
-        threading.Thread(target=read, args=[stream], daemon=True).start()
-    return received
 
 
 class Recording(ConsumerRebalanceListener):

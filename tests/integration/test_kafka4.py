@@ -3,16 +3,15 @@
 import json
 import subprocess
 import sys
-import threading
 
 import pytest
 
-from tests.fixtures.consumers import consumers
+from tests.fixtures.consumers import collect, consumers, owned, parts
 from tests.fixtures.quotas import set_quota
-from tests.fixtures.sandbox import PATIENT, Topics, produce_records
+from tests.fixtures.sandbox import PATIENT, Topics, produce_records, values
 from tests.fixtures.waiting import eventually
 from tests.fixtures.zookeeper import connected
-from zkconsumer import ConsumerConfig, ConsumerConnector, TopicPartition, Whitelist
+from zkconsumer import ConsumerConfig, ConsumerConnector, Whitelist
 from zkconsumer.sandbox import Sandbox
 from zkconsumer.sandbox.jars import JarSource
 from zkconsumer.sandbox.kraft import KRaftBroker
@@ -47,31 +46,6 @@ def member(box, unique_name):
     patience = {"zookeeper_session_timeout_ms": 30_000, "metadata_max_age_ms": 3_600_000}
     with consumers(box.connection, unique_name, rebalance_backoff_ms=1000, **patience) as make:
         yield make
-
-
-def collect(streams):
-    """Read streams in threads; the values arrive in the list that is returned."""
-    values = []
-
-    def read(stream):
-        for message in stream:
-            values.append(message.value)
-
-    for stream in streams:
-        threading.Thread(target=read, args=[stream], daemon=True).start()
-    return values
-
-
-def owned(connector):
-    return set(connector.describe().owned)
-
-
-def parts(topic, *numbers):
-    return {TopicPartition(topic, number) for number in numbers}
-
-
-def values(count, start=0):
-    return [b"%d" % number for number in range(start, start + count)]
 
 
 def test_zookeeper_has_no_brokers(box, member, topics, zookeeper, unique_name):

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.fixtures.jvm import spread, values
+from tests.fixtures.jvm import spread
+from tests.fixtures.sandbox import values
 from zkconsumer import TopicPartition
 
 ROUNDROBIN = {"partition_assignment_strategy": "roundrobin"}

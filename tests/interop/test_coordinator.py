@@ -2,7 +2,8 @@
 
 from collections import Counter
 
-from tests.fixtures.jvm import CRASHES, spread, values
+from tests.fixtures.jvm import CRASHES, spread
+from tests.fixtures.sandbox import values
 from tests.fixtures.waiting import eventually
 
 COORDINATED = {"group_protocol": "coordinator"}

@@ -7,8 +7,9 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NodeExistsError
 
-from tests.fixtures.jvm import CRASHES, SETTINGS, offsets_of, offsets_received, spread, values
+from tests.fixtures.jvm import CRASHES, SETTINGS, offsets_of, offsets_received, spread
 from tests.fixtures.offsetwrites import OffsetGroup
+from tests.fixtures.sandbox import values
 from tests.fixtures.waiting import eventually
 from tests.fixtures.zookeeper import expire
 from zkconsumer import TopicPartition

@@ -4,8 +4,9 @@ import threading
 
 import pytest
 
-from tests.fixtures.jvm import CRASHES, offsets_of, offsets_received, spread, values
+from tests.fixtures.jvm import CRASHES, offsets_of, offsets_received, spread
 from tests.fixtures.offsetwrites import OffsetGroup, is_offset
+from tests.fixtures.sandbox import values
 from tests.fixtures.waiting import eventually
 from zkconsumer.core.offsetreset import ResetSpec
 from zkconsumer.errors import SandboxError

@@ -6,8 +6,9 @@ import threading
 
 import pytest
 
-from tests.fixtures.jvm import PATIENT_PROPERTIES, offsets_of, offsets_received, spread, values
+from tests.fixtures.jvm import PATIENT_PROPERTIES, offsets_of, offsets_received, spread
 from tests.fixtures.offsetwrites import OffsetGroup, is_offset
+from tests.fixtures.sandbox import values
 from tests.fixtures.waiting import eventually
 from zkconsumer.cli.writing import plan_lines
 from zkconsumer.core.offsetreset import ResetSpec, parse_datetime

@@ -1,6 +1,7 @@
 """JVM consumers and ours share a group: they agree on owners, nothing is lost, each continues where another was."""
 
-from tests.fixtures.jvm import offsets_of, offsets_received, spread, values
+from tests.fixtures.jvm import offsets_of, offsets_received, spread
+from tests.fixtures.sandbox import values
 from tests.fixtures.waiting import eventually
 from zkconsumer import TopicPartition
 

@@ -8,7 +8,8 @@ from contextlib import closing, suppress
 import pytest
 from kazoo.exceptions import NoNodeError
 
-from tests.fixtures.jvm import CRASHES, PATIENT_PROPERTIES, spread, values
+from tests.fixtures.jvm import CRASHES, PATIENT_PROPERTIES, spread
+from tests.fixtures.sandbox import values
 from tests.fixtures.waiting import eventually
 from zkconsumer import ConsumerConfig
 from zkconsumer.core.lagstatus import LagStatus

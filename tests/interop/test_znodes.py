@@ -6,7 +6,8 @@ import re
 import pytest
 from kazoo.exceptions import NoNodeError
 
-from tests.fixtures.jvm import spread, values
+from tests.fixtures.jvm import spread
+from tests.fixtures.sandbox import values
 from tests.fixtures.waiting import eventually
 
 ANY_TIME = b'"timestamp":"<ms>"'
