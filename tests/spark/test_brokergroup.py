@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Consumer
 
 from tests.fixtures.brokergroup import leave_in_place_of
-from tests.fixtures.sourceprocess import SourceProcess
+from tests.fixtures.sourceprocess import SourceProcess, next_batch, positions_of
 from tests.fixtures.spark import DEADLINE_S, ObservedGroup, Sink, await_until
 from tests.fixtures.waiting import eventually
 from zkconsumer.spark.offsetsjson import decode_offset, initial_offset
@@ -42,22 +42,6 @@ def source(sandbox, group, topic_factory):
 
 def spread(count, partitions):
     return [{"value": b"v", "partition": partitions[n % len(partitions)]} for n in range(count)]
-
-
-def rows_of(source, start, end):
-    return Counter((partition, offset) for _, partition, offset, _ in source.ask("read", start, end))
-
-
-def next_batch(source, start):
-    """The next offset that is another one; Spark asks as often."""
-    found = []
-
-    def asked():
-        found.append(source.ask("latest_offset", start, None))
-        return found[-1] != start
-
-    eventually(asked)
-    return found[-1]
 
 
 def owned(source):
@@ -102,9 +86,9 @@ def test_a_batch_does_not_delay_the_move_of_other_partitions(source, group, topi
     other.ask("join")
     await_until(lambda: owned(other) == list(LEAVING), "the second query owns what the batch does not read")
     produced += produce(topic, spread(10, LEAVING))
-    read = rows_of(other, start, next_batch(other, start))
+    read = positions_of(other, start, next_batch(other, start))
     assert {partition for partition, _ in read} == set(LEAVING)
-    read += rows_of(slow, start, planned)
+    read += positions_of(slow, start, planned)
     assert slow.ask("latest_offset", planned, None) == planned
     assert read == Counter(produced)
     assert group.offsets(topic) == dict.fromkeys(STAYING, 5), "what it kept is committed when the batch is done"
@@ -118,7 +102,7 @@ def test_a_batch_past_the_drain_limit_is_read_again_by_the_next_owner(source, gr
     planned = next_batch(slow, start)
     other.ask("join")
     await_until(lambda: owned(other) == list(LEAVING), "the batch was given up")
-    again = rows_of(other, start, next_batch(other, start))
+    again = positions_of(other, start, next_batch(other, start))
     assert again == Counter(position for position in produced if position[0] in LEAVING)
     assert slow.ask("latest_offset", planned, None) == planned
     assert group.offsets(topic) == dict.fromkeys(STAYING, 25), "what moved away is its owner's to commit"
@@ -131,13 +115,13 @@ def test_a_query_that_the_coordinator_removed_joins_again_and_repeats_nothing(so
     produced = produce(topic, spread(20, (0, 1)))
     query = source(topic)
     first = next_batch(query, initial_offset(group.group))
-    read = rows_of(query, initial_offset(group.group), first)
+    read = positions_of(query, initial_offset(group.group), first)
     (before,) = group.ids()
     leave_in_place_of(group.connection["bootstrap.servers"], group.group, before)
     eventually(lambda: group.ids() not in ([], [before]))
     produced += produce(topic, spread(20, (0, 1)))
     second = next_batch(query, first)
-    read += rows_of(query, first, second)
+    read += positions_of(query, first, second)
     assert read == Counter(produced)
     assert query.ask("latest_offset", second, None) == second
     assert group.offsets(topic) == {0: 20, 1: 20}
@@ -149,7 +133,7 @@ def test_an_eager_strategy_releases_everything_and_reads_nothing_twice(source, g
     queries = [source(topic, **{"partition.assignment.strategy": "range"}) for _ in range(2)]
     offsets = [initial_offset(group.group)] * 2
     offsets[0] = next_batch(queries[0], offsets[0])
-    read = rows_of(queries[0], initial_offset(group.group), offsets[0])
+    read = positions_of(queries[0], initial_offset(group.group), offsets[0])
     joining = threading.Thread(target=queries[1].ask, args=["join"])
     joining.start()
     while joining.is_alive():  # the end of the batch lets it release; Spark asks again and again
@@ -158,7 +142,7 @@ def test_an_eager_strategy_releases_everything_and_reads_nothing_twice(source, g
     produced += produce(topic, spread(40, range(PARTITIONS)))
     for number, query in enumerate(queries):
         end = next_batch(query, offsets[number])
-        read += rows_of(query, offsets[number], end)
+        read += positions_of(query, offsets[number], end)
     assert read == Counter(produced)
 
 
@@ -168,7 +152,7 @@ def test_a_query_shares_its_group_with_another_client(source, group, topic_facto
     query = source(topic)
     start = initial_offset(group.group)
     planned = next_batch(query, start)
-    read = rows_of(query, start, planned)
+    read = positions_of(query, start, planned)
     settings = {
         "bootstrap.servers": group.connection["bootstrap.servers"],
         "group.id": group.group,
@@ -190,7 +174,7 @@ def test_a_query_shares_its_group_with_another_client(source, group, topic_facto
 
         eventually(shared)
         produced += produce(topic, spread(40, range(PARTITIONS)))
-        read += rows_of(query, planned, next_batch(query, planned))
+        read += positions_of(query, planned, next_batch(query, planned))
 
         def everything():
             poll()
@@ -206,7 +190,7 @@ def test_a_topic_that_is_created_again_while_the_query_runs_is_noticed(source, g
     query = source(topic, **{"failOnDataLoss": "false", "metadata.max.age.ms": "3600000"})
     start = initial_offset(group.group)
     planned = next_batch(query, start)
-    assert len(rows_of(query, start, planned)) == 5
+    assert len(positions_of(query, start, planned)) == 5
     topics.delete(topic)
     topics.create(topic)
     produce(topic, [b"new"] * 9)  # also past the position in the old topic
@@ -255,11 +239,11 @@ def test_a_static_query_that_was_killed_is_replaced_at_once(source, group, topic
     options = {"group.instance.id": "only", "session.timeout.ms": "300000"}  # longer than the test may take
     first, start = source(topic, **options), initial_offset(group.group)
     planned = next_batch(first, start)
-    read = rows_of(first, start, planned)
+    read = positions_of(first, start, planned)
     assert first.ask("latest_offset", planned, None) == planned
     first.kill(ends_session=False)
     second = source(topic, **options)
     produced += produce(topic, spread(20, (0, 1)))
-    read += rows_of(second, planned, next_batch(second, planned))
+    read += positions_of(second, planned, next_batch(second, planned))
     assert read == Counter(produced)
     assert not [text for text in second.ask("warnings") if "has live zkconsumer members" in text]

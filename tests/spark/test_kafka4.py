@@ -7,7 +7,7 @@ from contextlib import ExitStack
 import pytest
 
 from tests.fixtures.sandbox import Topics, produce_records
-from tests.fixtures.sourceprocess import SourceProcess
+from tests.fixtures.sourceprocess import SourceProcess, next_batch, positions_of
 from tests.fixtures.spark import BOTH_PROTOCOLS, DEADLINE_S, Sink, await_until
 from tests.fixtures.waiting import eventually
 from zkconsumer.sandbox import Sandbox
@@ -75,22 +75,6 @@ def test_a_query_reads_on_through_a_restart_and_new_partitions(start_query, sand
     assert sink.positions() == Counter(produced)
 
 
-def _next_batch(source, start):
-    """The next offset that is another one; Spark asks as often."""
-    found = []
-
-    def asked():
-        found.append(source.ask("latest_offset", start, None))
-        return found[-1] != start
-
-    eventually(asked)
-    return found[-1]
-
-
-def _read(source, start, end):
-    return Counter((partition, offset) for _, partition, offset, _ in source.ask("read", start, end))
-
-
 def _owned(source):
     """Partitions that a query uses; empty during a rebalance."""
     share = source.ask("share")
@@ -108,13 +92,13 @@ def test_queries_share_a_group_in_which_the_broker_assigns(sandbox, brokers, uni
         one, other = SourceProcess(options), SourceProcess(options)
         running.callback(other.stop)
         running.callback(one.stop)
-        first = _next_batch(one, start)
-        read = _read(one, start, first)
+        first = next_batch(one, start)
+        read = positions_of(one, start, first)
         other.ask("join")
         eventually(lambda: one.ask("latest_offset", first, None) and len(_owned(one)) == len(_owned(other)) == 2)
         assert _owned(one) | _owned(other) == {0, 1, 2, 3}
         produced += produce_records(sandbox.bootstrap_servers, topic, records)
         for source, before in ((one, first), (other, start)):
-            end = _next_batch(source, before)
-            read += _read(source, before, end)
+            end = next_batch(source, before)
+            read += positions_of(source, before, end)
     assert read == Counter(produced), "what moves is read on at the commit of its last owner"
