@@ -9,6 +9,7 @@ from zkconsumer.bench.coordinator import CoordinatorField, one_leaves
 from zkconsumer.bench.fetch import BATCHES, DRAIN, JVM_FRESH, RECORDS, TUNED, FetchSizes, run_fetch_contests
 from zkconsumer.bench.handover import HandoverSizes, run_handover_contest
 from zkconsumer.bench.peers import CONFLUENT
+from zkconsumer.sandbox import DEFAULT_KAFKA_VERSION
 from zkconsumer.sandbox.progress import Progress
 from zkconsumer.zookeeper.session import ZkSession
 
@@ -58,7 +59,8 @@ def test_each_contestant_hands_a_group_over_to_kafka(tmp_path):
     assert OURS in gap.measured
 
 
-def test_groups_of_brokers_settle_at_every_event(tmp_path):
+@pytest.mark.parametrize("kafka_version", [DEFAULT_KAFKA_VERSION, "0.10.2.2"])
+def test_groups_of_brokers_settle_at_every_event(tmp_path, kafka_version):
     """A group that does not settle, or a member that fails, is noted and has no figures."""
     sizes = BrokerGroupSizes(
         rounds=1,
@@ -69,6 +71,7 @@ def test_groups_of_brokers_settle_at_every_event(tmp_path):
         processes=2,
         warm=0,
         steady_s=1.0,
+        kafka_version=kafka_version,
     )
     contests = run_broker_group_contests(sizes, tmp_path, Progress(quiet=True))
     assert [note for contest in contests for note in contest.notes] == []

@@ -191,13 +191,18 @@ def test_a_group_without_offsets_in_kafka_shows_both_stores(run, group, healthy)
     assert [p["committed"] for p in found["partitions"]] == [None] * 2
 
 
+def commit_to_kafka(sandbox, group, topic, offset):
+    """Commit an offset of partition 1 of a topic."""
+    settings = {"bootstrap.servers": sandbox.bootstrap_servers, "group.id": group.name}
+    with closing(kafka.Consumer(settings)) as consumer:
+        consumer.commit(offsets=[kafka.TopicPartition(topic, 1, offset)], asynchronous=False)
+
+
 @pytest.mark.parametrize("storage", ["kafka", "both"])
 def test_a_topic_that_only_kafka_has_for_the_group_is_described(run, sandbox, group, healthy, topic_factory, storage):
     elsewhere = topic_factory(2)
     produce_records(sandbox.bootstrap_servers, elsewhere, [{"value": b"v", "partition": 1}] * 3)
-    settings = {"bootstrap.servers": sandbox.bootstrap_servers, "group.id": group.name}
-    with closing(kafka.Consumer(settings)) as consumer:
-        consumer.commit(offsets=[kafka.TopicPartition(elsewhere, 1, 2)], asynchronous=False)
+    commit_to_kafka(sandbox, group, elsewhere, 2)
 
     def committed(*words):
         found = json.loads(run("describe", "--group", group.name, "--json", *words).stdout)["partitions"]
@@ -405,11 +410,9 @@ def test_watching_on_a_terminal_shows_a_table(sandbox, group, healthy):
 # -- explain ----------------------------------------------------------------------------------------------------
 
 
-def explained(run, group, code=3):
-    return {
-        (one["kind"], one["subject"]): one
-        for one in json.loads(run("explain", "--group", group.name, "--json", code=code).stdout)["findings"]
-    }
+def explained(run, group, *words, code=3):
+    ended = run("explain", "--group", group.name, "--json", *words, code=code)
+    return {(one["kind"], one["subject"]): one for one in json.loads(ended.stdout)["findings"]}
 
 
 def test_a_healthy_group_needs_no_explanation(run, group, healthy):
@@ -440,6 +443,13 @@ def test_offsets_and_ownerless_partitions_are_explained(run, group, healthy):
     found = explained(run, group)
     assert "set by hand" in found["offset-outside-log", f"{healthy}-0"]["evidence"]
     assert ("no-owner", f"{healthy} 1") in found
+
+
+def test_an_offset_outside_the_log_that_only_kafka_has_is_explained(run, sandbox, group, healthy, topic_factory):
+    elsewhere = topic_factory(2)
+    commit_to_kafka(sandbox, group, elsewhere, 9)
+    assert set(explained(run, group, "--offsets", "both")) == {("offset-outside-log", f"{elsewhere}-1")}
+    assert explained(run, group, code=0) == {}, "only offsets in ZooKeeper count"
 
 
 def stop_members(group, topic):

@@ -31,7 +31,7 @@ from zkconsumer.kafka.bootstrap import bootstrap_brokers
 from zkconsumer.kafka.client import BrokerClient
 from zkconsumer.kafka.findcoordinator import CoordinatorClient
 from zkconsumer.kafka.groupstates import describe_group
-from zkconsumer.sandbox import Sandbox
+from zkconsumer.sandbox import DEFAULT_KAFKA_VERSION, Sandbox
 from zkconsumer.sandbox.progress import Progress
 
 CONTESTANTS: Final = (OURS, CONFLUENT, AIOKAFKA, KAFKA_PYTHON, JAVA)
@@ -65,6 +65,7 @@ class BrokerGroupSizes:
         processes: number of processes of a Python client, at most.
         warm: rounds that go before, unmeasured.
         steady_s: how long the group is watched without a rebalance.
+        kafka_version: of the broker.
     """
 
     rounds: int = 5
@@ -76,6 +77,7 @@ class BrokerGroupSizes:
     processes: int = 10
     warm: int = 1
     steady_s: float = 5.0
+    kafka_version: str = DEFAULT_KAFKA_VERSION
 
 
 class Event(NamedTuple):
@@ -342,7 +344,7 @@ def run_broker_group_contests(sizes: BrokerGroupSizes, directory: Path, progress
 def broker_group_field(sizes: BrokerGroupSizes, directory: Path, progress: Progress) -> Iterator[BrokerGroupField]:
     """Start the servers, and what counts requests, if that is possible with this Java."""
     with ExitStack() as stack:
-        sandbox = stack.enter_context(Sandbox(progress=progress))
+        sandbox = stack.enter_context(Sandbox(kafka_version=sizes.kafka_version, progress=progress))
         requests: BrokerRequests | None = None
         try:
             requests = stack.enter_context(BrokerRequests(sandbox.brokers[0].pid, directory, progress))

@@ -10,7 +10,7 @@ from typing import Final
 from zkconsumer.errors import SandboxError, ZkConsumerError
 from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.model import Broker, TopicPartition
-from zkconsumer.sandbox.producer import Record, append_together, encode_batches
+from zkconsumer.sandbox.producer import Record, append_together, encode_batches, newest_format
 
 _TIMEOUT_MS: Final = 30_000
 _END_S: Final = 10.0
@@ -52,11 +52,12 @@ class SteadyProducer:
 
 def _append(parent: Connection, broker: Broker, topic: str, partitions: int, every_s: float) -> None:
     """Append, in the child process, until the parent closes the connection."""
-    batch = next(iter(encode_batches([Record(b"x" * 100, None, time.time_ns() // 1_000_000)])))
-    batches = {TopicPartition(topic, number): batch for number in range(partitions)}
+    record = Record(b"x" * 100, None, time.time_ns() // 1_000_000)
     connection = BrokerConnection(broker.host, broker.port, client_id="steady-producer", timeout_ms=_TIMEOUT_MS)
     try:
         connection.connect()
+        (batch,) = encode_batches([record], magic=newest_format(connection))
+        batches = {TopicPartition(topic, number): batch for number in range(partitions)}
         due = time.monotonic()
         while not parent.poll(max(0.0, due - time.monotonic())):
             due = max(due + every_s, time.monotonic())  # never a burst of what is overdue

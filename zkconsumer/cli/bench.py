@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from zkconsumer.cli.sandbox import kafka_version_option, require_kafka_version
+
 if TYPE_CHECKING:
     from zkconsumer.bench.contest import Contest
     from zkconsumer.bench.machine import Machine
@@ -201,6 +203,7 @@ def coordinator(
     show_default=True,
     help="Time between two appends to a partition.",
 )
+@kafka_version_option
 @_markdown
 @_json
 def brokergroup(
@@ -210,6 +213,7 @@ def brokergroup(
     only: tuple[str, ...],
     heartbeat_ms: int,
     append_ms: int,
+    kafka_version: str | None,
     as_markdown: bool,
     as_json: bool,
 ) -> None:
@@ -226,7 +230,8 @@ def brokergroup(
         raise click.BadParameter(f"no contestant among {', '.join(CONTESTANTS)}", param_hint="--only")
     if partitions <= max(members):
         raise click.BadParameter("there must be more partitions than members", param_hint="--partitions")
-    sizes = BrokerGroupSizes(rounds, members, partitions, taking_part, heartbeat_ms, append_ms)
+    version = require_kafka_version(kafka_version)
+    sizes = BrokerGroupSizes(rounds, members, partitions, taking_part, heartbeat_ms, append_ms, kafka_version=version)
     _run(partial(run_broker_group_contests, sizes), as_markdown=as_markdown, as_json=as_json)
 
 

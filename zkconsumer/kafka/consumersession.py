@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 import uuid
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -20,7 +19,6 @@ from zkconsumer.core.brokermembership import CommitIdentity
 from zkconsumer.core.clustercatalog import ClusterSource, read_subscribed
 from zkconsumer.core.consumermembership import LEAVING, Beat, ConsumerMembership
 from zkconsumer.core.groupview import Topic
-from zkconsumer.core.outage import Outage
 from zkconsumer.core.subscription import Subscription
 from zkconsumer.errors import (
     BrokerUnavailable,
@@ -29,13 +27,13 @@ from zkconsumer.errors import (
     RebalanceAwaited,
     ZkConsumerError,
 )
-from zkconsumer.kafka.client import BrokerClient
 from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.kafka.consumerheartbeat import HeartbeatAnswer, HeartbeatSettings, consumer_heartbeat, leave_beat
 from zkconsumer.kafka.consumerreactions import consumer_group_error, consumer_reaction
 from zkconsumer.kafka.consumersupport import require_support
+from zkconsumer.kafka.coordinatorcontact import CoordinatorContact
 from zkconsumer.kafka.errorcodes import error_name
-from zkconsumer.kafka.findcoordinator import COORDINATOR_GONE, CoordinatorClient
+from zkconsumer.kafka.findcoordinator import COORDINATOR_GONE
 from zkconsumer.kafka.groupreactions import REMOVED, Reaction, pause_s
 from zkconsumer.kafka.groupstates import group_settings
 from zkconsumer.kafka.leasewatch import LeaseWatch
@@ -44,11 +42,7 @@ from zkconsumer.kafka.sharedconsumermembership import SharedConsumerMembership
 _log: Final = logging.getLogger(__name__)
 _events: Final = logging.getLogger("zkconsumer.events")
 
-_END_S: Final = 2.0
 _IDLE_S: Final = 3600.0
-_LEAST_TIMEOUT_MS: Final = 1000
-_TIMEOUTS_PER_SESSION: Final = 10
-"""A heartbeat is repeated on a new connection after this part of the session timeout, so several fit into the lease."""
 _SESSION_TIMEOUT: Final = "consumer.session.timeout.ms"
 _SESSION_VALID_S: Final = 60.0
 """How often the session timeout is read, which an operator may change while the group is running."""
@@ -87,16 +81,11 @@ class ConsumerSession:
             BrokerLease(min(session_s, self._rebalance_s), self._rebalance_s),
             changed,
         )
-        timeout_ms = max(_LEAST_TIMEOUT_MS, config.session_timeout_ms // _TIMEOUTS_PER_SESSION)
-        self._brokers = BrokerClient.from_config(cluster.live_brokers, config, timeout_ms=timeout_ms)
-        self._client = CoordinatorClient(self._brokers, self._group)
-        self._end_s = _END_S + 2 * timeout_ms / 1000
+        self._coordinator = CoordinatorContact(config, cluster, self.membership, changed)
         self._thread = threading.Thread(target=self._run, name=f"{consumer_id}-group", daemon=True)
         self._subscription: Subscription | None = None  # written by the rebalance thread before the first join
         # Written by the session thread:
         self._lease = LeaseWatch(self._group, self.membership, f"the session timeout ({_SESSION_TIMEOUT})")
-        self._outage = Outage()
-        self._answers = True
         self._due = self._session_due = float("-inf")  # of the next heartbeat; of the next reading of the timeout
         self._unreadable = ""
         self.views = 0
@@ -115,14 +104,7 @@ class ConsumerSession:
             GroupAuthorizationFailed: the permission to find the coordinator is missing.
         """
         self._lease.changed = lease_changed
-        try:
-            require_support(self._brokers, self._settings)
-            self._client.find()
-        except CoordinatorMoved as error:  # a new cluster creates the topic of offsets at the first request
-            _log.info("group %s: %s; it will be asked for again", self._group, error)
-        except BaseException:
-            self._brokers.close()
-            raise
+        self._coordinator.open(lambda brokers: require_support(brokers, self._settings))
         self._cluster.open(self.membership.note_topics)
         self._thread.start()
 
@@ -130,8 +112,8 @@ class ConsumerSession:
         """Leave the group at once, for a while if the member is a static one, and end the thread. Idempotent."""
         self.membership.close()
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
-            self._thread.join(self._end_s)
-        self._client.close()
+            self._thread.join(self._coordinator.end_s)
+        self._coordinator.close()
         self._cluster.close()
 
     def begin(self, subscription: Subscription) -> None:
@@ -146,7 +128,7 @@ class ConsumerSession:
     @property
     def connected(self) -> bool:
         """False while the coordinator does not answer the heartbeats of a member."""
-        return self._answers or not self.membership.in_group
+        return self._coordinator.answers or not self.membership.in_group
 
     @property
     def lease_lapses(self) -> int:
@@ -214,7 +196,7 @@ class ConsumerSession:
     def _beat(self) -> None:
         membership = self.membership
         beat, sent, answer = self._ask()
-        self._heard()
+        self._coordinator.heard()
         if answer.code:
             self._refused(answer, beat)
             return
@@ -241,7 +223,7 @@ class ConsumerSession:
             last[:] = [(beat, self.membership.clock())]
             return _heartbeat(connection, self._settings, beat)
 
-        answer = self._client.ask(question)
+        answer = self._coordinator.ask(question)
         return *last[0], answer
 
     def _refused(self, answer: HeartbeatAnswer, beat: Beat) -> None:
@@ -253,7 +235,7 @@ class ConsumerSession:
         in_group = beat.member.generation > 0
         reaction = consumer_reaction(answer.code, in_group=in_group)
         error = consumer_group_error(
-            answer.code, answer.message, self._group, self._settings.assignor, self._client.security
+            answer.code, answer.message, self._group, self._settings.assignor, self._coordinator.security
         )
         if reaction is Reaction.LOSE_PARTITIONS and not in_group:
             # The coordinator has this member still, whose former membership has ended here. Before 4.2 it refuses
@@ -276,7 +258,7 @@ class ConsumerSession:
         self._session_due = self.membership.clock() + _SESSION_VALID_S
         timeout_ms = self._config.session_timeout_ms
         try:
-            found = self._client.ask(lambda one: group_settings(one, self._group, [_SESSION_TIMEOUT]))
+            found = self._coordinator.ask(lambda one: group_settings(one, self._group, [_SESSION_TIMEOUT]))
             timeout_ms = int(found[_SESSION_TIMEOUT] or "")
         except (BrokerUnavailable, CoordinatorMoved):
             self._session_due = float("-inf")
@@ -292,29 +274,14 @@ class ConsumerSession:
                 )
         self.membership.set_timeouts(timeout_ms / 1000, self._rebalance_s)
 
-    def _heard(self) -> None:
-        self._answers = True
-        lasted = self._outage.end(time.monotonic())
-        if lasted is not None:
-            _log.info("group %s: the coordinator answers again after %.1f s", self._group, lasted)
-            self._changed()
-
     def _report(self, error: ZkConsumerError) -> None:
-        self._answers = not isinstance(error, BrokerUnavailable)
+        self._coordinator.failed(error)
         self.failure = error
-        if not self.membership.closed and self._outage.is_news(str(error), time.monotonic()):
-            _log.warning("group %s: a heartbeat failed, trying again: %s", self._group, error)
         if not self.membership.in_group:  # the rebalance thread waits for the outcome
             self._changed()
 
     def _leave(self, member: CommitIdentity) -> None:
-        try:
-            answer = self._client.ask(lambda connection: _heartbeat(connection, self._settings, leave_beat(member)))
-        except ZkConsumerError as error:
-            _log.info("group %s: not left, the session will time out: %s", self._group, error)
-        else:
-            if answer.code:
-                _log.info("group %s: leaving was answered with %s", self._group, error_name(answer.code))
+        self._coordinator.leave(lambda connection: _heartbeat(connection, self._settings, leave_beat(member)).code)
 
 
 def _heartbeat(connection: BrokerConnection, settings: HeartbeatSettings, beat: Beat) -> HeartbeatAnswer:

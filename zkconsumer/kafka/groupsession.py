@@ -120,6 +120,7 @@ class GroupSession:
             InstanceIdInUse: another consumer uses the same ``group.instance.id``.
         """
         self._subscription = subscription
+        self.membership.note_topics()
         self.membership.begin()
 
     @property
@@ -153,9 +154,10 @@ class GroupSession:
             self.membership.sleep(pause_s(failures))
 
     def _work(self) -> None:
+        topics_changed = self.membership.take_topics_change()
         if self.membership.may_join():
-            self._join()
-        elif self._topics_differ():
+            self._join(with_topics=topics_changed)
+        elif topics_changed and self._topics_differ():
             self._reason = "its topics have changed"
             self.membership.join_again()
 
@@ -174,8 +176,15 @@ class GroupSession:
         exclude_internal = self._config.exclude_internal_topics
         self.topics, self.streams = read_subscribed(self._cluster, subscription, exclude_internal=exclude_internal)
 
-    def _join(self) -> None:
-        self._read_topics()
+    def _join(self, *, with_topics: bool) -> None:
+        """Join and synchronise.
+
+        Args:
+            with_topics: True if this member's topics have to be read first. Otherwise nothing has reported a change
+                since they were read, and of the members that rejoin only the leader asks for topics.
+        """
+        if with_topics:
+            self._read_topics()
         intent = self.membership.join()
         if intent is None:
             return
@@ -191,7 +200,11 @@ class GroupSession:
             if result.code:
                 self._refused(result.code)
                 return
-            self._publish(Assigned(answer.generation, decode_assignment(result.assignment)), sent)
+            assigned = Assigned(answer.generation, decode_assignment(result.assignment))
+            gains = not assigned.partitions <= self.membership.held.keys()
+            self._publish(assigned, sent)
+            if gains and not with_topics:  # a topic may have been deleted and created since this member has read it
+                self.membership.note_topics()
         finally:
             self.membership.join_ended()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable
 from typing import Final
 
@@ -12,12 +11,11 @@ from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.brokermembership import CommitIdentity
 from zkconsumer.core.clustercatalog import ClusterSource
 from zkconsumer.core.heartbeattimes import heartbeat_pause
-from zkconsumer.core.outage import Outage
 from zkconsumer.errors import BrokerUnavailable, CoordinatorMoved, ZkConsumerError
-from zkconsumer.kafka.client import BrokerClient
 from zkconsumer.kafka.connection import BrokerConnection
+from zkconsumer.kafka.coordinatorcontact import CoordinatorContact
 from zkconsumer.kafka.errorcodes import error_name
-from zkconsumer.kafka.findcoordinator import COORDINATOR_GONE, CoordinatorClient
+from zkconsumer.kafka.findcoordinator import COORDINATOR_GONE
 from zkconsumer.kafka.groupmessages import heartbeat, leave_group
 from zkconsumer.kafka.groupreactions import REMOVED, Reaction, reaction_to
 from zkconsumer.kafka.leasewatch import LeaseWatch
@@ -25,11 +23,6 @@ from zkconsumer.kafka.sharedmembership import SharedMembership
 
 _log: Final = logging.getLogger(__name__)
 _events: Final = logging.getLogger("zkconsumer.events")
-
-_END_S: Final = 2.0
-_LEAST_TIMEOUT_MS: Final = 1000
-_TIMEOUTS_PER_SESSION: Final = 10
-"""A heartbeat is repeated on a new connection after this part of the session timeout, so several fit into the lease."""
 
 
 class Heartbeats:
@@ -58,16 +51,11 @@ class Heartbeats:
     ) -> None:
         self._group = config.group_id
         self._membership = membership
-        self._removed, self._unanswered, self._changed = removed, silent, changed
-        timeout_ms = max(_LEAST_TIMEOUT_MS, config.session_timeout_ms // _TIMEOUTS_PER_SESSION)
-        client = BrokerClient.from_config(cluster.live_brokers, config, timeout_ms=timeout_ms)
-        self._client = CoordinatorClient(client, self._group)
+        self._removed, self._unanswered = removed, silent
+        self._coordinator = CoordinatorContact(config, cluster, membership, changed)
         self._interval_s = config.heartbeat_interval_ms / 1000
-        self._end_s = _END_S + 2 * timeout_ms / 1000
         self._thread = threading.Thread(target=self._run, name=f"{owner}-heartbeat", daemon=True)
         # Written by the thread:
-        self._outage = Outage()
-        self._answers = True
         self._lease = LeaseWatch(self._group, membership, "session.timeout.ms")
 
     def open(self, lease_changed: Callable[[], None]) -> None:
@@ -81,25 +69,19 @@ class Heartbeats:
             GroupAuthorizationFailed: the permission to find the coordinator is missing.
         """
         self._lease.changed = lease_changed
-        try:
-            self._client.find()
-        except CoordinatorMoved as error:  # a new cluster creates the topic of offsets at the first request
-            _log.info("group %s: %s; it will be asked for again", self._group, error)
-        except BaseException:
-            self._client.close()
-            raise
+        self._coordinator.open()
         self._thread.start()
 
     def close(self) -> None:
         """Wait for the thread, which leaves the group if the membership was closed before, and end. Idempotent."""
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
-            self._thread.join(self._end_s)
-        self._client.close()
+            self._thread.join(self._coordinator.end_s)
+        self._coordinator.close()
 
     @property
     def answered(self) -> bool:
         """False while the coordinator does not answer."""
-        return self._answers
+        return self._coordinator.answers
 
     @property
     def lapses(self) -> int:
@@ -119,7 +101,8 @@ class Heartbeats:
             due = min(due, membership.clock() + self._pause())  # an assignment may have arrived
             self._lease.check()
         if membership.leaving is not None:
-            self._leave(membership.leaving)
+            leaving = membership.leaving
+            self._coordinator.leave(lambda connection: leave_group(connection, self._group, leaving))
 
     def _pause(self) -> float:
         return heartbeat_pause(self._interval_s, self._membership.since_assignment())
@@ -131,14 +114,14 @@ class Heartbeats:
         asked, joining, synchronising = beat
         sent = self._membership.clock()
         try:
-            code = self._client.ask(lambda connection: _heartbeat(connection, self._group, asked))
+            code = self._coordinator.ask(lambda connection: _heartbeat(connection, self._group, asked))
         except ZkConsumerError as error:
             self._silent(error)
         except Exception as error:  # noqa: BLE001 - without this thread the lease would lapse for ever
             _log.exception("group %s: unexpected error of a heartbeat", self._group)
             self._silent(BrokerUnavailable(f"unexpected error: {error!r}"))
         else:
-            self._heard()
+            self._coordinator.heard()
             self._answered(code, asked, sent, joining=joining, synchronising=synchronising)
 
     def _answered(self, code: int, asked: CommitIdentity, sent: float, *, joining: bool, synchronising: bool) -> None:
@@ -157,28 +140,10 @@ class Heartbeats:
         else:
             _log.warning("group %s: a heartbeat was answered with %s", self._group, error_name(code))
 
-    def _heard(self) -> None:
-        self._answers = True
-        lasted = self._outage.end(time.monotonic())
-        if lasted is not None:
-            _log.info("group %s: the coordinator answers again after %.1f s", self._group, lasted)
-            self._changed()
-
     def _silent(self, error: ZkConsumerError) -> None:
-        self._answers = isinstance(error, CoordinatorMoved)
-        if not self._membership.closed and self._outage.is_news(str(error), time.monotonic()):
-            _log.warning("group %s: a heartbeat was not answered: %s", self._group, error)
+        self._coordinator.failed(error)
         if self._membership.is_joining():  # the broker that the session thread waits for may be gone as well
             self._unanswered()
-
-    def _leave(self, member: CommitIdentity) -> None:
-        try:
-            code = self._client.ask(lambda connection: leave_group(connection, self._group, member))
-        except ZkConsumerError as error:
-            _log.info("group %s: not left, the session will time out: %s", self._group, error)
-        else:
-            if code:
-                _log.info("group %s: leaving was answered with %s", self._group, error_name(code))
 
 
 def _heartbeat(connection: BrokerConnection, group: str, member: CommitIdentity) -> int:

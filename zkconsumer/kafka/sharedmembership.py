@@ -30,8 +30,13 @@ class SharedMembership(SharedMember[BrokerMembership]):
                     or (self._topics_changed and self._membership.state is MembershipState.STABLE)
                 )
             )
-            self._topics_changed = False  # joining reads the topics, too
             return not self._closed
+
+    def take_topics_change(self) -> bool:
+        """True if the topics have to be read: they may have changed since the last call."""
+        with self._condition:
+            changed, self._topics_changed = self._topics_changed, False
+            return changed
 
     def may_join(self) -> bool:
         """See :meth:`BrokerMembership.may_join`."""

@@ -25,8 +25,12 @@ CODECS: Final[Mapping[str, int]] = {"none": 0, "gzip": 1, "lz4": 3, "zstd": 4}
 _BATCH_BYTES: Final = 900_000
 """Batches close below the broker's default ``message.max.bytes`` of 1,048,588."""
 _LEADER_POLL_S: Final = 0.1
-_PRODUCE_VERSIONS: Final = (3, 9)
-_MAGIC: Final = 2
+_PRODUCE_VERSIONS: Final = (2, 9)
+_OF_FORMAT_2: Final = 3
+"""The first version of a produce request that carries batches of format 2."""
+FORMAT_1: Final = 1
+FORMAT_2: Final = 2
+"""Formats of record batches, as in their field "magic"; brokers before 0.11 know only format 1 and older ones."""
 _LENGTH_END: Final = 12  # a batch's length counts the bytes after this position
 _CHECKED_FROM: Final = 21  # attributes: the checksum, right before, covers the bytes from here on
 _HEADER_BYTES: Final = 61
@@ -151,9 +155,12 @@ class _Leaders:
 
 
 def encode_batches(
-    records: Iterable[Record], *, codec: str = "none", batch_bytes: int = _BATCH_BYTES
+    records: Iterable[Record], *, codec: str = "none", batch_bytes: int = _BATCH_BYTES, magic: int = FORMAT_2
 ) -> Iterator[bytes]:
-    """Record batches (format v2) that hold ``records`` in order; see :func:`produce` for the arguments."""
+    """Record batches that hold ``records`` in order; see :func:`produce` for the arguments.
+
+    Of :data:`FORMAT_1` are message sets, which have no headers and, here, no codec.
+    """
     load_kafka_python()
     from kafka.record import MemoryRecordsBuilder
 
@@ -163,7 +170,7 @@ def encode_batches(
             if builder is not None:
                 builder.close()
                 yield _compressed(bytes(builder.buffer()), codec)
-            builder = MemoryRecordsBuilder(magic=_MAGIC, compression_type=CODECS["none"], batch_size=batch_bytes)
+            builder = MemoryRecordsBuilder(magic=magic, compression_type=CODECS["none"], batch_size=batch_bytes)
             builder.append(timestamp, key, value, list(headers))
     if builder is not None:
         builder.close()
@@ -199,6 +206,15 @@ def append_together(
     for tp, (error, _) in _send(connection, batches, timeout_ms).items():
         if error:
             raise ProtocolError(f"{connection} refused a batch for {tp}: {error_name(error)}")
+
+
+def newest_format(connection: BrokerConnection) -> int:
+    """The newest format of batches that :func:`append_together` can append to this broker's topics."""
+    load_kafka_python()
+    from kafka.protocol.producer import ProduceRequest
+
+    version = connection.version(ProduceRequest.API_KEY, ProduceRequest.name, *_PRODUCE_VERSIONS)
+    return FORMAT_2 if version >= _OF_FORMAT_2 else FORMAT_1
 
 
 def _send(

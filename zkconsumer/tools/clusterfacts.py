@@ -29,7 +29,13 @@ from zkconsumer.kafka.clientquotas import describe_quotas
 from zkconsumer.kafka.replicas import ReplicaReport, describe_replicas
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.tools.brokeroffsets import BrokerOffsets
-from zkconsumer.tools.groups import OffsetStorage, counting_offset, existing_partitions, read_offsets_in_kafka
+from zkconsumer.tools.groups import (
+    OffsetStorage,
+    counting_offset,
+    counts_in_kafka,
+    existing_partitions,
+    read_offsets_in_kafka,
+)
 from zkconsumer.tools.groupznodes import GroupZnodes
 from zkconsumer.zookeeper.conditional import Access
 from zkconsumer.zookeeper.reads import Znode
@@ -59,7 +65,8 @@ class ClusterFacts:
         states: leader and in-sync replicas of each partition.
         states_before: the same, some time before; empty if they were read once.
         topic_created: the transaction of ZooKeeper that created each topic.
-        committed: the offset that counts; absent if there is none.
+        committed: the offset that counts; absent if there is none. Also of partitions that only Kafka has for the
+            group, if offsets there count.
         log_starts: where the logs start.
         log_ends: where the logs end.
         clock_ahead_s: by consumer id, how far its clock is ahead of ZooKeeper's, in seconds.
@@ -116,13 +123,13 @@ def read_cluster_facts(
     """
     problems: list[str] = []
     brokers = tuple(bootstrap) or registry.live_brokers() or bootstrap_brokers(config.bootstrap_servers)
-    partitions = sorted(existing_partitions([znodes]))
-    states_before = _states(session, partitions, [])
     reachable, unreachable = _reach(config, brokers)
-    if (before := _ask_for_replicas(config, reachable, partitions, [])) is not None:
-        states_before = before.states
     with closing(BrokerOffsets(config, lambda: reachable)) as asked:
-        in_kafka = read_offsets_in_kafka(registry, asked, [znodes], storage).get(znodes.group)
+        others = counts_in_kafka(storage)
+        stored = read_offsets_in_kafka(registry, asked, [znodes], storage, with_others=others)
+        in_kafka, partitions = stored.get(znodes.group), sorted(existing_partitions([znodes], stored))
+        before = _ask_for_replicas(config, reachable, partitions, [])
+        states_before = _states(session, partitions, []) if before is None else before.states
         starts, ends = asked.log_starts(partitions), asked.log_ends(partitions)
     kafka_offsets: Mapping[TopicPartition, int] = {} if in_kafka is None else in_kafka.offsets
     committed = {

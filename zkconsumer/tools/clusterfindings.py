@@ -124,7 +124,8 @@ def _no_controller(facts: ClusterFacts) -> Finding:
 
 
 def _leaders(znodes: GroupZnodes, facts: ClusterFacts) -> Iterator[Finding]:
-    for partition in (p for p in znodes.partitions if znodes.exists(p)):
+    only_in_kafka = (p for p in facts.committed.keys() - set(znodes.partitions) if p in facts.replicas)
+    for partition in sorted({*(p for p in znodes.partitions if znodes.exists(p)), *only_in_kafka}):
         state = facts.states.get(partition)
         replicas = facts.replicas.get(partition, ())
         where = f"replicas {_numbers(replicas)}, in sync {_numbers(() if state is None else state.isr)}"

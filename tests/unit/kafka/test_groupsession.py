@@ -227,6 +227,13 @@ def test_a_rebalance_takes_from_an_eager_member_only(coordinator, make, strategy
     assert any(need.share == {} for need in member.needs) is (strategy == EAGER)
 
 
+def test_only_the_leader_asks_for_topics_when_it_keeps_what_it_has(coordinator, make):
+    member = make()
+    before = member.cluster.reads
+    rejoin(coordinator, member, 2)
+    assert member.cluster.reads == before + 1, "for the assignment"
+
+
 # -- topics, leaving, commits ------------------------------------------------------------------------------------------
 
 
