@@ -21,11 +21,12 @@ from zkconsumer import (
     Whitelist,
 )
 from zkconsumer.core.brokermembership import CommitIdentity
-from zkconsumer.core.consumermembership import LEAVING
+from zkconsumer.core.consumermembership import JOINING, LEAVING, Beat
 from zkconsumer.core.offsets import StoredOffset
 from zkconsumer.errors import RebalanceAwaited, SessionExpired
 from zkconsumer.kafka.client import BrokerClient
 from zkconsumer.kafka.consumerheartbeat import HeartbeatSettings, consumer_heartbeat, leave_beat
+from zkconsumer.kafka.errorcodes import ErrorCode
 from zkconsumer.kafka.findcoordinator import CoordinatorClient
 from zkconsumer.kafka.groupmembers import group_members
 from zkconsumer.kafka.library import load_kafka_python
@@ -112,11 +113,22 @@ class Watched:
 
     def remove(self, member_id):
         """Let a member leave the group, which does not know it."""
-        beat = leave_beat(CommitIdentity(member_id, LEAVING))
-        answer = CoordinatorClient(self._client, self._group).ask(
-            lambda connection: consumer_heartbeat(connection, self._settings, beat)
+        assert self.leave(member_id) == ErrorCode.NONE
+
+    def leave(self, member_id, instance_id=None):
+        """Leave in the name of a member; returns the error code."""
+        return self._send(leave_beat(CommitIdentity(member_id, LEAVING, instance_id)))
+
+    def join(self, member_id, instance_id, topic):
+        """Join in the name of a member; returns the error code."""
+        return self._send(Beat(CommitIdentity(member_id, JOINING, instance_id), True, (topic,), frozenset()))
+
+    def _send(self, beat):
+        return (
+            CoordinatorClient(self._client, self._group)
+            .ask(lambda connection: consumer_heartbeat(connection, self._settings, beat))
+            .code
         )
-        assert answer.code == 0
 
     def shares(self):
         """What each member owns, as the coordinator describes it."""
@@ -291,6 +303,16 @@ def test_a_second_consumer_with_an_instance_id_is_refused_until_the_first_leaves
     third = member(group_instance_id="same")
     collect(third.create_message_streams({topic: 1})[topic])
     eventually(lambda: owned(third) == parts(topic, 0))
+
+
+def test_a_static_member_that_joins_twice_has_to_leave_first(group, topic_factory):
+    """As one whose first answer was lost; a member that leaves cannot take another one's instance id with it."""
+    topic = topic_factory()
+    assert group.join("one", "same", topic) == ErrorCode.NONE
+    assert group.join("one", "same", topic) == ErrorCode.UNRELEASED_INSTANCE_ID
+    assert group.leave("other", "same") == ErrorCode.FENCED_INSTANCE_ID
+    assert group.leave("one", "same") == ErrorCode.NONE
+    assert group.join("one", "same", topic) == ErrorCode.NONE
 
 
 def test_an_assignor_that_the_broker_lacks_is_named(member, topic_factory):

@@ -66,7 +66,7 @@ class JoinIntent(NamedTuple):
 
     Attributes:
         member_id: the member's id; empty if it has none yet.
-        generation: of its last assignment; -1 if it has none.
+        generation: the newest one that it has joined; -1 if there is none.
         owned: the partitions that it owns.
         previous: the partitions of its last assignment.
     """
@@ -166,6 +166,7 @@ class BrokerMembership:
         """A JoinGroup request is about to be sent; returns what it has to declare."""
         self.joining, self._rejoin = True, False
         self._declared = frozenset(self.held)
+        self._to_revoke = frozenset()  # none of it is held any more, so this request offers it to others
         if not self.cooperative:
             self.assigned = None
         return JoinIntent(self.member_id, self.generation, self._declared, self._previous)

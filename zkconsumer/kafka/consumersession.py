@@ -32,7 +32,7 @@ from zkconsumer.kafka.consumerheartbeat import HeartbeatAnswer, HeartbeatSetting
 from zkconsumer.kafka.consumerreactions import consumer_group_error, consumer_reaction
 from zkconsumer.kafka.consumersupport import require_support
 from zkconsumer.kafka.coordinatorcontact import CoordinatorContact
-from zkconsumer.kafka.errorcodes import error_name
+from zkconsumer.kafka.errorcodes import ErrorCode, error_name
 from zkconsumer.kafka.findcoordinator import COORDINATOR_GONE
 from zkconsumer.kafka.groupreactions import REMOVED, Reaction, pause_s
 from zkconsumer.kafka.groupstates import group_settings
@@ -196,10 +196,11 @@ class ConsumerSession:
     def _beat(self) -> None:
         membership = self.membership
         beat, sent, answer = self._ask()
-        self._coordinator.heard()
         if answer.code:
             self._refused(answer, beat)
+            self._coordinator.heard()
             return
+        self._coordinator.heard()
         self._due = sent + answer.interval_ms / 1000
         if membership.answered(beat, answer.epoch, answer.assignment, sent):
             self.views += answer.assignment is not None
@@ -237,9 +238,11 @@ class ConsumerSession:
         error = consumer_group_error(
             answer.code, answer.message, self._group, self._settings.assignor, self._coordinator.security
         )
-        if reaction is Reaction.LOSE_PARTITIONS and not in_group:
-            # The coordinator has this member still, whose former membership has ended here. Before 4.2 it refuses
-            # epoch 0 then. The member holds nothing any more, so it can leave.
+        is_known = reaction is Reaction.LOSE_PARTITIONS or answer.code == ErrorCode.UNRELEASED_INSTANCE_ID
+        if is_known and not in_group:
+            # The coordinator may have this member still: its former membership has ended here only, or the answer by
+            # which it joined was lost. Before 4.2 it refuses epoch 0 then, of a static member in every release. The
+            # member holds nothing, so it can leave; another one with its group.instance.id is not affected.
             self._leave(CommitIdentity(beat.member.member_id, LEAVING, beat.member.instance_id))
             raise error
         if reaction not in REMOVED:
@@ -254,15 +257,22 @@ class ConsumerSession:
         self.membership.fence(stopped=error if reaction is Reaction.STAY_OUT else None)
 
     def _read_session_timeout(self) -> None:
-        """Read the session timeout, which heartbeats do not report; unreadable, it is ``session.timeout.ms``."""
+        """Read the session timeout, which heartbeats do not report; unreadable, it is ``session.timeout.ms``.
+
+        Raises:
+            BrokerUnavailable, CoordinatorMoved: it was never read, so the member must not join yet.
+        """
         self._session_due = self.membership.clock() + _SESSION_VALID_S
         timeout_ms = self._config.session_timeout_ms
         try:
             found = self._coordinator.ask(lambda one: group_settings(one, self._group, [_SESSION_TIMEOUT]))
             timeout_ms = int(found[_SESSION_TIMEOUT] or "")
-        except (BrokerUnavailable, CoordinatorMoved):
-            self._session_due = float("-inf")
-            raise
+        except (BrokerUnavailable, CoordinatorMoved) as error:
+            if not self.membership.in_group:
+                self._session_due = float("-inf")
+                raise
+            _log.info("group %s: the session timeout was not read again: %s", self._group, error)
+            return  # heartbeats must not wait for it
         except (ProtocolError, KeyError, ValueError) as error:
             if str(error) != self._unreadable:
                 self._unreadable = str(error)

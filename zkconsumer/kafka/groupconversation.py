@@ -71,15 +71,22 @@ class GroupConversation:
         self._client.close()
 
     def join(
-        self, intent: JoinIntent, weights: Mapping[str, int], id_given: Callable[[str], None], reason: str
+        self,
+        intent: JoinIntent,
+        weights: Mapping[str, int],
+        reason: str,
+        *,
+        id_given: Callable[[str], None],
+        before_send: Callable[[], None],
     ) -> JoinAnswer:
         """Join, and again with the member id that the coordinator gives; returns when all members have joined.
 
         Args:
             intent: what the member declares.
             weights: subscribed topic to the number of streams for which the member counts.
-            id_given: called with the member id, before the second request.
             reason: why the member joins, for the broker's log.
+            id_given: called with the member id, before the second request.
+            before_send: called when the coordinator is connected, right before each request.
 
         Raises:
             CoordinatorMoved, BrokerUnavailable: try again.
@@ -94,6 +101,7 @@ class GroupConversation:
 
         def ask(member_id: str) -> JoinAnswer:
             def question(connection: BrokerConnection) -> JoinAnswer:
+                before_send()
                 answer = join_group(connection, self._settings, member_id, protocols, reason)
                 _expect_coordinator(answer.code, "JoinGroup")
                 return answer

@@ -50,8 +50,8 @@ class GroupSession:
     Attributes:
         membership: what the rebalance thread may use.
         views: assignments received so far; written by the session thread.
-        failure: why the last attempt to join failed, None after a success; written by the session thread.
-        streams: topic to number of consumer threads, for the topics of the last JoinGroup; replaced, never changed.
+        failure: why the last attempt to join failed, None once the next one is sent; written by the session thread.
+        streams: topic to number of consumer threads, for the subscribed topics; replaced, never changed.
         topics: descriptions of these topics; replaced, never changed.
     """
 
@@ -86,6 +86,7 @@ class GroupSession:
         # Written by the session thread:
         self._outage = Outage()
         self._reason = "joins the group"
+        self._declared: frozenset[str] = frozenset()  # topics of the last JoinGroup
         self.views = 0
         self.failure: ZkConsumerError | None = None
         self.streams: Mapping[str, int] = {}
@@ -156,32 +157,36 @@ class GroupSession:
     def _work(self) -> None:
         topics_changed = self.membership.take_topics_change()
         if self.membership.may_join():
-            self._join(with_topics=topics_changed)
+            # A new topic would cost a rebalance for each member that notices it later than the first one.
+            self._join(with_topics=topics_changed or self._has_filter())
         elif topics_changed and self._topics_differ():
             self._reason = "its topics have changed"
             self.membership.join_again()
 
+    def _has_filter(self) -> bool:
+        return self._subscription is not None and self._subscription.topic_filter is not None
+
     def _topics_differ(self) -> bool:
-        """True if this member's topics have changed, or if it leads, those of the group."""
-        before, described = self.streams, self.topics
+        """True if this member's topics are not those that it has declared, or if it leads, those of the group."""
         self._read_topics()
-        if self.topics != described:
-            self._changed()  # a topic may have been deleted and created again, which the leader does not notice
-        return self.streams.keys() != before.keys() or self._conversation.led_topics_differ()
+        return self.streams.keys() != self._declared or self._conversation.led_topics_differ()
 
     def _read_topics(self) -> None:
         """Read which topics the subscription selects."""
         subscription = self._subscription
         assert subscription is not None
         exclude_internal = self._config.exclude_internal_topics
+        before = self.topics
         self.topics, self.streams = read_subscribed(self._cluster, subscription, exclude_internal=exclude_internal)
+        if self.topics != before:
+            self._changed()  # a topic may have been deleted and created again, which the leader does not notice
 
     def _join(self, *, with_topics: bool) -> None:
         """Join and synchronise.
 
         Args:
-            with_topics: True if this member's topics have to be read first. Otherwise nothing has reported a change
-                since they were read, and of the members that rejoin only the leader asks for topics.
+            with_topics: True if this member's topics have to be read before. Otherwise nothing has reported a change
+                since they were read.
         """
         if with_topics:
             self._read_topics()
@@ -189,8 +194,11 @@ class GroupSession:
         if intent is None:
             return
         reason, self._reason = self._reason, "the group rebalances"
+        self._declared = frozenset(self.streams)
         try:
-            answer = self._conversation.join(intent, self._weights(), self.membership.id_given, reason)
+            answer = self._conversation.join(
+                intent, self._weights(), reason, id_given=self.membership.id_given, before_send=self._asks
+            )
             if answer.code:
                 self._refused(answer.code)
                 return
@@ -201,12 +209,31 @@ class GroupSession:
                 self._refused(result.code)
                 return
             assigned = Assigned(answer.generation, decode_assignment(result.assignment))
-            gains = not assigned.partitions <= self.membership.held.keys()
+            self._read_topics_of(assigned)
             self._publish(assigned, sent)
-            if gains and not with_topics:  # a topic may have been deleted and created since this member has read it
-                self.membership.note_topics()
         finally:
             self.membership.join_ended()
+
+    def _asks(self) -> None:
+        """JoinGroup is sent: what failed before is over, and the coordinator may take a rebalance timeout to answer."""
+        self.failure = None
+
+    def _read_topics_of(self, assigned: Assigned) -> None:
+        """Read the topics again before the rebalance thread may acquire partitions that it does not hold.
+
+        1. Topic t is deleted and created again, and another member commits offset 500 of t-0; 2. a rebalance gives t-0
+        to this member, which has read the former t; 3. it begins at 500; 4. it learns of the new topic, for which its
+        own position 500 means nothing, and resets it.
+        """
+        if assigned.partitions <= self.membership.held.keys():
+            return
+        try:
+            self._read_topics()
+        except ZkConsumerError as error:  # the group waits for this member, and polling goes on
+            _log.info("group %s: topics were not read again: %s", self._group, error)
+            self.membership.note_topics()
+        if self.streams.keys() != self._declared:
+            self.membership.note_topics()
 
     def _weights(self) -> dict[str, int]:
         """Topic to the number of streams for which this member counts."""

@@ -51,7 +51,7 @@ class Heartbeats:
     ) -> None:
         self._group = config.group_id
         self._membership = membership
-        self._removed, self._unanswered = removed, silent
+        self._removed, self._interrupt_join = removed, silent
         self._coordinator = CoordinatorContact(config, cluster, membership, changed)
         self._interval_s = config.heartbeat_interval_ms / 1000
         self._thread = threading.Thread(target=self._run, name=f"{owner}-heartbeat", daemon=True)
@@ -116,10 +116,10 @@ class Heartbeats:
         try:
             code = self._coordinator.ask(lambda connection: _heartbeat(connection, self._group, asked))
         except ZkConsumerError as error:
-            self._silent(error)
+            self._failed(error)
         except Exception as error:  # noqa: BLE001 - without this thread the lease would lapse for ever
             _log.exception("group %s: unexpected error of a heartbeat", self._group)
-            self._silent(BrokerUnavailable(f"unexpected error: {error!r}"))
+            self._failed(BrokerUnavailable(f"unexpected error: {error!r}"))
         else:
             self._coordinator.heard()
             self._answered(code, asked, sent, joining=joining, synchronising=synchronising)
@@ -140,10 +140,10 @@ class Heartbeats:
         else:
             _log.warning("group %s: a heartbeat was answered with %s", self._group, error_name(code))
 
-    def _silent(self, error: ZkConsumerError) -> None:
+    def _failed(self, error: ZkConsumerError) -> None:
         self._coordinator.failed(error)
         if self._membership.is_joining():  # the broker that the session thread waits for may be gone as well
-            self._unanswered()
+            self._interrupt_join()
 
 
 def _heartbeat(connection: BrokerConnection, group: str, member: CommitIdentity) -> int:

@@ -24,6 +24,7 @@ from zkconsumer.kafka.groupoffsets import (
     delete_offsets,
     fetch_offsets,
 )
+from zkconsumer.kafka.groupreactions import instance_in_use
 from zkconsumer.kafka.groupstates import describe_group
 from zkconsumer.kafka.permissions import may_commit
 from zkconsumer.kafka.refusals import DELETE, DESCRIBE, READ, group_refused, topic_refused
@@ -46,7 +47,6 @@ _BETWEEN_GENERATIONS: Final = frozenset(
 _REMOVED: Final = frozenset(
     {
         ErrorCode.UNKNOWN_MEMBER_ID,
-        ErrorCode.FENCED_INSTANCE_ID,
         ErrorCode.FENCED_MEMBER_EPOCH,
         ErrorCode.GROUP_ID_NOT_FOUND,
     }
@@ -130,6 +130,7 @@ class OffsetCoordinator:
             ProtocolError: no common version.
             RebalanceAwaited: the group is between two generations; nothing is stored. Try again.
             SessionExpired: the group has removed this member; nothing is stored.
+            InstanceIdInUse: another consumer has taken the ``group.instance.id``; nothing is stored.
         """
         outcome = self._as_member(
             lambda connection, member: _commit(connection, self._group, offsets, before_send, retention_ms, member)
@@ -269,6 +270,8 @@ def _require_membership(group: str, code: int, done: str) -> None:
         raise RebalanceAwaited(f"group {group} is rebalancing, so nothing is {done}: {error_name(code)}")
     if code in _REMOVED:
         raise SessionExpired(f"group {group} has removed this member, so nothing is {done}: {error_name(code)}")
+    if code == ErrorCode.FENCED_INSTANCE_ID:  # a member that began again would take the place of the other one
+        raise instance_in_use(f"group {group}: nothing is {done}: {error_name(code)}")
 
 
 _NOBODY: Final = Committer(NO_MEMBER)

@@ -174,6 +174,11 @@ def test_a_cooperative_member_does_not_join_while_it_has_to_revoke():
     assert not one.may_join(), "the last positions of partition 1 are not committed yet"
     one.release(parts(1))
     assert one.may_join()
+    assert one.join().owned == parts(0), "which offers partition 1 to others"
+    one.acquire(share(0))
+    one.joined("m", 3)
+    one.synchronised(Assigned(3, parts(0)))
+    assert one.state is MembershipState.STABLE
 
 
 def test_what_was_lost_while_joining_is_offered_to_others_again():

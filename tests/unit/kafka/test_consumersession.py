@@ -1,5 +1,7 @@
 """A member of a group in which the broker assigns, and a coordinator whose answers the tests choose."""
 
+import logging
+
 import pytest
 
 from tests.fixtures.followingmember import FollowingMember, KnownCluster, topic
@@ -15,6 +17,7 @@ from zkconsumer.errors import (
     MemberRefused,
     ProtocolError,
 )
+from zkconsumer.kafka import consumersession
 from zkconsumer.kafka.consumerheartbeat import CONSUMER_GROUP_HEARTBEAT
 from zkconsumer.kafka.errorcodes import ErrorCode
 from zkconsumer.model import TopicPartition
@@ -131,12 +134,24 @@ def test_what_an_operator_has_to_change_is_reported_until_it_is_changed(coordina
     assert {type(error) for error in member.errors} == {kind}
 
 
-def test_a_member_that_the_coordinator_still_knows_leaves_and_joins_again(coordinator, make):
-    """Before Kafka 4.2 a coordinator refuses epoch 0 of a member that it has."""
-    coordinator.codes.append(ErrorCode.FENCED_MEMBER_EPOCH)
-    member = make()
+@pytest.mark.parametrize(
+    ("code", "instance_id"), [(ErrorCode.FENCED_MEMBER_EPOCH, None), (ErrorCode.UNRELEASED_INSTANCE_ID, "one")]
+)
+def test_a_member_that_the_coordinator_still_knows_leaves_and_joins_again(coordinator, make, code, instance_id):
+    """Before Kafka 4.2 a coordinator refuses epoch 0 of a member that it has, of a static one in every release."""
+    coordinator.codes.append(code)
+    member = make(group_instance_id=instance_id)
     assert [beat.member.generation for beat in coordinator.beats[:3]] == [0, -1, 0]
     assert member.owns(PARTITIONS)
+
+
+def test_a_refusal_that_lasts_is_reported_once(coordinator, make, caplog):
+    caplog.set_level(logging.INFO)
+    coordinator.codes += [ErrorCode.GROUP_MAX_SIZE_REACHED] * 4
+    make()
+    texts = [record.getMessage() for record in caplog.records]
+    assert sum("a heartbeat failed" in text for text in texts) == 1
+    assert sum("answers again" in text for text in texts) == 1
 
 
 # -- assignments -------------------------------------------------------------------------------------------------------
@@ -240,6 +255,15 @@ def test_without_a_permission_to_read_it_the_lease_is_that_of_the_property(coord
     coordinator.session_ms = None
     assert 4.8 < make().group.lease_s <= 36
     assert "session timeout cannot be read" in caplog.text
+
+
+def test_heartbeats_do_not_wait_for_a_session_timeout_that_cannot_be_read_again(coordinator, make, monkeypatch):
+    monkeypatch.setattr(consumersession, "_SESSION_VALID_S", 0.0)
+    member = make()
+    coordinator.describes_configs = False
+    await_beats(coordinator, member, 5)
+    assert 0 < member.group.lease_s <= 4.8
+    assert (member.losses, member.errors) == (0, [])
 
 
 def test_nothing_is_delivered_when_the_coordinator_is_silent(coordinator, make):

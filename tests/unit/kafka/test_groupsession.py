@@ -1,5 +1,7 @@
 """A member of a group that brokers coordinate, and a coordinator whose error codes the tests choose."""
 
+import threading
+
 import pytest
 
 from tests.fixtures.followingmember import FollowingMember, KnownCluster, topic
@@ -9,7 +11,7 @@ from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.brokermembership import CommitIdentity
 from zkconsumer.core.offsets import StoredOffset
 from zkconsumer.core.rebalancesteps import RebalanceCause
-from zkconsumer.core.subscription import Subscription
+from zkconsumer.core.subscription import Subscription, Whitelist
 from zkconsumer.errors import (
     CoordinatorMoved,
     GroupAuthorizationFailed,
@@ -34,7 +36,7 @@ COOPERATIVE, EAGER = "cooperative-sticky", "range"
 class Member(FollowingMember):
     """A member with one of the strategies."""
 
-    def __init__(self, coordinator, *, weight=1, **properties):
+    def __init__(self, coordinator, *, weight=1, subscription=None, **properties):
         config = ConsumerConfig(
             bootstrap_servers=f"127.0.0.1:{coordinator.port}",
             group_id="g",
@@ -46,7 +48,8 @@ class Member(FollowingMember):
                 **properties,
             },
         )
-        super().__init__(config, KnownCluster(coordinator.broker), Subscription({"t": 2}, weight=weight))
+        subscription = subscription or Subscription({"t": 2}, weight=weight)
+        super().__init__(config, KnownCluster(coordinator.broker), subscription)
         self.group.open(lambda: None)
 
     def owns_everything(self):
@@ -83,6 +86,10 @@ def ids(coordinator):
 
 def owned_in(join):
     return decode_subscription(join.protocols[0].name, "", None, join.protocols[0].metadata).owned
+
+
+def subscribed_in(join):
+    return set(decode_subscription(join.protocols[0].name, "", None, join.protocols[0].metadata).topics)
 
 
 def rejoin(coordinator, member, count):
@@ -234,6 +241,50 @@ def test_only_the_leader_asks_for_topics_when_it_keeps_what_it_has(coordinator, 
     assert member.cluster.reads == before + 1, "for the assignment"
 
 
+def test_topics_are_read_again_before_partitions_are_gained(coordinator, make):
+    """Otherwise a partition of a topic that was created again begins at a position, and is then reset."""
+    member = make(partition_assignment_strategy=EAGER)
+    views = []
+    member.cluster.on_read = lambda: views.append(member.group.views)
+    member.cluster.topics = {"t": topic("second")}  # which no poll has noticed yet
+    rejoin(coordinator, member, 2)
+    assert views[-1] == 1, "before the second assignment is published"
+    assert [need.recreated for need in member.needs if need.share] == [frozenset(), PARTITIONS]
+
+
+def test_a_member_with_a_filter_declares_new_topics_whenever_it_joins(coordinator, make):
+    member = make(subscription=Subscription.by_filter(Whitelist("t.*"), 1))
+    member.cluster.topics = {**member.cluster.topics, "tu": topic("other"), "v": topic("not selected")}
+    coordinator.codes[BEAT].append(ErrorCode.REBALANCE_IN_PROGRESS)
+    member.until(lambda: len(member.group.held) == 6)
+    assert [subscribed_in(join) for join in coordinator.asked(JOIN)] == [{"t"}, {"t", "tu"}]
+
+
+def test_a_topic_that_is_noticed_when_partitions_are_gained_is_declared_then(coordinator, make):
+    """1. The member declares t; 2. topic tu is created; 3. it gains partitions, and reads the topics again."""
+    coordinator.held[JOIN] = threading.Event()
+    member = make(joins=False, subscription=Subscription.by_filter(Whitelist("t.*"), 1))
+    member.until(lambda: coordinator.asked(JOIN))
+    member.cluster.topics = {**member.cluster.topics, "tu": topic("other")}
+    coordinator.held[JOIN].set()
+    member.until(lambda: len(member.group.held) == 6)
+    assert [subscribed_in(join) for join in coordinator.asked(JOIN)] == [{"t"}, {"t", "tu"}]
+
+
+def test_a_failure_is_over_when_the_next_request_to_join_waits(coordinator, make):
+    """A coordinator waits for other members, up to a rebalance timeout."""
+    coordinator.codes[JOIN].append(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    coordinator.held[JOIN] = threading.Event()
+    member = make(joins=False)
+    member.until(lambda: len(coordinator.asked(JOIN)) == 2)
+    assert member.errors
+    member.errors.clear()
+    member.follow()
+    assert member.errors == []
+    coordinator.held[JOIN].set()
+    member.until(member.owns_everything)
+
+
 # -- topics, leaving, commits ------------------------------------------------------------------------------------------
 
 
@@ -273,7 +324,7 @@ def test_a_dynamic_member_leaves_and_a_static_one_does_not(coordinator, make, in
         (ErrorCode.REBALANCE_IN_PROGRESS, RebalanceAwaited),
         (ErrorCode.ILLEGAL_GENERATION, RebalanceAwaited),
         (ErrorCode.UNKNOWN_MEMBER_ID, SessionExpired),
-        (ErrorCode.FENCED_INSTANCE_ID, SessionExpired),
+        (ErrorCode.FENCED_INSTANCE_ID, InstanceIdInUse),
         *((code, CoordinatorMoved) for code in MOVED),
     ],
 )
