@@ -408,7 +408,9 @@ def _judge_nothing(evidence: Evidence, verdict: Verdict) -> None:
 def _measure_recovery(evidence: Evidence, verdict: Verdict, owner: str, since: float) -> None:
     session = session_of(evidence.ledger, owner, since)
     verdict.measure("reassigned", seconds_until_reassigned(evidence.ledger, session, since))
-    verdict.measure("delivering", seconds_until_delivered(evidence.ledger, session, since))
+    delivering = seconds_until_delivered(evidence.ledger, session, since)
+    # Infinite if a partition had no record left to deliver: a record that is lost is found in any case.
+    verdict.measure("delivering", delivering if delivering is not None and math.isfinite(delivering) else None)
 
 
 def _require_silence(
