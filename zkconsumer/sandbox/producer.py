@@ -25,12 +25,12 @@ CODECS: Final[Mapping[str, int]] = {"none": 0, "gzip": 1, "lz4": 3, "zstd": 4}
 _BATCH_BYTES: Final = 900_000
 """Batches close below the broker's default ``message.max.bytes`` of 1,048,588."""
 _LEADER_POLL_S: Final = 0.1
-_PRODUCE_VERSIONS: Final = (2, 9)
-_OF_FORMAT_2: Final = 3
-"""The first version of a produce request that carries batches of format 2."""
 FORMAT_1: Final = 1
 FORMAT_2: Final = 2
 """Formats of record batches, as in their field "magic"; brokers before 0.11 know only format 1 and older ones."""
+_PRODUCE_VERSIONS: Final[Mapping[int, tuple[int, int]]] = {FORMAT_1: (2, 9), FORMAT_2: (3, 9)}
+"""Versions of produce requests that carry batches of a format."""
+_MAGIC_AT: Final = 16  # in batches of each format
 _LENGTH_END: Final = 12  # a batch's length counts the bytes after this position
 _CHECKED_FROM: Final = 21  # attributes: the checksum, right before, covers the bytes from here on
 _HEADER_BYTES: Final = 61
@@ -213,8 +213,8 @@ def newest_format(connection: BrokerConnection) -> int:
     load_kafka_python()
     from kafka.protocol.producer import ProduceRequest
 
-    version = connection.version(ProduceRequest.API_KEY, ProduceRequest.name, *_PRODUCE_VERSIONS)
-    return FORMAT_2 if version >= _OF_FORMAT_2 else FORMAT_1
+    version = connection.version(ProduceRequest.API_KEY, ProduceRequest.name, *_PRODUCE_VERSIONS[FORMAT_1])
+    return FORMAT_2 if version >= _PRODUCE_VERSIONS[FORMAT_2][0] else FORMAT_1
 
 
 def _send(
@@ -225,11 +225,13 @@ def _send(
     from kafka.protocol.producer import ProduceRequest
 
     make = ProduceRequest.TopicProduceData
+    newest = max(batch[_MAGIC_AT] for batch in batches.values())
+    versions = _PRODUCE_VERSIONS[FORMAT_2 if newest >= FORMAT_2 else FORMAT_1]
     topics: dict[str, list[Any]] = {}
     for tp, batch in batches.items():
         topics.setdefault(tp.topic, []).append(make.PartitionProduceData(index=tp.partition, records=batch))
     request = ProduceRequest(
-        version=connection.version(ProduceRequest.API_KEY, ProduceRequest.name, *_PRODUCE_VERSIONS),
+        version=connection.version(ProduceRequest.API_KEY, ProduceRequest.name, *versions),
         acks=_ALL_REPLICAS,
         timeout_ms=timeout_ms,
         topic_data=[make(name=topic, partition_data=theirs) for topic, theirs in topics.items()],
