@@ -229,7 +229,7 @@ class GroupSession:
             return
         try:
             self._read_topics()
-        except ZkConsumerError as error:  # the group waits for this member, and polling goes on
+        except ZkConsumerError as error:  # they are read after this assignment, which the group awaits
             _log.info("group %s: topics were not read again: %s", self._group, error)
             self.membership.note_topics()
         if self.streams.keys() != self._declared:

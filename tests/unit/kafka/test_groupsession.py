@@ -84,12 +84,16 @@ def ids(coordinator):
     return [request.member_id for request in coordinator.asked(JOIN)]
 
 
+def declared_in(join):
+    return decode_subscription(join.protocols[0].name, "", None, join.protocols[0].metadata)
+
+
 def owned_in(join):
-    return decode_subscription(join.protocols[0].name, "", None, join.protocols[0].metadata).owned
+    return declared_in(join).owned
 
 
 def subscribed_in(join):
-    return set(decode_subscription(join.protocols[0].name, "", None, join.protocols[0].metadata).topics)
+    return set(declared_in(join).topics)
 
 
 def rejoin(coordinator, member, count):
