@@ -243,7 +243,6 @@ class GroupSession:
     def _publish(self, assigned: Assigned, sent: float) -> None:
         if not self.membership.synchronised(assigned, sent):
             return
-        self.failure = None
         self.views += 1
         lasted = self._outage.end(time.monotonic())
         if lasted is not None:

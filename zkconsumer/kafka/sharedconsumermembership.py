@@ -56,8 +56,8 @@ class SharedConsumerMembership(SharedMember[ConsumerMembership]):
 
     def take_topics_change(self) -> bool:
         """True if the topics have to be read: they have changed, or a topic of the target has no name yet."""
+        changed = super().take_topics_change()
         with self._condition:
-            changed, self._topics_changed = self._topics_changed, False
             return changed or self._is_to_join() or self._membership.has_unnamed()
 
     def name_topics(self, ids: Mapping[str, str]) -> None:

@@ -172,6 +172,12 @@ class SharedMember(Generic[M]):
             self._topics_changed = True
             self._condition.notify_all()
 
+    def take_topics_change(self) -> bool:
+        """True if the topics have to be read: they may have changed since the last call."""
+        with self._condition:
+            changed, self._topics_changed = self._topics_changed, False
+            return changed
+
     def close(self) -> None:
         """End all waits. Idempotent."""
         with self._condition:

@@ -32,12 +32,6 @@ class SharedMembership(SharedMember[BrokerMembership]):
             )
             return not self._closed
 
-    def take_topics_change(self) -> bool:
-        """True if the topics have to be read: they may have changed since the last call."""
-        with self._condition:
-            changed, self._topics_changed = self._topics_changed, False
-            return changed
-
     def may_join(self) -> bool:
         """See :meth:`BrokerMembership.may_join`."""
         with self._condition:
