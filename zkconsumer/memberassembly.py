@@ -84,7 +84,7 @@ def _assemble_broker_group(
         live_brokers=cluster.live_brokers,
         wait_before_retry=wait_before_retry,
         identity=group.identity,
-        epochs=group.epochs,
+        membership=group.commit_membership,
     )
     return MemberParts(group, cluster, store, signal, closing)
 

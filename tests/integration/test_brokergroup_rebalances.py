@@ -170,6 +170,32 @@ def test_a_member_reads_and_commits_while_it_waits_for_a_slow_one(manual, member
     eventually(lambda: sorted(received + more, key=int) == values(20))
 
 
+def test_the_last_commit_waits_for_a_leader_that_is_slow_to_assign(manual, member, topic_factory, produce, described):
+    """Meanwhile the coordinator refuses every commit, and a member that leaves without its own is read again."""
+    topic = topic_factory()
+    leader = manual(topic, session_ms=60_000)
+    leader.synchronise({leader.join().member_id: ()})
+    connector = member(partition_assignment_strategy=COOPERATIVE)
+    received = start(connector, topic)
+    eventually(lambda: described().state.name == "PREPARING_REBALANCING")
+    answer = leader.join()
+    (theirs,) = {one.member_id for one in answer.members} - {answer.member_id}
+    leader.synchronise({theirs: parts(topic, 0)})
+    produce(topic, values(10))
+    eventually(lambda: received == values(10))
+    leader.join()
+    leaving = threading.Thread(target=connector.shutdown)
+    leaving.start()
+    leaving.join(0.3)  # the commit is refused
+    leader.synchronise({theirs: parts(topic, 0)})
+    leaving.join()
+    leader.leave()
+    produce(topic, values(10, start=10))
+    after = collect(member(partition_assignment_strategy=COOPERATIVE).create_message_streams({topic: 1})[topic])
+    eventually(lambda: after[-1:] == [b"19"])
+    assert after == values(10, start=10)
+
+
 def test_the_strategy_with_most_votes_among_the_common_ones_is_used(member, topic_factory, described):
     topic = topic_factory(3)
     lists = ["sticky,range,roundrobin", "roundrobin,range", "roundrobin,sticky,range"]

@@ -30,7 +30,7 @@ from zkconsumer.kafka.errorcodes import ErrorCode
 from zkconsumer.kafka.findcoordinator import CoordinatorClient
 from zkconsumer.kafka.groupmembers import group_members
 from zkconsumer.kafka.library import load_kafka_python
-from zkconsumer.kafka.offsetcoordinator import MemberEpochs, OffsetCoordinator
+from zkconsumer.kafka.offsetcoordinator import CommitMembership, OffsetCoordinator
 from zkconsumer.sandbox import Sandbox
 from zkconsumer.sandbox.kafkaconsumer import KafkaConsumerJvm
 from zkconsumer.sandbox.progress import Progress
@@ -138,7 +138,7 @@ class Watched:
     def commit(self, identity, offsets):
         stored = {partition: StoredOffset(offset) for partition, offset in offsets.items()}
         return OffsetCoordinator(
-            self._client, self._group, lambda: identity, MemberEpochs(lambda _: False, dict)
+            self._client, self._group, lambda: identity, CommitMembership(lambda _: False, dict)
         ).commit(stored)
 
     def configure(self, name, value):

@@ -20,7 +20,7 @@ from zkconsumer.core.rebalancesteps import RebalanceCause
 from zkconsumer.core.subscription import Subscription
 from zkconsumer.errors import BrokerUnavailable, RebalanceAwaited, ShareChanged, name_some
 from zkconsumer.kafka.membersession import make_session
-from zkconsumer.kafka.offsetcoordinator import MemberEpochs
+from zkconsumer.kafka.offsetcoordinator import CommitMembership
 from zkconsumer.kafka.sharedconsumermembership import SharedConsumerMembership
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 
@@ -100,12 +100,11 @@ class BrokerGroup:
         return NO_MEMBER if self._stays_out else self._membership.identity()
 
     @property
-    def epochs(self) -> MemberEpochs | None:
-        """The membership as commits need it, with ``group.protocol=consumer``."""
+    def commit_membership(self) -> CommitMembership:
+        """The membership as commits need it."""
         membership = self._membership
-        if not isinstance(membership, SharedConsumerMembership):
-            return None
-        return MemberEpochs(lambda outdated: membership.await_renewed(outdated, _RENEWAL_S), membership.topic_ids)
+        topic_ids = membership.topic_ids if isinstance(membership, SharedConsumerMembership) else None
+        return CommitMembership(lambda refused: membership.await_renewed(refused, _RENEWAL_S), topic_ids)
 
     # -- membership -------------------------------------------------------------------------------------------------
 

@@ -56,16 +56,18 @@ _REMOVED: Final = frozenset(
 T = TypeVar("T")
 
 
-class MemberEpochs(NamedTuple):
-    """The membership in a group with member epochs (``group.protocol=consumer``), as commits need it.
+class CommitMembership(NamedTuple):
+    """The membership of the consumer that commits.
 
     Attributes:
-        await_renewed: waits until commits name another identity than this one; False if that takes too long.
-        topic_ids: returns the ids of topics by name; those of held partitions are the ids of their assignment.
+        await_renewed: called after the coordinator has refused the generation of this identity; waits for the answer
+            that ends the refusal, and returns False if it takes too long or the member is removed.
+        topic_ids: returns the ids of topics by name; those of held partitions are the ids of their assignment. None in
+            a group without member epochs.
     """
 
     await_renewed: Callable[[CommitIdentity], bool]
-    topic_ids: Callable[[], Mapping[str, str]]
+    topic_ids: Callable[[], Mapping[str, str]] | None = None
 
 
 class Committer(NamedTuple):
@@ -73,7 +75,7 @@ class Committer(NamedTuple):
 
     Attributes:
         identity: member and generation.
-        topic_ids: see :class:`MemberEpochs`; None in a group without member epochs.
+        topic_ids: see :class:`CommitMembership`; None in a group without member epochs.
     """
 
     identity: CommitIdentity
@@ -92,7 +94,7 @@ class OffsetCoordinator:
         client: client of the cluster.
         group: consumer group.
         identity: returns whom commits name, called right before each is sent.
-        epochs: in a group with member epochs; None in other groups.
+        membership: of a consumer whose commits name a generation; None for other clients.
     """
 
     def __init__(
@@ -100,13 +102,13 @@ class OffsetCoordinator:
         client: BrokerClient,
         group: str,
         identity: Callable[[], CommitIdentity] = lambda: NO_MEMBER,
-        epochs: MemberEpochs | None = None,
+        membership: CommitMembership | None = None,
     ) -> None:
         self._client = client
         self._group = group
         self._coordinator = CoordinatorClient(client, group)
         self._identity = identity
-        self._epochs = epochs
+        self._membership = membership
 
     def commit(
         self,
@@ -154,21 +156,21 @@ class OffsetCoordinator:
         return stored
 
     def _as_member(self, request: Callable[[BrokerConnection, Committer], T]) -> T:
-        """Send a request that names the member; once more if the member's epoch has advanced meanwhile.
+        """Send a request that names the member; once more if the group has begun another generation meanwhile.
 
-        The coordinator advances the epoch when it answers a heartbeat, which another thread sends on another
-        connection: the member is in the group still, and a request that names the former epoch is refused.
+        The coordinator does so when it answers a JoinGroup or a heartbeat, which another thread sends on another
+        connection: the member is in the group still, and a request that names the former generation is refused.
         """
 
         def ask(connection: BrokerConnection) -> T:
-            topic_ids = None if self._epochs is None else self._epochs.topic_ids()
-            return request(connection, Committer(self._identity(), topic_ids))
+            topic_ids = self._membership.topic_ids if self._membership else None
+            return request(connection, Committer(self._identity(), topic_ids() if topic_ids else None))
 
         before = self._identity()
         try:
             return self._coordinator.ask(ask)
         except RebalanceAwaited:
-            if self._epochs is None or not self._epochs.await_renewed(before):
+            if self._membership is None or not self._membership.await_renewed(before):
                 raise
             return self._coordinator.ask(ask)
 

@@ -133,10 +133,6 @@ class SharedConsumerMembership(SharedMember[ConsumerMembership]):
         with self._condition:
             return self._membership.topic_ids()
 
-    def await_renewed(self, outdated: CommitIdentity, seconds: float) -> bool:
-        """Wait until commits name another epoch than this one; False if that takes longer, or the member is removed."""
-        with self._condition:
-            self._condition.wait_for(
-                lambda: self._closed or self._membership.identity != outdated or not self._membership.in_group, seconds
-            )
-            return not self._closed and self._membership.in_group and self._membership.identity != outdated
+    def _is_renewed(self, refused: CommitIdentity) -> bool:
+        """True if an answer has advanced the epoch."""
+        return self._membership.identity != refused

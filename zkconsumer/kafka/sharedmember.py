@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -68,7 +69,7 @@ class MemberMachine(Protocol):
 M = TypeVar("M", bound=MemberMachine)
 
 
-class SharedMember(Generic[M]):
+class SharedMember(ABC, Generic[M]):
     """One member's state; every method may be called on any thread.
 
     Args:
@@ -143,6 +144,23 @@ class SharedMember(Generic[M]):
         """See :meth:`MemberMachine.must_release`."""
         with self._condition:
             return self._membership.must_release()
+
+    def await_renewed(self, refused: CommitIdentity, seconds: float) -> bool:
+        """Wait until a commit may be accepted; False if that takes longer, or the member is removed.
+
+        Args:
+            refused: the coordinator has refused a commit that named this, since it is between two generations.
+            seconds: how long to wait.
+        """
+        with self._condition:
+            self._condition.wait_for(
+                lambda: self._closed or not self._membership.in_group or self._is_renewed(refused), seconds
+            )
+            return not self._closed and self._membership.in_group and self._is_renewed(refused)
+
+    @abstractmethod
+    def _is_renewed(self, refused: CommitIdentity) -> bool:
+        """True if the answer has arrived that ends the refusal; called under the lock."""
 
     # -- for any thread ---------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from functools import partial
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.brokermembership import NO_MEMBER, CommitIdentity
 from zkconsumer.kafka.client import BrokerClient
-from zkconsumer.kafka.offsetcoordinator import MemberEpochs, OffsetCoordinator
+from zkconsumer.kafka.offsetcoordinator import CommitMembership, OffsetCoordinator
 from zkconsumer.model import Broker
 from zkconsumer.offsets.dual import DualOffsetStore
 from zkconsumer.offsets.kafka import KafkaOffsetStore
@@ -42,7 +42,7 @@ def open_kafka_store(
     live_brokers: Callable[[], Sequence[Broker]],
     wait_before_retry: Callable[[float], bool],
     identity: Callable[[], CommitIdentity] = lambda: NO_MEMBER,
-    epochs: MemberEpochs | None = None,
+    membership: CommitMembership | None = None,
 ) -> KafkaOffsetStore:
     """The store of a group's offsets in Kafka.
 
@@ -51,11 +51,11 @@ def open_kafka_store(
         live_brokers: see :func:`open_store`.
         wait_before_retry: see there.
         identity: returns the member and generation that commits name, in a group that brokers coordinate.
-        epochs: see :class:`~zkconsumer.kafka.offsetcoordinator.OffsetCoordinator`.
+        membership: see :class:`~zkconsumer.kafka.offsetcoordinator.OffsetCoordinator`.
     """
     client = BrokerClient.from_config(live_brokers, config, timeout_ms=config.offsets_channel_socket_timeout_ms)
     return KafkaOffsetStore(
-        OffsetCoordinator(client, config.group_id, identity, epochs),
+        OffsetCoordinator(client, config.group_id, identity, membership),
         retries=config.offsets_commit_max_retries,
         wait_before_retry=partial(wait_before_retry, config.offsets_channel_backoff_ms / 1000),
         on_close=client.close,

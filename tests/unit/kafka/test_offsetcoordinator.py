@@ -1,4 +1,4 @@
-"""Commits and fetches of a member with an epoch, and a coordinator that compares it."""
+"""Commits and fetches of a member with a generation or an epoch, and a coordinator that compares it."""
 
 from types import SimpleNamespace
 
@@ -9,7 +9,7 @@ from zkconsumer.core.offsets import StoredOffset, unmarked
 from zkconsumer.errors import ProtocolError, RebalanceAwaited, SessionExpired
 from zkconsumer.kafka.errorcodes import ErrorCode
 from zkconsumer.kafka.groupoffsets import uuid_of
-from zkconsumer.kafka.offsetcoordinator import MemberEpochs, OffsetCoordinator
+from zkconsumer.kafka.offsetcoordinator import CommitMembership, OffsetCoordinator
 from zkconsumer.kafka.security import PLAINTEXT
 from zkconsumer.model import TopicPartition
 
@@ -84,7 +84,8 @@ class Membership:
         return CommitIdentity("m", self.epoch)
 
     def offsets(self, broker):
-        return OffsetCoordinator(broker, "g", self.identity, MemberEpochs(self._await_renewed, lambda: self._ids))
+        topic_ids = None if self._ids is None else lambda: self._ids
+        return OffsetCoordinator(broker, "g", self.identity, CommitMembership(self._await_renewed, topic_ids))
 
     def _await_renewed(self, outdated):
         assert outdated == self.identity()
@@ -109,10 +110,18 @@ def test_a_commit_names_topics_where_the_broker_or_the_member_has_no_ids(newest,
     assert [topic.name for topic in request.topics] == ["a", "b"]
 
 
-def test_a_commit_is_repeated_with_the_epoch_of_the_next_heartbeat():
-    broker = ScriptedBroker(10, ErrorCode.STALE_MEMBER_EPOCH)
-    assert Membership().offsets(broker).commit(unmarked({A0: 5})).accepted == {A0}
-    assert [request.generation_id_or_member_epoch for request in broker.asked] == [7, 8]
+@pytest.mark.parametrize(
+    ("ids", "newest", "code"),
+    [
+        (IDS, 10, ErrorCode.STALE_MEMBER_EPOCH),
+        (None, 7, ErrorCode.ILLEGAL_GENERATION),
+        (None, 7, ErrorCode.REBALANCE_IN_PROGRESS),
+    ],
+)
+def test_a_commit_is_repeated_in_the_next_generation(ids, newest, code):
+    broker = ScriptedBroker(newest, code)
+    assert Membership(ids=ids).offsets(broker).commit(unmarked({A0: 5})).accepted == {A0}
+    assert [(one.API_VERSION, one.generation_id_or_member_epoch) for one in broker.asked] == [(newest, 7), (newest, 8)]
 
 
 @pytest.mark.parametrize(("advances", "attempts"), [(False, 1), (True, 2)])
@@ -148,6 +157,6 @@ def test_an_answer_about_another_group_is_malformed():
 
 def test_a_consumer_that_is_no_member_commits_as_in_other_groups():
     broker = ScriptedBroker(7)
-    offsets = OffsetCoordinator(broker, "g", lambda: NO_MEMBER, MemberEpochs(lambda _: False, lambda: IDS))
+    offsets = OffsetCoordinator(broker, "g", lambda: NO_MEMBER, CommitMembership(lambda _: False, lambda: IDS))
     assert offsets.commit(unmarked({A0: 5})).accepted == {A0}
     assert [(one.API_VERSION, one.generation_id_or_member_epoch) for one in broker.asked] == [(7, -1)]
