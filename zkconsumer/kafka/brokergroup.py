@@ -25,7 +25,8 @@ from zkconsumer.kafka.sharedconsumermembership import SharedConsumerMembership
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 
 _RENEWAL_S: Final = 2.0
-"""How long a commit waits for the answer to the heartbeat that has advanced the member epoch; it is on its way."""
+"""How long a refused commit waits for the answer that makes this one of the group's next generation; it is on its way,
+unless the leader is slow to assign."""
 
 
 class BrokerGroup:
@@ -104,7 +105,9 @@ class BrokerGroup:
         """The membership as commits need it."""
         membership = self._membership
         topic_ids = membership.topic_ids if isinstance(membership, SharedConsumerMembership) else None
-        return CommitMembership(lambda refused: membership.await_renewed(refused, _RENEWAL_S), topic_ids)
+        return CommitMembership(
+            lambda refused: membership.await_renewed(refused, _RENEWAL_S), topic_ids, self._session.coordinator
+        )
 
     # -- membership -------------------------------------------------------------------------------------------------
 

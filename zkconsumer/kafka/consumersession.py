@@ -33,7 +33,7 @@ from zkconsumer.kafka.consumerreactions import consumer_group_error, consumer_re
 from zkconsumer.kafka.consumersupport import require_support
 from zkconsumer.kafka.coordinatorcontact import CoordinatorContact
 from zkconsumer.kafka.errorcodes import ErrorCode, error_name
-from zkconsumer.kafka.findcoordinator import COORDINATOR_GONE
+from zkconsumer.kafka.findcoordinator import COORDINATOR_GONE, CoordinatorLocation
 from zkconsumer.kafka.groupreactions import REMOVED, Reaction, pause_s
 from zkconsumer.kafka.groupstates import group_settings
 from zkconsumer.kafka.leasewatch import LeaseWatch
@@ -59,6 +59,7 @@ class ConsumerSession:
 
     Attributes:
         membership: what the rebalance thread may use.
+        coordinator: which broker it is, for every client of this member.
         views: assignments received so far; written by the session thread.
         failure: why the last attempt to join failed, None after a success; written by the session thread.
         streams: topic to number of consumer threads, for the subscribed topics; replaced, never changed.
@@ -81,7 +82,8 @@ class ConsumerSession:
             BrokerLease(min(session_s, self._rebalance_s), self._rebalance_s),
             changed,
         )
-        self._coordinator = CoordinatorContact(config, cluster, self.membership, changed)
+        self.coordinator = CoordinatorLocation()
+        self._contact = CoordinatorContact(config, cluster, self.coordinator, self.membership, changed)
         self._thread = threading.Thread(target=self._run, name=f"{consumer_id}-group", daemon=True)
         self._subscription: Subscription | None = None  # written by the rebalance thread before the first join
         # Written by the session thread:
@@ -104,7 +106,7 @@ class ConsumerSession:
             GroupAuthorizationFailed: the permission to find the coordinator is missing.
         """
         self._lease.changed = lease_changed
-        self._coordinator.open(lambda brokers: require_support(brokers, self._settings))
+        self._contact.open(lambda brokers: require_support(brokers, self._settings))
         self._cluster.open(self.membership.note_topics)
         self._thread.start()
 
@@ -112,8 +114,8 @@ class ConsumerSession:
         """Leave the group at once, for a while if the member is a static one, and end the thread. Idempotent."""
         self.membership.close()
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
-            self._thread.join(self._coordinator.end_s)
-        self._coordinator.close()
+            self._thread.join(self._contact.end_s)
+        self._contact.close()
         self._cluster.close()
 
     def begin(self, subscription: Subscription) -> None:
@@ -128,7 +130,7 @@ class ConsumerSession:
     @property
     def connected(self) -> bool:
         """False while the coordinator does not answer the heartbeats of a member."""
-        return self._coordinator.answers or not self.membership.in_group
+        return self._contact.answers or not self.membership.in_group
 
     @property
     def lease_lapses(self) -> int:
@@ -198,9 +200,9 @@ class ConsumerSession:
         beat, sent, answer = self._ask()
         if answer.code:
             self._refused(answer, beat)
-            self._coordinator.heard()
+            self._contact.heard()
             return
-        self._coordinator.heard()
+        self._contact.heard()
         self._due = sent + answer.interval_ms / 1000
         if membership.answered(beat, answer.epoch, answer.assignment, sent):
             self.views += answer.assignment is not None
@@ -224,7 +226,7 @@ class ConsumerSession:
             last[:] = [(beat, self.membership.clock())]
             return _heartbeat(connection, self._settings, beat)
 
-        answer = self._coordinator.ask(question)
+        answer = self._contact.ask(question)
         return *last[0], answer
 
     def _refused(self, answer: HeartbeatAnswer, beat: Beat) -> None:
@@ -236,7 +238,7 @@ class ConsumerSession:
         in_group = beat.member.generation > 0
         reaction = consumer_reaction(answer.code, in_group=in_group)
         error = consumer_group_error(
-            answer.code, answer.message, self._group, self._settings.assignor, self._coordinator.security
+            answer.code, answer.message, self._group, self._settings.assignor, self._contact.security
         )
         is_known = reaction is Reaction.LOSE_PARTITIONS or answer.code == ErrorCode.UNRELEASED_INSTANCE_ID
         if is_known and not in_group:
@@ -265,7 +267,7 @@ class ConsumerSession:
         self._session_due = self.membership.clock() + _SESSION_VALID_S
         timeout_ms = self._config.session_timeout_ms
         try:
-            found = self._coordinator.ask(lambda one: group_settings(one, self._group, [_SESSION_TIMEOUT]))
+            found = self._contact.ask(lambda one: group_settings(one, self._group, [_SESSION_TIMEOUT]))
             timeout_ms = int(found[_SESSION_TIMEOUT] or "")
         except (BrokerUnavailable, CoordinatorMoved) as error:
             if not self.membership.in_group:
@@ -285,13 +287,13 @@ class ConsumerSession:
         self.membership.set_timeouts(timeout_ms / 1000, self._rebalance_s)
 
     def _report(self, error: ZkConsumerError) -> None:
-        self._coordinator.failed(error)
+        self._contact.failed(error)
         self.failure = error
         if not self.membership.in_group:  # the rebalance thread waits for the outcome
             self._changed()
 
     def _leave(self, member: CommitIdentity) -> None:
-        self._coordinator.leave(lambda connection: _heartbeat(connection, self._settings, leave_beat(member)).code)
+        self._contact.leave(lambda connection: _heartbeat(connection, self._settings, leave_beat(member)).code)
 
 
 def _heartbeat(connection: BrokerConnection, settings: HeartbeatSettings, beat: Beat) -> HeartbeatAnswer:

@@ -14,7 +14,7 @@ from zkconsumer.errors import BrokerUnavailable, CoordinatorMoved, ZkConsumerErr
 from zkconsumer.kafka.client import BrokerClient
 from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.kafka.errorcodes import error_name
-from zkconsumer.kafka.findcoordinator import CoordinatorClient
+from zkconsumer.kafka.findcoordinator import CoordinatorClient, CoordinatorLocation
 from zkconsumer.kafka.security import BrokerSecurity
 from zkconsumer.kafka.sharedmember import SharedMember
 
@@ -34,6 +34,7 @@ class CoordinatorContact:
     Args:
         config: the consumer's properties.
         cluster: where brokers are read from.
+        location: where the coordinator is, shared with the member's other clients.
         membership: the member's state.
         changed: called when the coordinator answers again; never blocks.
 
@@ -43,14 +44,19 @@ class CoordinatorContact:
     """
 
     def __init__(
-        self, config: ConsumerConfig, cluster: ClusterSource, membership: SharedMember[Any], changed: Callable[[], None]
+        self,
+        config: ConsumerConfig,
+        cluster: ClusterSource,
+        location: CoordinatorLocation,
+        membership: SharedMember[Any],
+        changed: Callable[[], None],
     ) -> None:
         self._group = config.group_id
         self._membership = membership
         self._changed = changed
         timeout_ms = max(_LEAST_TIMEOUT_MS, config.session_timeout_ms // _TIMEOUTS_PER_SESSION)
         self._brokers = BrokerClient.from_config(cluster.live_brokers, config, timeout_ms=timeout_ms)
-        self._client = CoordinatorClient(self._brokers, self._group)
+        self._client = CoordinatorClient(self._brokers, self._group, location)
         self._outage = Outage()
         self.answers = True
         self.end_s: Final = _END_S + 2 * timeout_ms / 1000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
@@ -24,18 +25,46 @@ COORDINATOR_GONE: Final = frozenset(
 T = TypeVar("T")
 
 
+class CoordinatorLocation:
+    """Which broker coordinates a group, as far as known: shared by the clients of one member, on several threads.
+
+    What one of them finds, the others need not ask for; where one of them gets no answer, none asks again.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._broker: Broker | None = None
+
+    @property
+    def broker(self) -> Broker | None:
+        """The coordinator; None if it has to be found."""
+        return self._broker
+
+    def found(self, broker: Broker) -> None:
+        """Record an answer to FindCoordinator."""
+        with self._lock:
+            self._broker = broker
+
+    def lost(self, broker: Broker) -> None:
+        """This broker does not answer, or is not the coordinator any more; no change if another one was found since."""
+        with self._lock:
+            if self._broker == broker:
+                self._broker = None
+
+
 class CoordinatorClient:
     """A client of a group's coordinator. One thread uses it; any other thread may call :meth:`close`.
 
     Args:
         client: client of the cluster.
         group: consumer group.
+        location: shared with other clients of the same cluster and group; its own if None.
     """
 
-    def __init__(self, client: BrokerClient, group: str) -> None:
+    def __init__(self, client: BrokerClient, group: str, location: CoordinatorLocation | None = None) -> None:
         self._client = client
         self._group = group
-        self._coordinator: Broker | None = None
+        self._location = location or CoordinatorLocation()
 
     @property
     def security(self) -> BrokerSecurity:
@@ -50,12 +79,11 @@ class CoordinatorClient:
             BrokerUnavailable: no broker answers; try again.
             GroupAuthorizationFailed: the permission to find the coordinator is missing.
         """
-        if self._coordinator is None:
-            self._coordinator = self.find()
+        coordinator = self._location.broker or self.find()
         try:
-            return self._client.ask(self._coordinator, question)
+            return self._client.ask(coordinator, question)
         except (CoordinatorMoved, BrokerUnavailable):
-            self._coordinator = None
+            self._location.lost(coordinator)
             raise
 
     def find(self) -> Broker:
@@ -77,7 +105,9 @@ class CoordinatorClient:
             raise CoordinatorMoved(
                 f"group {self._group} has no coordinator at the moment: {error_name(answer.error_code)}"
             )
-        return Broker(answer.node_id, answer.host, answer.port)
+        coordinator = Broker(answer.node_id, answer.host, answer.port)
+        self._location.found(coordinator)
+        return coordinator
 
     def close(self) -> None:
         """Close all connections; a call in progress raises BrokerUnavailable. Idempotent."""

@@ -14,7 +14,7 @@ from zkconsumer.kafka.client import BrokerClient
 from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.kafka.consumerprotocol import decode_subscription, encode_assignment, encode_subscription
 from zkconsumer.kafka.errorcodes import error_name
-from zkconsumer.kafka.findcoordinator import COORDINATOR_GONE, CoordinatorClient
+from zkconsumer.kafka.findcoordinator import COORDINATOR_GONE, CoordinatorClient, CoordinatorLocation
 from zkconsumer.kafka.groupmessages import JoinAnswer, JoinSettings, join_group, sync_group
 from zkconsumer.kafka.groupreactions import Reaction, reaction_to
 from zkconsumer.kafka.groupstates import strategy_in_use
@@ -39,6 +39,7 @@ class GroupConversation:
         settings: see :class:`JoinSettings`.
         strategies: the member's strategies, preferred ones first.
         cluster: where the leader reads partitions from.
+        location: where the coordinator is, shared with the member's other clients.
     """
 
     def __init__(
@@ -47,12 +48,13 @@ class GroupConversation:
         settings: JoinSettings,
         strategies: Sequence[GroupStrategy],
         cluster: ClusterSource,
+        location: CoordinatorLocation,
     ) -> None:
         self._settings = settings
         self._strategies = strategies
         self._cluster = cluster
         self._connect: Final[Callable[[], CoordinatorClient]] = lambda: CoordinatorClient(
-            BrokerClient.from_config(cluster.live_brokers, config), settings.group
+            BrokerClient.from_config(cluster.live_brokers, config), settings.group, location
         )
         self._client = self._connect()
         self._interrupted: CoordinatorClient | None = None

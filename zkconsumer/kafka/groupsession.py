@@ -27,6 +27,7 @@ from zkconsumer.core.subscription import Subscription
 from zkconsumer.errors import BrokerUnavailable, ZkConsumerError
 from zkconsumer.kafka.consumerprotocol import decode_assignment
 from zkconsumer.kafka.errorcodes import ErrorCode, error_name
+from zkconsumer.kafka.findcoordinator import CoordinatorLocation
 from zkconsumer.kafka.groupconversation import GroupConversation
 from zkconsumer.kafka.groupmessages import JoinSettings
 from zkconsumer.kafka.groupreactions import REMOVED, Reaction, group_error, pause_s, reaction_to
@@ -49,6 +50,7 @@ class GroupSession:
 
     Attributes:
         membership: what the rebalance thread may use.
+        coordinator: which broker it is, for every client of this member.
         views: assignments received so far; written by the session thread.
         failure: why the last attempt to join failed, None once the next one is sent; written by the session thread.
         streams: topic to number of consumer threads, for the subscribed topics; replaced, never changed.
@@ -66,7 +68,8 @@ class GroupSession:
         self.cooperative: Final = all(strategy.cooperative for strategy in strategies)
         session_ms, rebalance_ms = config.session_timeout_ms, config.max_poll_interval_ms
         settings = JoinSettings(self._group, session_ms, rebalance_ms, config.group_instance_id)
-        self._conversation = GroupConversation(config, settings, strategies, cluster)
+        self.coordinator = CoordinatorLocation()
+        self._conversation = GroupConversation(config, settings, strategies, cluster, self.coordinator)
         self.membership = SharedMembership(
             BrokerMembership(self.cooperative, config.group_instance_id),
             BrokerLease(session_ms / 1000, rebalance_ms / 1000),
@@ -76,6 +79,7 @@ class GroupSession:
             config,
             consumer_id,
             cluster,
+            self.coordinator,
             self.membership,
             removed=self._fence,
             silent=self._conversation.interrupt,

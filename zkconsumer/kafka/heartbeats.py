@@ -15,7 +15,7 @@ from zkconsumer.errors import BrokerUnavailable, CoordinatorMoved, ZkConsumerErr
 from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.kafka.coordinatorcontact import CoordinatorContact
 from zkconsumer.kafka.errorcodes import error_name
-from zkconsumer.kafka.findcoordinator import COORDINATOR_GONE
+from zkconsumer.kafka.findcoordinator import COORDINATOR_GONE, CoordinatorLocation
 from zkconsumer.kafka.groupmessages import heartbeat, leave_group
 from zkconsumer.kafka.groupreactions import REMOVED, Reaction, reaction_to
 from zkconsumer.kafka.leasewatch import LeaseWatch
@@ -32,6 +32,7 @@ class Heartbeats:
         config: the consumer's properties.
         owner: the consumer, as part of the name of the thread.
         cluster: where brokers are read from.
+        location: where the coordinator is, shared with the member's other clients.
         membership: the member's state.
         removed: called with the error code by which the coordinator reports that it has removed the member.
         silent: called when a heartbeat was not answered while the member is joining.
@@ -43,6 +44,7 @@ class Heartbeats:
         config: ConsumerConfig,
         owner: str,
         cluster: ClusterSource,
+        location: CoordinatorLocation,
         membership: SharedMembership,
         *,
         removed: Callable[[int], None],
@@ -52,7 +54,7 @@ class Heartbeats:
         self._group = config.group_id
         self._membership = membership
         self._removed, self._interrupt_join = removed, silent
-        self._coordinator = CoordinatorContact(config, cluster, membership, changed)
+        self._coordinator = CoordinatorContact(config, cluster, location, membership, changed)
         self._interval_s = config.heartbeat_interval_ms / 1000
         self._thread = threading.Thread(target=self._run, name=f"{owner}-heartbeat", daemon=True)
         # Written by the thread:

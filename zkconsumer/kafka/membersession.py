@@ -10,6 +10,7 @@ from zkconsumer.core.clustercatalog import ClusterSource
 from zkconsumer.core.groupview import Topic
 from zkconsumer.core.subscription import Subscription
 from zkconsumer.errors import ZkConsumerError
+from zkconsumer.kafka.findcoordinator import CoordinatorLocation
 from zkconsumer.kafka.sharedmember import SharedMember
 
 
@@ -28,6 +29,10 @@ class MemberSession(Protocol):
     @property
     def membership(self) -> SharedMember[Any]:
         """What the rebalance thread may use."""
+
+    @property
+    def coordinator(self) -> CoordinatorLocation:
+        """Which broker it is, for every client of this member."""
 
     @property
     def cooperative(self) -> bool:

@@ -15,7 +15,7 @@ from zkconsumer.errors import CoordinatorMoved, ProtocolError, RebalanceAwaited,
 from zkconsumer.kafka.client import BrokerClient
 from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.kafka.errorcodes import ErrorCode, error_name
-from zkconsumer.kafka.findcoordinator import COORDINATOR_GONE, CoordinatorClient
+from zkconsumer.kafka.findcoordinator import COORDINATOR_GONE, CoordinatorClient, CoordinatorLocation
 from zkconsumer.kafka.groupoffsets import (
     BROKER_RETENTION,
     CommitOutcome,
@@ -64,10 +64,12 @@ class CommitMembership(NamedTuple):
             that ends the refusal, and returns False if it takes too long or the member is removed.
         topic_ids: returns the ids of topics by name; those of held partitions are the ids of their assignment. None in
             a group without member epochs.
+        coordinator: where it is, shared with the member's other clients; None where it is not shared.
     """
 
     await_renewed: Callable[[CommitIdentity], bool]
     topic_ids: Callable[[], Mapping[str, str]] | None = None
+    coordinator: CoordinatorLocation | None = None
 
 
 class Committer(NamedTuple):
@@ -106,7 +108,7 @@ class OffsetCoordinator:
     ) -> None:
         self._client = client
         self._group = group
-        self._coordinator = CoordinatorClient(client, group)
+        self._coordinator = CoordinatorClient(client, group, membership.coordinator if membership else None)
         self._identity = identity
         self._membership = membership
 
