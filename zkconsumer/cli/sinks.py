@@ -7,7 +7,6 @@ commits: records that were written before ``flush`` returned survive a crash (ar
 from __future__ import annotations
 
 import base64
-import contextlib
 import fcntl
 import io
 import json
@@ -16,9 +15,11 @@ import os
 import select
 import stat
 import sys
+import threading
 import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
@@ -85,7 +86,9 @@ def _open_to_append(path: Path) -> BinaryIO:
 class LineSink:
     """Writes one line per record to a file or pipe.
 
-    There is no lock here: the stream's own lock makes each ``write`` atomic, and each batch is one ``write``.
+    The stream's own lock makes each ``write`` atomic, and each batch is one ``write``. Writers that wait for the reader
+    take turns: 1. the reader takes what one thread has written; 2. before that thread sees the empty pipe, another one
+    fills it; 3. the reader closes the pipe, and the first thread could not tell that its lines were taken.
 
     Args:
         stream: file or pipe to write to.
@@ -101,6 +104,7 @@ class LineSink:
         self._is_file = stat.S_ISREG(mode)
         self._is_broken = False
         self._waits_for_reader = waits_for_reader and stat.S_ISFIFO(mode)
+        self._turn: AbstractContextManager[Any] = threading.Lock() if self._waits_for_reader else nullcontext()
         if self._waits_for_reader:
             _make_small(stream)
 
@@ -111,6 +115,10 @@ class LineSink:
             BrokenPipeError: the reader has closed the pipe; records of earlier calls are not affected.
             OSError: the file cannot be written.
         """
+        with self._turn:
+            self._write(batch)
+
+    def _write(self, batch: Any) -> None:
         try:
             self._stream.write(self._lines(batch))
             self._stream.flush()
@@ -148,7 +156,7 @@ class LineSink:
 
 def _make_small(pipe: BinaryIO) -> None:
     """Limit a pipe to one page; then it accepts more only when it is empty, and polling reports that."""
-    with contextlib.suppress(OSError, AttributeError):  # other than Linux; or it holds more already
+    with suppress(OSError, AttributeError):  # other than Linux; or it holds more already
         fcntl.fcntl(pipe.fileno(), fcntl.F_SETPIPE_SZ, 1)
 
 
@@ -200,10 +208,10 @@ class ParquetSink:
 
     def _discard_part(self) -> None:
         """Remove the unfinished part: on a full disk its space is needed, and its offsets are not committed."""
-        with contextlib.suppress(Exception):  # it writes the footer, and fails where the disk is full
+        with suppress(Exception):  # it writes the footer, and fails where the disk is full
             if self._writer is not None:
                 self._writer.close()
-        with contextlib.suppress(OSError):  # no part, or no directory any more; the first failure is reported
+        with suppress(OSError):  # no part, or no directory any more; the first failure is reported
             self._temporary.unlink()
         self._release_part()
 

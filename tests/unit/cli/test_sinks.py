@@ -5,6 +5,7 @@ import select
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pyarrow as pa
 import pytest
@@ -74,6 +75,35 @@ def test_a_sink_that_waits_knows_what_the_reader_took(monkeypatch, takes):
             assert os.read(reader, 100) == b"a\n"
         os.close(reader)
         assert (write.exception() is None) == takes
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux makes pipes smaller")
+def test_threads_know_which_of_their_lines_the_reader_has_taken(monkeypatch):
+    """A thread must not find the pipe full of another one's line and believe that its own is still in it."""
+    for lines in range(1, 21):
+        assert written_by_four_threads(monkeypatch, lines) == lines
+
+
+def written_by_four_threads(monkeypatch, lines):
+    """How many writes succeed if the reader takes so many lines."""
+    reader, writer = os.pipe()
+    written = []
+
+    def write_all(sink):
+        with suppress(BrokenPipeError):
+            while True:
+                sink.write(batch(b"a"))
+                written.append(1)
+
+    with os.fdopen(writer, "wb") as pipe, ThreadPoolExecutor(4) as threads:
+        monkeypatch.setattr("sys.stdout", pipe)
+        sink = open_sink("value", None, waits_for_reader=True)
+        for _ in range(4):
+            threads.submit(write_all, sink)
+        for _ in range(lines):
+            assert os.read(reader, 2) == b"a\n"
+        os.close(reader)
+    return len(written)
 
 
 def test_parquet_leaves_no_temporary_file_after_a_failure(tmp_path):
