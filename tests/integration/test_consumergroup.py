@@ -138,7 +138,7 @@ class Watched:
     def commit(self, identity, offsets):
         stored = {partition: StoredOffset(offset) for partition, offset in offsets.items()}
         return OffsetCoordinator(
-            self._client, self._group, lambda: identity, CommitMembership(lambda _: False, dict)
+            self._client, self._group, lambda: identity, CommitMembership(lambda *_: False, dict)
         ).commit(stored)
 
     def configure(self, name, value):

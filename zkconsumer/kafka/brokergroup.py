@@ -24,10 +24,6 @@ from zkconsumer.kafka.offsetcoordinator import CommitMembership
 from zkconsumer.kafka.sharedconsumermembership import SharedConsumerMembership
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 
-_RENEWAL_S: Final = 2.0
-"""How long a refused commit waits for the answer that makes this one of the group's next generation; it is on its way,
-unless the leader is slow to assign."""
-
 
 class BrokerGroup:
     """One member's side of the group. Threads and errors are those of the protocol.
@@ -105,9 +101,7 @@ class BrokerGroup:
         """The membership as commits need it."""
         membership = self._membership
         topic_ids = membership.topic_ids if isinstance(membership, SharedConsumerMembership) else None
-        return CommitMembership(
-            lambda refused: membership.await_renewed(refused, _RENEWAL_S), topic_ids, self._session.coordinator
-        )
+        return CommitMembership(membership.await_renewed, topic_ids, self._session.coordinator)
 
     # -- membership -------------------------------------------------------------------------------------------------
 

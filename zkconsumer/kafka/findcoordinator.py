@@ -79,12 +79,30 @@ class CoordinatorClient:
             BrokerUnavailable: no broker answers; try again.
             GroupAuthorizationFailed: the permission to find the coordinator is missing.
         """
-        coordinator = self._location.broker or self.find()
+        coordinator = self._location.broker or self._locate()
         try:
             return self._client.ask(coordinator, question)
         except (CoordinatorMoved, BrokerUnavailable):
             self._location.lost(coordinator)
             raise
+
+    def ask_even_if_moved(self, question: Callable[[BrokerConnection], T]) -> T:
+        """As :meth:`ask`; once more, at once, if another broker has become the coordinator since the last question.
+
+        Not after a broker that is silent: finding another one may take as long again.
+        """
+        former = self._location.broker
+        try:
+            return self.ask(question)
+        except (CoordinatorMoved, BrokerUnavailable) as error:
+            if former is None or not _is_answer(error) or self._locate() == former:
+                raise
+        return self.ask(question)
+
+    def _locate(self) -> Broker:
+        coordinator = self.find()
+        self._location.found(coordinator)
+        return coordinator
 
     def find(self) -> Broker:
         """Ask any broker for the coordinator; raises as :meth:`ask`."""
@@ -105,10 +123,15 @@ class CoordinatorClient:
             raise CoordinatorMoved(
                 f"group {self._group} has no coordinator at the moment: {error_name(answer.error_code)}"
             )
-        coordinator = Broker(answer.node_id, answer.host, answer.port)
-        self._location.found(coordinator)
-        return coordinator
+        return Broker(answer.node_id, answer.host, answer.port)
 
     def close(self) -> None:
         """Close all connections; a call in progress raises BrokerUnavailable. Idempotent."""
         self._client.close()
+
+
+def _is_answer(error: BaseException | None) -> bool:
+    """True if the broker has answered, or its host has refused or closed the connection."""
+    while error is not None and not isinstance(error, (CoordinatorMoved, ConnectionError)):
+        error = error.__cause__
+    return error is not None

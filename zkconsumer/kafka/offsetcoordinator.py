@@ -41,6 +41,11 @@ _OFFSET_DELETE: Final = 47
 _DELETE_VERSIONS: Final = (0, 0)
 
 
+_RESENDS: Final = 20
+_RESEND_S: Final = 0.1
+"""How often, and after how long, a request is sent again that was refused because the group rebalances: members join
+within 2 s unless one of them is slow."""
+
 _BETWEEN_GENERATIONS: Final = frozenset(
     {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION, ErrorCode.STALE_MEMBER_EPOCH}
 )
@@ -60,14 +65,14 @@ class CommitMembership(NamedTuple):
     """The membership of the consumer that commits.
 
     Attributes:
-        await_renewed: called after the coordinator has refused the generation of this identity; waits for the answer
-            that ends the refusal, and returns False if it takes too long or the member is removed.
+        await_renewed: waits until commits name another identity than this one, at most so many seconds; returns False
+            if the member is not in the group any more.
         topic_ids: returns the ids of topics by name; those of held partitions are the ids of their assignment. None in
             a group without member epochs.
         coordinator: where it is, shared with the member's other clients; None where it is not shared.
     """
 
-    await_renewed: Callable[[CommitIdentity], bool]
+    await_renewed: Callable[[CommitIdentity, float], bool]
     topic_ids: Callable[[], Mapping[str, str]] | None = None
     coordinator: CoordinatorLocation | None = None
 
@@ -158,23 +163,28 @@ class OffsetCoordinator:
         return stored
 
     def _as_member(self, request: Callable[[BrokerConnection, Committer], T]) -> T:
-        """Send a request that names the member; once more if the group has begun another generation meanwhile.
+        """Send a request that names the member, and again, for a while, where the group is between two generations.
 
-        The coordinator does so when it answers a JoinGroup or a heartbeat, which another thread sends on another
-        connection: the member is in the group still, and a request that names the former generation is refused.
+        1. The coordinator answers JoinGroup, or a heartbeat, on the connection of another thread: the former generation
+        is over, and a request that names it is refused; 2. the answer arrives, and a request that names the new
+        generation is refused until the leader has assigned; 3. if the leader does not, the group rebalances again, and
+        the request is accepted. Only the coordinator knows which step has been reached.
         """
+        named = NO_MEMBER
 
         def ask(connection: BrokerConnection) -> T:
+            nonlocal named
+            named = self._identity()
             topic_ids = self._membership.topic_ids if self._membership else None
-            return request(connection, Committer(self._identity(), topic_ids() if topic_ids else None))
+            return request(connection, Committer(named, topic_ids() if topic_ids else None))
 
-        before = self._identity()
-        try:
-            return self._coordinator.ask(ask)
-        except RebalanceAwaited:
-            if self._membership is None or not self._membership.await_renewed(before):
-                raise
-            return self._coordinator.ask(ask)
+        for _ in range(_RESENDS):
+            try:
+                return self._coordinator.ask_even_if_moved(ask)
+            except RebalanceAwaited:
+                if self._membership is None or not self._membership.await_renewed(named, _RESEND_S):
+                    raise
+        return self._coordinator.ask_even_if_moved(ask)
 
     def can_list(self) -> bool:
         """True if the coordinator can list a group's offsets, as brokers since 0.10.2 can; raises as :meth:`fetch`."""
@@ -262,7 +272,8 @@ def _commit(
         connection, group, offsets, versions, before_send=before_send, retention_ms=kept, member=member, topic_ids=ids
     )
     for code in outcome.refused.values():
-        if code in COORDINATOR_GONE:
+        # A coordinator whose followers are slow to store a commit answers with the latter; the commit may be stored.
+        if code in COORDINATOR_GONE or code == ErrorCode.REQUEST_TIMED_OUT:
             raise CoordinatorMoved(f"commit of group {group}: {error_name(code)}")
         if member != NO_MEMBER:
             _require_membership(group, code, "committed")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from zkconsumer.core.brokerlease import BrokerLease
-from zkconsumer.core.brokermembership import CommitIdentity, MembershipState
+from zkconsumer.core.brokermembership import MembershipState
 from zkconsumer.core.consumermembership import Beat, ConsumerMembership, IdPartition
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.kafka.sharedmember import SharedMember
@@ -132,7 +132,3 @@ class SharedConsumerMembership(SharedMember[ConsumerMembership]):
         """See :meth:`ConsumerMembership.topic_ids`."""
         with self._condition:
             return self._membership.topic_ids()
-
-    def _is_renewed(self, refused: CommitIdentity) -> bool:
-        """True if an answer has advanced the epoch."""
-        return self._membership.identity != refused

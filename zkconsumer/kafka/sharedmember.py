@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -69,7 +68,7 @@ class MemberMachine(Protocol):
 M = TypeVar("M", bound=MemberMachine)
 
 
-class SharedMember(ABC, Generic[M]):
+class SharedMember(Generic[M]):
     """One member's state; every method may be called on any thread.
 
     Args:
@@ -145,22 +144,16 @@ class SharedMember(ABC, Generic[M]):
         with self._condition:
             return self._membership.must_release()
 
-    def await_renewed(self, refused: CommitIdentity, seconds: float) -> bool:
-        """Wait until a commit may be accepted; False if that takes longer, or the member is removed.
+    def await_renewed(self, outdated: CommitIdentity, seconds: float) -> bool:
+        """Wait until commits name another identity than this one, or so long; False if the member is not in the group.
 
-        Args:
-            refused: the coordinator has refused a commit that named this, since it is between two generations.
-            seconds: how long to wait.
+        See :class:`~zkconsumer.kafka.offsetcoordinator.CommitMembership`.
         """
         with self._condition:
             self._condition.wait_for(
-                lambda: self._closed or not self._membership.in_group or self._is_renewed(refused), seconds
+                lambda: self._closed or not self._membership.in_group or self._membership.identity != outdated, seconds
             )
-            return not self._closed and self._membership.in_group and self._is_renewed(refused)
-
-    @abstractmethod
-    def _is_renewed(self, refused: CommitIdentity) -> bool:
-        """True if the answer has arrived that ends the refusal; called under the lock."""
+            return not self._closed and self._membership.in_group
 
     # -- for any thread ---------------------------------------------------------------------------------------------
 

@@ -51,6 +51,7 @@ class SharedMembership(SharedMember[BrokerMembership]):
         """See :meth:`BrokerMembership.joined`."""
         with self._condition:
             self._membership.joined(member_id, generation)
+            self._condition.notify_all()
 
     def synchronised(self, assigned: Assigned, sent: float) -> bool:
         """See :meth:`BrokerMembership.synchronised`.
@@ -72,7 +73,6 @@ class SharedMembership(SharedMember[BrokerMembership]):
         """See :meth:`BrokerMembership.join_ended`."""
         with self._condition:
             self._membership.join_ended()
-            self._condition.notify_all()
 
     def join_again(self) -> None:
         """See :meth:`BrokerMembership.join_again`."""
@@ -129,14 +129,6 @@ class SharedMembership(SharedMember[BrokerMembership]):
         return self._membership.joining
 
     # -- for any thread ---------------------------------------------------------------------------------------------
-
-    def _is_renewed(self, refused: CommitIdentity) -> bool:  # noqa: ARG002 - what a commit names is read again
-        """True if no rebalance is in the way any more.
-
-        1. The coordinator answers JoinGroup: the former generation is over; 2. a commit that names it is refused, until
-        the answer has arrived; 3. one that names the new generation is refused, until the leader has assigned.
-        """
-        return not self._membership.joining
 
     def fence(self, *, keeps_id: bool, stopped: ZkConsumerError | None = None) -> None:
         """The group has removed this member: nothing may be delivered any more.

@@ -74,11 +74,11 @@ class ScriptedBroker:
 
 
 class Membership:
-    """A member at an epoch, which advances when a commit waits for that."""
+    """A member at an epoch, which advances while commits wait for that; ``stays`` is how often they wait in vain."""
 
-    def __init__(self, *, advances=True, ids=IDS):
+    def __init__(self, *, stays=0, in_group=True, ids=IDS):
         self.epoch = 7
-        self._advances, self._ids = advances, ids
+        self._stays, self._in_group, self._ids = stays, in_group, ids
 
     def identity(self):
         return CommitIdentity("m", self.epoch)
@@ -87,10 +87,11 @@ class Membership:
         topic_ids = None if self._ids is None else lambda: self._ids
         return OffsetCoordinator(broker, "g", self.identity, CommitMembership(self._await_renewed, topic_ids))
 
-    def _await_renewed(self, outdated):
+    def _await_renewed(self, outdated, _):
         assert outdated == self.identity()
-        self.epoch += self._advances
-        return self._advances
+        self._stays -= 1
+        self.epoch += self._stays < 0
+        return self._in_group
 
 
 def test_a_commit_names_the_epoch_and_the_id_of_the_topic():
@@ -124,11 +125,17 @@ def test_a_commit_is_repeated_in_the_next_generation(ids, newest, code):
     assert [(one.API_VERSION, one.generation_id_or_member_epoch) for one in broker.asked] == [(newest, 7), (newest, 8)]
 
 
-@pytest.mark.parametrize(("advances", "attempts"), [(False, 1), (True, 2)])
-def test_a_commit_is_repeated_once(advances, attempts):
-    broker = ScriptedBroker(10, *[ErrorCode.STALE_MEMBER_EPOCH] * 2)
+def test_a_commit_is_repeated_in_the_same_generation_until_the_leader_has_assigned():
+    broker = ScriptedBroker(7, *[ErrorCode.REBALANCE_IN_PROGRESS] * 3)
+    assert Membership(stays=2, ids=None).offsets(broker).commit(unmarked({A0: 5})).accepted == {A0}
+    assert [one.generation_id_or_member_epoch for one in broker.asked] == [7, 7, 7, 8]
+
+
+@pytest.mark.parametrize(("in_group", "attempts"), [(False, 1), (True, 21)])
+def test_a_commit_is_not_repeated_for_ever_nor_after_the_member_was_removed(in_group, attempts):
+    broker = ScriptedBroker(10, *[ErrorCode.STALE_MEMBER_EPOCH] * 100)
     with pytest.raises(RebalanceAwaited, match="STALE_MEMBER_EPOCH"):
-        Membership(advances=advances).offsets(broker).commit(unmarked({A0: 5}))
+        Membership(stays=100, in_group=in_group).offsets(broker).commit(unmarked({A0: 5}))
     assert len(broker.asked) == attempts
 
 
@@ -157,6 +164,6 @@ def test_an_answer_about_another_group_is_malformed():
 
 def test_a_consumer_that_is_no_member_commits_as_in_other_groups():
     broker = ScriptedBroker(7)
-    offsets = OffsetCoordinator(broker, "g", lambda: NO_MEMBER, CommitMembership(lambda _: False, lambda: IDS))
+    offsets = OffsetCoordinator(broker, "g", lambda: NO_MEMBER, CommitMembership(lambda *_: False, lambda: IDS))
     assert offsets.commit(unmarked({A0: 5})).accepted == {A0}
     assert [(one.API_VERSION, one.generation_id_or_member_epoch) for one in broker.asked] == [(7, -1)]

@@ -23,16 +23,26 @@ TOPIC_AUTHORIZATION_FAILED = 29
 HANGS_UP = BrokerUnavailable("hung up")
 
 
+def because(error: ConnectionError) -> BrokerUnavailable:
+    unavailable = BrokerUnavailable(str(error))
+    unavailable.__cause__ = error
+    return unavailable
+
+
+HAS_CLOSED, REFUSES = because(ConnectionResetError("closed")), because(ConnectionRefusedError("refused"))
+
+
 class Broker1:
-    """The only broker: answers with the codes of the test, one for each partition; an error breaks the connection."""
+    """The only process: answers with the codes of the test, one for each partition; an error breaks the connection."""
 
     def __init__(self) -> None:
         self.answers: list = []
         self.commits = 0
+        self.coordinator = 1
 
     def call(self, request):
         if hasattr(request, "key"):
-            return SimpleNamespace(error_code=0, node_id=1, host="broker", port=1)
+            return SimpleNamespace(error_code=0, node_id=self.coordinator, host="broker", port=1)
         self.commits += request.API_KEY == 8
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
@@ -94,6 +104,33 @@ def test_a_lease_that_lapses_stops_the_next_send(broker, first, make_store):
     with pytest.raises(LeaseLapsed):
         make_store().commit({T0: 5}, may_send=Lease(1).holds)
     assert broker.commits == 1
+
+
+@pytest.mark.parametrize(
+    "answers", [[[ErrorCode.NOT_COORDINATOR]], [HAS_CLOSED, REFUSES]], ids=["moved", "moved, and the broker has ended"]
+)
+def test_a_commit_that_others_wait_for_follows_a_coordinator_that_has_moved_before(broker, make_store, answers):
+    """1. A commit finds the coordinator; 2. it moves; 3. the next commit is the last one, and asks the former."""
+    store = make_store()
+    broker.answers = [[0]]
+    store.commit({T0: 5})
+    broker.answers, broker.coordinator = [*answers, [0]], 2
+    assert store.commit({T0: 6}, retry=False) == {T0}
+
+
+def test_a_commit_that_others_wait_for_is_tried_once_by_a_silent_coordinator(broker, make_store):
+    store = make_store()
+    broker.answers = [[0]]
+    store.commit({T0: 5})
+    broker.answers, broker.coordinator, broker.commits = [HANGS_UP, HANGS_UP, [0]], 2, 0
+    with pytest.raises(BrokerUnavailable):
+        store.commit({T0: 6}, retry=False)
+    assert broker.commits == 2, "on the connection of the former commit, and on a new one"
+
+
+def test_a_commit_whose_replication_takes_too_long_is_repeated(broker, make_store):
+    broker.answers = [[ErrorCode.REQUEST_TIMED_OUT], [0]]
+    assert make_store().commit({T0: 5}) == {T0}
 
 
 def test_a_failed_commit_is_repeated_while_the_lease_holds(broker, make_store):
