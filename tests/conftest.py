@@ -17,6 +17,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 pytest_plugins = [
     "tests.fixtures.sandbox",
+    "tests.fixtures.zookeeper",  # which the next one imports
     "tests.fixtures.brokers",
     "tests.fixtures.consumers",
     "tests.fixtures.disks",
@@ -25,7 +26,6 @@ pytest_plugins = [
     "tests.fixtures.migrationsinmemory",
     "tests.fixtures.offsetwrites",
     "tests.fixtures.signals",
-    "tests.fixtures.zookeeper",
 ]
 
 _SET_BY_THE_COMMAND = ("", "zkconsumer.events", "zkconsumer.kazoo")

@@ -21,10 +21,11 @@ def member(broker, unique_name):
         {"bootstrap.servers": broker.sandbox.bootstrap_servers},
         unique_name,
         group_protocol="kafka",
-        session_timeout_ms=10_000,
+        session_timeout_ms=30_000,
         heartbeat_interval_ms=200,
         metadata_max_age_ms=500,
         rebalance_backoff_ms=1000,
+        rebalance_max_retries=60,  # the first group of a broker makes it create the topic of offsets
     ) as make:
         yield make
 
@@ -81,6 +82,7 @@ def test_a_static_member_needs_a_broker_that_knows_them(broker, member, unique_n
     if broker.release < _GROUPS_SINCE:
         pytest.skip("this release has no groups")
     topic = broker.create_topic(unique_name)
+    broker.commit_to_kafka(f"{unique_name}-k", TopicPartition(topic, 0), 0)  # it has the topic of offsets after this
     one = member(group_instance_id="one", rebalance_max_retries=1, rebalance_backoff_ms=10)
     if broker.release < _STATIC_MEMBERS_SINCE:
         with pytest.raises(RebalanceFailed, match=r"group\.instance\.id needs brokers since 2\.3"):

@@ -17,7 +17,8 @@ _FORMAT_2_SINCE = (0, 11)
 def consumer(broker: VersionedBroker, unique_name):
     """Create members of one group; all are shut down at the end."""
     connection = broker.sandbox.connection
-    with consumers(connection, unique_name, zookeeper_session_timeout_ms=10_000, consumer_timeout_ms=60_000) as make:
+    patience = {"zookeeper_session_timeout_ms": 30_000, "zookeeper_connection_timeout_ms": 60_000}
+    with consumers(connection, unique_name, **patience, consumer_timeout_ms=60_000) as make:
         yield make
 
 

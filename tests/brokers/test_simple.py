@@ -1,9 +1,9 @@
 """SimpleConsumer against brokers of every release."""
 
 import pytest
-from kazoo.client import KazooClient
 
 from tests.fixtures.waiting import eventually
+from tests.fixtures.zookeeper import connected
 from zkconsumer import SimpleConsumer, TopicPartition
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable, CoordinatorMoved, OffsetOutOfRange, ProtocolError, RecordTooLarge
@@ -21,11 +21,9 @@ def connect(broker, **values):
 @pytest.fixture
 def offset_node(broker):
     """Read a group's offset znode: ``offset_node(group, partition)``."""
-    client = KazooClient(broker.sandbox.zookeeper_connect)
-    client.start()
-    yield lambda group, partition: client.get(f"/consumers/{group}/offsets/{partition.topic}/{partition.partition}")[0]
-    client.stop()
-    client.close()
+    with connected(broker.sandbox.zookeeper_connect) as client:
+        node = "/consumers/{0}/offsets/{1.topic}/{1.partition}"
+        yield lambda group, partition: client.get(node.format(group, partition))[0]
 
 
 def test_records_ends_and_offsets(broker, unique_name, offset_node):

@@ -140,10 +140,7 @@ def test_a_topic_regex_for_librdkafka_selects_the_same_topics(topic_factory, top
     assigned: list[str] = []
     consumer.subscribe([regex], on_assign=lambda _, partitions: assigned.extend(p.topic for p in partitions))
     try:
-        for _ in range(60):
-            consumer.poll(0.5)
-            if assigned:
-                break
+        eventually(lambda: (consumer.poll(0.5), assigned)[1])
     finally:
         consumer.close()
     assert sorted(assigned) == sorted(names[:2])

@@ -4,7 +4,6 @@ import threading
 import time
 
 import pytest
-from kazoo.client import KazooClient
 from kazoo.exceptions import NodeExistsError, NoNodeError
 from kazoo.security import make_acl
 
@@ -23,6 +22,7 @@ from zkconsumer.tools.offsetreset import plan_reset
 from zkconsumer.tools.offsetrestore import plan_restore
 from zkconsumer.tools.offsetwrites import execute
 from zkconsumer.tools.snapshot import read_snapshot
+from zkconsumer.zookeeper.expiry import expire
 
 pytestmark = pytest.mark.integration
 
@@ -347,18 +347,15 @@ def test_a_hold_that_lasts_too_long_ends_the_write(offset_group, topic, reset, w
 def test_a_session_that_ends_in_the_hold_writes_nothing(offset_group, topic, reset, write, tool_session, sandbox):
     offset_group.store(topic, {0: 4, 1: 4})
 
-    def expire(changes):
+    def end_session(changes):
         if any(map(is_offset, changes)):
             tool_session.before = lambda _: None
             (hold,) = offset_group.client.get_children(offset_group.path("zkconsumer"))
-            thief = KazooClient(sandbox.zookeeper_connect, client_id=tool_session._client.client_id)
-            thief.start()
-            thief.stop()
-            thief.close()
+            expire(tool_session)
             eventually(lambda: hold not in offset_group.client.get_children(offset_group.path("zkconsumer")))
             eventually(lambda: tool_session.connected)
 
-    tool_session.before = expire
+    tool_session.before = end_session
     report = write(reset(LATEST))
     assert len(report.faults) >= 1
     assert offset_group.offsets(topic) == {0: 4, 1: 4}

@@ -116,6 +116,7 @@ class Guarded:
             "consumer_timeout_ms": 60_000,
             "refresh_leader_backoff_ms": 50,
             "rebalance_backoff_ms": 200,
+            "rebalance_max_retries": 100,  # the first group of a broker makes it create the topic of offsets
             "offsets_channel_backoff_ms": 50,
         }
         if self.sandbox.has_brokers_without_zookeeper:

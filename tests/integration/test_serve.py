@@ -73,6 +73,18 @@ def series(page, name):
     ]
 
 
+def page_with(served, name):
+    """The page of metrics once it has series of this name, which are left out while the newest sample is outdated."""
+    pages = []
+
+    def has_series():
+        pages.append(served.get("/metrics")[1])
+        return series(pages[-1], name)
+
+    eventually(has_series)
+    return pages[-1]
+
+
 def test_the_api_has_what_describe_prints(serve, sandbox, group, lagging):
     served = serve("--match", group.name)
     eventually(lambda: served.group(group.name))
@@ -175,7 +187,7 @@ def test_what_is_unknown_has_no_series(serve, group):
     group.commit("no-such-topic", 0, 5)
     served = serve("--match", group.name)
     eventually(lambda: served.get("/healthz")[0] == 200)
-    page = served.get("/metrics")[1]
+    page = page_with(served, "kafka_consumergroup_current_offset")
     assert series(page, "kafka_consumergroup_lag") == series(page, "kafka_consumergroup_lag_sum") == []
     assert [value for _, value in series(page, "kafka_consumergroup_current_offset")] == [5]
     assert served.group(group.name)["partitions"][0]["lag"] is None
@@ -203,7 +215,8 @@ def test_hostile_names_are_passed_on_as_they_are(serve, zookeeper, unique_name):
     found = served.group(group.name)
     assert (found["group"], found["partitions"][0]["topic"]) == (group.name, HOSTILE)
     assert found["partitions"][0]["owner"] == HOSTILE_OWNER
-    (labels, value) = series(served.get("/metrics")[1], "kafka_consumergroup_current_offset")[0]
+    page = page_with(served, "kafka_consumergroup_current_offset")
+    (labels, value) = series(page, "kafka_consumergroup_current_offset")[0]
     assert (labels["consumergroup"], labels["topic"], value) == (group.name, HOSTILE, 1)
     zookeeper.delete(group.root, recursive=True)
 
@@ -263,8 +276,9 @@ def test_without_zookeeper_it_is_unhealthy_and_recovers(start_zookeeper):
         zookeeper.start()
         GroupNodes(zookeeper, "g").commit("t", 0, 1)
         zookeeper.stop()
-    timeout = ("--property", "zookeeper.session.timeout.ms=2000")
-    with serving(server.address, "--interval", "300ms", *timeout) as served:
+    timeouts = ("session.timeout.ms=2000", "connection.timeout.ms=30000")
+    options = [f"--property=zookeeper.{one}" for one in timeouts]
+    with serving(server.address, "--interval", "300ms", *options) as served:
         eventually(lambda: served.get("/healthz")[0] == 200)
         eventually(lambda: series(served.get("/metrics")[1], "kafka_consumergroup_members"))
         server.pause()

@@ -109,7 +109,8 @@ def test_tls(start_zookeeper, certificates):
         },
     )
     common = {"zookeeper_connect": f"127.0.0.1:{port}", "group_id": "g", "zookeeper_ssl_client_enable": True}
-    trusting = ConsumerConfig(**common, zookeeper_ssl_ca_location=str(certificate))
+    patience = {"zookeeper_connection_timeout_ms": 60_000}  # the first handshake of a server loads classes
+    trusting = ConsumerConfig(**common, **patience, zookeeper_ssl_ca_location=str(certificate))
     session = ZkSession.from_config(trusting)
     session.open()
     assert session.children("/") is not None

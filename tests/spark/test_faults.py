@@ -13,6 +13,7 @@ import pytest
 from tests.fixtures.sandbox import Topics, produce_records
 from tests.fixtures.spark import BOTH_PROTOCOLS, ObservedGroup, await_until
 from tests.fixtures.sparkjob import EXECUTORS, PATIENCE_S, SOURCES
+from tests.fixtures.zookeeper import connected
 
 PARTITIONS = 4
 
@@ -96,14 +97,10 @@ def test_an_expired_session_repeats_nothing_that_was_finished(sandbox, group, to
 
 
 def test_a_killed_broker_does_not_delay_the_others(private_sandbox, unique_name, make_job):
-    from kazoo.client import KazooClient
-
-    box = private_sandbox(brokers=2)
+    box = private_sandbox(brokers=2, max_session_timeout_ms=60_000)
     Topics(box.bootstrap_servers).create("t", PARTITIONS, replication=2)
     produced = produce_records(box.bootstrap_servers, "t", spread(400))
-    client = KazooClient(hosts=box.zookeeper_connect)
-    client.start()
-    try:
+    with connected(box.zookeeper_connect) as client:
         group = ObservedGroup(client, unique_name)
         job = make_job(box, "t")
         job.await_batches(2, group)
@@ -113,9 +110,6 @@ def test_a_killed_broker_does_not_delay_the_others(private_sandbox, unique_name,
         produced += produce_records(box.bootstrap_servers, "t", spread(80))
         job.await_all(produced, group)
         assert job.kept() == Counter(produced)
-    finally:
-        client.stop()
-        client.close()
 
 
 def test_a_full_disk_under_the_checkpoint_loses_nothing(sandbox, group, topic_factory, produce, make_job, small_disk):

@@ -141,6 +141,7 @@ class Consumer(ConsumerRebalanceListener):
             self._fetch,
             self._before_commit,
             zookeeper_session_timeout_ms=SESSION_MS,
+            zookeeper_connection_timeout_ms=60_000,
             rebalance_backoff_ms=300,
             auto_commit_interval_ms=50,
         )
