@@ -72,4 +72,4 @@ def test_a_rolling_change_of_the_protocol_and_back_loses_nothing(servers, third)
     there = [Fault("switch", 0.5 + number, place, mode=COORDINATED) for number, place in enumerate(places)]
     back = [Fault("switch", 4.5 + number, place, mode=OURS) for number, place in enumerate(places)]
     schedule = Schedule((OURS, OURS, third), (*there, *back), manual=True)
-    expect_survival(servers, "R7-clean" if third == OURS else "R7-hard", schedule)
+    expect_survival(servers, ROWS["R7-clean" if third == OURS else "R7-hard"], schedule)
