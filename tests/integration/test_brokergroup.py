@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient
 from tests.fixtures.consumers import collect, consumers, owned, parts
 from tests.fixtures.fetch import brokers_of
 from tests.fixtures.peers import Confluent, KafkaPython
-from tests.fixtures.sandbox import Topics, produce_records, values
+from tests.fixtures.sandbox import PATIENT, Topics, produce_records, values
 from tests.fixtures.waiting import eventually
 from zkconsumer import (
     ConsumerClosed,
@@ -48,6 +48,7 @@ def member(sandbox, unique_name):
         heartbeat_interval_ms=200,
         metadata_max_age_ms=500,
         rebalance_backoff_ms=1000,
+        rebalance_max_retries=60,  # the first group of a broker makes it create the topic of offsets
     ) as make:
         yield make
 
@@ -299,6 +300,29 @@ def test_a_cluster_that_does_not_answer_is_reported_at_once():
     config = ConsumerConfig(bootstrap_servers="127.0.0.1:1", group_id="g", group_protocol="kafka")
     with pytest.raises(BrokerUnavailable, match="none of 1 brokers answers"):
         ConsumerConnector(config)
+
+
+@pytest.mark.slow
+def test_the_last_commit_is_made_soon_after_the_coordinator_was_silent(private_sandbox, unique_name):
+    """The lease holds, and the next heartbeat, which would find that out, is seconds away."""
+    box = private_sandbox(**PATIENT)
+    topic = Topics(box.bootstrap_servers).create(unique_name)
+    settings = {"group_protocol": "kafka", "session_timeout_ms": 30_000, "rebalance_max_retries": 60}
+    with consumers({"bootstrap.servers": box.bootstrap_servers}, unique_name, **settings) as make:
+        one = make(heartbeat_interval_ms=9_000, commit_on="delivery")
+        received = collect(one.create_message_streams({topic: 1})[topic])
+        produce_records(box.bootstrap_servers, topic, values(10))
+        eventually(lambda: received == values(10))
+        box.brokers[0].pause()
+        try:
+            eventually(lambda: not one.describe().connected)
+        finally:
+            box.brokers[0].resume()
+        one.shutdown()
+        produce_records(box.bootstrap_servers, topic, values(10, start=10))
+        after = collect(make().create_message_streams({topic: 1})[topic])
+        eventually(lambda: after[-1:] == [b"19"])
+        assert after == values(10, start=10)
 
 
 @pytest.mark.slow

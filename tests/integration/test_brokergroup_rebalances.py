@@ -25,10 +25,11 @@ pytestmark = pytest.mark.integration
 EAGER, COOPERATIVE = "range", "cooperative-sticky"
 SETTINGS = {
     "group_protocol": "kafka",
-    "session_timeout_ms": 6000,
+    "session_timeout_ms": 30_000,
     "heartbeat_interval_ms": 200,
     "metadata_max_age_ms": 500,
     "rebalance_backoff_ms": 1000,
+    "rebalance_max_retries": 60,  # the first group of a broker makes it create the topic of offsets
 }
 
 
@@ -124,7 +125,7 @@ def start(connector, topic):
 
 def test_a_late_or_repeated_sync_gets_the_same_assignment(manual, topic_factory):
     topic = topic_factory(2)
-    one = manual(topic)
+    one = manual(topic, session_ms=60_000)
     answer = one.join()
     first = one.synchronise({answer.member_id: parts(topic, 0, 1)})
     assert first == (ErrorCode.NONE, encode_assignment(parts(topic, 0, 1)))
@@ -134,7 +135,7 @@ def test_a_late_or_repeated_sync_gets_the_same_assignment(manual, topic_factory)
 
 def test_a_leader_that_dies_before_it_assigns_is_replaced(manual, member, topic_factory, described):
     topic = topic_factory(2)
-    leader = manual(topic)
+    leader = manual(topic, session_ms=20_000)
     leader.synchronise({leader.join().member_id: parts(topic, 0, 1)})
     connector = member(partition_assignment_strategy=COOPERATIVE)
     start(connector, topic)
@@ -154,6 +155,7 @@ def test_a_member_reads_and_commits_while_it_waits_for_a_slow_one(manual, member
     eventually(lambda: len(owned(one)) == 1)
     other = member(partition_assignment_strategy=COOPERATIVE)
     more = start(other, topic)
+    eventually(lambda: len(described().members) == 3)
     eventually(lambda: described().state.name == "PREPARING_REBALANCING")
     (kept,) = owned(one)
     produce(topic, [{"value": value, "partition": kept.partition} for value in values(10)])

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fixtures.jvm import PATIENT_PROPERTIES
 from tests.fixtures.sandbox import Topics, produce_records
 from tests.fixtures.waiting import eventually
 
@@ -278,8 +279,13 @@ def test_a_closed_pipe_is_a_normal_end(sandbox, topic_factory, produce, unique_n
     reader, writer = os.pipe()
     os.close(reader)
     full = [*COMMAND, "consume", "--zookeeper", sandbox.zookeeper_connect, "--group", unique_name]
+    patience = (*PATIENT_PROPERTIES, "-p", "rebalance.max.retries=50")
     process = subprocess.run(
-        [*full, "--topic", topic, "--from-beginning"], stdout=writer, stderr=subprocess.PIPE, timeout=120, check=False
+        [*full, *patience, "--topic", topic, "--from-beginning"],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        timeout=120,
+        check=False,
     )
     os.close(writer)
     lines = process.stderr.decode().splitlines()
@@ -438,6 +444,7 @@ def test_bad_input_is_reported_in_one_line(run, sandbox, topic_factory, unique_n
 
     consume = ("consume", "--group", unique_name, "--topic", topic)
     quick = ("-p", "zookeeper.connection.timeout.ms=300")
+    resolving = ("-p", "zookeeper.connection.timeout.ms=5000")
     assert "zookeeper.connect" in fails(1, *consume, *quick, zookeeper="127.0.0.1:1")
     assert "/missing does not exist" in fails(1, *consume, zookeeper=f"{sandbox.zookeeper_connect}/missing")
     assert "illegal" in fails(2, "consume", "--group", "a/b", "--topic", topic)
@@ -448,7 +455,7 @@ def test_bad_input_is_reported_in_one_line(run, sandbox, topic_factory, unique_n
     unknown = fails(0, "consume", "--group", unique_name, "--topic", "no-such", "--timeout-ms", 300)
     assert unknown.count("topic no-such does not exist") == 1
     assert "cannot write" in fails(1, *consume, "--output", tmp_path / "no" / "such" / "file")
-    nowhere = fails(1, *consume, *quick, zookeeper="no-such-host.invalid:1")
+    nowhere = fails(1, *consume, *resolving, zookeeper="no-such-host.invalid:1")
     assert "Cannot resolve no-such-host.invalid" in nowhere
 
 

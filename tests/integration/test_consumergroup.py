@@ -46,7 +46,12 @@ BROKER = {
 }
 QUICK = {**BROKER, "broker.session.timeout.ms": "3000"}
 """Of a broker that is killed: it serves again when its former session has timed out."""
-SETTINGS = {"group_protocol": "consumer", "metadata_max_age_ms": 500, "rebalance_backoff_ms": 1000}
+SETTINGS = {
+    "group_protocol": "consumer",
+    "metadata_max_age_ms": 500,
+    "rebalance_backoff_ms": 1000,
+    "rebalance_max_retries": 60,
+}
 
 
 @pytest.fixture(scope="module")
@@ -180,6 +185,7 @@ def test_two_members_share_a_topic_with_nothing_lost_or_read_twice(member, group
     assert group.shares() == {frozenset(owned(one)), frozenset(owned(other))}
     produce(topic, values(40, start=40))
     eventually(lambda: len(received) + len(more) >= 80)
+    one.commit_offsets()
     one.shutdown()
     eventually(lambda: owned(other) == parts(topic, 0, 1, 2, 3))
     produce(topic, values(40, start=80))
@@ -362,7 +368,7 @@ def test_members_change_from_kafka_to_consumer_and_back_one_by_one(member, topic
     received = []
 
     def start(protocol):
-        connector = member(group_protocol=protocol)
+        connector = member(group_protocol=protocol, commit_on="delivery")
         received.append(collect(connector.create_message_streams({topic: 1})[topic]))
         return connector
 

@@ -249,7 +249,9 @@ def test_at_most_once_repeats_nothing_if_a_member_joins(sandbox, unique_name, to
             group_id=unique_name,
             consumer_id=consumer_id,
             auto_offset_reset="smallest",
-            consumer_timeout_ms=6000,
+            consumer_timeout_ms=10_000,
+            rebalance_backoff_ms=600,
+            rebalance_max_retries=50,
             zookeeper_session_timeout_ms=30_000,
             zookeeper_connection_timeout_ms=20_000,
         )

@@ -159,6 +159,10 @@ class GroupProtocol(Protocol):
     def connected(self) -> bool:
         """True while the group can be reached, as far as known."""
 
+    @property
+    def tries_last_commit(self) -> bool:
+        """True if the last commit is to be tried: it ends soon, also where the group is not :attr:`connected`."""
+
     def unreachable(self) -> RetriableError:
         """The error of an attempt that is not made, since the group is not :attr:`connected`."""
 

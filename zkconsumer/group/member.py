@@ -376,7 +376,7 @@ class GroupMember:
         """Make the last commit, and report what it did not store."""
         reason = "another member may own them already"
         try:
-            if self._protocol.connected:
+            if self._protocol.tries_last_commit:
                 self._committer.commit_automatically(retry=False)
             else:
                 reason = "the group cannot be reached; check that the servers of ZooKeeper, or the brokers, run"

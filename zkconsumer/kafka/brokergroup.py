@@ -83,6 +83,14 @@ class BrokerGroup:
         """False while the coordinator does not answer."""
         return self._session.connected
 
+    @property
+    def tries_last_commit(self) -> bool:
+        """True, also if the last heartbeat was not answered: commits have their own connection, and the lease holds.
+
+        1. A broker restarts, and a heartbeat fails; 2. the member is shut down before the next one, seconds later.
+        """
+        return True
+
     def unreachable(self) -> BrokerUnavailable:
         """The coordinator does not answer."""
         return BrokerUnavailable("the group's coordinator does not answer; check that brokers run and can be reached")

@@ -41,10 +41,10 @@ _OFFSET_DELETE: Final = 47
 _DELETE_VERSIONS: Final = (0, 0)
 
 
-_RESENDS: Final = 20
+_RESENDS: Final = 50
 _RESEND_S: Final = 0.1
-"""How often, and after how long, a request is sent again that was refused because the group rebalances: members join
-within 2 s unless one of them is slow."""
+"""How often, and after how long, a request is sent again that was refused because the group rebalances: a leader
+assigns within 5 s unless no broker describes the topics to it."""
 
 _BETWEEN_GENERATIONS: Final = frozenset(
     {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION, ErrorCode.STALE_MEMBER_EPOCH}

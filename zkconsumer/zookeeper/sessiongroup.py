@@ -112,6 +112,11 @@ class SessionGroup:
         """True while there is a connection to ZooKeeper."""
         return self.zk.connected
 
+    @property
+    def tries_last_commit(self) -> bool:
+        """False without a connection: a commit would wait for one as long as the session lasts."""
+        return self.zk.connected
+
     def unreachable(self) -> ZooKeeperUnavailable:
         """See :meth:`GroupProtocol.unreachable <zkconsumer.core.groupprotocol.GroupProtocol.unreachable>`."""
         return ZooKeeperUnavailable("no connection to ZooKeeper; check that its servers run and can be reached")
