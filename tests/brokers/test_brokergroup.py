@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from tests.fixtures.consumers import consumers
+from tests.fixtures.consumers import FIRST_OF_BROKER, consumers
 from tests.fixtures.sandbox import values
 from tests.fixtures.waiting import eventually
 from zkconsumer import RebalanceFailed, TopicPartition
@@ -25,7 +25,7 @@ def member(broker, unique_name):
         heartbeat_interval_ms=200,
         metadata_max_age_ms=500,
         rebalance_backoff_ms=1000,
-        rebalance_max_retries=60,  # the first group of a broker makes it create the topic of offsets
+        **FIRST_OF_BROKER,
     ) as make:
         yield make
 

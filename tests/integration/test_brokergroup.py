@@ -7,7 +7,7 @@ from contextlib import closing, contextmanager
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from tests.fixtures.consumers import collect, consumers, owned, parts
+from tests.fixtures.consumers import FIRST_OF_BROKER, collect, consumers, owned, parts
 from tests.fixtures.fetch import brokers_of
 from tests.fixtures.peers import Confluent, KafkaPython
 from tests.fixtures.sandbox import PATIENT, Topics, produce_records, values
@@ -48,7 +48,7 @@ def member(sandbox, unique_name):
         heartbeat_interval_ms=200,
         metadata_max_age_ms=500,
         rebalance_backoff_ms=1000,
-        rebalance_max_retries=60,  # the first group of a broker makes it create the topic of offsets
+        **FIRST_OF_BROKER,
     ) as make:
         yield make
 
@@ -307,7 +307,7 @@ def test_the_last_commit_is_made_soon_after_the_coordinator_was_silent(private_s
     """The lease holds, and the next heartbeat, which would find that out, is seconds away."""
     box = private_sandbox(**PATIENT)
     topic = Topics(box.bootstrap_servers).create(unique_name)
-    settings = {"group_protocol": "kafka", "session_timeout_ms": 30_000, "rebalance_max_retries": 60}
+    settings = {"group_protocol": "kafka", "session_timeout_ms": 30_000, **FIRST_OF_BROKER}
     with consumers({"bootstrap.servers": box.bootstrap_servers}, unique_name, **settings) as make:
         one = make(heartbeat_interval_ms=9_000, commit_on="delivery")
         received = collect(one.create_message_streams({topic: 1})[topic])

@@ -6,7 +6,7 @@ from contextlib import closing, contextmanager, suppress
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from tests.fixtures.consumers import collect, consumers, owned, parts
+from tests.fixtures.consumers import FIRST_OF_BROKER, collect, consumers, owned, parts
 from tests.fixtures.fetch import brokers_of
 from tests.fixtures.sandbox import Topics, produce_records, values
 from tests.fixtures.waiting import eventually
@@ -29,7 +29,7 @@ SETTINGS = {
     "heartbeat_interval_ms": 200,
     "metadata_max_age_ms": 500,
     "rebalance_backoff_ms": 1000,
-    "rebalance_max_retries": 60,  # the first group of a broker makes it create the topic of offsets
+    **FIRST_OF_BROKER,
 }
 
 
@@ -243,8 +243,7 @@ def test_members_follow_their_coordinator_to_another_broker(private_sandbox, uni
         return {one.member_id for one in admin.describe_consumer_groups([unique_name])[unique_name].result(60).members}
 
     servers = {"bootstrap.servers": box.bootstrap_servers}
-    settings = {**SETTINGS, "session_timeout_ms": 30_000, "partition_assignment_strategy": COOPERATIVE}
-    settings["rebalance_max_retries"] = 60  # of a new cluster no broker is the coordinator for some time
+    settings = {**SETTINGS, "partition_assignment_strategy": COOPERATIVE}
     with client_of(box.bootstrap_servers) as client, consumers(servers, unique_name, **settings) as make:
         members = [make(), make()]
         received = [collect(one.create_message_streams({topic: 1})[topic]) for one in members]

@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pytest
 
-from tests.fixtures.consumers import collect, consumers, owned, parts
+from tests.fixtures.consumers import FIRST_OF_BROKER, collect, consumers, owned, parts
 from tests.fixtures.fetch import brokers_of
 from tests.fixtures.peers import Confluent
 from tests.fixtures.sandbox import Topics, produce_records, values
@@ -50,7 +50,7 @@ SETTINGS = {
     "group_protocol": "consumer",
     "metadata_max_age_ms": 500,
     "rebalance_backoff_ms": 1000,
-    "rebalance_max_retries": 60,
+    **FIRST_OF_BROKER,
 }
 
 
@@ -172,7 +172,7 @@ def identity(connector):
 def test_two_members_share_a_topic_with_nothing_lost_or_read_twice(member, group, topic_factory, produce):
     topic = topic_factory(4)
     produce(topic, values(40))
-    one, recording = member(), Recording()
+    one, recording = member(commit_on="delivery"), Recording()
     one.set_rebalance_listener(recording)
     received = collect(one.create_message_streams({topic: 2})[topic])
     eventually(lambda: sorted(received, key=int) == values(40))
@@ -185,7 +185,6 @@ def test_two_members_share_a_topic_with_nothing_lost_or_read_twice(member, group
     assert group.shares() == {frozenset(owned(one)), frozenset(owned(other))}
     produce(topic, values(40, start=40))
     eventually(lambda: len(received) + len(more) >= 80)
-    one.commit_offsets()
     one.shutdown()
     eventually(lambda: owned(other) == parts(topic, 0, 1, 2, 3))
     produce(topic, values(40, start=80))

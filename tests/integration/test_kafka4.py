@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tests.fixtures.consumers import collect, consumers, owned, parts
+from tests.fixtures.consumers import FIRST_OF_BROKER, collect, consumers, owned, parts
 from tests.fixtures.quotas import set_quota
 from tests.fixtures.sandbox import PATIENT, Topics, produce_records, values
 from tests.fixtures.waiting import eventually
@@ -107,7 +107,7 @@ def test_brokers_coordinate_a_group(box, topics, unique_name):
         **cooperative,
         heartbeat_interval_ms=200,
         session_timeout_ms=30_000,
-        rebalance_max_retries=60,
+        **FIRST_OF_BROKER,
     ) as make:
         one, other = make(), make()
         received = collect(one.create_message_streams({topic: 1})[topic])

@@ -344,7 +344,7 @@ def test_a_hold_that_lasts_too_long_ends_the_write(offset_group, topic, reset, w
     assert write(reset(LATEST), long_hold=True, clock=lambda: now[0]).faults == []
 
 
-def test_a_session_that_ends_in_the_hold_writes_nothing(offset_group, topic, reset, write, tool_session, sandbox):
+def test_a_session_that_ends_in_the_hold_writes_nothing(offset_group, topic, reset, write, tool_session):
     offset_group.store(topic, {0: 4, 1: 4})
 
     def end_session(changes):

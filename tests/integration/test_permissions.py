@@ -16,6 +16,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from tests.fixtures.consumers import FIRST_OF_BROKER
 from tests.fixtures.fetch import brokers_of
 from tests.fixtures.quotas import set_quota
 from tests.fixtures.sandbox import PATIENT, Topics, produce_records
@@ -116,8 +117,8 @@ class Guarded:
             "consumer_timeout_ms": 60_000,
             "refresh_leader_backoff_ms": 50,
             "rebalance_backoff_ms": 200,
-            "rebalance_max_retries": 100,  # the first group of a broker makes it create the topic of offsets
             "offsets_channel_backoff_ms": 50,
+            **FIRST_OF_BROKER,
         }
         if self.sandbox.has_brokers_without_zookeeper:
             defaults["bootstrap_servers"] = f"{HOST}:{self.ports['SASL_PLAINTEXT']}"

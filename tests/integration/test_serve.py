@@ -73,13 +73,13 @@ def series(page, name):
     ]
 
 
-def page_with(served, name):
-    """The page of metrics once it has series of this name, which are left out while the newest sample is outdated."""
+def page_with(served, name, count=1):
+    """The metrics, as soon as so many series have this name; unknown and outdated values have none."""
     pages = []
 
     def has_series():
         pages.append(served.get("/metrics")[1])
-        return series(pages[-1], name)
+        return len(series(pages[-1], name)) == count
 
     eventually(has_series)
     return pages[-1]
@@ -162,14 +162,7 @@ def test_another_owner_is_marked_as_a_rebalance(serve, group, lagging):
 
 def test_metrics_have_the_names_of_kafka_exporter(serve, group, lagging):
     served = serve("--match", group.name)
-    pages = []
-
-    def has_lags():  # unknown while a broker is slow to answer
-        pages.append(served.get("/metrics")[1])
-        return len(series(pages[-1], "kafka_consumergroup_lag")) == 2
-
-    eventually(has_lags)
-    page = pages[-1]
+    page = page_with(served, "kafka_consumergroup_lag", 2)  # unknown while a broker is slow to answer
     labels = {"consumergroup": group.name, "topic": lagging}
     both = [{**labels, "partition": number} for number in ("0", "1")]
     assert series(page, "kafka_consumergroup_lag") == [(one, 2) for one in both]

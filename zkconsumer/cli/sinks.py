@@ -86,9 +86,10 @@ def _open_to_append(path: Path) -> BinaryIO:
 class LineSink:
     """Writes one line per record to a file or pipe.
 
-    The stream's own lock makes each ``write`` atomic, and each batch is one ``write``. Writers that wait for the reader
-    take turns: 1. the reader takes what one thread has written; 2. before that thread sees the empty pipe, another one
-    fills it; 3. the reader closes the pipe, and the first thread could not tell that its lines were taken.
+    The stream's own lock makes each ``write`` atomic, and each batch is one ``write``. Where writes wait
+    for the reader, one thread writes and waits at a time. Otherwise: 1. the reader reads what thread A has written; 2.
+    thread B writes before A has seen that the pipe is empty; 3. the reader closes the pipe, and A reports its lines,
+    which were read, as not written.
 
     Args:
         stream: file or pipe to write to.

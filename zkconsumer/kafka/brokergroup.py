@@ -109,7 +109,7 @@ class BrokerGroup:
         """The membership as commits need it."""
         membership = self._membership
         topic_ids = membership.topic_ids if isinstance(membership, SharedConsumerMembership) else None
-        return CommitMembership(membership.await_renewed, topic_ids, self._session.coordinator)
+        return CommitMembership(membership.await_renewed, topic_ids, self._session.location)
 
     # -- membership -------------------------------------------------------------------------------------------------
 

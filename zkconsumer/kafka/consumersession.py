@@ -59,7 +59,7 @@ class ConsumerSession:
 
     Attributes:
         membership: what the rebalance thread may use.
-        coordinator: which broker it is, for every client of this member.
+        location: where the coordinator is, for every client of this member.
         views: assignments received so far; written by the session thread.
         failure: why the last attempt to join failed, None after a success; written by the session thread.
         streams: topic to number of consumer threads, for the subscribed topics; replaced, never changed.
@@ -82,8 +82,8 @@ class ConsumerSession:
             BrokerLease(min(session_s, self._rebalance_s), self._rebalance_s),
             changed,
         )
-        self.coordinator = CoordinatorLocation()
-        self._contact = CoordinatorContact(config, cluster, self.coordinator, self.membership, changed)
+        self.location = CoordinatorLocation()
+        self._contact = CoordinatorContact(config, cluster, self.location, self.membership, changed)
         self._thread = threading.Thread(target=self._run, name=f"{consumer_id}-group", daemon=True)
         self._subscription: Subscription | None = None  # written by the rebalance thread before the first join
         # Written by the session thread:

@@ -50,7 +50,7 @@ class GroupSession:
 
     Attributes:
         membership: what the rebalance thread may use.
-        coordinator: which broker it is, for every client of this member.
+        location: where the coordinator is, for every client of this member.
         views: assignments received so far; written by the session thread.
         failure: why the last attempt to join failed, None once the next one is sent; written by the session thread.
         streams: topic to number of consumer threads, for the subscribed topics; replaced, never changed.
@@ -68,8 +68,8 @@ class GroupSession:
         self.cooperative: Final = all(strategy.cooperative for strategy in strategies)
         session_ms, rebalance_ms = config.session_timeout_ms, config.max_poll_interval_ms
         settings = JoinSettings(self._group, session_ms, rebalance_ms, config.group_instance_id)
-        self.coordinator = CoordinatorLocation()
-        self._conversation = GroupConversation(config, settings, strategies, cluster, self.coordinator)
+        self.location = CoordinatorLocation()
+        self._conversation = GroupConversation(config, settings, strategies, cluster, self.location)
         self.membership = SharedMembership(
             BrokerMembership(self.cooperative, config.group_instance_id),
             BrokerLease(session_ms / 1000, rebalance_ms / 1000),
@@ -79,7 +79,7 @@ class GroupSession:
             config,
             consumer_id,
             cluster,
-            self.coordinator,
+            self.location,
             self.membership,
             removed=self._fence,
             silent=self._conversation.interrupt,

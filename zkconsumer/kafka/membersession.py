@@ -31,8 +31,8 @@ class MemberSession(Protocol):
         """What the rebalance thread may use."""
 
     @property
-    def coordinator(self) -> CoordinatorLocation:
-        """Which broker it is, for every client of this member."""
+    def location(self) -> CoordinatorLocation:
+        """Where the coordinator is, for every client of this member."""
 
     @property
     def cooperative(self) -> bool:

@@ -69,12 +69,12 @@ class CommitMembership(NamedTuple):
             if the member is not in the group any more.
         topic_ids: returns the ids of topics by name; those of held partitions are the ids of their assignment. None in
             a group without member epochs.
-        coordinator: where it is, shared with the member's other clients; None where it is not shared.
+        location: where the coordinator is, shared with the member's other clients; None where it is not shared.
     """
 
     await_renewed: Callable[[CommitIdentity, float], bool]
     topic_ids: Callable[[], Mapping[str, str]] | None = None
-    coordinator: CoordinatorLocation | None = None
+    location: CoordinatorLocation | None = None
 
 
 class Committer(NamedTuple):
@@ -113,7 +113,7 @@ class OffsetCoordinator:
     ) -> None:
         self._client = client
         self._group = group
-        self._coordinator = CoordinatorClient(client, group, membership.coordinator if membership else None)
+        self._coordinator = CoordinatorClient(client, group, membership.location if membership else None)
         self._identity = identity
         self._membership = membership
 

@@ -115,7 +115,7 @@ class SessionGroup:
     @property
     def tries_last_commit(self) -> bool:
         """False without a connection: a commit would wait for one as long as the session lasts."""
-        return self.zk.connected
+        return self.connected
 
     def unreachable(self) -> ZooKeeperUnavailable:
         """See :meth:`GroupProtocol.unreachable <zkconsumer.core.groupprotocol.GroupProtocol.unreachable>`."""

@@ -276,6 +276,7 @@ def test_nothing_is_delivered_when_the_coordinator_is_silent(coordinator, make):
     assert member.group.held.keys() == PARTITIONS
     coordinator.codes.clear()
     eventually(member.group.may_deliver)
+    assert member.group.lease_lapses == 1
 
 
 @pytest.mark.parametrize(("instance_id", "epoch"), [(None, -1), ("one", -2)])
