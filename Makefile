@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(firstword $(shell printf %s "$(CURDIR)" | cksum))
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-slow test-containers test-kerberos test-web test-all lint type fmt unit fuzz docs clean distclean
+.PHONY: help venv demo test gate sample test-all times flaky gssapi lint type fmt unit fuzz docs clean distclean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,40 +31,42 @@ test: $(STAMP) ## unit, property and integration tests
 	@$(BIN)/pytest -n 2 -m 'not slow' tests/unit tests/property
 	@$(BIN)/pytest -n 2 --dist loadfile -m 'not slow' tests/integration
 
-test-slow: $(STAMP) ## what `make test` does not run: slow tests, old brokers, JVM interop, faults, Spark, the demo
+# PART: unit, integration, servers, spark, demo, kerberos, web, containers, or several; all if it is empty.
+gate: $(STAMP) ## what CI runs of PART (all of them by default): make test, and the sample in tests/gate.toml
 	@$(BIN)/python -m zkconsumer.sandbox
-	@$(BIN)/pytest -n 2 --dist loadfile -m slow tests/unit tests/property tests/integration
-	@$(BIN)/pytest -n 2 --dist loadfile tests/brokers tests/interop tests/stress tests/chaos
-	@$(BIN)/pytest tests/spark
-	@$(BIN)/pytest tests/demo
+	@$(BIN)/python -m tests.suites gate $(PART)
 
-# Apart from the others: its images are gigabytes to write, and its containers run until its end.
-test-containers: $(STAMP) ## servers and consumers in containers, whose network is cut; needs a Docker engine
-	@$(BIN)/pytest tests/containers
+sample: $(STAMP) ## the sample in tests/gate.toml of PART (all of them by default): what `make gate` adds to `make test`
+	@$(BIN)/python -m zkconsumer.sandbox
+	@$(BIN)/python -m tests.suites sample $(PART)
 
-# With pytest alone these are skipped where something is missing; here that is a failure, which names it.
-test-kerberos: $(STAMP) ## tests with a real KDC, after building gssapi; docs/security.md lists the requirements
+test-all: $(STAMP) $(if $(PART),,gssapi) ## everything that has not passed on this tree, or PART, for MINUTES if they are given
+	@$(BIN)/python -m zkconsumer.sandbox
+	@bash .ci/engine $(BIN)/python -m tests.suites all $(if $(MINUTES),--minutes $(MINUTES)) $(PART)
+
+times: $(STAMP) ## run TESTS (arguments of pytest), and print minutes by suite, by file and by cause
+	@$(BIN)/python -m zkconsumer.sandbox
+	@$(BIN)/python -m tests.suites times -- $(TESTS)
+
+N ?= 20
+flaky: $(STAMP) ## run TESTS, or the test files that changed SINCE a revision, N times on a loaded machine
+	@$(BIN)/python -m zkconsumer.sandbox
+	@$(BIN)/python -m tests.suites flaky --count $(N) $(if $(SINCE),--since $(SINCE)) $(TESTS)
+
+# Of the tests with a real KDC; docs/security.md lists what building it requires.
+gssapi: $(STAMP) ## build the packages for Kerberos into the virtual environment
 	@$(BIN)/python -c 'import gssapi, kerberos' 2>/dev/null || $(BIN)/python -m pip install \
 		--disable-pip-version-check --config-settings editable_mode=compat -e '.[gssapi,gssapi-zookeeper]'
-	@$(BIN)/python -m zkconsumer.sandbox kafka-3.9.1 kafka-0.10.2.2 kafka-4.2.0
-	@ZKCONSUMER_KERBEROS_REQUIRED=1 $(BIN)/pytest tests/kerberos
-
-test-web: $(STAMP) ## tests with a real Chromium and Prometheus, which have to be installed
-	@$(BIN)/python -m zkconsumer.sandbox kafka-3.9.1
-	@ZKCONSUMER_WEB_REQUIRED=1 $(BIN)/pytest tests/web
-
-test-all: test test-slow test-kerberos test-web test-containers ## everything; what each needs has to be installed
 
 venv: $(STAMP) ## the virtual environment .venv, with everything that tests need
 
 unit: $(STAMP) ## the tests that need no server
 	@$(BIN)/pytest -n 2 tests/unit tests/property
 
-MINUTES ?= 10
 fuzz: $(STAMP) ## fuzz what takes brokers' bytes for MINUTES (default 10), all of it or TARGET=records|login; needs Linux
 	@$(BIN)/python -c 'import atheris' 2>/dev/null || $(BIN)/python -m pip install \
 		--disable-pip-version-check --config-settings editable_mode=compat -e '.[fuzz]'
-	@$(BIN)/python -m tests.fuzz.fuzz $(MINUTES) $(TARGET)
+	@$(BIN)/python -m tests.fuzz.fuzz $(or $(MINUTES),10) $(TARGET)
 
 lint: $(STAMP) ## ruff and the import contracts
 	@$(BIN)/ruff check .
