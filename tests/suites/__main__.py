@@ -20,6 +20,7 @@ from tests.suites.results import TREE, ResultFile, tree_hash
 from zkconsumer.sandbox.cache import cache_directory
 
 _PYTEST: Final = (sys.executable, "-m", "pytest")
+_TIMES: Final = ("-p", "tests.suites.times")
 _STOPPED: Final = 2
 """Exit code of pytest when its time is over."""
 _NOTHING_TO_RUN: Final = 5
@@ -42,20 +43,21 @@ def gate(parts: tuple[str, ...]) -> None:
 
 
 @main.command()
+@click.option("--times", is_flag=True, help="Print minutes by suite, file and cause, too.")
 @_part_names
-def sample(parts: tuple[str, ...]) -> None:
+def sample(parts: tuple[str, ...], times: bool) -> None:
     """Run only the sample in tests/gate.toml of some parts, by default of all."""
-    sys.exit(_run_sample(list(parts or PARTS)))
+    sys.exit(_run_sample(list(parts or PARTS), _TIMES if times else ()))
 
 
-def _run_sample(parts: Sequence[str]) -> int:
+def _run_sample(parts: Sequence[str], options: Sequence[str] = ()) -> int:
     """Run parts that need the same of pytest together, so that they share servers; return an exit code."""
     chosen = read_sample()
     runs: dict[Part, list[str]] = {}
     for name in parts:
         part = PARTS[name]
         runs.setdefault(Part((), part.arguments, part.required), []).extend(sampled(chosen, name))
-    return max((_run(part, tests) for part, tests in runs.items() if tests), default=0)
+    return max((_run(part, [*options, *tests]) for part, tests in runs.items() if tests), default=0)
 
 
 @main.command("all")
@@ -105,7 +107,7 @@ def _summary(file: ResultFile, wanted: Sequence[str]) -> int:
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def times(arguments: tuple[str, ...]) -> None:
     """Run pytest with ARGUMENTS, and print minutes by suite, file and cause, and which tests wait for a clock."""
-    sys.exit(subprocess.run([*_PYTEST, "-p", "tests.suites.times", *arguments], cwd=ROOT, check=False).returncode)
+    sys.exit(subprocess.run([*_PYTEST, *_TIMES, *arguments], cwd=ROOT, check=False).returncode)
 
 
 @main.command()
