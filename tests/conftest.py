@@ -2,6 +2,7 @@
 
 import logging
 import signal
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -22,9 +23,9 @@ pytest_plugins = [
     "tests.fixtures.consumers",
     "tests.fixtures.disks",
     "tests.fixtures.groupnodes",
+    "tests.fixtures.offsetwrites",  # which the next one imports
     "tests.fixtures.migrations",
     "tests.fixtures.migrationsinmemory",
-    "tests.fixtures.offsetwrites",
     "tests.fixtures.signals",
 ]
 
@@ -32,7 +33,7 @@ _SET_BY_THE_COMMAND = ("", "zkconsumer.events", "zkconsumer.kazoo")
 
 
 @pytest.fixture(autouse=True)
-def log_levels():
+def log_levels() -> Iterator[None]:
     """Restores the levels that ``zkconsumer`` sets, in whichever test it is called."""
     former = {name: logging.getLogger(name).level for name in _SET_BY_THE_COMMAND}
     yield

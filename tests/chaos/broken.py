@@ -48,7 +48,7 @@ def _skipping() -> None:
 
     def too_far(self: OffsetCommitter, partitions: Collection[object]) -> dict[object, object]:
         found = fetch_marked(self, partitions)  # type: ignore[arg-type]
-        return {p: one._replace(offset=one.offset and one.offset + 1) for p, one in found.items()}  # type: ignore
+        return {p: one._replace(offset=one.offset and one.offset + 1) for p, one in found.items()}
 
     OffsetCommitter.fetch_marked = too_far  # type: ignore[method-assign, assignment]
 

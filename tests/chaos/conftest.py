@@ -1,5 +1,7 @@
 """Trials on real servers: one pair for all of them."""
 
+from collections.abc import Iterator
+
 import pytest
 
 from tests.chaos.group import Servers
@@ -14,7 +16,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def servers(tmp_path_factory):
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
     """A ZooKeeper, a broker and JVMs for trials."""
     made = Servers(tmp_path_factory.mktemp("chaos"))
     yield made

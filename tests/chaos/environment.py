@@ -76,4 +76,4 @@ def reach_brokers_at(address: str) -> None:
     def open_proxy(self: Transport, sock: socket.socket, _: Any) -> None:
         open_socket(self, sock, (host, int(port)))
 
-    Transport._open = open_proxy  # type: ignore[method-assign]
+    Transport._open = open_proxy  # type: ignore[method-assign, assignment]

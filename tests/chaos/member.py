@@ -24,6 +24,7 @@ from zkconsumer.errors import BrokerUnavailable, ConsumerClosed, ZkConsumerError
 from zkconsumer.group.listener import ConsumerRebalanceListener
 from zkconsumer.testing.ledger import Delivered
 from zkconsumer.testing.ledgerfile import SUFFIX, LedgerFile
+from zkconsumer.zookeeper.sessiongroup import SessionGroup
 
 _COMMIT_EVERY = 20
 """Records between explicit commits."""
@@ -155,7 +156,9 @@ class Application(ConsumerRebalanceListener):
         """Write id and password of the ZooKeeper session, if there is one, with which another client can end it."""
         if self._options.properties.get("group.protocol") in ("kafka", "consumer"):
             return
-        identity = self._connector._member._protocol.zk._client.client_id
+        protocol = self._connector._member._protocol
+        assert isinstance(protocol, SessionGroup)
+        identity = protocol.zk._client.client_id
         if identity is not None and identity != self._identity:
             self._identity = identity
             path = identity_file(self._directory, self._options.name)

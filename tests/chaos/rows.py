@@ -277,7 +277,8 @@ def _plan_mixed(chance: random.Random, members: tuple[str, ...], timeout: float)
 
 def _plan_in_brokers(chance: random.Random, members: tuple[str, ...], timeout: float) -> tuple[Fault, ...]:
     """What happens to members of a group that brokers coordinate, in random order."""
-    faults, at = [], 0.3
+    faults: list[Fault] = []
+    at = 0.3
     for _ in range(chance.randint(5, 9)):
         at += chance.uniform(0.2, 2.5)
         place = chance.randrange(len(members))

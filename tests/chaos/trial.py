@@ -12,7 +12,7 @@ from tests.chaos.group import Group, Servers
 from tests.chaos.injector import Injector
 from tests.chaos.members import JvmMember
 from tests.chaos.rows import SESSION_S, Evidence, Row, Verdict
-from tests.chaos.schedule import Schedule, shrink
+from tests.chaos.schedule import Fault, Schedule, shrink
 from zkconsumer.testing.checker import check, lost_records
 from zkconsumer.testing.ledger import Ledger
 from zkconsumer.testing.ledgerfile import SUFFIX, LedgerFile
@@ -100,7 +100,7 @@ def _await_deliveries(group: Group, patience_s: float) -> None:
 def shrink_schedule(servers: Servers, row: Row, schedule: Schedule, *, broken: Sequence[str] = ()) -> Schedule:
     """A schedule with as few of the faults as still fail."""
 
-    def fails(faults: Sequence[object]) -> bool:
+    def fails(faults: Sequence[Fault]) -> bool:
         smaller = replace(schedule, faults=tuple(faults))
         return bool(run_undisturbed_trial(servers, row, smaller, broken=broken).failures)
 

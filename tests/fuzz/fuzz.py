@@ -132,7 +132,7 @@ def decompress(codec: int, body: bytes) -> bytes:
         scratch.add(codec, memoryview(body), 1 << 20, before_format_2=True)
     except DecompressError as error:
         raise ValueError from error
-    return scratch.data[: scratch.used].tobytes()
+    return bytes(scratch.data[: scratch.used])
 
 
 def mutate_login(data: bytes, max_size: int, seed: int) -> bytes:

@@ -15,12 +15,12 @@ from base64 import b64encode
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tests.fixtures.kafka import load_kafka_python
 from zkconsumer.errors import AuthenticationFailed, BrokerUnavailable, ProtocolError
 from zkconsumer.kafka.client import fetch_metadata, list_offsets
 from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.kafka.fetchprotocol import receive_fetch, send_fetch
 from zkconsumer.kafka.fetchsession import PartitionFetch, without_session
+from zkconsumer.kafka.library import load_kafka_python
 from zkconsumer.kafka.response import ResponseStream
 from zkconsumer.kafka.security import BrokerSecurity
 from zkconsumer.kafka.transport import Transport

@@ -8,12 +8,15 @@ import itertools
 import random
 import struct
 import zlib
+from collections.abc import Callable, Iterator, Sequence
 
 from tests.fixtures.decoding import messages_of
 from tests.fixtures.kafka import calc_crc32c
 from tests.fuzz.guard import guarded_copy, guarded_decoder
+from zkconsumer.decode.batchdecoder import BatchDecoder, DecodedChunk
 from zkconsumer.decode.messages import build
 from zkconsumer.decode.schema import SCHEMA_WITH_HEADERS
+from zkconsumer.decode.transactions import AbortedTransaction
 from zkconsumer.errors import CorruptRecord, ProtocolError, RecordTooLarge
 from zkconsumer.kafka.fetchprotocol import NEWEST_VERSION, decode_fetch
 from zkconsumer.model import Message
@@ -26,6 +29,8 @@ _LEAST_HELD = 1 << 20
 _ALL = tuple(SCHEMA_WITH_HEADERS.names)
 _MOST_PARTS = 100
 """Number of batches of an input that are also read one by one: more take long without new results."""
+Rows = tuple[list[Message], int]
+"""The messages of some bytes, and the next offset."""
 _CONTROL, _TRANSACTIONAL = 0x20, 0x10
 _HEADER = 61
 
@@ -72,12 +77,12 @@ def decode(data: bytes) -> None:
         sealed = seal(data)
         checked, unchecked = read(CHECKED, requested, sealed), read(UNCHECKED, requested, sealed)
         # Checksums inside compressed messages are unchanged, so the check may only end earlier.
-        assert checked is None or checked[0] == unchecked[0][: len(checked[0])]
+        assert checked is None or (unchecked is not None and checked[0] == unchecked[0][: len(checked[0])])
         if requested == compared:
             compare(requested, sealed, checked, draw)
 
 
-def compare(requested, data, whole, draw):
+def compare(requested: int, data: bytes, whole: Rows | None, draw: random.Random) -> None:
     """Read the same bytes in other ways, with equal results."""
     assert read(CHECKED, requested, data, foreseen=draw.choice(["first", "again"])) == whole
     columns_are_the_same(requested, data, draw)
@@ -97,7 +102,7 @@ def compare(requested, data, whole, draw):
         assert [row for row in committed[0] if row.offset < end] == kept
 
 
-def columns_are_the_same(requested, data, draw):
+def columns_are_the_same(requested: int, data: bytes, draw: random.Random) -> None:
     """Check that a decoder for fewer columns builds equal ones."""
     chosen = tuple(draw.sample(_ALL, draw.randrange(1, len(_ALL) + 1)))
     all_columns = list(chunks(CHECKED, requested, data))
@@ -114,9 +119,9 @@ def columns_are_the_same(requested, data, draw):
             assert few.batch.equals(whole.batch.select(chosen))
 
 
-def one_by_one(requested, data):
+def one_by_one(requested: int, data: bytes) -> list[Message]:
     """The rows of batches that are fetched one by one, as by a consumer with small fetches."""
-    rows = []
+    rows: list[Message] = []
     for start, stop, _ in frames(data):
         found = read(CHECKED, requested, data[start:stop])
         if found is None:
@@ -126,9 +131,9 @@ def one_by_one(requested, data):
     return rows
 
 
-def producers(data):
+def producers(data: bytes) -> dict[int, list[int]]:
     """The first offsets of the batches of each producer."""
-    found = {}
+    found: dict[int, list[int]] = {}
     for start, stop, magic in frames(data):
         if magic == 2 and stop - start >= _HEADER:
             offset, producer = (int.from_bytes(data[start + at : start + at + 8], "big", signed=True) for at in (0, 43))
@@ -136,7 +141,7 @@ def producers(data):
     return found
 
 
-def aborted_spans(data, aborted):
+def aborted_spans(data: bytes, aborted: Sequence[AbortedTransaction]) -> list[tuple[int, int]]:
     """First and last offset of each batch of an aborted transaction, up to a batch that is out of order."""
     spans, is_open, left, previous = [], set(), sorted(aborted, key=lambda transaction: transaction[1]), -1
     for start, stop, magic in frames(data):
@@ -158,7 +163,7 @@ def aborted_spans(data, aborted):
     return spans
 
 
-def is_abort(body):
+def is_abort(body: bytes) -> bool:
     """True if the key of the first record begins with a version and the type 0."""
     at = varint_end(body, 0) + 1  # after the length and the attributes
     for _ in range(3):
@@ -166,7 +171,7 @@ def is_abort(body):
     return body[at + 2 : at + 4] == b"\0\0"
 
 
-def varint_end(body, at):
+def varint_end(body: bytes, at: int) -> int:
     """The position after a varint, or the end of the data if the varint does not end."""
     for end in range(at, min(at + 10, len(body))):
         if body[end] < 0x80:
@@ -174,7 +179,9 @@ def varint_end(body, at):
     return len(body) + 1
 
 
-def read(decoder, requested, data, aborted=(), foreseen=""):
+def read(
+    decoder: BatchDecoder, requested: int, data: bytes, aborted: Sequence[AbortedTransaction] = (), foreseen: str = ""
+) -> Rows | None:
     """The rows and the next offset, or None if the bytes cannot be read."""
     rows, end = [], None
     for chunk in chunks(decoder, requested, data, aborted, foreseen):
@@ -183,7 +190,9 @@ def read(decoder, requested, data, aborted=(), foreseen=""):
     return None if end is None else (rows, end)
 
 
-def chunks(decoder, requested, data, aborted=(), foreseen=""):
+def chunks(
+    decoder: BatchDecoder, requested: int, data: bytes, aborted: Sequence[AbortedTransaction] = (), foreseen: str = ""
+) -> Iterator[DecodedChunk]:
     """The decoded chunks, up to the first fault.
 
     Args:
@@ -208,7 +217,7 @@ def chunks(decoder, requested, data, aborted=(), foreseen=""):
         assert chunk is None or chunk.next_offset > begin, "no progress"
 
 
-def part(decoder, requested, data, decode):
+def part(decoder: BatchDecoder, requested: int, data: bytes, decode: Callable[[], DecodedChunk]) -> DecodedChunk | None:
     """The result of ``decode``, or None for a fault; both within the limits of memory."""
     chunk = fault = None
     try:
@@ -224,7 +233,7 @@ def part(decoder, requested, data, decode):
     return chunk
 
 
-def rows_of(chunk, requested, data):
+def rows_of(chunk: DecodedChunk, requested: int, data: bytes) -> list[Message]:
     """The messages of a chunk that was fetched from an offset."""
     assert chunk.next_offset >= requested
     if chunk.batch is None:

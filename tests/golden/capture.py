@@ -161,7 +161,7 @@ class Capture:
     def keep(self, topic: str, counts: dict[str, int]) -> None:
         """Record the rows of the independent client, and the responses of this package's connection."""
         for isolation, count in counts.items():
-            settings = {} if len(counts) == 1 else {"isolation.level": isolation}
+            settings: dict[str, Any] = {} if len(counts) == 1 else {"isolation.level": isolation}
             rows = [row(message) for message in self.broker.consume(topic, count, **settings)]
             versions = [v for v in self._versions if isolation == "read_uncommitted" or v >= _READ_COMMITTED_SINCE]
             responses = {str(version): fetch(self._connection, topic, version, isolation) for version in versions}
