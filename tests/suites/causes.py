@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections import Counter
 from collections.abc import Generator, Mapping
 from types import FrameType
 from typing import Any, Final
@@ -57,7 +56,7 @@ class _Sampler(threading.Thread):
     def __init__(self) -> None:
         super().__init__(name="causes", daemon=True)
         self._ended = threading.Event()
-        self._counts: Counter[str] = Counter()
+        self._counts: dict[str, float] = {}
 
     def run(self) -> None:
         main, last = threading.main_thread().ident, time.monotonic()
@@ -67,12 +66,13 @@ class _Sampler(threading.Thread):
             passed = now - last
             # Of a process that has ended nothing is counted any more, so the sum may be less than before.
             busy = max(0.0, used_now - used) / passed
-            self._counts[cause(sys._current_frames().get(main or 0), busy)] += passed
+            name = cause(sys._current_frames().get(main or 0), busy)
+            self._counts[name] = self._counts.get(name, 0.0) + passed
             last, used = now, used_now
 
-    def take(self) -> Counter[str]:
+    def take(self) -> dict[str, float]:
         """The counts since the last call."""
-        taken, self._counts = self._counts, Counter()
+        taken, self._counts = self._counts, {}
         return taken
 
     def end(self) -> None:
@@ -102,7 +102,7 @@ class Sampling:
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, Any, Any]:
         report = yield
-        report.user_properties.append((REPORTED, dict(self._sampler.take())))
+        report.user_properties.append((REPORTED, self._sampler.take()))
         return report
 
     def pytest_unconfigure(self) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from typing import Final, cast
 
 import pytest
 from rich.console import Console
@@ -28,12 +28,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 class _Times:
     def __init__(self) -> None:
-        self._tests: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self._tests: defaultdict[str, dict[str, float]] = defaultdict(dict)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         for name, seconds in report.user_properties:
             if name == REPORTED:
-                self._tests[report.nodeid].update(seconds)
+                _add(self._tests[report.nodeid], cast(Mapping[str, float], seconds))
 
     def pytest_terminal_summary(self) -> None:
         console = Console(width=140)
@@ -49,17 +49,15 @@ def suite(test: str) -> str:
 
 def by_group(title: str, tests: Mapping[str, Mapping[str, float]], group: Callable[[str], str]) -> Table:
     """Minutes by group and cause, the largest groups first."""
-    groups: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    groups: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    total: dict[str, float] = {}
     for test, seconds in tests.items():
-        groups[group(test)].update(seconds)
+        _add(groups[group(test)], seconds)
+        _add(total, seconds)
     table = _table(title, "min")
-    rows = sorted(groups.items(), key=lambda row: -row[1].total())
-    for name, counts in rows[:_FILES]:
-        table.add_row(name, *_cells(counts, 60.0, "{:.2f}"))
-    total: Counter[str] = Counter()
-    for counts in groups.values():
-        total.update(counts)
-    table.add_row("all", *_cells(total, 60.0, "{:.2f}"))
+    rows = sorted(groups.items(), key=lambda row: -sum(row[1].values()))
+    for name, sums in (*rows[:_FILES], ("all", total)):
+        table.add_row(name, *_cells(sums, 60.0, "{:.2f}"))
     return table
 
 
@@ -70,6 +68,11 @@ def waiting(tests: Mapping[str, Mapping[str, float]]) -> Table:
     for test, seconds in sorted(rows, key=lambda row: -row[1]["waits"]):
         table.add_row(test, *_cells(seconds, 1.0, "{:.1f}"))
     return table
+
+
+def _add(sums: dict[str, float], seconds: Mapping[str, float]) -> None:
+    for name, value in seconds.items():
+        sums[name] = sums.get(name, 0.0) + value
 
 
 def _table(title: str, unit: str) -> Table:
