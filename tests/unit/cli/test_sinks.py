@@ -130,7 +130,7 @@ sink.close()
 """
 
 
-def test_parquet_removes_unfinished_parts_of_killed_writers_only(tmp_path, caplog):
+def test_parquet_removes_unfinished_parts_of_killed_writers_only(tmp_path):
     directory = tmp_path / "parts"
     command = [sys.executable, "-c", WRITER, str(directory)]
     writers = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(2)]
@@ -143,7 +143,6 @@ def test_parquet_removes_unfinished_parts_of_killed_writers_only(tmp_path, caplo
         sink = ParquetSink(directory)
         sink.write(batch(b"b"))
         assert len(list(directory.glob(".part-*.parquet.tmp"))) == 2
-        assert "removed 1 unfinished parts" in caplog.text
         sink.close()
         living.communicate("")
         assert living.returncode == 0

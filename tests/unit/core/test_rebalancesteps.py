@@ -1,7 +1,6 @@
 from zkconsumer.core.groupview import GroupView
 from zkconsumer.core.rebalancesteps import (
     RebalanceCause,
-    RebalanceStep,
     given_up,
     longest_settling_seconds,
     my_share,
@@ -15,10 +14,6 @@ from zkconsumer.core.rebalancesteps import (
 from zkconsumer.core.subscription import Subscription
 from zkconsumer.errors import OwnershipConflict, ZooKeeperUnavailable
 from zkconsumer.model import ConsumerThreadId, TopicPartition
-
-
-def test_there_are_five_steps_in_order():
-    assert [step.value[0] for step in RebalanceStep] == ["1", "2", "3", "4", "5"]
 
 
 def test_events_settle_for_a_tenth_of_the_backoff_at_most_50_ms():

@@ -193,12 +193,13 @@ def test_an_explanation_asks_brokers_for_topics_once(without_brokers, stub):
     assert facts.problems == ()
 
 
-def test_brokers_that_do_not_answer_are_asked_once(without_brokers, stub, caplog):
+def test_brokers_that_do_not_answer_are_asked_once(without_brokers, stub):
     stub.hangs_up = True
     registry = open_registry(without_brokers, asking(f"127.0.0.1:{stub.port}"), without_brokers=True)
     assert read_group(without_brokers, registry, "g").partitions == (P0, P1)
+    stub.hangs_up = False
     assert registry.live_brokers() == ()
-    assert caplog.text.count("topics and partitions are read from ZooKeeper") == 1
+    assert stub.described == []
 
 
 def test_samples_of_the_lag_see_new_partitions(without_brokers, stub):
@@ -217,12 +218,11 @@ def test_topics_are_read_from_brokers(without_brokers, stub):
     assert (found.members[0].threads, found.problems) == ({"t": 1}, ())
 
 
-def test_a_group_is_described_although_no_broker_answers(without_brokers, stub, caplog):
+def test_a_group_is_described_although_no_broker_answers(without_brokers, stub):
     stub.hangs_up = True
     config = asking(f"127.0.0.1:{stub.port}")
     (found,) = describe_groups(without_brokers, config, ["g"])
     assert [(p.partition, p.committed, p.log_end) for p in found.partitions] == [(0, 5, None), (1, 5, None)]
-    assert "none of 1 brokers answers" in caplog.text
     assert any(problem.startswith("log ends are unknown: none of 1 brokers") for problem in found.problems)
     with pytest.raises(BrokerUnavailable):
         open_registry(without_brokers, config).topics()
