@@ -5,7 +5,9 @@ import itertools
 import random
 import socket
 import ssl
+import sys
 import threading
+import time
 
 import pytest
 
@@ -13,6 +15,7 @@ from tests.fixtures.certificates import Authority
 from tests.fixtures.waiting import eventually
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import AuthenticationFailed, BrokerUnavailable
+from zkconsumer.kafka import transport as transport_module
 from zkconsumer.kafka.security import PLAINTEXT, BrokerSecurity
 from zkconsumer.kafka.transport import Transport
 
@@ -101,11 +104,12 @@ def unanswered_port():
         yield listener.getsockname()[1]
 
 
-def end_of_connect(transport, close_when=None):
+def end_of_connect(transport, close_when=None, trace=None):
     """Connect on another thread, close as soon as a condition holds if there is one, and return the error."""
     raised = []
 
     def connect():
+        sys.settrace(trace)
         try:
             transport.connect()
         except BrokerUnavailable as error:
@@ -142,6 +146,35 @@ def test_closing_ends_an_attempt_to_connect(unanswered_port):
     transport = Transport(HOST, unanswered_port, timeout_ms=LONG_MS, receive_buffer_bytes=0, security=PLAINTEXT)
     error = end_of_connect(transport, lambda: transport._in_use)
     assert "connecting failed: closed by this process" in error
+
+
+def before_instructions(transport, act):
+    """A trace function that calls ``act`` before each instruction of the transport, unless its lock is held."""
+
+    def trace(frame, event, _):
+        if frame.f_code.co_filename != transport_module.__file__:
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode" and not transport._lock.locked():
+            act()
+        return trace
+
+    return trace
+
+
+def test_closing_before_any_instruction_ends_an_attempt_to_connect(unanswered_port):
+    def attempt(timeout_ms, act):
+        transport = Transport(HOST, unanswered_port, timeout_ms=timeout_ms, receive_buffer_bytes=0, security=PLAINTEXT)
+        return end_of_connect(transport, trace=before_instructions(transport, lambda: act(transport)))
+
+    times, start = [], time.monotonic()
+    assert "no answer in time" in attempt(200, lambda _: times.append(time.monotonic() - start))
+    before_the_wait = [elapsed for elapsed in times if elapsed < 0.2]
+    assert before_the_wait
+    for point in range(len(before_the_wait)):
+        left = itertools.count(-point)
+        error = attempt(LONG_MS, lambda transport, left=left: next(left) or transport.close())
+        assert "closed" in error
 
 
 def test_closing_between_connecting_and_tls_ends_both(silent_listener):
