@@ -238,10 +238,9 @@ class Transport:
         filled = 0
         with self._use("receiving") as sock:
             if self._tls is not None:
-                filled = self._tls.fill(view, enough)
-            else:
-                while filled < enough and (count := sock.recv_into(view[filled:])):
-                    filled += count
+                return self._tls.fill(view, enough)
+            while filled < enough and (count := sock.recv_into(view[filled:])):
+                filled += count
             if filled < enough:
                 raise ConnectionResetError("the broker closed the connection")
         return filled
