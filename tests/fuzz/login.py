@@ -208,7 +208,7 @@ def _conversation(settings: int, framed: bool) -> bytes:
     if mechanism is not None:
         steps.append(Step(FRAME, struct.pack(">hi", 0, 1) + _string(mechanism)))
         for token in [b""] if mechanism == "PLAIN" else _scram(mechanism):
-            answer = struct.pack(">hhi", 0, -1, len(token)) + token
+            answer = struct.pack(">hhi", 0, -1, len(token)) + token + struct.pack(">q", 60_000)
             steps.append(Step(FRAME, answer) if framed else Step(BARE, token))
     offsets = struct.pack(">i", 1) + _string("t") + struct.pack(">iihqq", 1, 0, 0, -1, 42)
     return encode(settings, [*steps, _metadata(), Step(FRAME, offsets), _fetch()])
@@ -219,7 +219,7 @@ def seeds() -> Iterator[tuple[str, bytes]]:
     for settings, framed in itertools.product(range(len(_MECHANISMS)), [False, True]):
         yield f"conversation-{settings}-{framed:d}", _conversation(settings, framed)
     yield "old-broker", encode(0, [Step(HANG_UP), Step(FRAME, bytes(4)), Step(HANG_UP), Step(FRAME, bytes(4))])
-    refused = Step(FRAME, struct.pack(">h", 58) + _string("wrong password") + bytes(4))
+    refused = Step(FRAME, struct.pack(">h", 58) + _string("wrong password") + bytes(4 + 8))
     handshake = Step(FRAME, struct.pack(">hi", 0, 0))
     yield "refused", encode(1, [_versions((17, 0, 1), (36, 0, 1)), handshake, refused])
     yield "not-offered", encode(2, [_versions((17, 0, 1)), Step(FRAME, struct.pack(">hi", 33, 1) + _string("PLAIN"))])

@@ -1,96 +1,19 @@
 """TLS and SASL towards a real broker: which clients are accepted, which are refused, and with which error."""
 
-import base64
 import contextlib
-import json
-import time
-from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
-from tests.fixtures.certificates import Authority
 from tests.fixtures.fetch import Reader
 from tests.fixtures.groups import describe_until
 from tests.fixtures.sandbox import PATIENT, Topics, produce_records
-from zkconsumer import ConsumerConfig, ConsumerConnector
+from tests.fixtures.secured import LOGINS, PLAIN, PROTOCOLS, Secured, add_scram_user, unsecured_token
+from zkconsumer import ConsumerConnector
 from zkconsumer.errors import AuthenticationFailed, BrokerUnavailable, ConfigError, ProtocolError
-from zkconsumer.kafka.connection import BrokerConnection
-from zkconsumer.model import Broker
 from zkconsumer.sandbox import Sandbox
-from zkconsumer.sandbox.ports import HOST, free_port
+from zkconsumer.sandbox.ports import HOST
 
 pytestmark = pytest.mark.integration
-
-PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-SECRET = "alice's secret, =1"
-LOGIN_MODULES = {
-    "plain": "plain.PlainLoginModule required username=admin password=admin user_alice={secret};",
-    "scram-sha-256": "scram.ScramLoginModule required;",
-    "scram-sha-512": "scram.ScramLoginModule required;",
-    "oauthbearer": "oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub=admin;",
-}
-
-
-def add_scram_user(bootstrap_servers):
-    """By a broker, which stores it in ZooKeeper or in Kafka 4's own metadata."""
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 3})
-    for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
-        user = UserScramCredentialUpsertion("alice", ScramCredentialInfo(mechanism, 4096), SECRET.encode())
-        admin.alter_user_scram_credentials([user])["alice"].result(60)
-
-
-def unsecured_token(lifetime_s=600):
-    """A JWS without signature, which the broker's default for OAUTHBEARER takes."""
-    now = time.time()
-    parts = ({"alg": "none"}, {"sub": "alice", "iat": now - 5, "exp": now + lifetime_s})
-    encoded = [base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in parts]
-    return ".".join([*encoded, ""])
-
-
-class Secured:
-    """A broker with a listener for each security protocol, and the files that a client needs."""
-
-    def __init__(self, directory: Path) -> None:
-        self.ports = {protocol: free_port() for protocol in PROTOCOLS}
-        authority = Authority(directory, "ca")
-        self.ca = authority.location
-        self.other_ca = Authority(directory, "other-ca").location
-        listeners = ",".join(f"{protocol}://{HOST}:{port}" for protocol, port in self.ports.items())
-        self.properties = {
-            "listeners": listeners,
-            "advertised.listeners": listeners,
-            **authority.broker_properties(HOST),
-            "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
-            **PATIENT["kafka_properties"],
-        }
-        for listener in ("sasl_plaintext", "sasl_ssl"):
-            for mechanism, module in LOGIN_MODULES.items():
-                entry = module.format(secret=f'"{SECRET}"')
-                name = f"listener.name.{listener}.{mechanism}.sasl.jaas.config"
-                self.properties[name] = f"org.apache.kafka.common.security.{entry}"
-
-    def config(self, protocol, **more):
-        trust = {"ssl_ca_location": self.ca} if protocol.endswith("SSL") else {}
-        return ConsumerConfig(
-            **{"group_id": "g", "zookeeper_connect": "unused:1", "security_protocol": protocol, **trust, **more}
-        )
-
-    def connection(self, protocol):
-        """The properties with which a consumer finds ZooKeeper and this listener."""
-        found = {"zookeeper_connect": self.sandbox.zookeeper_connect}
-        if self.sandbox.has_brokers_without_zookeeper:
-            found["bootstrap_servers"] = f"{HOST}:{self.ports[protocol]}"
-        return found
-
-    def connect(self, protocol, *, port_of=None, **more):
-        config = self.config(protocol, socket_timeout_ms=30_000, **more)
-        connection = BrokerConnection.from_config(Broker(0, HOST, self.ports[port_of or protocol]), config)
-        try:
-            connection.connect()
-            assert connection.knows(1)
-        finally:
-            connection.close()
 
 
 @pytest.fixture(scope="module", params=["3.9.1", pytest.param("4.2.0", marks=pytest.mark.slow)])
@@ -102,16 +25,6 @@ def secured(request, tmp_path_factory):
         add_scram_user(f"{HOST}:{made.ports['PLAINTEXT']}")
         made.sandbox = box
         yield made
-
-
-LOGINS = [
-    {"sasl_mechanism": "PLAIN", "sasl_username": "alice", "sasl_password": SECRET},
-    {"sasl_mechanism": "SCRAM-SHA-256", "sasl_username": "alice", "sasl_password": SECRET},
-    {"sasl_mechanism": "SCRAM-SHA-512", "sasl_username": "alice", "sasl_password": SECRET},
-    {"sasl_mechanism": "OAUTHBEARER", "sasl_oauthbearer_token": unsecured_token(86_400)},  # until the last test
-    {"sasl_mechanism": "OAUTHBEARER", "sasl_oauthbearer_token_provider": f"{__name__}:unsecured_token"},
-]
-PLAIN = LOGINS[0]
 
 
 @pytest.mark.parametrize("login", LOGINS, ids=lambda login: login["sasl_mechanism"])

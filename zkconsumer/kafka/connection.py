@@ -8,7 +8,10 @@ thread may call at any time. A connection is used once: after ``close`` or an er
 
 from __future__ import annotations
 
+import math
+import random
 import struct
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final, Self, TypeVar
@@ -39,6 +42,9 @@ _LONGEST_BARE: Final = 1 << 16
 _REQUEST_HEADER: Final = struct.Struct(">ihhih")  # frame length, api key, api version, correlation id, client id length
 _RESPONSE_HEADER: Final = struct.Struct(">ii")  # frame length, correlation id
 _CORRELATION_BYTES: Final = 4  # they count as part of the frame
+_LOGIN_AGAIN: Final = (0.85, 0.95)
+"""The part of a session's lifetime after which to log in again is random between these, as in Java's client: many
+connections that were opened together do not log in at once."""
 _TLS_ALERT: Final = b"\x15\x03"
 _HTTP: Final = b"HTTP"
 
@@ -59,9 +65,10 @@ class BrokerConnection:
             when asked for its versions.
         security: TLS and login.
         max_response_bytes: limit of a response; until the login has succeeded it is at most 1 MiB.
+        clock: seconds of a monotonic clock.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each has its keyword and its default
         self,
         host: str,
         port: int,
@@ -72,6 +79,7 @@ class BrokerConnection:
         version_fallback: str | None = None,
         security: BrokerSecurity = PLAINTEXT,
         max_response_bytes: int = MAX_RESPONSE_BYTES,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._transport = Transport(
             host, port, timeout_ms=timeout_ms, receive_buffer_bytes=receive_buffer_bytes, security=security
@@ -81,7 +89,9 @@ class BrokerConnection:
         self._security = security
         self._max_response_bytes = max_response_bytes
         self._limit = min(_LONGEST_BEFORE_LOGIN, max_response_bytes)  # of the next response
-        self._correlation_id = 0
+        self._clock = clock
+        self._login_due = math.inf  # on the clock
+        self._correlation_id = self._answered_id = 0
         self._head = memoryview(bytearray(_RESPONSE_HEADER.size))
         self._response = ResponseStream(self._transport)
         self._ranges: ApiRanges = {}
@@ -122,14 +132,21 @@ class BrokerConnection:
         """
         self._learn_versions()
         if self._security.logs_in:
-            from zkconsumer.kafka.sasl import log_in
-
-            try:
-                log_in(self, self._security)
-            except BaseException:
-                self.close()
-                raise
+            self._log_in()
         self._limit = self._max_response_bytes
+
+    def _log_in(self) -> None:
+        """Log in, also again on this connection before the broker closes it (KIP-368)."""
+        from zkconsumer.kafka.sasl import log_in
+
+        self._login_due = math.inf  # for the requests of the login
+        try:
+            lifetime_ms = log_in(self, self._security)
+        except BaseException:
+            self.close()
+            raise
+        if lifetime_ms > 0:
+            self._login_due = self._clock() + lifetime_ms / 1000 * random.uniform(*_LOGIN_AGAIN)
 
     def _learn_versions(self) -> None:
         self._transport.connect()
@@ -221,21 +238,38 @@ class BrokerConnection:
 
     # -- frames -------------------------------------------------------------------------------------------------
 
-    def send(self, api_key: int, api_version: int, body: bytes, *, flexible: bool = False) -> int:
-        """Send one request.
+    def send(
+        self,
+        api_key: int,
+        api_version: int,
+        body: bytes,
+        *,
+        flexible: bool = False,
+        before_send: Callable[[], None] = lambda: None,
+    ) -> int:
+        """Send one request, after another login if the session with the broker would expire otherwise.
+
+        The broker checks a session when it receives a request, and still accepts a login after the session's end. So
+        nothing has to be sent while a connection is not used. While an answer is awaited there is no login, since that
+        answer would come first.
 
         Args:
             api_key: number of the API.
             api_version: version in which ``body`` is encoded.
             body: the encoded request without its header.
             flexible: True if this version has tagged fields (KIP-482), which lengthens the header.
+            before_send: called right before the request is sent, after the login; its exception is passed on.
 
         Returns:
             The correlation id, for :meth:`receive`.
 
         Raises:
             BrokerUnavailable: the connection broke, timed out or was closed.
+            AuthenticationFailed, ConfigError, ProtocolError: the login failed, see :meth:`connect`.
         """
+        if self._clock() >= self._login_due and self._answered_id == self._correlation_id:
+            self._log_in()
+        before_send()
         self._correlation_id = correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         tags = b"\x00" if flexible else b""
         length = _REQUEST_HEADER.size - 4 + len(self._client_id) + len(tags) + len(body)
@@ -280,6 +314,7 @@ class BrokerConnection:
         if answered != correlation_id:
             self.close()
             raise ProtocolError(f"{self} answered request {answered} instead of {correlation_id}")
+        self._answered_id = answered
         self._response.begin(length - _CORRELATION_BYTES, memory)
         if flexible:
             _require_no_tags(self, self._response.take(min(1, self._response.left)))
@@ -334,10 +369,10 @@ class BrokerConnection:
         self._transport.fill(memoryview(body))
         return bytes(body)
 
-    def call(self, request: Any) -> Any:
+    def call(self, request: Any, *, before_send: Callable[[], None] = lambda: None) -> Any:
         """Send a request object of kafka-python, which encodes itself, and return the decoded response.
 
-        For requests of low rate; the request carries its version.
+        For requests of low rate; the request carries its version. ``before_send`` is that of :meth:`send`.
 
         Raises:
             BrokerUnavailable: the connection broke, timed out or was closed.
@@ -348,7 +383,9 @@ class BrokerConnection:
 
         version = request.API_VERSION
         flexible = request.flexible_version_q(version)
-        correlation_id = self.send(request.API_KEY, version, request.encode(), flexible=flexible)
+        correlation_id = self.send(
+            request.API_KEY, version, request.encode(), flexible=flexible, before_send=before_send
+        )
         body = self.receive(correlation_id, flexible=flexible)
         request.with_header(correlation_id)
         response = ResponseClassRegistry.get_response_class(request.header)

@@ -302,16 +302,26 @@ def _beginning(version: int, fields: Fields) -> tuple[int, int]:
 
 
 def _partitions(version: int, fields: Fields, *, aborted: bool) -> Iterator[FetchedPartition]:
-    """The partitions of a response; the records of each are taken last, when the iteration reaches it."""
+    """The partitions of a response; the records of each are taken when the iteration reaches it.
+
+    The last one is returned when the whole response has been taken, so that another may follow on the connection.
+    """
+    last: FetchedPartition | None = None
     for topics_left in reversed(range(fields.count())):
         topic = fields.text()
         for left in reversed(range(fields.count())):
             is_last = not left and not topics_left
-            yield _decode_partition(version, topic, fields, aborted=aborted, is_last=is_last)
+            fetched = _decode_partition(version, topic, fields, aborted=aborted, is_last=is_last)
             fields.tags()
+            if is_last:
+                last = fetched
+            else:
+                yield fetched
         fields.tags()
     fields.tags()
     fields.end()
+    if last is not None:
+        yield last
 
 
 def _decode_partition(version: int, topic: str, fields: Fields, *, aborted: bool, is_last: bool) -> FetchedPartition:

@@ -64,7 +64,7 @@ def commit_offsets(
         group: consumer group.
         offsets: next offset to consume, by partition; a mark becomes the metadata of the commit.
         versions: oldest and newest version of the request to use; the newest one that the broker knows is used.
-        before_send: called when the request is ready to be sent; its exception is passed on.
+        before_send: called right before the request is sent; its exception is passed on.
         retention_ms: how long the broker keeps the offsets, in ms; only versions 2 to 4 carry it.
         member: the member of a broker-coordinated group that commits.
         topic_ids: of all topics, by name; versions 10 and later name topics by it.
@@ -102,8 +102,7 @@ def commit_offsets(
             for topic, partitions in by_topic(offsets).items()
         ],
     )
-    before_send()
-    answer = connection.call(request)
+    answer = connection.call(request, before_send=before_send)
     names = {topic_id: topic for topic, topic_id in ids.items()}
     codes = {
         TopicPartition(names.get(t.topic_id, t.name) if ids else t.name, p.partition_index): p.error_code
@@ -168,7 +167,12 @@ def fetch_offsets(
 
 
 def delete_offsets(
-    connection: BrokerConnection, group: str, partitions: Collection[TopicPartition], versions: tuple[int, int]
+    connection: BrokerConnection,
+    group: str,
+    partitions: Collection[TopicPartition],
+    versions: tuple[int, int],
+    *,
+    before_send: Callable[[], None] = lambda: None,
 ) -> tuple[CommitOutcome, int]:
     """Send an OffsetDelete request (KIP-496); for arguments and errors see :func:`commit_offsets`.
 
@@ -189,7 +193,7 @@ def delete_offsets(
             for topic, theirs in by_topic(partitions).items()
         ],
     )
-    answer = connection.call(request)
+    answer = connection.call(request, before_send=before_send)
     codes = {TopicPartition(t.name, p.partition_index): p.error_code for t in answer.topics for p in t.partitions}
     if not answer.error_code:
         _require_all(connection, partitions, codes, "OffsetDelete")

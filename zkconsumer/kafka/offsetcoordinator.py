@@ -326,8 +326,7 @@ def _delete(
     partitions: Collection[TopicPartition],
     before_send: Callable[[], None],
 ) -> dict[TopicPartition, int]:
-    before_send()
-    outcome, error = delete_offsets(connection, group, partitions, _DELETE_VERSIONS)
+    outcome, error = delete_offsets(connection, group, partitions, _DELETE_VERSIONS, before_send=before_send)
     if error in COORDINATOR_GONE:
         raise CoordinatorMoved(f"offsets of group {group} cannot be deleted: {error_name(error)}")
     if error == ErrorCode.GROUP_ID_NOT_FOUND:  # the coordinator forgets a group with its last offset

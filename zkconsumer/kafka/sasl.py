@@ -1,4 +1,4 @@
-"""Login to a broker by SASL (KIP-12, KIP-43, KIP-152), with the mechanisms of kafka-python.
+"""Login to a broker by SASL (KIP-12, KIP-43, KIP-152, KIP-368), with the mechanisms of kafka-python.
 
 A broker since 1.0 takes the mechanism's bytes in SaslAuthenticate requests, and reports why it refuses a login. A
 broker of 0.10 or 0.11 takes them bare, each preceded by its length, and closes the connection if it refuses a login. A
@@ -27,8 +27,11 @@ T = TypeVar("T")
 
 _HANDSHAKE: Final = 17
 _AUTHENTICATE: Final = 36
+_AUTHENTICATE_VERSIONS: Final = (0, 1)
+_FIRST_WITH_LIFETIME: Final = 1
 _MAX_STEPS: Final = 10
 _ERROR_CODE: Final = struct.Struct(">h")
+_LIFETIME: Final = struct.Struct(">q")
 _KERBEROS: Final = "GSSAPI"
 _CHECK: Final = "check sasl.mechanism, and sasl.username and sasl.password (or the token)"
 _CHECK_KERBEROS: Final = (
@@ -92,13 +95,16 @@ def new_mechanism(wire: Wire, security: BrokerSecurity) -> Any:
 
 def log_in(
     wire: Wire, security: BrokerSecurity, mechanism_of: Callable[[Wire, BrokerSecurity], Any] = new_mechanism
-) -> None:
-    """Log in to the broker on a new connection.
+) -> int:
+    """Log in to the broker, on a new connection or again.
 
     Args:
         wire: the connection.
         security: mechanism and credentials.
         mechanism_of: creates the mechanism.
+
+    Returns:
+        After how many ms the broker closes the connection unless the client logs in again; 0 for never.
 
     Raises:
         AuthenticationFailed: the broker refused the login; the message specifies what to check.
@@ -120,9 +126,14 @@ def log_in(
             f"{wire}: {error_name(code)}: sasl.mechanism {security.mechanism} is not offered; offered are: {offered}"
         )
     check = _what_to_check(wire, security)
+    lifetime_ms = 0
 
     def exchange(token: bytes, last: bool) -> bytes:
-        return _authenticate(wire, token, check) if framed else wire.exchange_bare(token, answered=not last)
+        nonlocal lifetime_ms
+        if not framed:
+            return wire.exchange_bare(token, answered=not last)
+        answer, lifetime_ms = _authenticate(wire, token, check)
+        return answer
 
     try:
         _converse(mechanism, exchange)
@@ -132,6 +143,7 @@ def log_in(
         raise AuthenticationFailed(f"{wire}: the broker closed the connection during the login; {check}") from error
     except Exception as error:  # raised by the mechanism: the broker's proof is wrong
         raise AuthenticationFailed(f"{wire}: {security.mechanism}: {error}; {check}") from error
+    return lifetime_ms
 
 
 def _converse(mechanism: Any, exchange: Callable[[bytes, bool], bytes]) -> None:
@@ -149,12 +161,15 @@ def _converse(mechanism: Any, exchange: Callable[[bytes, bool], bytes]) -> None:
         raise ValueError("the broker's answer does not prove that it accepted the login")
 
 
-def _authenticate(wire: Wire, token: bytes, check: str) -> bytes:
+def _authenticate(wire: Wire, token: bytes, check: str) -> tuple[bytes, int]:
+    version = wire.version(_AUTHENTICATE, "SaslAuthenticate", *_AUTHENTICATE_VERSIONS)
     body = struct.pack(">i", len(token)) + token
-    code, message, answer = wire.exchange(_AUTHENTICATE, 0, body, _parse_authenticate)
+    code, message, answer, lifetime_ms = wire.exchange(
+        _AUTHENTICATE, version, body, partial(_parse_authenticate, version)
+    )
     if code:
         raise AuthenticationFailed(f"{wire}: {message or error_name(code)}; {check}")
-    return answer
+    return answer, lifetime_ms
 
 
 def _what_to_check(wire: Wire, security: BrokerSecurity) -> str:
@@ -177,15 +192,16 @@ def _parse_handshake(version: int, body: memoryview) -> tuple[int, list[str]]:
         return code, offered
 
 
-def _parse_authenticate(body: memoryview) -> tuple[int, str, bytes]:
-    """Error code, error message and the broker's token of a SaslAuthenticate response.
+def _parse_authenticate(version: int, body: memoryview) -> tuple[int, str, bytes, int]:
+    """Error code, error message, the broker's token and the session's lifetime of a SaslAuthenticate response.
 
     Raises:
         ProtocolError: the response is malformed.
     """
-    with reporting_malformed("SaslAuthenticate", 0):
+    with reporting_malformed("SaslAuthenticate", version):
         fields = Fields(body)
         (code,) = fields.take(_ERROR_CODE)
         message, answer = fields.text(), bytes(fields.data())
+        (lifetime_ms,) = fields.take(_LIFETIME) if version >= _FIRST_WITH_LIFETIME else (0,)
         fields.end()
-        return code, message, answer
+        return code, message, answer, lifetime_ms

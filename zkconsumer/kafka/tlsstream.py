@@ -13,6 +13,7 @@ import ssl
 from typing import Final, cast
 
 _BUFFER_BYTES: Final = 1 << 18
+_CLOSED: Final = "the broker closed the connection"
 
 
 class TlsStream:
@@ -34,7 +35,7 @@ class TlsStream:
         """Agree on keys, and verify the server's certificate.
 
         Raises:
-            OSError: it failed; an ``ssl.SSLError`` if TLS is the reason.
+            OSError: it failed; an ``ssl.SSLError`` if TLS is the reason, a ConnectionError if the server hung up.
         """
         while True:
             try:
@@ -43,6 +44,8 @@ class TlsStream:
             except ssl.SSLWantReadError:
                 self._flush()
                 self._receive()
+            except (ssl.SSLZeroReturnError, ssl.SSLEOFError) as error:
+                raise ConnectionResetError(_CLOSED) from error
             except ssl.SSLError:
                 with contextlib.suppress(OSError):
                     self._flush()  # the alert that reports the reason to the server
@@ -61,24 +64,27 @@ class TlsStream:
         self._flush()
 
     def fill(self, view: memoryview, enough: int) -> int:
-        """Receive into the view until there are at least ``enough`` bytes.
-
-        Returns:
-            Number of received bytes, less than ``enough`` at the end of the stream.
+        """Receive into the view until there are at least ``enough`` bytes; returns the number of received bytes.
 
         Raises:
-            OSError: the connection broke, or TLS failed.
+            OSError: the connection broke, or TLS failed; a ConnectionError at the end of the stream. It is the same
+                error whether the server ended TLS first (``close_notify``, as brokers do when they close an idle
+                connection, or shut down) or only TCP.
         """
         filled = 0
         while filled < enough:
             try:
                 # The type stubs lack that any writable buffer is accepted, and that a count is returned then.
-                filled += cast(int, self._tls.read(len(view) - filled, cast(bytearray, view[filled:])))
+                count = cast(int, self._tls.read(len(view) - filled, cast(bytearray, view[filled:])))
             except ssl.SSLWantReadError:
                 self._flush()
                 self._receive()
+                continue
             except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
-                break
+                count = 0
+            if count == 0:  # close_notify
+                raise ConnectionResetError(_CLOSED)
+            filled += count
         return filled
 
     def _receive(self) -> None:

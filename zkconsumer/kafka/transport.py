@@ -11,6 +11,9 @@ call at any time.
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
+import select
 import socket
 import ssl
 import struct
@@ -108,7 +111,9 @@ class Transport:
 
     def _make_socket(self, family: int, kind: int, protocol: int) -> socket.socket:
         try:
-            return socket.socket(family, kind, protocol)
+            sock = socket.socket(family, kind, protocol)
+            self._set_options(sock)
+            return sock
         except OSError as error:  # a name may resolve to IPv6 though the kernel does not support it
             raise self._unavailable(f"cannot use its address: {error}") from error
 
@@ -117,14 +122,26 @@ class Transport:
             if self._closed:
                 sock.close()
                 raise self._unavailable("the connection is closed")
-            self._socket = sock  # before connecting, so that close() ends a connection attempt too
+            # close() finds only a socket that connects or is connected. Otherwise: 1. the owner is about to connect;
+            # 2. close() shuts the socket down, which fails, since it is not connected; 3. the owner connects.
+            sock.setblocking(False)
+            code = sock.connect_ex(address)
+            self._socket = sock
         with self._use("connecting"):
-            self._set_options(sock)
-            sock.settimeout(self.timeout_ms / 1000)
-            sock.connect(address)
-            sock.settimeout(None)
+            if code == errno.EINPROGRESS:
+                code = self._await_connected(sock)
+            if code:
+                raise OSError(code, os.strerror(code))
+            sock.setblocking(True)
         if self._security.encrypted:
             self._encrypt()
+
+    def _await_connected(self, sock: socket.socket) -> int:
+        connected = select.poll()
+        connected.register(sock, select.POLLOUT)
+        if not connected.poll(self.timeout_ms):
+            raise TimeoutError
+        return sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
 
     def _encrypt(self) -> None:
         context = self._security.tls_context()
@@ -221,10 +238,9 @@ class Transport:
         filled = 0
         with self._use("receiving") as sock:
             if self._tls is not None:
-                filled = self._tls.fill(view, enough)
-            else:
-                while filled < enough and (count := sock.recv_into(view[filled:])):
-                    filled += count
+                return self._tls.fill(view, enough)
+            while filled < enough and (count := sock.recv_into(view[filled:])):
+                filled += count
             if filled < enough:
                 raise ConnectionResetError("the broker closed the connection")
         return filled

@@ -354,7 +354,7 @@ def test_the_last_token_of_a_client_is_answered_only_in_a_frame(serve, connect, 
         answer(sock, read_request(sock)[2], struct.pack(">hi", 0, 0))
         for reply in (b"challenge", b""):
             if framed:
-                answer(sock, read_request(sock)[2], struct.pack(">hhi", 0, -1, len(reply)) + reply)
+                answer(sock, read_request(sock)[2], struct.pack(">hhi", 0, -1, len(reply)) + reply + bytes(8))
             else:
                 read_exactly(sock, 5)
                 sock.sendall(struct.pack(">i", len(reply)) + reply if reply else b"")

@@ -32,7 +32,8 @@ class ScriptedBroker:
         self.versions.append((name, oldest, newest))
         return newest
 
-    def call(self, request):
+    def call(self, request, *, before_send=lambda: None):
+        before_send()
         self.sent.append(bytes(request.encode()))
         if hasattr(request, "key"):
             return SimpleNamespace(error_code=0, node_id=1, host="broker", port=9092)

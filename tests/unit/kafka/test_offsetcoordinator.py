@@ -29,7 +29,8 @@ class ScriptedBroker:
     def version(self, key, name, oldest, newest):
         return min(newest, self._newest) if name.startswith("Offset") else newest
 
-    def call(self, request):
+    def call(self, request, *, before_send=lambda: None):
+        before_send()
         bytes(request.encode())
         if hasattr(request, "key"):
             return SimpleNamespace(error_code=0, node_id=1, host="broker", port=9092)

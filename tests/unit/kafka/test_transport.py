@@ -5,14 +5,18 @@ import itertools
 import random
 import socket
 import ssl
+import sys
 import threading
+import time
 
 import pytest
 
 from tests.fixtures.certificates import Authority
-from tests.fixtures.waiting import eventually
+from tests.fixtures.scriptedserver import close_in_order
+from tests.fixtures.waiting import error_of, eventually
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import AuthenticationFailed, BrokerUnavailable
+from zkconsumer.kafka import transport as transport_module
 from zkconsumer.kafka.security import PLAINTEXT, BrokerSecurity
 from zkconsumer.kafka.transport import Transport
 
@@ -101,11 +105,12 @@ def unanswered_port():
         yield listener.getsockname()[1]
 
 
-def end_of_connect(transport, close_when=None):
+def end_of_connect(transport, close_when=None, trace=None):
     """Connect on another thread, close as soon as a condition holds if there is one, and return the error."""
     raised = []
 
     def connect():
+        sys.settrace(trace)
         try:
             transport.connect()
         except BrokerUnavailable as error:
@@ -144,6 +149,35 @@ def test_closing_ends_an_attempt_to_connect(unanswered_port):
     assert "connecting failed: closed by this process" in error
 
 
+def before_instructions(transport, act):
+    """A trace function that calls ``act`` before each instruction of the transport, unless its lock is held."""
+
+    def trace(frame, event, _):
+        if frame.f_code.co_filename != transport_module.__file__:
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode" and not transport._lock.locked():
+            act()
+        return trace
+
+    return trace
+
+
+def test_closing_before_any_instruction_ends_an_attempt_to_connect(unanswered_port):
+    def attempt(timeout_ms, act):
+        transport = Transport(HOST, unanswered_port, timeout_ms=timeout_ms, receive_buffer_bytes=0, security=PLAINTEXT)
+        return end_of_connect(transport, trace=before_instructions(transport, lambda: act(transport)))
+
+    times, start = [], time.monotonic()
+    assert "no answer in time" in attempt(200, lambda _: times.append(time.monotonic() - start))
+    before_the_wait = [elapsed for elapsed in times if elapsed < 0.2]
+    assert before_the_wait
+    for point in range(len(before_the_wait)):
+        left = itertools.count(-point)
+        error = attempt(LONG_MS, lambda transport, left=left: next(left) or transport.close())
+        assert "closed" in error
+
+
 def test_closing_between_connecting_and_tls_ends_both(silent_listener):
     class Security(BrokerSecurity):
         def tls_context(self):
@@ -171,8 +205,7 @@ def test_a_server_that_hangs_up_in_the_handshake_is_unavailable(silent_listener)
 @pytest.mark.parametrize("version", TLS)
 def test_bytes_of_any_number_of_tls_records_arrive_in_order(authority, version):
     """Records of one byte, of the maximum size, and of sizes between; read into views of other sizes."""
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(authority.broker_properties(HOST)["ssl.keystore.location"])
+    context = authority.server_context(HOST)
     context.minimum_version = context.maximum_version = TLS[version]
     sizes = [1, 16384, 51, 16384, 16384, 51, 300_000, 2, 1] * 5
     data = random.Random(1).randbytes(sum(sizes))
@@ -204,6 +237,70 @@ def test_bytes_of_any_number_of_tls_records_arrive_in_order(authority, version):
         with pytest.raises(BrokerUnavailable, match="closed the connection"):
             transport.fill(memoryview(bytearray(1)))
         server.join(60)
+
+
+@contextlib.contextmanager
+def tls_server(authority, version, script):
+    """A server that runs ``script`` with one connection, and keeps it open until the end; a transport to it."""
+    context = authority.server_context(HOST)
+    context.minimum_version = context.maximum_version = TLS[version]
+    over = threading.Event()
+    with socket.create_server((HOST, 0)) as listener:
+
+        def serve():
+            with context.wrap_socket(listener.accept()[0], server_side=True) as sock:
+                script(sock)
+                over.wait(60)
+
+        server = threading.Thread(target=serve, daemon=True)
+        server.start()
+        security = BrokerSecurity(protocol="SSL", ca_location=authority.location)
+        port = listener.getsockname()[1]
+        try:
+            yield Transport(HOST, port, timeout_ms=LONG_MS, receive_buffer_bytes=0, security=security)
+        finally:
+            over.set()
+            server.join(60)
+
+
+@pytest.mark.parametrize("version", TLS)
+@pytest.mark.parametrize("sent", [0, 3])
+def test_an_orderly_close_ends_a_receive_as_the_end_of_tcp_does(authority, version, sent):
+    def script(sock):
+        sock.sendall(b"x" * sent)
+        close_in_order(sock)
+
+    def receive():
+        view = memoryview(bytearray(4))
+        transport.fill(view[:2], view[2:])
+
+    with tls_server(authority, version, script) as transport:
+        transport.connect()
+        error = error_of(receive)
+    assert "the broker closed the connection" in str(error)
+    assert isinstance(error.__cause__, ConnectionError)
+
+
+@pytest.mark.parametrize("farewell", [b"", b"\x15\x03\x03\x00\x02\x01\x00"], ids=["end of TCP", "close_notify"])
+def test_a_close_during_a_tls_handshake_is_a_connection_error(silent_listener, farewell):
+    security, port = BrokerSecurity(protocol="SSL"), silent_listener.getsockname()[1]
+    transport = Transport(HOST, port, timeout_ms=LONG_MS, receive_buffer_bytes=0, security=security)
+
+    def hang_up():
+        with silent_listener.accept()[0] as sock:
+            sock.recv(1 << 16)
+            sock.sendall(farewell)
+            if farewell:
+                sock.recv(1)  # until the client closes
+
+    serving = threading.Thread(target=hang_up, daemon=True)
+    serving.start()
+    error = error_of(transport.connect)
+    transport.close()
+    assert "TLS handshake failed: the broker closed the connection; check" in str(error)
+    while not isinstance(error, ConnectionError):
+        error = error.__cause__
+    serving.join(60)
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,8 @@ class Broker1:
         self.commits = 0
         self.coordinator = 1
 
-    def call(self, request):
+    def call(self, request, *, before_send=lambda: None):
+        before_send()
         if hasattr(request, "key"):
             return SimpleNamespace(error_code=0, node_id=self.coordinator, host="broker", port=1)
         self.commits += request.API_KEY == 8
