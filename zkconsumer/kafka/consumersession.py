@@ -256,7 +256,10 @@ class ConsumerSession:
             error_name(answer.code),
             reaction.value,
         )
-        self.membership.fence(stopped=error if reaction is Reaction.STAY_OUT else None)
+        self.membership.fence(
+            keeps_id=answer.code == ErrorCode.FENCED_MEMBER_EPOCH,
+            stopped=error if reaction is Reaction.STAY_OUT else None,
+        )
 
     def _read_session_timeout(self) -> None:
         """Read the session timeout, which heartbeats do not report; unreadable, it is ``session.timeout.ms``.

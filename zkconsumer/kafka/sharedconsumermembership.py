@@ -8,6 +8,7 @@ partitions; a thread that commits waits for a newer member epoch. What each even
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from zkconsumer.core.brokerlease import BrokerLease
 from zkconsumer.core.brokermembership import MembershipState
@@ -120,13 +121,14 @@ class SharedConsumerMembership(SharedMember[ConsumerMembership]):
 
     # -- for any thread ---------------------------------------------------------------------------------------------
 
-    def fence(self, *, stopped: ZkConsumerError | None = None) -> None:
+    def fence(self, *, keeps_id: bool = False, stopped: ZkConsumerError | None = None) -> None:
         """The group has removed this member: nothing may be delivered any more.
 
         Args:
+            keeps_id: see :meth:`ConsumerMembership.fence`.
             stopped: why the member must not join again; None if it may.
         """
-        self._end(self._membership.fence, stopped)
+        self._end(partial(self._membership.fence, keeps_id=keeps_id), stopped)
 
     def topic_ids(self) -> dict[str, str]:
         """See :meth:`ConsumerMembership.topic_ids`."""

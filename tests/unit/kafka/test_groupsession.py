@@ -323,6 +323,16 @@ def test_a_dynamic_member_leaves_and_a_static_one_does_not(coordinator, make, in
     assert [one.member_id for one in coordinator.asked(LEAVE)] == left
 
 
+@pytest.mark.parametrize(("code", "left"), [(ErrorCode.ILLEGAL_GENERATION, ["m1"]), (ErrorCode.UNKNOWN_MEMBER_ID, [])])
+def test_a_removed_member_leaves_if_the_coordinator_knows_its_id(coordinator, make, code, left):
+    """Otherwise the other members wait for its session timeout."""
+    member = make()
+    coordinator.codes[BEAT].append(code)
+    eventually(member.group.is_lost)
+    member.group.close()
+    assert [one.member_id for one in coordinator.asked(LEAVE)] == left
+
+
 @pytest.mark.parametrize(
     ("code", "kind"),
     [
