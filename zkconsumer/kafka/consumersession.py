@@ -79,7 +79,7 @@ class ConsumerSession:
         session_s, self._rebalance_s = config.session_timeout_ms / 1000, config.max_poll_interval_ms / 1000
         self.membership = SharedConsumerMembership(
             ConsumerMembership(str(uuid.uuid4()), config.group_instance_id),
-            BrokerLease(min(session_s, self._rebalance_s), self._rebalance_s),
+            BrokerLease(session_s, self._rebalance_s),
             changed,
         )
         self.location = CoordinatorLocation()

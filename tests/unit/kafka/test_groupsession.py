@@ -290,6 +290,20 @@ def test_a_failure_is_over_when_the_next_request_to_join_waits(coordinator, make
     member.until(member.owns_everything)
 
 
+def test_brokers_without_a_rebalance_timeout_wait_a_session_timeout(coordinator, make):
+    """Those before 0.10.1: a member that has to release first is removed then, though its heartbeats are answered."""
+    coordinator.versions[JOIN] = 0
+    member = make(session_timeout_ms=1000)
+    coordinator.codes[BEAT] += [ErrorCode.REBALANCE_IN_PROGRESS] * 10_000
+    coordinator.held[JOIN] = threading.Event()
+    eventually(lambda: not member.group.may_deliver())
+    assert member.group.held
+    assert coordinator.codes[BEAT], "the coordinator answers"
+    coordinator.codes[BEAT].clear()
+    coordinator.held[JOIN].set()
+    member.until(member.group.may_deliver)
+
+
 # -- topics, leaving, commits ------------------------------------------------------------------------------------------
 
 
