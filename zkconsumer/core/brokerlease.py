@@ -21,7 +21,8 @@ class BrokerLease:
 
     Attributes:
         session_s: ``session.timeout.ms`` in seconds.
-        rebalance_s: ``max.poll.interval.ms`` in seconds.
+        rebalance_s: rebalance timeout in seconds: ``max.poll.interval.ms``, or the session timeout where brokers know
+            no other.
         deadline: when it lapses.
         stable: when the newest request was sent whose answer proves that no rebalance was in progress.
     """
@@ -34,12 +35,16 @@ class BrokerLease:
     def confirmed(self, sent: float) -> BrokerLease:
         """After a heartbeat, or a SyncGroup, that was answered without error.
 
+        A rebalance may begin right after that, and end a rebalance timeout later without this member; so the answer
+        counts for the shorter one of both timeouts.
+
         Args:
             sent: clock reading when it was sent.
         """
         if sent < self.stable:
             return self
-        return replace(self, deadline=sent + _SHARE_OF_TIMEOUT * self.session_s, stable=sent)
+        valid_s = _SHARE_OF_TIMEOUT * min(self.session_s, self.rebalance_s)
+        return replace(self, deadline=sent + valid_s, stable=sent)
 
     def in_rebalance(self, sent: float) -> BrokerLease:
         """After a heartbeat that was answered with REBALANCE_IN_PROGRESS: the member is known, and has to join.

@@ -8,8 +8,9 @@ Two rules keep two members from owning a partition:
 
 - A member joins only when it holds nothing that it would have to give up: nothing at all if it is *eager*; if it is
   *cooperative*, nothing that the last assignment does not contain. Until then it may still commit those positions.
-- While it is joining, the leader assigns by what the member declared to own. So it acquires nothing else until the next
-  assignment has arrived.
+- After a JoinGroup request the leader assigns by what the member declared to own. So the member acquires nothing else
+  until the next assignment has arrived, also if the attempt fails: 1. the leader gives a partition that the member has
+  not acquired yet to another member; 2. the answer to SyncGroup is lost; 3. the member acquires the partition.
 """
 
 from __future__ import annotations
@@ -87,7 +88,8 @@ class BrokerMembership:
         state: see :class:`MembershipState`.
         member_id: assigned by the coordinator; empty before.
         generation: the newest generation that this member has joined; -1 before.
-        assigned: the newest assignment; None before the first, and, for an eager member, while it is joining.
+        assigned: what may be owned of the newest assignment; None before the first, and, for an eager member, from a
+            JoinGroup request to the next assignment.
         held: what the rebalance thread holds; replaced, never changed.
         joining: True from a JoinGroup request until its SyncGroup request is answered, or one of them failed.
         synchronising: True while a SyncGroup request is not answered.
@@ -127,11 +129,14 @@ class BrokerMembership:
     def leave(self) -> CommitIdentity | None:
         """The member leaves; returns what to name in LeaveGroup, None if there is nothing to leave.
 
-        A static member stays in the group until its session times out, so that it can come back.
+        A static member stays in the group until its session times out, so that it can come back. A member that lost its
+        partitions may be in the group still: others would wait for its session timeout.
         """
-        known = bool(self.member_id) and self.state in (MembershipState.REBALANCING, MembershipState.STABLE)
+        known = self.state is not MembershipState.LEAVING and (
+            self.state is not MembershipState.FENCED or self._keeps_id
+        )
         self.state = MembershipState.LEAVING
-        return self.identity if known and self.instance_id is None else None
+        return self.identity if known and self.member_id and self.instance_id is None else None
 
     def release(self, partitions: Collection[TopicPartition]) -> bool:
         """The rebalance thread does not use these any more; returns True if it holds nothing now."""
@@ -167,8 +172,8 @@ class BrokerMembership:
         self.joining, self._rejoin = True, False
         self._declared = frozenset(self.held)
         self._to_revoke = frozenset()  # none of it is held any more, so this request offers it to others
-        if not self.cooperative:
-            self.assigned = None
+        if self.assigned is not None:
+            self.assigned = self.assigned._replace(partitions=self._declared) if self.cooperative else None
         return JoinIntent(self.member_id, self.generation, self._declared, self._previous)
 
     def id_given(self, member_id: str) -> None:
@@ -228,7 +233,7 @@ class BrokerMembership:
         """What this member may own now; None while it has to wait for an assignment."""
         if self.assigned is None or (not self.cooperative and self.state is MembershipState.REBALANCING):
             return None
-        return self.assigned.partitions & self._declared if self.joining else self.assigned.partitions
+        return self.assigned.partitions
 
     def fence(self, *, keeps_id: bool = False) -> None:
         """The group has removed the member, or has continued without it.

@@ -81,6 +81,7 @@ class ConsumerMembership:
     _sent: _Reported | None = None
     _limit: frozenset[IdPartition] | None = None
     _revoked: bool = False
+    _may_be_known: bool = False
 
     # -- the rebalance thread ---------------------------------------------------------------------------------------
 
@@ -103,7 +104,7 @@ class ConsumerMembership:
 
         The partitions of a static member wait for it until its session times out.
         """
-        known = self._sent is not None and self.state in (MembershipState.REBALANCING, MembershipState.STABLE)
+        known = self._may_be_known and self.state is not MembershipState.LEAVING
         self.state = MembershipState.LEAVING
         epoch = LEAVING if self.instance_id is None else LEAVING_FOR_A_WHILE
         return CommitIdentity(self.member_id, epoch, self.instance_id) if known else None
@@ -156,7 +157,7 @@ class ConsumerMembership:
         """
         if self.state not in (MembershipState.REBALANCING, MembershipState.STABLE):
             return None
-        known, self._sent = self._known, _Reported(topics, self._owned())
+        known, self._sent, self._may_be_known = self._known, _Reported(topics, self._owned()), True
         new_topics = known is None or known.topics != topics
         new_owned = known is None or known.owned != self._sent.owned or self.must_report()
         if new_owned:
@@ -242,10 +243,14 @@ class ConsumerMembership:
         known = {name: topic_id for topic_id, name in self._names.items()}
         return known | {partition.topic: topic_id for partition, topic_id in self._held_ids.items()}
 
-    def fence(self) -> None:
-        """The group has removed the member."""
+    def fence(self, *, keeps_id: bool = False) -> None:
+        """The group has removed the member, or has continued without it.
+
+        Args:
+            keeps_id: the coordinator still knows the member id.
+        """
         if self.state in (MembershipState.REBALANCING, MembershipState.STABLE):
-            self.state = MembershipState.FENCED
+            self.state, self._may_be_known = MembershipState.FENCED, keeps_id
 
     @property
     def generation(self) -> int:

@@ -79,7 +79,7 @@ class ConsumerSession:
         session_s, self._rebalance_s = config.session_timeout_ms / 1000, config.max_poll_interval_ms / 1000
         self.membership = SharedConsumerMembership(
             ConsumerMembership(str(uuid.uuid4()), config.group_instance_id),
-            BrokerLease(min(session_s, self._rebalance_s), self._rebalance_s),
+            BrokerLease(session_s, self._rebalance_s),
             changed,
         )
         self.location = CoordinatorLocation()
@@ -256,7 +256,10 @@ class ConsumerSession:
             error_name(answer.code),
             reaction.value,
         )
-        self.membership.fence(stopped=error if reaction is Reaction.STAY_OUT else None)
+        self.membership.fence(
+            keeps_id=answer.code == ErrorCode.FENCED_MEMBER_EPOCH,
+            stopped=error if reaction is Reaction.STAY_OUT else None,
+        )
 
     def _read_session_timeout(self) -> None:
         """Read the session timeout, which heartbeats do not report; unreadable, it is ``session.timeout.ms``.

@@ -17,6 +17,7 @@ _HEARTBEAT_VERSIONS: Final = (0, 4)
 _LEAVE_VERSIONS: Final = (0, 5)
 _STATIC_SINCE: Final = {"JoinGroup": 5, "SyncGroup": 3, "Heartbeat": 3, "LeaveGroup": 3}
 _LEAVES_IN_A_LIST: Final = 3
+_REBALANCE_TIMEOUT_SINCE: Final = 1
 
 
 class JoinSettings(NamedTuple):
@@ -53,6 +54,7 @@ class JoinAnswer(NamedTuple):
         strategy: name of the strategy that the members have in common.
         leads: True if this member has to assign.
         skips: True if this member leads, and has to leave the assignment as it is.
+        rebalance_ms: how long the coordinator waits for this member in a rebalance.
         members: all members, if this one leads.
     """
 
@@ -62,6 +64,7 @@ class JoinAnswer(NamedTuple):
     strategy: str
     leads: bool
     skips: bool
+    rebalance_ms: int
     members: tuple[JoinedMember, ...]
 
 
@@ -86,8 +89,9 @@ def join_group(
     from kafka.protocol.consumer.group import JoinGroupRequest
 
     make = JoinGroupRequest.JoinGroupRequestProtocol
+    version = _version(connection, JoinGroupRequest, "JoinGroup", _JOIN_VERSIONS, settings.instance_id)
     request = JoinGroupRequest(
-        version=_version(connection, JoinGroupRequest, "JoinGroup", _JOIN_VERSIONS, settings.instance_id),
+        version=version,
         group_id=settings.group,
         session_timeout_ms=settings.session_ms,
         rebalance_timeout_ms=settings.rebalance_ms,
@@ -110,6 +114,7 @@ def join_group(
         answer.protocol_name or "",
         bool(answer.member_id) and answer.leader == answer.member_id,
         bool(getattr(answer, "skip_assignment", False)),
+        settings.rebalance_ms if version >= _REBALANCE_TIMEOUT_SINCE else settings.session_ms,
         members,
     )
 

@@ -206,7 +206,7 @@ class GroupSession:
             if answer.code:
                 self._refused(answer.code)
                 return
-            self.membership.joined(answer.member_id, answer.generation)
+            self.membership.joined(answer.member_id, answer.generation, answer.rebalance_ms / 1000)
             sent = self.membership.clock()
             result = self._conversation.synchronise(answer)
             if result.code:

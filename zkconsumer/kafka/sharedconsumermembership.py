@@ -8,8 +8,9 @@ partitions; a thread that commits waits for a newer member epoch. What each even
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 
-from zkconsumer.core.brokerlease import BrokerLease
 from zkconsumer.core.brokermembership import MembershipState
 from zkconsumer.core.consumermembership import Beat, ConsumerMembership, IdPartition
 from zkconsumer.errors import ZkConsumerError
@@ -112,21 +113,19 @@ class SharedConsumerMembership(SharedMember[ConsumerMembership]):
             session_s: in seconds.
             rebalance_s: rebalance timeout in seconds.
         """
-        # A revocation may begin with a heartbeat whose answer is lost, and the member is removed a rebalance timeout
-        # later; so an answer counts for the shorter one of both.
         with self._condition:
-            before = self._lease
-            self._lease = BrokerLease(min(session_s, rebalance_s), rebalance_s, before.deadline, before.stable)
+            self._lease = replace(self._lease, session_s=session_s, rebalance_s=rebalance_s)
 
     # -- for any thread ---------------------------------------------------------------------------------------------
 
-    def fence(self, *, stopped: ZkConsumerError | None = None) -> None:
+    def fence(self, *, keeps_id: bool = False, stopped: ZkConsumerError | None = None) -> None:
         """The group has removed this member: nothing may be delivered any more.
 
         Args:
+            keeps_id: see :meth:`ConsumerMembership.fence`.
             stopped: why the member must not join again; None if it may.
         """
-        self._end(self._membership.fence, stopped)
+        self._end(partial(self._membership.fence, keeps_id=keeps_id), stopped)
 
     def topic_ids(self) -> dict[str, str]:
         """See :meth:`ConsumerMembership.topic_ids`."""

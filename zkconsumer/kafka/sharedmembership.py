@@ -6,6 +6,7 @@ releases partitions. What each event does is in :class:`~zkconsumer.core.brokerm
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 from zkconsumer.core.brokermembership import Assigned, BrokerMembership, CommitIdentity, JoinIntent, MembershipState
@@ -47,10 +48,17 @@ class SharedMembership(SharedMember[BrokerMembership]):
         with self._condition:
             self._membership.id_given(member_id)
 
-    def joined(self, member_id: str, generation: int) -> None:
-        """See :meth:`BrokerMembership.joined`."""
+    def joined(self, member_id: str, generation: int, rebalance_s: float) -> None:
+        """See :meth:`BrokerMembership.joined`.
+
+        Args:
+            member_id: the member's id.
+            generation: of the group.
+            rebalance_s: how long the coordinator waits for this member in a rebalance, in seconds.
+        """
         with self._condition:
             self._membership.joined(member_id, generation)
+            self._lease = replace(self._lease, rebalance_s=rebalance_s)
             self._condition.notify_all()
 
     def synchronised(self, assigned: Assigned, sent: float) -> bool:

@@ -1,5 +1,7 @@
 """A lease counts from when requests were sent, and ends before either timeout of the coordinator."""
 
+from dataclasses import replace
+
 from zkconsumer.core.brokerlease import BrokerLease
 
 LEASE = BrokerLease(session_s=10.0, rebalance_s=60.0)
@@ -24,8 +26,13 @@ def test_heartbeats_during_a_rebalance_extend_it_until_the_rebalance_timeout_is_
     assert lease.in_rebalance(145.0).deadline == 148.0  # 0.8 of 60 s after the last heartbeat before the rebalance
 
 
-def test_a_rebalance_never_shortens_it():
+def test_a_rebalance_that_begins_right_after_the_answer_ends_with_its_own_timeout():
     lease = BrokerLease(session_s=10.0, rebalance_s=5.0).confirmed(100.0)
+    assert lease.deadline == lease.in_rebalance(101.0).deadline == 104.0
+
+
+def test_a_rebalance_never_shortens_it():
+    lease = replace(LEASE.confirmed(100.0), rebalance_s=5.0)
     assert lease.in_rebalance(101.0).deadline == lease.deadline
 
 

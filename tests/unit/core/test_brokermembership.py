@@ -149,6 +149,21 @@ def test_a_cooperative_member_acquires_only_what_it_declared_while_it_is_joining
     assert not one.acquire(share(0, 1)), "the leader may give partition 1 to another member"
 
 
+def test_a_failed_attempt_to_join_does_not_extend_what_may_be_acquired():
+    """SyncGroup's answer is lost: the leader may have given partition 1 to another member."""
+    one = BrokerMembership(cooperative=True)
+    one.begin()
+    assign(one, 1, 0, 1)
+    one.acquire(share(0))
+    one.rebalance_begun(one.identity)
+    one.join()
+    one.joined("m", 2)
+    one.join_ended()
+    assert one.usable() == parts(0)
+    assert not one.acquire(share(0, 1))
+    assert one.join().owned == parts(0)
+
+
 def test_a_cooperative_member_joins_again_when_it_has_revoked():
     one = BrokerMembership(cooperative=True)
     one.begin()
@@ -253,6 +268,18 @@ def test_a_static_member_stays_in_the_group(instance_id, leaves):
     assert (one.leave() is not None) is leaves
     assert one.state is MembershipState.LEAVING
     assert one.leave() is None
+
+
+@pytest.mark.parametrize("lost", [False, True])
+@pytest.mark.parametrize("keeps_id", [False, True])
+def test_a_removed_member_leaves_if_the_coordinator_knows_its_id(member, keeps_id, lost):
+    """Otherwise the other members wait for its session timeout."""
+    member.fence(keeps_id=keeps_id)
+    if lost:
+        member.lose()
+    leaving = member.leave()
+    assert (leaving.member_id if leaving else None) == ("m" if keeps_id else None)
+    assert member.leave() is None
 
 
 def test_a_member_that_has_no_id_leaves_nothing():

@@ -179,6 +179,19 @@ def test_a_member_leaves_for_good_and_a_static_one_for_a_while(instance_id, epoc
     assert one.leave() is None
 
 
+@pytest.mark.parametrize("lost", [False, True])
+@pytest.mark.parametrize("keeps_id", [False, True])
+def test_a_removed_member_leaves_if_the_coordinator_knows_its_id(keeps_id, lost):
+    """Otherwise the other members wait for its session timeout."""
+    one = ConsumerMembership("m")
+    one.begin()
+    one.beat(TOPICS)
+    one.fence(keeps_id=keeps_id)
+    if lost:
+        one.lose()
+    assert one.leave() == (CommitIdentity("m", LEAVING) if keeps_id else None)
+
+
 def test_a_member_that_has_not_joined_leaves_nothing():
     one = ConsumerMembership("m")
     one.begin()

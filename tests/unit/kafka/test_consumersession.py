@@ -286,6 +286,18 @@ def test_a_member_leaves_for_good_and_a_static_one_for_a_while(coordinator, make
     assert coordinator.beats[-1].member == (coordinator.beats[0].member.member_id, epoch, instance_id)
 
 
+@pytest.mark.parametrize(
+    ("code", "left"), [(ErrorCode.FENCED_MEMBER_EPOCH, True), (ErrorCode.UNKNOWN_MEMBER_ID, False)]
+)
+def test_a_removed_member_leaves_if_the_coordinator_knows_its_id(coordinator, make, code, left):
+    """Otherwise the other members wait for its session timeout."""
+    member = make()
+    coordinator.codes.append(code)
+    eventually(member.group.is_lost)
+    member.group.close()
+    assert (coordinator.beats[-1].member.generation == -1) is left
+
+
 # -- brokers without the protocol --------------------------------------------------------------------------------------
 
 

@@ -290,6 +290,20 @@ def test_a_failure_is_over_when_the_next_request_to_join_waits(coordinator, make
     member.until(member.owns_everything)
 
 
+def test_brokers_without_a_rebalance_timeout_wait_a_session_timeout(coordinator, make):
+    """Those before 0.10.1: a member that has to release first is removed then, though its heartbeats are answered."""
+    coordinator.versions[JOIN] = 0
+    member = make(session_timeout_ms=1000)
+    coordinator.codes[BEAT] += [ErrorCode.REBALANCE_IN_PROGRESS] * 10_000
+    coordinator.held[JOIN] = threading.Event()
+    eventually(lambda: not member.group.may_deliver())
+    assert member.group.held
+    assert coordinator.codes[BEAT], "the coordinator answers"
+    coordinator.codes[BEAT].clear()
+    coordinator.held[JOIN].set()
+    member.until(member.group.may_deliver)
+
+
 # -- topics, leaving, commits ------------------------------------------------------------------------------------------
 
 
@@ -320,6 +334,16 @@ def test_a_topic_with_another_id_is_taken_again_without_joining(coordinator, mak
 @pytest.mark.parametrize(("instance_id", "left"), [(None, ["m1"]), ("one", [])])
 def test_a_dynamic_member_leaves_and_a_static_one_does_not(coordinator, make, instance_id, left):
     make(group_instance_id=instance_id).group.close()
+    assert [one.member_id for one in coordinator.asked(LEAVE)] == left
+
+
+@pytest.mark.parametrize(("code", "left"), [(ErrorCode.ILLEGAL_GENERATION, ["m1"]), (ErrorCode.UNKNOWN_MEMBER_ID, [])])
+def test_a_removed_member_leaves_if_the_coordinator_knows_its_id(coordinator, make, code, left):
+    """Otherwise the other members wait for its session timeout."""
+    member = make()
+    coordinator.codes[BEAT].append(code)
+    eventually(member.group.is_lost)
+    member.group.close()
     assert [one.member_id for one in coordinator.asked(LEAVE)] == left
 
 
