@@ -38,6 +38,8 @@ class FetchAssignment:
         threads: each owned partition and the consumer thread whose queue it fills.
         offsets: where to start each partition that is not fetched already; None means that no offset is stored: apply
             ``auto.offset.reset``.
+        earliest: those without an offset that start at the beginning of the log, whatever ``auto.offset.reset`` is:
+            their stored offset is one of an earlier topic of the same name.
         origins: for offsets that were read from a store, their location in it, for messages.
         stored: what the store held for each partition when it was read, after claiming.
         refused: owned partitions that are not fetched, since a permission on their topics is missing.
@@ -55,6 +57,7 @@ class FetchAssignment:
     topics: Mapping[str, Topic] = field(default_factory=dict)
     refused: Mapping[TopicPartition, Refused] = field(default_factory=dict)
     moved: Set[TopicPartition] = frozenset()
+    earliest: Set[TopicPartition] = frozenset()
 
 
 class FetchControl(Protocol):

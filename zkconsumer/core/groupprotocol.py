@@ -27,7 +27,7 @@ Which event calls what, on the rebalance thread unless noted otherwise:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Set
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
@@ -36,6 +36,7 @@ from zkconsumer.core.assignors import Assignment
 from zkconsumer.core.groupview import Topic
 from zkconsumer.core.rebalancesteps import RebalanceCause
 from zkconsumer.core.subscription import Subscription
+from zkconsumer.core.topicrecords import TopicOrigin
 from zkconsumer.errors import RetriableError
 from zkconsumer.model import Broker, ConsumerThreadId, TopicPartition
 
@@ -48,8 +49,8 @@ class Need:
         cause: the kind of change.
         changes: what changed, as text for the log.
         share: what it will probably own afterwards, as far as that is known before anything is given up.
-        recreated: partitions of topics that were deleted and created again: their positions mean nothing any more, so
-            they are not committed, and fetching starts again.
+        recreated: partitions of topics that were deleted and created again since this member consumed them: their
+            positions mean nothing any more, so they are not committed, and fetching starts again.
     """
 
     cause: RebalanceCause
@@ -294,6 +295,25 @@ class GroupProtocol(Protocol):
 
         Raises:
             ZooKeeperUnavailable, SessionExpired: the owners cannot be read.
+        """
+
+    def recreated(self, partitions: Collection[TopicPartition]) -> Set[TopicPartition]:
+        """Those whose topic is not the one any more that this member has fetched, as far as that can be found out now.
+
+        Their positions must not be committed. The next :meth:`need` notices this, too.
+
+        Raises:
+            ZooKeeperUnavailable, SessionExpired: topics cannot be read.
+        """
+
+    def consume(self, topics: Collection[str]) -> Mapping[str, TopicOrigin]:
+        """Begin to consume acquired partitions of these topics; to be called before their stored offsets are used.
+
+        Returns:
+            What shows whether an offset belongs to the topic; topics of which nothing is known are absent.
+
+        Raises:
+            ZooKeeperUnavailable, SessionExpired: topics cannot be read.
         """
 
     def awaited_release(self, partitions: Collection[TopicPartition]) -> Callable[[], bool]:

@@ -12,7 +12,7 @@ Mark = int | str
 """Identifies one write of a stored offset: the mzxid of its znode, or the metadata of its commit to Kafka."""
 
 OUR_METADATA = "zkconsumer:"
-"""Prefix of the metadata of commits that this package sends to Kafka; a unique text follows."""
+"""Prefix of the metadata of commits that this package sends to Kafka; a unique text follows, and the topic's id."""
 
 NO_NODE = -1
 """Stands for the version of an offset node that does not exist; the version of a created node is one more."""
@@ -40,6 +40,27 @@ def unmarked(
 def is_unique(mark: Mark | None) -> bool:
     """True if no two writes have this mark; other clients send the same metadata with every commit."""
     return isinstance(mark, int) or (mark is not None and mark.startswith(OUR_METADATA))
+
+
+def our_metadata(unique: str, topic_id: str | None) -> str:
+    """Metadata of one commit.
+
+    Args:
+        unique: a text that no other commit has.
+        topic_id: of the topic that the offset belongs to; None if it has none.
+    """
+    return f"{OUR_METADATA}{unique}" + ("" if topic_id is None else f":{topic_id}")
+
+
+def topic_id_of(mark: Mark | None) -> str | None:
+    """The id of the topic that an offset was written for; None if its mark does not name one.
+
+    >>> topic_id_of("zkconsumer:12ab:XnPq"), topic_id_of("zkconsumer:12ab"), topic_id_of("another:12ab:XnPq")
+    ('XnPq', None, None)
+    """
+    if not isinstance(mark, str) or not mark.startswith(OUR_METADATA):
+        return None
+    return mark.removeprefix(OUR_METADATA).partition(":")[2] or None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,18 +131,3 @@ def start_offset(stored: int | None, last_committed: int | None, position: int |
     if position is not None and stored == last_committed:
         return position
     return stored if stored is None or stored >= 0 else None
-
-
-def start_offset_in_new_topic(stored: int | None, last_committed: int | None) -> int | None:
-    """Where a member starts a partition whose topic was deleted and created again while it owned the partition.
-
-    An offset that the member itself stored is one of the former topic; ``auto.offset.reset`` decides then.
-
-    Args:
-        stored: offset in the store, read after claiming; None if there is none.
-        last_committed: stored offset that this member last read or wrote, None if there was none.
-
-    >>> [start_offset_in_new_topic(stored, 40) for stored in (40, 3, None)]
-    [None, 3, None]
-    """
-    return None if stored == last_committed else start_offset(stored, last_committed, None)

@@ -115,6 +115,11 @@ class GroupPaths:
         return f"{self.ours}/members"
 
     @property
+    def topics(self) -> str:
+        """Parent of the records of the topics that our members have consumed (adr/0025)."""
+        return f"{self.ours}/topics"
+
+    @property
     def ours(self) -> str:
         """Parent of all znodes that only zkconsumer knows."""
         return f"{self.root}/zkconsumer"

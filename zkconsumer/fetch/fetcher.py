@@ -432,7 +432,7 @@ class FetcherThread(threading.Thread):
         if self._config.auto_offset_reset == "largest":
             first, last = last, first
         ask = partial(list_offsets, self._connected(), isolation=self._config.isolation_level)
-        answer = ask(dict.fromkeys((info.partition for info in infos), first))
+        answer = ask({info.partition: EARLIEST if info.earliest else first for info in infos})
         lost = [info.partition for info in infos if info.fetched is not None]
         other_ends = ask(dict.fromkeys(lost, last)).found if lost else {}
         for info in infos:
@@ -453,7 +453,7 @@ class FetcherThread(threading.Thread):
                 "%s: %s has no committed offset; starting at its %s offset %d",
                 self.name,
                 info.partition,
-                policy,
+                "earliest" if info.earliest else policy,
                 offset,
             )
             return

@@ -130,7 +130,7 @@ class LocalFetchControl:
 
     def _new_info(self, partition: TopicPartition, assignment: FetchAssignment) -> PartitionInfo:
         thread, start = assignment.threads[partition], assignment.offsets[partition]
-        return PartitionInfo(
+        info = PartitionInfo(
             partition,
             thread,
             assignment.generation,
@@ -140,6 +140,8 @@ class LocalFetchControl:
             self._still_held(partition, assignment),
             assignment.origins.get(partition),
         )
+        info.earliest = partition in assignment.earliest
+        return info
 
     def _still_held(self, partition: TopicPartition, assignment: FetchAssignment) -> PartitionInfo | None:
         """The released partition, if the new one continues right after a record or batch that the user still holds."""

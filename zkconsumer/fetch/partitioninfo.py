@@ -40,6 +40,8 @@ class PartitionInfo(QueuedPartition):
     Attributes:
         start: the position until a record is handed out; None while a reset is pending. Written by the fetcher.
         fetched: the offset to fetch next; None while a reset is pending. Written by the fetcher.
+        earliest: True if the first reset goes to the beginning of the log, whatever ``auto.offset.reset`` is. Set where
+            this object is made, cleared by the fetcher.
         high_watermark: the end of the partition as the broker last reported it, or None. Written by the fetcher.
         density: bytes per offset in the last answer; 0.0 if unknown. Written by the fetcher.
         fetch_bytes: as above; raised for a record that does not fit (brokers before 0.10.1). Written by the fetcher.
@@ -57,6 +59,7 @@ class PartitionInfo(QueuedPartition):
     __slots__ = (
         "denials",
         "density",
+        "earliest",
         "faults",
         "faulty",
         "fetch_bytes",
@@ -105,6 +108,7 @@ class PartitionInfo(QueuedPartition):
         self.request: PartitionFetch | None = None
         self.previous = previous
         self.origin = origin
+        self.earliest = False
 
     def __repr__(self) -> str:
         return f"<{self.partition} generation {self.generation} fetched {self.fetched} consumed {self.consumed}>"
@@ -173,7 +177,7 @@ class PartitionInfo(QueuedPartition):
             queues an empty chunk that moves the position in its turn.
         """
         has_moved = self.fetched is not None and self.fetched != self.start
-        self.fetched = offset
+        self.fetched, self.earliest = offset, False
         if not has_moved:
             self.start = offset
         return has_moved

@@ -14,6 +14,7 @@ from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.fetchcontrol import FetchControl
 from zkconsumer.core.groupprotocol import GroupProtocol
 from zkconsumer.core.offsets import Mark, StoredOffset
+from zkconsumer.core.topicrecords import TopicOrigin
 from zkconsumer.errors import (
     CommitRefused,
     ConsumerClosed,
@@ -84,6 +85,14 @@ class OffsetCommitter:
     def last_known(self, partition: TopicPartition) -> int | None:
         """What this member last read or wrote for the partition, None if nothing; for any thread."""
         return self._stored.get(partition)
+
+    def is_own(self, partition: TopicPartition, stored: int | None) -> bool:
+        """True if a stored offset is what this member last read or wrote, also before it gave the partition up."""
+        return stored in (self.last_known(partition), self._written.get(partition))
+
+    def consume(self, topics: Mapping[str, TopicOrigin]) -> None:
+        """See :meth:`OffsetStore.consume <zkconsumer.offsets.store.OffsetStore.consume>`."""
+        self._store.consume(topics)
 
     def fetch(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | None]:
         """Offsets stored for newly claimed partitions; unreadable ones are absent."""
@@ -167,9 +176,24 @@ class OffsetCommitter:
         positions = self._positions(handed_out=self._commits_deliveries)
         if partitions is not None:
             positions = {partition: offset for partition, offset in positions.items() if partition in partitions}
+        positions = self._without_recreated(positions)
         durable = self._made_durable(positions)
         _expect_all(durable.keys() - self._write(durable, retry=retry))
         return all_ours
+
+    def _without_recreated(self, positions: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Positions without those of topics that do not exist any more, also if there is one of the same name again."""
+        changed = {partition for partition, offset in positions.items() if offset != self._stored.get(partition)}
+        recreated = self._protocol.recreated(changed)
+        if recreated and not self._releasing:
+            self._signal.raise_flag()
+        if recreated:
+            _log.warning(
+                "group %s: positions of %s are not committed, since the topic was deleted",
+                self._group,
+                name_some(list(map(str, sorted(recreated)))),
+            )
+        return {partition: offset for partition, offset in positions.items() if partition not in recreated}
 
     def verify_ownership(self) -> bool:
         """True if the group still assigns every held partition to this member; the others are logged and given up."""

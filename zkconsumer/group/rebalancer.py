@@ -16,7 +16,7 @@ from zkconsumer.core.fetchcontrol import FetchAssignment, FetchControl, Refused
 from zkconsumer.core.groupprotocol import GroupProtocol, Need, NoNeed, Target
 from zkconsumer.core.groupview import Topic, format_partitions
 from zkconsumer.core.memberstate import STATE_OF_STEP, MemberState
-from zkconsumer.core.offsets import StoredOffset, start_offset, start_offset_in_new_topic
+from zkconsumer.core.offsets import StoredOffset, start_offset
 from zkconsumer.core.rebalancesteps import RebalanceCause, RebalanceStep
 from zkconsumer.core.reconcile import Reconciliation, reconcile
 from zkconsumer.errors import (
@@ -26,6 +26,7 @@ from zkconsumer.errors import (
     RegistrationLost,
     SessionExpired,
     ZkConsumerError,
+    name_some,
 )
 from zkconsumer.group.committer import OffsetCommitter
 from zkconsumer.group.listener import ConsumerRebalanceListener
@@ -217,16 +218,20 @@ class Rebalancer:
         self._enter(RebalanceStep.RESTART_FETCHERS)
         share = target.share
         try:
-            marked = self._committer.fetch_marked(share.keys(), plan.kept & self.assignment.threads.keys())
+            kept = plan.kept & self.assignment.threads.keys()
+            marked = self._committer.fetch_marked(share.keys(), kept)
             stored = {partition: one.offset for partition, one in marked.items()}
-            offsets = self._start_offsets(stored, target.assignment, recreated)
+            former = self._of_former_topics({p: one for p, one in marked.items() if p not in kept}, recreated)
+            offsets = self._start_offsets(stored, target.assignment, former)
         except Exception:
             self._release_all_but(plan.kept)
             raise
         self._topics = target.topics
         threads = {partition: thread for partition, thread in share.items() if partition in offsets}
         refused = {p: Refused(share[p], error) for p, error in self._committer.refused().items() if p in share}
-        self.assignment = replace(self._next_assignment(threads, offsets, marked), refused=refused)
+        earliest = {partition for partition in former if offsets[partition] is None}
+        following = self._next_assignment(threads, offsets, marked)
+        self.assignment = replace(following, refused=refused, earliest=earliest)
         self._committer.learn(stored, offsets)
         self._fetch.start(self.assignment)
         self._fetching = True
@@ -295,19 +300,43 @@ class Rebalancer:
         """Partitions that are owned and not fetched, since their stored offset could not be read."""
         return self._protocol.held.keys() - self.assignment.threads.keys()
 
+    def _of_former_topics(
+        self, gained: Mapping[TopicPartition, StoredOffset], recreated: Set[TopicPartition]
+    ) -> Set[TopicPartition]:
+        """Gained partitions whose stored offset was written for an earlier topic of the same name.
+
+        The mark of the offset proves it; or, where the topic was created again while this member consumed it, that the
+        offset is the member's own: other members write none until they have noticed the same.
+        """
+        topics = self._protocol.consume({partition.topic for partition in gained})
+        self._committer.consume(topics)
+        former = {
+            partition
+            for partition, stored in gained.items()
+            if (partition.topic in topics and topics[partition.topic].is_older(stored.mark))
+            or (partition in recreated and self._committer.is_own(partition, stored.offset))
+        }
+        if ignored := [f"{p} (offset {gained[p].offset})" for p in sorted(former) if gained[p].offset is not None]:
+            _log.warning(
+                "group %s: the stored offsets of %s are ignored, since they were written before the topic was created; "
+                "these partitions start at the beginning of their logs",
+                self._config.group_id,
+                name_some(ignored),
+            )
+        return former
+
     def _start_offsets(
         self,
         stored: Mapping[TopicPartition, int | None],
         group_assignment: Assignment,
-        recreated: Set[TopicPartition],
+        former: Set[TopicPartition],
     ) -> dict[TopicPartition, int | None]:
         positions = self._fetch.positions(handed_out=True)
         offsets = {
             partition: start_offset(offset, self._committer.last_known(partition), positions.get(partition))
             for partition, offset in stored.items()
         }
-        for partition in recreated & stored.keys():
-            offsets[partition] = start_offset_in_new_topic(stored[partition], self._committer.last_known(partition))
+        offsets.update(dict.fromkeys(former))
         if self.listener is not None:
             chosen = self.listener.before_starting_fetchers(self._consumer_id, dict(group_assignment)) or {}
             offsets.update({partition: offset for partition, offset in chosen.items() if partition in offsets})

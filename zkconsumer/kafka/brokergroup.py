@@ -18,6 +18,7 @@ from zkconsumer.core.groupstrategies import divide
 from zkconsumer.core.groupview import Topic
 from zkconsumer.core.rebalancesteps import RebalanceCause
 from zkconsumer.core.subscription import Subscription
+from zkconsumer.core.topicrecords import TopicOrigin
 from zkconsumer.errors import BrokerUnavailable, RebalanceAwaited, ShareChanged, name_some
 from zkconsumer.kafka.membersession import make_session
 from zkconsumer.kafka.offsetcoordinator import CommitMembership
@@ -48,8 +49,8 @@ class BrokerGroup:
         self._joined = self._stays_out = False
         self._share: Mapping[TopicPartition, ConsumerThreadId] | None = None
         self._has_settled = self._was_lost = False
-        self._topics: Mapping[str, Topic] = {}  # of the last need
         self._settled_topics: Mapping[str, Topic] = {}
+        self._begun: Mapping[str, Topic] = {}  # the same, when the attempt succeeds
         self.releases = 0
 
     @property
@@ -156,7 +157,7 @@ class BrokerGroup:
         """
         if self._membership.must_release():
             changes = "a rebalance has begun: everything is released before joining"
-            return Need(self._cause(), changes, {}, self._recreated(self.held))
+            return Need(self._cause(), changes, {}, self.recreated(self.held))
         usable = self._membership.usable()
         if usable is None:
             if self._session.failure is not None:
@@ -164,7 +165,7 @@ class BrokerGroup:
             raise RebalanceAwaited(f"group {self._group} has not assigned partitions to this member yet")
         held = self.held
         self._share = share = divide(self._consumer_id, usable, self._session.streams, held)
-        recreated = self._recreated(share.keys() | held.keys())
+        recreated = self.recreated(share.keys() | held.keys())
         if fetching and not renew and share == held and not recreated:
             return NoNeed.UNCHANGED
         generation = self._membership.identity().generation
@@ -174,10 +175,9 @@ class BrokerGroup:
             return Need(RebalanceCause.TOPICS, f"{changes}; deleted and created again: {names}", share, recreated)
         return Need(self._cause(), changes, share)
 
-    def _recreated(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
-        """Those whose topic is not the one any more that this member has fetched."""
-        self._topics = self._session.topics
-        before, now = self._settled_topics, self._topics
+    def recreated(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
+        """Those whose topic is not the one any more that this member has fetched, as the session last read it."""
+        before, now = self._settled_topics, self._session.topics
         return frozenset(
             partition
             for partition in partitions
@@ -185,6 +185,13 @@ class BrokerGroup:
             and partition.topic in now
             and not now[partition.topic].identity.is_same_topic(before[partition.topic].identity)
         )
+
+    def consume(self, topics: Collection[str]) -> dict[str, TopicOrigin]:
+        """The topics as the session last read them; their coordinator deletes the offsets of deleted topics."""
+        known = self._session.topics
+        kept = {topic: one for topic, one in self._settled_topics.items() if topic not in topics}
+        self._begun = {**known, **kept}
+        return {topic: TopicOrigin(known[topic].identity) for topic in topics if topic in known}
 
     def _cause(self) -> RebalanceCause:
         if not self._has_settled:
@@ -206,7 +213,7 @@ class BrokerGroup:
     def settled(self) -> None:
         """The assignment is fetched."""
         self._has_settled, self._was_lost = True, False
-        self._settled_topics = self._topics
+        self._settled_topics = self._begun
 
     def forget_group(self) -> None:
         """Nothing is to be forgotten: the session reports every change."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 
 from zkconsumer.core.offsets import Mark, choose_stored
+from zkconsumer.core.topicrecords import TopicOrigin
 from zkconsumer.errors import TopicUnreadable
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.store import OffsetStore
@@ -51,6 +52,10 @@ class DualOffsetStore:
         self._from_kafka -= accepted
         left = {partition: offsets[partition] for partition in offsets if partition in accepted}
         return self._kafka.commit(left, may_send=may_send, retry=retry)
+
+    def consume(self, topics: Mapping[str, TopicOrigin]) -> None:
+        """See :meth:`OffsetStore.consume <zkconsumer.offsets.store.OffsetStore.consume>`."""
+        self._kafka.consume(topics)
 
     def invalidate(self, partitions: Collection[TopicPartition]) -> None:
         """See :meth:`OffsetStore.invalidate <zkconsumer.offsets.store.OffsetStore.invalidate>`."""

@@ -9,8 +9,9 @@ from functools import partial
 from typing import TypeVar
 
 from zkconsumer.core.denials import PATIENCE
-from zkconsumer.core.offsets import OUR_METADATA, Mark, StoredOffset, is_unique
+from zkconsumer.core.offsets import Mark, StoredOffset, is_unique, our_metadata, topic_id_of
 from zkconsumer.core.offsetstopic import OFFSETS_TOPIC
+from zkconsumer.core.topicrecords import TopicOrigin
 from zkconsumer.errors import LeaseLapsed, RetriableError, TopicUnreadable
 from zkconsumer.kafka.errorcodes import error_name, is_refusal
 from zkconsumer.kafka.groupoffsets import StoredOffsets
@@ -27,8 +28,9 @@ class KafkaOffsetStore:
 
     Every commit names all partitions, also unchanged ones, as the JVM's does: brokers delete offsets that were not
     committed for ``offsets.retention.minutes`` (KAFKA-1510). The metadata of a commit is unique to the offset that it
-    stores, so that a later reader can recognise this very commit; other clients ignore it. A commit cannot be fenced
-    (architecture.md#fencing): one that was sent in time may arrive late.
+    stores, so that a later reader can recognise this very commit, and has the id of the topic that the offset belongs
+    to; other clients ignore it. A commit cannot be fenced (architecture.md#fencing): one that was sent in time may
+    arrive late.
 
     Args:
         coordinator: coordinator of the group.
@@ -52,6 +54,7 @@ class KafkaOffsetStore:
         self._written = 0
         self._stored: dict[TopicPartition, StoredOffset] = {}
         self._errors: Mapping[TopicPartition, int] = {}
+        self._topic_ids: dict[str, str | None] = {}
 
     def fetch(
         self,
@@ -123,6 +126,10 @@ class KafkaOffsetStore:
         self._stored.update((partition, marked[partition]) for partition in outcome.accepted)
         return outcome.accepted
 
+    def consume(self, topics: Mapping[str, TopicOrigin]) -> None:
+        """See :meth:`OffsetStore.consume <zkconsumer.offsets.store.OffsetStore.consume>`."""
+        self._topic_ids.update((topic, origin.identity.topic_id) for topic, origin in topics.items())
+
     def invalidate(self, partitions: Collection[TopicPartition]) -> None:
         """See :meth:`OffsetStore.invalidate <zkconsumer.offsets.store.OffsetStore.invalidate>`."""
         for partition in partitions:
@@ -134,10 +141,11 @@ class KafkaOffsetStore:
 
     def _marked(self, partition: TopicPartition, offset: int) -> StoredOffset:
         """The offset with metadata that no other commit has; an unchanged offset keeps its metadata."""
-        known = self._stored.get(partition)
-        if known is not None and known.offset == offset and is_unique(known.mark):
+        known, topic_id = self._stored.get(partition), self._topic_ids.get(partition.topic)
+        unchanged = known is not None and known.offset == offset and is_unique(known.mark)
+        if known is not None and unchanged and topic_id_of(known.mark) in (None, topic_id):
             return known
-        return StoredOffset(offset, f"{OUR_METADATA}{uuid.uuid4().hex}")
+        return StoredOffset(offset, our_metadata(uuid.uuid4().hex, topic_id))
 
     def commits(self) -> dict[str, int]:
         """See :meth:`OffsetStore.commits <zkconsumer.offsets.store.OffsetStore.commits>`."""

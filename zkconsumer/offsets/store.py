@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
 from zkconsumer.core.offsets import Mark
+from zkconsumer.core.topicrecords import TopicOrigin
 from zkconsumer.errors import TopicUnreadable
 from zkconsumer.model import TopicPartition
 
@@ -49,6 +50,9 @@ class OffsetStore(Protocol):
             LeaseLapsed: ``may_send`` returned False.
             RetriableError, SessionExpired: which of them were stored is unknown; storing them again is idempotent.
         """
+
+    def consume(self, topics: Mapping[str, TopicOrigin]) -> None:
+        """Offsets of these topics that are committed from now on belong to the topics with these identities."""
 
     def invalidate(self, partitions: Collection[TopicPartition]) -> None:
         """Treat the known offsets of these as outdated, since others may write them: the next commit writes them."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from zkconsumer.core.offsets import NO_NODE, KnownOffset, Mark, changed_offsets, written_by_others
+from zkconsumer.core.topicrecords import TopicOrigin
 from zkconsumer.core.znodes import GroupPaths, OffsetNode
 from zkconsumer.errors import MalformedZnode, TopicUnreadable
 from zkconsumer.model import TopicPartition
@@ -113,6 +114,9 @@ class ZooKeeperOffsetStore:
     def _is_missing(self, partition: TopicPartition) -> bool:
         known = self._known.get(partition)
         return known is not None and known.version == NO_NODE
+
+    def consume(self, topics: Mapping[str, TopicOrigin]) -> None:
+        """See :meth:`OffsetStore.consume <zkconsumer.offsets.store.OffsetStore.consume>`: a znode's mzxid shows it."""
 
     def invalidate(self, partitions: Collection[TopicPartition]) -> None:
         """See :meth:`OffsetStore.invalidate <zkconsumer.offsets.store.OffsetStore.invalidate>`."""

@@ -8,7 +8,7 @@ log. Between the two the caller requests log ends and offsets of times from the 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Set
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
@@ -69,6 +69,7 @@ def choose_starts(
     *,
     starting: Position,
     reset: str,
+    outdated: Set[TopicPartition] = frozenset(),
 ) -> dict[TopicPartition, Choice]:
     """Decide where newly claimed partitions start, after a restart and whenever partitions are gained.
 
@@ -79,6 +80,7 @@ def choose_starts(
         starting: the ``starting...`` option. It applies to the partitions owned at the first plan of a query, and later
             to partitions that existed then, were never owned by this query, and have no stored offset.
         reset: ``auto.offset.reset``.
+        outdated: partitions whose stored offset was written for an earlier topic, as the member has found.
     """
     recreated = finished.recreated(topics)
     choices = {}
@@ -91,7 +93,9 @@ def choose_starts(
             choices[partition] = _after_a_batch(found, partition, finished)
         else:
             choices[partition] = _for_the_first_time(partition, found, finished, starting, reset)
-            if choices[partition].reason is Reason.GROUP and _is_older_than_topic(partition, found, topics, finished):
+            if choices[partition].reason is Reason.GROUP and (
+                partition in outdated or _is_older_than_topic(partition, found, topics, finished)
+            ):
                 choices[partition] = Choice(EARLIEST, Reason.OLDER_THAN_TOPIC)
     return choices
 

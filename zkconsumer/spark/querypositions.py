@@ -126,6 +126,7 @@ class QueryPositions:
             finished,
             starting=self._options.starting,
             reset=self._config.auto_offset_reset,
+            outdated=assignment.earliest,
         )
         self._report(choices, assignment, finished)
         recreated = {p: choice for p, choice in choices.items() if choice.reason is Reason.RECREATED}

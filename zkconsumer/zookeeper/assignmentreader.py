@@ -142,11 +142,6 @@ class AssignmentReader:
         """Compare later views with the one that the last share was computed from."""
         self._view_at_last_success, self.registered_again = self._assigned_view, False
 
-    def is_recreated(self, view: GroupView, share: Mapping[TopicPartition, object]) -> bool:
-        """True if a topic of the share was deleted and created again since the last success."""
-        before = self._view_at_last_success
-        return before is not None and bool(view.recreated_since(before, {p.topic for p in share}))
-
     @property
     def excluded(self) -> str:
         """See :attr:`GroupProtocol.excluded <zkconsumer.core.groupprotocol.GroupProtocol.excluded>`.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
 from zkconsumer.config import ConsumerConfig
@@ -11,12 +11,15 @@ from zkconsumer.core.assignors import assignor_name
 from zkconsumer.core.clustercatalog import ClusterSource
 from zkconsumer.core.groupprotocol import ChangeSignal
 from zkconsumer.core.subscription import Subscription
+from zkconsumer.core.topicrecords import TopicOrigin
 from zkconsumer.errors import RegistrationLost, SessionExpired, ZooKeeperUnavailable
-from zkconsumer.model import ConsumerThreadId, TopicPartition
+from zkconsumer.model import ConsumerThreadId, TopicIdentity, TopicPartition
+from zkconsumer.zookeeper.brokerznodes import BrokerZnodes
 from zkconsumer.zookeeper.lease import SessionLease, boot_seconds
 from zkconsumer.zookeeper.membership import Membership
 from zkconsumer.zookeeper.ownership import PartitionOwnership
 from zkconsumer.zookeeper.session import ZkSession
+from zkconsumer.zookeeper.topicrecords import TopicRecords
 
 _ALWAYS_THERE: Final = "/"
 
@@ -73,6 +76,11 @@ class SessionGroup:
         )
         self._ownership = PartitionOwnership(self.zk, config.group_id, self.fence, self._registered, signal.wake)
         self._lease: SessionLease | None = None
+        self._topic_znodes = BrokerZnodes(self.zk, config.security_protocol, None)
+        self._topic_records = TopicRecords(self.zk, config.group_id, self.fence)
+        self._consumed: dict[str, TopicIdentity] = {}  # the topics whose records were fetched last
+        self._begun: dict[str, TopicIdentity] = {}  # those that are to be fetched when the attempt succeeds
+        self._noticed = False  # a topic is not the one that was fetched; the next attempt looks at all
 
     def fence(self) -> str:
         """Path of the node whose absence stops every write; without a membership the root, which always exists."""
@@ -196,6 +204,52 @@ class SessionGroup:
     def verify(self) -> list[TopicPartition]:
         """Read the owner znodes; see :meth:`PartitionOwnership.lose_taken`."""
         return self._ownership.lose_taken()
+
+    # -- topics that are deleted and created again --------------------------------------------------------------------
+
+    def recreated(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
+        """See :meth:`GroupProtocol.recreated <zkconsumer.core.groupprotocol.GroupProtocol.recreated>`.
+
+        Also partitions of topics that do not exist.
+        """
+        consumed = {p.topic: self._consumed[p.topic] for p in partitions if p.topic in self._consumed}
+        now = self._identities(consumed)
+        gone = {topic for topic, identity in now.items() if identity is None} | self._other_topics(now)
+        self._noticed |= bool(gone)
+        return frozenset(partition for partition in partitions if partition.topic in gone)
+
+    def consume(self, topics: Collection[str]) -> dict[str, TopicOrigin]:
+        """See :meth:`GroupProtocol.consume <zkconsumer.core.groupprotocol.GroupProtocol.consume>`."""
+        now = self._identities(topics)
+        self._begun = {topic: identity for topic, identity in now.items() if identity is not None}
+        return self._topic_records.consume(self._begun)
+
+    def settled(self) -> None:
+        """See :meth:`GroupProtocol.settled <zkconsumer.core.groupprotocol.GroupProtocol.settled>`."""
+        self._consumed.update(self._begun)
+        self._begun, self._noticed = {}, False
+
+    def _other_topics(self, now: Mapping[str, TopicIdentity | None]) -> set[str]:
+        """Those that exist and are not the ones that were fetched under these names."""
+        return {
+            topic
+            for topic, identity in now.items()
+            if identity is not None and topic in self._consumed and not identity.is_same_topic(self._consumed[topic])
+        }
+
+    def _identities(self, topics: Iterable[str]) -> dict[str, TopicIdentity | None]:
+        """The present identity of each topic, None if it does not exist; without those of which nothing is known."""
+        names = sorted(set(topics))
+        if not names:
+            return {}
+        if self._cluster is None:
+            described = self._topic_znodes.describe_unwatched(names)
+        else:
+            snapshot = self._cluster.read(names)
+            if not (snapshot.brokers and snapshot.covers(names)):
+                return {}
+            described = snapshot.describe_topics(names)
+        return {name: described[name].identity if name in described else None for name in names}
 
     def awaited_release(self, partitions: Collection[TopicPartition]) -> Callable[[], bool]:
         """See :meth:`PartitionOwnership.awaited_release`."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from typing import Final
 
 from zkconsumer.config import ConsumerConfig
@@ -113,11 +114,11 @@ class ZooKeeperGroup(SessionGroup):
         if not self._shares.is_member(view):
             raise RegistrationLost(f"another client deleted the registration of {self._consumer_id}; registering again")
         self._announce_changes()
-        if fetching and not renew:
-            share = self._shares.assign(view)
-            if share == self.held and not self._shares.is_recreated(view, share):
-                return NoNeed.UNCHANGED
-        return self._shares.need(view)
+        other = self._other_topics(view.identities)
+        if fetching and not renew and self._shares.assign(view) == self.held and not other:
+            return NoNeed.UNCHANGED
+        recreated = {TopicPartition(topic, number) for topic in other for number in view.partitions[topic]}
+        return replace(self._shares.need(view), recreated=frozenset(recreated))
 
     def _has_no_brokers(self) -> bool:
         """Look once more, with a watch; a polled cluster raises the signal by itself when a broker answers."""
@@ -140,6 +141,7 @@ class ZooKeeperGroup(SessionGroup):
 
     def settled(self) -> None:
         """Compare later views with the one that the share was computed from."""
+        super().settled()
         self._shares.settled()
 
     def forget_group(self) -> None:

@@ -5,9 +5,10 @@ import pytest
 from tests.fixtures.groupprotocol import Member
 from zkconsumer.core.memberstate import MemberState
 from zkconsumer.core.rebalancesteps import RebalanceCause, RebalanceStep
+from zkconsumer.core.topicrecords import TopicOrigin
 from zkconsumer.errors import GenerationEnded, OwnershipConflict, ZooKeeperUnavailable
 from zkconsumer.group.listener import ConsumerRebalanceListener
-from zkconsumer.model import TopicPartition
+from zkconsumer.model import TopicIdentity, TopicPartition
 from zkconsumer.spark.microbatch import Span
 from zkconsumer.spark.sparkfetchcontrol import SparkFetchControl
 
@@ -60,7 +61,7 @@ def test_a_topic_that_was_created_again_is_read_from_its_start(member):
     member.store.offsets = {P0: 7}
     member.rebalance(0, 1)
     member.fetch.move(p0=9, p1=6)
-    member.group.recreated = frozenset({P0})
+    member.group.created_again = frozenset({P0})
     member.rebalance(0, 1)
     assert member.store.offsets[P0] == 7, "the position is not committed"
     assert member.fetch.fetched == {P0: 0, P1: 6}
@@ -70,9 +71,41 @@ def test_an_offset_that_another_client_has_stored_counts_in_a_topic_that_was_cre
     member.store.offsets = {P0: 7}
     member.rebalance(0)
     member.store.offsets = {P0: 3}
-    member.group.recreated = frozenset({P0})
+    member.group.created_again = frozenset({P0})
     member.rebalance(0)
     assert member.fetch.fetched == {P0: 3}
+
+
+def test_an_offset_that_is_older_than_its_topic_is_ignored(member, caplog):
+    """It was read in another session: this member has neither written nor read it before."""
+    former = TopicOrigin(TopicIdentity("new", None))
+    member.store.offsets, member.store.written_by = {P0: 7, P1: 6}, {P0: "zkconsumer:1:old", P1: "zkconsumer:2:new"}
+    member.group.topics = {"t": former}
+    member.rebalance(0, 1)
+    assert member.fetch.starts == {P0: 0, P1: 6}
+    assert member.rebalancer.assignment.earliest == {P0}, "auto.offset.reset does not apply"
+    assert "the stored offsets of t-0 (offset 7) are ignored" in caplog.text
+    assert member.store.topics == {"t": former}
+
+
+def test_a_commit_by_timer_spares_a_topic_that_was_created_again(member):
+    """It would be newer than the topic: the next owner could not recognise it."""
+    member.rebalance(0, 1)
+    member.fetch.move(p0=9, p1=6)
+    member.group.created_again = frozenset({P0})
+    assert member.committer.commit_automatically()
+    assert member.offsets() == {1: 6}
+
+
+def test_an_attempt_that_fails_does_not_make_the_former_position_valid(member):
+    member.rebalance(0)
+    member.fetch.move(p0=9)
+    member.group.created_again, member.group.conflicts = frozenset({P0}), True
+    with pytest.raises(OwnershipConflict):
+        member.rebalance(0, 1)
+    member.group.conflicts = False
+    member.rebalance(0, 1)
+    assert member.fetch.fetched[P0] == 0
 
 
 def test_an_unchanged_share_costs_no_step(member):

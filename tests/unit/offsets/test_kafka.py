@@ -5,6 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from zkconsumer.core.offsets import topic_id_of
+from zkconsumer.core.topicrecords import TopicOrigin
 from zkconsumer.errors import (
     BrokerUnavailable,
     CoordinatorMoved,
@@ -15,7 +17,7 @@ from zkconsumer.errors import (
 from zkconsumer.kafka.client import BrokerClient
 from zkconsumer.kafka.errorcodes import ErrorCode
 from zkconsumer.kafka.offsetcoordinator import OffsetCoordinator
-from zkconsumer.model import Broker, TopicPartition
+from zkconsumer.model import Broker, TopicIdentity, TopicPartition
 from zkconsumer.offsets.kafka import KafkaOffsetStore
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -197,3 +199,14 @@ def test_an_invalidated_offset_gets_metadata_of_its_own(broker, make_store):
         store.commit({T0: 5})
         marks.append(store.marks([T0])[T0])
     assert marks[0] == marks[1] != marks[2]
+
+
+def test_a_commit_names_the_topic_that_it_belongs_to(broker, make_store):
+    """Also an offset that is the same number in the topic that was created again."""
+    broker.answers = [[0], [0], [0]]
+    store, named = make_store(), []
+    for topic_id in ("first", "second", None):
+        store.consume({"t": TopicOrigin(TopicIdentity(topic_id, 1))})
+        store.commit({T0: 5})
+        named.append(topic_id_of(store.marks([T0])[T0]))
+    assert named == ["first", "second", None]

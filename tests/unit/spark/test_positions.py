@@ -141,6 +141,19 @@ def test_a_topic_that_was_created_again_starts_at_its_beginning(stored):
     assert chosen == dict.fromkeys([T0, T1], Choice(EARLIEST, Reason.RECREATED))
 
 
+def test_an_offset_that_the_member_found_to_be_another_topics_is_ignored():
+    """Only where the checkpoint does not decide."""
+    chosen = choose_starts(
+        {T0: StoredOffset(7, OURS), T1: StoredOffset(7, OURS)},
+        TOPICS,
+        finished({T0: Span(0, 5)}),
+        starting="group",
+        reset="largest",
+        outdated={T0, T1},
+    )
+    assert chosen == {T0: Choice(7, Reason.MOVED), T1: Choice(EARLIEST, Reason.OLDER_THAN_TOPIC)}
+
+
 def test_an_offset_that_is_older_than_a_topic_created_again_is_another_topics():
     again = SourceOffset("g", 9, {"t": KnownTopic(0, "id")}, {T0: Span(0, 5)}, {T0: 41})
     chosen = choose({T1: StoredOffset(7, 39), T2: StoredOffset(7, 41), T3: StoredOffset(7, OURS)}, again)

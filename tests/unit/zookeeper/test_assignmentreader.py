@@ -145,15 +145,6 @@ def test_a_share_is_foreseen_only_for_the_assigned_view():
     assert reader.shares.need(reader.change(group())).share == {}
 
 
-def test_a_topic_that_was_created_again_is_recognised():
-    reader = Reader(group())
-    assert not reader.shares.is_recreated(group(identity="other"), {T0: 0}), "there was no success before"
-    reader.settle()
-    assert not reader.shares.is_recreated(group(), {T0: 0})
-    assert reader.shares.is_recreated(group(identity="other"), {T0: 0})
-    assert not reader.shares.is_recreated(group(identity="other"), {U0: 0}), "it is not in the share"
-
-
 def test_an_unreadable_member_is_reported_once_for_each_reason(caplog):
     reader = Reader(group(unreadable={"g_bad": "no JSON"}))
     with caplog.at_level(logging.ERROR):

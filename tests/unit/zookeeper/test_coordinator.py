@@ -42,6 +42,7 @@ from zkconsumer.zookeeper.membership import Membership
 from zkconsumer.zookeeper.multiread import MultiRead
 from zkconsumer.zookeeper.ownership import PartitionOwnership
 from zkconsumer.zookeeper.session import ZkSession
+from zkconsumer.zookeeper.topicrecords import TopicRecords
 from zkconsumer.zookeeper.transaction import Condition, Operation
 
 PATHS, GROUP = CoordinatorPaths("g"), GroupPaths("g")
@@ -574,20 +575,23 @@ class Led:
         self.server, self.session, self.leader = server, session, members[0]
         self.add_topic(4)
         self.woken = 0
+        self.config = ConsumerConfig(
+            zookeeper_connect="memory:1", group_id="g", partition_assignment_strategy="roundrobin", **properties
+        )
+        self.cluster = cluster
+        self.lead()
+
+    def lead(self):
+        """Begin as a member that knows nothing of what was planned before."""
         self.group = LedGroup(
-            ConsumerConfig(
-                zookeeper_connect="memory:1",
-                group_id="g",
-                partition_assignment_strategy="roundrobin",
-                **properties,
-            ),
+            self.config,
             self.leader.zk,
             self.leader.membership,
             self.leader.election.look(),
             self._wake,
             self._wake,
             lambda: self.leader.now,
-            cluster,
+            self.cluster,
         )
 
     def _wake(self):
@@ -904,6 +908,21 @@ def test_partitions_of_a_topic_that_was_created_again_are_started_again(led, mem
     led.plan()
     assert [len(one.command()[0].share) for one in members[:2]] == [2, 2]
     assert [one.command()[1].version for one in members[:2]] == [version + 2 for version in versions]
+
+
+def test_a_new_leader_starts_partitions_of_a_topic_again_that_was_created_meanwhile(led, members):
+    """The leader died before it noticed; the members have recorded which topic they consume."""
+    led.plan()
+    for one in members[:2]:
+        obey(one)
+    records = TopicRecords(members[0].zk, "g", members[0].fence)
+    [node] = members[0].zk.get_many(["/brokers/topics/t"]).values()
+    records.consume({"t": TopicIdentity(None, node.czxid)})
+    led.server.perform(led.session, _delete("/brokers/topics/t"))
+    led.add_topic(4)
+    led.lead()
+    led.plan()
+    assert [one.command()[0].share for one in members[:2]] == [{}, {}]
 
 
 def test_partitions_of_foreign_members_are_not_awaited_when_their_topic_was_created_again(led, members):

@@ -19,7 +19,14 @@ from zkconsumer.core.groupprotocol import ChangeSignal, Need, NoNeed, Target
 from zkconsumer.core.groupview import Topic
 from zkconsumer.core.rebalancesteps import RebalanceCause
 from zkconsumer.core.subscription import Subscription
-from zkconsumer.errors import CoordinatorUnknown, MalformedZnode, MemberRefused, RegistrationLost, ShareChanged
+from zkconsumer.errors import (
+    CoordinatorUnknown,
+    MalformedZnode,
+    MemberRefused,
+    RegistrationLost,
+    ShareChanged,
+    name_some,
+)
 from zkconsumer.model import Broker, ConsumerThreadId, TopicPartition
 from zkconsumer.zookeeper.coordinator.coordinator import Coordinator
 from zkconsumer.zookeeper.lease import SessionLease
@@ -176,13 +183,17 @@ class CoordinatorGroup(SessionGroup):
         share = received.command.share
         if received.command.refused and not self.held:  # otherwise everything is released first
             raise MemberRefused(f"the coordinator of group {self._group} refuses it: {received.command.refused}")
-        if fetching and not renew and share == self.held and self._ownership.is_certain:
+        looked_at = share.keys() if self._noticed else share.keys() - self.held.keys()
+        other = self._other_topics(self._identities(partition.topic for partition in looked_at))
+        if fetching and not renew and share == self.held and self._ownership.is_certain and not other:
             return NoNeed.UNCHANGED
         command = received.command
+        changes = f"command of epoch {command.epoch}, generation {command.generation}: {len(share)} partitions"
         return Need(
             cause=self._cause(command),
-            changes=f"command of epoch {command.epoch}, generation {command.generation}: {len(share)} partitions",
+            changes=f"{changes}; deleted and created again: {name_some(sorted(other))}" if other else changes,
             share=share,
+            recreated=frozenset(partition for partition in share if partition.topic in other),
         )
 
     def _receive(self) -> _Received:
@@ -261,6 +272,7 @@ class CoordinatorGroup(SessionGroup):
 
     def settled(self) -> None:
         """The command has been carried out."""
+        super().settled()
         self._registered_again = False
         self._settled = None if self._received is None else self._received.command
         if self._settled is not None and self._settled.refused:

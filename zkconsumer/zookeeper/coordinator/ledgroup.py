@@ -40,6 +40,7 @@ from zkconsumer.zookeeper.orphanwatch import OrphanWatch
 from zkconsumer.zookeeper.registrationreads import RegistrationReads
 from zkconsumer.zookeeper.registry import Registry
 from zkconsumer.zookeeper.session import ZkSession
+from zkconsumer.zookeeper.topicrecords import TopicRecords
 from zkconsumer.zookeeper.watchedreads import WatchedReads
 
 _log: Final = logging.getLogger(__name__)
@@ -117,6 +118,7 @@ class LedGroup:
             session, config.group_id, lambda: membership.fence, epoch, config.security_protocol
         )
         self._owners = OwnerNodes(session, config.group_id, released)
+        self._topic_records = TopicRecords(session, config.group_id, lambda: membership.fence)
         self._evictions = Evictions(config, membership.consumer_id, self._commands, clock)
         self._changed = True
         self._connections = -1
@@ -239,12 +241,16 @@ class LedGroup:
         They are withdrawn until no member owns them, as if the two had been seen apart: otherwise their owners would
         continue at the positions of the former topic. Only what followers have and keep: foreign members obey nothing,
         and zkconsumer members among them never release what they retain; the rest is on its way without this.
+
+        A leader that was just elected compares with what the members have recorded (adr/0025).
         """
-        recreated: set[str] = set()
+        commands = [partition for share in commanded.values() for partition in share]
         if self._planned is not None:
             recreated = view.recreated_since(self._planned, view.partitions)
+        else:
+            consumed = {partition.topic for partition in commands} & view.identities.keys()
+            recreated = self._topic_records.replaced({topic: view.identities[topic] for topic in consumed})
         if recreated:
-            commands = {partition for share in commanded.values() for partition in share}
             self._restarting |= {partition for partition in commands if partition.topic in recreated}
         self._restarting = {p for p in self._restarting if p in aim and aim[p].consumer_id in commanded}
         self._planned = view

@@ -1,0 +1,83 @@
+"""Topics that are deleted and created again, with more records than the group had consumed, on a real broker."""
+
+import pytest
+
+from tests.fixtures.consumers import collect
+from tests.fixtures.sandbox import Topics, produce_records, values
+from tests.fixtures.waiting import eventually
+from zkconsumer.model import TopicPartition
+
+pytestmark = pytest.mark.integration
+
+OLD, NEW = 40, 300
+
+
+@pytest.fixture
+def create_again(sandbox, unique_name):
+    """Create the topic, or delete it and create it again, and produce: ``create_again([b"1", ..])``."""
+    topics = Topics(sandbox.bootstrap_servers)
+    created = []
+
+    def create(produced):
+        if created:
+            topics.delete(unique_name)
+        created.append(topics.create(unique_name))
+        produce_records(sandbox.bootstrap_servers, unique_name, [{"value": value} for value in produced])
+
+    return create
+
+
+def settings(protocol, **others):
+    """Of a member that starts at the end of a log where it finds no offset, and commits often."""
+    return {
+        "group_protocol": protocol,
+        "auto_offset_reset": "largest",
+        "auto_commit_interval_ms": 100,
+        "rebalance_backoff_ms": 1000,
+        "consumer_timeout_ms": -1,
+        **others,
+    }
+
+
+@pytest.mark.parametrize("protocol", ["zookeeper", "coordinator"])
+def test_a_running_member_reads_the_new_topic_from_its_start(connect, create_again, unique_name, protocol):
+    old, new = values(OLD), values(NEW, start=OLD)
+    create_again(old)
+    member = connect(**settings(protocol, auto_offset_reset="smallest"))
+    received = collect(member.create_message_streams({unique_name: 1})[unique_name])
+    eventually(lambda: set(received) == set(old))
+    create_again(new)
+    eventually(lambda: set(received) >= set(new))
+
+
+def test_a_commit_that_comes_too_late_is_recognised_in_kafka(connect, sandbox, create_again, unique_name):
+    """The brokers have deleted the offsets of the former topic when the member commits one of them."""
+    old, new = values(OLD), values(NEW, start=OLD)
+    brokers = {
+        "bootstrap_servers": sandbox.bootstrap_servers,
+        "zookeeper_connect": None,
+        "metadata_max_age_ms": 600_000,
+    }
+    create_again(old)
+    with connect(**settings("kafka", auto_offset_reset="smallest", auto_commit_enable=False, **brokers)) as member:
+        received = collect(member.create_message_streams({unique_name: 1})[unique_name])
+        eventually(lambda: set(received) == set(old))
+        create_again(new)
+        member.commit_offsets({TopicPartition(unique_name, 0): OLD})
+    member = connect(**settings("kafka", **brokers))
+    received = collect(member.create_message_streams({unique_name: 1})[unique_name])
+    eventually(lambda: set(received) >= set(new))
+
+
+@pytest.mark.parametrize("protocol", ["zookeeper", "coordinator"])
+def test_a_member_that_was_away_reads_the_new_topic_from_its_start(connect, create_again, unique_name, protocol):
+    create_again(values(OLD))
+    with connect(**settings(protocol, auto_offset_reset="smallest")) as member:
+        received = collect(member.create_message_streams({unique_name: 1})[unique_name])
+        eventually(lambda: set(received) == set(values(OLD)))
+        member.commit_offsets()
+    new = values(NEW, start=OLD)
+    create_again(new)
+    member = connect(**settings(protocol))
+    received = collect(member.create_message_streams({unique_name: 1})[unique_name])
+    eventually(lambda: set(received) >= set(new))
