@@ -290,11 +290,13 @@ class RecordTooLarge(ZkConsumerError):
 class CorruptRecord(ZkConsumerError):
     """Bytes received from a broker fail their checksum or contradict themselves.
 
-    ``resume_at`` is the first offset after the corrupt batch, None if unknown.
+    ``resume_at`` is the first offset after the corrupt batch, None if unknown. ``doubtful`` is True if only a second
+    answer proves it: a broker's answer may be older than the records in it (adr/0028).
     """
 
-    def __init__(self, message: str, resume_at: int | None = None) -> None:
+    def __init__(self, message: str, resume_at: int | None = None, *, doubtful: bool = False) -> None:
         self.resume_at = resume_at
+        self.doubtful = doubtful
         super().__init__(message)
 
 

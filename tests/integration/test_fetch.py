@@ -498,6 +498,22 @@ def test_damage_on_the_broker_s_disk_is_raised_after_intact_records(damaged, rea
     assert one.control.positions(handed_out=False) == {("t", 0): 2}
 
 
+def raise_an_offset(data):
+    """That of the second batch, by 2^40."""
+    data[12 + int.from_bytes(data[8:12], "big") + 2] = 1
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_a_damaged_offset_on_the_broker_s_disk_is_raised(damaged, reader):
+    one = reader(damaged(raise_an_offset).bootstrap_servers, consumer_timeout_ms=20_000)
+    one.start({("t", 0): 0})
+    assert [m.offset for m in one.read(1)] == [0]
+    with pytest.raises(CorruptRecord, match=r"t-0 at offset 1 .* has the offsets 1099511627777 to 1099511627777"):
+        next(one.streams[0])
+    assert one.control.positions(handed_out=False) == {("t", 0): 1}
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_damage_is_skipped_and_logged_if_configured(damaged, reader, caplog):

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.fixtures.batches import build
-from tests.fixtures.decoding import decode
+from tests.fixtures.decoding import decode, sent
 from tests.fixtures.messagesets import LOG_APPEND_TIME, OLD_CODECS, compressed_set, message_set, reseal, wrap
 from zkconsumer.decode.batchdecoder import BatchDecoder
 from zkconsumer.errors import CorruptRecord, RecordTooLarge
@@ -71,7 +71,7 @@ def encode(log):
 def test_written_records_are_read(log, data):
     encoded, rows, end = encode(log)
     requested = data.draw(st.integers(0, end))
-    read, next_offset = decode(DECODER, requested, encoded)
+    read, next_offset = decode(DECODER, requested, sent(encoded, requested), end)
     assert read == [row for row in rows if row[0] >= requested]
     assert next_offset == end
 
@@ -89,14 +89,42 @@ def test_a_cut_chunk_gives_a_prefix(log, data):
 @given(pieces, st.data())
 def test_a_flipped_bit_is_noticed(log, data):
     """Checksums cover all but offsets, lengths and (format 2) the leader epoch."""
-    encoded, rows, _ = encode(log)
-    damaged = bytearray(encoded)
-    bit = data.draw(st.integers(0, 8 * len(encoded) - 1))
+    encoded, rows, end = encode(log)
+    requested = data.draw(st.integers(0, end - 1))
+    damaged = bytearray(sent(encoded, requested))
+    bit = data.draw(st.integers(0, 8 * len(damaged) - 1))
     damaged[bit // 8] ^= 1 << bit % 8
     with contextlib.suppress(CorruptRecord, RecordTooLarge):
-        read, _ = decode(DECODER, 0, damaged)
+        read, next_offset = decode(DECODER, requested, damaged, end)
         written = [row[1:] for row in rows]
         assert all(row[1:] in written for row in read)
+        assert next_offset <= end
+
+
+plain_pieces = st.lists(piece.map(lambda part: part | {"codec": "none", "gaps": [0] * 7}), min_size=1, max_size=6)
+
+
+def starts(log):
+    """Positions of the batches and messages of a log."""
+    found = [0]
+    while found[-1] < len(log):
+        found.append(found[-1] + 12 + int.from_bytes(log[found[-1] + 8 : found[-1] + 12], "big"))
+    return found[:-1]
+
+
+@slow
+@given(plain_pieces, st.data())
+def test_a_flipped_bit_of_an_offset_loses_no_message(log, data):
+    """In a log without gaps, of messages and batches that are not compressed."""
+    encoded, rows, end = encode(log)
+    requested = data.draw(st.integers(0, end - 1))
+    damaged = bytearray(sent(encoded, requested))
+    at = data.draw(st.sampled_from(starts(damaged)))
+    bit = data.draw(st.integers(0, 63))
+    damaged[at + bit // 8] ^= 1 << bit % 8
+    with contextlib.suppress(CorruptRecord):
+        read, next_offset = decode(DECODER, requested, damaged, end)
+        assert at == 0 or read == [row for row in rows if requested <= row[0] < next_offset]
 
 
 @slow

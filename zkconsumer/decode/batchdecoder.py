@@ -15,6 +15,7 @@ from zkconsumer.decode import batchtable as b
 from zkconsumer.decode import kernelloader
 from zkconsumer.decode.assemble import Assembler, Columns, Indexed, Notes
 from zkconsumer.decode.memory import ChunkMemory
+from zkconsumer.decode.placement import integer, plausible
 from zkconsumer.decode.schema import SCHEMA, SCHEMA_WITH_HEADERS, schema_of
 from zkconsumer.decode.unpack import Unpacker
 from zkconsumer.decode.verify import Fault, Verifier, by_format, fault_in
@@ -35,6 +36,7 @@ _MAX_FORMAT_CHANGES: Final = 64
 _FIRST_ROWS: Final = 64
 _NOTHING: Final = memoryview(b"")
 _NOT_READ: Final = -1
+_UNKNOWN: Final = -1
 _NO_TOTALS: Final = np.zeros(b.TOTALS, np.int64)
 
 
@@ -246,6 +248,7 @@ class BatchDecoder:
         requested: int,
         records: memoryview = _NOTHING,
         aborted: Sequence[AbortedTransaction] = (),
+        end: int = _UNKNOWN,
     ) -> DecodedChunk:
         """Verify and decode the fetched bytes of one partition.
 
@@ -255,7 +258,7 @@ class BatchDecoder:
             CorruptRecord: the first batch fails its checksum or is inconsistent.
             RecordTooLarge: the first batch decompresses to more than ``max_decompressed_bytes``.
         """
-        return self.finish(self.scan(topic, partition, requested, records, aborted))
+        return self.finish(self.scan(topic, partition, requested, records, aborted, end))
 
     def scan(
         self,
@@ -264,6 +267,7 @@ class BatchDecoder:
         requested: int,
         records: memoryview = _NOTHING,
         aborted: Sequence[AbortedTransaction] = (),
+        end: int = _UNKNOWN,
     ) -> ScannedChunk:
         """Find the batches in the fetched bytes of one partition.
 
@@ -277,9 +281,10 @@ class BatchDecoder:
             records: the bytes. The caller must not use them afterwards, since the batch may keep and change their
                 memory; read-only bytes are copied first.
             aborted: transactions whose records are skipped, as the response lists them under read_committed.
+            end: the high watermark that the response has for the partition; negative if unknown.
 
         Raises:
-            CorruptRecord: the first batch has an invalid header.
+            CorruptRecord: the first batch has an invalid header, or offsets that cannot be true.
         """
         ahead, self._ahead = self._ahead, None
         seen = ahead is not None and ahead.records is records and ahead.requested == requested
@@ -287,7 +292,7 @@ class BatchDecoder:
         if records.readonly:
             records = memoryview(bytearray(records))
         raw = np.frombuffer(records, np.uint8)
-        table, fault = (ahead.table, ahead.fault) if ahead is not None and seen else self._scan(raw, requested)
+        table, fault = (ahead.table, ahead.fault) if ahead is not None and seen else self._scan(raw, requested, end)
         if aborted and (table[:, b.ATTRIBUTES] & b.TRANSACTIONAL).any():
             kernelloader.transactions().exclude_aborted(raw, table, aborted)
         chunk = ScannedChunk(topic, partition, requested, records, table.copy(), 0, _after(table, requested))
@@ -388,16 +393,16 @@ class BatchDecoder:
         """Reuse the notes of a chunk for the next one. The chunk must not be completed again afterwards."""
         self._notes = prepared.notes
 
-    def next_offset(self, requested: int, records: memoryview) -> int:
+    def next_offset(self, requested: int, records: memoryview, end: int = _UNKNOWN) -> int:
         """The ``next_offset`` if all whole batches decode without a fault; reads only their headers.
 
-        The result is kept for :meth:`scan`, if its next call gets the same ``records``.
+        The result is kept for :meth:`scan`, if its next call gets the same ``records``, and the same other arguments.
         """
-        table, fault = self._scan(np.frombuffer(records[: self._max_bytes], np.uint8), requested)
+        table, fault = self._scan(np.frombuffer(records[: self._max_bytes], np.uint8), requested, end)
         self._ahead = _Ahead(records, requested, table, fault)
         return _after(table, requested)
 
-    def _scan(self, raw: Any, requested: int) -> tuple[Any, Fault | None]:
+    def _scan(self, raw: Any, requested: int, end: int) -> tuple[Any, Fault | None]:
         """Find the batches of a partition's bytes."""
         scan, is_old = self._k.scan, False
         rows, at, last, why = scan(raw, self._table, 0, 0, -1, requested)
@@ -410,17 +415,17 @@ class BatchDecoder:
             elif rows < self._max_rows:
                 self._table = np.concatenate([self._table, np.empty_like(self._table)])
             if changes > _MAX_FORMAT_CHANGES or rows == self._max_rows:
-                if last >= requested:
-                    return self._table[:rows], None
-                rows = changes = 0  # no requested record so far
-            rows, at, last, why = scan(raw, self._table, at, rows, last, requested)
-        if why == b.COMPLETE:
-            return self._table[:rows], None
+                why = b.COMPLETE
+            else:
+                rows, at, last, why = scan(raw, self._table, at, rows, last, requested)
+        table, misplaced = plausible(raw, self._table[:rows], at, requested, end)
+        if misplaced is not None or why == b.COMPLETE:
+            return table, misplaced
         what = "the length of a batch is invalid" if why == b.BAD_LENGTH else "a batch header is inconsistent"
         framed = why == b.BAD_HEADER
-        end = at + b.LENGTH_END + int.from_bytes(raw[at + b.LENGTH_AT : at + b.LENGTH_END].tobytes(), "big")
-        where = (_claimed_last(raw, at), end) if framed else (-1, -1)
-        return self._table[:rows], Fault(max(requested, last + 1), f"{what} (byte {at} of {len(raw)})", *where)
+        stop = at + b.LENGTH_END + integer(raw, at + b.LENGTH_AT, 4)
+        where = (_claimed_last(raw, at), stop) if framed else (-1, -1)
+        return table, Fault(max(requested, last + 1), f"{what} (byte {at} of {len(raw)})", *where)
 
     def _index(self, prepared: PreparedChunk) -> tuple[Indexed, Fault | None]:
         """Read all records once.
@@ -466,7 +471,7 @@ def _error(chunk: ScannedChunk, raw: Any, fault: Fault) -> CorruptRecord | Recor
         return RecordTooLarge(f"{where}: {fault.reason}; raise decompressed.max.bytes to read it")
     resume_at = None if fault.end < 0 else _offset_after(raw, chunk.requested, fault)
     remedy = "" if resume_at is None else f"; on.corrupt=skip continues at {resume_at}"
-    return CorruptRecord(f"{where}: {fault.reason}{remedy}", resume_at)
+    return CorruptRecord(f"{where}: {fault.reason}{remedy}", resume_at, doubtful=fault.doubtful)
 
 
 def _offset_after(raw: Any, requested: int, fault: Fault) -> int | None:
@@ -477,18 +482,14 @@ def _offset_after(raw: Any, requested: int, fault: Fault) -> int | None:
     """
     claims = [fault.last + 1]
     if fault.end + 8 <= len(raw):  # no byte was moved there: moves end at the faulty batch
-        claims.append(_integer(raw, fault.end, 8))
+        claims.append(integer(raw, fault.end, 8))
     return min((claim for claim in claims if requested < claim <= b.MAX_BASE_OFFSET), default=None)
 
 
 def _claimed_last(raw: Any, at: int) -> int:
     """The last offset of the batch at ``at`` according to its header."""
-    base = _integer(raw, at, 8)
-    return base + _integer(raw, at + b.LAST_DELTA_AT, 4) if raw[at + b.MAGIC_AT] == 2 else base
-
-
-def _integer(raw: Any, at: int, width: int) -> int:
-    return int.from_bytes(raw[at : at + width].tobytes(), "big", signed=True)
+    base = integer(raw, at, 8)
+    return base + integer(raw, at + b.LAST_DELTA_AT, 4) if raw[at + b.MAGIC_AT] == 2 else base
 
 
 def _within(max_records: int, table: Any) -> Any:

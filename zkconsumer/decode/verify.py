@@ -19,6 +19,7 @@ class Fault(NamedTuple):
         last: its last offset, if its header is valid.
         end: position after its bytes; -1 if unknown.
         too_long: True if it is valid as far as known, but longer than the limit.
+        doubtful: see :class:`~zkconsumer.errors.CorruptRecord`.
     """
 
     offset: int
@@ -26,6 +27,7 @@ class Fault(NamedTuple):
     last: int
     end: int
     too_long: bool = False
+    doubtful: bool = False
 
 
 def fault_in(row: list[int], reason: str) -> Fault:
@@ -96,13 +98,24 @@ class Verifier:
         offset = int.from_bytes(raw[stop : stop + 8].tobytes(), "big", signed=True)
         length = int.from_bytes(raw[stop + b.LENGTH_AT : stop + b.LENGTH_END].tobytes(), "big")
         fault = Fault(offset, REASONS[why], offset, stop + b.LENGTH_END + length)
-        if stop == rows[good, b.START]:
-            return rows[:good], fault
-        valid = rows[: good + 1].copy()
-        part = valid[good]
-        part[b.COUNT], part[b.END], part[b.BODY_END] = count, stop, stop
-        part[b.LAST_DELTA] = last - part[b.BASE_OFFSET]
-        return valid, fault
+        return (with_part(rows, good, count, stop, last) if count else rows[:good]), fault
+
+
+def with_part(table: Any, number: int, count: int, stop: int, last: int) -> Any:
+    """The rows up to row ``number``, a run of messages, which ends in the copy after its first messages.
+
+    Args:
+        table: the rows.
+        number: of the last row.
+        count: of messages that it keeps, at least 1.
+        stop: position after them.
+        last: offset of the last one.
+    """
+    valid = table[: number + 1].copy()
+    part = valid[number]
+    part[b.COUNT], part[b.END], part[b.BODY_END] = count, stop, stop
+    part[b.LAST_DELTA] = last - part[b.BASE_OFFSET]
+    return valid
 
 
 def by_format(table: Any) -> list[tuple[Any, bool]]:

@@ -266,8 +266,8 @@ class FetcherThread(threading.Thread):
         info, fetched = coming.info, coming.fetched
         offset = wanted.pop(info)
         if not fetched.error:  # otherwise it is looked up, or returned to the finder
-            foreseen = self._decoder.next_offset(offset, fetched.records)
-            if offset < foreseen <= fetched.high_watermark:  # otherwise _accept() decides
+            foreseen = self._decoder.next_offset(offset, fetched.records, fetched.high_watermark)
+            if offset < foreseen:  # otherwise _accept() decides
                 wanted[info] = foreseen
         return wanted
 
@@ -316,14 +316,12 @@ class FetcherThread(threading.Thread):
             info.density = 0.0  # whatever its high watermark: otherwise it could take the room of others for nothing
             return
         try:
-            scanned = self._decoder.scan(*info.partition, info.fetched, fetched.records, fetched.aborted)
+            what = (*info.partition, info.fetched, fetched.records, fetched.aborted, fetched.high_watermark)
+            scanned = self._decoder.scan(*what)
             has_records = scanned.has_records()
-            reader_is_busy = len(info.queue) >= _VERIFY_FROM_CHUNKS
-            if reader_is_busy or not has_records or scanned.next_offset > fetched.high_watermark:
+            if len(info.queue) >= _VERIFY_FROM_CHUNKS or not has_records:
                 # A busy reader is what everything waits for, so this thread verifies in its place. It must be done here
-                # for chunks that no reader sees, and where a damaged header claims offsets that the log does not have:
-                # a request for those would be answered like data loss. A fault after valid batches comes first in the
-                # next response.
+                # for chunks that no reader sees. A fault after valid batches comes first in the next response.
                 scanned = self._decoder.verify(scanned)._replace(fault=None)
                 has_records = scanned.has_records()
         except Exception as error:  # noqa: BLE001 - one partition's bytes must not take the broker's others with them
@@ -396,6 +394,10 @@ class FetcherThread(threading.Thread):
     def _retry_or_fail(self, info: PartitionInfo, error: Exception) -> None:
         """Handle bytes that cannot be decoded at the offset to fetch next: fetch again, finally fail or skip them."""
         assert info.fetched is not None
+        if isinstance(error, CorruptRecord) and error.doubtful and info.faulty != info.fetched:
+            # Usual at the end of a busy log, so without a warning, and without a search for the leader.
+            info.faulty, info.faults = info.fetched, 0
+            return
         info.faults = info.faults + 1 if info.faulty == info.fetched else 1
         info.faulty = info.fetched
         if info.faults >= _MAX_FAULTS:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NoReturn, Self,
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.offsets import unmarked
 from zkconsumer.errors import (
+    CorruptRecord,
     LeaderUnknown,
     NotLeader,
     OffsetOutOfRange,
@@ -149,7 +150,7 @@ class SimpleConsumer:
             LeaderUnknown: no broker leads the partition, or it does not exist.
             TopicAuthorizationFailed: a permission on the topic is missing.
             RecordTooLarge: the broker is older than 0.10.1, and the record at ``offset`` is longer than ``max_bytes``.
-            CorruptRecord: the bytes at ``offset`` cannot be read.
+            CorruptRecord: the bytes at ``offset`` cannot be read, also when they were requested again.
         """
 
         def ask(connection: BrokerConnection) -> tuple[int, int, int, DecodedChunk | None]:
@@ -166,7 +167,11 @@ class SimpleConsumer:
             chunk = self._decode(partition, offset, answer)
             return answer.error, answer.readable_end(isolation), len(answer.records), chunk
 
-        error, high_watermark, received, chunk = self._ask(ask)
+        try:
+            answered = self._ask(ask)
+        except CorruptRecord:  # in transit, or the answer was older than its records (adr/0028)
+            answered = self._ask(ask)
+        error, high_watermark, received, chunk = answered
         if chunk is None:
             self._refuse(partition, error, f"fetch from offset {offset}", READ)
         if chunk.next_offset == offset and received >= max_bytes:
@@ -182,7 +187,7 @@ class SimpleConsumer:
                 headers=True,
                 max_decompressed_bytes=self._config.decompressed_max_bytes,
             )
-        return self._decoder.decode(*partition, offset, answer.records, answer.aborted)
+        return self._decoder.decode(*partition, offset, answer.records, answer.aborted, answer.high_watermark)
 
     # -- offsets of a log ---------------------------------------------------------------------------------------
 

@@ -164,6 +164,7 @@ class RangeFetcher(threading.Thread):
         self._fail_on_data_loss = fail_on_data_loss
         self._response_bytes = response_bytes
         self._grown: dict[TopicPartition, int] = {}
+        self._faulty: dict[TopicPartition, int] = {}  # where bytes could not be decoded the last time
         self._conversation = FetchConversation(
             pooled.connection,
             decoder.memory.take,
@@ -251,7 +252,7 @@ class RangeFetcher(threading.Thread):
         wanted = {one: span.start for one, span in self._left.items()}
         moves = self._left != before
         position = wanted.pop(partition)  # and re-added at the end, see _accept()
-        foreseen = self._decoder.next_offset(position, last.records)
+        foreseen = self._decoder.next_offset(position, last.records, last.high_watermark)
         if foreseen > position:
             moves = True
             self.pooled.bytes_per_offset[partition] = len(last.records) / (foreseen - position)
@@ -272,6 +273,8 @@ class RangeFetcher(threading.Thread):
             raise ProtocolError(f"{self.broker} cannot serve {partition}: {error_name(fetched.error)}")
         position, until = self._left[partition]
         chunk = self._find(partition, fetched)
+        if chunk is None:
+            return None
         if chunk.next_offset == position:
             self._grow(partition, position, size, len(fetched.records))
             return None
@@ -282,20 +285,29 @@ class RangeFetcher(threading.Thread):
             self._left[partition] = Span(chunk.next_offset, until)
         return Fetched(chunk, until), chunk.nbytes
 
-    def _find(self, partition: TopicPartition, fetched: FetchedPartition) -> ScannedChunk | DecodedChunk:
+    def _find(self, partition: TopicPartition, fetched: FetchedPartition) -> ScannedChunk | DecodedChunk | None:
         """Find the batches; with ``on.corrupt=skip`` decode them, and continue after those that cannot be decoded.
+
+        Returns:
+            The chunk; None to fetch it again: damage is believed the second time, see ``FetcherThread``.
 
         Raises:
             CorruptRecord: ``on.corrupt=fail``, or the offset after the damaged batch is unknown.
         """
         position, until = self._left[partition]
-        what = (*partition, position, fetched.records, fetched.aborted)
-        if self._config.on_corrupt == "fail":
-            return self._decoder.scan(*what)
+        what = (*partition, position, fetched.records, fetched.aborted, fetched.high_watermark)
+        skips = self._config.on_corrupt == "skip"
         try:
-            return self._decoder.decode(*what)._replace(rest=None)  # which is fetched again
+            if skips:
+                return self._decoder.decode(*what)._replace(rest=None)  # which is fetched again
+            return self._decoder.scan(*what)
         except CorruptRecord as error:
-            if error.resume_at is None:
+            if self._faulty.get(partition) != position:
+                self._faulty[partition] = position
+                level = logging.DEBUG if error.doubtful else logging.WARNING
+                _log.log(level, "group %s: %s; fetching it again", self._config.group_id, error)
+                return None
+            if not skips or error.resume_at is None:
                 raise
             resumed = min(error.resume_at, until)
             _log.error(

@@ -1,6 +1,6 @@
 import pytest
 
-from tests.fixtures.decoding import rows
+from tests.fixtures.decoding import rows, sent
 from zkconsumer.bench.datasets import DATA_SETS
 from zkconsumer.bench.logsegment import LogSizes, write_log
 from zkconsumer.decode.batchdecoder import BatchDecoder
@@ -38,7 +38,7 @@ def decoded(data, requested):
     """All rows of a response, as decoded by a consumer."""
     decoder, found = BatchDecoder(), []
     while True:
-        chunk = decoder.decode("t", 0, requested, memoryview(data))
+        chunk = decoder.decode("t", 0, requested, memoryview(sent(data, requested)))
         if chunk.next_offset == requested:
             return found
         found += rows(chunk)

@@ -12,7 +12,7 @@ import pytest
 
 from tests.fixtures.batches import ABORT, COMMIT, HEADER, build, compress, control, empty, seal
 from tests.fixtures.chunks import offsets
-from tests.fixtures.decoding import rows
+from tests.fixtures.decoding import decode, rows, sent
 from tests.fixtures.messagesets import message, reseal, wrap
 from zkconsumer.decode.batchdecoder import BatchDecoder, ChunkLimits
 from zkconsumer.decode.messages import records
@@ -96,15 +96,9 @@ def test_times_beyond_the_column_stay_at_its_end(decoder):
 def test_records_before_the_requested_offset_are_dropped(decoder):
     data = build(SAMPLE, offset=0) + build(SAMPLE, offset=4) + build(SAMPLE, offset=8)
     for requested in range(13):
-        chunk = decoder.decode("t", 0, requested, memoryview(data))
+        chunk = decoder.decode("t", 0, requested, memoryview(sent(data, requested)))
         assert [row[0] for row in rows(chunk)] == list(range(requested, 12))
         assert chunk.next_offset == 12
-
-
-def test_checksums_of_batches_before_the_requested_offset_do_not_matter(decoder):
-    data = bytearray(build(SAMPLE) + build(SAMPLE, offset=4))
-    data[HEADER + 3] ^= 1
-    assert decoder.decode("t", 0, 4, memoryview(data)).next_offset == 8
 
 
 def test_a_partial_batch_at_the_end_is_left_for_the_next_fetch(decoder):
@@ -173,7 +167,8 @@ def test_a_chunk_of_only_aborted_records_moves_the_position(decoder):
 
 def test_a_transaction_that_ended_before_the_requested_offset_is_over(decoder):
     data = control(4, ABORT, producer=7) + transactional(b"next", 5, 7)
-    assert values(decoder.decode("t", 0, 5, memoryview(data), [(7, 2)])) == [b"next"]
+    assert values(decoder.decode("t", 0, 4, memoryview(data), [(7, 2)])) == [b"next"]
+    assert values(decoder.decode("t", 0, 5, memoryview(sent(data, 5)), [])) == [b"next"]
 
 
 def test_a_marker_that_cannot_be_read_ends_no_transaction(decoder):
@@ -269,9 +264,75 @@ def test_a_fault_has_the_offset_to_continue_at(decoder, bad, alone, followed):
     assert caught.value.resume_at == followed
 
 
-def test_a_batch_that_overlaps_the_one_before_it_ends_the_chunk(decoder):
-    data = build(SAMPLE) + build(SAMPLE, offset=3)
-    assert decoder.decode("t", 0, 0, memoryview(data)).next_offset == 4
+def log_from(*offsets):
+    """Batches of four records with these first offsets."""
+    return b"".join(build(SAMPLE, offset=offset) for offset in offsets)
+
+
+def refused(decoder, requested, data, end=-1):
+    """The error at a requested offset, and the offset after the damage that it has."""
+    with pytest.raises(CorruptRecord) as caught:
+        decode(decoder, requested, data, end)
+    return str(caught.value), caught.value.resume_at
+
+
+def test_a_batch_that_begins_before_the_one_before_it_ends_is_corrupt(decoder):
+    assert decode(decoder, 0, log_from(0, 3, 8))[1] == 4
+    assert decode(decoder, 4, log_from(4, 2))[1] == 8
+    assert decode(decoder, 0, log_from(0, 10, 2))[1] == 14
+
+
+@pytest.mark.parametrize("lowered", [0, 512, 999 - 3])
+def test_a_first_batch_that_ends_before_the_requested_offset_is_corrupt(decoder, lowered):
+    """Its records would vanish: they would be dropped like those before the requested offset of another batch."""
+    expected = f"t-1 at offset 1000 (fetched from 1000): the batch that should hold it has the offsets {lowered} to"
+    text, resume_at = refused(decoder, 1000, log_from(lowered, 1004), 1008)
+    assert expected in text
+    assert resume_at == 1004
+    assert refused(decoder, 1000, log_from(lowered), 1004)[1] is None
+    control_batch = control(lowered)
+    assert refused(decoder, 1000, control_batch, 1001)[1] is None
+
+
+@pytest.mark.parametrize("raised", [5, 6, 36, 4 + 2**40])
+def test_a_raised_offset_is_known_by_the_next_batch(decoder, raised):
+    data = log_from(0, raised, 8, 12)
+    assert decode(decoder, 0, data) == (expected(SAMPLE), 4)
+    text, resume_at = refused(decoder, 4, log_from(raised, 8, 12))
+    assert f"has the offsets {raised} to {raised + 3}, and the next one begins at 8" in text
+    assert resume_at == 8
+
+
+def test_the_next_batch_is_evidence_though_it_is_cut_off(decoder):
+    data = log_from(0, 36, 8)
+    for missing in range(1, len(build(SAMPLE)) - 17):
+        assert decode(decoder, 0, data[:-missing])[1] == 4
+
+
+def test_a_raised_offset_is_known_by_the_high_watermark(decoder):
+    data = log_from(0, 36)
+    assert decode(decoder, 0, data, 8) == (expected(SAMPLE), 4)
+    text, resume_at = refused(decoder, 4, log_from(36), 8)
+    assert "t-1 at offset 4 (fetched from 4): a batch has the offsets 36 to 39, but the partition ends at 8" in text
+    assert resume_at == 8
+    assert decode(decoder, 0, data)[1] == decode(decoder, 0, data, 40)[1] == 40
+
+
+def test_a_high_watermark_before_the_requested_offset_gives_no_offset_to_continue_at(decoder):
+    assert refused(decoder, 4, log_from(4), 4)[1] is None
+
+
+def test_batches_of_a_compacted_log_are_plausible(decoder):
+    """Batches and records are missing between others, and what is left of a batch keeps its first and last offset."""
+    log = empty(0, 9) + build(SAMPLE, offset=20, last_delta=9) + build(SAMPLE, offset=90, codec="lz4") + control(94)
+    for requested in range(95):
+        assert decode(decoder, requested, sent(log, requested), 95)[1] == 95
+
+
+def test_foreseen_offsets_end_before_an_implausible_batch(decoder):
+    data = memoryview(log_from(0, 36))
+    assert decoder.next_offset(0, data, 8) == 4
+    assert decoder.scan("t", 0, 0, data, (), 8).next_offset == 4
 
 
 def test_a_wrong_checksum_is_a_fault_unless_it_is_not_checked(decoder):
@@ -297,7 +358,7 @@ def test_a_chunk_that_decompresses_to_too_much_is_cut_between_batches(codec):
     data = b"".join(build([Record(bytes(300_000), b"%d" % i)], offset=i, codec=codec) for i in range(10))
     seen, position = [], 0
     while position < 10:
-        chunk = decoder.decode("t", 0, position, memoryview(data))
+        chunk = decoder.decode("t", 0, position, memoryview(sent(data, position)))
         assert chunk.next_offset - position in (1, 3)
         seen += [row[3] for row in rows(chunk)]
         position = chunk.next_offset
@@ -313,7 +374,7 @@ def test_cramjam_s_message_for_an_output_that_is_too_small():
 
 def test_many_small_batches(decoder):
     data = b"".join(build([Record(b"%d" % i)], offset=i) for i in range(1000))
-    assert [row[4] for row in rows(decoder.decode("t", 0, 5, memoryview(data)))] == [b"%d" % i for i in range(5, 1000)]
+    assert [row[4] for row in rows(decoder.decode("t", 0, 0, memoryview(data)))] == [b"%d" % i for i in range(1000)]
 
 
 def test_more_records_than_the_work_buffers_hold(decoder):
@@ -350,7 +411,7 @@ def test_a_chunk_of_very_many_records_is_cut_between_batches():
     many = build([Record(b"v")] * 15) + control(15) + b"".join(build(SAMPLE, offset=16 + 4 * n) for n in range(200))
     seen, position = [], 0
     while position < 816:
-        chunk = decoder.decode("t", 0, position, memoryview(many))
+        chunk = decoder.decode("t", 0, position, memoryview(sent(many, position)))
         assert position < chunk.next_offset
         assert len(rows(chunk)) <= 15
         seen += [row[0] for row in rows(chunk)]

@@ -33,7 +33,7 @@ def decode(data, columns=None, decoder=None):
     decoder = decoder or BatchDecoder(headers=True)
     if columns is not None:
         decoder.choose_columns(columns)
-    decoded = decoder.decode("t", 3, 2, memoryview(data))
+    decoded = decoder.decode("t", 3, 0, memoryview(data))
     decoded.batch.validate(full=True)
     return decoded
 

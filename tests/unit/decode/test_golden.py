@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.fixtures.decoding import rows
+from tests.fixtures.decoding import rows, sent
 from tests.golden.captures import captures
 from zkconsumer.decode.batchdecoder import BatchDecoder
 from zkconsumer.kafka.errorcodes import ErrorCode
@@ -28,7 +28,8 @@ def test_records_equal_those_of_librdkafka(capture, start):
         return
     assert fetched.error == ErrorCode.NONE
     requested = 0 if start == "beginning" else capture.rows[1][0]
-    chunk = BatchDecoder(headers=True).decode("t", 0, requested, fetched.records, fetched.aborted)
+    data = memoryview(sent(fetched.records, requested))
+    chunk = BatchDecoder(headers=True).decode("t", 0, requested, data, fetched.aborted, fetched.high_watermark)
     read = rows(chunk)
     expected = in_format([row for row in capture.rows if row[0] >= requested], fetched.records[16])
     if converted_on_the_way(capture):

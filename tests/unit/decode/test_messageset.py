@@ -5,7 +5,7 @@ import struct
 import pytest
 
 from tests.fixtures.batches import build, compress
-from tests.fixtures.decoding import rows
+from tests.fixtures.decoding import rows, sent
 from tests.fixtures.messagesets import (
     LOG_APPEND_TIME,
     OLD_CODECS,
@@ -93,7 +93,7 @@ def test_messages_before_the_requested_offset_are_dropped(decoder, magic, codec)
     else:
         data = b"".join(compressed_set(SAMPLE, magic, range(at, at + 4), codec) for at in (0, 4, 8))
     for requested in range(13):
-        chunk = decoder.decode("t", 0, requested, memoryview(data))
+        chunk = decoder.decode("t", 0, requested, memoryview(sent(data, requested)))
         assert [row[0] for row in rows(chunk)] == list(range(requested, 12))
         assert chunk.next_offset == 12
 
@@ -143,7 +143,7 @@ def test_all_formats_in_one_response(decoder):
         + message_set(SAMPLE, 1, range(20, 24))
         + build(SAMPLE, offset=24)
     )
-    chunk = decoder.decode("t", 0, 2, memoryview(data))
+    chunk = decoder.decode("t", 0, 2, memoryview(sent(data, 2)))
     formats = [0] * 8 + [1] * 20
     assert rows(chunk) == [
         row for n, f in enumerate(formats) for row in expected([SAMPLE[n % 4]], f, [n])
@@ -217,12 +217,14 @@ def bad_messages(magic):
 @pytest.mark.parametrize(("magic", "name"), [(magic, name) for magic in (0, 1) for name in bad_messages(magic)])
 def test_a_fault_ends_the_chunk_and_is_raised_when_fetched_first(decoder, magic, name):
     bad = bad_messages(magic)[name]
-    data = message_set(SAMPLE, magic, range(4)) + bad + message_set(SAMPLE, magic, range(100, 104))
-    chunk = decoder.decode("clicks", 2, 1, memoryview(data))
-    assert rows(chunk) == expected(SAMPLE, magic, range(4))[1:]
+    bad += message_set(SAMPLE, magic, range(100, 104))
+    chunk = decoder.decode("clicks", 2, 0, memoryview(message_set(SAMPLE, magic, range(4)) + bad))
+    assert rows(chunk) == expected(SAMPLE, magic, range(4))
     assert chunk.next_offset == 4
+    if name == "offset inside before":  # what was before is not known then
+        return
     with pytest.raises(CorruptRecord, match=r"clicks-2 at offset -?\d+ \(fetched from 4\)"):
-        decoder.decode("clicks", 2, 4, memoryview(data))
+        decoder.decode("clicks", 2, 4, memoryview(bad))
 
 
 @FORMATS
@@ -234,11 +236,24 @@ def test_checksums_are_not_verified_if_disabled(magic):
 
 
 @FORMATS
-def test_checksums_of_messages_before_the_requested_offset_do_not_matter(decoder, magic):
-    data = wrong_crc(message(SAMPLE[0], magic, 0)) + message(SAMPLE[0], magic, 1)
-    assert decoder.decode("t", 0, 1, memoryview(data)).next_offset == 2
-    with pytest.raises(CorruptRecord):
-        decoder.decode("t", 0, 0, memoryview(data))
+def test_a_first_message_before_the_requested_offset_is_corrupt(decoder, magic):
+    data = message_set(SAMPLE[:2], magic, [3, 10])
+    with pytest.raises(CorruptRecord, match="should hold it has the offsets 3 to 3") as caught:
+        decoder.decode("t", 0, 9, memoryview(data))
+    assert caught.value.resume_at == 10
+
+
+@FORMATS
+@pytest.mark.parametrize("at", range(1, 4))
+def test_of_a_run_of_messages_one_with_a_raised_offset_is_corrupt(decoder, magic, at):
+    """It is known by the next message, or by the high watermark."""
+    changed = [*range(at), 500, *range(at + 1, 4)]
+    data = message_set(SAMPLE, magic, changed)
+    chunk = decoder.decode("t", 0, 0, memoryview(data), (), 4)
+    assert (rows(chunk), chunk.next_offset) == (expected(SAMPLE[:at], magic, range(at)), at)
+    with pytest.raises(CorruptRecord, match="offsets 500 to 500") as caught:
+        decoder.decode("t", 0, at, memoryview(sent(data, at)), (), 4)
+    assert caught.value.resume_at == at + 1
 
 
 @FORMATS
@@ -257,7 +272,7 @@ def test_a_chunk_that_decompresses_to_too_much_is_cut_between_messages(magic):
     data = b"".join(compressed_set([Record(bytes(300_000), b"%d" % n)], magic, [n], "gzip") for n in range(10))
     seen, position = [], 0
     while position < 10:
-        chunk = small.decode("t", 0, position, memoryview(data))
+        chunk = small.decode("t", 0, position, memoryview(sent(data, position)))
         assert chunk.next_offset - position in (1, 3)
         seen += [row[3] for row in rows(chunk)]
         position = chunk.next_offset

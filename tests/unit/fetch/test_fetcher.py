@@ -40,7 +40,8 @@ def serve(sock, log, high_watermark):
             for offset in log:
                 if struct.pack(">iq", 0, offset) in frame:
                     answers = log[offset]
-            body = API_VERSIONS if key == 18 else fetch_response(answers[0], high_watermark)
+            end = high_watermark() if callable(high_watermark) and key != 18 else high_watermark
+            body = API_VERSIONS if key == 18 else fetch_response(answers[0], end)
             if len(answers) > 1:
                 del answers[0]
             sock.sendall(struct.pack(">ii", len(body) + 4, correlation_id) + body)
@@ -51,7 +52,7 @@ def fetched():
     """A partition that is fetched from offset 5.
 
     Its broker answers there with ``records``. Or they are a dictionary: by requested offset, the sequence of answers,
-    of which the last one is repeated.
+    of which the last one is repeated. ``high_watermark`` may be a function, which is called for each answer.
     """
     warm()  # compiling takes longer than a test waits
     with contextlib.ExitStack() as cleaning:
@@ -128,6 +129,66 @@ def test_markers_of_transactions_are_verified_though_no_reader_looks_at_them(fet
     marker[22] |= 0x20
     info = fetched({5: [bytes(marker), GOOD]})
     assert ChunkReader(info.queue).request(60).batch.column("value").to_pylist() == [b"v"]
+
+
+VALUES = [Record(b"%d" % number) for number in range(4)]
+
+
+def batches_from(*bases):
+    """Batches of four records with these first offsets."""
+    return b"".join(build(VALUES, offset=base) for base in bases)
+
+
+def read_offsets(info, count):
+    """The offsets that the stream hands out, until it has handed out this many."""
+    reader, found = ChunkReader(info.queue), []
+    while len(found) < count:
+        found += take(reader, info.queue, 60).batch.column("offset").to_pylist()
+    return found
+
+
+IMPLAUSIBLE = {
+    "before the requested offset": batches_from(5 - 4, 9),
+    "that the next batch contradicts": batches_from(5 + 512, 9),
+    "that the next batch contradicts, which is cut off": batches_from(5 + 512, 9)[:-60],
+    "beyond the high watermark": batches_from(5 + 2**40),
+}
+
+
+@pytest.mark.parametrize("name", IMPLAUSIBLE)
+def test_an_implausible_offset_is_fixed_by_fetching_again(fetched, name):
+    """No checksum covers it: the records would vanish, or be handed out with offsets of others."""
+    log = {5: [IMPLAUSIBLE[name], batches_from(5, 9)], 9: [batches_from(9)], 13: [b""]}
+    info = fetched(log, high_watermark=13, refresh_leader_backoff_ms=1)
+    assert read_offsets(info, 8) == list(range(5, 13))
+    eventually(lambda: info.fetched == 13)
+
+
+@pytest.mark.parametrize("name", IMPLAUSIBLE)
+def test_an_implausible_offset_on_the_broker_s_disk_is_raised(fetched, name):
+    info = fetched(IMPLAUSIBLE[name], high_watermark=13, refresh_leader_backoff_ms=1)
+    with pytest.raises(CorruptRecord, match=r"t-0 at offset 5 \(fetched from 5\): .*batch .*has the offsets"):
+        info.queue.request(60)
+    assert (info.position(handed_out=True), info.faults) == (5, 3)
+
+
+@pytest.mark.parametrize("name", IMPLAUSIBLE)
+def test_a_batch_with_an_implausible_offset_is_skipped_if_configured(fetched, name):
+    log = {5: [IMPLAUSIBLE[name]], 9: [batches_from(9)], 13: [b""]}
+    info = fetched(log, high_watermark=13, refresh_leader_backoff_ms=1, on_corrupt="skip")
+    if name == "beyond the high watermark":  # nothing shows where the batch ends
+        eventually(lambda: info.fetched == 13)
+    else:
+        assert read_offsets(info, 4) == list(range(9, 13))
+
+
+def test_an_answer_with_an_old_high_watermark_is_fetched_again_without_a_warning(fetched, caplog):
+    """1. A broker reads the high watermark for its answer. 2. It advances. 3. The broker reads the records up to it."""
+    ends = iter([5, 9])
+    info = fetched(batches_from(5), high_watermark=lambda: next(ends, 9))
+    assert read_offsets(info, 4) == list(range(5, 9))
+    assert info.faults == 0
+    assert "fetching it again" not in caplog.text
 
 
 def test_consequences_of_damage_are_forgotten_with_it(fetched, caplog):

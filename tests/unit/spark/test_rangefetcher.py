@@ -5,6 +5,7 @@ import pytest
 
 from tests.fixtures.batches import build, empty, spoil
 from tests.fixtures.kafka import FetchRequest
+from tests.fixtures.stubbroker import InTransit
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.decode.batchdecoder import BatchDecoder, ChunkLimits
 from zkconsumer.errors import (
@@ -248,7 +249,27 @@ def test_an_answer_for_a_wrongly_expected_offset_is_dropped(stub_broker, read):
     offsets, ended = read({T0: Span(0, 60)}, on_corrupt="skip", **TWO_BATCHES)
     assert offsets == [*range(10), *range(20, 60)]
     assert (ended.error, ended.left, ended.connection_is_reusable) == (None, {}, True)
-    assert [fetch[T0][0] for fetch in stub_broker.fetches] == [0, 20, 10, 30, 20, 40]
+    assert [fetch[T0][0] for fetch in stub_broker.fetches] == [0, 20, 10, 30, 10, 30, 20, 40]
+
+
+@pytest.mark.parametrize("policy", ["fail", "skip"])
+def test_damage_in_transit_is_fixed_by_fetching_again(stub_broker, read, policy):
+    """Batches whose offsets were lowered, raised, and raised beyond the log end."""
+    log = stub_broker.log(T0)
+    for damaged in ({10: ten_records(0)}, {10: ten_records(12)}, {20: ten_records(20 + 2**40)}):
+        log.end, log.batches = 30, InTransit(log_of(3), damaged)
+        offsets, ended = read({T0: Span(10, 30)}, on_corrupt=policy)
+        assert (offsets, ended.error) == (list(range(10, 30)), None)
+
+
+def test_a_batch_with_an_implausible_offset_fails_the_task_or_is_skipped(stub_broker, read):
+    log = stub_broker.log(T0)
+    log.end, log.batches = 30, log_of(3) | {10: ten_records(0)}
+    offsets, ended = read({T0: Span(10, 30)})
+    assert (offsets, ended.left) == ([], {T0: Span(10, 30)})
+    assert isinstance(ended.error, CorruptRecord)
+    offsets, ended = read({T0: Span(10, 30)}, on_corrupt="skip")
+    assert (offsets, ended.error) == (list(range(20, 30)), None)
 
 
 def test_little_more_than_the_rest_of_a_range_is_requested(stub_broker, read):

@@ -1,0 +1,40 @@
+"""SimpleConsumer with a scripted broker; with real ones see tests/integration/test_simple.py."""
+
+import pytest
+
+from tests.fixtures.batches import build, spoil
+from tests.fixtures.stubbroker import InTransit, running_stub_broker
+from zkconsumer import SimpleConsumer, TopicPartition
+from zkconsumer.errors import CorruptRecord
+from zkconsumer.sandbox.producer import Record
+
+TP = TopicPartition("t", 0)
+INTACT = {base: build([Record(b"v")] * 5, offset=base) for base in (0, 5)}
+DAMAGED = {
+    "checksum": spoil(INTACT[5]),
+    "offset lowered": build([Record(b"v")] * 5),
+    "offset raised": build([Record(b"v")] * 5, offset=5 + 2**40),
+}
+
+
+@pytest.fixture
+def fetch():
+    """Fetch from offset 5 of a log with these batches."""
+    with running_stub_broker() as stub, SimpleConsumer("127.0.0.1", stub.port) as simple:
+
+        def fetch_from_log(batches):
+            stub.log(TP).end, stub.log(TP).batches = 10, batches
+            return [message.offset for message in simple.fetch(TP, 5)]
+
+        yield fetch_from_log
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_damage_in_transit_is_fixed_by_fetching_again(fetch, name):
+    assert fetch(InTransit(INTACT, {5: DAMAGED[name]})) == [5, 6, 7, 8, 9]
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_damage_on_the_broker_s_disk_is_raised(fetch, name):
+    with pytest.raises(CorruptRecord, match=r"t-0 at offset 5 \(fetched from 5\)"):
+        fetch(INTACT | {5: DAMAGED[name]})

@@ -1,0 +1,108 @@
+"""Whether the offsets in headers can be true, which no checksum covers.
+
+A broker sends batches in their order, from the one that holds the requested offset on, and none that ends after the
+high watermark (adr/0028). A damaged offset usually contradicts this; there is no other evidence.
+
+A batch is here what brokers handle as one: also each uncompressed message of formats 0 and 1, of which a row of the
+table may have many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from zkconsumer.decode import batchtable as b
+from zkconsumer.decode.verify import Fault, with_part
+
+
+class _Batch(NamedTuple):
+    """First and last offset of a batch according to its header, and the position after it."""
+
+    base: int
+    last: int
+    end: int
+
+
+def plausible(raw: Any, table: Any, at: int, requested: int, end: int) -> tuple[Any, Fault | None]:
+    """The rows before the first batch whose offsets cannot be true, and the fault of that batch, if there is one.
+
+    Args:
+        raw: the bytes that were scanned.
+        table: the rows found in them; not changed.
+        at: position after the last row; the header that may follow there is evidence, too.
+        requested: the offset that was fetched.
+        end: the high watermark in the same answer; negative if unknown.
+    """
+    if not len(table):
+        return table, None
+    first = next(_batches(raw, table[0].tolist()))
+    if first.last < requested:
+        reason = f"the batch that should hold it has the offsets {first.base} to {first.last}"
+        return table[:0], Fault(requested, reason, first.last, first.end)
+    table, fault = _without_overlap(raw, table, at, requested)
+    if len(table) and 0 <= end <= _last(table):
+        return _within(raw, table, requested, end)
+    return table, fault
+
+
+def _without_overlap(raw: Any, table: Any, at: int, requested: int) -> tuple[Any, Fault | None]:
+    """Judge the last batch by the header after it, which may begin before this batch ends: one of the two is damaged.
+
+    It is the last batch of the table, unless that one begins right where the batch before it ends (then its offsets
+    were not raised), or the next one also begins before that. In doubt both are refused, since a batch that is read
+    with wrong offsets is lost without notice.
+    """
+    following = integer(raw, at, 8) if len(raw) - at > b.MAGIC_AT else None
+    if following is None or following > _last(table):
+        return table, None
+    *before, batch = _batches(raw, table[-1].tolist())
+    expected = before[-1].last + 1 if before else _expected(table, len(table) - 1, requested)
+    if batch.base == expected or following <= expected:
+        return table, None
+    reason = f"a batch has the offsets {batch.base} to {batch.last}, and the next one begins at {following}"
+    return _ending_with(table, len(table) - 1, before), Fault(expected, reason, batch.last, batch.end)
+
+
+def _within(raw: Any, table: Any, requested: int, end: int) -> tuple[Any, Fault]:
+    """End before the first batch that ends after the high watermark; there is one."""
+    number = int(np.argmax(table[:, b.BASE_OFFSET] + table[:, b.LAST_DELTA] >= end))
+    before: list[_Batch] = []
+    for batch in _batches(raw, table[number].tolist()):
+        if batch.last >= end:
+            break
+        before.append(batch)
+    expected = before[-1].last + 1 if before else _expected(table, number, requested)
+    reason = f"a batch has the offsets {batch.base} to {batch.last}, but the partition ends at {end}"
+    return _ending_with(table, number, before), Fault(expected, reason, end - 1, batch.end, doubtful=True)
+
+
+def _ending_with(table: Any, number: int, batches: list[_Batch]) -> Any:
+    """The rows before one, and of that row these batches, its first ones."""
+    return with_part(table, number, len(batches), batches[-1].end, batches[-1].last) if batches else table[:number]
+
+
+def _expected(table: Any, number: int, requested: int) -> int:
+    """The offset with which a row begins if no offset is missing before it."""
+    return _last(table[:number]) + 1 if number else requested
+
+
+def _last(table: Any) -> int:
+    """The last offset of a table that is not empty."""
+    return int(table[-1, b.BASE_OFFSET] + table[-1, b.LAST_DELTA])
+
+
+def _batches(raw: Any, row: list[int]) -> Iterator[_Batch]:
+    """The batches of a row."""
+    at = row[b.START]
+    while at < row[b.END]:
+        base = integer(raw, at, 8)
+        at += b.LENGTH_END + integer(raw, at + b.LENGTH_AT, 4)
+        yield _Batch(base, base + (row[b.LAST_DELTA] if row[b.FORMAT] == 2 else 0), at)
+
+
+def integer(raw: Any, at: int, width: int) -> int:
+    """The signed integer of ``width`` bytes at a position."""
+    return int.from_bytes(raw[at : at + width].tobytes(), "big", signed=True)
