@@ -6,6 +6,7 @@ transactions are skipped; aborted records are delivered unless the caller specif
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -37,6 +38,8 @@ _FIRST_ROWS: Final = 64
 _NOTHING: Final = memoryview(b"")
 _NOT_READ: Final = -1
 _UNKNOWN: Final = -1
+_WITH_LEADER_EPOCH: Final = 2  # the format
+_INT32: Final = struct.Struct(">i")
 _NO_TOTALS: Final = np.zeros(b.TOTALS, np.int64)
 
 
@@ -91,6 +94,13 @@ class ScannedChunk(NamedTuple):
     def nbytes(self) -> int:
         """Memory of the bytes."""
         return len(self.records)
+
+    def leader_epoch(self) -> int | None:
+        """Epoch of the leader that wrote the last batch; None if its format has none, or there is no batch."""
+        if not len(self.table) or self.table[-1, b.FORMAT] != _WITH_LEADER_EPOCH:
+            return None
+        (epoch,) = _INT32.unpack_from(self.records, int(self.table[-1, b.START]) + b.LENGTH_END)
+        return int(epoch)
 
     def has_records(self) -> bool:
         """False if only control batches and similar are left; True if there may be records."""

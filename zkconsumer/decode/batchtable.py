@@ -85,7 +85,7 @@ MAGIC_AT: Final = 16
 """Position of the format's number in a batch and, by design, in a message of the older formats too."""
 LENGTH_AT: Final = 8
 LENGTH_END: Final = 12
-"""Position from which a batch's length counts."""
+"""Position from which a batch's length counts. In format 2 the leader's epoch is there, which no checksum covers."""
 LAST_DELTA_AT: Final = 23
 """In a batch of format 2."""
 

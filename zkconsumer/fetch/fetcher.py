@@ -15,6 +15,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from zkconsumer.config import ConsumerConfig
+from zkconsumer.core.leaderepochs import UNKNOWN_EPOCH, PositionEpochs
 from zkconsumer.errors import BrokerUnavailable, ConfigError, CorruptRecord, ProtocolError, RecordTooLarge
 from zkconsumer.fetch.chunkqueue import ChunkQueue, Damage
 from zkconsumer.fetch.chunks import Chunk
@@ -22,9 +23,11 @@ from zkconsumer.fetch.partitioninfo import PartitionInfo, by_queue
 from zkconsumer.fetch.requestedpartitions import fitting, turn, wait_ms
 from zkconsumer.kafka.client import EARLIEST, LATEST, list_offsets
 from zkconsumer.kafka.connection import BrokerConnection
+from zkconsumer.kafka.epochendsprotocol import EpochEnd, EpochQuestion, epoch_ends
 from zkconsumer.kafka.errorcodes import ErrorCode, error_name, is_refusal
 from zkconsumer.kafka.fetchconversation import FetchConversation
 from zkconsumer.kafka.fetchprotocol import FetchedPartition
+from zkconsumer.kafka.fetchsession import PartitionFetch
 from zkconsumer.kafka.refusals import DESCRIBE, READ, topic_refused
 from zkconsumer.kafka.security import BrokerSecurity
 from zkconsumer.model import Broker, TopicPartition
@@ -45,6 +48,7 @@ class Answer(NamedTuple):
     """The answer for one partition; see :class:`~zkconsumer.kafka.fetchconversation.FetchAnswer`."""
 
     info: PartitionInfo
+    asked: PartitionFetch
     fetched: FetchedPartition
     is_first: bool
 
@@ -73,6 +77,7 @@ class FetcherThread(threading.Thread):
         self._wake = WakeUp()  # set by readers, which may be interrupted
         self._connection: BrokerConnection | None = None
         self._conversation: FetchConversation | None = None  # exists together with the connection
+        self._awaiting_check: list[PartitionInfo] = []
         self._awaiting_reset: list[PartitionInfo] = []
         self.requests = 0  # this and the next are written by this thread only
         self.wakeups = 0  # how often it was woken while it waited for room or partitions
@@ -169,6 +174,7 @@ class FetcherThread(threading.Thread):
         self._take_from_inbox()
         self._take_damages()
         if self._conversation is None or not self._conversation.in_flight:
+            self._check_epochs()
             self._reset()
             if self._stop_requested.is_set():
                 return
@@ -176,11 +182,14 @@ class FetcherThread(threading.Thread):
                 self._await_room()
                 return
         assert self._conversation is not None
-        for partition, _, fetched, is_first in self._conversation.receive(self._position_of):
-            answer = Answer(self._table[partition], fetched, is_first)
+        for partition, asked, fetched, is_first in self._conversation.receive(self._position_of):
+            answer = Answer(self._table[partition], asked, fetched, is_first)
+            if asked.leader_epoch != answer.info.leader_epoch:
+                continue  # requested before it returned from the finder with another epoch
             if answer.fetched.error == ErrorCode.OFFSET_OUT_OF_RANGE and self._has(answer.info):
                 self._awaiting_reset.append(answer.info)
-            if answer.fetched.is_last and not self._awaiting_reset:  # whose look-up needs a free connection
+            # A look-up needs a free connection.
+            if answer.fetched.is_last and not self._awaiting_reset and not self._awaiting_check:
                 self._ask(answer)
             self._accept(answer)
         self.requests += 1
@@ -209,6 +218,7 @@ class FetcherThread(threading.Thread):
                     del self._table[info.partition]
         self._listen_to({*self._listening, *(info.queue for info in arrived)})  # before their room is checked
         self._awaiting_reset += [info for info in arrived if info.fetched is None]
+        self._awaiting_check += [info for info in arrived if info.epochs.to_check(info.leader_epoch) != UNKNOWN_EPOCH]
 
     def _listen_to(self, queues: Collection[ChunkQueue]) -> None:
         """Listen for room in exactly these queues: each listener of a queue gets a share of its room.
@@ -302,7 +312,7 @@ class FetcherThread(threading.Thread):
 
     def _accept(self, answer: Answer) -> None:
         """Find the batches of an answer and queue them."""
-        info, fetched, is_first = answer
+        info, asked, fetched, is_first = answer
         if not self._has(info) or info.fetched is None:
             return
         if fetched.error == ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -313,6 +323,7 @@ class FetcherThread(threading.Thread):
         info.allow()
         info.high_watermark = fetched.readable_end(self._config.isolation_level)
         if not fetched.records:
+            info.epochs = info.epochs.after(asked.leader_epoch, None)
             info.density = 0.0  # whatever its high watermark: otherwise it could take the room of others for nothing
             return
         try:
@@ -330,6 +341,7 @@ class FetcherThread(threading.Thread):
         if scanned.next_offset > info.fetched:
             size = len(fetched.records)
             info.density = size / (scanned.next_offset - info.fetched)
+            info.epochs = info.epochs.after(asked.leader_epoch, scanned.leader_epoch())
             nbytes, kept = (size, scanned) if has_records else (0, None)
             self._enqueue(info, Chunk(info, None, scanned.next_offset, nbytes, size, kept))
         elif len(fetched.records) >= info.fetch_bytes:
@@ -342,6 +354,7 @@ class FetcherThread(threading.Thread):
 
     def _refused(self, info: PartitionInfo, code: int, operation: str) -> None:
         """Handle an error code of a partition: another broker may serve it, or this one later."""
+        info.fenced = code == ErrorCode.FENCED_LEADER_EPOCH
         if is_refusal(code):
             security = BrokerSecurity.from_config(self._config)
             error = topic_refused(info.partition.topic, code, operation, self.broker, security)
@@ -425,6 +438,48 @@ class FetcherThread(threading.Thread):
         self._table.pop(info.partition, None)
         info.queue.fail(error, info)
 
+    def _check_epochs(self) -> None:
+        """Find out if the logs of new leaders contain what was fetched from their predecessors (KIP-320)."""
+        infos, self._awaiting_check = [info for info in self._awaiting_check if self._has(info)], []
+        if not infos or self._stop_requested.is_set():
+            return
+        questions = {
+            info.partition: EpochQuestion(info.leader_epoch, info.epochs.to_check(info.leader_epoch)) for info in infos
+        }
+        answer = epoch_ends(self._connected(), questions)
+        for info in infos:
+            code = answer.errors.get(info.partition, ErrorCode.NONE)
+            if code and not is_refusal(code):
+                self._refused(info, code, DESCRIBE)
+                continue
+            end = answer.found.get(info.partition)
+            if end is None:
+                reason = error_name(code) if code else "the broker does not know the end of that epoch"
+                _log.warning("%s: %s of %s cannot be checked: %s", self.name, info.epochs, info.partition, reason)
+                info.epochs = PositionEpochs()
+            elif info.fetched is None or info.fetched <= end.offset:
+                info.epochs = info.epochs._replace(leader=info.leader_epoch)
+            else:
+                self._go_back(info, end)
+
+    def _go_back(self, info: PartitionInfo, end: EpochEnd) -> None:
+        """Continue where the log of a new leader differs from what was fetched (adr/0027)."""
+        assert info.fetched is not None
+        _log.warning(
+            "%s: the new leader of %s has lost the records at offsets %d to %d that its predecessor of epoch %d had, "
+            "in an unclean leader election. Continuing at offset %d, where their logs differ; check unclean."
+            "leader.election.enable, and acks and min.insync.replicas of the producers",
+            self.name,
+            info.partition,
+            end.offset,
+            info.fetched - 1,
+            info.epochs.leader,
+            end.offset,
+        )
+        info.epochs = PositionEpochs(info.leader_epoch, end.epoch)
+        if info.reset_to(end.offset):
+            self._enqueue(info, Chunk(info, None, end.offset, 0))
+
     def _reset(self) -> None:
         """Apply ``auto.offset.reset`` to partitions without an offset or with one that is out of range."""
         infos, self._awaiting_reset = [info for info in self._awaiting_reset if self._has(info)], []
@@ -433,7 +488,8 @@ class FetcherThread(threading.Thread):
         first, last = EARLIEST, LATEST
         if self._config.auto_offset_reset == "largest":
             first, last = last, first
-        ask = partial(list_offsets, self._connected(), isolation=self._config.isolation_level)
+        epochs = {info.partition: info.leader_epoch for info in infos}
+        ask = partial(list_offsets, self._connected(), isolation=self._config.isolation_level, epochs=epochs)
         answer = ask({info.partition: EARLIEST if info.earliest else first for info in infos})
         lost = [info.partition for info in infos if info.fetched is not None]
         other_ends = ask(dict.fromkeys(lost, last)).found if lost else {}
@@ -494,6 +550,7 @@ class FetcherThread(threading.Thread):
             self._connection.close()
             self._connection = self._conversation = None
         self._awaiting_reset.clear()
+        self._awaiting_check.clear()
 
     def _lose_broker(self, error: Exception | None) -> None:
         """Return all partitions to the finder after the backoff, with jitter so that fetchers do not return at once."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.javastring import java_abs_mod, java_hash
+from zkconsumer.core.leaderepochs import UNKNOWN_EPOCH, KnownEpochs
 from zkconsumer.core.outage import Outage
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.fetch.fetcher import FetcherThread
@@ -59,14 +60,21 @@ class LeaderFinder(threading.Thread):
         consumer_id: id of the member; part of the threads' names, which equal those of the JVM consumer.
         config: client id, timeouts, backoff, fetchers per broker.
         live_brokers: returns the brokers to ask; may do I/O. If it raises, it is called again after the backoff.
+        epochs: the known epochs of leaders, which outlast this finder; only its thread uses them.
     """
 
-    def __init__(self, consumer_id: str, config: ConsumerConfig, live_brokers: Callable[[], Sequence[Broker]]) -> None:
+    def __init__(
+        self,
+        consumer_id: str,
+        config: ConsumerConfig,
+        live_brokers: Callable[[], Sequence[Broker]],
+        epochs: KnownEpochs | None = None,
+    ) -> None:
         super().__init__(name=f"{consumer_id}-leader-finder-thread", daemon=True)
         self._consumer_id = consumer_id
         self._config = config
         self._backoff_s = config.refresh_leader_backoff_ms / 1000
-        self._client = BrokerClient.from_config(live_brokers, config)
+        self._client = BrokerClient.from_config(live_brokers, config, epochs=epochs)
         self._changed = threading.Condition(threading.Lock())
         self._waiting: dict[TopicPartition, PartitionInfo] = {}
         self._stopping = False
@@ -164,6 +172,9 @@ class LeaderFinder(threading.Thread):
             return {}
 
     def _assign(self, wanted: dict[TopicPartition, PartitionInfo]) -> None:
+        self._client.fenced(partition for partition, info in wanted.items() if info.fenced)
+        for info in wanted.values():
+            info.fenced = False
         metadata = self._client.metadata({partition.topic for partition in wanted})
         seconds = self._outage.end(time.monotonic())
         if seconds is not None:
@@ -172,6 +183,7 @@ class LeaderFinder(threading.Thread):
         for partition, info in wanted.items():
             leader = metadata.leaders.get(partition)
             if leader is not None:
+                info.leader_epoch = metadata.epochs.get(partition, UNKNOWN_EPOCH)
                 routes[leader, fetcher_number(partition, self._config.num_consumer_fetchers)].append(info)
                 self._reported.pop(partition, None)
             else:

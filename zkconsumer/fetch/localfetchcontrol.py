@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.fetchcontrol import FetchAssignment
+from zkconsumer.core.leaderepochs import KnownEpochs
 from zkconsumer.errors import NotOwner
 from zkconsumer.fetch.chunkqueue import ChunkQueue
 from zkconsumer.fetch.leaders import LeaderFinder
@@ -76,6 +77,7 @@ class LocalFetchControl:
         self._config = config
         self._live_brokers = live_brokers
         self._queue_for = queue_for
+        self._known_epochs = KnownEpochs()  # used by the thread of the newest finder
         self._warming: threading.Thread | None = None
         self._finder: LeaderFinder | None = None
         self._infos: dict[TopicPartition, PartitionInfo] = {}  # replaced, never changed
@@ -120,7 +122,7 @@ class LocalFetchControl:
         if self._finder is not None:
             self._finder.add(gained.values())
         else:
-            self._finder = LeaderFinder(self._consumer_id, self._config, self._live_brokers)
+            self._finder = LeaderFinder(self._consumer_id, self._config, self._live_brokers, self._known_epochs)
             self._finder.add(gained.values())
             self._finder.start()
 
@@ -141,6 +143,9 @@ class LocalFetchControl:
             assignment.origins.get(partition),
         )
         info.earliest = partition in assignment.earliest
+        old = self._infos.get(partition)
+        if old is not None and start is not None and old.fetched is not None and start <= old.fetched:
+            info.epochs = old.epochs  # otherwise another member read what is before the start
         return info
 
     def _still_held(self, partition: TopicPartition, assignment: FetchAssignment) -> PartitionInfo | None:

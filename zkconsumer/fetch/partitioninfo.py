@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from zkconsumer.core.denials import PATIENCE, pause_s
+from zkconsumer.core.leaderepochs import UNKNOWN_EPOCH, PositionEpochs
 from zkconsumer.errors import AuthenticationFailed, ConfigError, TopicUnreadable
 from zkconsumer.fetch.chunkqueue import ChunkQueue
 from zkconsumer.fetch.queuedpartition import QueuedPartition
@@ -52,6 +53,10 @@ class PartitionInfo(QueuedPartition):
         denials: how often in a row brokers refused to serve it; same writer as ``refusals``.
         retry_at: ``time.monotonic`` before which it is not requested again after a denial; same writer as ``refusals``.
         readable: True from the first answer with success until a denial; same writer as ``refusals``.
+        epochs: those of ``fetched``, or of an offset after it. Written by the fetcher.
+        leader_epoch: the epoch of its leader, named in requests. Written by the leader finder before it hands the
+            partition to a fetcher.
+        fenced: True if the leader has refused that epoch as older than its own; same writer as ``refusals``.
         request: the last request for it, or None. Written by the fetcher.
         released: True once this member has released it. Written by the rebalance thread.
     """
@@ -60,12 +65,15 @@ class PartitionInfo(QueuedPartition):
         "denials",
         "density",
         "earliest",
+        "epochs",
         "faults",
         "faulty",
+        "fenced",
         "fetch_bytes",
         "fetched",
         "generation",
         "high_watermark",
+        "leader_epoch",
         "origin",
         "previous",
         "queue",
@@ -109,6 +117,9 @@ class PartitionInfo(QueuedPartition):
         self.previous = previous
         self.origin = origin
         self.earliest = False
+        self.epochs = PositionEpochs()
+        self.leader_epoch = UNKNOWN_EPOCH
+        self.fenced = False
 
     def __repr__(self) -> str:
         return f"<{self.partition} generation {self.generation} fetched {self.fetched} consumed {self.consumed}>"
@@ -116,8 +127,13 @@ class PartitionInfo(QueuedPartition):
     def fetch_from(self, offset: int) -> PartitionFetch:
         """The request for this partition, called by the fetcher; the last object if nothing changed, as is usual."""
         request = self.request
-        if request is None or request.offset != offset or request.max_bytes != self.fetch_bytes:
-            request = self.request = PartitionFetch(*self.partition, offset, self.fetch_bytes)
+        if (
+            request is None
+            or request.offset != offset
+            or request.max_bytes != self.fetch_bytes
+            or request.leader_epoch != self.leader_epoch
+        ):
+            request = self.request = PartitionFetch(*self.partition, offset, self.fetch_bytes, self.leader_epoch)
         return request
 
     def describe_offset(self) -> str:
@@ -170,7 +186,7 @@ class PartitionInfo(QueuedPartition):
         return self.queue.is_held(self)
 
     def reset_to(self, offset: int) -> bool:
-        """Continue at ``offset``, which ``auto.offset.reset`` chose; called by the fetcher.
+        """Continue at ``offset``, another one than the next; called by the fetcher.
 
         Returns:
             True if earlier chunks may still wait in the queue, so that the position must not move yet: the caller then

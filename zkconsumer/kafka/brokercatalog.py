@@ -15,12 +15,10 @@ from zkconsumer.core.clustercatalog import ClusterSnapshot
 from zkconsumer.core.groupview import Topic
 from zkconsumer.errors import ProtocolError
 from zkconsumer.kafka.bootstrap import bootstrap_brokers
-from zkconsumer.kafka.client import BrokerClient
+from zkconsumer.kafka.client import BrokerClient, metadata_version
 from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.kafka.errorcodes import ErrorCode
 from zkconsumer.kafka.metadataprotocol import (
-    METADATA_VERSIONS,
-    TOPIC_ID_VERSIONS,
     Metadata,
     decode_metadata,
     encode_metadata,
@@ -64,9 +62,7 @@ def ask_for_catalog(connection: BrokerConnection, topics: Collection[str] | None
         BrokerUnavailable: the connection broke or timed out.
         ProtocolError: malformed answer, no common version, or the broker lists no brokers, as one that is starting.
     """
-    version = connection.version(METADATA, "Metadata", METADATA_VERSIONS[0], TOPIC_ID_VERSIONS[1])
-    if not has_topic_ids(version):
-        version = min(version, METADATA_VERSIONS[1])
+    version = metadata_version(connection)
     if version < _FIRST_WITHOUT_CREATION:
         topics = None
     asked_for = None if topics is None else frozenset(topics)

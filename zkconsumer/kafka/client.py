@@ -7,14 +7,19 @@ to send them to, and caches leaders.
 from __future__ import annotations
 
 import random
+import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Final, Self, TypeVar
 
 from zkconsumer.config import ConsumerConfig
+from zkconsumer.core.leaderepochs import UNKNOWN_EPOCH, KnownEpochs
 from zkconsumer.errors import AuthenticationFailed, BrokerUnavailable, ProtocolError, ZkConsumerError
 from zkconsumer.kafka.connection import BrokerConnection
+from zkconsumer.kafka.epochendsprotocol import EpochEnds, EpochQuestion, epoch_ends
 from zkconsumer.kafka.errorcodes import LEADER_MOVED, ErrorCode
 from zkconsumer.kafka.isolation import READ_UNCOMMITTED
 from zkconsumer.kafka.listoffsetsprotocol import (
@@ -23,7 +28,14 @@ from zkconsumer.kafka.listoffsetsprotocol import (
     decode_list_offsets,
     encode_list_offsets,
 )
-from zkconsumer.kafka.metadataprotocol import METADATA_VERSIONS, Metadata, decode_metadata, encode_metadata
+from zkconsumer.kafka.metadataprotocol import (
+    METADATA_VERSIONS,
+    TOPIC_ID_VERSIONS,
+    Metadata,
+    decode_metadata,
+    encode_metadata,
+    has_topic_ids,
+)
 from zkconsumer.kafka.security import PLAINTEXT, BrokerSecurity
 from zkconsumer.kafka.versions import LIST_OFFSETS, METADATA
 from zkconsumer.model import Broker, TopicPartition
@@ -46,12 +58,27 @@ def fetch_metadata(connection: BrokerConnection, topics: Collection[str]) -> Met
         BrokerUnavailable: the connection broke or timed out.
         ProtocolError: malformed answer or no common version.
     """
-    version = connection.version(METADATA, "Metadata", *METADATA_VERSIONS)
-    return connection.exchange(METADATA, version, encode_metadata(version, topics), partial(decode_metadata, version))
+    version = metadata_version(connection)
+    body, decode = encode_metadata(version, topics), partial(decode_metadata, version)
+    return connection.exchange(METADATA, version, body, decode, flexible=has_topic_ids(version))
+
+
+def metadata_version(connection: BrokerConnection) -> int:
+    """The version of Metadata to use: one with the ids of topics if the broker supports it.
+
+    Raises:
+        ProtocolError: there is no common version.
+    """
+    version = connection.version(METADATA, "Metadata", METADATA_VERSIONS[0], TOPIC_ID_VERSIONS[1])
+    return version if has_topic_ids(version) else min(version, METADATA_VERSIONS[1])
 
 
 def list_offsets(
-    connection: BrokerConnection, wanted: Mapping[TopicPartition, int], *, isolation: str = READ_UNCOMMITTED
+    connection: BrokerConnection,
+    wanted: Mapping[TopicPartition, int],
+    *,
+    isolation: str = READ_UNCOMMITTED,
+    epochs: Mapping[TopicPartition, int] | None = None,
 ) -> Offsets:
     """Ask the leader of all ``wanted`` partitions for offsets, in one request.
 
@@ -61,13 +88,14 @@ def list_offsets(
             0.10.1 find timestamps only to the granularity of a log segment.
         isolation: a value of ``isolation.level``; under read_committed :data:`LATEST` is the last stable offset, before
             which there is no open transaction (KIP-98).
+        epochs: the leader epoch of each partition, as far as known: a broker that leads in another one refuses.
 
     Raises:
         BrokerUnavailable: the connection broke or timed out.
         ProtocolError: malformed answer or no common version.
     """
     version = connection.version(LIST_OFFSETS, "ListOffsets", *LIST_OFFSETS_VERSIONS)
-    body = encode_list_offsets(version, wanted, isolation=isolation)
+    body = encode_list_offsets(version, wanted, isolation=isolation, epochs=epochs or {})
     offsets = connection.exchange(LIST_OFFSETS, version, body, partial(decode_list_offsets, version))
     if missing := wanted.keys() - offsets.found.keys() - offsets.errors.keys():
         raise ProtocolError(f"{connection} sent a ListOffsets response without {len(missing)} requested partitions")
@@ -112,6 +140,7 @@ class BrokerClient:
         version_fallback: see :class:`BrokerConnection`.
         security: TLS and login.
         isolation: see :func:`list_offsets`.
+        epochs: the known epochs of leaders, if they outlast this client; only its thread uses them.
         connection: creates a connection to a host and port, not connected yet, with the settings of
             :class:`BrokerConnection`.
     """
@@ -125,6 +154,7 @@ class BrokerClient:
         version_fallback: str | None = None,
         security: BrokerSecurity = PLAINTEXT,
         isolation: str = READ_UNCOMMITTED,
+        epochs: KnownEpochs | None = None,
         connection: Callable[..., BrokerConnection] = BrokerConnection,
     ) -> None:
         self._live_brokers = live_brokers
@@ -139,6 +169,8 @@ class BrokerClient:
         self.security = security
         self._connections: dict[Broker, BrokerConnection] = {}
         self._leaders: dict[TopicPartition, Broker] = {}
+        self._leader_epochs: dict[TopicPartition, int] = {}
+        self._known_epochs = epochs or KnownEpochs()
         self._answered: Broker | None = None  # the last broker that answered a request for any broker
         self._closed = False
 
@@ -149,6 +181,7 @@ class BrokerClient:
         config: ConsumerConfig,
         *,
         timeout_ms: int | None = None,
+        epochs: KnownEpochs | None = None,
     ) -> Self:
         """Create a client from the consumer's properties; ``timeout_ms`` is ``socket.timeout.ms`` unless given."""
         return cls(
@@ -158,15 +191,37 @@ class BrokerClient:
             version_fallback=config.broker_version_fallback,
             security=BrokerSecurity.from_config(config),
             isolation=config.isolation_level,
+            epochs=epochs,
         )
 
     def metadata(self, topics: Collection[str]) -> Metadata:
         """Ask brokers for metadata until one answers (jvm-consumer.md#threads); for the order see :func:`asking_order`.
 
+        A leader of an earlier epoch than an earlier answer named is outdated, and so no leader (KIP-320). The epochs
+        in the result are those to name in requests to the leaders.
+
         Raises:
             BrokerUnavailable, ConfigError: see :meth:`ask_any`.
         """
-        return self.ask_any(partial(fetch_metadata, topics=topics))
+        metadata = self.ask_any(partial(fetch_metadata, topics=topics))
+        now, known = time.monotonic(), self._known_epochs
+        outdated = {
+            partition
+            for partition, epoch in metadata.epochs.items()
+            if not known.accept(partition, metadata.topic_ids.get(partition.topic), epoch, now)
+        }
+        return replace(
+            metadata,
+            leaders={p: leader for p, leader in metadata.leaders.items() if p not in outdated},
+            leaderless={**metadata.leaderless, **dict.fromkeys(outdated, ErrorCode.UNKNOWN_LEADER_EPOCH)},
+            epochs={partition: known.to_name(partition, now) for partition in metadata.epochs},
+        )
+
+    def fenced(self, partitions: Iterable[TopicPartition]) -> None:
+        """Note that the leaders refused the epochs that :meth:`metadata` returned, as older than theirs."""
+        now = time.monotonic()
+        for partition in partitions:
+            self._known_epochs.fenced(partition, now)
 
     def ask_any(self, question: Callable[[BrokerConnection], T]) -> T:
         """Call ``question`` with a connection to one broker after the other until one answers.
@@ -218,10 +273,12 @@ class BrokerClient:
         }
         if not left:
             return first
+        self.fenced(p for p, code in first.errors.items() if code == ErrorCode.FENCED_LEADER_EPOCH)
         leaderless = self._learn_leaders(left)
         again = self._ask_leaders(left)
         refused = {partition: code for partition, code in first.errors.items() if partition not in left}
-        return Offsets(first.found | again.found, refused | leaderless | again.errors, again.causes)
+        errors = refused | leaderless | again.errors
+        return Offsets(first.found | again.found, errors, again.causes, first.epochs | again.epochs)
 
     def _ask_remembered(self, wanted: Mapping[TopicPartition, int]) -> Offsets:
         """Ask the leaders that are known and connected; other leaders' partitions are missing in the answer.
@@ -234,13 +291,10 @@ class BrokerClient:
             if connection is None:
                 continue
             try:
-                part = list_offsets(connection, theirs, isolation=self._isolation)
+                answer.add(self._list_offsets(connection, theirs))
             except (BrokerUnavailable, ProtocolError):
                 connection.close()
                 del self._connections[leader]
-            else:
-                answer.found.update(part.found)
-                answer.errors.update(part.errors)
         return answer
 
     def _ask_leaders(self, wanted: Mapping[TopicPartition, int]) -> Offsets:
@@ -248,17 +302,35 @@ class BrokerClient:
         answer = Offsets()
         for leader, theirs in self._by_leader(wanted).items():
             try:
-                part = self.ask(leader, partial(list_offsets, wanted=theirs, isolation=self._isolation))
+                answer.add(self.ask(leader, partial(self._list_offsets, wanted=theirs)))
             except BrokerUnavailable as error:
                 answer.errors.update(dict.fromkeys(theirs, ErrorCode.LEADER_NOT_AVAILABLE))
                 answer.causes.update(dict.fromkeys(theirs, str(error)))
-            else:
-                answer.found.update(part.found)
-                answer.errors.update(part.errors)
         return answer
 
+    def _list_offsets(self, connection: BrokerConnection, wanted: Mapping[TopicPartition, int]) -> Offsets:
+        return list_offsets(connection, wanted, isolation=self._isolation, epochs=self._leader_epochs)
+
+    def epoch_ends(self, wanted: Mapping[TopicPartition, int]) -> EpochEnds:
+        """Ask the leaders that :meth:`list_offsets` has asked where the log of an epoch ends.
+
+        Partitions whose leader does not answer, or is unknown, are among the errors.
+
+        Raises:
+            ProtocolError: a leader's answer is malformed.
+        """
+        answer = EpochEnds(errors=dict.fromkeys(wanted, ErrorCode.LEADER_NOT_AVAILABLE))
+        for leader, theirs in self._by_leader(wanted).items():
+            named = self._leader_epochs
+            questions = {p: EpochQuestion(named.get(p, UNKNOWN_EPOCH), epoch) for p, epoch in theirs.items()}
+            with suppress(BrokerUnavailable):
+                part = self.ask(leader, partial(epoch_ends, wanted=questions))
+                answer.found.update(part.found)
+                answer.errors.update(part.errors)
+        return EpochEnds(answer.found, {p: code for p, code in answer.errors.items() if p not in answer.found})
+
     def _by_leader(self, wanted: Mapping[TopicPartition, int]) -> dict[Broker, dict[TopicPartition, int]]:
-        """The known leaders, and the partitions and timestamps to ask each for."""
+        """The known leaders, and the partitions and timestamps, or epochs, to ask each for."""
         questions: dict[Broker, dict[TopicPartition, int]] = defaultdict(dict)
         for partition, timestamp in wanted.items():
             leader = self._leaders.get(partition)
@@ -276,6 +348,8 @@ class BrokerClient:
         metadata = self.metadata(topics)
         others = {partition: leader for partition, leader in self._leaders.items() if partition.topic not in topics}
         self._leaders = {**others, **metadata.leaders}
+        epochs = {partition: epoch for partition, epoch in self._leader_epochs.items() if partition in others}
+        self._leader_epochs = {**epochs, **metadata.epochs}
         failed = metadata.failed_topics
         return {
             p: metadata.leaderless.get(p, failed.get(p.topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))

@@ -29,7 +29,7 @@ FLEXIBLE: Final = 12
 
 _FIRST_WITH_LIMIT: Final = 3  # limit of a whole response (KIP-74)
 _CONSUMER: Final = -1  # replica id of every client that is not a follower
-_UNKNOWN: Final = -1  # leader epoch, last fetched epoch, follower's log start
+_UNKNOWN: Final = -1  # last fetched epoch, follower's log start
 
 _INT32: Final = struct.Struct(">i")
 _ERROR_AND_SESSION: Final = struct.Struct(">hi")
@@ -263,11 +263,11 @@ def _encode_topics(partitions: Iterable[tuple[str, bytes]], flexible: bool) -> b
 
 
 def _encode_partition(version: int, wanted: PartitionFetch) -> bytes:
-    _, partition, offset, max_bytes = wanted
+    _, partition, offset, max_bytes, leader_epoch = wanted
     if version >= 12:
-        return struct.pack(">iiqiqi", partition, _UNKNOWN, offset, _UNKNOWN, _UNKNOWN, max_bytes)
+        return struct.pack(">iiqiqi", partition, leader_epoch, offset, _UNKNOWN, _UNKNOWN, max_bytes)
     if version >= 9:
-        return struct.pack(">iiqqi", partition, _UNKNOWN, offset, _UNKNOWN, max_bytes)
+        return struct.pack(">iiqqi", partition, leader_epoch, offset, _UNKNOWN, max_bytes)
     if version >= 5:
         return struct.pack(">iqqi", partition, offset, _UNKNOWN, max_bytes)
     return struct.pack(">iqi", partition, offset, max_bytes)

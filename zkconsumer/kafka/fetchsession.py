@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
+from zkconsumer.core.leaderepochs import UNKNOWN_EPOCH
 from zkconsumer.errors import ProtocolError
 from zkconsumer.kafka.errorcodes import ErrorCode, error_name
 from zkconsumer.model import TopicPartition
@@ -33,12 +34,13 @@ SESSION_ERRORS: Final = frozenset({ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCo
 
 
 class PartitionFetch(NamedTuple):
-    """The request for one partition: from ``offset`` on, about ``max_bytes`` bytes."""
+    """The request for one partition: from ``offset`` on, about ``max_bytes`` bytes, of the leader of an epoch."""
 
     topic: str
     partition: int
     offset: int
     max_bytes: int
+    leader_epoch: int = UNKNOWN_EPOCH
 
 
 class SessionStep(NamedTuple):

@@ -1,8 +1,9 @@
 """Metadata messages, encoded by hand: 5,000 partitions are common, and an object for each field is slow.
 
-Layouts are those of Kafka's ``MetadataRequest`` and ``MetadataResponse`` message definitions. Version 6 is the newest
-with anything that finding leaders needs: it reports a leader's missing listener (LISTENER_NOT_FOUND). Versions 10 to 12
-also have the ids of topics (KIP-516). Those between are not used: every broker that supports them supports version 6.
+Layouts are those of Kafka's ``MetadataRequest`` and ``MetadataResponse`` message definitions. Version 7 is the first
+with the leaders' epochs (KIP-320). Versions 10 to 12 also have the ids of topics (KIP-516), without which an epoch that
+goes back may be that of a topic that was created again. Those between are not used: every broker that supports them
+supports version 7.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from zkconsumer.kafka.fields import (
 )
 from zkconsumer.model import Broker, TopicPartition
 
-METADATA_VERSIONS: Final = (0, 6)
-"""Versions for finding leaders."""
+METADATA_VERSIONS: Final = (0, 7)
+"""Versions without the ids of topics."""
 TOPIC_ID_VERSIONS: Final = (10, 12)
 """Versions with the ids of topics."""
 
@@ -33,6 +34,7 @@ _NO_AUTHORIZED_OPERATIONS: Final = b"\0"
 _ALL_TOPICS: Final = -1
 _NO_TOPIC_ID: Final = bytes(16)
 _LAST_WITH_CLUSTER_OPERATIONS: Final = 10
+_FIRST_WITH_EPOCHS: Final = 7
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 _BOOLEAN: Final = struct.Struct(">?")
@@ -52,6 +54,7 @@ class Metadata:
         leaderless: partitions without a usable leader, with the protocol's error code.
         failed_topics: topics that the broker cannot describe (unknown, not allowed), with the error code.
         topic_ids: ids of topics, as Kafka's tools and znodes write them; only in :data:`TOPIC_ID_VERSIONS`.
+        epochs: epoch of the leader of each partition that has one; only from version 7 on.
     """
 
     brokers: Mapping[int, Broker]
@@ -60,6 +63,7 @@ class Metadata:
     leaderless: Mapping[TopicPartition, int]
     failed_topics: Mapping[str, int]
     topic_ids: Mapping[str, str]
+    epochs: Mapping[TopicPartition, int]
 
 
 def has_topic_ids(version: int) -> bool:
@@ -107,12 +111,15 @@ def decode_metadata(version: int, body: memoryview) -> Metadata:
         fields.end()
     leaders: dict[TopicPartition, Broker] = {}
     leaderless: dict[TopicPartition, int] = {}
+    epochs: dict[TopicPartition, int] = {}
     for topic in topics:
-        for error, partition, leader_id in topic.partitions:
+        for error, partition, leader_id, *epoch in topic.partitions:
             leader = brokers.get(leader_id)
             # REPLICA_NOT_AVAILABLE concerns followers: the leader in the same answer is valid (other clients agree).
             if leader is not None and error in (ErrorCode.NONE, ErrorCode.REPLICA_NOT_AVAILABLE):
-                leaders[TopicPartition(topic.name, partition)] = leader
+                leaders[key := TopicPartition(topic.name, partition)] = leader
+                if epoch:
+                    epochs[key] = epoch[0]
             else:
                 leaderless[TopicPartition(topic.name, partition)] = error or ErrorCode.LEADER_NOT_AVAILABLE
     return Metadata(
@@ -122,6 +129,7 @@ def decode_metadata(version: int, body: memoryview) -> Metadata:
         leaderless=leaderless,
         failed_topics={topic.name: topic.error for topic in topics if topic.error},
         topic_ids={topic.name: topic.topic_id for topic in topics if topic.topic_id is not None},
+        epochs=epochs,
     )
 
 
@@ -129,7 +137,7 @@ class _Topic(NamedTuple):
     error: int
     name: str
     topic_id: str | None
-    partitions: list[tuple[int, int, int]]  # error, partition, leader
+    partitions: list[tuple[int, ...]]  # error, partition, leader, and its epoch if the version has it
 
 
 def _broker(version: int, fields: Fields) -> Broker:
@@ -152,10 +160,10 @@ def _topic(version: int, fields: Fields) -> _Topic:
     if version >= 1:
         fields.take(_BOOLEAN)  # whether it is an internal topic
     node_lists = 3 if version >= 5 else 2  # replicas, in-sync replicas, offline replicas
-    layout = _PARTITION_WITH_EPOCH if has_topic_ids(version) else _PARTITION
+    layout = _PARTITION_WITH_EPOCH if version >= _FIRST_WITH_EPOCHS else _PARTITION
     partitions = []
     for _ in range(fields.count()):
-        partitions.append(fields.take(layout)[:3])
+        partitions.append(fields.take(layout))
         for _ in range(node_lists):
             fields.skip(_INT32)
         fields.tags()

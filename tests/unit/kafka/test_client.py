@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from functools import partial
+from uuid import UUID
 
 import pytest
 
@@ -28,7 +29,10 @@ class Cluster:
         elsewhere: error code with which other brokers answer.
         asked: the requests in their order: "metadata", or the number of the broker and the partitions.
         live: brokers that are registered.
+        epochs: epochs of the leaders in metadata, where it is not 0.
+        incarnations: how often a topic was created, where it is not 1: its id.
         connected: broker of every connection that was opened.
+        named: leader epochs in each request for offsets.
     """
 
     leads: dict[TopicPartition, int] = field(default_factory=dict)
@@ -38,7 +42,10 @@ class Cluster:
     elsewhere: int = ErrorCode.NOT_LEADER_OR_FOLLOWER
     asked: list[object] = field(default_factory=list)
     live: tuple[int, ...] = (1, 2, 3)
+    epochs: dict[TopicPartition, int] = field(default_factory=dict)
+    incarnations: dict[str, int] = field(default_factory=dict)
     connected: list[int] = field(default_factory=list)
+    named: list[dict[TopicPartition, int]] = field(default_factory=list)
     generation: int = 0
 
     def hang_up(self):
@@ -73,6 +80,7 @@ class Cluster:
                     error_code=0 if number else ErrorCode.LEADER_NOT_AVAILABLE,
                     partition_index=p.partition,
                     leader_id=number or -1,
+                    leader_epoch=self.epochs.get(p, 0),
                     replica_nodes=[],
                     isr_nodes=[],
                     offline_replicas=[],
@@ -82,7 +90,15 @@ class Cluster:
             ]
             exists = any(name == p.topic for p in self.leads)
             code = 0 if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            topics.append(make(error_code=code, name=name, is_internal=False, partitions=partitions))
+            topics.append(
+                make(
+                    error_code=code,
+                    name=name,
+                    topic_id=UUID(int=self.incarnations.get(name, 1)),
+                    is_internal=False,
+                    partitions=partitions,
+                )
+            )
         brokers = [
             MetadataResponse.MetadataResponseBroker(node_id=number, host="host", port=number, rack=None)
             for number in (1, 2, 3)
@@ -94,6 +110,13 @@ class Cluster:
     def _list_offsets(self, port, version, request):
         wanted = [TopicPartition(t.name, p.partition_index) for t in request.topics for p in t.partitions]
         self.asked.append((port, set(wanted)))
+        self.named.append(
+            {
+                TopicPartition(t.name, p.partition_index): p.current_leader_epoch
+                for t in request.topics
+                for p in t.partitions
+            }
+        )
         make = ListOffsetsResponse.ListOffsetsTopicResponse
         topics = {}
         for tp in wanted:
@@ -133,7 +156,7 @@ class Connection:
     def version(self, key, name, oldest, newest):
         return newest
 
-    def exchange(self, key, version, body, decode):
+    def exchange(self, key, version, body, decode, flexible=False):
         self.require_up()
         return decode(memoryview(self.cluster.answer(self.port, key, version, body)))
 
@@ -310,6 +333,24 @@ def test_metadata_are_always_requested(cluster, ask):
     ask(A0)
     cluster.leads[TopicPartition("a", 2)] = 3
     assert ask.client.metadata(["a"]).leaders.keys() == {A0, A1, ("a", 2)}
+
+
+def test_a_leader_of_an_earlier_epoch_is_no_leader(cluster, ask):
+    cluster.epochs = {A0: 5, A1: 5}
+    assert ask.client.metadata(["a"]).epochs == {A0: 5, A1: 5}
+    cluster.epochs[A0] = 4
+    outdated = ask.client.metadata(["a"])
+    assert outdated.leaders.keys() == {A1}
+    assert outdated.leaderless == {A0: ErrorCode.UNKNOWN_LEADER_EPOCH}
+    cluster.incarnations["a"] = 2
+    assert ask.client.metadata(["a"]).epochs == {A0: 4, A1: 5}
+
+
+def test_offsets_are_requested_of_the_known_leader_epochs(cluster, ask):
+    cluster.epochs = {A0: 5}
+    ask(A0, B0)
+    ask(A0, B0)
+    assert cluster.named == [{A0: 5, B0: 0}, {A0: 5, B0: 0}]
 
 
 @pytest.mark.parametrize("connected_before", [True, False])

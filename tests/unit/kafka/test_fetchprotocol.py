@@ -29,8 +29,13 @@ def reference_request(version, topics, *, max_wait_ms, min_bytes, max_bytes, iso
                 make(
                     topic=name,
                     partitions=[
-                        make.FetchPartition(partition=p, fetch_offset=offset, partition_max_bytes=size)
-                        for p, offset, size in partitions
+                        make.FetchPartition(
+                            partition=p,
+                            fetch_offset=offset,
+                            partition_max_bytes=size,
+                            current_leader_epoch=epoch[0] if epoch else -1,
+                        )
+                        for p, offset, size, *epoch in partitions
                     ],
                 )
                 for name, partitions in topics
@@ -53,6 +58,7 @@ def reference_request(version, topics, *, max_wait_ms, min_bytes, max_bytes, iso
         [("clicks", [(0, 5, 1 << 20), (7, 2**40, 100)]), ("ü" * 60, [(3, 1, 2)])],
         [("many", [(p, p, 4096) for p in range(300)])],
         [("a", [(0, 1, 1)]), ("b", [(0, 1, 1)]), ("a", [(1, 1, 1)])],
+        [("t", [(0, 0, 1, 7), (1, 0, 1, 2**31 - 1)])],
     ],
 )
 def test_requests_are_those_of_the_message_definitions(version, isolation, topics):

@@ -23,7 +23,7 @@ VERSIONS = range(LIST_OFFSETS_VERSIONS[0], LIST_OFFSETS_VERSIONS[1] + 1)
 T0, T1, U7 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("ü" * 60, 7)
 
 
-def request(version, topics, *, isolation="read_uncommitted", max_offsets=1):
+def request(version, topics, *, isolation="read_uncommitted", max_offsets=1, epoch=-1):
     make = ListOffsetsRequest.ListOffsetsTopic
     one = make.ListOffsetsPartition
     return bytes(
@@ -34,7 +34,12 @@ def request(version, topics, *, isolation="read_uncommitted", max_offsets=1):
                 make(
                     name=name,
                     partitions=[
-                        one(partition_index=number, timestamp=timestamp, max_num_offsets=max_offsets)
+                        one(
+                            partition_index=number,
+                            timestamp=timestamp,
+                            max_num_offsets=max_offsets,
+                            current_leader_epoch=epoch,
+                        )
                         for number, timestamp in partitions
                     ],
                 )
@@ -85,6 +90,12 @@ def test_requests_are_those_of_the_message_definitions(version, isolation):
     assert encode_list_offsets(version, {}, isolation=isolation) == request(version, [], isolation=isolation)
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+def test_requests_name_the_leader_epoch(version):
+    ours = encode_list_offsets(version, {T1: -1}, epochs={T1: 7, T0: 8})
+    assert ours == request(version, [("t", [(1, -1)])], epoch=7)
+
+
 def test_many_segments():
     assert encode_list_offsets(0, {T1: 5}, max_offsets=9) == request(0, [("t", [(1, 5)])], max_offsets=9)
 
@@ -98,6 +109,7 @@ def test_a_response_is_decoded(version):
     offsets = decode_list_offsets(version, memoryview(response(version, topics)))
     assert offsets.found == {T1: 2**40, U7: None}
     assert offsets.errors == {T0: 6}
+    assert offsets.epochs == ({T1: 1, U7: 7} if version >= 4 else {})
     assert offsets.reasons() == {"NOT_LEADER_OR_FOLLOWER (6)": [T0]}
 
 

@@ -114,6 +114,7 @@ def test_a_response_is_decoded(version):
         ("_t", 8): 72,
     }
     assert metadata.failed_topics == {"no": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert metadata.epochs == ({("ü", 0): 0, ("ü", 1): 1} if version >= 7 else {})
     assert metadata.topic_ids == ({"ü": "AAAAAAAAAAAAAAAAAAAAAQ"} if version in WITH_TOPIC_IDS else {})
 
 
