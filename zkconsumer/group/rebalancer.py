@@ -216,9 +216,11 @@ class Rebalancer:
         """Read offsets, which are final only now that former owners have released, and start to fetch."""
         self._enter(RebalanceStep.RESTART_FETCHERS)
         share = target.share
+        kept = plan.kept & self.assignment.threads.keys()
         try:
-            marked = self._committer.fetch_marked(share.keys(), plan.kept & self.assignment.threads.keys())
+            marked = self._committer.fetch_marked(share.keys(), kept)
             stored = {partition: one.offset for partition, one in marked.items()}
+            moved = self._moved(stored)  # before a listener commits
             offsets = self._start_offsets(stored, target.assignment, recreated)
         except Exception:
             self._release_all_but(plan.kept)
@@ -226,8 +228,8 @@ class Rebalancer:
         self._topics = target.topics
         threads = {partition: thread for partition, thread in share.items() if partition in offsets}
         refused = {p: Refused(share[p], error) for p, error in self._committer.refused().items() if p in share}
-        self.assignment = replace(self._next_assignment(threads, offsets, marked), refused=refused)
-        self._committer.learn(stored, offsets)
+        self.assignment = replace(self._next_assignment(threads, offsets, marked), refused=refused, moved=moved)
+        self._committer.learn(stored, offsets, kept)
         self._fetch.start(self.assignment)
         self._fetching = True
         self.enter_state(MemberState.FETCHING)
@@ -321,9 +323,12 @@ class Rebalancer:
     ) -> FetchAssignment:
         as_stored = (p for p, n in offsets.items() if n is not None and p in stored and stored[p].offset == n)
         origins = {partition: self._committer.location(partition) for partition in as_stored}
-        moved = {p for p, one in stored.items() if one.offset != self._committer.last_known(p)}
         generation = self.assignment.generation + 1
-        return FetchAssignment(generation, threads, offsets, origins, stored, self._topics, moved=moved)
+        return FetchAssignment(generation, threads, offsets, origins, stored, self._topics)
+
+    def _moved(self, stored: Mapping[TopicPartition, int | None]) -> Set[TopicPartition]:
+        """Partitions whose offset another client has written since this member read or wrote it last."""
+        return {partition for partition, offset in stored.items() if offset != self._committer.last_known(partition)}
 
     def _enter(self, step: RebalanceStep) -> None:
         self._step = step
