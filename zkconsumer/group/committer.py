@@ -77,6 +77,7 @@ class OffsetCommitter:
         self.lost = 0
         self.without_group: Mapping[TopicPartition, ConsumerThreadId] = {}
         self._stored: dict[TopicPartition, int | None] = {}
+        self._written_since_read: dict[TopicPartition, int] = {}
         self._confirmed: dict[TopicPartition, int] = {}
         self._written: dict[TopicPartition, int] = {}  # also of partitions that were given up since
 
@@ -102,6 +103,7 @@ class OffsetCommitter:
         self, partitions: Collection[TopicPartition], kept: Collection[TopicPartition] = ()
     ) -> dict[TopicPartition, StoredOffset]:
         """As :meth:`fetch`, with the marks of the stored offsets; ``kept`` are those that were owned all the time."""
+        self._written_since_read.clear()
         stored = self._store.fetch(partitions, kept)
         marks = self._store.marks(stored.keys())
         return {partition: StoredOffset(offset, marks[partition]) for partition, offset in stored.items()}
@@ -118,17 +120,28 @@ class OffsetCommitter:
         """Offsets written so far, by storage; for any thread."""
         return self._store.commits()
 
-    def learn(self, stored: Mapping[TopicPartition, int | None], starts: Mapping[TopicPartition, int | None]) -> None:
+    def learn(
+        self,
+        stored: Mapping[TopicPartition, int | None],
+        starts: Mapping[TopicPartition, int | None],
+        kept: Collection[TopicPartition] = (),
+    ) -> None:
         """Replace the known offsets, when fetching starts from them: an attempt that fails must change nothing.
 
+        What was written since the read is newer: 1. the offsets are read; 2. a listener commits a partition; 3. the
+        offset that was read in step 1 is not stored any more.
+
         Args:
-            stored: the offsets that were read from the store.
+            stored: the offsets that :meth:`fetch_marked` has read.
             starts: where fetching starts; positions that the user committed beyond that are forgotten.
+            kept: partitions that continue where they are, whatever ``starts`` has.
         """
         self._learned_after = self._protocol.releases
         self._forgotten = frozenset()
-        self._stored = dict(stored)
-        self._confirmed = {p: offset for p, offset in self._confirmed.items() if (starts.get(p) or 0) >= offset}
+        self._stored = {p: self._written_since_read.get(p, offset) for p, offset in stored.items()}
+        self._confirmed = {
+            p: offset for p, offset in self._confirmed.items() if p in kept or (starts.get(p) or 0) >= offset
+        }
 
     def forget_positions(self, partitions: Collection[TopicPartition]) -> None:
         """Commit no position of these, which are about to be released, until :meth:`learn`.
@@ -253,19 +266,22 @@ class OffsetCommitter:
             )
 
     def _commit_confirmed(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit positions without waiting for their release: the user has confirmed them by the request."""
+        """Commit positions without waiting for their release: the user has confirmed them by the request.
+
+        Also if it fails, since its answer may be lost: the next automatic commit would take back what is stored.
+        """
         durable = self._made_durable(offsets)
-        done = self._write(durable)
-        self._confirmed = {**self._confirmed, **{partition: durable[partition] for partition in done}}
-        _expect_all(durable.keys() - done)
+        self._confirmed = {**self._confirmed, **durable}
+        _expect_all(durable.keys() - self._write(durable))
 
     def _made_durable(self, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
         """Make durable what offsets cover; returns the offsets that may be stored now.
 
-        Meanwhile other threads may act (``ControlThread.calling_out``). Another commit may be made: what it stored is
-        newer, and must not be taken back. And, where this commit is made by a stand-in, the rebalance may continue:
-        1. a listener runs, and this commit begins; 2. the listener returns, and the partitions are released; 3. their
-        new owner commits; 4. this commit would move its offset back. So ownership is checked again.
+        Meanwhile other threads may act (``ControlThread.calling_out``). Another commit may be made: what it stored, or
+        may have stored without an answer, is newer, and must not be taken back. And, where this commit is made by a
+        stand-in, the rebalance may continue: 1. a listener runs, and this commit begins; 2. the listener returns, and
+        the partitions are released; 3. their new owner commits; 4. this commit would move its offset back. So ownership
+        is checked again.
 
         Raises:
             GenerationEnded: partitions were released or lost meanwhile.
@@ -273,7 +289,7 @@ class OffsetCommitter:
         """
         if not offsets or self._before_commit is None:
             return offsets
-        before, owned, releases = dict(self._stored), self._owned, self._protocol.releases
+        before, confirmed, owned, releases = dict(self._stored), self._confirmed, self._owned, self._protocol.releases
         forgotten = {partition: self._times_forgotten[partition] for partition in offsets}
         try:
             self._before_commit()
@@ -291,7 +307,11 @@ class OffsetCommitter:
                 f"not committed: {name_some(gone)} were released while before_commit ran; their next owner reads the "
                 "uncommitted records again"
             )
-        return {p: n for p, n in offsets.items() if p not in owned or self._stored.get(p) == before.get(p)}
+        return {
+            p: n
+            for p, n in offsets.items()
+            if p not in owned or (self._stored.get(p) == before.get(p) and self._confirmed.get(p) == confirmed.get(p))
+        }
 
     def _write(self, offsets: Mapping[TopicPartition, int], *, retry: bool = True) -> set[TopicPartition]:
         """Store offsets; returns the partitions whose offsets were stored."""
@@ -304,7 +324,9 @@ class OffsetCommitter:
             retry=retry and not self._releasing,
         )
         self._written.update((p, offsets[p]) for p in done if offsets[p] != self._stored.get(p))
-        self._stored.update((partition, offsets[partition]) for partition in done)
+        stored = {partition: offsets[partition] for partition in done}
+        self._stored.update(stored)
+        self._written_since_read.update(stored)
         return done
 
     # -- what may be committed --------------------------------------------------------------------------------------

@@ -139,6 +139,7 @@ class ControlThread:
             yield  # not on behalf of this object
             return
         with self._changed:
+            is_nested = me in self._calling_out  # a listener commits, and before_commit is called
             self._calling_out.add(me)
             self._changed.notify_all()
         self._put_baton_down()
@@ -147,7 +148,8 @@ class ControlThread:
         finally:
             self._take_baton(me)
             with self._changed:
-                self._calling_out.discard(me)
+                if not is_nested:
+                    self._calling_out.discard(me)
                 self._changed.notify_all()
                 ended = self._ended
             if ended:

@@ -217,10 +217,11 @@ class Rebalancer:
         """Read offsets, which are final only now that former owners have released, and start to fetch."""
         self._enter(RebalanceStep.RESTART_FETCHERS)
         share = target.share
+        kept = plan.kept & self.assignment.threads.keys()
         try:
-            kept = plan.kept & self.assignment.threads.keys()
             marked = self._committer.fetch_marked(share.keys(), kept)
             stored = {partition: one.offset for partition, one in marked.items()}
+            moved = self._moved(stored)  # before a listener commits
             former = self._of_former_topics({p: one for p, one in marked.items() if p not in kept}, recreated)
             offsets = self._start_offsets(stored, target.assignment, former)
         except Exception:
@@ -231,8 +232,8 @@ class Rebalancer:
         refused = {p: Refused(share[p], error) for p, error in self._committer.refused().items() if p in share}
         earliest = {partition for partition in former if offsets[partition] is None}
         following = self._next_assignment(threads, offsets, marked)
-        self.assignment = replace(following, refused=refused, earliest=earliest)
-        self._committer.learn(stored, offsets)
+        self.assignment = replace(following, refused=refused, earliest=earliest, moved=moved)
+        self._committer.learn(stored, offsets, kept)
         self._fetch.start(self.assignment)
         self._fetching = True
         self.enter_state(MemberState.FETCHING)
@@ -350,9 +351,12 @@ class Rebalancer:
     ) -> FetchAssignment:
         as_stored = (p for p, n in offsets.items() if n is not None and p in stored and stored[p].offset == n)
         origins = {partition: self._committer.location(partition) for partition in as_stored}
-        moved = {p for p, one in stored.items() if one.offset != self._committer.last_known(p)}
         generation = self.assignment.generation + 1
-        return FetchAssignment(generation, threads, offsets, origins, stored, self._topics, moved=moved)
+        return FetchAssignment(generation, threads, offsets, origins, stored, self._topics)
+
+    def _moved(self, stored: Mapping[TopicPartition, int | None]) -> Set[TopicPartition]:
+        """Partitions whose offset another client has written since this member read or wrote it last."""
+        return {partition for partition, offset in stored.items() if offset != self._committer.last_known(partition)}
 
     def _enter(self, step: RebalanceStep) -> None:
         self._step = step

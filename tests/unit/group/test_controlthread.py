@@ -213,6 +213,25 @@ def test_close_by_a_thread_that_user_code_waits_for_returns(control):
     assert one.calls == ["abandon"]
 
 
+def test_close_does_not_wait_for_user_code_that_has_made_a_request(control):
+    """The request calls user code, too, as a commit calls before_commit; the listener hangs after it."""
+    one = control(patience_s=0.05)
+
+    def request():
+        with one.thread.calling_out():
+            one.calls.append("request")
+
+    def reaction():
+        with one.thread.calling_out():
+            one.thread.do(request)
+            assert ends(start(one.thread.close))
+
+    with pytest.raises(ConsumerClosed, match="while this thread was in user code"):
+        one.react(reaction).result(2 * BOUND_S)
+    one.thread.close()
+    assert one.calls == ["request", "abandon"]
+
+
 def test_close_waits_for_user_code_that_returns_in_time(control):
     one = control()
     entered, closing = threading.Event(), []

@@ -210,6 +210,98 @@ def test_no_old_position_of_a_regained_partition_is_committed():
     assert member.fetch.starts[P0] == 313
 
 
+class CommitsBeforeStarting(ConsumerRebalanceListener):
+    """Commits these offsets of a member whose fetchers are about to start."""
+
+    def __init__(self, member, offsets):
+        self.member, self.offsets = member, offsets
+
+    def before_starting_fetchers(self, consumer_id, assignment):
+        self.member.committer.commit(self.offsets, force=False)
+
+
+def holding_a_batch(*, incremental, before_commit=None):
+    """A member whose user holds the records 4 to 9 of partition 0."""
+    member = Member(incremental=incremental, before_commit=before_commit, commit_on="next")
+    member.rebalance(0, 1)
+    member.fetch.advance(P0, 4)
+    member.fetch.advance(P0, 6)
+    return member
+
+
+def commit_without_answer(member, offsets, monkeypatch):
+    """The store stores them, and the member does not learn that."""
+    store = member.store.commit
+
+    def lose_answer(offsets, **how):
+        store(offsets, **how)
+        raise ZooKeeperUnavailable("no answer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(member.store, "commit", lose_answer)
+        with pytest.raises(ZooKeeperUnavailable):
+            member.committer.commit(offsets, force=False)
+
+
+def test_what_a_listener_commits_is_not_taken_back_by_the_timer(member):
+    """The stored offsets were read before the listener was called."""
+    member = holding_a_batch(incremental=member.group.incremental)
+    member.rebalancer.listener = CommitsBeforeStarting(member, {P0: 10})
+    member.rebalance(0, 2)
+    assert member.committer.last_known(P0) == 10
+    member.committer.commit_automatically()
+    assert member.offsets()[0] == 10
+
+
+def test_what_is_handed_out_and_committed_during_a_listener_counts():
+    """Partition 0 is kept, so it continues meanwhile."""
+    member = holding_a_batch(incremental=True)
+
+    class Listener(CommitsBeforeStarting):
+        def before_starting_fetchers(self, consumer_id, assignment):
+            member.fetch.advance(P0, 5)
+            super().before_starting_fetchers(consumer_id, assignment)
+
+    member.rebalancer.listener = Listener(member, {P0: 15})
+    member.rebalance(0, 2)
+    member.committer.commit_automatically()
+    assert member.offsets()[0] == 15
+
+
+def test_what_a_listener_commits_was_not_written_by_another_client(member):
+    """Otherwise the batch that the user holds would count as taken away."""
+    member = holding_a_batch(incremental=member.group.incremental)
+    member.rebalancer.listener = CommitsBeforeStarting(member, {P0: 7})
+    started, start = [], member.fetch.start
+    member.fetch.start = lambda assignment: started.append(assignment) or start(assignment)
+    member.rebalance(0, 2)
+    assert P0 not in started[0].moved
+    member.rebalancer.listener = None
+    member.rebalance(0)
+    assert P0 not in started[1].moved
+
+
+def test_an_explicit_commit_whose_answer_is_lost_is_not_taken_back(monkeypatch):
+    member = holding_a_batch(incremental=True)
+    commit_without_answer(member, {P0: 10}, monkeypatch)
+    member.committer.commit_automatically()
+    assert member.offsets()[0] == 10
+
+
+def test_a_commit_whose_answer_was_lost_is_newer_than_one_in_before_commit(monkeypatch):
+    """The older one is made by the timer, the newer one by a stand-in."""
+    calls = []
+
+    def before_commit():
+        calls.append("before_commit")
+        if len(calls) == 1:
+            commit_without_answer(member, {P0: 10}, monkeypatch)
+
+    member = holding_a_batch(incremental=True, before_commit=before_commit)
+    member.committer.commit_automatically()
+    assert member.offsets()[0] == 10
+
+
 def test_positions_of_what_stays_are_committed_after_a_failed_increment():
     member = Member(incremental=True)
     member.rebalance(0, 1)

@@ -1,0 +1,69 @@
+"""What a member may write to its store, under random events.
+
+The last test plants bugs: a model that does not find them proves nothing.
+"""
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from tests.fixtures.commitmodel import CommitModel
+from zkconsumer.group.committer import OffsetCommitter, _expect_all
+
+SETTINGS = settings(max_examples=300, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck))
+FOR_PLANTED_BUGS = settings(
+    SETTINGS, max_examples=20_000, phases=(Phase.generate,), derandomize=True, database=None, print_blob=False
+)
+
+TestCommitModel = CommitModel.TestCase
+TestCommitModel.settings = SETTINGS
+TestCommitModel.pytestmark = pytest.mark.timeout(600)  # shrinking takes time
+
+
+def forgets_what_a_listener_committed(monkeypatch):
+    learn = OffsetCommitter.learn
+
+    def learn_what_was_read(self, stored, starts, kept=()):
+        self._written_since_read.clear()
+        learn(self, stored, starts)
+
+    monkeypatch.setattr(OffsetCommitter, "learn", learn_what_was_read)
+
+
+def takes_back_what_was_not_answered(monkeypatch):
+    def confirm_what_is_stored(self, offsets):
+        durable = self._made_durable(offsets)
+        done = self._write(durable)
+        self._confirmed = {**self._confirmed, **{partition: durable[partition] for partition in done}}
+        _expect_all(durable.keys() - done)
+
+    monkeypatch.setattr(OffsetCommitter, "_commit_confirmed", confirm_what_is_stored)
+
+
+def takes_back_what_the_user_committed(monkeypatch):
+    monkeypatch.setattr(
+        OffsetCommitter, "_commit_confirmed", lambda self, offsets: _expect_all(offsets.keys() - self._write(offsets))
+    )
+
+
+def commits_what_the_user_still_has(monkeypatch):
+    positions = OffsetCommitter._positions
+    monkeypatch.setattr(
+        OffsetCommitter, "_positions", lambda self, *, handed_out, of_any=False: positions(self, handed_out=True)
+    )
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    "plant",
+    [
+        takes_back_what_the_user_committed,
+        commits_what_the_user_still_has,
+        pytest.param(forgets_what_a_listener_committed, marks=pytest.mark.slow),
+        pytest.param(takes_back_what_was_not_answered, marks=pytest.mark.slow),
+    ],
+)
+def test_the_model_finds_a_planted_bug(plant, monkeypatch):
+    plant(monkeypatch)
+    with pytest.raises(AssertionError):
+        run_state_machine_as_test(CommitModel, settings=FOR_PLANTED_BUGS)
