@@ -68,6 +68,12 @@ class KnownEpochs:
             known.older_since = None
         return True
 
+    def expect(self, partition: TopicPartition, epoch: int) -> None:
+        """Take note of an epoch that another process knows."""
+        known = self._known.get(partition)
+        if known is None or epoch > known.epoch:
+            self._known[partition] = _Known(None if known is None else known.topic_id, epoch)
+
     def fenced(self, partition: TopicPartition, now: float) -> None:
         """Take note that the leader refused the known epoch as older than its own."""
         known = self._known.get(partition)

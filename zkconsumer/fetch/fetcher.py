@@ -448,14 +448,19 @@ class FetcherThread(threading.Thread):
         }
         answer = epoch_ends(self._connected(), questions)
         for info in infos:
-            code = answer.errors.get(info.partition, ErrorCode.NONE)
-            if code and not is_refusal(code):
-                self._refused(info, code, DESCRIBE)
-                continue
             end = answer.found.get(info.partition)
-            if end is None:
-                reason = error_name(code) if code else "the broker does not know the end of that epoch"
-                _log.warning("%s: %s of %s cannot be checked: %s", self.name, info.epochs, info.partition, reason)
+            if info.partition in answer.errors:
+                self._refused(info, answer.errors[info.partition], DESCRIBE)
+            elif end is None:
+                _log.warning(
+                    "%s: the broker cannot report if %s, fetched up to offset %s in leader epoch %d, has lost records "
+                    "since: %s",
+                    self.name,
+                    info.partition,
+                    info.fetched,
+                    info.epochs.leader,
+                    answer.unknown[info.partition],
+                )
                 info.epochs = PositionEpochs()
             elif info.fetched is None or info.fetched <= end.offset:
                 info.epochs = info.epochs._replace(leader=info.leader_epoch)

@@ -314,20 +314,18 @@ class BrokerClient:
     def epoch_ends(self, wanted: Mapping[TopicPartition, int]) -> EpochEnds:
         """Ask the leaders that :meth:`list_offsets` has asked where the log of an epoch ends.
 
-        Partitions whose leader does not answer, or is unknown, are among the errors.
+        Partitions whose leader does not answer are missing in the result.
 
         Raises:
             ProtocolError: a leader's answer is malformed.
         """
-        answer = EpochEnds(errors=dict.fromkeys(wanted, ErrorCode.LEADER_NOT_AVAILABLE))
+        answer = EpochEnds()
         for leader, theirs in self._by_leader(wanted).items():
             named = self._leader_epochs
             questions = {p: EpochQuestion(named.get(p, UNKNOWN_EPOCH), epoch) for p, epoch in theirs.items()}
             with suppress(BrokerUnavailable):
-                part = self.ask(leader, partial(epoch_ends, wanted=questions))
-                answer.found.update(part.found)
-                answer.errors.update(part.errors)
-        return EpochEnds(answer.found, {p: code for p, code in answer.errors.items() if p not in answer.found})
+                answer.add(self.ask(leader, partial(epoch_ends, wanted=questions)))
+        return answer
 
     def _by_leader(self, wanted: Mapping[TopicPartition, int]) -> dict[Broker, dict[TopicPartition, int]]:
         """The known leaders, and the partitions and timestamps, or epochs, to ask each for."""

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from zkconsumer.errors import ProtocolError
 from zkconsumer.kafka.connection import BrokerConnection
+from zkconsumer.kafka.errorcodes import error_name, is_refusal
 from zkconsumer.kafka.fields import Fields, by_topic, encode_topics, reporting_malformed
 from zkconsumer.model import TopicPartition
 
@@ -46,29 +47,35 @@ class EpochEnds:
     """Answer to :func:`epoch_ends`.
 
     Attributes:
-        found: the end of the log of each requested epoch; None if the leader does not know it.
-        errors: error code of each partition without an answer.
+        found: the end of the log of each requested epoch.
+        errors: error code of each partition that another leader must be asked for, or this one later.
+        unknown: why the leader of a partition does not report the end.
     """
 
-    found: dict[TopicPartition, EpochEnd | None] = field(default_factory=dict)
+    found: dict[TopicPartition, EpochEnd] = field(default_factory=dict)
     errors: dict[TopicPartition, int] = field(default_factory=dict)
+    unknown: dict[TopicPartition, str] = field(default_factory=dict)
+
+    def add(self, others: EpochEnds) -> None:
+        """Add the answer for other partitions."""
+        self.found.update(others.found)
+        self.errors.update(others.errors)
+        self.unknown.update(others.unknown)
 
 
 def epoch_ends(connection: BrokerConnection, wanted: Mapping[TopicPartition, EpochQuestion]) -> EpochEnds:
     """Ask the leader of all ``wanted`` partitions for the ends of epochs, in one request.
-
-    A leader that does not support the request knows no end.
 
     Raises:
         BrokerUnavailable: the connection broke or timed out.
         ProtocolError: malformed answer.
     """
     if not connection.knows(OFFSET_FOR_LEADER_EPOCH, EPOCH_END_VERSIONS[0]):
-        return EpochEnds(found=dict.fromkeys(wanted))
+        return EpochEnds(unknown=dict.fromkeys(wanted, "it does not support OffsetForLeaderEpoch"))
     version = connection.version(OFFSET_FOR_LEADER_EPOCH, "OffsetForLeaderEpoch", *EPOCH_END_VERSIONS)
     body = encode_epoch_ends(version, wanted)
     answer = connection.exchange(OFFSET_FOR_LEADER_EPOCH, version, body, partial(decode_epoch_ends, version))
-    if missing := wanted.keys() - answer.found.keys() - answer.errors.keys():
+    if missing := wanted.keys() - answer.found.keys() - answer.errors.keys() - answer.unknown.keys():
         raise ProtocolError(f"{connection} sent an OffsetForLeaderEpoch response without {len(missing)} partitions")
     return answer
 
@@ -96,9 +103,11 @@ def decode_epoch_ends(version: int, body: memoryview) -> EpochEnds:
             topic = fields.text()
             for error, partition, epoch, offset in fields.rows(_ANSWER):
                 key = TopicPartition(topic, partition)
-                if error:
+                if error and not is_refusal(error):
                     answer.errors[key] = error
+                elif error or epoch < 0 or offset < 0:
+                    answer.unknown[key] = error_name(error) if error else "its log has no leader epochs"
                 else:
-                    answer.found[key] = EpochEnd(epoch, offset) if epoch >= 0 and offset >= 0 else None
+                    answer.found[key] = EpochEnd(epoch, offset)
         fields.end()
     return answer

@@ -12,7 +12,7 @@ from zkconsumer.errors import LeaderUnknown, MalformedZnode, OffsetOutOfRange, U
 from zkconsumer.model import TopicPartition
 from zkconsumer.spark.cluster import ClusterView, read_cluster
 from zkconsumer.spark.logends import LogEnds
-from zkconsumer.spark.microbatch import RangePartition, Span, group_by_thread, split_tasks
+from zkconsumer.spark.microbatch import RangePartition, Span, group_by_thread, split_tasks, with_epochs
 from zkconsumer.spark.offsetsjson import LATEST
 from zkconsumer.spark.options import SourceOptions, Timestamps
 from zkconsumer.spark.positions import Wanted, choose_starts, describe_losses, locate, position_of
@@ -39,11 +39,12 @@ def plan_batch_read(options: SourceOptions) -> list[RangePartition]:
     ends = LogEnds(options.config, lambda: view.brokers)
     try:
         spans = plan_spans(options, view, ends)
+        epochs = ends.epochs({partition: span.until for partition, span in spans.items()})
     finally:
         ends.close()
     tasks = group_by_thread(spans, {}, options.num_streams or available_cpus())
     tasks = split_tasks(tasks, options.min_partitions, options.max_records_per_partition)
-    return [RangePartition(task, view.brokers) for task in tasks]
+    return with_epochs(tasks, view.brokers, epochs)
 
 
 def plan_spans(options: SourceOptions, view: ClusterView, ends: LogEnds) -> dict[TopicPartition, Span]:

@@ -33,7 +33,7 @@ from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.spark.acknowledge import AcknowledgementServer, open_server
 from zkconsumer.spark.cluster import ClusterView, read_cluster
 from zkconsumer.spark.logends import LogEnds
-from zkconsumer.spark.microbatch import RangePartition, group_by_thread, split_tasks, stream_counts
+from zkconsumer.spark.microbatch import RangePartition, group_by_thread, split_tasks, stream_counts, with_epochs
 from zkconsumer.spark.offsetsjson import decode_offset, encode_offset, encode_report
 from zkconsumer.spark.options import SourceOptions
 from zkconsumer.spark.planner import BatchPlanner
@@ -187,7 +187,7 @@ class QueryDriver:
             self._brokers = self._parts.read_cluster(self._options).brokers
         tasks = group_by_thread(spans, self._threads(), self._options.num_streams or available_cpus())
         tasks = split_tasks(tasks, self._options.min_partitions, self._options.max_records_per_partition)
-        return [RangePartition(task, self._brokers) for task in tasks]
+        return with_epochs(tasks, self._brokers, planned.epochs)
 
     def _threads(self) -> dict[TopicPartition, int]:
         """Number of the consumer thread of each owned partition: its task.

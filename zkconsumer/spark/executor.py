@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+from zkconsumer.core.leaderepochs import UNKNOWN_EPOCH
 from zkconsumer.errors import BrokerUnavailable, RetriableError
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.spark.microbatch import RangePartition, Span
 from zkconsumer.spark.options import SourceOptions
-from zkconsumer.spark.rangefetcher import FetchedQueue, FetcherEnded, RangeFetcher
+from zkconsumer.spark.rangefetcher import FetchedQueue, FetcherEnded, RangeEpochs, RangeFetcher
 from zkconsumer.spark.worker import Worker, acknowledge_quickly, borrowed_decoder, collect_less, this_worker
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ class _TaskReading:
         self._borrowed = ExitStack()
         self._decoder = self._borrow_decoder()
         self._brokers = task.brokers
+        self._epochs = dict(task.epochs)
         self._waiting = {piece.topic_partition: Span(piece.start, piece.until) for piece in task.ranges}
         self._fetchers: set[RangeFetcher] = set()
         self._queue = FetchedQueue(min(options.config.queued_max_bytes, _AHEAD_BYTES))
@@ -106,7 +108,7 @@ class _TaskReading:
         """Start a fetcher per leader of the waiting ranges; those without a reachable leader continue to wait."""
         by_leader: dict[Broker, dict[TopicPartition, Span]] = {}
         try:
-            leaders = self._worker.find_leaders(list(self._waiting), self._brokers)
+            leaders = self._worker.find_leaders(list(self._waiting), self._brokers, self._epochs)
         except RetriableError as error:
             self._failure = error
             return
@@ -127,6 +129,7 @@ class _TaskReading:
             self._queue,
             self._options.config,
             fail_on_data_loss=self._options.fail_on_data_loss,
+            epochs={p: RangeEpochs(self._epochs.get(p), self._worker.epochs.get(p, UNKNOWN_EPOCH)) for p in ranges},
         )
         self._fetchers.add(fetcher)
         fetcher.start()
@@ -147,6 +150,7 @@ class _TaskReading:
         fetcher = ended.fetcher
         self._fetchers.discard(fetcher)
         fetcher.join()  # its run method is about to return
+        self._epochs.update(fetcher.checked)
         if ended.connection_is_reusable:
             self._worker.return_connection(fetcher.broker, fetcher.pooled)
         else:
@@ -156,12 +160,13 @@ class _TaskReading:
                 raise ended.error
             if fetcher.pooled.reused and not ended.connection_is_reusable:
                 self._try_at = 0.0  # it may have broken between two tasks: no sign of a broker failure
-            self._find_leaders_again(ended.left, ended.error)
+            self._find_leaders_again(ended.left, ended.error, fetcher.fenced)
 
-    def _find_leaders_again(self, ranges: dict[TopicPartition, Span], error: Exception) -> None:
+    def _find_leaders_again(
+        self, ranges: dict[TopicPartition, Span], error: Exception, fenced: Collection[TopicPartition] = ()
+    ) -> None:
         """Read these ranges from another leader, or over another connection."""
         _log.info("group %s: %s; looking for leaders again", self._options.config.group_id, error)
         self._failure = error
         self._waiting.update(ranges)
-        for partition in ranges:
-            self._worker.leaders.pop(partition, None)
+        self._worker.forget_leaders(ranges, fenced)

@@ -6,12 +6,14 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.denials import PATIENCE, pause_s
 from zkconsumer.errors import BrokerUnavailable, OffsetOutOfRange, name_some
 from zkconsumer.kafka.client import EARLIEST, LATEST, BrokerClient
+from zkconsumer.kafka.epochendsprotocol import EpochEnds
+from zkconsumer.kafka.listoffsetsprotocol import Offsets
 from zkconsumer.kafka.refusals import DESCRIBE, topic_refused
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.spark.positions import AtTime, Wanted
@@ -19,6 +21,20 @@ from zkconsumer.spark.positions import AtTime, Wanted
 _log = logging.getLogger(__name__)
 
 _NOTHING_KNOWN: Final[Mapping[TopicPartition, int]] = MappingProxyType({})
+
+
+class SeenEnd(NamedTuple):
+    """The end of a log, and the epoch of the leader that reported it."""
+
+    epoch: int
+    end: int
+
+    def may_be_lost(self, epoch: int, offset: int) -> bool:
+        """True if the leader of an epoch must be asked if its log contains what is before an offset.
+
+        Of an offset after this end it is not known that it was in this epoch's log.
+        """
+        return self.epoch < epoch and 0 < offset <= self.end
 
 
 class LogEnds:
@@ -33,13 +49,15 @@ class LogEnds:
         self._client = BrokerClient.from_config(live_brokers, config)
         self._group = config.group_id
         self._unanswered: set[TopicPartition] = set()
+        self._seen: dict[TopicPartition, SeenEnd] = {}
+        self._lost: Mapping[TopicPartition, int] = {}
         self._backoffs_s = backoffs_s(config)
         self._backoff_s = config.refresh_leader_backoff_ms / 1000
         self._closed = threading.Event()
 
     def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Offset of the first record in the log; see :meth:`latest`."""
-        return _known(self._ask(dict.fromkeys(partitions, EARLIEST)))
+        return _known(self._ask(dict.fromkeys(partitions, EARLIEST)).found)
 
     def latest(
         self, partitions: Collection[TopicPartition], at_least: Mapping[TopicPartition, int] = _NOTHING_KNOWN
@@ -61,7 +79,8 @@ class LogEnds:
             TopicUnreadable: brokers repeatedly refuse to serve a topic, for example because a permission is missing.
             ProtocolError: a broker's answer is malformed.
         """
-        ends = _known(self._ask(dict.fromkeys(partitions, LATEST)))
+        answer = self._ask(dict.fromkeys(partitions, LATEST))
+        ends, epochs = _known(answer.found), answer.epochs
         for number, seconds in enumerate(self._backoffs_s, 1):
             short = stepped_back(ends, at_least)
             if not short:
@@ -76,10 +95,59 @@ class LogEnds:
             )
             self._wait(seconds)
             self._client.forget_leaders(short)
-            answer = _known(self._ask(dict.fromkeys(short, LATEST)))
+            answer = self._ask(dict.fromkeys(short, LATEST))
             # Without an answer now, the end is unknown: the earlier answer is the doubtful one.
-            ends = {p: end for p, end in ends.items() if p not in short} | answer
-        return ends
+            ends = {p: end for p, end in ends.items() if p not in short} | _known(answer.found)
+            epochs = epochs | answer.epochs
+        return self._ends_in_common(ends, epochs, at_least)
+
+    def _ends_in_common(
+        self,
+        ends: dict[TopicPartition, int],
+        epochs: Mapping[TopicPartition, int],
+        at_least: Mapping[TopicPartition, int],
+    ) -> dict[TopicPartition, int]:
+        """Replace the end of each log that has lost known offsets by the offset up to which it is the same.
+
+        Known offsets are compared with the log whenever its leader has another epoch than the one in whose log they
+        were seen (KIP-320, adr/0027). The caller moves its position there; then the current end is returned.
+        """
+        questions = {
+            partition: seen.epoch
+            for partition, epoch in epochs.items()
+            if (seen := self._seen.get(partition)) is not None and seen.may_be_lost(epoch, at_least.get(partition, 0))
+        }
+        answer = self._client.epoch_ends(questions) if questions else EpochEnds()
+        unanswered = questions.keys() - answer.found.keys() - answer.unknown.keys()
+        lost = {p: end.offset for p, end in answer.found.items() if end.offset < at_least[p]}
+        for partition, offset in lost.items():
+            if self._lost.get(partition) != offset:
+                _log.warning(
+                    "group %s: %s: the leader of epoch %d has lost the records from offset %d on that the one of epoch "
+                    "%d had, in an unclean leader election; check unclean.leader.election.enable, and acks and "
+                    "min.insync.replicas of the producers",
+                    self._group,
+                    partition,
+                    epochs[partition],
+                    offset,
+                    questions[partition],
+                )
+        self._lost = {**self._lost, **lost}
+        for partition, epoch in epochs.items():
+            if partition in ends and partition not in lost and partition not in unanswered:
+                checked = at_least[partition] if partition in answer.found else 0
+                newest = SeenEnd(epoch, max(ends[partition], checked))
+                self._seen[partition] = max(newest, self._seen.get(partition, newest))
+        return {partition: lost.get(partition, end) for partition, end in ends.items() if partition not in unanswered}
+
+    def remember(self, seen: Mapping[TopicPartition, tuple[int, int]]) -> None:
+        """Take note of epochs, and ends that were seen in them, that an earlier run of the query recorded."""
+        self._seen = {**{partition: SeenEnd(*one) for partition, one in seen.items()}, **self._seen}
+
+    def epochs(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """The leader epoch in whose log each of these offsets was seen, as far as known."""
+        seen = ((partition, self._seen.get(partition), end) for partition, end in ends.items())
+        return {partition: one.epoch for partition, one, end in seen if one is not None and end <= one.end}
 
     def resolve(self, wanted: Mapping[TopicPartition, Wanted]) -> dict[TopicPartition, int]:
         """Turn times into offsets; other values are returned unchanged. Partitions are skipped as by :meth:`latest`.
@@ -88,7 +156,7 @@ class LogEnds:
             OffsetOutOfRange: a partition has no record of that time or later, and starting at its end is not allowed.
         """
         times = {partition: place for partition, place in wanted.items() if isinstance(place, AtTime)}
-        found = self._ask({partition: place.ms for partition, place in times.items()}) if times else {}
+        found = self._ask({partition: place.ms for partition, place in times.items()}).found if times else {}
         late = sorted(p for p, offset in found.items() if offset is None and not times[p].or_latest)
         if late:
             raise OffsetOutOfRange(
@@ -104,7 +172,7 @@ class LogEnds:
         self._closed.set()
         self._client.close()
 
-    def _ask(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+    def _ask(self, wanted: Mapping[TopicPartition, int]) -> Offsets:
         answer = self._client.list_offsets(wanted)
         refused = answer.refused()
         for number in range(1, PATIENCE):  # permissions reach all brokers some time after they were granted
@@ -123,7 +191,7 @@ class LogEnds:
                     "group %s: skipped until their leader answers: %s: %s", self._group, name_some(news), reason
                 )
         self._unanswered = self._unanswered.difference(wanted).union(answer.errors)
-        return answer.found
+        return answer
 
     def _wait(self, seconds: float) -> None:
         if self._closed.wait(seconds):

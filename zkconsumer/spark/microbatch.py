@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from zkconsumer.model import Broker, TopicPartition
@@ -54,10 +54,24 @@ class RangePartition:
     Attributes:
         ranges: ranges to read, in this order if one broker leads several of them.
         brokers: live brokers known to the driver; the executor asks them for leaders, and never ZooKeeper.
+        epochs: the leader epoch in whose log the driver has seen the end of each range, as far as known.
     """
 
     ranges: tuple[OffsetRange, ...]
     brokers: tuple[Broker, ...]
+    epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+
+def with_epochs(
+    tasks: Iterable[tuple[OffsetRange, ...]], brokers: tuple[Broker, ...], epochs: Mapping[TopicPartition, int]
+) -> list[RangePartition]:
+    """The tasks as they are sent to executors, each with the epochs of its ranges."""
+    return [
+        RangePartition(
+            task, brokers, {r.topic_partition: epochs[r.topic_partition] for r in task if r.topic_partition in epochs}
+        )
+        for task in tasks
+    ]
 
 
 def cap_offsets(available: Mapping[TopicPartition, Span], limit: int | None) -> dict[TopicPartition, Span]:

@@ -36,9 +36,12 @@ def encode_offset(offset: SourceOffset) -> dict[str, Any]:
     """The JSON of an offset in version 2; for the values see :class:`~zkconsumer.spark.sourceoffset.SourceOffset`.
 
     ``{"group":"g","known":{"t":[4,"topic id"]},"n":17,"topics":{"t":{"0":[from,until,mark]}},"v":2}``
+
+    If leader epochs are known, ``"epochs":{"t":{"0":5}}`` is added, which earlier releases ignore (adr/0027).
     """
     known = offset.known or {}
     return {
+        **({"epochs": _by_topic(offset.epochs)} if offset.epochs else {}),
         "group": offset.group,
         "known": {topic: list(known[topic]) for topic in sorted(known)},
         "n": offset.number,
@@ -101,11 +104,12 @@ def _version_2(offset: Mapping[str, Any]) -> SourceOffset:
     group = offset["group"]
     if not isinstance(group, str):
         raise TypeError(f"not a group: {group!r}")
-    return SourceOffset(group, number, known, spans, marks)
+    epochs = {p: _integers([epoch], 1)[0] for p, epoch in _partitions(offset.get("epochs", {}))}
+    return SourceOffset(group, number, known, spans, marks, epochs)
 
 
-def _by_topic(values: Mapping[TopicPartition, list[Any]]) -> dict[str, dict[str, list[Any]]]:
-    topics: dict[str, dict[str, list[Any]]] = {}
+def _by_topic(values: Mapping[TopicPartition, Any]) -> dict[str, dict[str, Any]]:
+    topics: dict[str, dict[str, Any]] = {}
     for (topic, partition), value in values.items():
         topics.setdefault(topic, {})[str(partition)] = value
     return {topic: dict(sorted(topics[topic].items())) for topic in sorted(topics)}

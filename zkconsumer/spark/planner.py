@@ -145,7 +145,8 @@ class BatchPlanner:
         self._idle_until = 0.0
         generation = assignment.generation
         marks = self._member.marks(positions.keys(), generation)
-        planned = next_offset(finished, Plan(rows, dict(positions), marks, assignment.topics), self._group)
+        epochs = self._ends.epochs({**positions, **{partition: span.until for partition, span in rows.items()}})
+        planned = next_offset(finished, Plan(rows, dict(positions), marks, assignment.topics, epochs), self._group)
         if not self._member.may_deliver():
             # Not "nothing new", which would end an AvailableNow query.
             unavailable = BrokerUnavailable if self._brokers_coordinate else ZooKeeperUnavailable

@@ -74,6 +74,10 @@ class QueryPositions:
         """
         if self._generation != assignment.generation:
             self._choices = self._choose(assignment, finished)
+            recorded = {
+                p: (finished.epochs[p], span.until) for p, span in finished.spans.items() if p in finished.epochs
+            }
+            self._ends.remember(recorded)
             self._offsets = {}
             self._moved = set()
             self._generation = assignment.generation

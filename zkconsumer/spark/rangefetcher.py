@@ -13,13 +13,16 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
 from zkconsumer.config import ConsumerConfig
+from zkconsumer.core.leaderepochs import UNKNOWN_EPOCH
 from zkconsumer.decode.batchdecoder import BatchDecoder, DecodedChunk, ScannedChunk
 from zkconsumer.errors import BrokerUnavailable, CorruptRecord, LeaderUnknown, OffsetOutOfRange, ProtocolError
 from zkconsumer.fetch.requestedpartitions import turn, wait_ms
 from zkconsumer.kafka.client import EARLIEST, LATEST, list_offsets
+from zkconsumer.kafka.epochendsprotocol import EpochEnds, EpochQuestion, epoch_ends
 from zkconsumer.kafka.errorcodes import LEADER_MOVED, ErrorCode, error_name
 from zkconsumer.kafka.fetchconversation import FetchConversation
 from zkconsumer.kafka.fetchprotocol import FetchedPartition
@@ -68,6 +71,18 @@ class Fetched(NamedTuple):
             if decoded.rest is None or decoded.next_offset >= self.until:
                 break
             decoded = decoder.finish(decoded.rest)
+
+
+class RangeEpochs(NamedTuple):
+    """Leader epochs of a range (KIP-320).
+
+    Attributes:
+        planned: the epoch in whose log its end was seen; None if unknown.
+        leader: the epoch of the leader that is asked.
+    """
+
+    planned: int | None = None
+    leader: int = UNKNOWN_EPOCH
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +142,9 @@ class FetchedQueue:
             self._changed.notify_all()
 
 
+_NO_EPOCHS: Final[Mapping[TopicPartition, RangeEpochs]] = MappingProxyType({})
+
+
 class RangeFetcher(threading.Thread):
     """Reads its ranges to their ends and puts :class:`Fetched`, then :class:`FetcherEnded`, into the queue.
 
@@ -138,10 +156,15 @@ class RangeFetcher(threading.Thread):
         queue: receives the results.
         config: properties with the limits of fetch requests.
         fail_on_data_loss: fail if offsets are not in the log any more; otherwise skip them with a warning.
+        epochs: those of the ranges, as far as known.
         response_bytes: bytes to request at a time, or more if a partition needs more.
+
+    Attributes:
+        checked: later epochs in whose logs ends of ranges were found; to be read when the thread has ended.
+        fenced: partitions whose leaders refused their epoch as older than theirs; likewise.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the last have their keywords and their defaults
         self,
         pooled: PooledConnection,
         decoder: BatchDecoder,
@@ -151,6 +174,7 @@ class RangeFetcher(threading.Thread):
         config: ConsumerConfig,
         *,
         fail_on_data_loss: bool,
+        epochs: Mapping[TopicPartition, RangeEpochs] = _NO_EPOCHS,
         response_bytes: int = _RESPONSE_BYTES,
     ) -> None:
         super().__init__(name=f"range-fetcher-{broker.id}", daemon=True)
@@ -162,6 +186,9 @@ class RangeFetcher(threading.Thread):
         self._queue = queue
         self._config = config
         self._fail_on_data_loss = fail_on_data_loss
+        self._epochs = {partition: epochs.get(partition, RangeEpochs()) for partition in ranges}
+        self.checked: dict[TopicPartition, int] = {}
+        self.fenced: set[TopicPartition] = set()
         self._response_bytes = response_bytes
         self._grown: dict[TopicPartition, int] = {}
         self._faulty: dict[TopicPartition, int] = {}  # where bytes could not be decoded the last time
@@ -188,10 +215,45 @@ class RangeFetcher(threading.Thread):
 
     def _fetch(self) -> Iterator[tuple[Fetched, int]]:
         """Fetch the remaining ranges; yields results with sizes in bytes. Until the end an answer may be awaited."""
+        self._check_epochs()
         while self._left or self._conversation.in_flight:
             if not self._conversation.in_flight:
                 self._send({partition: span.start for partition, span in self._left.items()})
             yield from self._receive()
+
+    def _check_epochs(self) -> None:
+        """Find out if the leaders' logs contain the ranges, where these were planned in earlier epochs (adr/0027).
+
+        Raises:
+            OffsetOutOfRange: a log does not, and ``failOnDataLoss`` is set.
+        """
+        questions = {
+            partition: EpochQuestion(leader, planned)
+            for partition, (planned, leader) in self._epochs.items()
+            if planned is not None and planned < leader
+        }
+        answer = epoch_ends(self.pooled.connection, questions) if questions else EpochEnds()
+        for partition, code in answer.errors.items():
+            self._moves(partition, code)
+        for partition, reason in answer.unknown.items():
+            _log.warning(
+                "group %s: %s cannot report if %s has lost records: %s",
+                self._config.group_id,
+                self.broker,
+                partition,
+                reason,
+            )
+        for partition, end in answer.found.items():
+            leader, planned = questions[partition]
+            if end.offset < self._left[partition].until:
+                self._end_at(partition, end.offset, f"the log of leader epoch {planned}")
+            self.checked[partition] = leader
+
+    def _moves(self, partition: TopicPartition, code: int) -> None:
+        """Leave a partition to another leader, or to this one in another epoch."""
+        if code == ErrorCode.FENCED_LEADER_EPOCH:
+            self.fenced.add(partition)
+        self._moved[partition] = self._left.pop(partition)
 
     def _send(self, wanted: Mapping[TopicPartition, int]) -> None:
         """Request partitions from their offsets on."""
@@ -203,7 +265,10 @@ class RangeFetcher(threading.Thread):
             for partition in named:  # to the end of the list, even without data
                 self._left[partition] = self._left.pop(partition)
         self._conversation.send(
-            [PartitionFetch(*partition, wanted[partition], sizes[partition]) for partition in named],
+            [
+                PartitionFetch(*partition, wanted[partition], sizes[partition], self._epochs[partition].leader)
+                for partition in named
+            ],
             max_wait_ms=max_wait_ms,
             max_bytes=self._config.fetch_max_bytes,
         )
@@ -266,7 +331,7 @@ class RangeFetcher(threading.Thread):
         if fetched.error == ErrorCode.OFFSET_OUT_OF_RANGE:
             return None  # looked up before the next request
         if fetched.error in LEADER_MOVED:
-            self._moved[partition] = self._left.pop(partition)
+            self._moves(partition, fetched.error)
             return None
         if fetched.error:
             self._require_permission(partition, fetched.error, READ)
@@ -364,21 +429,20 @@ class RangeFetcher(threading.Thread):
             BrokerUnavailable: the broker does not return the log end.
         """
         end = self._ask(partition, LATEST)
-        if end is None:
-            return
-        position, until = self._left[partition]
-        if end >= until:
-            return
-        resumed = max(position, end)
-        _log.warning(
-            "group %s: %s has lost offsets %d to %d: its log ends at %d; they are skipped",
-            self._config.group_id,
-            partition,
-            resumed,
-            until,
-            end,
-        )
-        del self._left[partition]
+        if end is not None and end < self._left[partition].until:
+            self._end_at(partition, end, "its log")
+
+    def _end_at(self, partition: TopicPartition, end: int, log: str) -> None:
+        """Drop the rest of a range, which is not in the log any more, or fail.
+
+        Raises:
+            OffsetOutOfRange: with ``failOnDataLoss``.
+        """
+        position, until = self._left.pop(partition)
+        loss = f"{partition} has lost offsets {max(position, end)} to {until}: {log} ends at {end}"
+        if self._fail_on_data_loss:
+            raise OffsetOutOfRange(f"{loss}, after an unclean leader election. failOnDataLoss=false skips them")
+        _log.warning("group %s: %s; they are skipped", self._config.group_id, loss)
         if position < end:
             self._left[partition] = Span(position, end)
 
@@ -388,10 +452,15 @@ class RangeFetcher(threading.Thread):
         Raises:
             BrokerUnavailable: the broker answered with another error.
         """
-        answer = list_offsets(self.pooled.connection, {partition: which}, isolation=self._config.isolation_level)
+        answer = list_offsets(
+            self.pooled.connection,
+            {partition: which},
+            isolation=self._config.isolation_level,
+            epochs={partition: self._epochs[partition].leader},
+        )
         code = answer.errors.get(partition, ErrorCode.NONE)
         if code in LEADER_MOVED:
-            self._moved[partition] = self._left.pop(partition)
+            self._moves(partition, code)
             return None
         offset = answer.found.get(partition)
         if offset is None:

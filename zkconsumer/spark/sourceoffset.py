@@ -40,6 +40,7 @@ class SourceOffset:
         known: subscribed topics; None in version 1.
         spans: for each partition that the query has ever owned the offsets of the batch, possibly an empty span.
         marks: for each of them the mark of the group's stored offset when the batch was planned.
+        epochs: the leader epoch in whose log the end of a span was seen, as far as known (KIP-320).
     """
 
     group: str | None = None
@@ -47,6 +48,7 @@ class SourceOffset:
     known: Mapping[str, KnownTopic] | None = None
     spans: Mapping[TopicPartition, Span] = field(default_factory=dict)
     marks: Mapping[TopicPartition, Mark | None] = field(default_factory=dict)
+    epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
 
     @property
     def is_initial(self) -> bool:
@@ -72,12 +74,14 @@ class Plan:
         starts: position of the query in each owned partition, before this batch.
         marks: current mark of the stored offset of each of these partitions.
         topics: the subscribed topics that exist.
+        epochs: see :class:`SourceOffset`.
     """
 
     rows: Mapping[TopicPartition, Span]
     starts: Mapping[TopicPartition, int]
     marks: Mapping[TopicPartition, Mark | None]
     topics: Mapping[str, Topic]
+    epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
 
 
 def next_offset(finished: SourceOffset, plan: Plan, group: str) -> SourceOffset:
@@ -90,12 +94,14 @@ def next_offset(finished: SourceOffset, plan: Plan, group: str) -> SourceOffset:
     kept = {p: Span(s.until, s.until) for p, s in finished.spans.items() if p.topic not in recreated}
     starts = {partition: Span(start, start) for partition, start in plan.starts.items()}
     marks = {partition: finished.marks.get(partition) for partition in kept}
+    epochs = {p: epoch for p, epoch in finished.epochs.items() if p in kept and p not in starts}
     return SourceOffset(
         group=group,
         number=finished.number + 1,
         known=_known(finished, plan.topics, recreated),
         spans={**kept, **starts, **plan.rows},
         marks={**marks, **{partition: plan.marks.get(partition) for partition in starts}},
+        epochs={**epochs, **plan.epochs},
     )
 
 

@@ -12,11 +12,14 @@ from __future__ import annotations
 import gc
 import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final
 
 from zkconsumer.config import ConsumerConfig
+from zkconsumer.core.leaderepochs import KnownEpochs
 from zkconsumer.decode.batchdecoder import BatchDecoder
 from zkconsumer.kafka.client import BrokerClient
 from zkconsumer.kafka.connection import BrokerConnection
@@ -25,6 +28,7 @@ from zkconsumer.kafka.refusals import DESCRIBE, topic_refused
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.spark.daemonworker import is_first_task, jvm_socket
 
+_NO_EPOCHS: Final[Mapping[TopicPartition, int]] = MappingProxyType({})
 _IDLE_LIMIT_S = 60.0
 """Limit of the idle time of connections in seconds: brokers (and firewalls) silently drop older ones."""
 
@@ -54,35 +58,59 @@ class Worker:
 
     Attributes:
         used_at: start of the newest task that uses it, by ``time.monotonic``.
+        leaders: leaders of partitions, as far as known.
+        epochs: their epochs, to be named in requests.
     """
 
     config: ConsumerConfig
     used_at: float = 0.0
     leaders: dict[TopicPartition, Broker] = field(default_factory=dict)
+    epochs: dict[TopicPartition, int] = field(default_factory=dict)
     _idle_connections: dict[Broker, list[PooledConnection]] = field(default_factory=dict)
     _brokers: Sequence[Broker] = ()
     _client: BrokerClient | None = None
+    _known_epochs: KnownEpochs = field(default_factory=KnownEpochs)
 
     def find_leaders(
-        self, partitions: Sequence[TopicPartition], brokers: Sequence[Broker]
+        self,
+        partitions: Sequence[TopicPartition],
+        brokers: Sequence[Broker],
+        planned: Mapping[TopicPartition, int] = _NO_EPOCHS,
     ) -> dict[TopicPartition, Broker]:
         """Leaders of the partitions that have one; asks the brokers only for unknown ones.
+
+        Args:
+            partitions: the partitions.
+            brokers: the brokers to ask.
+            planned: epochs that leaders had when the ranges were planned; leaders of earlier epochs are outdated.
 
         Raises:
             BrokerUnavailable: no broker answers.
             TopicUnreadable: the brokers refuse to describe a topic, for example because a permission is missing.
         """
         self._brokers = brokers
+        for partition, epoch in planned.items():
+            self._known_epochs.expect(partition, epoch)
+            if self.epochs.get(partition, epoch) < epoch:
+                self.leaders.pop(partition, None)
         unknown = {partition.topic for partition in partitions if partition not in self.leaders}
         if unknown:
             if self._client is None:
-                self._client = BrokerClient.from_config(lambda: self._brokers, self.config)
+                self._client = BrokerClient.from_config(lambda: self._brokers, self.config, epochs=self._known_epochs)
             metadata = self._client.metadata(unknown)
             self.leaders.update(metadata.leaders)
+            self.epochs.update(metadata.epochs)
             for topic, code in metadata.failed_topics.items():
                 if is_refusal(code):
                     raise topic_refused(topic, code, DESCRIBE, "a broker", self._client.security)
         return {partition: self.leaders[partition] for partition in partitions if partition in self.leaders}
+
+    def forget_leaders(self, partitions: Iterable[TopicPartition], fenced: Collection[TopicPartition]) -> None:
+        """Ask for these leaders again; those of ``fenced`` have refused their epochs as older than theirs."""
+        for partition in partitions:
+            self.leaders.pop(partition, None)
+        if self._client is not None:
+            self._client.fenced(fenced)
 
     def take_connection(self, broker: Broker) -> PooledConnection:
         """An idle connection to the broker, or a new one.

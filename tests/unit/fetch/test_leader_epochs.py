@@ -2,7 +2,6 @@
 
 import pytest
 
-from tests.fixtures.batches import build
 from tests.fixtures.chunks import THREAD, make_queue, take
 from tests.fixtures.stubbroker import EPOCH_VERSIONS, running_stub_broker
 from tests.fixtures.waiting import eventually
@@ -13,18 +12,9 @@ from zkconsumer.fetch.chunkreader import ChunkReader
 from zkconsumer.fetch.localfetchcontrol import LocalFetchControl
 from zkconsumer.kafka.errorcodes import ErrorCode
 from zkconsumer.model import TopicPartition
-from zkconsumer.sandbox.producer import Record
 
 P = TopicPartition("t", 0)
 METADATA, OFFSET_FOR_LEADER_EPOCH = 3, 23
-
-
-def write(log, count, epoch):
-    """Append records with the epoch as value, in one batch, as the leader of an epoch."""
-    log.epochs.setdefault(epoch, log.end)
-    batch = build([Record(b"%d" % epoch)] * count, offset=log.end)
-    log.batches[log.end] = batch[:12] + epoch.to_bytes(4, "big") + batch[16:]
-    log.end += count
 
 
 @pytest.fixture
@@ -85,24 +75,17 @@ def rows(offsets, value):
     return [(offset, value) for offset in offsets]
 
 
-def elect_uncleanly(log, kept, written, epoch):
-    """Replace a log by one that ends earlier, and grows in the new epoch."""
-    log.end = kept
-    log.batches = {base: batch for base, batch in log.batches.items() if base < kept}
-    write(log, written, epoch)
-
-
 @pytest.mark.parametrize("policy", ["smallest", "largest"])
 @pytest.mark.parametrize("metadata_version", [7, 12])
 def test_what_an_unclean_leader_wrote_before_the_position_is_read(stub, member, caplog, policy, metadata_version):
     stub.versions[METADATA] = metadata_version
     log = stub.log(P)
     for _ in range(3):
-        write(log, 10, 0)
+        log.write(10, 0)
     reading = member(auto_offset_reset=policy)
     reading.start(0)
     assert reading.read(30) == rows(range(30), b"0")
-    elect_uncleanly(log, 10, 25, 1)
+    log.elect_uncleanly(10, 25, 1)
     assert reading.read(25) == rows(range(10, 35), b"1")
     assert stub.epoch_questions == [{P: (0, 1)}]
     assert (
@@ -115,24 +98,24 @@ def test_what_an_unclean_leader_wrote_before_the_position_is_read(stub, member, 
 
 def test_records_that_wait_are_handed_out_before_those_of_the_new_leader(stub, member):
     log = stub.log(P)
-    write(log, 10, 0)
-    write(log, 10, 0)
+    log.write(10, 0)
+    log.write(10, 0)
     reading = member()
     reading.start(0)
     eventually(lambda: reading.fetched == 20)
-    elect_uncleanly(log, 10, 10, 1)
+    log.elect_uncleanly(10, 10, 1)
     eventually(lambda: reading.fetched == 20 and stub.epoch_questions)
     assert reading.read(30) == rows(range(20), b"0") + rows(range(10, 20), b"1")
 
 
 def test_a_clean_election_changes_nothing(stub, member, caplog):
     log = stub.log(P)
-    write(log, 10, 3)
+    log.write(10, 3)
     log.epochs[5] = 10
     reading = member()
     reading.start(0)
     reading.read(10)
-    write(log, 10, 6)
+    log.write(10, 6)
     assert reading.read(10) == rows(range(10, 20), b"6")
     assert stub.epoch_questions == [{P: (3, 6)}], "the epoch of the last record"
     assert "lost" not in caplog.text
@@ -140,37 +123,37 @@ def test_a_clean_election_changes_nothing(stub, member, caplog):
 
 def test_an_idle_position_at_the_end_of_the_log_is_checked(stub, member):
     log = stub.log(P)
-    write(log, 10, 0)
-    write(log, 20, 0)
+    log.write(10, 0)
+    log.write(20, 0)
     reading = member()
     reading.start(30)
     eventually(lambda: len(stub.fetches) > 1)
-    elect_uncleanly(log, 10, 25, 1)
+    log.elect_uncleanly(10, 25, 1)
     assert reading.read(25) == rows(range(10, 35), b"1")
 
 
 def test_a_position_that_stays_over_a_rebalance_is_checked(stub, member):
     log = stub.log(P)
-    write(log, 10, 0)
-    write(log, 20, 0)
+    log.write(10, 0)
+    log.write(20, 0)
     reading = member()
     reading.start(0)
     reading.read(30)
     reading.control.stop()
-    elect_uncleanly(log, 10, 25, 1)
+    log.elect_uncleanly(10, 25, 1)
     reading.start(30)
     assert reading.read(25) == rows(range(10, 35), b"1")
 
 
 def test_a_position_that_another_member_has_moved_is_not_compared(stub, member, caplog):
     log = stub.log(P)
-    write(log, 10, 0)
+    log.write(10, 0)
     reading = member()
     reading.start(0)
     reading.read(10)
     reading.control.stop()
-    write(log, 10, 1)
-    write(log, 10, 2)
+    log.write(10, 1)
+    log.write(10, 2)
     reading.start(20)
     assert reading.read(10) == rows(range(20, 30), b"2")
     assert (stub.epoch_questions, caplog.text) == ([], "")
@@ -181,7 +164,7 @@ def other():
     """Another broker, which led in an earlier epoch and does not know that it lost the leadership."""
     with running_stub_broker() as other:
         other.versions = dict(EPOCH_VERSIONS)
-        write(other.log(P), 10, 4)
+        other.log(P).write(10, 4)
         yield other
 
 
@@ -192,8 +175,8 @@ def test_an_outdated_leader_does_not_move_the_position(stub, member, other, capl
     """Its log ends at 10; it would answer that 30 is out of range, and the end of its log would be committed."""
     log = stub.log(P)
     log.epochs = {4: 0}
-    write(log, 10, 4)
-    write(log, 20, 5)
+    log.write(10, 4)
+    log.write(20, 5)
     reading = member(stub, auto_offset_reset="smallest" if start is None else "largest")
     reading.start(start)
     reading.read(30)
@@ -210,7 +193,7 @@ def test_an_outdated_leader_does_not_move_the_position(stub, member, other, capl
     assert reading.fetched == 30
     del stub.fetch_errors[P]
     reading.brokers = [stub]
-    write(log, 5, 5)
+    log.write(5, 5)
     assert reading.read(5) == rows(range(30, 35), b"5")
     assert "out of range" not in caplog.text
 
@@ -222,20 +205,20 @@ def test_an_outdated_leader_does_not_choose_the_first_offset(stub, member, other
     reading.start(None)
     eventually(lambda: len(other.described) > 5)
     assert reading.fetched is None
-    write(other.log(P), 20, 5)
+    other.log(P).write(20, 5)
     eventually(lambda: reading.fetched == 30)
 
 
 @pytest.mark.parametrize("code", [ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER])
 def test_a_leader_that_cannot_be_asked_for_the_end_is_asked_again(stub, member, code):
     log = stub.log(P)
-    write(log, 10, 0)
-    write(log, 20, 0)
+    log.write(10, 0)
+    log.write(20, 0)
     reading = member()
     reading.start(0)
     reading.read(30)
     stub.epoch_errors[P] = code
-    elect_uncleanly(log, 10, 25, 1)
+    log.elect_uncleanly(10, 25, 1)
     eventually(lambda: len(stub.epoch_questions) > 3)
     assert reading.fetched == 30
     del stub.epoch_errors[P]
@@ -246,12 +229,12 @@ def test_a_leader_that_cannot_be_asked_for_the_end_is_asked_again(stub, member, 
     ("refusal", "reason"),
     [
         ({P: ErrorCode.TOPIC_AUTHORIZATION_FAILED}, "TOPIC_AUTHORIZATION_FAILED (29)"),
-        (None, "the broker does not know the end of that epoch"),
+        (None, "it does not support OffsetForLeaderEpoch"),
     ],
 )
 def test_a_position_that_cannot_be_checked_is_kept_and_logged(stub, member, caplog, refusal, reason):
     log = stub.log(P)
-    write(log, 10, 0)
+    log.write(10, 0)
     reading = member()
     reading.start(0)
     reading.read(10)
@@ -263,18 +246,18 @@ def test_a_position_that_cannot_be_checked_is_kept_and_logged(stub, member, capl
         del stub.fetch_errors[P]
     else:
         stub.epoch_errors = refusal
-    write(log, 10, 1)
+    log.write(10, 1)
     assert reading.read(10) == rows(range(10, 20), b"1")
-    assert f"of t-0 cannot be checked: {reason}" in caplog.text
+    assert f"if t-0, fetched up to offset 10 in leader epoch 0, has lost records since: {reason}" in caplog.text
 
 
 def test_brokers_that_report_no_epochs_are_read_without(member):
     with running_stub_broker() as old:
         log = old.log(P)
-        write(log, 10, 0)
+        log.write(10, 0)
         reading = member(old)
         reading.start(0)
         reading.read(10)
-        write(log, 10, 1)
+        log.write(10, 1)
         assert reading.read(10) == rows(range(10, 20), b"1")
         assert old.epoch_questions == []

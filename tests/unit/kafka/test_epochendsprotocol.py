@@ -70,8 +70,15 @@ def test_requests_are_those_of_the_message_definitions(version):
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_response_is_decoded(version):
     answer = decode_epoch_ends(version, memoryview(response(version, ANSWER)))
-    assert answer.found == {T1: EpochEnd(5, 2**40), U7: None}
+    assert answer.found == {T1: EpochEnd(5, 2**40)}
     assert answer.errors == {T0: 74}
+    assert answer.unknown == {U7: "its log has no leader epochs"}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_refusal_leaves_the_end_unknown(version):
+    answer = decode_epoch_ends(version, memoryview(response(version, [("t", [(31, 0, -1, -1)])])))
+    assert (answer.errors, answer.unknown) == ({}, {T0: "CLUSTER_AUTHORIZATION_FAILED (31)"})
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -106,7 +113,7 @@ def test_the_newest_common_version_is_used(version):
 
 
 def test_a_broker_without_the_request_knows_no_end():
-    assert epoch_ends(Connection(1), WANTED).found == {T0: None, T1: None, U7: None}
+    assert epoch_ends(Connection(1), WANTED).unknown.keys() == WANTED.keys()
 
 
 def test_a_partition_without_an_answer_is_an_error():

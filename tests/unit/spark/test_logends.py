@@ -4,9 +4,11 @@ import threading
 
 import pytest
 
+from tests.fixtures.stubbroker import EPOCH_VERSIONS
 from tests.fixtures.waiting import eventually
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import BrokerUnavailable
+from zkconsumer.kafka.errorcodes import ErrorCode
 from zkconsumer.model import TopicPartition
 from zkconsumer.spark.logends import LogEnds, backoffs_s, stepped_back
 
@@ -111,3 +113,80 @@ def test_partitions_that_stepped_back_are_those_below_a_known_offset():
 )
 def test_the_pauses_double_and_are_few(retries, pauses):
     assert backoffs_s(config(rebalance_max_retries=retries, refresh_leader_backoff_ms=200)) == pauses
+
+
+@pytest.fixture
+def log(stub_broker):
+    """The log of A at a broker that checks leader epochs: 30 records of epoch 0, the last 20 of which may be lost."""
+    stub_broker.versions = dict(EPOCH_VERSIONS)
+    log = stub_broker.log(A)
+    log.write(10, 0)
+    log.write(20, 0)
+    return log
+
+
+def test_a_lost_position_is_found_although_the_log_has_grown_past_it(log_ends, log, caplog):
+    ends = log_ends()
+    assert ends.latest([A], {A: 0}) == {A: 30}
+    log.elect_uncleanly(10, 25, 1)
+    for _ in range(2):  # until the caller's position has moved there
+        assert ends.latest([A], {A: 30}) == {A: 10}
+    assert ends.latest([A], {A: 10}) == {A: 35}
+    assert caplog.text.count("the leader of epoch 1 has lost the records from offset 10 on") == 1
+
+
+def test_a_lost_position_is_not_moved_to_the_end_of_a_log_that_grew_less(log_ends, log):
+    ends = log_ends(rebalance_max_retries=0)
+    assert ends.latest([A], {A: 0}) == {A: 30}
+    log.elect_uncleanly(10, 5, 1)
+    assert ends.latest([A], {A: 30}) == {A: 10}
+
+
+def test_a_clean_election_changes_no_end(log_ends, log, stub_broker, caplog):
+    ends = log_ends()
+    ends.latest([A], {A: 0})
+    log.write(10, 1)
+    assert ends.latest([A], {A: 30}) == {A: 40}
+    assert ends.latest([A], {A: 40}) == {A: 40}
+    assert stub_broker.epoch_questions == [{A: (0, 1)}]
+    assert "lost" not in caplog.text
+
+
+def test_a_position_past_the_seen_end_is_of_another_member(log_ends, log, stub_broker, caplog):
+    ends = log_ends()
+    ends.latest([A], {A: 0})
+    log.write(10, 1)
+    log.write(10, 2)
+    assert ends.latest([A], {A: 40}) == {A: 50}
+    assert (stub_broker.epoch_questions, caplog.text) == ([], "")
+
+
+def test_a_partition_is_skipped_while_its_leader_cannot_be_asked(log_ends, log, stub_broker):
+    ends = log_ends()
+    ends.latest([A], {A: 0})
+    log.elect_uncleanly(10, 25, 1)
+    stub_broker.epoch_errors[A] = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert ends.latest([A], {A: 30}) == {}
+    stub_broker.epoch_errors[A] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert ends.latest([A], {A: 30}) == {A: 35}
+
+
+def test_executors_get_the_epoch_in_which_an_end_was_seen(log_ends, log, stub_broker):
+    stub_broker.log(B)
+    ends = log_ends()
+    log.write(10, 3)
+    ends.latest([A, B])
+    assert ends.epochs({A: 40, B: 1}) == {A: 3}
+    log.elect_uncleanly(10, 25, 4)
+    ends.latest([A], {A: 40})
+    assert ends.epochs({A: 40}) == {A: 3}
+
+
+def test_an_earlier_run_s_position_is_compared(log_ends, log):
+    log.elect_uncleanly(10, 25, 1)
+    ends = log_ends()
+    ends.remember({A: (0, 30), B: (0, 5)})
+    assert ends.latest([A], {A: 30}) == {A: 10}
+    ends.latest([A], {A: 10})
+    ends.remember({A: (0, 30)})
+    assert ends.epochs({A: 35}) == {A: 1}

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -30,6 +31,14 @@ def test_the_text_of_an_offset_is_a_contract():
         '"topics":{"t":{"10":[3,9,"zkconsumer:1"],"2":[5,5,null]},"u":{"0":[0,1,77]}},"v":2}'
     )
     assert decode_offset(json.loads(text)) == OFFSET
+
+
+def test_leader_epochs_are_added_if_they_are_known():
+    offset = replace(OFFSET, epochs={TopicPartition("t", 10): 5, TopicPartition("t", 2): 0})
+    encoded = encode_offset(offset)
+    assert list(encoded) == sorted(encoded)
+    assert encoded == {"epochs": {"t": {"10": 5, "2": 0}}, **encode_offset(OFFSET)}
+    assert decode_offset(encoded) == offset
 
 
 def test_version_1_is_still_read():

@@ -5,7 +5,7 @@ import pytest
 
 from tests.fixtures.batches import build, empty, spoil
 from tests.fixtures.kafka import FetchRequest
-from tests.fixtures.stubbroker import InTransit
+from tests.fixtures.stubbroker import EPOCH_VERSIONS, InTransit
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.decode.batchdecoder import BatchDecoder, ChunkLimits
 from zkconsumer.errors import (
@@ -20,7 +20,7 @@ from zkconsumer.kafka.errorcodes import ErrorCode
 from zkconsumer.model import TopicPartition
 from zkconsumer.sandbox.producer import Record
 from zkconsumer.spark.microbatch import Span
-from zkconsumer.spark.rangefetcher import Fetched, FetchedQueue, FetcherEnded, RangeFetcher
+from zkconsumer.spark.rangefetcher import Fetched, FetchedQueue, FetcherEnded, RangeEpochs, RangeFetcher
 from zkconsumer.spark.worker import PooledConnection
 
 LONG_S = 30.0
@@ -307,3 +307,58 @@ def test_requests_to_an_old_broker_name_the_partitions_that_fit(stub_broker, rea
     assert sorted(offsets) == [0] * 10 + [1] * 10
     assert all(sum(size for _, size in asked.values()) <= 4 << 20 for asked in stub_broker.fetches)
     assert len(stub_broker.fetches) > 1
+
+
+@pytest.fixture
+def log(stub_broker):
+    """30 records of epoch 0, the last 20 of which were lost in an unclean election, and 25 of epoch 1."""
+    stub_broker.versions = dict(EPOCH_VERSIONS)
+    log = stub_broker.log(T0)
+    log.write(10, 0)
+    log.write(20, 0)
+    log.elect_uncleanly(10, 25, 1)
+    return log
+
+
+def read_in_epochs(read, *span, fail_on_data_loss=False, **epochs):
+    settings = {"epochs": {T0: RangeEpochs(**epochs)}}
+    return read({T0: Span(*span)}, settings=settings, fail_on_data_loss=fail_on_data_loss)
+
+
+@pytest.mark.usefixtures("log")
+def test_a_range_that_was_planned_in_an_earlier_epoch_ends_with_the_log_of_that_epoch(read, caplog):
+    offsets, ended = read_in_epochs(read, 5, 30, planned=0, leader=1)
+    assert (offsets, ended.error, ended.fetcher.checked) == (list(range(5, 10)), None, {T0: 1})
+    assert "t-0 has lost offsets 10 to 30: the log of leader epoch 0 ends at 10; they are skipped" in caplog.text
+    assert read_in_epochs(read, 20, 30, planned=0, leader=1)[0] == []
+
+
+@pytest.mark.usefixtures("log")
+def test_a_lost_range_fails_the_task(read):
+    _, ended = read_in_epochs(read, 5, 30, planned=0, leader=1, fail_on_data_loss=True)
+    assert isinstance(ended.error, OffsetOutOfRange)
+    assert "t-0 has lost offsets 10 to 30: the log of leader epoch 0 ends at 10" in str(ended.error)
+
+
+@pytest.mark.usefixtures("log")
+@pytest.mark.parametrize("epochs", [{"planned": 1}, {"planned": None}, {"planned": 0, "until": 10}])
+def test_a_range_that_the_log_contains_is_read(read, epochs):
+    until = epochs.pop("until", 35)
+    assert read_in_epochs(read, 5, until, **epochs, leader=1, fail_on_data_loss=True)[0] == list(range(5, until))
+
+
+@pytest.mark.usefixtures("log")
+@pytest.mark.parametrize(("named", "fenced"), [(0, {T0}), (2, set())])
+@pytest.mark.parametrize("planned", [None, 0])
+def test_a_leader_of_another_epoch_reads_nothing(read, named, fenced, planned):
+    offsets, ended = read_in_epochs(read, 5, 30, planned=planned, leader=named, fail_on_data_loss=True)
+    assert (offsets, ended.left, ended.fetcher.fenced) == ([], {T0: Span(5, 30)}, fenced)
+    assert isinstance(ended.error, LeaderUnknown)
+
+
+@pytest.mark.usefixtures("log")
+def test_a_range_that_cannot_be_checked_is_read(read, stub_broker, caplog):
+    stub_broker.epoch_errors[T0] = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    offsets, ended = read_in_epochs(read, 5, 30, planned=0, leader=1, fail_on_data_loss=True)
+    assert (offsets, ended.fetcher.checked) == (list(range(5, 30)), {})
+    assert "cannot report if t-0 has lost records: CLUSTER_AUTHORIZATION_FAILED (31)" in caplog.text

@@ -62,3 +62,13 @@ def test_the_number_makes_equal_plans_different():
     again = next_offset(finished, Plan({T0: Span(5, 9)}, {T0: 5}, {T0: 70}, {"t": TOPICS["t"]}), "g")
     assert again.spans == finished.spans
     assert again != finished
+
+
+def test_epochs_stay_with_the_ends_that_were_seen_in_them():
+    finished = SourceOffset(
+        "g", 4, {"t": KnownTopic(2, "id")}, {T0: Span(5, 9), T1: Span(0, 7)}, {T0: 70, T1: 71}, {T0: 3, T1: 3}
+    )
+    planned = next_offset(finished, Plan({T0: Span(9, 12)}, {T0: 9}, {T0: 80}, {"t": TOPICS["t"]}, {T0: 4}), "g")
+    assert planned.epochs == {T0: 4, T1: 3}
+    unknown = next_offset(planned, Plan({T0: Span(12, 13)}, {T0: 12}, {T0: 80}, {"t": TOPICS["t"]}), "g")
+    assert unknown.epochs == {T1: 3}

@@ -1,9 +1,16 @@
+from contextlib import closing
+
+import pytest
+
 from tests.fixtures.batches import build
+from tests.fixtures.stubbroker import EPOCH_VERSIONS
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.kafka.connection import BrokerConnection
-from zkconsumer.model import Broker
+from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.sandbox.producer import Record
 from zkconsumer.spark import worker
+
+P = TopicPartition("t", 0)
 
 
 def test_a_decoder_has_one_user_at_a_time_and_is_reused():
@@ -32,3 +39,25 @@ def test_unused_state_of_other_queries_is_closed():
     assert of("busy") is busy
     assert connection._transport.closed
     assert of("old") is not old
+
+
+@pytest.fixture
+def leader(stub_broker):
+    """A broker that leads in epoch 5."""
+    stub_broker.versions = dict(EPOCH_VERSIONS)
+    stub_broker.log(P).epochs = {5: 0}
+    return stub_broker
+
+
+def test_a_leader_of_an_epoch_before_the_plan_is_outdated(leader):
+    with closing(worker.Worker(ConsumerConfig(zookeeper_connect="unused:1", group_id="g"))) as one:
+        assert one.find_leaders([P], [leader.broker]) == {P: leader.broker}
+        assert one.epochs == {P: 5}
+        assert one.find_leaders([P], [leader.broker], {P: 6}) == {}
+        leader.log(P).epochs = {6: 0}
+        assert one.find_leaders([P], [leader.broker], {P: 6}) == {P: leader.broker}
+        assert one.find_leaders([P], [leader.broker], {P: 5}) == {P: leader.broker}
+        assert (one.epochs, len(leader.described)) == ({P: 6}, 3), "the last one is known"
+        one.forget_leaders([P], [P])
+        assert one.find_leaders([P], [leader.broker]) == {P: leader.broker}
+        assert len(leader.described) == 4

@@ -1,0 +1,94 @@
+"""A task with a broker that leads in epochs that a test specifies (KIP-320)."""
+
+import pytest
+
+from tests.fixtures.stubbroker import EPOCH_VERSIONS
+from zkconsumer.errors import OffsetOutOfRange
+from zkconsumer.kafka.errorcodes import ErrorCode
+from zkconsumer.model import TopicPartition
+from zkconsumer.spark.executor import read_ranges
+from zkconsumer.spark.microbatch import OffsetRange, with_epochs
+from zkconsumer.spark.options import parse_options
+from zkconsumer.spark.worker import close_connections
+
+P = TopicPartition("t", 0)
+
+
+@pytest.fixture
+def log(stub_broker):
+    stub_broker.versions = dict(EPOCH_VERSIONS)
+    log = stub_broker.log(P)
+    log.write(10, 0)
+    log.write(20, 0)
+    yield log
+    close_connections()
+
+
+@pytest.fixture
+def read(stub_broker):
+    """Offsets that one task reads, planned in a leader epoch."""
+
+    def run(start, until, epoch, **options):
+        settings = {
+            "zookeeper.connect": "unused:1",
+            "group.id": "g",
+            "subscribe": "t",
+            "refresh.leader.backoff.ms": "1",
+        }
+        epochs = {} if epoch is None else {P: epoch}
+        (task,) = with_epochs([(OffsetRange(*P, start, until),)], (stub_broker.broker,), epochs)
+        batches = read_ranges(parse_options({**settings, **options}), task, ("offset",))
+        return [offset for batch in batches for offset in batch["offset"].to_pylist()]
+
+    return run
+
+
+@pytest.mark.parametrize("epoch", [None, 0, 1])
+def test_a_leader_of_a_new_epoch_is_found_by_the_next_task(log, read, stub_broker, epoch):
+    assert read(0, 30, 0) == list(range(30))
+    log.write(10, 1)
+    assert read(20, 30 if epoch == 0 else 40, epoch) == list(range(20, 30 if epoch == 0 else 40))
+    assert stub_broker.epoch_questions == ([{P: (0, 1)}] if epoch == 0 else [])
+
+
+def test_records_that_were_planned_and_lost_are_reported(log, read):
+    log.elect_uncleanly(10, 25, 1)
+    with pytest.raises(OffsetOutOfRange, match=r"t-0 has lost offsets 10 to 30: the log of leader epoch 0 ends at 10"):
+        read(0, 30, 0)
+    assert read(0, 30, 0, failOnDataLoss="false") == list(range(10))
+
+
+def test_an_outdated_leader_ends_no_range(log, read, stub_broker):
+    """It would answer that the range is beyond its log; here it learns the new epoch when it is asked again."""
+    stub_broker.described_epochs[P] = 1
+
+    def refuse(_):
+        raise AssertionError("the end of its log must not be asked for")
+
+    stub_broker.asked = refuse
+    log.end = 10
+    del log.batches[10]
+    described = stub_broker.described
+
+    class Described(list):
+        def append(self, topics):
+            super().append(topics)
+            if len(self) == 3:
+                log.write(20, 1)
+
+    stub_broker.described = Described(described)
+    assert read(20, 30, 1, failOnDataLoss="false") == list(range(20, 30))
+
+
+def test_a_leader_that_cannot_compare_its_log_is_asked_again(log, read, stub_broker):
+    log.write(10, 1)
+    stub_broker.epoch_errors[P] = ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    class Questions(list):
+        def append(self, question):
+            super().append(question)
+            if len(self) == 3:
+                del stub_broker.epoch_errors[P]
+
+    stub_broker.epoch_questions = Questions()
+    assert read(0, 30, 0) == list(range(30))
