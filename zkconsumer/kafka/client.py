@@ -380,16 +380,9 @@ class BrokerClient:
         """
         connection = self._connections.get(broker)
         if connection is not None:
-            try:
-                return question(connection)
-            except BrokerUnavailable:
-                del self._connections[broker]  # brokers close idle connections; a new one may work
-            except ZkConsumerError:
-                raise
-            except BaseException:  # an interrupt: the rest of this answer would be read as the next one
-                connection.close()
-                self._connections.pop(broker, None)
-                raise
+            # brokers close idle connections; a new one may work
+            with suppress(BrokerUnavailable):
+                return self._put(question, broker, connection)
         connection = self._connection(broker.host, broker.port)
         self._connections[broker] = connection
         # Checked after the connection is in the table: either this line sees the flag, or close() the connection.
@@ -397,8 +390,24 @@ class BrokerClient:
             raise BrokerUnavailable("this client is closed")
         try:
             connection.connect()
-            return question(connection)
         except BaseException:
-            connection.close()
-            self._connections.pop(broker, None)
+            self._drop(broker, connection)
             raise
+        return self._put(question, broker, connection)
+
+    def _put(self, question: Callable[[BrokerConnection], T], broker: Broker, connection: BrokerConnection) -> T:
+        """Call ``question``, and keep the connection unless it cannot be used again."""
+        try:
+            return question(connection)
+        except (BrokerUnavailable, ProtocolError):  # the latter: its versions may be those of another release
+            self._drop(broker, connection)
+            raise
+        except ZkConsumerError:  # a refusal
+            raise
+        except BaseException:  # an interrupt: the rest of this answer would be read as the next one
+            self._drop(broker, connection)
+            raise
+
+    def _drop(self, broker: Broker, connection: BrokerConnection) -> None:
+        connection.close()
+        self._connections.pop(broker, None)

@@ -5,10 +5,15 @@ from __future__ import annotations
 import importlib
 import ssl
 from dataclasses import dataclass, field
-from typing import Self
+from functools import lru_cache
+from pathlib import Path
+from typing import Final, Self
 
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import ConfigError
+
+_MOST_CONTEXTS: Final = 16
+"""How many are kept; a process has one for each cluster."""
 
 
 @dataclass(frozen=True)
@@ -57,11 +62,18 @@ class BrokerSecurity:
         return self.protocol.startswith("SASL_")
 
     def tls_context(self) -> ssl.SSLContext:
-        """Create the context for TLS connections.
+        """The context for TLS connections, which all with these settings share.
+
+        Files are loaded once, and again by the next connection after one of them was replaced.
 
         Raises:
             ConfigError: a file cannot be used; the message names its property, but not the key's password.
         """
+        files = (self.ca_location, self.certificate_location, self.key_location)
+        return _load_context(self, tuple(map(_version_of, files)))
+
+    def load_context(self) -> ssl.SSLContext:
+        """As :meth:`tls_context`, a new one."""
         context = self._trusting()
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.check_hostname = self.check_hostname
@@ -98,6 +110,22 @@ class BrokerSecurity:
         except Exception as error:  # it is the user's code
             where = f"sasl.oauthbearer.token.provider {self.token_provider}"
             raise ConfigError([f"{where} failed to return a token: {type(error).__name__}: {error}"]) from error
+
+
+@lru_cache(_MOST_CONTEXTS)
+def _load_context(security: BrokerSecurity, versions: tuple[tuple[int, int, int] | None, ...]) -> ssl.SSLContext:  # noqa: ARG001 - a part of the key
+    return security.load_context()
+
+
+def _version_of(path: str | None) -> tuple[int, int, int] | None:
+    """Changes when the file is replaced or written; None if there is none."""
+    if path is None:
+        return None
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 PLAINTEXT = BrokerSecurity()

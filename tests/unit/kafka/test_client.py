@@ -7,7 +7,14 @@ from uuid import UUID
 import pytest
 
 from tests.fixtures.kafka import ListOffsetsRequest, ListOffsetsResponse, MetadataRequest, MetadataResponse
-from zkconsumer.errors import AuthenticationFailed, BrokerUnavailable, ProtocolError, ZkConsumerError
+from zkconsumer.errors import (
+    AuthenticationFailed,
+    BrokerUnavailable,
+    CoordinatorMoved,
+    ProtocolError,
+    RebalanceAwaited,
+    ZkConsumerError,
+)
 from zkconsumer.kafka.client import LATEST, BrokerClient
 from zkconsumer.kafka.errorcodes import ErrorCode
 from zkconsumer.kafka.listoffsetsprotocol import Offsets
@@ -365,5 +372,35 @@ def test_an_interrupted_request_ends_its_connection(cluster, ask, connected_befo
         ask.client.ask(broker, lambda connection: connection.require_up())
     with pytest.raises(KeyboardInterrupt):
         ask.client.ask(broker, interrupt)
+    ask.client.ask(broker, lambda connection: connection.require_up())
+    assert cluster.connected == [1, 1]
+
+
+@pytest.mark.parametrize("connected_before", [True, False])
+@pytest.mark.parametrize("refusal", [RebalanceAwaited("rebalancing"), CoordinatorMoved("not here")])
+def test_a_refusal_keeps_the_connection(cluster, ask, refusal, connected_before):
+    broker = cluster.brokers()[0]
+
+    def refuse(connection):
+        connection.require_up()
+        raise refusal
+
+    if connected_before:
+        ask.client.ask(broker, lambda connection: connection.require_up())
+    for _ in range(3):
+        with pytest.raises(type(refusal)):
+            ask.client.ask(broker, refuse)
+    assert cluster.connected == [1]
+
+
+@pytest.mark.parametrize("failure", [BrokerUnavailable("it hung up"), ProtocolError("malformed")])
+def test_a_connection_that_fails_at_its_first_request_is_replaced(cluster, ask, failure):
+    broker = cluster.brokers()[0]
+
+    def fail(connection):
+        raise failure
+
+    with pytest.raises(type(failure)):
+        ask.client.ask(broker, fail)
     ask.client.ask(broker, lambda connection: connection.require_up())
     assert cluster.connected == [1, 1]
