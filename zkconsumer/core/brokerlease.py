@@ -56,6 +56,11 @@ class BrokerLease:
         rebalance_ends = self.stable + _SHARE_OF_TIMEOUT * self.rebalance_s
         return replace(self, deadline=max(self.deadline, min(session_ends, rebalance_ends)))
 
+    @property
+    def is_confirmed(self) -> bool:
+        """False before the first answer of a membership."""
+        return self.deadline > float("-inf")
+
     def ended(self) -> BrokerLease:
         """The member has been removed from the group, or has left it."""
         return replace(self, deadline=float("-inf"), stable=float("-inf"))

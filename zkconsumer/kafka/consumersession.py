@@ -86,8 +86,9 @@ class ConsumerSession:
         self._contact = CoordinatorContact(config, cluster, self.location, self.membership, changed)
         self._thread = threading.Thread(target=self._run, name=f"{consumer_id}-group", daemon=True)
         self._subscription: Subscription | None = None  # written by the rebalance thread before the first join
+        timeout = f"the session timeout ({_SESSION_TIMEOUT})"
+        self._lease = LeaseWatch(self._group, consumer_id, self.membership, timeout)
         # Written by the session thread:
-        self._lease = LeaseWatch(self._group, self.membership, f"the session timeout ({_SESSION_TIMEOUT})")
         self._due = self._session_due = float("-inf")  # of the next heartbeat; of the next reading of the timeout
         self._unreadable = ""
         self.views = 0
@@ -105,8 +106,8 @@ class ConsumerSession:
             ConfigError: the brokers do not have the protocol.
             GroupAuthorizationFailed: the permission to find the coordinator is missing.
         """
-        self._lease.changed = lease_changed
         self._contact.open(lambda brokers: require_support(brokers, self._settings))
+        self._lease.open(lease_changed)
         self._cluster.open(self.membership.note_topics)
         self._thread.start()
 
@@ -116,6 +117,7 @@ class ConsumerSession:
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(self._contact.end_s)
         self._contact.close()
+        self._lease.close()
         self._cluster.close()
 
     def begin(self, subscription: Subscription) -> None:
@@ -141,7 +143,7 @@ class ConsumerSession:
 
     def _run(self) -> None:
         failures = 0
-        while self.membership.await_turn(self._lease.seconds_until(self._due)):
+        while self.membership.await_turn(self._due - self.membership.clock()):
             try:
                 self._work()
             except ZkConsumerError as error:
@@ -151,13 +153,11 @@ class ConsumerSession:
                 self._report(BrokerUnavailable(f"unexpected error: {error!r}"))
             else:
                 failures = 0
-                self._lease.check()
                 continue
             failures += 1
             self.membership.unanswered()
             self._due = self.membership.clock()  # after the pause
-            self.membership.sleep(self._lease.seconds_until(self._due + pause_s(failures)))
-            self._lease.check()
+            self.membership.sleep(pause_s(failures))
         if self.membership.leaving is not None:
             self._leave(self.membership.leaving)
 

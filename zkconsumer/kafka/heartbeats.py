@@ -57,21 +57,20 @@ class Heartbeats:
         self._coordinator = CoordinatorContact(config, cluster, location, membership, changed)
         self._interval_s = config.heartbeat_interval_ms / 1000
         self._thread = threading.Thread(target=self._run, name=f"{owner}-heartbeat", daemon=True)
-        # Written by the thread:
-        self._lease = LeaseWatch(self._group, membership, "session.timeout.ms")
+        self._lease = LeaseWatch(self._group, owner, membership, "session.timeout.ms")
 
     def open(self, lease_changed: Callable[[], None]) -> None:
         """Check that a broker answers, and start the thread; to be called once.
 
         Args:
-            lease_changed: called on the thread when the lease has lapsed, and when it holds again.
+            lease_changed: see :meth:`LeaseWatch.open`.
 
         Raises:
             BrokerUnavailable: no broker answers.
             GroupAuthorizationFailed: the permission to find the coordinator is missing.
         """
-        self._lease.changed = lease_changed
         self._coordinator.open()
+        self._lease.open(lease_changed)
         self._thread.start()
 
     def close(self) -> None:
@@ -79,6 +78,7 @@ class Heartbeats:
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(self._coordinator.end_s)
         self._coordinator.close()
+        self._lease.close()
 
     @property
     def answered(self) -> bool:
@@ -95,13 +95,12 @@ class Heartbeats:
     def _run(self) -> None:
         membership = self._membership
         due = membership.clock()
-        while membership.await_beat(self._lease.seconds_until(due)):
+        while membership.await_beat(due - membership.clock()):
             now = membership.clock()
             if now >= due:
                 due = now + self._pause()
                 self._send()
             due = min(due, membership.clock() + self._pause())  # an assignment may have arrived
-            self._lease.check()
         if membership.leaving is not None:
             leaving = membership.leaving
             self._coordinator.leave(lambda connection: leave_group(connection, self._group, leaving))

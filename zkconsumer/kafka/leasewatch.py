@@ -1,8 +1,9 @@
-"""LeaseWatch: notices, on the thread that sends heartbeats, that a member's lease has lapsed or holds again."""
+"""LeaseWatch: the thread that notices on time that a member's lease has lapsed, or holds again."""
 
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -10,42 +11,52 @@ from zkconsumer.kafka.sharedmember import SharedMember
 
 _events: Final = logging.getLogger("zkconsumer.events")
 
+_END_S: Final = 2.0
+
 
 class LeaseWatch:
-    """One thread uses it.
+    """A thread that does no I/O: those that talk to the coordinator may wait for brokers longer than the lease lasts.
 
     Args:
         group: consumer group.
+        owner: the consumer, as part of the name of the thread.
         membership: the member's state.
         timeout: name of the property or setting that the lease depends on, for messages.
 
     Attributes:
-        lapses: how often the lease has lapsed.
-        changed: called when the lease has lapsed, and when it holds again; set before the thread starts.
+        lapses: how often the lease has lapsed; written by the thread.
     """
 
-    def __init__(self, group: str, membership: SharedMember[Any], timeout: str) -> None:
+    def __init__(self, group: str, owner: str, membership: SharedMember[Any], timeout: str) -> None:
         self._group, self._membership, self._timeout = group, membership, timeout
-        self._held = True
         self.lapses = 0
-        self.changed: Callable[[], None] = lambda: None
+        self._changed: Callable[[], None] = lambda: None
+        self._thread = threading.Thread(target=self._run, name=f"{owner}-lease", daemon=True)
 
-    def seconds_until(self, due: float) -> float:
-        """Until this reading of the clock or the end of the lease, whichever comes first."""
-        wait_s, lease_s = due - self._membership.clock(), self._membership.remaining()
-        return min(wait_s, lease_s) if self._held and lease_s > 0 else wait_s
+    def open(self, changed: Callable[[], None]) -> None:
+        """Start the thread; to be called once.
 
-    def check(self) -> None:
-        """Report a change."""
-        if self._membership.holds() == self._held:
-            return
-        self._held = not self._held
-        self.lapses += not self._held
-        if not self._held and self._membership.in_group:
-            _events.warning(
-                "group %s: no record is delivered and no offset committed, since the group's coordinator has not "
-                "confirmed the membership for most of %s; check the brokers",
-                self._group,
-                self._timeout,
-            )
-        self.changed()
+        Args:
+            changed: called on the thread when the lease has lapsed, and when it holds again.
+        """
+        self._changed = changed
+        self._thread.start()
+
+    def close(self) -> None:
+        """Wait for the thread, which ends when the membership is closed. Idempotent."""
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join(_END_S)
+
+    def _run(self) -> None:
+        held = True
+        while self._membership.await_lease(holds=not held):
+            held = not held
+            self.lapses += not held
+            if not held and self._membership.in_group:
+                _events.warning(
+                    "group %s: no record is delivered and no offset committed, since the group's coordinator has not "
+                    "confirmed the membership for most of %s; check the brokers",
+                    self._group,
+                    self._timeout,
+                )
+            self._changed()

@@ -26,20 +26,18 @@ class SharedConsumerMembership(SharedMember[ConsumerMembership]):
         """Wait until there is something to do other than a heartbeat by timer; False when this is closed.
 
         Args:
-            seconds: until the next heartbeat, or the end of the lease.
+            seconds: until the next heartbeat.
         """
         with self._condition:
             self._condition.wait_for(
                 lambda: (
                     self._closed
-                    or self._lease_to_check
                     or self._membership.must_report()
                     or self._is_to_join()
                     or (self._topics_changed and self._membership.state is MembershipState.STABLE)
                 ),
                 max(0.0, seconds),
             )
-            self._lease_to_check = False
             return not self._closed
 
     def takes_part(self) -> bool:
@@ -93,7 +91,6 @@ class SharedConsumerMembership(SharedMember[ConsumerMembership]):
             # A member that does not release what it has to within the rebalance timeout is removed. That time begins
             # when the coordinator processes the heartbeat whose answer revokes, which may be lost at first.
             self._lease = self._lease.in_rebalance(sent) if membership.revokes else self._lease.confirmed(sent)
-            self._lease_to_check = True
             self._topics_changed = self._topics_changed or membership.has_unnamed()
             self._condition.notify_all()
         news = target is not None or was_limited

@@ -19,6 +19,9 @@ from zkconsumer.model import ConsumerThreadId, TopicPartition
 # CLOCK_BOOTTIME advances while the machine sleeps, as the brokers' clocks do; CLOCK_MONOTONIC does not.
 _CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
+_LONGEST_WAIT_S: Final = 1.0
+"""A wait does not count the time while the machine sleeps, which the lease does."""
+
 
 def boot_seconds() -> float:
     """Seconds on a clock that never jumps back and counts suspended time where the system has one."""
@@ -96,7 +99,6 @@ class SharedMember(Generic[M]):
         self._lease = lease
         self._stopped: ZkConsumerError | None = None
         self._topics_changed = False
-        self._lease_to_check = False
         self._closed = False
         self.leaving: CommitIdentity | None = None
 
@@ -119,6 +121,7 @@ class SharedMember(Generic[M]):
         with self._condition:
             self._membership.lose()
             self._lease = self._lease.ended()
+            self._condition.notify_all()
 
     def acquire(self, share: Mapping[TopicPartition, ConsumerThreadId]) -> bool:
         """See :meth:`MemberMachine.acquire`."""
@@ -155,6 +158,20 @@ class SharedMember(Generic[M]):
             )
             return not self._closed and self._membership.in_group
 
+    # -- for the thread that watches the lease ----------------------------------------------------------------------
+
+    def await_lease(self, *, holds: bool) -> bool:
+        """Wait until the lease holds, or until it has lapsed; False when this is closed.
+
+        Args:
+            holds: what to wait for.
+        """
+        with self._condition:
+            while not self._closed and self.holds() != holds:
+                remaining = self.remaining() or _LONGEST_WAIT_S
+                self._condition.wait(min(remaining, _LONGEST_WAIT_S) if not holds else None)
+            return not self._closed
+
     # -- for any thread ---------------------------------------------------------------------------------------------
 
     def sleep(self, seconds: float) -> None:
@@ -173,7 +190,6 @@ class SharedMember(Generic[M]):
             self._stopped = self._stopped or stopped
             fence()
             self._lease = self._lease.ended()
-            self._lease_to_check = True
             self._condition.notify_all()
         self._changed()
 
@@ -225,7 +241,10 @@ class SharedMember(Generic[M]):
     def holds(self) -> bool:
         """True while no other member can own what this one holds."""
         membership = self._membership
-        if membership.state is MembershipState.UNJOINED or (membership.generation < 0 and not membership.held):
+        has_joined = membership.generation >= 0 and (
+            membership.state is not MembershipState.REBALANCING or self._lease.is_confirmed
+        )
+        if membership.state is MembershipState.UNJOINED or not (has_joined or membership.held):
             return True
         return membership.in_group and self.clock() < self._lease.deadline
 

@@ -17,7 +17,9 @@ from zkconsumer.kafka.sharedmember import SharedMember
 class SharedMembership(SharedMember[BrokerMembership]):
     """One member's state; every method may be called on any thread. For the arguments see :class:`SharedMember`."""
 
-    _assigned_at = float("-inf")  # guarded by the condition
+    # Guarded by the condition:
+    _assigned_at = float("-inf")
+    _was_assigned = False
 
     # -- for the session thread -------------------------------------------------------------------------------------
 
@@ -72,7 +74,7 @@ class SharedMembership(SharedMember[BrokerMembership]):
             if not self._membership.synchronised(assigned):
                 return False
             self._lease = self._lease.confirmed(sent)
-            self._lease_to_check = True
+            self._was_assigned = True
             self._assigned_at = self.clock()
             self._condition.notify_all()
         return True
@@ -91,10 +93,10 @@ class SharedMembership(SharedMember[BrokerMembership]):
     # -- for the heartbeat thread -----------------------------------------------------------------------------------
 
     def await_beat(self, seconds: float) -> bool:
-        """Wait, at most until the lease may have changed, as by an assignment; False when this is closed."""
+        """Wait, at most until an assignment arrives; False when this is closed."""
         with self._condition:
-            self._condition.wait_for(lambda: self._closed or self._lease_to_check, max(0.0, seconds))
-            self._lease_to_check = False
+            self._condition.wait_for(lambda: self._closed or self._was_assigned, max(0.0, seconds))
+            self._was_assigned = False
             return not self._closed
 
     def since_assignment(self) -> float:
@@ -112,6 +114,7 @@ class SharedMembership(SharedMember[BrokerMembership]):
         with self._condition:
             if asked == self._membership.identity:
                 self._lease = self._lease.confirmed(sent)
+                self._condition.notify_all()
 
     def in_rebalance(self, asked: CommitIdentity, sent: float, *, was_joining: bool, was_synchronising: bool) -> None:
         """A heartbeat was answered with REBALANCE_IN_PROGRESS.

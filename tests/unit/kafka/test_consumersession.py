@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from tests.fixtures.followingmember import FollowingMember, KnownCluster, topic
+from tests.fixtures.followingmember import FollowingMember, KnownCluster, silent_brokers, topic
 from tests.fixtures.scriptedconsumercoordinator import LOST, running_consumer_coordinator
 from tests.fixtures.waiting import eventually
 from zkconsumer.config import ConsumerConfig
@@ -62,10 +62,10 @@ def make(coordinator):
     """Make members and wait until they own everything: ``make(**properties)``."""
     made = []
 
-    def start(*, joins=True, **properties):
+    def start(*, joins=True, lease_changed=lambda: None, **properties):
         member = Member(coordinator, **properties)
         made.append(member)
-        member.group.open(lambda: None)
+        member.group.open(lease_changed)
         if joins:
             member.until(lambda: member.owns(PARTITIONS))
         return member
@@ -264,6 +264,20 @@ def test_heartbeats_do_not_wait_for_a_session_timeout_that_cannot_be_read_again(
     await_beats(coordinator, member, 5)
     assert 0 < member.group.lease_s <= 4.8
     assert (member.losses, member.errors) == (0, [])
+
+
+def test_the_lease_lapses_on_time_while_silent_brokers_are_asked(coordinator, make):
+    """The connection breaks, and no broker answers who the coordinator is."""
+    coordinator.session_ms = 1500
+    asked, silent = [], []
+    member = make(lease_changed=lambda: asked.append(sum(one.asked for one in silent)))
+    with silent_brokers(member.cluster, 6) as brokers:
+        silent += brokers
+        coordinator.codes += [LOST] * 2
+        eventually(lambda: asked)
+        assert member.group.lease_lapses == 1
+        assert not member.group.may_deliver()
+        assert asked[0] < 6
 
 
 def test_nothing_is_delivered_when_the_coordinator_is_silent(coordinator, make):

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from tests.fixtures.followingmember import FollowingMember, KnownCluster, topic
+from tests.fixtures.followingmember import FollowingMember, KnownCluster, silent_brokers, topic
 from tests.fixtures.scriptedcoordinator import BEAT, COMMIT, FIND, JOIN, LEAVE, SYNC, running_scripted_coordinator
 from tests.fixtures.waiting import eventually
 from zkconsumer.config import ConsumerConfig
@@ -36,7 +36,7 @@ COOPERATIVE, EAGER = "cooperative-sticky", "range"
 class Member(FollowingMember):
     """A member with one of the strategies."""
 
-    def __init__(self, coordinator, *, weight=1, subscription=None, **properties):
+    def __init__(self, coordinator, *, weight=1, subscription=None, lease_changed=lambda: None, **properties):
         config = ConsumerConfig(
             bootstrap_servers=f"127.0.0.1:{coordinator.port}",
             group_id="g",
@@ -50,7 +50,7 @@ class Member(FollowingMember):
         )
         subscription = subscription or Subscription({"t": 2}, weight=weight)
         super().__init__(config, KnownCluster(coordinator.broker), subscription)
-        self.group.open(lambda: None)
+        self.group.open(lease_changed)
 
     def owns_everything(self):
         return self.owns(PARTITIONS)
@@ -288,6 +288,20 @@ def test_a_failure_is_over_when_the_next_request_to_join_waits(coordinator, make
     assert member.errors == []
     coordinator.held[JOIN].set()
     member.until(member.owns_everything)
+
+
+def test_the_lease_lapses_on_time_while_silent_brokers_are_asked(coordinator, make):
+    """The coordinator has moved, and no broker answers where it is."""
+    asked, silent = [], []
+    member = make(session_timeout_ms=1500, lease_changed=lambda: asked.append(sum(one.asked for one in silent)))
+    assert member.group.lease_lapses == 0
+    with silent_brokers(member.cluster, 6) as brokers:
+        silent += brokers
+        coordinator.codes[BEAT].append(ErrorCode.NOT_COORDINATOR)
+        eventually(lambda: asked)
+        assert member.group.lease_lapses == 1
+        assert not member.group.may_deliver()
+        assert asked[0] < 6
 
 
 def test_brokers_without_a_rebalance_timeout_wait_a_session_timeout(coordinator, make):
