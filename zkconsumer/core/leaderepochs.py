@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from zkconsumer.model import TopicPartition
 
 UNKNOWN_EPOCH: Final = -1
-PATIENCE_S: Final = 30.0
+PATIENCE_S: Final = 10.0
 """How long brokers have to repeat an epoch that something contradicts until it is accepted; see `KnownEpochs`."""
 
 

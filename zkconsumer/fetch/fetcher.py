@@ -472,8 +472,8 @@ class FetcherThread(threading.Thread):
         assert info.fetched is not None
         _log.warning(
             "%s: the new leader of %s has lost the records at offsets %d to %d that its predecessor of epoch %d had, "
-            "in an unclean leader election. Continuing at offset %d, where their logs differ; check unclean."
-            "leader.election.enable, and acks and min.insync.replicas of the producers",
+            "in an unclean leader election. Continuing at offset %d, where their logs differ; check the topic's "
+            "unclean.leader.election.enable and min.insync.replicas, and acks of its producers",
             self.name,
             info.partition,
             end.offset,

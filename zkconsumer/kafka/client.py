@@ -16,7 +16,7 @@ from functools import partial
 from typing import Final, Self, TypeVar
 
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.core.leaderepochs import UNKNOWN_EPOCH, KnownEpochs
+from zkconsumer.core.leaderepochs import KnownEpochs
 from zkconsumer.errors import AuthenticationFailed, BrokerUnavailable, ProtocolError, ZkConsumerError
 from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.kafka.epochendsprotocol import EpochEnds, EpochQuestion, epoch_ends
@@ -273,7 +273,6 @@ class BrokerClient:
         }
         if not left:
             return first
-        self.fenced(p for p, code in first.errors.items() if code == ErrorCode.FENCED_LEADER_EPOCH)
         leaderless = self._learn_leaders(left)
         again = self._ask_leaders(left)
         refused = {partition: code for partition, code in first.errors.items() if partition not in left}
@@ -309,9 +308,13 @@ class BrokerClient:
         return answer
 
     def _list_offsets(self, connection: BrokerConnection, wanted: Mapping[TopicPartition, int]) -> Offsets:
-        return list_offsets(connection, wanted, isolation=self._isolation, epochs=self._leader_epochs)
+        """Ask a leader, also one of a later epoch than known: its answer is newer, and has its epoch."""
+        ask = partial(list_offsets, connection, isolation=self._isolation)
+        answer = ask(wanted, epochs=self._leader_epochs)
+        fenced = [partition for partition, code in answer.errors.items() if code == ErrorCode.FENCED_LEADER_EPOCH]
+        return answer.updated(ask({partition: wanted[partition] for partition in fenced})) if fenced else answer
 
-    def epoch_ends(self, wanted: Mapping[TopicPartition, int]) -> EpochEnds:
+    def epoch_ends(self, wanted: Mapping[TopicPartition, EpochQuestion]) -> EpochEnds:
         """Ask the leaders that :meth:`list_offsets` has asked where the log of an epoch ends.
 
         Partitions whose leader does not answer are missing in the result.
@@ -321,19 +324,17 @@ class BrokerClient:
         """
         answer = EpochEnds()
         for leader, theirs in self._by_leader(wanted).items():
-            named = self._leader_epochs
-            questions = {p: EpochQuestion(named.get(p, UNKNOWN_EPOCH), epoch) for p, epoch in theirs.items()}
             with suppress(BrokerUnavailable):
-                answer.add(self.ask(leader, partial(epoch_ends, wanted=questions)))
+                answer.add(self.ask(leader, partial(epoch_ends, wanted=theirs)))
         return answer
 
-    def _by_leader(self, wanted: Mapping[TopicPartition, int]) -> dict[Broker, dict[TopicPartition, int]]:
-        """The known leaders, and the partitions and timestamps, or epochs, to ask each for."""
-        questions: dict[Broker, dict[TopicPartition, int]] = defaultdict(dict)
-        for partition, timestamp in wanted.items():
+    def _by_leader(self, wanted: Mapping[TopicPartition, T]) -> dict[Broker, dict[TopicPartition, T]]:
+        """The known leaders, and what to ask each for."""
+        questions: dict[Broker, dict[TopicPartition, T]] = defaultdict(dict)
+        for partition, question in wanted.items():
             leader = self._leaders.get(partition)
             if leader is not None:
-                questions[leader][partition] = timestamp
+                questions[leader][partition] = question
         return questions
 
     def _learn_leaders(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:

@@ -12,7 +12,7 @@ from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.denials import PATIENCE, pause_s
 from zkconsumer.errors import BrokerUnavailable, OffsetOutOfRange, name_some
 from zkconsumer.kafka.client import EARLIEST, LATEST, BrokerClient
-from zkconsumer.kafka.epochendsprotocol import EpochEnds
+from zkconsumer.kafka.epochendsprotocol import EpochEnds, EpochQuestion
 from zkconsumer.kafka.listoffsetsprotocol import Offsets
 from zkconsumer.kafka.refusals import DESCRIBE, topic_refused
 from zkconsumer.model import Broker, TopicPartition
@@ -113,7 +113,7 @@ class LogEnds:
         were seen (KIP-320, adr/0027). The caller moves its position there; then the current end is returned.
         """
         questions = {
-            partition: seen.epoch
+            partition: EpochQuestion(epoch, seen.epoch)
             for partition, epoch in epochs.items()
             if (seen := self._seen.get(partition)) is not None and seen.may_be_lost(epoch, at_least.get(partition, 0))
         }
@@ -124,13 +124,13 @@ class LogEnds:
             if self._lost.get(partition) != offset:
                 _log.warning(
                     "group %s: %s: the leader of epoch %d has lost the records from offset %d on that the one of epoch "
-                    "%d had, in an unclean leader election; check unclean.leader.election.enable, and acks and "
-                    "min.insync.replicas of the producers",
+                    "%d had, in an unclean leader election; check the topic's unclean.leader.election.enable and "
+                    "min.insync.replicas, and acks of its producers",
                     self._group,
                     partition,
-                    epochs[partition],
+                    questions[partition].leader_epoch,
                     offset,
-                    questions[partition],
+                    questions[partition].epoch,
                 )
         self._lost = {**self._lost, **lost}
         for partition, epoch in epochs.items():

@@ -38,6 +38,7 @@ class Cluster:
         live: brokers that are registered.
         epochs: epochs of the leaders in metadata, where it is not 0.
         incarnations: how often a topic was created, where it is not 1: its id.
+        later: epochs of leaders that metadata do not have yet.
         connected: broker of every connection that was opened.
         named: leader epochs in each request for offsets.
     """
@@ -52,6 +53,7 @@ class Cluster:
     epochs: dict[TopicPartition, int] = field(default_factory=dict)
     incarnations: dict[str, int] = field(default_factory=dict)
     connected: list[int] = field(default_factory=list)
+    later: dict[TopicPartition, int] = field(default_factory=dict)
     named: list[dict[TopicPartition, int]] = field(default_factory=list)
     generation: int = 0
 
@@ -128,13 +130,15 @@ class Cluster:
         topics = {}
         for tp in wanted:
             code = self.codes.get(tp, 0) if self.leads.get(tp) == port else self.elsewhere
+            if 0 <= self.named[-1][tp] < self.later.get(tp, 0):
+                code = ErrorCode.FENCED_LEADER_EPOCH
             topics.setdefault(tp.topic, []).append(
                 make.ListOffsetsPartitionResponse(
                     partition_index=tp.partition,
                     error_code=code,
                     timestamp=-1,
                     offset=-1 if code else 100 * port + tp.partition,
-                    leader_epoch=-1,
+                    leader_epoch=self.later.get(tp, -1),
                 )
             )
         answers = [make(name=name, partitions=partitions) for name, partitions in topics.items()]
@@ -358,6 +362,14 @@ def test_offsets_are_requested_of_the_known_leader_epochs(cluster, ask):
     ask(A0, B0)
     ask(A0, B0)
     assert cluster.named == [{A0: 5, B0: 0}, {A0: 5, B0: 0}]
+
+
+def test_offsets_of_a_later_leader_epoch_than_known_are_new(cluster, ask):
+    """Metadata may be outdated for some time (KAFKA-9212); the answer has the leader's epoch."""
+    cluster.epochs = {A0: 5}
+    cluster.later = {A0: 6}
+    answer = ask(A0, A1)
+    assert (answer.found, answer.errors, answer.epochs) == ({A0: 100, A1: 201}, {}, {A0: 6})
 
 
 @pytest.mark.parametrize("connected_before", [True, False])
