@@ -215,17 +215,18 @@ class ConsumerProperties:
         minimum=0,
         ours=True,
     )
-    coordinator_evict_slow_ms: int = declare(
-        0,
+    coordinator_evict_slow_ms: int | None = declare(
+        None,
         "coordinator.evict.slow.ms",
         int,
         "With group.protocol=coordinator, how long a member may take to release a partition that another one is to "
-        "own, in ms, before the coordinator takes all its partitions; at least two thirds of a session timeout. 0: "
-        "for ever. A member that hangs in a rebalance listener or before_commit is fenced by this, hands out nothing a "
-        "session timeout later, and commits nothing of what it has handed out since its last commit. That of the "
-        "member that leads counts.",
+        "own, or to claim one that it was given, in ms, before the coordinator takes all its partitions; at least two "
+        "thirds of a session timeout. 0: for ever. A member that hangs in a rebalance listener or before_commit is "
+        "fenced by this, hands out nothing a session timeout later, and commits nothing of what it has handed out "
+        "since its last commit. That of the member that leads counts.",
         minimum=0,
         ours=True,
+        default_text="the larger of 30000 and two session timeouts",
     )
     offsets_storage: str = declare(
         None,

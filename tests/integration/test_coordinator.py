@@ -14,7 +14,7 @@ from tests.fixtures.zookeeper import break_connection, expire
 from zkconsumer.cli.grouptables import coordinator_lines
 from zkconsumer.clusterchoice import open_registry
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.core.coordinatorznodes import Command, CommandNode, CoordinatorPaths
+from zkconsumer.core.coordinatorznodes import Command, CommandNode, CoordinatorPaths, StatusNode
 from zkconsumer.core.memberstate import illegal_transitions
 from zkconsumer.core.subscription import Subscription
 from zkconsumer.core.znodes import GroupPaths
@@ -367,13 +367,14 @@ def test_a_member_with_a_short_session_does_not_join(group):
 
 
 class Hanging(ConsumerRebalanceListener):
-    """Hangs when something is to be released, until the test ends that."""
+    """Hangs when something is to be released, until the test ends that; or in the first attempt already."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, always=False) -> None:
         self.end = threading.Event()
+        self.always = always
 
     def before_releasing_partitions(self, owned):
-        if owned:
+        if owned or self.always:
             self.end.wait()
 
 
@@ -396,6 +397,25 @@ def test_a_slow_member_is_evicted_and_comes_back(group):
         listener.end.set()
     eventually(lambda: len(slow.ownership()) > 0 and slow.may_deliver())
     group.settle(2, 3, 3)
+
+
+@pytest.mark.slow
+def test_partitions_that_a_member_does_not_claim_go_to_others(group):
+    """It hangs in the first attempt to rebalance: what it should own has no owner."""
+    values = {"coordinator_evict_slow_ms": 1, "zookeeper_session_timeout_ms": 4000}
+    group.join("a", **values)
+    group.settle(8)
+    listener = Hanging(always=True)
+    joining = threading.Thread(target=group.join, args=("b",), kwargs={"listener": listener, **values})
+    joining.start()
+    try:
+        eventually(lambda: len(group.members["a"].ownership()) == 4)
+        eventually(lambda: StatusNode.decode(PATHS.status, group.read(PATHS.status)[0]).waits_for.keys() == {"g_b"})
+        eventually(lambda: len(group.members["a"].ownership()) == 8)
+    finally:
+        listener.end.set()
+    joining.join()
+    group.settle(4, 4)
 
 
 def test_a_member_that_is_refused_later_reports_the_reason(group):

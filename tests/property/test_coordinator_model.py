@@ -17,6 +17,7 @@ from zkconsumer.core import coordinatorplan
 from zkconsumer.core.subscription import Subscription
 from zkconsumer.zookeeper.coordinator.commands import CommandNodes
 from zkconsumer.zookeeper.coordinator.coordinatorgroup import CoordinatorGroup
+from zkconsumer.zookeeper.coordinator.grants import Grants
 from zkconsumer.zookeeper.coordinator.ledgroup import LedGroup
 from zkconsumer.zookeeper.ownership import PartitionOwnership
 
@@ -101,6 +102,23 @@ def test_the_model_finds_partitions_that_are_freed_too_early(monkeypatch):
     frees_before_the_lease_has_lapsed(monkeypatch)
     with pytest.raises(AssertionError):
         run_state_machine_as_test(EvictingGroupModel, settings=FOR_PLANTED_BUGS)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_model_finds_partitions_that_a_member_does_not_claim(monkeypatch):
+    monkeypatch.setattr(Grants, "unclaimed", lambda self, commanded: {})
+    with pytest.raises(AssertionError, match="has no owner"):
+        run_state_machine_as_test(EvictingGroupModel, settings=FOR_PLANTED_BUGS)
+
+
+def test_a_member_that_hangs_before_its_first_claim_is_replaced():
+    """The fast partner of the random trials."""
+    group = EvictingGroupModel()
+    one_stream = Subscription({"t": 1})
+    group.begin(strategy="range", subscriptions=[one_stream, one_stream], partitions=3, settled=True)
+    group.the_others_own_everything_while_a_member_hangs(number=1, steps=7, joins=True)
+    group.teardown()
 
 
 @pytest.mark.slow

@@ -139,7 +139,7 @@ def coordinator_lines(descriptions: Iterable[GroupDescription]) -> Iterator[str]
         line = f"{group}: coordinator {printable(coordinator.leader)}, epoch {coordinator.epoch}"
         if status is not None and status.epoch == coordinator.epoch:
             line += f", generation {status.generation}"
-            line += f", awaits the release of {format_partitions(status.awaited)}" if status.awaited else ""
+            line += f", awaits {format_partitions(status.awaited)}" if status.awaited else ""
             line += f", commands no member: {printable(status.refused)}" if status.refused else ""
         yield line
 

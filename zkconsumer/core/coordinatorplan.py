@@ -68,7 +68,8 @@ class Plan(NamedTuple):
 
     Attributes:
         shares: the new share of each follower whose share changes.
-        awaited: partitions that a follower should own and that are not free yet.
+        awaited: partitions that a follower should own and that are not free yet. Those that are granted may be without
+            an owner as well, until their member obeys.
     """
 
     shares: dict[str, Share]
@@ -253,23 +254,50 @@ def _holders(commanded: Shares) -> set[TopicPartition]:
     return {partition for share in commanded.values() for partition in share}
 
 
+class Awaited(NamedTuple):
+    """A partition that is not owned yet by the member that should own it.
+
+    Attributes:
+        by: consumer id of the member that has to act: the owner has to release it, or, if it is in a command, the
+            member with this command has to claim it; None if another program's owner znode is in the way.
+        since: reading of a monotonic clock, in seconds, when it was first found to be awaited.
+        is_granted: True if it is to be claimed, False if it is to be released.
+    """
+
+    by: str | None
+    since: float
+    is_granted: bool = False
+
+
 def awaited_since(
-    before: Mapping[TopicPartition, float], awaited: Collection[TopicPartition], now: float
-) -> dict[TopicPartition, float]:
-    """Since when each awaited partition has been awaited.
+    before: Mapping[TopicPartition, Awaited],
+    to_release: Mapping[TopicPartition, str | None],
+    to_claim: Mapping[TopicPartition, str],
+    now: float,
+) -> dict[TopicPartition, Awaited]:
+    """Since when each partition has been awaited; the time begins again where another member has to act.
 
     Args:
         before: the same, at the last plan.
-        awaited: partitions that are awaited now.
+        to_release: partitions that have to be released, and their owners.
+        to_claim: partitions in commands that have no owner, and the members that have to claim them.
         now: reading of a monotonic clock, in seconds.
     """
-    return {partition: before.get(partition, now) for partition in awaited}
+    found = {partition: Awaited(by, now) for partition, by in to_release.items()}
+    found.update((partition, Awaited(by, now, is_granted=True)) for partition, by in to_claim.items())
+    for partition, one in found.items():
+        former = before.get(partition)
+        if former is not None and (former.by, former.is_granted) == (one.by, one.is_granted):
+            found[partition] = former
+    return found
 
 
-def overdue(since: Mapping[TopicPartition, float], now: float, session_timeout_s: float) -> list[TopicPartition]:
-    """Partitions that their owner should have released: it has had two thirds of a session timeout.
+def overdue(
+    awaited: Mapping[TopicPartition, Awaited], now: float, session_timeout_s: float
+) -> dict[TopicPartition, Awaited]:
+    """Partitions that should have been released or claimed: the member has had two thirds of a session timeout.
 
-    An owner that commits and releases needs far less, and one that has died is gone after a session timeout.
+    One that commits and releases, or claims, needs far less, and one that has died is gone after a session timeout.
     """
     patience_s = session_timeout_s * LATE_AFTER_TIMEOUTS
-    return sorted(partition for partition, begin in since.items() if now - begin >= patience_s)
+    return {partition: one for partition, one in sorted(awaited.items()) if now - one.since >= patience_s}

@@ -239,8 +239,10 @@ class Status:
         epoch: that it leads in.
         generation: of its last commands.
         members_version: ``cversion`` of ``ids`` when it last read the members; candidates compare it.
-        awaited: partitions that a member should own and that are not free yet.
+        awaited: partitions that a member should own and does not: they are not free yet, or it has not claimed them.
         refused: why it commands no member; "" if it does.
+        waits_for: consumer id of each member that has to release or claim awaited partitions, and when it will be
+            evicted if it does not, in ms since the epoch; None for never.
     """
 
     epoch: int
@@ -248,6 +250,7 @@ class Status:
     members_version: int
     awaited: frozenset[TopicPartition] = frozenset()
     refused: str = ""
+    waits_for: Mapping[str, int | None] = field(default_factory=dict)
 
 
 class StatusNode:
@@ -259,7 +262,7 @@ class StatusNode:
         topics: dict[str, list[int]] = {}
         for partition in sorted(status.awaited):
             topics.setdefault(partition.topic, []).append(partition.partition)
-        document = {
+        document: dict[str, object] = {
             "version": 1,
             "epoch": status.epoch,
             "generation": status.generation,
@@ -267,6 +270,8 @@ class StatusNode:
             "awaited": {topic: number_ranges(numbers) for topic, numbers in topics.items()},
             "refused": status.refused,
         }
+        if status.waits_for:
+            document["waits_for"] = dict(sorted(status.waits_for.items()))
         return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
 
     @staticmethod
@@ -283,12 +288,14 @@ class StatusNode:
                 for topic, text in document["awaited"].items()
                 for number in islice(_read_ranges(text), _MOST_PARTITIONS)
             }
+            waits_for = document.get("waits_for", {}).items()
             return Status(
                 int(document["epoch"]),
                 int(document["generation"]),
                 int(document["members_version"]),
                 frozenset(awaited),
                 str(document["refused"]),
+                {str(member): None if until is None else int(until) for member, until in waits_for},
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise MalformedZnode(

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from zkconsumer.core.coordinatorplan import LATE_AFTER_TIMEOUTS, Owners
+from zkconsumer.core.coordinatorplan import LATE_AFTER_TIMEOUTS, Awaited, Owners
 from zkconsumer.model import ConsumerThreadId, TopicPartition
+
+_DEFAULT_S: Final = 30.0
+_DEFAULT_TIMEOUTS: Final = 2.0
 
 
 class Slow(NamedTuple):
-    """Members that have not released what they should have, and when the next one will be late.
+    """Members that have not released or claimed what they should have, and when the next one will be late.
 
     Attributes:
-        partitions: consumer id to the partitions that it still owns.
+        partitions: consumer id to these partitions.
         next_at: reading of the clock at which the next partition will have been awaited for too long; None if no
             partition is awaited.
     """
@@ -22,31 +25,31 @@ class Slow(NamedTuple):
     next_at: float | None
 
 
-def evicted_after_seconds(evict_slow_ms: int, session_timeout_s: float) -> float | None:
-    """How long a partition may be awaited before its owner is evicted; None if no member is.
+def evicted_after_seconds(evict_slow_ms: int | None, session_timeout_s: float) -> float | None:
+    """How long a partition may be awaited before the member that has to act is evicted; None if no member is.
 
     Args:
-        evict_slow_ms: ``coordinator.evict.slow.ms``; 0 for never.
+        evict_slow_ms: ``coordinator.evict.slow.ms``; 0 for never, None for the default.
         session_timeout_s: the negotiated session timeout: before two thirds of it no member is reported as slow.
     """
+    if evict_slow_ms is None:
+        return max(_DEFAULT_S, _DEFAULT_TIMEOUTS * session_timeout_s)
     return max(evict_slow_ms / 1000, LATE_AFTER_TIMEOUTS * session_timeout_s) if evict_slow_ms else None
 
 
-def slow_members(since: Mapping[TopicPartition, float], owners: Owners, now: float, after_s: float) -> Slow:
+def slow_members(awaited: Mapping[TopicPartition, Awaited], now: float, after_s: float) -> Slow:
     """Members to be evicted.
 
     Args:
-        since: since when each awaited partition has been awaited.
-        owners: their owner znodes.
+        awaited: partitions that are awaited.
         now: reading of the same clock, in seconds.
         after_s: see :func:`evicted_after_seconds`.
     """
     late: dict[str, list[TopicPartition]] = {}
-    later = [begin + after_s for begin in since.values() if now - begin < after_s]
-    for partition in sorted(since):
-        consumer_id = owner_of(owners.get(partition))
-        if now - since[partition] >= after_s and consumer_id is not None:
-            late.setdefault(consumer_id, []).append(partition)
+    later = [one.since + after_s for one in awaited.values() if now - one.since < after_s]
+    for partition, one in sorted(awaited.items()):
+        if now - one.since >= after_s and one.by is not None:
+            late.setdefault(one.by, []).append(partition)
     return Slow(late, min(later, default=None))
 
 
@@ -70,6 +73,6 @@ def owner_of(owner: str | None) -> str | None:
 def reason_to_evict(partitions: Collection[TopicPartition], after_s: float) -> str:
     """What the member's command and the log name as the reason."""
     return (
-        f"it did not release {len(partitions)} partitions within {after_s:g} s, first {min(partitions)} "
+        f"it did not release or claim {len(partitions)} partitions within {after_s:g} s, first {min(partitions)} "
         "(coordinator.evict.slow.ms); check whether its rebalance listener or before_commit hangs"
     )

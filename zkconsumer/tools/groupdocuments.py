@@ -41,6 +41,7 @@ def coordinator_document(coordinator: GroupCoordinator) -> dict[str, Any]:
         "epoch": coordinator.epoch,
         "generation": None if status is None else status.generation,
         "awaited": None if status is None else [p._asdict() for p in sorted(status.awaited)],
+        "waits_for": None if status is None else dict(status.waits_for),
         "refused": None if status is None else status.refused or None,
         "commanded": {
             name: None if command is None else len(command.share) for name, command in coordinator.commands.items()

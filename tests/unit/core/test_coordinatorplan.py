@@ -4,6 +4,7 @@ import pytest
 
 from zkconsumer.core.assignors import ASSIGNORS
 from zkconsumer.core.coordinatorplan import (
+    Awaited,
     Plan,
     Roles,
     awaited_since,
@@ -177,8 +178,16 @@ def test_a_move_under_way_keeps_its_direction():
 
 
 def test_a_partition_that_is_not_released_in_time_is_overdue():
-    since = awaited_since({}, [P[0], P[1]], 100.0)
-    since = awaited_since(since, [P[1], P[2]], 103.0)
-    assert since == {P[1]: 100.0, P[2]: 103.0}
-    assert overdue(since, 103.9, 6.0) == []
-    assert overdue(since, 104.0, 6.0) == [P[1]]
+    awaited = awaited_since({}, {P[0]: "a", P[1]: "a"}, {}, 100.0)
+    awaited = awaited_since(awaited, {P[1]: "a", P[2]: None}, {}, 103.0)
+    assert awaited == {P[1]: Awaited("a", 100.0), P[2]: Awaited(None, 103.0)}
+    assert overdue(awaited, 103.9, 6.0) == {}
+    assert overdue(awaited, 104.0, 6.0).keys() == {P[1]}
+
+
+def test_the_time_begins_again_where_another_member_has_to_act():
+    """1. a releases after 20 s; 2. b is granted the partition, and has as long as any member to claim it."""
+    awaited = awaited_since({}, {P[0]: "a"}, {}, 100.0)
+    awaited = awaited_since(awaited, {}, {P[0]: "b"}, 120.0)
+    assert awaited == {P[0]: Awaited("b", 120.0, is_granted=True)}
+    assert awaited_since(awaited, {P[0]: "b"}, {}, 130.0) == {P[0]: Awaited("b", 130.0)}

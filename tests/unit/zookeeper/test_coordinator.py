@@ -1281,7 +1281,7 @@ def test_a_slow_member_loses_its_partitions_a_session_timeout_later(evicting, sl
     evicting.plan()
     assert slow.fence() not in evicting.server.nodes
     assert slow.command()[0].share == {}
-    assert "did not release 1 partitions within 5 s" in slow.command()[0].refused
+    assert "did not release or claim 1 partitions within 5 s" in slow.command()[0].refused
     assert evicting.group.due_at == pytest.approx(11.0)
     evicting.leader.now += 5.9
     evicting.plan()
@@ -1377,7 +1377,94 @@ def test_a_leader_that_hangs_evicts_itself_and_leaves_its_office(server, members
     assert members[1].election.look() == 2
 
 
-def test_no_member_is_evicted_by_default(led, members):
+def test_a_member_that_does_not_claim_is_awaited_and_evicted(led, members, caplog):
+    """It hangs in its listener in the first attempt: its partitions have no owner, and nothing else shows that."""
+    led.plan()
+    obey(members[0])
+    led.leader.now += 0.5
+    led.plan()
+    led.leader.now += 1.0
+    assert led.group.due_at <= led.leader.now
+    led.plan()
+    hung = members[1].command()[0].share.keys()
+    assert led.status().awaited == frozenset(hung)
+    assert led.status().waits_for.keys() == {"g_b"}
+    assert "not claimed in time" not in caplog.text
+    led.leader.now += 4.0
+    led.plan()
+    assert f"not claimed in time: {min(hung)} (member g_b)" in caplog.text
+    led.leader.now += 26.0
+    led.plan()
+    assert members[1].fence() not in led.server.nodes
+    led.plan()
+    assert members[0].command()[0].share.keys() >= hung, "they have no owner, so no member is waited for"
+    obey(members[0])
+    led.leader.now += 9.0
+    led.plan()
+    assert led.status().awaited == frozenset()
+    assert led.status().waits_for == {}
+
+
+def test_a_claim_that_comes_right_before_an_eviction_counts(led, members):
+    led.plan()
+    obey(members[0])
+    for seconds in (0.0, 1.0, 29.9):
+        led.leader.now += seconds
+        led.plan()
+    assert led.status().awaited
+    obey(members[1])
+    led.leader.now += 0.2
+    led.plan()
+    assert members[1].fence() in led.server.nodes
+    assert led.status().awaited == frozenset()
+
+
+def test_a_partition_that_is_claimed_during_an_eviction_keeps_its_owner(led, members):
+    """1. The owners are read; 2. the member claims; 3. it is evicted: its partitions wait for the end of its lease."""
+    led.plan()
+    obey(members[0])
+    hung = members[1].command()[0].share.keys()
+    for seconds in (0.0, 1.0, 29.9):
+        led.leader.now += seconds
+        led.plan()
+    led.leader.now += 0.2
+    evict = led.group._evict
+
+    def claims_first(view, owners):
+        led.group._evict = evict
+        obey(members[1])
+        return evict(view, owners)
+
+    led.group._evict = claims_first
+    led.plan()
+    assert members[1].fence() not in led.server.nodes
+    assert hung.isdisjoint(members[0].command()[0].share)
+    led.leader.now += 6.0
+    led.plan()
+    led.plan()
+    assert members[0].command()[0].share.keys() >= hung
+
+
+def test_what_was_claimed_is_not_read_again(led, members, monkeypatch):
+    led.plan()
+    for one in members[:2]:
+        obey(one)
+    led.leader.now += 1.5
+    led.plan()
+    led.leader.now += 1.5
+    led.plan()
+    asked, perform = [], led.server.perform
+    monkeypatch.setattr(led.server, "perform", lambda *arguments: asked.append(arguments) or perform(*arguments))
+    led.leader.now += 60.0
+    led.plan()
+    assert asked == []
+    assert led.group.due_at is None
+
+
+def test_no_member_is_evicted_where_that_is_off(server, members):
+    for one in members[2:]:
+        one.zk.close()
+    led = Led(server, members, coordinator_evict_slow_ms=0)
     led.plan()
     for one in members[:2]:
         obey(one)

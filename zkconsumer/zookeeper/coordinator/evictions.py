@@ -1,4 +1,4 @@
-"""Evictions: takes partitions from members of a group that do not release them (adr/0018)."""
+"""Evictions: takes partitions from members of a group that do not obey their commands (adr/0018)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.core.coordinatorplan import Owners
-from zkconsumer.core.eviction import evicted_after_seconds, owned_by, owner_of, reason_to_evict, slow_members
+from zkconsumer.core.coordinatorplan import Awaited, Owners
+from zkconsumer.core.eviction import evicted_after_seconds, owned_by, reason_to_evict, slow_members
 from zkconsumer.model import TopicPartition
 from zkconsumer.zookeeper.coordinator.commands import CommandNodes
 
@@ -45,13 +45,17 @@ class Evictions:
         self._returned: dict[str, float] = {}  # consumer id of one that has been evicted: when it had registered again
         self.due_at: float | None = None
 
+    def after_seconds(self, session_timeout_s: float) -> float | None:
+        """See :func:`~zkconsumer.core.eviction.evicted_after_seconds`."""
+        return evicted_after_seconds(self._evict_slow_ms, session_timeout_s)
+
     def refusals(self) -> dict[str, str]:
         """Evicted members, which own nothing until they have registered again, and why."""
         return {consumer_id: command.refused for consumer_id, (_, command) in self._commands.evicted().items()}
 
     def advance(
         self,
-        awaited: Mapping[TopicPartition, float],
+        awaited: Mapping[TopicPartition, Awaited],
         owners: Owners,
         session_ms: Mapping[str, int],
         session_timeout_s: float,
@@ -59,15 +63,15 @@ class Evictions:
         """Do what is due; True if more can be commanded after that.
 
         Args:
-            awaited: partitions that are not released yet, and since when.
-            owners: their owner znodes.
+            awaited: partitions that are not released or claimed yet.
+            owners: owner znodes of those that are not released.
             session_ms: session timeouts of the members, by consumer id.
             session_timeout_s: that of the leader.
 
         Raises:
             EpochEnded, SessionExpired, ZooKeeperUnavailable, ZooKeeperRefused: as of :meth:`CommandNodes.evict`.
         """
-        return self._free(owners) or self._evict(awaited, owners, session_ms, session_timeout_s)
+        return self._free(owners) or self._evict(awaited, session_ms, session_timeout_s)
 
     def _free(self, owners: Owners) -> bool:
         """Free the partitions of evicted members whose lease has lapsed."""
@@ -88,16 +92,14 @@ class Evictions:
 
     def _evict(
         self,
-        awaited: Mapping[TopicPartition, float],
-        owners: Owners,
+        awaited: Mapping[TopicPartition, Awaited],
         session_ms: Mapping[str, int],
         session_timeout_s: float,
     ) -> bool:
-        after_s = evicted_after_seconds(self._evict_slow_ms, session_timeout_s)
+        after_s = self.after_seconds(session_timeout_s)
         if after_s is None:
             return False
-        since = self._since_registered(awaited, owners)
-        slow = slow_members(since, owners, self._clock(), after_s)
+        slow = slow_members(self._since_registered(awaited), self._clock(), after_s)
         if slow.next_at is not None:
             self._wake_at(slow.next_at)
         for consumer_id, partitions in slow.partitions.items():
@@ -111,20 +113,19 @@ class Evictions:
             return True
         return False
 
-    def _since_registered(self, awaited: Mapping[TopicPartition, float], owners: Owners) -> dict[TopicPartition, float]:
-        """Since when the present registration of its owner has not released each partition; without evicted members.
+    def _since_registered(self, awaited: Mapping[TopicPartition, Awaited]) -> dict[TopicPartition, Awaited]:
+        """Since when the present registration of the member has not obeyed; without evicted members.
 
         A member that registers again after an eviction releases what it had, and has as long for that as any other.
         """
         evicted = self._commands.evicted().keys()
         self._returned.update(dict.fromkeys(self._evicted - evicted, self._clock()))
         self._evicted = set(evicted)
-        since = {}
-        for partition, begin in awaited.items():
-            owner = owner_of(owners.get(partition))
-            if owner is not None and owner not in evicted:
-                since[partition] = max(begin, self._returned.get(owner, begin))
-        return since
+        return {
+            partition: one._replace(since=max(one.since, self._returned.get(one.by, one.since)))
+            for partition, one in awaited.items()
+            if one.by is not None and one.by not in evicted
+        }
 
     def _wake_at(self, moment: float) -> None:
         self.due_at = moment if self.due_at is None else min(self.due_at, moment)

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from zkconsumer.config import ConsumerConfig
@@ -13,6 +14,7 @@ from zkconsumer.core.assignors import SHARED_WITH_JVM, Assignment, assignor_name
 from zkconsumer.core.clustercatalog import ClusterSource, read_known
 from zkconsumer.core.clusterchanges import ClusterChanges
 from zkconsumer.core.coordinatorplan import (
+    Awaited,
     Owners,
     Roles,
     Shares,
@@ -26,6 +28,7 @@ from zkconsumer.core.coordinatorplan import (
     undecided,
 )
 from zkconsumer.core.coordinatorznodes import STICKY, CoordinatorPaths, PolicyNode, Status, consumer_id_of
+from zkconsumer.core.eviction import owner_of
 from zkconsumer.core.groupview import GroupView
 from zkconsumer.core.rebalancesteps import given_up, held_by_others, retry_window_seconds
 from zkconsumer.core.znodes import GroupPaths
@@ -33,6 +36,7 @@ from zkconsumer.errors import BrokerUnavailable, MalformedZnode, name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.zookeeper.coordinator.commands import CommandNodes
 from zkconsumer.zookeeper.coordinator.evictions import Evictions
+from zkconsumer.zookeeper.coordinator.grants import Grants
 from zkconsumer.zookeeper.coordinator.ownernodes import OwnerNodes
 from zkconsumer.zookeeper.kazooadapter import Watch
 from zkconsumer.zookeeper.membership import Membership
@@ -44,6 +48,8 @@ from zkconsumer.zookeeper.topicrecords import TopicRecords
 from zkconsumer.zookeeper.watchedreads import WatchedReads
 
 _log: Final = logging.getLogger(__name__)
+
+_NO_MEMBER: Final[Mapping[str, int | None]] = MappingProxyType({})
 
 
 class _Members(NamedTuple):
@@ -120,6 +126,7 @@ class LedGroup:
         self._owners = OwnerNodes(session, config.group_id, released)
         self._topic_records = TopicRecords(session, config.group_id, lambda: membership.fence)
         self._evictions = Evictions(config, membership.consumer_id, self._commands, clock)
+        self._grants = Grants(session, config.group_id, clock)
         self._changed = True
         self._connections = -1
         self._members = _Members(GroupView({}, {}), Roles(frozenset(), frozenset()), frozenset(), 0)
@@ -127,9 +134,10 @@ class LedGroup:
         self._basis: _Basis | None = None
         self._planned: GroupView | None = None
         self._restarting: set[TopicPartition] = set()
-        self._awaited: Mapping[TopicPartition, float] = {}
+        self._awaited: Mapping[TopicPartition, Awaited] = {}
         self._reported: frozenset[TopicPartition] = frozenset()
         self._clock = clock
+        self._epoch_of_clock = time.time() - clock()
         self._refusal: str | None = None
         self._refused: dict[str, str] = {}
         self._policy = STICKY
@@ -164,15 +172,14 @@ class LedGroup:
         self._restarting -= restarted
         if restarted:
             return True
-        awaited = planned.awaited | self._restarting
-        self._report_overdue(awaited, owners)
+        self._await(planned.awaited | self._restarting, owners, self._grants.unclaimed(commanded))
         if not members.foreign and self._evict(view, owners):
             return True
-        self._publish(version, awaited)
+        self._publish(version, frozenset(self._awaited), self._waits_for(may_evict=not members.foreign))
         return False
 
     def _evict(self, view: GroupView, owners: Owners) -> bool:
-        """Take partitions from members that do not release them. Not while there are foreign members.
+        """Take partitions from members that do not obey. Not while there are foreign members.
 
         These would still compute shares for an evicted one, and JVM consumers delete owner znodes that are not theirs.
         """
@@ -181,7 +188,8 @@ class LedGroup:
     @property
     def due_at(self) -> float | None:
         """Reading of the clock at which :meth:`advance` has to be called in any case; None if it has not."""
-        return self._evictions.due_at
+        moments = [self._evictions.due_at, self._grants.due_at]
+        return min((moment for moment in moments if moment is not None), default=None)
 
     def raise_refusal(self) -> None:
         """To be called when :meth:`advance` has returned False.
@@ -221,18 +229,24 @@ class LedGroup:
         self._refused = refused
         return refused
 
-    def _report_overdue(self, awaited: frozenset[TopicPartition], owners: Owners) -> None:
-        """Log partitions that their owners do not release, once each; all other moves are finished without them."""
+    def _await(
+        self, to_release: Collection[TopicPartition], owners: Owners, to_claim: Mapping[TopicPartition, str]
+    ) -> None:
+        """Note what is awaited, and log what is late, once each; all other moves are finished without it."""
         now = self._clock()
-        self._awaited = awaited_since(self._awaited, awaited, now)
+        holders = {partition: owner_of(owners.get(partition)) for partition in to_release}
+        self._awaited = awaited_since(self._awaited, holders, to_claim, now)
         late = overdue(self._awaited, now, self._session.negotiated_timeout)
-        if new := [f"{p} (owner {owners.get(p)})" for p in late if p not in self._reported]:
-            _log.warning(
-                "group %s: not released in time: %s; check whether the rebalance listener or before_commit of these "
-                "members hangs",
-                self._config.group_id,
-                name_some(new),
-            )
+        for is_granted, action in (False, "released"), (True, "claimed"):
+            new = [p for p, one in late.items() if one.is_granted == is_granted and p not in self._reported]
+            if new:
+                _log.warning(
+                    "group %s: not %s in time: %s; check whether the rebalance listener or before_commit of these "
+                    "members hangs",
+                    self._config.group_id,
+                    action,
+                    name_some([f"{p} ({'member' if is_granted else 'owner'} {late[p].by})" for p in new]),
+                )
         self._reported = frozenset(late)
 
     def _restart_recreated(self, view: GroupView, aim: Assignment, commanded: Shares) -> None:
@@ -255,9 +269,24 @@ class LedGroup:
         self._restarting = {p for p in self._restarting if p in aim and aim[p].consumer_id in commanded}
         self._planned = view
 
-    def _publish(self, version: int, awaited: frozenset[TopicPartition]) -> None:
+    def _waits_for(self, *, may_evict: bool) -> dict[str, int | None]:
+        """Members that have to act, and until when, in ms since the epoch."""
+        after_s = self._evictions.after_seconds(self._session.negotiated_timeout) if may_evict else None
+        since: dict[str, float] = {}
+        for one in self._awaited.values():
+            if one.by is not None:
+                since[one.by] = min(one.since, since.get(one.by, one.since))
+        return {
+            member: None if after_s is None else round((begin + after_s + self._epoch_of_clock) * 1000)
+            for member, begin in since.items()
+        }
+
+    def _publish(
+        self, version: int, awaited: frozenset[TopicPartition], waits_for: Mapping[str, int | None] = _NO_MEMBER
+    ) -> None:
         """Report to candidates and operators that nothing more can be commanded now."""
-        self._commands.publish(Status(self._epoch, self._commands.generation, version, awaited, self._refusal or ""))
+        generation, refused = self._commands.generation, self._refusal or ""
+        self._commands.publish(Status(self._epoch, generation, version, awaited, refused, waits_for))
 
     def note_change(self) -> None:
         """Read the group again at the next plan; from any thread."""
