@@ -47,10 +47,10 @@ def gate(parts: tuple[str, ...]) -> None:
 @_part_names
 def sample(parts: tuple[str, ...], times: bool) -> None:
     """Run only the sample in tests/gate.toml of some parts, by default of all."""
-    sys.exit(_run_sample(list(parts or PARTS), _TIMES if times else ()))
+    sys.exit(_run_sample(list(parts or PARTS), *([_TIMES] if times else [])))
 
 
-def _run_sample(parts: Sequence[str], options: Sequence[str] = ()) -> int:
+def _run_sample(parts: Sequence[str], options: Sequence[str] = ("--durations=20",)) -> int:
     """Run parts that need the same of pytest together, so that they share servers; return an exit code."""
     chosen = read_sample()
     runs: dict[Part, list[str]] = {}
