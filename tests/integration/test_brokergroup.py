@@ -242,6 +242,33 @@ def test_a_static_member_gets_its_partitions_back(member, topic_factory, describ
     assert other.describe().attempts == before, "the group has not rebalanced"
 
 
+@pytest.mark.parametrize("strategy", [EAGER, COOPERATIVE])
+def test_a_static_member_that_returns_with_another_topic_gets_it(member, topics, unique_name, strategy):
+    """The coordinator answers with its former assignment, and the group does not rebalance by itself."""
+    old, new = (topics.create(f"{unique_name}-{name}") for name in ("old", "new"))
+    leader = member(group_instance_id="leads", partition_assignment_strategy=strategy)
+    collect(leader.create_message_streams({old: 1})[old])
+    one = member(group_instance_id="returns", partition_assignment_strategy=strategy)
+    collect(one.create_message_streams({old: 1})[old])
+    one.shutdown()
+    one = member(group_instance_id="returns", partition_assignment_strategy=strategy)
+    collect(one.create_message_streams({new: 1})[new])
+    eventually(lambda: (owned(leader), owned(one)) == (parts(old, 0), parts(new, 0)))
+
+
+def test_a_static_leader_that_returns_assigns_what_was_added(member, topics, unique_name):
+    topic = topics.create(unique_name)
+    leader = member(group_instance_id="leads")
+    collect(leader.create_message_streams({topic: 1})[topic])
+    other = member(group_instance_id="follows")
+    collect(other.create_message_streams({topic: 1})[topic])
+    leader.shutdown()
+    topics.grow(topic, 4)
+    leader = member(group_instance_id="leads")
+    collect(leader.create_message_streams({topic: 1})[topic])
+    eventually(lambda: owned(leader) | owned(other) == parts(topic, 0, 1, 2, 3))
+
+
 def test_of_two_consumers_with_one_instance_id_the_streams_of_the_first_raise(member, topic_factory, produce):
     topic = topic_factory()
     one = member(group_instance_id="same")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from zkconsumer.config import ConsumerConfig
@@ -15,10 +15,12 @@ from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.kafka.consumerprotocol import decode_subscription, encode_assignment, encode_subscription
 from zkconsumer.kafka.errorcodes import error_name
 from zkconsumer.kafka.findcoordinator import COORDINATOR_GONE, CoordinatorClient, CoordinatorLocation
+from zkconsumer.kafka.groupmembers import describe_members
 from zkconsumer.kafka.groupmessages import JoinAnswer, JoinSettings, join_group, sync_group
 from zkconsumer.kafka.groupreactions import Reaction, reaction_to
 from zkconsumer.kafka.groupstates import strategy_in_use
 from zkconsumer.kafka.security import BrokerSecurity
+from zkconsumer.model import TopicPartition
 
 LedTopics = Mapping[str, tuple[int, ...]]
 """Topic to its partition numbers, for every topic that a member of the group subscribes to."""
@@ -153,6 +155,19 @@ class GroupConversation:
             return self._client.ask(lambda connection: strategy_in_use(connection, self._settings.group))
         except ZkConsumerError:
             return ""
+
+    def unassigned(self, topics: Collection[str]) -> frozenset[TopicPartition]:
+        """Partitions of these topics, and of those that this member leads, that no member of the group has.
+
+        Raises:
+            ZkConsumerError: the coordinator does not describe the group, or no broker the topics.
+        """
+        code, members = self._client.ask(lambda connection: describe_members(connection, self._settings.group))
+        if code:
+            raise ProtocolError(f"group {self._settings.group} cannot be described: {error_name(code)}")
+        described = self._describe(self._wanted.union(topics))
+        everything = {TopicPartition(topic, number) for topic, numbers in described.items() for number in numbers}
+        return frozenset(everything.difference(*(member.assigned for member in members)))
 
     def led_topics_differ(self) -> bool:
         """True if topics or partitions have changed that this member assigned as the leader of the last generation.

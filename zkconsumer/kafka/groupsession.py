@@ -21,7 +21,7 @@ from zkconsumer.core.brokerlease import BrokerLease
 from zkconsumer.core.brokermembership import Assigned, BrokerMembership
 from zkconsumer.core.clustercatalog import ClusterSource, read_subscribed
 from zkconsumer.core.groupstrategies import configured_strategies
-from zkconsumer.core.groupview import Topic
+from zkconsumer.core.groupview import Topic, format_partitions
 from zkconsumer.core.outage import Outage
 from zkconsumer.core.subscription import Subscription
 from zkconsumer.errors import BrokerUnavailable, ZkConsumerError
@@ -217,6 +217,33 @@ class GroupSession:
             self._publish(assigned, sent)
         finally:
             self.membership.join_ended()
+        has_assigned = answer.leads and not answer.skips
+        if self._config.group_instance_id is not None and intent.generation < 0 and not has_assigned:
+            self._check_return(assigned)
+
+    def _check_return(self, assigned: Assigned) -> None:
+        """Join again, once, if a static member has got an assignment that was made for what it declared before.
+
+        1. The member ends, and its place waits for it; 2. partitions are added, or it is configured with another topic;
+        3. it comes back within its session: the coordinator answers with the former assignment, without a rebalance,
+        also if this member leads and alone would have noticed the change. The second JoinGroup has a generation, so its
+        metadata differ, and the coordinator begins a rebalance.
+        """
+        try:
+            unassigned = self._conversation.unassigned(self._declared)
+        except ZkConsumerError as error:
+            _log.info("group %s: whether all partitions are assigned is unknown: %s", self._group, error)
+            unassigned = frozenset()
+        foreign = frozenset(p for p in assigned.partitions if p.topic not in self._declared)
+        if unassigned or foreign:
+            _log.info(
+                "group %s: joining again, since the assignment of the static member %s is an earlier one: %s",
+                self._group,
+                self._config.group_instance_id,
+                format_partitions(unassigned | foreign),
+            )
+            self._reason = "its former assignment does not fit its subscription"
+            self.membership.join_again()
 
     def _asks(self) -> None:
         """JoinGroup is sent: what failed before is over, and the coordinator may take a rebalance timeout to answer."""
