@@ -43,8 +43,8 @@ class DecodedMessage(Message):
 def decoded_message(key_decoder: Decoder | None, value_decoder: Decoder | None) -> type[DecodedMessage]:
     """The class of the messages of a stream with these decoders; None leaves the bytes as they are.
 
-    A class for each pair of decoders, because a message is a tuple: an instance has no room for them, and so it takes
-    no longer to build than one without decoders.
+    A class for each pair of decoders, because a message is a tuple: an instance has no room for them. The garbage
+    collector tracks these messages, unlike those without decoders, since they can be part of a cycle.
     """
     attributes = {"__slots__": (), "decoders": (key_decoder, value_decoder)}
     return type(DecodedMessage.__name__, (DecodedMessage,), attributes)

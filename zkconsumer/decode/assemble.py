@@ -9,12 +9,15 @@ import numpy as np
 import pyarrow as pa
 
 from zkconsumer.decode import batchtable as b
-from zkconsumer.decode.columns import ConstantColumns, variable_column
+from zkconsumer.decode.columns import ConstantColumns, constant_bytes, most_rows, variable_column
 from zkconsumer.decode.kernelloader import headerlists
 from zkconsumer.decode.memory import ChunkMemory
 from zkconsumer.decode.schema import TIMESTAMP, schema_of
 
 _TIMESTAMP_TYPES: Final = {b.TIME_CREATED: 0, b.TIME_APPENDED: 1, b.TIME_NONE: b.NO_TIMESTAMP}
+
+_SMALL: Final = 1 << 20
+"""Constant columns up to this size do not count as memory of their batch: usually others share them."""
 
 _WRITTEN_BY_INDEX: Final = frozenset({"offset", "timestamp", "value"})
 """Columns that are built from a part of :class:`Columns`."""
@@ -59,11 +62,8 @@ class Notes:
         self.key_valid = np.empty(capacity, np.uint8)
         self.value_valid = np.empty(capacity, np.uint8)
         self.header_at = np.empty(capacity, np.int64)
-
-    @property
-    def nbytes(self) -> int:
-        """Memory of all arrays, in bytes."""
-        return sum(array.nbytes for array in vars(self).values() if isinstance(array, np.ndarray))
+        self.nbytes = sum(array.nbytes for array in vars(self).values() if isinstance(array, np.ndarray))
+        """Memory of all arrays."""
 
     def are_too_small(self, capacity: int, body_bytes: int) -> bool:
         """True if the arrays are too small for these sizes."""
@@ -90,43 +90,65 @@ class Assembler:
 
     def __init__(self, memory: ChunkMemory) -> None:
         self._memory = memory
-        self._constants = ConstantColumns()
+        self.constants: Final = ConstantColumns()
 
-    def batch(self, topic: str, partition: int, indexed: Indexed, columns: tuple[str, ...]) -> tuple[Any, int]:
-        """The batch with these columns, and the size of the memory that only this batch holds."""
-        built = [self._column(name, topic, partition, indexed) for name in columns]
+    def batches(self, topic: str, partition: int, indexed: Indexed, columns: tuple[str, ...]) -> tuple[list[Any], int]:
+        """The records in batches with these columns, and the size of the memory that these batches hold together.
+
+        One batch, unless its constant columns would be too large.
+        """
+        named = topic if "topic" in columns else ""
+        count = indexed.totals[b.RECORDS]
+        rows = min(count, most_rows(named))
+        built = [self._column(name, topic, partition, indexed, rows) for name in columns]
+        arrays, schema = [array for array, _ in built], schema_of(columns)
         nbytes = sum(held for _, held in built)
         if not _WRITTEN_BY_INDEX.isdisjoint(columns):
             nbytes += sum(array.nbytes for array in indexed.columns)  # they share one block
-        return pa.RecordBatch.from_arrays([array for array, _ in built], schema=schema_of(columns)), nbytes
+        if (constants := constant_bytes(named, rows)) > _SMALL:
+            nbytes += constants
+        if rows == count:
+            return [pa.RecordBatch.from_arrays(arrays, schema=schema)], nbytes
+        return [
+            pa.RecordBatch.from_arrays(
+                [array.slice(start if len(array) == count else 0, rows)[: count - start] for array in arrays],
+                schema=schema,
+            )
+            for start in range(0, count, rows)
+        ], nbytes
 
-    def _column(self, name: str, topic: str, partition: int, indexed: Indexed) -> tuple[Any, int]:
-        """A column, and its size without the arrays of ``indexed.columns``."""
+    def _column(self, name: str, topic: str, partition: int, indexed: Indexed, rows: int) -> tuple[Any, int]:
+        """A column, and its size without the arrays of ``indexed.columns``; constant ones have size 0, and ``rows``."""
         count = indexed.totals[b.RECORDS]
         match name:
             case "key":
-                return self._keys(indexed, count)
+                return self._keys(indexed, count, rows)
             case "value":
                 return _values(indexed, count)
             case "topic":
-                return self._constants.topic(topic, count), 0
+                return self.constants.topic(topic, rows), 0
             case "partition":
-                return self._constants.integer(partition, count), 0
+                return self.constants.integer(partition, rows), 0
             case "offset":
                 return pa.Array.from_buffers(pa.int64(), count, [None, pa.py_buffer(indexed.columns.offset)]), 0
             case "timestamp":
                 return pa.Array.from_buffers(TIMESTAMP, count, [None, pa.py_buffer(indexed.columns.timestamp)]), 0
             case "timestampType":
-                return self._timestamp_types(indexed, count), 0
-        headers = self._header_lists(indexed, count)
-        return headers, headers.nbytes if indexed.totals[b.HEADER_COUNT] else 0
+                return self._timestamp_types(indexed, rows), 0
+            case _:
+                return self._headers(indexed, rows)
 
-    def _keys(self, indexed: Indexed, count: int) -> tuple[Any, int]:
-        """The column, and its size in bytes."""
+    def _headers(self, indexed: Indexed, rows: int) -> tuple[Any, int]:
+        if indexed.totals[b.HEADER_COUNT] == 0:
+            return self.constants.no_headers(rows), 0
+        headers = headerlists().header_lists(indexed.notes, indexed.totals)
+        return headers, headers.nbytes
+
+    def _keys(self, indexed: Indexed, count: int, rows: int) -> tuple[Any, int]:
         totals, notes = indexed.totals, indexed.notes
         valid = notes.key_valid[:count] if totals[b.HAS_NULL_KEY] else None
         if valid is not None and not valid.any():
-            return self._constants.no_keys(count), 0
+            return self.constants.no_keys(rows), 0
         ends, data = self._copy(notes.key_end[: count + 1]), self._copy(notes.keys[: totals[b.KEY_BYTES]])
         return variable_column(pa.binary(), count, ends, data, valid), ends.nbytes + data.nbytes
 
@@ -135,22 +157,17 @@ class Assembler:
         copied[:] = array
         return copied
 
-    def _timestamp_types(self, indexed: Indexed, count: int) -> Any:
+    def _timestamp_types(self, indexed: Indexed, rows: int) -> Any:
         """0 for create time, 1 for log-append time, -1 for none.
 
         It differs inside a chunk only if the topic was reconfigured.
         """
         if indexed.times in _TIMESTAMP_TYPES:
-            return self._constants.integer(_TIMESTAMP_TYPES[indexed.times], count)
+            return self.constants.integer(_TIMESTAMP_TYPES[indexed.times], rows)
         table = indexed.table
         types = (table[:, b.ATTRIBUTES] & b.LOG_APPEND_TIME != 0).astype(np.int32)
         types[table[:, b.FORMAT] == 0] = b.NO_TIMESTAMP
         return pa.array(np.repeat(types, table[:, b.KEPT]))
-
-    def _header_lists(self, indexed: Indexed, count: int) -> Any:
-        if indexed.totals[b.HEADER_COUNT] == 0:
-            return self._constants.no_headers(count)
-        return headerlists().header_lists(indexed.notes, indexed.totals)
 
 
 def _values(indexed: Indexed, count: int) -> tuple[Any, int]:

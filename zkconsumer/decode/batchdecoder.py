@@ -36,6 +36,7 @@ _MAX_FORMAT_CHANGES: Final = 64
 
 _FIRST_ROWS: Final = 64
 _NOTHING: Final = memoryview(b"")
+_KEPT_NOTES_BYTES: Final = 1 << 25
 _NOT_READ: Final = -1
 _UNKNOWN: Final = -1
 _WITH_LEADER_EPOCH: Final = 2  # the format
@@ -169,14 +170,22 @@ class DecodedChunk(NamedTuple):
         batch: the records, a ``pyarrow.RecordBatch`` in the schema of ``decode/schema.py``; None if there are none.
         next_offset: the offset to fetch next, also after control batches, aborted batches and compacted records. The
             requested offset if not even one batch was complete.
-        nbytes: memory that the batch owns, in bytes.
-        rest: the following bytes, which are not decoded yet; None if there are none.
+        nbytes: memory that the batch owns, in bytes. If several batches own it, the last one has it.
+        rest: what follows. Bytes that are not decoded yet; or records that are, which are too many for one batch; None
+            if there is nothing.
     """
 
     batch: Any
     next_offset: int
     nbytes: int
-    rest: ScannedChunk | None = None
+    rest: ScannedChunk | DecodedChunk | None = None
+
+    def parts(self) -> tuple[list[DecodedChunk], ScannedChunk | None]:
+        """This and the following chunks that are decoded, and the rest that is not."""
+        parts = [self]
+        while isinstance(rest := parts[-1].rest, DecodedChunk):
+            parts.append(rest)
+        return parts, rest
 
 
 def warm(*, everything: bool = False) -> str | None:
@@ -396,12 +405,23 @@ class BatchDecoder:
             rest = chunk._replace(requested=next_offset, done=done)
         if indexed.totals[b.RECORDS] == 0:
             return DecodedChunk(None, next_offset, 0, rest)
-        batch, nbytes = self._assembler.batch(chunk.topic, chunk.partition, indexed, self._columns)
-        return DecodedChunk(batch, next_offset, nbytes, rest)
+        batches, nbytes = self._assembler.batches(chunk.topic, chunk.partition, indexed, self._columns)
+        decoded, stop = DecodedChunk(batches.pop(), next_offset, nbytes, rest), indexed.totals[b.RECORDS]
+        while batches:
+            stop -= decoded.batch.num_rows
+            decoded = DecodedChunk(batches.pop(), int(indexed.columns.offset[stop - 1]) + 1, 0, decoded)
+        return decoded
 
     def recycle(self, prepared: PreparedChunk) -> None:
         """Reuse the notes of a chunk for the next one. The chunk must not be completed again afterwards."""
-        self._notes = prepared.notes
+        self._notes = prepared.notes if prepared.notes.nbytes <= _KEPT_NOTES_BYTES else None
+        if self._unpacker.scratch.used:
+            self._unpacker.scratch.reset()
+
+    def trim(self) -> None:
+        """Free memory that was not needed lately; to be called before a wait, too."""
+        self.memory.trim()
+        self._assembler.constants.trim()
 
     def next_offset(self, requested: int, records: memoryview, end: int = _UNKNOWN) -> int:
         """The ``next_offset`` if all whole batches decode without a fault; reads only their headers.
@@ -428,7 +448,7 @@ class BatchDecoder:
                 why = b.COMPLETE
             else:
                 rows, at, last, why = scan(raw, self._table, at, rows, last, requested)
-        table, misplaced = plausible(raw, self._table[:rows], at, requested, end)
+        table, misplaced = plausible(raw, self._table[:rows], at, last, requested, end)
         if misplaced is not None or why == b.COMPLETE:
             return table, misplaced
         what = "the length of a batch is invalid" if why == b.BAD_LENGTH else "a batch header is inconsistent"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -9,20 +11,54 @@ import pyarrow as pa
 
 from zkconsumer.decode.schema import HEADERS
 
-_KEPT_BYTES: Final = 64 << 20
+_BATCH_BYTES: Final = 1 << 24
+_KEPT_BYTES: Final = 1 << 25
+_LARGE: Final = 1 << 20
 _SMALLEST: Final = 1 << 12
+_WASTE: Final = 4
+_AGE_S: Final = 1.0
+_OTHER_WIDTHS: Final = 20  # partition, timestamp type, null keys and null headers; the name of the topic comes to it
+
+
+def constant_bytes(topic: str, rows: int) -> int:
+    """The size of the constant columns of a batch, at most."""
+    return rows * (len(topic) + _OTHER_WIDTHS)
+
+
+def most_rows(topic: str) -> int:
+    """The number of rows up to which the constant columns of a batch take at most 16 MiB; a power of two.
+
+    A record may take less than a byte in a compressed batch, but the name of its topic takes up to 249.
+    """
+    return 1 << (_BATCH_BYTES // constant_bytes(topic, 1)).bit_length() - 1
 
 
 class ConstantColumns:
     """Topic, partition and timestamp type repeat for all records of a chunk, so they cost nothing per record.
 
-    One thread uses an object. The arrays together stay below 64 MiB (not counting those that batches still use): a
-    consumer of very many partitions builds some of them again.
+    One thread uses an object. The arrays together stay below 32 MiB (not counting those that batches still use): a
+    consumer of very many partitions builds some of them again. An array of more than 1 MiB is dropped when no batch
+    has needed a quarter of it for a second.
+
+    Args:
+        clock: returns seconds.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._arrays: dict[tuple[str, Any], Any] = {}
-        self._bytes = 0
+        self._needed_at: dict[tuple[str, Any], float] = {}  # of large arrays
+        self._clock = clock
+        self._trimmed_at = clock()
+        self.nbytes = 0
+        """Bytes of all arrays."""
+
+    def trim(self) -> None:
+        """Drop large arrays that were not needed lately. Must also be called while no batch is built."""
+        now = self._clock()
+        if self._needed_at and now - self._trimmed_at >= _AGE_S:
+            self._trimmed_at = now
+            for key in [key for key, at in self._needed_at.items() if now - at >= _AGE_S]:
+                self._drop(key)
 
     def topic(self, name: str, length: int) -> Any:
         """A string array with ``length`` times the topic's name."""
@@ -43,14 +79,28 @@ class ConstantColumns:
     def _constant(self, key: tuple[str, Any], kind: Any, length: int) -> Any:
         array = self._arrays.get(key)
         if array is None or len(array) < length:
-            size = max(_SMALLEST, 1 << (length - 1).bit_length())
-            array = pa.repeat(pa.scalar(key[1], type=kind), size)
-            if self._bytes + array.nbytes > _KEPT_BYTES:
-                self._arrays.clear()
-                self._bytes = 0
-            self._arrays[key] = array
-            self._bytes += array.nbytes
+            array = self._new(key, kind, length)
+        elif key in self._needed_at and _WASTE * length >= len(array):
+            self._needed_at[key] = self._clock()
         return array.slice(0, length)
+
+    def _new(self, key: tuple[str, Any], kind: Any, length: int) -> Any:
+        array = pa.repeat(pa.scalar(key[1], type=kind), max(_SMALLEST, 1 << (length - 1).bit_length()))
+        if key in self._arrays:
+            self._drop(key)
+        if self.nbytes + array.nbytes > _KEPT_BYTES:
+            self._arrays.clear()
+            self._needed_at.clear()
+            self.nbytes = 0
+        if array.nbytes > _LARGE:
+            self._needed_at[key] = self._clock()
+        self._arrays[key] = array
+        self.nbytes += array.nbytes
+        return array
+
+    def _drop(self, key: tuple[str, Any]) -> None:
+        self.nbytes -= self._arrays.pop(key).nbytes
+        self._needed_at.pop(key, None)
 
 
 def variable_column(kind: Any, count: int, ends: Any, data: Any, valid: Any = None) -> Any:

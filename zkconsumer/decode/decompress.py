@@ -54,7 +54,7 @@ class Scratch:
 
     def reset(self) -> None:
         """Release the buffer, which batches may still use; the next one begins with the size of this one."""
-        self._expected = min(len(self.data), _KEPT_BYTES)
+        self._expected = min(len(self.data) or self._expected, _KEPT_BYTES)
         self.data = np.empty(0, np.uint8)
         self.used = 0
 

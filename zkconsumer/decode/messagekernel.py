@@ -6,7 +6,8 @@ columns and a call for each record, costs twice as much, and builds each integer
 A message is a tuple, which Python's garbage collector tracks. The collector runs after some hundred tuples, and
 repeatedly traverses objects that are all alive; with thousands of messages that costs more than building them. A
 message holds bytes, text, integers and tuples of them, so it cannot be part of a cycle. So messages are untracked, as
-the interpreter itself untracks plain tuples of such objects.
+the interpreter itself untracks plain tuples of such objects. Messages of a class that refers to decoders stay tracked:
+a decoder may refer to an application that keeps messages.
 """
 
 # ruff: noqa: PLR0913, PLR0917 - as in kernel.py
@@ -68,13 +69,13 @@ def _copy(message: Any, field: Any, data: Any, start: Any, end: Any) -> Any:
 @compiled(
     types.int64(
         _OBJECT, _OBJECT, _OBJECT, _OBJECT, _OBJECT, _OBJECT, _OBJECT, _OBJECT, _OBJECT,
-        _IN_INT64S, _IN_INT64S, _IN_INT32S, BYTES, _IN_INT32S, BYTES, BYTES, _IN_INT32S, BYTES,
+        _IN_INT64S, _IN_INT64S, _IN_INT32S, BYTES, _IN_INT32S, BYTES, BYTES, _IN_INT32S, BYTES, types.boolean,
     ),
     nogil=False,
 )  # fmt: skip
 def build(  # type: ignore[no-untyped-def]
     out, kind, topic, partition, none, created, appended, no_headers, headers, offset, timestamp, timestamp_type,
-    key_valid, key_end, key_data, value_valid, value_end, value_data,
+    key_valid, key_end, key_data, value_valid, value_end, value_data, tracked,
 ):  # fmt: skip
     """Put a message for each row into a list. Objects are passed as addresses; the caller keeps them alive.
 
@@ -97,6 +98,7 @@ def build(  # type: ignore[no-untyped-def]
         value_valid: as for the keys, like the next two.
         value_end: positions.
         value_data: bytes of the values.
+        tracked: False if the class refers to nothing that could refer to a message.
 
     Returns:
         The number of messages built; less than the number of rows only if memory is exhausted.
@@ -134,6 +136,7 @@ def build(  # type: ignore[no-untyped-def]
             _clear_error()
             _release(message)
             return row
-        _untrack(message)
+        if not tracked:
+            _untrack(message)
         _set_item(out, row, message)
     return len(offset)

@@ -33,7 +33,7 @@ def build(kind: type[M], batch: Any) -> list[M]:
     """The messages of a batch of one partition, in the schema of ``decode/schema.py`` with or without headers.
 
     Timestamps are in milliseconds; dates after the year 294,000, which the column cannot hold, have its maximum.
-    Python's garbage collector does not track the messages.
+    Python's garbage collector does not track them if ``kind`` is :class:`~zkconsumer.model.Message` itself.
 
     Args:
         kind: class of the messages; its constructor is not called.
@@ -50,7 +50,8 @@ def build(kind: type[M], batch: Any) -> list[M]:
     headers = _headers(batch)
     shared = (kind, topic, partition, None, *_TIMESTAMP_TYPES, _NO_HEADERS)
     of_headers = 0 if headers is None else id(headers)
-    if messagekernel().build(id(messages), *map(id, shared), of_headers, *columns(batch)) < count:
+    tracked = kind is not Message  # its class may refer to decoders, and these to who keeps the messages
+    if messagekernel().build(id(messages), *map(id, shared), of_headers, *columns(batch), tracked) < count:
         raise MemoryError(f"not enough memory for {count} messages; lower fetch.message.max.bytes")
     return messages
 

@@ -26,38 +26,39 @@ class _Batch(NamedTuple):
     end: int
 
 
-def plausible(raw: Any, table: Any, at: int, requested: int, end: int) -> tuple[Any, Fault | None]:
+def plausible(raw: Any, table: Any, at: int, last: int, requested: int, end: int) -> tuple[Any, Fault | None]:
     """The rows before the first batch whose offsets cannot be true, and the fault of that batch, if there is one.
 
     Args:
         raw: the bytes that were scanned.
         table: the rows found in them; not changed.
         at: position after the last row; the header that may follow there is evidence, too.
+        last: the last offset of the last row.
         requested: the offset that was fetched.
         end: the high watermark in the same answer; negative if unknown.
     """
     if not len(table):
         return table, None
-    first = next(_batches(raw, table[0].tolist()))
-    if first.last < requested:
+    row = table[0].tolist()
+    if row[b.BASE_OFFSET] + (row[b.LAST_DELTA] if row[b.FORMAT] == 2 else 0) < requested:
+        first = next(_batches(raw, row))
         reason = f"the batch that should hold it has the offsets {first.base} to {first.last}"
         return table[:0], Fault(requested, reason, first.last, first.end)
-    table, fault = _without_overlap(raw, table, at, requested)
-    if len(table) and 0 <= end <= _last(table):
+    fault = None
+    if len(raw) - at > b.MAGIC_AT and (following := integer(raw, at, 8)) <= last:
+        table, fault = _without_overlap(raw, table, following, requested)
+    if 0 <= end <= last and len(table) and end <= _last(table):
         return _within(raw, table, requested, end)
     return table, fault
 
 
-def _without_overlap(raw: Any, table: Any, at: int, requested: int) -> tuple[Any, Fault | None]:
-    """Judge the last batch by the header after it, which may begin before this batch ends: one of the two is damaged.
+def _without_overlap(raw: Any, table: Any, following: int, requested: int) -> tuple[Any, Fault | None]:
+    """Judge the last batch, since the next one begins before it ends, at ``following``: one of the two is damaged.
 
     It is the last batch of the table, unless that one begins right where the batch before it ends (then its offsets
     were not raised), or the next one also begins before that. In doubt both are refused, since a batch that is read
     with wrong offsets is lost without notice.
     """
-    following = integer(raw, at, 8) if len(raw) - at > b.MAGIC_AT else None
-    if following is None or following > _last(table):
-        return table, None
     *before, batch = _batches(raw, table[-1].tolist())
     expected = before[-1].last + 1 if before else _expected(table, len(table) - 1, requested)
     if batch.base == expected or following <= expected:

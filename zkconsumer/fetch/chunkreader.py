@@ -68,7 +68,7 @@ class ChunkReader:
 
     def _decoded(self, get: Callable[[], Item]) -> Item:
         if self._decoder is not None:
-            self._decoder.memory.trim()  # it may be long until the next request
+            self._decoder.trim()  # it may be long until the next request
         self._offer()
         while True:
             chunk = get()

@@ -88,11 +88,12 @@ def decode_in_place(decoder: BatchDecoder, queue: ChunkQueue, chunk: Chunk, scan
             before, chunk = chunk, chunk._replace(prepared=prepared)
             if not queue.replace(before, [chunk]):
                 return
-        batch, next_offset, nbytes, rest = decoder.complete(prepared)
+        decoded, rest = decoder.complete(prepared).parts()
     except (CorruptRecord, RecordTooLarge) as error:
         queue.send_back(chunk, error)
         return
-    parts = [Chunk(chunk.info, batch, next_offset, nbytes, chunk.fetched_bytes)]
+    parts = [Chunk(chunk.info, batch, next_offset, nbytes) for batch, next_offset, nbytes, _ in decoded]
+    parts[0] = parts[0]._replace(fetched_bytes=chunk.fetched_bytes)
     if rest is not None:
         parts.append(chunk._replace(scanned=rest, prepared=None, fetched_bytes=0))
     queue.replace(chunk, parts)

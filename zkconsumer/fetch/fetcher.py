@@ -170,7 +170,7 @@ class FetcherThread(threading.Thread):
         """Process one response, or wait if there is nothing to request."""
         # Cleared before the checks, so that partitions put into the inbox meanwhile wake this thread afterwards.
         self._wake.clear()
-        self._decoder.memory.trim()
+        self._decoder.trim()
         self._take_from_inbox()
         self._take_damages()
         if self._conversation is None or not self._conversation.in_flight:

@@ -65,12 +65,14 @@ class Fetched(NamedTuple):
         """
         decoded = self.chunk if isinstance(self.chunk, DecodedChunk) else decoder.finish(self.chunk)
         while True:
-            batch = _before(decoded.batch, self.until)
-            if batch is not None:
-                yield batch
-            if decoded.rest is None or decoded.next_offset >= self.until:
+            parts, rest = decoded.parts()
+            for part in parts:
+                batch = _before(part.batch, self.until)
+                if batch is not None:
+                    yield batch
+            if rest is None or parts[-1].next_offset >= self.until:
                 break
-            decoded = decoder.finish(decoded.rest)
+            decoded = decoder.finish(rest)
 
 
 class RangeEpochs(NamedTuple):

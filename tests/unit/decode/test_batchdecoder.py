@@ -492,6 +492,8 @@ def test_a_snappy_block_that_claims_an_impossible_length_is_corrupt():
 def test_a_small_batch_keeps_little_memory_after_a_large_one(codec):
     decoder = BatchDecoder()
     decoder.decode("t", 0, 0, memoryview(build([Record(os.urandom(12 << 20))], codec=codec)))
-    small = [decoder.decode("t", 0, 0, memoryview(build(SAMPLE, codec=codec))) for _ in range(5)]
-    assert all(chunk.batch.num_rows == len(SAMPLE) for chunk in small)
-    assert len(decoder._unpacker.scratch.data) <= 1 << 16
+    for _ in range(5):
+        prepared = decoder.prepare(decoder.scan("t", 0, 0, memoryview(build(SAMPLE, codec=codec))))
+        assert len(decoder._unpacker.scratch.data) <= 1 << 16
+        assert decoder.complete(prepared).batch.num_rows == len(SAMPLE)
+        decoder.recycle(prepared)

@@ -2,6 +2,7 @@ import gc
 import pickle
 import sys
 import tracemalloc
+import weakref
 
 import numpy as np
 import pyarrow as pa
@@ -76,6 +77,31 @@ def test_more_messages_than_are_built_at_once() -> None:
     assert [message.value for message in records(batch)] == [b"%d" % offset for offset in range(count)]
 
 
+class Application:
+    """Decodes with a method of its own, and keeps messages."""
+
+    def __init__(self) -> None:
+        self.kept = build(decoded_message(self.decode, None), make_batch(ROWS))
+
+    def decode(self, data: bytes) -> str:
+        return data.hex()
+
+
+def test_an_application_that_keeps_messages_with_its_decoders_is_collected() -> None:
+    applications = [weakref.ref(Application()) for _ in range(20)]
+    gc.collect()
+    assert [reference() for reference in applications] == [None] * 20
+
+
+def test_the_garbage_collector_may_run_while_tracked_messages_are_built() -> None:
+    thresholds = gc.get_threshold()
+    gc.set_threshold(1, 1, 1)
+    try:
+        assert build(decoded_message(None, bytes.hex), make_batch(ROWS)) == MESSAGES
+    finally:
+        gc.set_threshold(*thresholds)
+
+
 def test_the_garbage_collector_does_not_track_messages() -> None:
     assert not any(map(gc.is_tracked, build(Message, make_batch(ROWS))))
 
@@ -108,7 +134,7 @@ def test_a_failed_allocation_leaks_no_objects() -> None:
         messages: list[Message | None] = [None] * 20
         testcapi.set_nomemory(number, number + 1)
         try:
-            count = messagekernel.build(id(messages), *shared, 0, *arrays)
+            count = messagekernel.build(id(messages), *shared, 0, *arrays, False)
         except MemoryError:  # of the call itself
             continue
         finally:

@@ -42,6 +42,23 @@ def test_a_taken_chunk_is_decoded(queue, info, reader):
     assert take(reader, queue) is None
 
 
+def test_many_records_of_a_long_topic_are_handed_out_in_several_chunks(queue, reader):
+    info = make_info(queue, topic="t" * 249)
+    data = build([Record(b"v")] * 70_000, last_delta=70_009)
+    queue.put(fetched(info, 0, data))
+    queue.put(make_fetched_chunk(info, 70_010, 2))
+    chunks = []
+    while (chunk := take(reader, queue)) is not None:
+        chunks.append(chunk)
+    assert len(chunks) > 2
+    assert [offset for chunk in chunks for offset in offsets(chunk)] == [*range(70_000), 70_010, 70_011]
+    assert chunks[0].next_offset == offsets(chunks[1])[0]
+    assert [chunk.next_offset for chunk in chunks[-2:]] == [70_010, 70_012]
+    fetched_bytes = [chunk.fetched_bytes for chunk in chunks]
+    assert fetched_bytes[0] == len(data)
+    assert not any(fetched_bytes[1:-1])
+
+
 def test_looking_takes_nothing(queue, info, reader):
     queue.put(make_fetched_chunk(info, 0, 2))
     assert offsets(reader.look(0)) == offsets(reader.look(0)) == [0, 1]

@@ -243,6 +243,13 @@ def test_a_chunk_too_long_for_one_batch_comes_in_several():
     assert [batch["offset"].to_pylist() for batch in batches] == [[0, 1], [2, 3], [4]]
 
 
+def test_many_records_of_a_long_topic_come_in_several_batches(decoder):
+    data = build([Record(b"v")] * 80_000)
+    batches = list(Fetched(decoder.scan("t" * 249, 0, 0, memoryview(data)), 70_000).batches(decoder))
+    assert len(batches) > 1
+    assert [offset for batch in batches for offset in batch["offset"].to_pylist()] == list(range(70_000))
+
+
 def test_an_answer_for_a_wrongly_expected_offset_is_dropped(stub_broker, read):
     log = stub_broker.log(T0)
     log.end, log.batches = 60, log_of(6, 10)
