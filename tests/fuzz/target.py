@@ -208,8 +208,9 @@ def chunks(
         decoder.next_offset(requested, guarded_copy(data[: len(data) // 2]))
     chunk = part(decoder, requested, data, lambda: decoder.decode("t", 0, requested, records, aborted))
     while chunk is not None:
-        yield chunk
-        begin, rest = chunk.next_offset, chunk.rest
+        decoded, rest = chunk.parts()
+        yield from decoded
+        begin = decoded[-1].next_offset
         if rest is None:
             assert expected in {None, begin}
             return
