@@ -16,7 +16,7 @@ from zkconsumer.clusterchoice import open_registry
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.coordinatorznodes import Command, CommandNode, CoordinatorPaths, StatusNode
 from zkconsumer.core.memberstate import illegal_transitions
-from zkconsumer.core.subscription import Subscription
+from zkconsumer.core.subscription import Subscription, Whitelist
 from zkconsumer.core.znodes import GroupPaths
 from zkconsumer.errors import MemberRefused, ZkConsumerError
 from zkconsumer.group.listener import ConsumerRebalanceListener
@@ -397,6 +397,16 @@ def test_a_slow_member_is_evicted_and_comes_back(group):
         listener.end.set()
     eventually(lambda: len(slow.ownership()) > 0 and slow.may_deliver())
     group.settle(2, 3, 3)
+
+
+@pytest.mark.slow
+def test_a_command_of_more_than_a_mebibyte_is_obeyed(group):
+    """As JSON it would exceed jute.maxbuffer, and the leader would lose its connection."""
+    names = [f"{'topic' * 46}-{number:05}" for number in range(4800)]
+    group.cluster.create_topics(*names)
+    member = group.cluster.member("a", Fetch(), group_protocol="coordinator", rebalance_backoff_ms=700)
+    member.join(Subscription.by_filter(Whitelist("topic.*"), 1))
+    assert len(member.ownership()) == len(names)
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ and ``offsets`` are those of ``core/znodes.py``.
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
@@ -27,6 +28,15 @@ LEADER: Final = "leader"
 
 STICKY: Final = "sticky"
 """Name of the assignor of groups in which all members obey commands, if no policy names another one."""
+
+MOST_BYTES: Final = 0xF0000
+"""Most bytes of a node that is written: servers close the connection without an answer to a request of more than
+1 MiB (jute.maxbuffer, unless it is lowered)."""
+
+_PLAIN_BYTES: Final = 0x80000
+"""From this length on a document is compressed. A command of 19,000 topics has 1 MiB, compressed a tenth of that."""
+
+_MOST_UNPACKED: Final = 0x10000000
 
 _MOST_PARTITIONS: Final = 1_000_000
 """Most partitions of one command; more is a range that no leader wrote, and would not fit into memory."""
@@ -138,7 +148,7 @@ class CommandNode:
             document["evicted_ms"] = command.evicted_ms
         if command.brokers:
             document["brokers"] = {command.security_protocol: [list(broker) for broker in command.brokers]}
-        return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
+        return _packed(document)
 
     @staticmethod
     def decode(path: str, data: bytes | None) -> Command | None:
@@ -151,7 +161,7 @@ class CommandNode:
             return None
         consumer_id = consumer_id_of(path)
         try:
-            document: Any = parse_json(data)
+            document: Any = parse_json(_unpacked(data))
             share = dict(_read_share(consumer_id, document["share"]))
             refused = str(document.get("refused", ""))
             evicted_ms = int(document.get("evicted_ms", 0))
@@ -272,7 +282,7 @@ class StatusNode:
         }
         if status.waits_for:
             document["waits_for"] = dict(sorted(status.waits_for.items()))
-        return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
+        return _packed(document)
 
     @staticmethod
     def decode(path: str, data: bytes | None) -> Status:
@@ -282,7 +292,7 @@ class StatusNode:
             MalformedZnode: no leader wrote it.
         """
         try:
-            document: Any = parse_json(data or b"")
+            document: Any = parse_json(_unpacked(data or b""))
             awaited = {
                 TopicPartition(str(topic), number)
                 for topic, text in document["awaited"].items()
@@ -301,6 +311,30 @@ class StatusNode:
             raise MalformedZnode(
                 path, f"not a coordinator's status ({error}); the next leader writes it again"
             ) from None
+
+
+def _packed(document: Mapping[str, object]) -> bytes:
+    """JSON, compressed if it is long."""
+    data = json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
+    return data if len(data) <= _PLAIN_BYTES else zlib.compress(data)
+
+
+def _unpacked(data: bytes) -> bytes:
+    """The JSON of a node.
+
+    Raises:
+        ValueError: it is neither JSON nor compressed JSON.
+    """
+    if not data or data.lstrip().startswith(b"{"):
+        return data
+    stream = zlib.decompressobj()
+    try:
+        text = stream.decompress(data, _MOST_UNPACKED)
+    except zlib.error as error:
+        raise ValueError(str(error)) from None
+    if not stream.eof:
+        raise ValueError("it is cut off, or too long")
+    return text
 
 
 def _read_share(consumer_id: str, topics: Mapping[str, list[str]]) -> Iterable[tuple[TopicPartition, ConsumerThreadId]]:

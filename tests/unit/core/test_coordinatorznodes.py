@@ -1,8 +1,12 @@
 """The bytes of the coordinator's znodes, and what is rejected."""
 
+import zlib
+
 import pytest
 
+from zkconsumer.core import coordinatorznodes
 from zkconsumer.core.coordinatorznodes import (
+    MOST_BYTES,
     Command,
     CommandNode,
     CoordinatorPaths,
@@ -71,6 +75,25 @@ def test_a_command_names_brokers_for_the_first_request():
     decoded = CommandNode.decode(PATH, encoded)
     assert (decoded.brokers, decoded.security_protocol) == (named.brokers, "SSL")
     assert decoded == Command({}, 3, 7), "brokers come and go without a new command"
+
+
+def test_a_long_document_is_compressed():
+    """Otherwise servers would close the connection of the leader, and of each of its successors."""
+    topics = {TopicPartition(f"{'topic' * 48}-{number}", 0): ConsumerThreadId("g_c-1", 0) for number in range(4500)}
+    command = Command(topics, 1, 1)
+    data = CommandNode.encode(command)
+    assert len(data) < MOST_BYTES / 5
+    assert CommandNode.decode(PATH, data) == command
+    status = Status(1, 1, 1, frozenset(topics))
+    assert len(StatusNode.encode(status)) < MOST_BYTES / 5
+    assert StatusNode.decode(PATHS.status, StatusNode.encode(status)) == status
+
+
+@pytest.mark.parametrize("data", [b"\xff\xfe", zlib.compress(b"{}" * 99)[:-4], zlib.compress(b"{" + b" " * 1000)])
+def test_a_document_that_cannot_be_unpacked_is_malformed(data, monkeypatch):
+    monkeypatch.setattr(coordinatorznodes, "_MOST_UNPACKED", 1000)
+    with pytest.raises(MalformedZnode):
+        CommandNode.decode(PATH, data)
 
 
 def test_an_empty_share_is_a_command_and_an_empty_node_is_none():

@@ -34,6 +34,7 @@ from zkconsumer.errors import (
     ZooKeeperUnavailable,
 )
 from zkconsumer.model import Broker, ConsumerThreadId, TopicIdentity, TopicPartition
+from zkconsumer.zookeeper.coordinator import commands
 from zkconsumer.zookeeper.coordinator.commands import CommandNodes, EpochEnded
 from zkconsumer.zookeeper.coordinator.coordinator import Coordinator
 from zkconsumer.zookeeper.coordinator.election import Election
@@ -1375,6 +1376,23 @@ def test_a_leader_that_hangs_evicts_itself_and_leaves_its_office(server, members
     with pytest.raises(SessionExpired):
         members[0].election.look()
     assert members[1].election.look() == 2
+
+
+def test_a_command_that_is_too_long_is_reported_and_not_sent(led, members, monkeypatch):
+    """The others are written: the leader would lose its connection, and so would each of its successors."""
+    monkeypatch.setattr(commands, "MOST_BYTES", 140)
+    encode = CommandNode.encode
+
+    def encode_longer_for_b(command):
+        to_b = any(thread.consumer_id == "g_b" for thread in command.share.values())
+        return encode(command) + b" " * 200 * to_b
+
+    monkeypatch.setattr(CommandNode, "encode", encode_longer_for_b)
+    led.plan()
+    assert led.leader.command()[0].share
+    assert members[1].command()[0] is None
+    with pytest.raises(ZooKeeperRefused, match=f"{members[1].membership.command} of .* bytes"):
+        led.group.raise_refusal()
 
 
 def test_a_member_that_does_not_claim_is_awaited_and_evicted(led, members, caplog):

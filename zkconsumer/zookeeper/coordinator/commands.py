@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from zkconsumer.core.coordinatorplan import brokers_for
 from zkconsumer.core.coordinatorznodes import (
+    MOST_BYTES,
     Command,
     CommandNode,
     CoordinatorPaths,
@@ -19,7 +21,7 @@ from zkconsumer.core.coordinatorznodes import (
 )
 from zkconsumer.core.reconcile import Share
 from zkconsumer.core.znodes import GroupPaths
-from zkconsumer.errors import MalformedZnode, ZooKeeperRefused
+from zkconsumer.errors import MalformedZnode, ZooKeeperRefused, name_some
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.zookeeper.conditional import OPEN, Change, Conflict, in_transactions
 from zkconsumer.zookeeper.session import ZkSession
@@ -106,12 +108,15 @@ class CommandNodes:
         if status == self._published:
             return
         self._published = None
-        node = Change("set", self._paths.status, StatusNode.encode(status))
+        data = StatusNode.encode(status)
+        if len(data) > MOST_BYTES:
+            data = StatusNode.encode(replace(status, awaited=frozenset()))
+        node = Change("set", self._paths.status, data)
         conflict = self._session.commit_changes(self._fence(), [self._epoch_check, node])
         if conflict is not None:
             self._require_epoch(conflict)
         if conflict is not None and conflict.refusal is None:  # the first leader of the group
-            create = Change("create", self._paths.status, StatusNode.encode(status), access=OPEN)
+            create = Change("create", self._paths.status, data, access=OPEN)
             conflict = self._session.commit_changes(self._fence(), [self._epoch_check, create])
         if conflict is not None:
             if conflict.refusal is not None:
@@ -170,7 +175,9 @@ class CommandNodes:
         ]
         for name in self._superfluous(damaged):
             changes.append(Change("delete", self._path(name), version=self._known[name].version))
-        known, self._known, self._refusal = self._known, {}, None  # nothing is known if this fails
+        refusal = _too_long(changes)
+        changes = [change for change in changes if len(change.data or b"") <= MOST_BYTES]
+        known, self._known, self._refusal = self._known, {}, refusal  # nothing is known if this fails
         answers = self._send(changes)
         self._known = known
         moved = [self._note(part, written, conflict) for part, conflict in answers]
@@ -349,6 +356,18 @@ class CommandNodes:
 
     def _path(self, name: str) -> str:
         return f"{self._paths.commands}/{name}"
+
+
+def _too_long(changes: Iterable[Change]) -> ZooKeeperRefused | None:
+    """Why commands are not sent: the leader would lose its connection, and so would each of its successors."""
+    long = {change.path: len(change.data) for change in changes if change.data and len(change.data) > MOST_BYTES}
+    if not long:
+        return None
+    named = name_some([f"{path} of {size} bytes" for path, size in long.items()])
+    return ZooKeeperRefused(
+        f"commands that exceed what servers accept are not written: {named}; their members keep what they have. Let more "
+        "members share the topics, or subscribe to fewer"
+    )
 
 
 def _decoded(path: str, data: bytes | None) -> Command | None:
