@@ -222,15 +222,16 @@ class Rebalancer:
             stored = {partition: one.offset for partition, one in marked.items()}
             moved = self._moved(stored)  # before a listener commits
             offsets = self._start_offsets(stored, target.assignment, recreated)
+            self._topics = target.topics
+            threads = {partition: thread for partition, thread in share.items() if partition in offsets}
+            refused = {p: Refused(share[p], error) for p, error in self._committer.refused().items() if p in share}
+            assignment = replace(self._next_assignment(threads, offsets, marked), refused=refused, moved=moved)
+            self._fetch.start(assignment)
         except Exception:
             self._release_all_but(plan.kept)
             raise
-        self._topics = target.topics
-        threads = {partition: thread for partition, thread in share.items() if partition in offsets}
-        refused = {p: Refused(share[p], error) for p, error in self._committer.refused().items() if p in share}
-        self.assignment = replace(self._next_assignment(threads, offsets, marked), refused=refused, moved=moved)
+        self.assignment = assignment
         self._committer.learn(stored, offsets, kept)
-        self._fetch.start(self.assignment)
         self._fetching = True
         self.enter_state(MemberState.FETCHING)
         _events.info(
