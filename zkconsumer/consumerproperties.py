@@ -74,8 +74,13 @@ class ConsumerProperties:
     socket_timeout_ms: int = declare(
         30_000, "socket.timeout.ms", int, "Timeout of broker sockets in ms; at least fetch.wait.max.ms.", minimum=1
     )
-    socket_receive_buffer_bytes: int = declare(
-        65_536, "socket.receive.buffer.bytes", int, "Receive buffer of the fetch socket in bytes."
+    socket_receive_buffer_bytes: int | None = declare(
+        None,
+        "socket.receive.buffer.bytes",
+        int,
+        "Size of the receive buffer of broker sockets in bytes; 0 or less: the operating system's, which grows as "
+        "needed. The JVM consumer's default is 65536.",
+        default_text="the operating system's",
     )
     fetch_message_max_bytes: int = declare(
         1_048_576, "fetch.message.max.bytes", int, "Bytes requested per partition in one fetch.", minimum=1

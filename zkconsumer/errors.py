@@ -17,6 +17,7 @@
     │   ├── RegistrationLost        another client deleted this consumer's registration
     │   ├── CoordinatorMoved        another broker coordinates the group's offsets now
     │   ├── LeaderUnknown           a partition has no leader at the moment
+    │   ├── ThreadLimit             the system does not allow this process another thread
     │   └── BrokerUnavailable       a broker refused, closed or timed out
     │       └── AuthenticationFailed  a broker and this consumer could not authenticate each other
     ├── SessionExpired              the ZooKeeper session that the operation belonged to has expired
@@ -97,6 +98,10 @@ class OwnershipConflict(RetriableError):
         self.holders = dict(holders)
         held = [f"{partition} by {owner}" for partition, owner in sorted(holders.items())]
         super().__init__(f"still owned by other members: {name_some(held)}")
+
+
+class ThreadLimit(RetriableError):
+    """The system does not allow this process another thread, which may change when threads or processes end."""
 
 
 class StrategyConflict(RetriableError):

@@ -7,6 +7,7 @@ import pytest
 
 from tests.fixtures.fork import in_forked_child, refused_in_forked_child
 from tests.fixtures.sandbox import PATIENT, Topics, produce_records, values
+from tests.fixtures.threads import threads_refused
 from tests.fixtures.waiting import eventually
 from tests.fixtures.zookeeper import cut_off, expire
 from zkconsumer import (
@@ -19,7 +20,7 @@ from zkconsumer import (
     TopicPartition,
     Whitelist,
 )
-from zkconsumer.errors import UsageError
+from zkconsumer.errors import ThreadLimit, UsageError
 
 pytestmark = pytest.mark.integration
 
@@ -393,3 +394,34 @@ def test_chunks_that_are_decoded_ahead_come_in_order(connect, topic_factory, pro
     for thread in threads:
         thread.join(60)
         assert not thread.is_alive()
+
+
+def test_whichever_thread_cannot_start_nothing_is_left_behind(connect, topic_factory, produce):
+    """One thread after the other is refused once, of those that a consumer starts until it has read a record."""
+    topic = topic_factory()
+    produce(topic, values(1))
+    for number in range(1, 30):
+        left = [number]
+
+        def is_next(name, left=left):
+            left[0] -= 1
+            return left[0] == 0
+
+        before = set(threading.enumerate())
+        with threads_refused(is_next) as seen:
+            try:
+                consumer = connect(group_protocol="coordinator", decode_threads=1, auto_offset_reset="smallest")
+            except ThreadLimit:
+                consumer = None
+            else:
+                try:
+                    stream = consumer.create_message_streams({topic: 1})[topic][0]
+                except ThreadLimit:
+                    stream = consumer.create_message_streams({topic: 1})[topic][0]
+                assert next(stream).value == values(1)[0]
+                consumer.shutdown()
+        eventually(lambda before=before: not [one for one in set(threading.enumerate()) - before if one.is_alive()])
+        if not seen.refused:
+            return
+        assert len(seen.refused) == 1, "the others were tried again"
+    pytest.fail(f"more threads than expected: {seen.started}")

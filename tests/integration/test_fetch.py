@@ -20,6 +20,7 @@ from zkconsumer.model import Message, TopicPartition
 
 pytestmark = pytest.mark.integration
 reader = fetch_fixtures.reader
+with_and_without_pool = fetch_fixtures.with_and_without_pool
 
 ISOLATION_LEVELS = ["read_committed", "read_uncommitted"]
 
@@ -89,6 +90,7 @@ def some_records(count, seed=0):
     ]
 
 
+@with_and_without_pool
 @pytest.mark.parametrize("most_in_a_batch", [1, 10_000])
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_every_record_is_what_confluent_kafka_reads(sandbox, topic_factory, produce, reader, codec, most_in_a_batch):
@@ -183,6 +185,7 @@ def transactions(sandbox, topic_factory):
     return topic, producers[0]
 
 
+@with_and_without_pool
 @pytest.mark.parametrize("isolation", ISOLATION_LEVELS)
 @pytest.mark.parametrize("fetch_bytes", [300, 1 << 20])
 def test_transactions_are_read_like_by_confluent_kafka(sandbox, transactions, reader, isolation, fetch_bytes):
@@ -194,6 +197,7 @@ def test_transactions_are_read_like_by_confluent_kafka(sandbox, transactions, re
     assert len(messages) > 50
 
 
+@with_and_without_pool
 def test_an_open_transaction_holds_back_later_records(sandbox, transactions, produce, reader):
     topic, producer = transactions
     producer.begin_transaction()
@@ -330,6 +334,7 @@ def test_stopping_is_quick_even_in_a_long_poll_and_positions_stay(topic_factory,
     one.control.stop()
 
 
+@with_and_without_pool
 def test_no_record_is_lost_or_repeated_over_many_rebalances(topic_factory, produce, reader):
     """Each generation starts at the positions of the one before: after everything handed out."""
     topic = topic_factory(partitions=4)
@@ -383,6 +388,7 @@ def test_partitions_that_stay_keep_their_fetcher_and_what_was_fetched(topic_fact
     }
 
 
+@with_and_without_pool
 def test_no_record_is_lost_or_repeated_where_some_partitions_come_and_go(topic_factory, produce, reader):
     topic = topic_factory(partitions=4)
     produce(topic, [{"value": b"%d" % number, "partition": number % 4} for number in range(20_000)], batch_size=2000)
@@ -489,6 +495,7 @@ def flip_a_value(number):
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
+@with_and_without_pool
 def test_damage_on_the_broker_s_disk_is_raised_after_intact_records(damaged, reader):
     one = reader(damaged(flip_a_value(2)).bootstrap_servers, consumer_timeout_ms=20_000)
     one.start({("t", 0): 0})
@@ -516,6 +523,7 @@ def test_a_damaged_offset_on_the_broker_s_disk_is_raised(damaged, reader):
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
+@with_and_without_pool
 def test_damage_is_skipped_and_logged_if_configured(damaged, reader, caplog):
     one = reader(damaged(flip_a_value(1)).bootstrap_servers, consumer_timeout_ms=20_000, on_corrupt="skip")
     one.start({("t", 0): 0})

@@ -7,6 +7,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from tests.fixtures.sandbox import delete_records_before
+from tests.fixtures.threads import threads_refused
 from zkconsumer.errors import OffsetOutOfRange
 from zkconsumer.kafka.client import BrokerClient
 from zkconsumer.model import Broker, TopicPartition
@@ -162,3 +163,18 @@ def test_a_connection_that_died_between_two_tasks_is_replaced(private_sandbox):
     box.brokers[0].kill()
     box.brokers[0].start()
     assert len(read(box, ("t", 0, 0, 10))) == 10
+
+
+def test_a_fetcher_that_cannot_start_is_tried_again(sandbox, topic_factory, produce):
+    topic = topic_factory(partitions=1)
+    produce(topic, [{"value": b"v", "partition": 0} for _ in range(10)])
+    left = [2]
+
+    def refuse(name):
+        left[0] -= name.startswith("range-fetcher")
+        return name.startswith("range-fetcher") and left[0] >= 0
+
+    with threads_refused(refuse) as seen:
+        assert len(read(sandbox, (topic, 0, 0, 10))) == 10
+    assert len(seen.refused) == 2
+    assert no_fetcher_is_left()

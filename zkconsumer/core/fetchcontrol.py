@@ -86,7 +86,7 @@ class FetchControl(Protocol):
         """Fetch the partitions of ``assignment`` and no others.
 
         Those that are fetched for the same consumer thread and were not released continue as they are; the others begin
-        at their offset in ``assignment``.
+        at their offset in ``assignment``. If it raises, none of those has begun.
         """
 
     def withhold(self) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import xxhash
 
 from zkconsumer.decode.memory import ChunkMemory
+from zkconsumer.errors import DecoderUnavailable
 
 GZIP: Final = 1
 SNAPPY: Final = 2
@@ -35,6 +36,38 @@ class DecompressError(Exception):
 
 class TooLong(DecompressError):
     """The decompressed bytes would exceed the limit."""
+
+
+def require_known_errors() -> None:
+    """Check that the errors of the installed cramjam mean what this module takes them for.
+
+    cramjam has one type of error for an output that does not fit and for malformed bytes, and only its text differs. If
+    another release changes the text, every batch above the first guess would be taken for damaged.
+
+    Raises:
+        DecoderUnavailable: they do not.
+    """
+    for name, stream in (("gzip", cramjam.gzip), ("lz4", cramjam.lz4), ("zstd", cramjam.zstd)):
+        whole = memoryview(bytes(stream.compress(b"zkconsumer")))
+        small, large = memoryview(bytearray(1)), memoryview(bytearray(100))
+        if _is_too_small(stream, whole, small) and not _is_too_small(stream, whole[: len(whole) // 2], large):
+            continue
+        raise DecoderUnavailable(
+            f"cramjam {cramjam.__version__} does not report as expected that an output does not fit ({name}); install "
+            "release 2.14, which this version of zkconsumer was tested with"
+        )
+
+
+def _is_too_small(stream: Any, compressed: memoryview, output: memoryview) -> bool:
+    """True if decompressing fails in the way that means that the output is too small."""
+    try:
+        stream.decompress_into(compressed, output)
+    except cramjam.DecompressionError as error:
+        return _TOO_SMALL in str(error)
+    return False
+
+
+require_known_errors()
 
 
 class Scratch:

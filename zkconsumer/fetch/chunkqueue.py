@@ -78,8 +78,9 @@ class ChunkQueue:
 
     Args:
         max_bytes: limit for all chunks together. A larger chunk is accepted if the queue is empty.
-        max_chunks: limit for one partition (``queued.max.message.chunks``). Chunks without records do not count: a
-            fetcher that waits for room is woken when a chunk with records is taken, and there may be none after them.
+        max_chunks: limit for one partition (``queued.max.message.chunks``). Chunks without records count, too: a reader
+            that stands still would not stop the download of aborted transactions. They do not count any more once the
+            reader looks for records and finds nothing else, since there may be none before the next.
         may_deliver: called under the lock before each hand-over. False withholds the chunks for now (the lease has
             expired). It must be quick and must not block.
     """
@@ -465,6 +466,7 @@ class ChunkQueue:
             with self._lock:
                 found = self._found(first)
                 withheld = len(self._waiting) > 0
+            self._announce()
             if found is not None:
                 return found
             left = None if deadline is None else deadline - time.monotonic()
@@ -510,6 +512,8 @@ class ChunkQueue:
             chunk = first()
             if chunk is not None:
                 return chunk
+            self._room_waits.review()
+            self._waiting.see()
         is_dry = self._waiting.first() is None
         if self._closed or is_dry:
             self._faults.raise_failure()
@@ -526,6 +530,7 @@ class ChunkQueue:
         while (chunk := self._waiting.front()) is not None:
             if chunk.has_records:
                 return chunk
+            self._room_waits.made += 1
             chunk.info.consumed = chunk.next_offset
             self._waiting.drop_front()
         return None

@@ -34,6 +34,7 @@ class Chunk(NamedTuple):
         fetched_bytes: bytes that the broker sent for it, possibly compressed.
         scanned: the records, as long as they are not decoded.
         prepared: the verified and decompressed records; from then on the bytes of ``scanned`` may be moved.
+        seen: True for a chunk without records at which the reader has looked; it does not count in its queue any more.
     """
 
     info: QueuedPartition
@@ -43,6 +44,7 @@ class Chunk(NamedTuple):
     fetched_bytes: int = 0
     scanned: ScannedChunk | None = None
     prepared: PreparedChunk | None = None
+    seen: bool = False
 
     @property
     def has_records(self) -> bool:

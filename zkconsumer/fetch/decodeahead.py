@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, Self
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import CorruptRecord, RecordTooLarge
 from zkconsumer.fetch.chunks import Chunk
+from zkconsumer.threads import start_thread
 from zkconsumer.wakeup import WakeUp
 
 if TYPE_CHECKING:
@@ -146,7 +147,7 @@ class DecodePool:
         ]
         try:
             for thread in self._threads:
-                thread.start()
+                start_thread(thread)
         except BaseException:
             self.close()
             raise

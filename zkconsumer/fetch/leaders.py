@@ -9,13 +9,13 @@ import logging
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.javastring import java_abs_mod, java_hash
 from zkconsumer.core.leaderepochs import UNKNOWN_EPOCH, KnownEpochs
 from zkconsumer.core.outage import Outage
-from zkconsumer.errors import ZkConsumerError
+from zkconsumer.errors import ThreadLimit, ZkConsumerError
 from zkconsumer.fetch.fetcher import FetcherThread
 from zkconsumer.fetch.partitioninfo import PartitionInfo
 from zkconsumer.kafka.client import BrokerClient
@@ -23,6 +23,7 @@ from zkconsumer.kafka.errorcodes import error_name, is_refusal
 from zkconsumer.kafka.refusals import DESCRIBE, topic_refused
 from zkconsumer.kafka.security import BrokerSecurity
 from zkconsumer.model import Broker, TopicPartition
+from zkconsumer.threads import start_thread
 
 _log = logging.getLogger(__name__)
 _events = logging.getLogger("zkconsumer.events")
@@ -193,20 +194,36 @@ class LeaderFinder(threading.Thread):
                     info.deny(topic_refused(partition.topic, code, DESCRIBE, "a broker", security), self._backoff_s)
                     continue
                 self._report(partition, "the brokers do not know it" if code is None else error_name(code))
+        self._hand_over(routes)
+
+    def _hand_over(self, routes: Mapping[tuple[Broker, int], list[PartitionInfo]]) -> None:
+        """Give partitions to the fetchers of their leaders.
+
+        Raises:
+            ThreadLimit: a fetcher cannot start; its partitions wait on, those of others are fetched.
+        """
+        failure: ThreadLimit | None = None
         for (leader, number), infos in routes.items():
+            try:
+                fetcher = self._fetcher(leader, number)
+            except ThreadLimit as error:
+                failure = error
+                continue
             # Remove it from the waiting set first: the fetcher may return a partition before the next line is reached.
             with self._changed:
                 for info in infos:
                     self._waiting.pop(info.partition, None)
-            if not self._fetcher(leader, number).add(infos):
+            if not fetcher.add(infos):
                 self.add(infos)
+        if failure is not None:
+            raise failure
 
     def _report_failure(self, error: ZkConsumerError) -> None:
         if not self._stopping:  # otherwise close() ended the client during the request
             reason = str(error)
             if self._outage.is_news(reason, time.monotonic()):
                 _log.warning(
-                    "%s: cannot look up partition leaders, trying every %.1f s: %s", self.name, self._backoff_s, reason
+                    "%s: partitions wait for their leaders, trying every %.1f s: %s", self.name, self._backoff_s, reason
                 )
 
     def _report(self, partition: TopicPartition, reason: str) -> None:
@@ -222,8 +239,9 @@ class LeaderFinder(threading.Thread):
             fetcher = None
         if fetcher is None:
             name = f"ConsumerFetcherThread-{self._consumer_id}-{number}-{broker.id}"
-            fetcher = self._fetchers[key] = FetcherThread(name, broker, self._config, self.add)
-            fetcher.start()
+            fetcher = FetcherThread(name, broker, self._config, self.add)
+            start_thread(fetcher)
+            self._fetchers[key] = fetcher
         return fetcher
 
     def _end_idle_fetchers(self) -> None:

@@ -15,6 +15,7 @@ from zkconsumer.fetch.chunkqueue import ChunkQueue
 from zkconsumer.fetch.leaders import LeaderFinder
 from zkconsumer.fetch.partitioninfo import PartitionInfo, by_queue
 from zkconsumer.model import Broker, ConsumerThreadId, TopicPartition
+from zkconsumer.threads import start_thread
 
 _log = logging.getLogger(__name__)
 
@@ -87,10 +88,9 @@ class LocalFetchControl:
 
     def warm(self) -> None:
         """Load the decode kernel in the background while the member joins the group."""
-        self._warming = threading.Thread(
-            target=_load_modules_for_reading, name=f"{self._consumer_id}-warm", daemon=True
-        )
-        self._warming.start()
+        warming = threading.Thread(target=_load_modules_for_reading, name=f"{self._consumer_id}-warm", daemon=True)
+        start_thread(warming)
+        self._warming = warming
 
     def wait_until_warm(self) -> None:
         """Wait until the decode kernel is loaded.
@@ -101,10 +101,18 @@ class LocalFetchControl:
             self._warming.join()
 
     def start(self, assignment: FetchAssignment) -> None:
-        """See :class:`~zkconsumer.core.fetchcontrol.FetchControl`; leaders are found in the background."""
+        """See :class:`~zkconsumer.core.fetchcontrol.FetchControl`; leaders are found in the background.
+
+        Raises:
+            ThreadLimit: no thread can look for leaders; then none of the partitions that would begin is fetched.
+        """
         kept = {p: info for p, info in self._fetched().items() if assignment.threads.get(p) == info.thread}
         self.release(self._fetched().keys() - kept.keys())
         gained = {p: self._new_info(p, assignment) for p in assignment.threads if p not in kept}
+        if gained and self._finder is None:
+            finder = LeaderFinder(self._consumer_id, self._config, self._live_brokers, self._known_epochs)
+            start_thread(finder)
+            self._finder = finder
         for queue, infos in by_queue(gained.values()).items():
             self._queues.add(queue)
             queue.admit(infos)
@@ -117,14 +125,8 @@ class LocalFetchControl:
             queue = self._queue_for(partition.topic, thread)
             if queue.deny(error.topic, partition, error):
                 _log.error("stream %s: %s; trying again", thread, error)
-        if not gained:
-            return
         if self._finder is not None:
             self._finder.add(gained.values())
-        else:
-            self._finder = LeaderFinder(self._consumer_id, self._config, self._live_brokers, self._known_epochs)
-            self._finder.add(gained.values())
-            self._finder.start()
 
     def _fetched(self) -> dict[TopicPartition, PartitionInfo]:
         """Partitions that were started and are not released."""

@@ -46,7 +46,7 @@ class _Sums:
     def enter(self, chunk: Chunk, sign: int) -> None:
         """Add a chunk (1) or subtract it (-1)."""
         self.nbytes += sign * chunk.nbytes
-        self.counts[chunk.info.partition] += sign * chunk.has_records
+        self.counts[chunk.info.partition] += sign * (not chunk.seen)
 
 
 class WaitingChunks:
@@ -76,7 +76,7 @@ class WaitingChunks:
         return self._summed().nbytes
 
     def count(self, partition: TopicPartition) -> int:
-        """Number of chunks of a partition that have records and are not paused."""
+        """Number of chunks of a partition that are not paused, without those that the reader has seen."""
         return self._summed().counts[partition]
 
     def lacking(self, infos: Collection[P], most: int, coming: QueuedPartition | None) -> list[P]:
@@ -122,6 +122,14 @@ class WaitingChunks:
             if chunk.has_records:
                 return chunk
         return None
+
+    def see(self) -> None:
+        """Do not count the chunks that are not paused, which have no records: the reader needs others after them."""
+        active = self._lines.active
+        self._sums = None
+        for at, chunk in enumerate(active):
+            if not chunk.seen:
+                active[at] = chunk._replace(seen=True)
 
     def add(self, chunk: Chunk, *, in_front: bool = False) -> None:
         """Add a chunk after all others, or before them; a chunk of a paused partition among the partition's chunks."""

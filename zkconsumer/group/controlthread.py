@@ -32,8 +32,9 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 
-from zkconsumer.errors import ConsumerClosed
+from zkconsumer.errors import ConsumerClosed, ThreadLimit
 from zkconsumer.group.rebalancesignal import RebalanceSignal
+from zkconsumer.threads import start_thread
 
 _log = logging.getLogger(__name__)
 
@@ -87,8 +88,12 @@ class ControlThread:
         self._ended = False
 
     def start(self) -> None:
-        """Start the thread; to be called once."""
-        self._thread.start()
+        """Start the thread; to be called once, unless it raises.
+
+        Raises:
+            ThreadLimit: it could not be started.
+        """
+        start_thread(self._thread)
 
     def is_current(self) -> bool:
         """True if the caller runs on this thread."""
@@ -214,9 +219,9 @@ class ControlThread:
         if self._holder is not None or not self._requests:
             return
         try:
-            threading.Thread(target=self._stand_in, name=f"{self._thread.name}-stand-in", daemon=True).start()
-        except RuntimeError as error:  # no more threads: requests wait until user code returns
-            _log.error("cannot start a thread to serve requests during user code; they wait for its end: %s", error)
+            start_thread(threading.Thread(target=self._stand_in, name=f"{self._thread.name}-stand-in", daemon=True))
+        except ThreadLimit as error:  # requests wait until user code returns
+            _log.error("requests are not served during user code, and wait for its end: %s", error)
 
     def _stand_in(self) -> None:
         with self._changed:

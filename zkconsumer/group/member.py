@@ -139,8 +139,13 @@ class GroupMember:
         Raises:
             ZooKeeperUnavailable: no server answered within ``zookeeper.connection.timeout.ms``.
             ChrootMissing: the chroot of ``zookeeper.connect`` does not exist.
+            ThreadLimit: not all its threads could be started.
         """
-        self._protocol.open(self._lease_changed)
+        try:
+            self._protocol.open(self._lease_changed)
+        except Exception:
+            self._protocol.close()  # some of its threads may run
+            raise
 
     # -- for any thread ---------------------------------------------------------------------------------------------
 
@@ -323,8 +328,8 @@ class GroupMember:
     def _begin(self, request: Callable[[], None]) -> None:
         with self._starting:
             self.require_latent()
-            self._begun = True
             self._thread.start()
+            self._begun = True
         try:
             self._thread.do(request)
         except BaseException:

@@ -224,17 +224,18 @@ class Rebalancer:
             moved = self._moved(stored)  # before a listener commits
             former = self._of_former_topics({p: one for p, one in marked.items() if p not in kept}, recreated)
             offsets = self._start_offsets(stored, target.assignment, former)
+            self._topics = target.topics
+            threads = {partition: thread for partition, thread in share.items() if partition in offsets}
+            refused = {p: Refused(share[p], error) for p, error in self._committer.refused().items() if p in share}
+            earliest = {partition for partition in former if offsets[partition] is None}
+            following = self._next_assignment(threads, offsets, marked)
+            assignment = replace(following, refused=refused, earliest=earliest, moved=moved)
+            self._fetch.start(assignment)
         except Exception:
             self._release_all_but(plan.kept)
             raise
-        self._topics = target.topics
-        threads = {partition: thread for partition, thread in share.items() if partition in offsets}
-        refused = {p: Refused(share[p], error) for p, error in self._committer.refused().items() if p in share}
-        earliest = {partition for partition in former if offsets[partition] is None}
-        following = self._next_assignment(threads, offsets, marked)
-        self.assignment = replace(following, refused=refused, earliest=earliest, moved=moved)
+        self.assignment = assignment
         self._committer.learn(stored, offsets, kept)
-        self._fetch.start(self.assignment)
         self._fetching = True
         self.enter_state(MemberState.FETCHING)
         _events.info(

@@ -59,8 +59,8 @@ class BrokerConnection:
         port: TCP port of a listener for the security protocol.
         client_id: sent with every request; brokers use it in logs, metrics and quotas.
         timeout_ms: limit for connecting, and for any period in which a send or receive makes no progress, in ms.
-        receive_buffer_bytes: ``SO_RCVBUF``, set only if larger than the kernel's initial value: setting the option
-            disables the kernel's own tuning of the size.
+        receive_buffer_bytes: ``SO_RCVBUF``; 0 or less does not set it. Setting it disables the kernel's own tuning of
+            the size (adr/0026).
         version_fallback: a release in :data:`OLD_RELEASES`, assumed without proof if a broker closes the connection
             when asked for its versions.
         security: TLS and login.
@@ -104,7 +104,7 @@ class BrokerConnection:
             broker.port,
             client_id=config.client_id,
             timeout_ms=config.socket_timeout_ms,
-            receive_buffer_bytes=config.socket_receive_buffer_bytes,
+            receive_buffer_bytes=config.socket_receive_buffer_bytes or 0,
             version_fallback=config.broker_version_fallback,
             security=BrokerSecurity.from_config(config),
         )

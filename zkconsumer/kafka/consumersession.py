@@ -38,6 +38,7 @@ from zkconsumer.kafka.groupreactions import REMOVED, Reaction, pause_s
 from zkconsumer.kafka.groupstates import group_settings
 from zkconsumer.kafka.leasewatch import LeaseWatch
 from zkconsumer.kafka.sharedconsumermembership import SharedConsumerMembership
+from zkconsumer.threads import start_thread
 
 _log: Final = logging.getLogger(__name__)
 _events: Final = logging.getLogger("zkconsumer.events")
@@ -109,7 +110,7 @@ class ConsumerSession:
         self._contact.open(lambda brokers: require_support(brokers, self._settings))
         self._lease.open(lease_changed)
         self._cluster.open(self.membership.note_topics)
-        self._thread.start()
+        start_thread(self._thread)
 
     def close(self) -> None:
         """Leave the group at once, for a while if the member is a static one, and end the thread. Idempotent."""

@@ -33,6 +33,7 @@ from zkconsumer.kafka.groupmessages import JoinSettings
 from zkconsumer.kafka.groupreactions import REMOVED, Reaction, group_error, pause_s, reaction_to
 from zkconsumer.kafka.heartbeats import Heartbeats
 from zkconsumer.kafka.sharedmembership import SharedMembership
+from zkconsumer.threads import start_thread
 
 _log: Final = logging.getLogger(__name__)
 
@@ -107,7 +108,7 @@ class GroupSession:
         """
         self._heartbeats.open(lease_changed)
         self._cluster.open(self.membership.note_topics)
-        self._thread.start()
+        start_thread(self._thread)
 
     def close(self) -> None:
         """Leave the group at once, unless the member is a static one, and end the threads. Idempotent."""

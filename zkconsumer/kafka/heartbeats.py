@@ -20,6 +20,7 @@ from zkconsumer.kafka.groupmessages import heartbeat, leave_group
 from zkconsumer.kafka.groupreactions import REMOVED, Reaction, reaction_to
 from zkconsumer.kafka.leasewatch import LeaseWatch
 from zkconsumer.kafka.sharedmembership import SharedMembership
+from zkconsumer.threads import start_thread
 
 _log: Final = logging.getLogger(__name__)
 _events: Final = logging.getLogger("zkconsumer.events")
@@ -71,7 +72,7 @@ class Heartbeats:
         """
         self._coordinator.open()
         self._lease.open(lease_changed)
-        self._thread.start()
+        start_thread(self._thread)
 
     def close(self) -> None:
         """Wait for the thread, which leaves the group if the membership was closed before, and end. Idempotent."""

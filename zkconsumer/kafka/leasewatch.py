@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from zkconsumer.kafka.sharedmember import SharedMember
+from zkconsumer.threads import start_thread
 
 _events: Final = logging.getLogger("zkconsumer.events")
 
@@ -40,7 +41,7 @@ class LeaseWatch:
             changed: called on the thread when the lease has lapsed, and when it holds again.
         """
         self._changed = changed
-        self._thread.start()
+        start_thread(self._thread)
 
     def close(self) -> None:
         """Wait for the thread, which ends when the membership is closed. Idempotent."""

@@ -34,6 +34,7 @@ from zkconsumer.kafka.client import BrokerClient
 from zkconsumer.kafka.errorcodes import is_refusal
 from zkconsumer.kafka.refusals import DESCRIBE, topic_refused
 from zkconsumer.model import Broker
+from zkconsumer.threads import start_thread
 
 _log: Final = logging.getLogger(__name__)
 
@@ -79,7 +80,7 @@ class PolledCluster:
     def open(self, changed: Callable[[], None]) -> None:
         """See :class:`~zkconsumer.core.clustercatalog.ClusterSource`; to be called once."""
         self._changed = changed
-        self._thread.start()
+        start_thread(self._thread)
 
     def live_brokers(self) -> tuple[Broker, ...]:
         """The brokers as last known; those of ``bootstrap.servers`` before the first answer."""

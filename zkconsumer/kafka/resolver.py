@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from zkconsumer.errors import ThreadLimit
+from zkconsumer.threads import start_thread
 from zkconsumer.wakeup import WakeUp
 
 Address = tuple[int, int, int, str, Any]
@@ -47,7 +49,10 @@ def resolve(host: str, port: int, *, timeout_s: float, wake: WakeUp, given_up: C
             failed.append(error)
         wake.set()
 
-    threading.Thread(target=look_up, name=f"resolve {host}", daemon=True).start()
+    try:
+        start_thread(threading.Thread(target=look_up, name=f"resolve {host}", daemon=True))
+    except ThreadLimit as error:
+        raise OSError(f"cannot resolve the host name: {error}") from error
     deadline = time.monotonic() + timeout_s
     while not (found or failed):
         if given_up():

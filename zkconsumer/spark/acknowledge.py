@@ -14,9 +14,12 @@ import socketserver
 import tempfile
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
+from zkconsumer.errors import ThreadLimit
 from zkconsumer.stalefiles import OwnedDirectory
+from zkconsumer.threads import start_thread
 
 _log = logging.getLogger(__name__)
 
@@ -36,16 +39,16 @@ class AcknowledgementServer:
     def __init__(self, acknowledged: Callable[[int], None], parent: Path | None = None) -> None:
         self._directory = OwnedDirectory("zkconsumer-ack-", parent)
         self.path = str(self._directory.path / "acknowledge")
-        try:
+        with ExitStack() as undo:
+            undo.callback(self._directory.remove)
             self._server = _Server(self.path, _handler(acknowledged))
+            undo.callback(self._server.server_close)
             Path(self.path).chmod(0o600)
-        except BaseException:
-            self._directory.remove()
-            raise
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, args=(0.05,), name="zkconsumer-acknowledgements", daemon=True
-        )
-        self._thread.start()
+            self._thread = threading.Thread(
+                target=self._server.serve_forever, args=(0.05,), name="zkconsumer-acknowledgements", daemon=True
+            )
+            start_thread(self._thread)
+            undo.pop_all()
 
     def close(self) -> None:
         """Stop receiving and remove the socket. Idempotent."""
@@ -56,10 +59,10 @@ class AcknowledgementServer:
 
 
 def open_server(acknowledged: Callable[[int], None], parent: Path | None = None) -> AcknowledgementServer | None:
-    """A server, or None if no socket can be created (the temporary directory's path is too long, or read-only)."""
+    """A server, or None if it cannot be made: the temporary directory's path is too long, or read-only."""
     try:
         return AcknowledgementServer(acknowledged, parent)
-    except OSError as error:
+    except (OSError, ThreadLimit) as error:
         _log.warning(
             "finished batches are committed only when Spark requests the next one: cannot create a socket "
             "for acknowledgements in %s (%s); set TMPDIR to a short path that is writable",

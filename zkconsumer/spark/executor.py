@@ -13,12 +13,13 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from zkconsumer.core.leaderepochs import UNKNOWN_EPOCH
-from zkconsumer.errors import BrokerUnavailable, RetriableError
+from zkconsumer.errors import BrokerUnavailable, RetriableError, ThreadLimit
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.spark.microbatch import RangePartition, Span
 from zkconsumer.spark.options import SourceOptions
 from zkconsumer.spark.rangefetcher import FetchedQueue, FetcherEnded, RangeEpochs, RangeFetcher
 from zkconsumer.spark.worker import Worker, acknowledge_quickly, borrowed_decoder, collect_less, this_worker
+from zkconsumer.threads import start_thread
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -66,7 +67,7 @@ class _TaskReading:
         self._columns = columns
         self._worker = worker
         self._borrowed = ExitStack()
-        self._decoder = self._borrow_decoder()
+        self._decoder = self._borrow_decoder(self._borrowed)
         self._brokers = task.brokers
         self._epochs = dict(task.epochs)
         self._waiting = {piece.topic_partition: Span(piece.start, piece.until) for piece in task.ranges}
@@ -121,24 +122,31 @@ class _TaskReading:
                 self._find_leaders_again(ranges, error)
 
     def _start_fetcher(self, leader: Broker, ranges: dict[TopicPartition, Span]) -> None:
-        fetcher = RangeFetcher(
-            self._worker.take_connection(leader),
-            self._borrow_decoder(),
-            leader,
-            ranges,
-            self._queue,
-            self._options.config,
-            fail_on_data_loss=self._options.fail_on_data_loss,
-            epochs={p: RangeEpochs(self._epochs.get(p), self._worker.epochs.get(p, UNKNOWN_EPOCH)) for p in ranges},
-        )
+        connection = self._worker.take_connection(leader)
+        with ExitStack() as borrowed:
+            fetcher = RangeFetcher(
+                connection,
+                self._borrow_decoder(borrowed),
+                leader,
+                ranges,
+                self._queue,
+                self._options.config,
+                fail_on_data_loss=self._options.fail_on_data_loss,
+                epochs={p: RangeEpochs(self._epochs.get(p), self._worker.epochs.get(p, UNKNOWN_EPOCH)) for p in ranges},
+            )
+            try:
+                start_thread(fetcher)
+            except ThreadLimit:
+                self._worker.return_connection(leader, connection)
+                raise
+            self._borrowed.push(borrowed.pop_all())
         self._fetchers.add(fetcher)
-        fetcher.start()
         for partition in ranges:
             del self._waiting[partition]
 
-    def _borrow_decoder(self) -> BatchDecoder:
+    def _borrow_decoder(self, borrowed: ExitStack) -> BatchDecoder:
         options = self._options
-        return self._borrowed.enter_context(
+        return borrowed.enter_context(
             borrowed_decoder(
                 check_crcs=options.config.check_crcs,
                 columns=self._columns,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import selectors
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
@@ -28,7 +29,8 @@ from kazoo.handlers.utils import selector_select
 from kazoo.protocol.serialization import SASL, Auth, Connect
 from kazoo.protocol.states import EventType, WatchedEvent
 
-from zkconsumer.errors import SessionExpired, ZooKeeperRefused, ZooKeeperUnavailable
+from zkconsumer.errors import SessionExpired, ThreadLimit, ZooKeeperRefused, ZooKeeperUnavailable
+from zkconsumer.threads import start_thread
 from zkconsumer.zookeeper.requestcount import request_count_pair
 
 Watch = Callable[[], None]
@@ -92,6 +94,21 @@ class PollingHandler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo 
     Requests that are made while the connection is down block no caller (:mod:`zkconsumer.zookeeper.requestcount`).
     """
 
+    def start(self) -> None:
+        """Start the threads; if one cannot be started, those that were started end."""
+        try:
+            super().start()
+        except ThreadLimit:
+            self._running = True  # otherwise stop() does nothing
+            self.stop()
+            raise
+
+    def spawn(self, func: Callable[..., None], *arguments: Any, **more: Any) -> threading.Thread:
+        """Start a thread of kazoo's."""
+        thread = threading.Thread(target=func, args=arguments, kwargs=more, daemon=True)
+        start_thread(thread)
+        return thread
+
     def create_socket_pair(self) -> Any:
         """What the connection thread reads, and what callers write; a pair of sockets where there is no eventfd."""
         return request_count_pair() if hasattr(os, "eventfd") else super().create_socket_pair()
@@ -99,6 +116,22 @@ class PollingHandler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo 
     def select(self, *arguments: Any, **more: Any) -> Any:
         """See :func:`kazoo.handlers.utils.selector_select`."""
         return selector_select(*arguments, **more, selectors_module=_Poll)
+
+
+def start_client(client: Any) -> Any:
+    """Let kazoo connect; returns the event that is set when it has connected.
+
+    Raises:
+        ThreadLimit: not all its threads could be started, and none of them runs.
+    """
+    was_stopped = client._stopped.is_set()
+    try:
+        return client.start_async()
+    except ThreadLimit:
+        client.handler.stop()
+        if was_stopped:  # otherwise stop() would write to a socket that does not exist yet
+            client._stopped.set()
+        raise
 
 
 class SecretFilter(logging.Filter):

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from zkconsumer.core.leasetimes import lease_deadline, probe_interval, silence_report_is_due
 from zkconsumer.core.rebalancesteps import retry_seconds
+from zkconsumer.threads import start_thread
 from zkconsumer.zookeeper.session import ProbeAnswer, ZkSession
 
 _log = logging.getLogger("zkconsumer.events")
@@ -78,7 +79,7 @@ class SessionLease:
             asked_for_session: see :meth:`grant`.
         """
         self.grant(asked_for_session)
-        self._thread.start()
+        start_thread(self._thread)
 
     def grant(self, asked_for_session: float) -> None:
         """Extend the lease as after an answered probe.

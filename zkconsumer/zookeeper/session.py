@@ -11,6 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -19,8 +20,9 @@ from kazoo.exceptions import NodeExistsError, NoNodeError
 from kazoo.protocol.states import KazooState, KeeperState
 
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.errors import ChrootMissing, SessionExpired, ZooKeeperRefused, ZooKeeperUnavailable
+from zkconsumer.errors import ChrootMissing, SessionExpired, ThreadLimit, ZooKeeperRefused, ZooKeeperUnavailable
 from zkconsumer.forks import Owner
+from zkconsumer.threads import start_thread
 from zkconsumer.zookeeper.conditional import Access, Change, Conflict, commit_changes, commit_independent, read_access
 from zkconsumer.zookeeper.kazooadapter import (
     LOGIN_FAILED,
@@ -28,6 +30,7 @@ from zkconsumer.zookeeper.kazooadapter import (
     PollingHandler,
     Watch,
     connection_loop_ended,
+    start_client,
     translated_errors,
 )
 from zkconsumer.zookeeper.reads import ChildrenReads, Reads, Znode, ZnodeReads
@@ -137,14 +140,16 @@ class ZkSession:
             ZooKeeperUnavailable: no server answered in time.
             ZooKeeperRefused: the servers refused the login.
             ChrootMissing: the chroot does not exist.
+            ThreadLimit: kazoo's threads cannot be started.
                 After each of them the connection is closed again; after an interrupt soon.
         """
         try:
-            self._check_chroot(self._client.start_async())
+            self._check_chroot(start_client(self._client))
         except BaseException as error:
             if not isinstance(error, Exception):
                 # An interrupt: kazoo's thread may wait for a server that does not answer, and closing waits for it.
-                threading.Thread(target=self._close_later, name="zookeeper-close", daemon=True).start()
+                with suppress(ThreadLimit):
+                    start_thread(threading.Thread(target=self._close_later, name="zookeeper-close", daemon=True))
                 raise
             self.close()
             if isinstance(error, ZooKeeperUnavailable) and self._login_refused:
@@ -264,7 +269,10 @@ class ZkSession:
             else "kazoo's connection loop has ended; check its last lines in the log for the reason"
         )
         _log.error("ZooKeeper %s: %s. Connecting again", self._connect, reason)
-        self._client.start_async()
+        try:
+            start_client(self._client)
+        except ThreadLimit as error:  # the lease's thread, which calls this, must live on to try again
+            _log.error("ZooKeeper %s: cannot connect again yet: %s", self._connect, error)
         return True
 
     def _state_changed(self, state: str) -> None:

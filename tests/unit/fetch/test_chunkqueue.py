@@ -8,7 +8,7 @@ import pytest
 from tests.fixtures.chunks import make_chunk, make_fetched_chunk, make_info, make_queue, offsets
 from tests.fixtures.chunks import take as take_from
 from zkconsumer.errors import AuthenticationFailed, CorruptRecord
-from zkconsumer.fetch.chunkqueue import END
+from zkconsumer.fetch.chunkqueue import END, ChunkQueue
 from zkconsumer.fetch.chunks import Chunk, HandOver
 
 
@@ -376,13 +376,24 @@ def test_chunks_without_records_only_move_the_position(queue, info):
     assert not is_full(queue, info)
 
 
-def test_chunks_without_records_never_fill_a_queue(queue, info):
-    """Otherwise the fetcher would wait for room that only a chunk with records makes, and never fetch one."""
-    for offset in range(1, 20):
-        queue.put(Chunk(info, None, offset, 0))
-    assert not is_full(queue, info)
-    assert take(queue) is None
-    assert info.position(handed_out=True) == 19
+@pytest.mark.parametrize("ask", [ChunkQueue.request, ChunkQueue.look])
+def test_chunks_without_records_fill_a_queue_until_its_reader_asks(queue, info, ask):
+    """A reader that stands still must not download aborted transactions without end; one that asks needs what follows.
+
+    It may only look, while its user holds the record before them, which is not released.
+    """
+    woken = []
+    for offset in (2, 4, 6):
+        assert not is_full(queue, info)
+        for number in range(2):
+            queue.put(Chunk(info, None, offset - 1 + number, 0))
+        assert is_full(queue, info)
+        assert queue.await_room(lambda: woken.append(True), [info])
+        assert woken == []
+        assert ask(queue, 0) is None
+        assert woken
+        woken.clear()
+    assert info.position(handed_out=True) == (6 if ask is ChunkQueue.request else 0)
 
 
 def test_positions_follow_the_user(queue, info):

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.fixtures.batches import build, spoil
-from tests.fixtures.chunks import fetched, make_chunk, make_fetched_chunk, make_info, make_queue, take
+from tests.fixtures.chunks import decode_pool, fetched, make_chunk, make_fetched_chunk, make_info, make_queue, take
 from zkconsumer.decode import batchdecoder
 from zkconsumer.fetch.chunkqueue import END
 from zkconsumer.fetch.chunkreader import ChunkReader
@@ -25,9 +25,14 @@ def info(queue):
     return make_info(queue)
 
 
-@pytest.fixture
-def reader(queue):
-    return ChunkReader(queue)
+@pytest.fixture(params=[0, 3], ids=["alone", "pool"])
+def reader(queue, request):
+    """Alone as with two CPUs, or with a pool as elsewhere (``decode.threads``)."""
+    if request.param == 0:
+        yield ChunkReader(queue)
+        return
+    with decode_pool(request.param) as pool:
+        yield ChunkReader(queue, pool=pool)
 
 
 def offsets(chunk):

@@ -3,19 +3,23 @@ import os
 import shutil
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from tests.fixtures.chunks import make_info, make_queue
 from tests.fixtures.stubbroker import running_stub_broker
+from tests.fixtures.threads import threads_refused
 from tests.fixtures.waiting import eventually
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.denials import PATIENCE
+from zkconsumer.core.fetchcontrol import FetchAssignment
 from zkconsumer.decode.batchdecoder import warm
-from zkconsumer.errors import TopicUnreadable
+from zkconsumer.errors import ThreadLimit, TopicUnreadable
 from zkconsumer.fetch.leaders import LeaderFinder, fetcher_number, join_until
-from zkconsumer.model import TopicPartition
+from zkconsumer.fetch.localfetchcontrol import LocalFetchControl
+from zkconsumer.model import ConsumerThreadId, TopicPartition
 
 UNSUPPORTED_COMPRESSION_TYPE = 76
 ROOT = Path(__file__).parents[3]
@@ -116,8 +120,8 @@ def find(stub):
     """Look for the leaders of partitions, and fetch them, until the test ends."""
     started = []
 
-    def start(*infos):
-        config = ConsumerConfig(group_id="g", zookeeper_connect="unused:1", refresh_leader_backoff_ms=1)
+    def start(*infos, **settings):
+        config = ConsumerConfig(group_id="g", zookeeper_connect="unused:1", refresh_leader_backoff_ms=1, **settings)
         finder = LeaderFinder("g_c", config, lambda: [stub.broker])
         finder.add(infos)
         finder.start()
@@ -157,3 +161,45 @@ def test_a_refusal_is_raised_once_after_a_few_attempts(stub, find, caplog):
         stub.fetch_errors[refused.partition] = UNSUPPORTED_COMPRESSION_TYPE
     assert len(lines("topic t can be read again")) == 2
     assert len(lines("topic t cannot be read")) in (2, 3)  # the last one may be refused again
+
+
+@pytest.mark.parametrize("refused", ["-leader-finder-thread", "ConsumerFetcherThread"])
+def test_a_thread_that_cannot_start_is_tried_again(stub, refused, caplog):
+    """As the rebalance thread does it; partitions wait, and are fetched once there may be another thread."""
+    queue = make_queue()
+    partition, thread = TopicPartition("t", 0), ConsumerThreadId("g_c", 0)
+    stub.log(partition)
+    config = ConsumerConfig(group_id="g", zookeeper_connect="unused:1", refresh_leader_backoff_ms=1)
+    control = LocalFetchControl("g_c", config, lambda: [stub.broker], lambda topic, thread: queue)
+    assignment = FetchAssignment(1, {partition: thread}, {partition: 0})
+    with threads_refused(lambda name: refused in name) as seen:
+        with pytest.raises(ThreadLimit, match="pids") if "finder" in refused else nullcontext():
+            control.start(assignment)
+        eventually(lambda: seen.refused)
+    if "finder" in refused:
+        control.stop()  # as the next attempt does
+        assert control.positions(handed_out=True) == {}
+        control.start(assignment)
+    else:
+        eventually(lambda: "ConsumerFetcherThread" in caplog.text)
+    try:
+        eventually(lambda: control._infos[partition].readable)
+    finally:
+        control.stop()
+    assert "did not end" not in caplog.text
+
+
+def test_a_refused_fetcher_keeps_no_partition_of_another_broker_waiting(stub, find):
+    """Each broker has its own fetchers, and one of them may run already."""
+    queue = make_queue()
+    infos = [make_info(queue, topic=topic) for topic in ("t", "u")]
+    numbers = {info.partition: fetcher_number(info.partition, 4) for info in infos}
+    assert len(set(numbers.values())) == 2
+    for info in infos:
+        stub.log(info.partition)
+    first = f"-{numbers[infos[0].partition]}-{stub.broker.id}"
+    with threads_refused(lambda name: name.startswith("ConsumerFetcherThread") and name.endswith(first)):
+        find(*infos, num_consumer_fetchers=4)
+        eventually(lambda: infos[1].readable)
+        assert not infos[0].readable
+    eventually(lambda: infos[0].readable)

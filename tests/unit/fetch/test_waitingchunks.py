@@ -134,7 +134,7 @@ class Machine(RuleBasedStateMachine):
     def agrees(self):
         assert [id(chunk) for chunk in self.waiting] == [id(chunk) for chunk in self.here]
         assert self.waiting.nbytes == sum(chunk.nbytes for chunk in self.here)
-        counts = Counter(chunk.info.partition for chunk in self.here if chunk.has_records)
+        counts = Counter(chunk.info.partition for chunk in self.here)
         for info in INFOS:
             assert self.waiting.count(info.partition) == counts[info.partition]
             assert self.waiting.is_paused(info.partition) is (info.partition in self.paused)

@@ -6,7 +6,8 @@ from concurrent.futures import Future
 
 import pytest
 
-from zkconsumer.errors import ConsumerClosed
+from tests.fixtures.threads import threads_refused
+from zkconsumer.errors import ConsumerClosed, ThreadLimit
 from zkconsumer.group.controlthread import ControlThread
 from zkconsumer.group.rebalancesignal import RebalanceSignal
 
@@ -312,3 +313,22 @@ def test_a_wait_serves_requests_and_timers_until_its_condition_holds(control):
 
     assert one.react(reaction).result(2 * BOUND_S)
     assert sorted(one.calls) == ["request", "timer"]
+
+
+def test_a_thread_that_could_not_start_can_be_started_again():
+    signal, calls = RebalanceSignal(), []
+    thread = ControlThread(
+        "control",
+        signal,
+        react=lambda: None,
+        finish=lambda: calls.append("finish"),
+        abandon=lambda: None,
+        on_failure=calls.append,
+        patience_s=BOUND_S,
+    )
+    with threads_refused(lambda name: name == "control"), pytest.raises(ThreadLimit):
+        thread.start()
+    thread.start()
+    thread.do(lambda: calls.append("request"))
+    thread.close()
+    assert calls == ["request", "finish"]

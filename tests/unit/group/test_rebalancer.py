@@ -6,7 +6,7 @@ from tests.fixtures.groupprotocol import Member
 from zkconsumer.core.memberstate import MemberState
 from zkconsumer.core.rebalancesteps import RebalanceCause, RebalanceStep
 from zkconsumer.core.topicrecords import TopicOrigin
-from zkconsumer.errors import GenerationEnded, OwnershipConflict, ZooKeeperUnavailable
+from zkconsumer.errors import GenerationEnded, OwnershipConflict, ThreadLimit, ZooKeeperUnavailable
 from zkconsumer.group.listener import ConsumerRebalanceListener
 from zkconsumer.model import TopicIdentity, TopicPartition
 from zkconsumer.spark.microbatch import Span
@@ -300,6 +300,28 @@ def test_a_commit_whose_answer_was_lost_is_newer_than_one_in_before_commit(monke
     member = holding_a_batch(incremental=True, before_commit=before_commit)
     member.committer.commit_automatically()
     assert member.offsets()[0] == 10
+
+
+def test_no_old_position_is_committed_after_fetchers_that_did_not_start(member, monkeypatch):
+    """Another member owned the partition meanwhile; the attempt that gains it again fails in its last step."""
+    member.rebalance(0, 1)
+    member.fetch.move(p0=300)
+    member.rebalance(1)
+    member.store.offsets[P0] = 313
+    member.group.command(0, 1)
+
+    def refuse(assignment):
+        raise ThreadLimit("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(member.fetch, "start", refuse)
+        assert isinstance(member.rebalancer.rebalance().error, ThreadLimit)
+        assert P0 not in member.group.held
+    member.committer.commit_automatically()
+    member.rebalance(0, 1)
+    assert member.fetch.starts[P0] == 313
+    member.rebalance(1)
+    assert member.offsets()[0] == 313
 
 
 def test_positions_of_what_stays_are_committed_after_a_failed_increment():

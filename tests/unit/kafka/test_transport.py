@@ -17,8 +17,10 @@ from tests.fixtures.waiting import error_of, eventually
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import AuthenticationFailed, BrokerUnavailable
 from zkconsumer.kafka import transport as transport_module
+from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.kafka.security import PLAINTEXT, BrokerSecurity
 from zkconsumer.kafka.transport import Transport
+from zkconsumer.model import Broker
 
 HOST = "127.0.0.1"
 TLS = {"tls1.2": ssl.TLSVersion.TLSv1_2, "tls1.3": ssl.TLSVersion.TLSv1_3}
@@ -339,3 +341,27 @@ def test_a_host_name_is_resolved():
         transport.connect()
         listener.accept()[0].close()
         transport.close()
+
+
+def test_the_receive_buffer_is_the_property_and_otherwise_the_kernel_s():
+    """Set before connecting, since the window that is announced then depends on it; Linux doubles the value."""
+
+    def size(receive_buffer_bytes):
+        with socket.create_server((HOST, 0)) as listener:
+            config = ConsumerConfig(
+                group_id="g", zookeeper_connect="unused:1", socket_receive_buffer_bytes=receive_buffer_bytes
+            )
+            broker = Broker(0, HOST, listener.getsockname()[1])
+            transport = BrokerConnection.from_config(broker, config)._transport
+            transport.connect()
+            try:
+                return transport._socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+            finally:
+                transport.close()
+
+    with socket.socket() as untouched:
+        kernels = untouched.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+    smaller, larger = kernels // 4, kernels * 4
+    for value in (smaller, larger):
+        assert value <= size(value) <= 2 * value
+    assert size(None) == size(0) == size(-1) >= kernels

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fixtures.threads import threads_refused
 from zkconsumer.spark.acknowledge import AcknowledgementServer, acknowledge, open_server
 
 
@@ -58,3 +59,9 @@ def test_a_path_that_is_too_long_disables_only_acknowledgements(tmp_path, caplog
     assert open_server(lambda _: None, deep) is None
     assert "set TMPDIR to a short path" in caplog.text
     assert list(deep.iterdir()) == []
+
+
+def test_without_a_thread_nothing_is_left_in_the_temporary_directory(tmp_path):
+    with threads_refused(lambda name: name == "zkconsumer-acknowledgements"):
+        assert open_server(lambda _: None, tmp_path) is None
+    assert list(tmp_path.iterdir()) == []

@@ -14,6 +14,7 @@ from zkconsumer.core.coordinatorplan import longest_wait_seconds
 from zkconsumer.core.election import look_interval
 from zkconsumer.core.rebalancesteps import orphan_delay_seconds, settle_seconds
 from zkconsumer.errors import SessionExpired, ZkConsumerError, ZooKeeperRefused
+from zkconsumer.threads import start_thread
 from zkconsumer.wakeup import WakeUp
 from zkconsumer.zookeeper.coordinator.commands import EpochEnded
 from zkconsumer.zookeeper.coordinator.election import Election
@@ -92,7 +93,7 @@ class Coordinator:
 
     def start(self) -> None:
         """Start the thread; to be called once."""
-        self._thread.start()
+        start_thread(self._thread)
 
     def look(self) -> None:
         """Look at once: the member has registered, or has a connection again; from any thread."""
