@@ -11,8 +11,9 @@ from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.offsets import StoredOffset
 from zkconsumer.errors import CoordinatorMoved, ProtocolError
 from zkconsumer.kafka.brokercatalog import BrokerCatalog
-from zkconsumer.kafka.client import EARLIEST, LATEST, BrokerClient
+from zkconsumer.kafka.client import EARLIEST, LATEST, BrokerClient, list_offsets
 from zkconsumer.kafka.connection import BrokerConnection
+from zkconsumer.kafka.epochendsprotocol import EpochEnd, EpochQuestion, epoch_ends
 from zkconsumer.kafka.errorcodes import ErrorCode
 from zkconsumer.kafka.fetchprotocol import fetch_version, receive_fetch, send_fetch
 from zkconsumer.kafka.fetchsession import PartitionFetch, without_session
@@ -43,9 +44,10 @@ def connection(broker: VersionedBroker):
     made.close()
 
 
-def fetch(connection, topic, *, offset=0, max_bytes=1 << 20, **settings):
+def fetch(connection, topic, *, offset=0, max_bytes=1 << 20, leader_epoch=-1, **settings):
     limits = {"max_wait_ms": 100, "min_bytes": 1, "max_bytes": 1 << 22, **settings}
-    correlation_id = send_fetch(connection, without_session([PartitionFetch(topic, 0, offset, max_bytes)]), **limits)
+    wanted = PartitionFetch(topic, 0, offset, max_bytes, leader_epoch)
+    correlation_id = send_fetch(connection, without_session([wanted]), **limits)
     isolation = settings.get("isolation", "read_uncommitted")
     (answer,) = receive_fetch(connection, correlation_id, isolation=isolation)
     return answer
@@ -107,6 +109,25 @@ def test_beginning_and_end_of_a_log(broker, client, unique_name):
     latest = client().list_offsets({partition: LATEST, missing: LATEST})
     assert (latest.found, latest.errors.keys()) == ({partition: 7}, {missing})
     assert client().list_offsets({partition: EARLIEST}).found == {partition: 0}
+
+
+def test_leader_epochs(broker, client, connection, unique_name):
+    topic = broker.create_topic(unique_name)
+    broker.produce(topic, [b"x"] * 7)
+    partition = TopicPartition(topic, 0)
+    epochs = client().metadata([topic]).epochs
+    if broker.release < (2, 1):
+        assert epochs == {}
+        assert epoch_ends(connection, {partition: EpochQuestion(-1, 0)}).unknown.keys() == {partition}
+        return
+    (epoch,) = epochs.values()
+    assert epochs == {partition: epoch} == client().list_offsets({partition: LATEST}).epochs
+    assert epoch_ends(connection, {partition: EpochQuestion(epoch, epoch)}).found == {partition: EpochEnd(epoch, 7)}
+    too_new, refused = {partition: epoch + 1}, {partition: ErrorCode.UNKNOWN_LEADER_EPOCH}
+    assert epoch_ends(connection, {partition: EpochQuestion(epoch + 1, epoch)}).errors == refused
+    assert list_offsets(connection, {partition: LATEST}, epochs=too_new).errors == refused
+    assert fetch(connection, topic, leader_epoch=epoch).error == ErrorCode.NONE
+    assert fetch(connection, topic, leader_epoch=epoch + 1).error == ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
 def test_records_and_errors_of_a_fetch(broker, connection, unique_name):
