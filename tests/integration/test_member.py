@@ -903,6 +903,34 @@ def test_a_frozen_zookeeper_for_less_than_the_session_changes_nothing(private_sa
         member.leave()
 
 
+@pytest.mark.slow
+def test_commits_by_timer_queue_nothing_while_zookeeper_is_away(private_sandbox, unique_name):
+    """The rebalance thread is free meanwhile: it would wait for answers as long as the session lasts."""
+    sandbox = private_sandbox(**PATIENT)
+    topic = Topics(sandbox.bootstrap_servers).create(unique_name, 40)
+    config = ConsumerConfig(
+        zookeeper_connect=sandbox.zookeeper_connect,
+        group_id=unique_name,
+        zookeeper_session_timeout_ms=30_000,
+        auto_commit_interval_ms=100,
+    )
+    member = open_member(config, RecordingFetch())
+    served = []
+    try:
+        member.join(Subscription.static({topic: 1}))
+        member.repeat(0.1, lambda: served.append(1))
+        sandbox.zookeeper.stop()
+        eventually(lambda: not member.describe().connected)
+        served.clear()
+        eventually(lambda: len(served) > 20)
+        assert not member._protocol.zk._client._queue
+        sandbox.zookeeper.start()
+        eventually(lambda: member.describe().connected)
+        member.commit()
+    finally:
+        member.leave()
+
+
 def test_a_description_names_what_a_member_does_and_holds(group, topic_factory):
     topic = topic_factory(partitions=2)
     member, _ = group("a")

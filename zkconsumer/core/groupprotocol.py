@@ -161,8 +161,12 @@ class GroupProtocol(Protocol):
         """True while the group can be reached, as far as known."""
 
     @property
-    def tries_last_commit(self) -> bool:
-        """True if the last commit is to be tried: it ends soon, also where the group is not :attr:`connected`."""
+    def can_commit(self) -> bool:
+        """True if a commit may succeed at once, also where the group is not :attr:`connected`.
+
+        Otherwise commits by timer, and the last one, are not tried: they would occupy the rebalance thread while they
+        wait for a connection.
+        """
 
     def unreachable(self) -> RetriableError:
         """The error of an attempt that is not made, since the group is not :attr:`connected`."""

@@ -357,6 +357,8 @@ class GroupMember:
 
     def _commit_by_timer(self) -> None:
         self._thread.call_after(self._commit_interval, self._commit_by_timer)
+        if not self._protocol.can_commit:  # the protocol logs it
+            return
         try:
             automatic = self._config.auto_commit_enable
             all_ours = self._committer.commit_automatically() if automatic else self._committer.verify_ownership()
@@ -381,7 +383,7 @@ class GroupMember:
         """Make the last commit, and report what it did not store."""
         reason = "another member may own them already"
         try:
-            if self._protocol.tries_last_commit:
+            if self._protocol.can_commit:
                 self._committer.commit_automatically(retry=False)
             else:
                 reason = "the group cannot be reached; check that the servers of ZooKeeper, or the brokers, run"

@@ -85,7 +85,7 @@ class BrokerGroup:
         return self._session.connected
 
     @property
-    def tries_last_commit(self) -> bool:
+    def can_commit(self) -> bool:
         """True, also if the last heartbeat was not answered: commits have their own connection, and the lease holds.
 
         1. A broker restarts, and a heartbeat fails; 2. the member is shut down before the next one, seconds later.

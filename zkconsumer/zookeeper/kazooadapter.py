@@ -6,10 +6,12 @@ import logging
 import os
 import selectors
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
+from kazoo.client import KazooClient
 from kazoo.exceptions import (
     AuthFailedError,
     ConnectionClosedError,
@@ -26,8 +28,8 @@ from kazoo.exceptions import (
 )
 from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
 from kazoo.handlers.utils import selector_select
-from kazoo.protocol.serialization import SASL, Auth, Connect
-from kazoo.protocol.states import EventType, WatchedEvent
+from kazoo.protocol.serialization import SASL, Auth, Connect, Exists
+from kazoo.protocol.states import EventType, KeeperState, WatchedEvent
 
 from zkconsumer.errors import SessionExpired, ThreadLimit, ZooKeeperRefused, ZooKeeperUnavailable
 from zkconsumer.threads import start_thread
@@ -132,6 +134,39 @@ def start_client(client: Any) -> Any:
         if was_stopped:  # otherwise stop() would write to a socket that does not exist yet
             client._stopped.set()
         raise
+
+
+class Probe(Exists):  # type: ignore[misc] # kazoo has no types
+    """Asks whether a node exists, and never waits for a connection."""
+
+    waits = False
+
+
+class SessionClient(KazooClient):  # type: ignore[misc] # kazoo has no types
+    """kazoo's client, which sends requests over a connection only.
+
+    A request waits for a connection until a session timeout after the last one was lost; from then on requests fail at
+    once, until there is another one. kazoo would queue them: 1. callers stop waiting for answers, and try again; 2.
+    what they gave up stays in the queue, which grows for as long as no server answers; 3. all of it is sent to the
+    ensemble that recovers.
+    """
+
+    def __init__(self, **arguments: Any) -> None:
+        self._patient_until = 0.0  # on the monotonic clock; written by the connection's thread
+        super().__init__(**arguments)
+
+    def _session_callback(self, state: str) -> None:
+        if self._live.is_set():  # before it is not any more
+            self._patient_until = time.monotonic() + self._session_timeout / 1000
+        super()._session_callback(state)
+
+    def _call(self, request: Any, async_object: Any) -> Any:
+        if not self._live.is_set() and self._state == KeeperState.CONNECTING:
+            patience = self._patient_until - time.monotonic() if getattr(request, "waits", True) else 0
+            if not self._live.wait(max(0.0, patience)):
+                async_object.set_exception(ConnectionLoss())
+                return False
+        return super()._call(request, async_object)
 
 
 class SecretFilter(logging.Filter):

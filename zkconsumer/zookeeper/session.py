@@ -1,8 +1,9 @@
 """ZkSession: one ZooKeeper connection and session, with kazoo's errors translated and its pitfalls handled.
 
 Facts about kazoo that shape this file: state listeners and watches run on kazoo's own threads and must not block; a
-request made while the connection is down is queued and may run later, even in a later session, so a write that must not
-happen then is sent in a transaction that checks a node of this session first (:meth:`ZkSession.transact`).
+request that was made before the connection broke, or that waits for a connection, may run later, even in a later
+session, so a write that must not happen then is sent in a transaction that checks a node of this session first
+(:meth:`ZkSession.transact`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from kazoo.client import KazooClient
 from kazoo.exceptions import NodeExistsError, NoNodeError
 from kazoo.protocol.states import KazooState, KeeperState
 
@@ -28,6 +28,8 @@ from zkconsumer.zookeeper.kazooadapter import (
     LOGIN_FAILED,
     NegotiationLog,
     PollingHandler,
+    Probe,
+    SessionClient,
     Watch,
     connection_loop_ended,
     start_client,
@@ -80,7 +82,7 @@ class ZkSession:
         on_connection: Watch = lambda: None,
         authentication: Mapping[str, Any] | None = None,
         acl: Sequence[Any] | None = None,
-        client: Callable[..., Any] = KazooClient,
+        client: Callable[..., Any] = SessionClient,
     ) -> None:
         self._acl = open_acl() if acl is None else list(acl)
         self._owner = Owner()
@@ -109,7 +111,7 @@ class ZkSession:
         cls,
         config: ConsumerConfig,
         on_connection: Watch = lambda: None,
-        client: Callable[..., Any] = KazooClient,
+        client: Callable[..., Any] = SessionClient,
     ) -> Self:
         """A session as the properties ``zookeeper.*`` describe it, not open yet.
 
@@ -252,7 +254,9 @@ class ZkSession:
 
         if not self.connected:
             return False
-        self._client.exists_async(path).rawlink(done)
+        answer = self._client.handler.async_result()
+        answer.rawlink(done)
+        self._client._call(Probe((self._client.chroot + path).rstrip("/") or "/", None), answer)
         return True
 
     def revive(self) -> bool:

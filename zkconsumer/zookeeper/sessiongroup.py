@@ -59,6 +59,7 @@ class SessionGroup:
         cluster: ClusterSource | None = None,
     ) -> None:
         self._group = config.group_id
+        self._offsets_are_elsewhere = config.offsets_storage == "kafka" and not config.dual_commit_enabled
         self._consumer_id = consumer_id
         self._signal = signal
         self._stays_out = False  # written by the rebalance thread
@@ -121,9 +122,9 @@ class SessionGroup:
         return self.zk.connected
 
     @property
-    def tries_last_commit(self) -> bool:
-        """False without a connection: a commit would wait for one as long as the session lasts."""
-        return self.connected
+    def can_commit(self) -> bool:
+        """False without a connection, unless neither owners nor offsets are in ZooKeeper."""
+        return self.connected or (self._stays_out and self._offsets_are_elsewhere)
 
     def unreachable(self) -> ZooKeeperUnavailable:
         """See :meth:`GroupProtocol.unreachable <zkconsumer.core.groupprotocol.GroupProtocol.unreachable>`."""

@@ -1,15 +1,17 @@
-"""Changes to what kazoo logs, and to how its threads start."""
+"""Changes to kazoo: what it logs, how its threads start, and requests that are made while there is no connection."""
 
 import logging
 import threading
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.exceptions import ConnectionClosedError, ConnectionLoss
 from kazoo.protocol.serialization import SASL, Auth, Connect
+from kazoo.protocol.states import KeeperState
 
 from tests.fixtures.threads import threads_refused
 from zkconsumer.errors import ThreadLimit
-from zkconsumer.zookeeper.kazooadapter import NegotiationLog, PollingHandler, start_client
+from zkconsumer.zookeeper.kazooadapter import NegotiationLog, PollingHandler, Probe, SessionClient, start_client
 
 SECRET = "S3CRET"
 
@@ -56,3 +58,60 @@ def test_kazoo_s_threads_end_if_one_of_them_cannot_start(refused):
     client.stop()
     client.close()
     assert set(threading.enumerate()) == before
+
+
+@pytest.fixture
+def client():
+    """A client whose connection a test makes and breaks; there is no server, and requests that are sent are queued."""
+
+    def make(timeout_s):
+        made = SessionClient(hosts="unused:1", timeout=timeout_s, handler=PollingHandler())
+        made._connection._write_sock, made._connection._read_sock = made.handler.create_socket_pair()
+        sockets.extend((made._connection._write_sock, made._connection._read_sock))
+        made._session_callback(KeeperState.CONNECTING)
+        made._session_callback(KeeperState.CONNECTED)
+        return made
+
+    sockets = []
+    yield make
+    for sock in sockets:
+        sock.close()
+
+
+def error_of_answer(answer):
+    with pytest.raises(Exception) as raised:  # noqa: PT011 - returned
+        answer.get(timeout=60)
+    return raised.type
+
+
+def test_requests_are_not_queued_while_zookeeper_is_away(client):
+    one = client(0.05)
+    one._session_callback(KeeperState.CONNECTING)
+    answers = [one.get_async(f"/{number}") for number in range(1000)]
+    assert {error_of_answer(answer) for answer in answers} == {ConnectionLoss}
+    assert not one._queue
+
+
+def test_a_request_waits_for_a_connection_that_returns_in_time(client):
+    one = client(60)
+    one._session_callback(KeeperState.CONNECTING)
+    returning = threading.Timer(0.05, one._session_callback, [KeeperState.CONNECTED])
+    returning.start()
+    one.get_async("/a")
+    returning.join()
+    assert len(one._queue) == 1
+
+
+def test_a_probe_never_waits_for_a_connection(client):
+    one = client(3600)
+    one._session_callback(KeeperState.CONNECTING)
+    answer = one.handler.async_result()
+    one._call(Probe("/", None), answer)
+    assert error_of_answer(answer) is ConnectionLoss
+    assert not one._queue
+
+
+def test_requests_to_a_closed_client_fail_at_once(client):
+    one = client(3600)
+    one._session_callback(KeeperState.CLOSED)
+    assert error_of_answer(one.get_async("/")) is ConnectionClosedError
