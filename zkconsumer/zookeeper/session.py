@@ -230,7 +230,7 @@ class ZkSession:
         return self._negotiation.timeout
 
     def probe(self, path: str, answered: Callable[[ProbeAnswer | None], None]) -> bool:
-        """Ask for a node without waiting.
+        """Ask for a node, as the leader has it, without waiting (adr/0024).
 
         Args:
             path: of the node.
@@ -242,11 +242,13 @@ class ZkSession:
         session_id = self.session_id
 
         def done(result: Any) -> None:
-            alive = result.successful() and session_id != 0 and self.session_id == session_id
+            proven = synced.successful() and result.successful()
+            alive = proven and session_id != 0 and self.session_id == session_id
             answered(ProbeAnswer(session_id, result.value is not None) if alive else None)
 
         if not self.connected:
             return False
+        synced = self._client.sync_async("/")  # the server answers it first
         self._client.exists_async(path).rawlink(done)
         return True
 
@@ -295,6 +297,14 @@ class ZkSession:
     def get_many(self, paths: Iterable[str], watch: Watch | None = None) -> dict[str, Znode | None]:
         """See :meth:`ZnodeReads.get_many <zkconsumer.zookeeper.reads.ZnodeReads.get_many>`."""
         return self._reads.get_many(paths, watch)
+
+    def get_many_synced(self, paths: Iterable[str]) -> dict[str, Znode | None]:
+        """As :meth:`get_many`, as the leader has the nodes: a server that has lost its leader does not answer."""
+        synced = self._client.sync_async("/")
+        nodes = self.get_many(paths)
+        with translated_errors("sync"):
+            synced.get(timeout=self._timeout)
+        return nodes
 
     def read_many(self, paths: Iterable[str], watch_of: Callable[[str], Watch] | None = None) -> Reads:
         """See :meth:`ZnodeReads.read_many <zkconsumer.zookeeper.reads.ZnodeReads.read_many>`."""
