@@ -28,7 +28,7 @@ from kazoo.exceptions import (
 )
 from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
 from kazoo.handlers.utils import selector_select
-from kazoo.protocol.serialization import SASL, Auth, Connect, Exists
+from kazoo.protocol.serialization import SASL, Auth, Connect, Exists, Sync
 from kazoo.protocol.states import EventType, KeeperState, WatchedEvent
 
 from zkconsumer.errors import SessionExpired, ThreadLimit, ZooKeeperRefused, ZooKeeperUnavailable
@@ -138,6 +138,12 @@ def start_client(client: Any) -> Any:
 
 class Probe(Exists):  # type: ignore[misc] # kazoo has no types
     """Asks whether a node exists, and never waits for a connection."""
+
+    waits = False
+
+
+class ProbeSync(Sync):  # type: ignore[misc] # kazoo has no types
+    """Lets the server catch up with its leader, and never waits for a connection."""
 
     waits = False
 

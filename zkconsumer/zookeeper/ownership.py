@@ -15,6 +15,7 @@ from zkconsumer.core.znodes import GroupPaths, PartitionOwnerNode
 from zkconsumer.errors import OwnershipConflict
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 from zkconsumer.zookeeper.kazooadapter import Watch
+from zkconsumer.zookeeper.reads import Znode
 from zkconsumer.zookeeper.session import ZkSession
 from zkconsumer.zookeeper.transaction import Condition, Operation, Outcomes
 
@@ -198,10 +199,14 @@ class PartitionOwnership:
         self._session.transact(self._fence(), [Operation("delete", self._paths.owner(partition)) for partition in gone])
         self._tried = dict(self._held)
 
-    def _data_of_ours(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, bytes | None]:
+    def _data_of_ours(
+        self,
+        partitions: Iterable[TopicPartition],
+        read: Callable[[Iterable[str]], dict[str, Znode | None]] | None = None,
+    ) -> dict[TopicPartition, bytes | None]:
         """The partitions whose owner znode belongs to the session of this member, and the data of the znode."""
         paths = {partition: self._paths.owner(partition) for partition in partitions}
-        nodes, mine = self._session.get_many(paths.values()), self._session_id()
+        nodes, mine = (read or self._session.get_many)(paths.values()), self._session_id()
         return {p: node.data for p, path in paths.items() if (node := nodes[path]) and node.owner_session == mine}
 
     def lose_all(self) -> None:
@@ -221,8 +226,10 @@ class PartitionOwnership:
         """Stop holding partitions whose owner znode is not this session's any more, and return them.
 
         JVM members delete owner znodes blindly. A lost partition must not be committed: another member consumes it.
+        What the read finds decides about a commit to Kafka, which no transaction guards: a server that lags, or has
+        lost its leader, would return former owners (adr/0024).
         """
-        ours = self._data_of_ours(self._held)
+        ours = self._data_of_ours(self._held, self._session.get_many_synced)
         kept = {partition: thread for partition, thread in self._held.items() if partition in ours}
         lost = sorted(self._held.keys() - kept.keys())
         if lost:

@@ -29,6 +29,7 @@ from zkconsumer.zookeeper.kazooadapter import (
     NegotiationLog,
     PollingHandler,
     Probe,
+    ProbeSync,
     SessionClient,
     Watch,
     connection_loop_ended,
@@ -237,7 +238,7 @@ class ZkSession:
         return self._negotiation.timeout
 
     def probe(self, path: str, answered: Callable[[ProbeAnswer | None], None]) -> bool:
-        """Ask for a node without waiting.
+        """Ask for a node, as the leader has it, without waiting (adr/0024).
 
         Args:
             path: of the node.
@@ -249,14 +250,17 @@ class ZkSession:
         session_id = self.session_id
 
         def done(result: Any) -> None:
-            alive = result.successful() and session_id != 0 and self.session_id == session_id
+            proven = synced.successful() and result.successful()
+            alive = proven and session_id != 0 and self.session_id == session_id
             answered(ProbeAnswer(session_id, result.value is not None) if alive else None)
 
         if not self.connected:
             return False
-        answer = self._client.handler.async_result()
+        synced, answer = self._client.handler.async_result(), self._client.handler.async_result()
         answer.rawlink(done)
-        self._client._call(Probe((self._client.chroot + path).rstrip("/") or "/", None), answer)
+        root = self._client.chroot
+        self._client._call(ProbeSync(root or "/"), synced)  # the server answers it first
+        self._client._call(Probe((root + path).rstrip("/") or "/", None), answer)
         return True
 
     def revive(self) -> bool:
@@ -307,6 +311,14 @@ class ZkSession:
     def get_many(self, paths: Iterable[str], watch: Watch | None = None) -> dict[str, Znode | None]:
         """See :meth:`ZnodeReads.get_many <zkconsumer.zookeeper.reads.ZnodeReads.get_many>`."""
         return self._reads.get_many(paths, watch)
+
+    def get_many_synced(self, paths: Iterable[str]) -> dict[str, Znode | None]:
+        """As :meth:`get_many`, as the leader has the nodes: a server that has lost its leader does not answer."""
+        synced = self._client.sync_async("/")
+        nodes = self.get_many(paths)
+        with translated_errors("sync"):
+            synced.get(timeout=self._timeout)
+        return nodes
 
     def read_many(self, paths: Iterable[str], watch_of: Callable[[str], Watch] | None = None) -> Reads:
         """See :meth:`ZnodeReads.read_many <zkconsumer.zookeeper.reads.ZnodeReads.read_many>`."""
