@@ -268,11 +268,17 @@ class OffsetCommitter:
     def _commit_confirmed(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit positions without waiting for their release: the user has confirmed them by the request.
 
-        Also if it fails, since its answer may be lost: the next automatic commit would take back what is stored.
+        Also if the answer is lost, since the next automatic commit would take back what may be stored. Offsets that the
+        store refused are not confirmed: the user, who gets the error, may process those records again.
         """
         durable = self._made_durable(offsets)
-        self._confirmed = {**self._confirmed, **durable}
-        _expect_all(durable.keys() - self._write(durable))
+        former = self._confirmed
+        self._confirmed = {**former, **durable}
+        refused = durable.keys() - self._write(durable)
+        self._confirmed = {p: n for p, n in self._confirmed.items() if p not in refused} | {
+            p: former[p] for p in refused & former.keys()
+        }
+        _expect_all(refused)
 
     def _made_durable(self, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
         """Make durable what offsets cover; returns the offsets that may be stored now.
