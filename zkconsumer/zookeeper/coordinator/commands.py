@@ -365,8 +365,8 @@ def _too_long(changes: Iterable[Change]) -> ZooKeeperRefused | None:
         return None
     named = name_some([f"{path} of {size} bytes" for path, size in long.items()])
     return ZooKeeperRefused(
-        f"commands that exceed what servers accept are not written: {named}; their members keep what they have. Let more "
-        "members share the topics, or subscribe to fewer"
+        f"commands that exceed what servers accept are not written: {named}; their members keep what they have. Let "
+        "more members share the topics, or subscribe to fewer"
     )
 
 
