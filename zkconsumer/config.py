@@ -152,6 +152,7 @@ _COMPUTED_DEFAULTS: Mapping[str, Callable[[ConsumerConfig], object]] = {
     "partition_assignment_strategy": lambda config: (
         "zkconsumer,cooperative-sticky" if config.group_protocol == "kafka" else "range"
     ),
+    "max_stream_idle_ms": lambda config: config.max_poll_interval_ms if config.brokers_coordinate else -1,
     "offsets_storage": lambda config: "kafka" if config.brokers_coordinate else "zookeeper",
     "dual_commit_enabled": lambda config: config.offsets_storage == "kafka" and not config.brokers_coordinate,
 }

@@ -206,7 +206,8 @@ class ConsumerProperties:
         "max.poll.interval.ms",
         int,
         "With group.protocol kafka or consumer, how long the group waits for a member that has to release partitions "
-        "in a rebalance, in ms. Streams that are not read are the subject of max.stream.idle.ms.",
+        "in a rebalance, in ms, and the default of max.stream.idle.ms. Where a stream may be idle without a limit, a "
+        "warning names a stream that was not read for so long although data is available.",
         minimum=1,
         ours=True,
     )
@@ -361,12 +362,14 @@ class ConsumerProperties:
         ours=True,
     )
     max_stream_idle_ms: int = declare(
-        -1,
+        None,
         "max.stream.idle.ms",
         int,
         "The consumer leaves its group when the application reads no data from one of its streams for this many ms "
-        "although data is available, so that a stuck reader does not hold partitions forever; 0 or negative: never.",
+        "although data is available, so that a stuck reader does not hold partitions forever; 0 or negative: never. "
+        "A stream that waits for records is not idle. Spark queries are exempt.",
         ours=True,
+        default_text="max.poll.interval.ms where group.protocol is kafka or consumer; -1 elsewhere",
     )
     metrics_port: int = declare(
         -1,

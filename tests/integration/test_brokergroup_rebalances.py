@@ -223,10 +223,11 @@ def test_no_record_is_read_twice_when_partitions_move(member, topic_factory, pro
     assert sorted(received + more, key=int) == values(80)
 
 
-def test_a_member_whose_streams_are_not_read_leaves(member, topic_factory, produce, described):
+@pytest.mark.parametrize("limit", ["max_stream_idle_ms", "max_poll_interval_ms"])
+def test_a_member_whose_streams_are_not_read_leaves(member, topic_factory, produce, described, limit):
     topic = topic_factory()
     produce(topic, values(5))
-    (stream,) = member(max_stream_idle_ms=500).create_message_streams({topic: 1})[topic]
+    (stream,) = member(**{limit: 2000}).create_message_streams({topic: 1})[topic]
     eventually(lambda: (described().state.name, described().members) == ("EMPTY", []))
     with pytest.raises(StreamIdle):
         next(stream)

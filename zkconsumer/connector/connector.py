@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Self, overload
@@ -16,7 +17,7 @@ from zkconsumer.connector.stream import MessageStream
 from zkconsumer.core.idlestreams import seconds_between_looks
 from zkconsumer.core.subscription import Subscription, TopicFilter
 from zkconsumer.cpus import available_cpus
-from zkconsumer.errors import StreamIdle, ZkConsumerError
+from zkconsumer.errors import ConsumerClosed, StreamIdle, ZkConsumerError
 from zkconsumer.fetch.chunkqueue import ChunkQueue
 from zkconsumer.fetch.chunkreader import ChunkReader
 from zkconsumer.fetch.decodeahead import DecodePool, threads_for
@@ -366,9 +367,11 @@ class ConsumerConnector:
     def _join(self, subscription: Subscription) -> None:
         self._member.join(subscription)
         self._fetch.wait_until_warm()
-        limit_ms = self._config.max_stream_idle_ms
-        if limit_ms > 0:
-            watch = IdleWatch(self._config.group_id, self._consumer_id, limit_ms, self._named_queues(), self._give_up)
+        config, leaves = self._config, self._config.max_stream_idle_ms > 0
+        limit_ms = config.max_stream_idle_ms if leaves else config.max_poll_interval_ms
+        give_up = self._give_up if leaves else None
+        watch = IdleWatch(config.group_id, self._consumer_id, limit_ms, self._named_queues(), give_up)
+        with suppress(ConsumerClosed):  # another thread has shut it down meanwhile, which ends the streams
             self._member.repeat(seconds_between_looks(limit_ms), watch.look)
 
     def _give_up(self, cause: StreamIdle) -> None:

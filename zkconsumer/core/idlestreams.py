@@ -51,5 +51,5 @@ def is_idle(seen: Seen, now: float, limit_ms: int) -> bool:
 
 
 def seconds_between_looks(limit_ms: int) -> float:
-    """A tenth of the limit, 10 ms to 1 s: an idle stream is found at most this much later than the limit."""
-    return min(max(limit_ms / 1000 / _LOOKS_PER_LIMIT, 0.01), 1.0)
+    """A tenth of the limit, 10 ms to 10 s: an idle stream is found at most this much later than the limit."""
+    return min(max(limit_ms / 1000 / _LOOKS_PER_LIMIT, 0.01), 10.0)

@@ -39,4 +39,4 @@ def test_idle_is_what_reaches_the_limit():
 def test_looks_are_a_tenth_of_the_limit_apart_within_bounds():
     assert seconds_between_looks(2000) == 0.2
     assert seconds_between_looks(1) == 0.01
-    assert seconds_between_looks(3_600_000) == 1.0
+    assert seconds_between_looks(3_600_000) == 10.0
