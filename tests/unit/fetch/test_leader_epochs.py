@@ -3,6 +3,7 @@
 import pytest
 
 from tests.fixtures.chunks import THREAD, make_queue, take
+from tests.fixtures.messagesets import message_set
 from tests.fixtures.stubbroker import EPOCH_VERSIONS, running_stub_broker
 from tests.fixtures.waiting import eventually
 from zkconsumer.config import ConsumerConfig
@@ -12,6 +13,7 @@ from zkconsumer.fetch.chunkreader import ChunkReader
 from zkconsumer.fetch.localfetchcontrol import LocalFetchControl
 from zkconsumer.kafka.errorcodes import ErrorCode
 from zkconsumer.model import TopicPartition
+from zkconsumer.sandbox.producer import Record
 
 P = TopicPartition("t", 0)
 METADATA, OFFSET_FOR_LEADER_EPOCH = 3, 23
@@ -119,6 +121,21 @@ def test_a_clean_election_changes_nothing(stub, member, caplog):
     assert reading.read(10) == rows(range(10, 20), b"6")
     assert stub.epoch_questions == [{P: (3, 6)}], "the epoch of the last record"
     assert "lost" not in caplog.text
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_records_without_an_epoch_are_compared_by_that_of_their_leader(stub, member, magic):
+    log = stub.log(P)
+    log.write(10, 3)
+    log.batches[10] = message_set([Record(b"old")] * 5, magic, range(10, 15))
+    log.end = 15
+    log.epochs[5] = 10
+    reading = member()
+    reading.start(10)
+    assert reading.read(5) == rows(range(10, 15), b"old")
+    log.elect_uncleanly(10, 10, 6)
+    assert reading.read(10) == rows(range(10, 20), b"6")
+    assert stub.epoch_questions == [{P: (5, 6)}]
 
 
 def test_an_idle_position_at_the_end_of_the_log_is_checked(stub, member):
