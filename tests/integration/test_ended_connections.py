@@ -18,16 +18,15 @@ pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 METADATA = 3
 IDLE_MS, LIFETIME_MS = 2000, 5000
+REAUTHENTICATION = "connections.max.reauth.ms"
 LONGER_S = 7.0
 
 
-@pytest.fixture(scope="module", params=["3.9.1", "4.2.0"])
-def secured(request, tmp_path_factory):
-    limits = {"connections.max.idle.ms": str(IDLE_MS), "connections.max.reauth.ms": str(LIFETIME_MS)}
-    limits["zookeeper.session.timeout.ms"] = "6000"  # a killed broker can return only after that
+@contextlib.contextmanager
+def secured_broker(request, tmp_path_factory, version, **limits):
     made = Secured(tmp_path_factory.mktemp("certificates"), **limits)
     patience = {**PATIENT, "kafka_properties": made.properties}
-    with Sandbox(kafka_version=request.param, brokers=0, **patience) as box:
+    with Sandbox(kafka_version=version, brokers=0, **patience) as box:
         box.add_brokers(port=made.ports["PLAINTEXT"])
         add_scram_user(f"{HOST}:{made.ports['PLAINTEXT']}")
         made.sandbox = box
@@ -35,17 +34,32 @@ def secured(request, tmp_path_factory):
         keep_logs(box, request, tmp_path_factory)
 
 
+@pytest.fixture(scope="module", params=["3.9.1", "4.2.0"])
+def expiring(request, tmp_path_factory):
+    """Without the other limit: a busy machine may not use a connection for so long."""
+    with secured_broker(request, tmp_path_factory, request.param, **{REAUTHENTICATION: str(LIFETIME_MS)}) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def ending(request, tmp_path_factory):
+    limits = {"connections.max.idle.ms": str(IDLE_MS), REAUTHENTICATION: str(LIFETIME_MS)}
+    limits["zookeeper.session.timeout.ms"] = "6000"  # a killed broker can return only after that
+    with secured_broker(request, tmp_path_factory, "3.9.1", **limits) as made:
+        yield made
+
+
 def ask(connection):
     assert connection.receive(connection.send(METADATA, 1, b"\0\0\0\0"))
 
 
-def test_a_login_is_renewed_on_the_same_connection(secured):
+def test_a_login_is_renewed_on_the_same_connection(expiring):
     """Of every mechanism; a connection cannot be used any more once it is closed."""
     with contextlib.ExitStack() as closing:
         connections = []
         for protocol in ("SASL_PLAINTEXT", "SASL_SSL"):
             for login in LOGINS:
-                connections.append(secured.new_connection(protocol, **login))
+                connections.append(expiring.new_connection(protocol, **login))
                 closing.callback(connections[-1].close)
                 connections[-1].connect()
         end = time.monotonic() + 2.5 * LIFETIME_MS / 1000
@@ -104,11 +118,11 @@ class Consumer:
     ],
     ids=["group in ZooKeeper", "group of brokers"],
 )
-def test_a_consumer_continues_whatever_ends_its_connections(secured, unique_name, protocol, config):
+def test_a_consumer_continues_whatever_ends_its_connections(ending, unique_name, protocol, config):
     if "group_protocol" in config:
-        config = {**config, "bootstrap_servers": f"{HOST}:{secured.ports[protocol]}"}
-    consumer = Consumer(secured, protocol, unique_name, **config)
-    (broker,) = secured.sandbox.brokers
+        config = {**config, "bootstrap_servers": f"{HOST}:{ending.ports[protocol]}"}
+    consumer = Consumer(ending, protocol, unique_name, **config)
+    (broker,) = ending.sandbox.brokers
     with consumer.connector:
 
         def exchange(while_producing=lambda: None):
