@@ -1,10 +1,18 @@
 """Topics that are deleted and created again, with more records than the group had consumed, on a real broker."""
 
+from contextlib import closing
+from functools import partial
+
 import pytest
 
 from tests.fixtures.consumers import collect
+from tests.fixtures.fetch import brokers_of
 from tests.fixtures.sandbox import Topics, produce_records, values
 from tests.fixtures.waiting import eventually
+from zkconsumer.core.offsets import StoredOffset, our_metadata
+from zkconsumer.errors import RetriableError
+from zkconsumer.kafka.client import BrokerClient
+from zkconsumer.kafka.offsetcoordinator import OffsetCoordinator
 from zkconsumer.model import TopicPartition
 
 pytestmark = pytest.mark.integration
@@ -51,19 +59,22 @@ def test_a_running_member_reads_the_new_topic_from_its_start(connect, create_aga
 
 
 def test_a_commit_that_comes_too_late_is_recognised_in_kafka(connect, sandbox, create_again, unique_name):
-    """The brokers have deleted the offsets of the former topic when the member commits one of them."""
-    old, new = values(OLD), values(NEW, start=OLD)
-    brokers = {
-        "bootstrap_servers": sandbox.bootstrap_servers,
-        "zookeeper_connect": None,
-        "metadata_max_age_ms": 600_000,
-    }
-    create_again(old)
-    with connect(**settings("kafka", auto_offset_reset="smallest", auto_commit_enable=False, **brokers)) as member:
-        received = collect(member.create_message_streams({unique_name: 1})[unique_name])
-        eventually(lambda: set(received) == set(old))
-        create_again(new)
-        member.commit_offsets({TopicPartition(unique_name, 0): OLD})
+    """The brokers have deleted the offsets of the former topic when a member commits one of them."""
+    new = values(NEW)
+    create_again(new)
+    late = StoredOffset(OLD, our_metadata("1", "id-of-the-former-topic"))
+    servers = partial(brokers_of, sandbox.bootstrap_servers)
+    with closing(BrokerClient(servers, client_id="late", timeout_ms=10_000)) as client:
+        coordinator = OffsetCoordinator(client, connect.group)
+
+        def is_committed():
+            try:
+                return coordinator.commit({TopicPartition(unique_name, 0): late}).accepted
+            except RetriableError:  # the topic of offsets is being created
+                return False
+
+        eventually(is_committed)
+    brokers = {"bootstrap_servers": sandbox.bootstrap_servers, "zookeeper_connect": None}
     member = connect(**settings("kafka", **brokers))
     received = collect(member.create_message_streams({unique_name: 1})[unique_name])
     eventually(lambda: set(received) >= set(new))
