@@ -34,9 +34,8 @@ def directory(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize("options", [(), ("-n", "2")])
-def test_only_what_failed_or_never_ran_is_run_again(directory, options):
-    first = run(directory, *options)
+def test_only_what_failed_or_never_ran_is_run_again(directory):
+    first = run(directory, "-n", "2")
     assert {name: result.outcome for name, result in first.items()} == {
         "test_numbers[0]": "passed",
         "test_numbers[1]": "passed",
@@ -46,7 +45,7 @@ def test_only_what_failed_or_never_ran_is_run_again(directory, options):
     }
     assert "two is refused" in first["test_numbers[2]"].reason
     assert "is not here" in first["test_skipped"].reason
-    again = run(directory, *options)
+    again = run(directory)
     assert [name for name in again if again[name] != first[name]] == ["test_numbers[2]"]
 
 
