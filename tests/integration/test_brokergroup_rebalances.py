@@ -133,6 +133,7 @@ def test_a_late_or_repeated_sync_gets_the_same_assignment(manual, topic_factory)
     one.leave()
 
 
+@pytest.mark.slow
 def test_a_leader_that_dies_before_it_assigns_is_replaced(manual, member, topic_factory, described):
     topic = topic_factory(2)
     leader = manual(topic, session_ms=20_000)

@@ -276,6 +276,7 @@ def test_a_member_without_commands_is_assigned_by_the_shared_assignor(group):
     assert numbers == {"a": [0, 1, 2], "b": [3, 4, 5], "c": [6, 7]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("node", ["command", "registration", "session node"])
 def test_a_member_whose_node_was_deleted_registers_again(group, node):
     for name in "ab":
@@ -309,6 +310,7 @@ def test_a_leader_whose_office_was_damaged_is_replaced(group, damage):
     assert group.epoch() == 2
 
 
+@pytest.mark.slow
 def test_a_session_node_that_was_deleted_is_created_again_without_a_coordinator(group):
     """No watch guards it in this protocol: the probe of the lease finds that."""
     group.join("a", protocol="zookeeper")
@@ -378,6 +380,7 @@ class Hanging(ConsumerRebalanceListener):
             self.end.wait()
 
 
+@pytest.mark.slow
 def test_a_slow_member_is_evicted_and_comes_back(group):
     """Its partitions are free when its lease has lapsed; what it does later is fenced."""
     values = {"coordinator_evict_slow_ms": 1}

@@ -234,6 +234,7 @@ def test_at_most_once_repeats_nothing(crashes):
     assert processed.keys() <= WANTED
 
 
+@pytest.mark.slow
 def test_at_most_once_repeats_nothing_if_a_member_joins(sandbox, unique_name, topic_factory, produce):
     """The new member gets the only partition while the first one holds a batch that it has not committed yet."""
     topic, processed = topic_factory(), []

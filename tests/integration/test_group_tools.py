@@ -156,7 +156,9 @@ def test_several_groups_are_described(run, zookeeper, group, healthy, unique_nam
     assert [(p["committed"], p["lag"]) for p in second["partitions"]] == [(1, 2), (None, None)]
     rows = [line.split() for line in run("describe", *both).stdout.splitlines() if line]
     assert {row[0] for row in rows} == {"GROUP", group.name, other.name}
-    assert {one["group"] for one in json.loads(run("describe", "--all", "--json").stdout)} >= {group.name, other.name}
+    # Groups of other tests may have topics that do not exist any more.
+    everything = json.loads(run("describe", "--all", "--json", answered=False).stdout)
+    assert {one["group"] for one in everything} >= {group.name, other.name}
     zookeeper.delete(other.root, recursive=True)
 
 
