@@ -19,7 +19,7 @@ $(STAMP): setup.cfg pyproject.toml
 		|| { echo "Python 3.11 or later is needed; set PYTHON=/path/to/python3" >&2; exit 1; }
 	@test -x $(BIN)/python || { echo "creating $(VENV)"; $(PYTHON) -m venv $(VENV); } \
 		|| { echo "could not create $(VENV); on Debian: apt install python3-venv" >&2; rm -rf $(VENV); exit 1; }
-	@echo "installing zkconsumer and what it needs into $(VENV) (about 700 MB, once)"
+	@echo "installing zkconsumer and what it needs into $(VENV) (about 1.7 GB, once)"
 	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar on --config-settings editable_mode=compat -e '.[dev]'
 	@touch $@
 
