@@ -6,6 +6,7 @@ from functools import partial
 import pytest
 
 from tests.fixtures.kafka import ListOffsetsRequest, ListOffsetsResponse, MetadataRequest, MetadataResponse
+from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import AuthenticationFailed, BrokerUnavailable, ProtocolError, ZkConsumerError
 from zkconsumer.kafka.client import LATEST, BrokerClient
 from zkconsumer.kafka.errorcodes import ErrorCode
@@ -29,6 +30,7 @@ class Cluster:
         asked: the requests in their order: "metadata", or the number of the broker and the partitions.
         live: brokers that are registered.
         connected: broker of every connection that was opened.
+        isolations: number of the isolation level in each request for offsets.
     """
 
     leads: dict[TopicPartition, int] = field(default_factory=dict)
@@ -39,6 +41,7 @@ class Cluster:
     asked: list[object] = field(default_factory=list)
     live: tuple[int, ...] = (1, 2, 3)
     connected: list[int] = field(default_factory=list)
+    isolations: list[int] = field(default_factory=list)
     generation: int = 0
 
     def hang_up(self):
@@ -94,6 +97,7 @@ class Cluster:
     def _list_offsets(self, port, version, request):
         wanted = [TopicPartition(t.name, p.partition_index) for t in request.topics for p in t.partitions]
         self.asked.append((port, set(wanted)))
+        self.isolations.append(request.isolation_level)
         make = ListOffsetsResponse.ListOffsetsTopicResponse
         topics = {}
         for tp in wanted:
@@ -170,6 +174,17 @@ def test_leaders_are_requested_once(cluster, ask):
         assert cluster.questions() == questions
     assert ask() == Offsets()
     assert cluster.questions() == []
+
+
+@pytest.mark.parametrize(("level", "number"), [("read_uncommitted", 0), ("read_committed", 1)])
+def test_log_ends_are_those_of_the_isolation_level(cluster, level, number):
+    class Client(BrokerClient):
+        def __init__(self, live_brokers, **settings):
+            super().__init__(live_brokers, connection=partial(Connection, cluster), **settings)
+
+    config = ConsumerConfig(zookeeper_connect="unused:1", group_id="g", isolation_level=level)
+    Client.from_config(cluster.brokers, config).list_offsets({A0: LATEST})
+    assert cluster.isolations == [number]
 
 
 def test_an_unknown_leader_is_requested(cluster, ask):
