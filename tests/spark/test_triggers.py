@@ -42,7 +42,8 @@ def test_a_registered_session_commits_a_batch_before_the_next_trigger(
     topic = topic_factory(partitions=PARTITIONS)
     produce(topic, numbered(20))
     sink = Sink()
-    query = start_query(topic, sink, trigger={"processingTime": "1 hour"})
+    options = {"auto.commit.interval.ms": "3600000"}  # neither the timer nor a trigger commits
+    query = start_query(topic, sink, options=options, trigger={"processingTime": "1 hour"})
     await_until(lambda: group.offsets(topic) == dict.fromkeys(range(PARTITIONS), 10), "the batch is acknowledged")
     query.stop()
     assert group.offsets(topic) == dict.fromkeys(range(PARTITIONS), 10)

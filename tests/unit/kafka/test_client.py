@@ -7,6 +7,7 @@ from uuid import UUID
 import pytest
 
 from tests.fixtures.kafka import ListOffsetsRequest, ListOffsetsResponse, MetadataRequest, MetadataResponse
+from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import (
     AuthenticationFailed,
     BrokerUnavailable,
@@ -41,6 +42,7 @@ class Cluster:
         later: epochs of leaders that metadata do not have yet.
         connected: broker of every connection that was opened.
         named: leader epochs in each request for offsets.
+        isolations: number of the isolation level in each request for offsets.
     """
 
     leads: dict[TopicPartition, int] = field(default_factory=dict)
@@ -55,6 +57,7 @@ class Cluster:
     connected: list[int] = field(default_factory=list)
     later: dict[TopicPartition, int] = field(default_factory=dict)
     named: list[dict[TopicPartition, int]] = field(default_factory=list)
+    isolations: list[int] = field(default_factory=list)
     generation: int = 0
 
     def hang_up(self):
@@ -126,6 +129,7 @@ class Cluster:
                 for p in t.partitions
             }
         )
+        self.isolations.append(request.isolation_level)
         make = ListOffsetsResponse.ListOffsetsTopicResponse
         topics = {}
         for tp in wanted:
@@ -204,6 +208,17 @@ def test_leaders_are_requested_once(cluster, ask):
         assert cluster.questions() == questions
     assert ask() == Offsets()
     assert cluster.questions() == []
+
+
+@pytest.mark.parametrize(("level", "number"), [("read_uncommitted", 0), ("read_committed", 1)])
+def test_log_ends_are_those_of_the_isolation_level(cluster, level, number):
+    class Client(BrokerClient):
+        def __init__(self, live_brokers, **settings):
+            super().__init__(live_brokers, connection=partial(Connection, cluster), **settings)
+
+    config = ConsumerConfig(zookeeper_connect="unused:1", group_id="g", isolation_level=level)
+    Client.from_config(cluster.brokers, config).list_offsets({A0: LATEST})
+    assert cluster.isolations == [number]
 
 
 def test_an_unknown_leader_is_requested(cluster, ask):

@@ -230,6 +230,18 @@ def test_a_removed_member_owns_nothing_and_joins_again(coordinator, make, code, 
     assert owned_in(coordinator.asked(JOIN)[-1]) == frozenset()
 
 
+def test_heartbeats_are_sent_while_a_request_to_join_waits(coordinator, make):
+    """A coordinator answers it when the slowest member has joined, too."""
+    member = make()
+    coordinator.held[JOIN] = threading.Event()
+    coordinator.codes[BEAT].append(ErrorCode.REBALANCE_IN_PROGRESS)
+    member.until(lambda: len(ids(coordinator)) == 2)
+    await_heartbeats(coordinator)
+    assert len(coordinator.asked(SYNC)) == 1, "the member has not joined yet"
+    coordinator.held[JOIN].set()
+    member.until(member.owns_everything)
+
+
 @pytest.mark.parametrize(("strategy", "declared"), [(COOPERATIVE, PARTITIONS), (EAGER, frozenset())])
 def test_a_rebalance_takes_from_an_eager_member_only(coordinator, make, strategy, declared):
     member = make(partition_assignment_strategy=strategy)

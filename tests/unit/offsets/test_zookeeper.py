@@ -154,7 +154,8 @@ def test_an_invalidated_offset_is_written_again(store, stored):
 
 
 def test_a_mark_is_the_transaction_of_the_last_write(store, stored, znodes):
-    stored({T0: b"5"})
+    for offset in (b"4", b"5"):
+        stored({T0: offset})
     store.fetch([T0, T1])
     assert store.marks([T0, T1, U0]) == {T0: znodes.nodes[path_of(T0)].mzxid, T1: None, U0: None}
     store.commit({T0: 6, T1: 1})

@@ -14,6 +14,7 @@ from zkconsumer.tools.migrationrollback import note_rollback
 from zkconsumer.tools.offsetrestore import plan_restore
 from zkconsumer.tools.offsetwrites import execute
 from zkconsumer.tools.snapshot import read_snapshot
+from zkconsumer.zookeeper import conditional
 
 FORMER = {PARTITIONS[0]: 3, PARTITIONS[1]: 99}
 
@@ -49,6 +50,18 @@ def test_a_run_that_was_killed_anywhere_is_undone(tmp_path_factory, ends, kill_a
     servers = Servers(tmp_path_factory.mktemp("run"))
     begin(servers, ends)
     servers.run(kill_at)
+    assert servers.roll_back().faults == []
+    assert at_target(servers) == FORMER
+
+
+@pytest.mark.parametrize("ends", [TO_KAFKA, TO_ZOOKEEPER])
+def test_a_run_that_was_killed_and_resumed_is_undone(servers, ends, monkeypatch):
+    """The second run finds offsets that the first has written, which are not those to restore."""
+    monkeypatch.setattr(conditional, "MOST_CHANGES", 2)  # as many as in a commit
+    begin(servers, ends)
+    servers.run(6)  # before the first of three outcomes
+    assert FORMER != at_target(servers) != OFFSETS
+    assert servers.run().faults == []
     assert servers.roll_back().faults == []
     assert at_target(servers) == FORMER
 
