@@ -15,7 +15,7 @@ from tests.fixtures.certificates import Authority
 from tests.fixtures.scriptedserver import close_in_order
 from tests.fixtures.waiting import error_of, eventually
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.errors import AuthenticationFailed, BrokerUnavailable
+from zkconsumer.errors import AuthenticationFailed, BrokerUnavailable, ZkConsumerError
 from zkconsumer.kafka import transport as transport_module
 from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.kafka.security import PLAINTEXT, BrokerSecurity
@@ -50,7 +50,7 @@ def port(request, authority):
         thread.join(60)
 
 
-def read_a_byte(port, authority, **settings):
+def read_a_byte(port, authority, *, host=HOST, **settings):
     config = ConsumerConfig(
         group_id="g",
         zookeeper_connect="unused:1",
@@ -59,7 +59,7 @@ def read_a_byte(port, authority, **settings):
         **settings,
     )
     security = BrokerSecurity.from_config(config)
-    transport = Transport(HOST, port, timeout_ms=60_000, receive_buffer_bytes=0, security=security)
+    transport = Transport(host, port, timeout_ms=60_000, receive_buffer_bytes=0, security=security)
     try:
         transport.connect()
         received = memoryview(bytearray(1))
@@ -84,6 +84,16 @@ def test_with_a_certificate_of_another_authority(port, authority, tmp_path):
     settings = Authority(tmp_path, "other").client_settings("client")
     with pytest.raises(AuthenticationFailed, match=r"refused .*other-client\.pem \(unknown ca\); check that the"):
         read_a_byte(port, authority, **settings)
+
+
+def test_a_certificate_with_another_host_name(port, authority):
+    with pytest.raises(ZkConsumerError, match="localhost"):
+        read_a_byte(port, authority, host="localhost", **authority.client_settings("client"))
+
+
+def test_a_certificate_with_another_host_name_where_it_is_not_compared(port, authority):
+    settings = {**authority.client_settings("client"), "ssl_endpoint_identification_algorithm": "none"}
+    assert read_a_byte(port, authority, host="localhost", **settings) == b"x"
 
 
 @pytest.fixture
