@@ -396,6 +396,7 @@ def test_chunks_that_are_decoded_ahead_come_in_order(connect, topic_factory, pro
         assert not thread.is_alive()
 
 
+@pytest.mark.slow
 def test_whichever_thread_cannot_start_nothing_is_left_behind(connect, topic_factory, produce):
     """One thread after the other is refused once, of those that a consumer starts until it has read a record."""
     topic = topic_factory()

@@ -141,6 +141,7 @@ def test_the_command_of_serve_prints_an_address(commands):
     page.to_the_end()
 
 
+@pytest.mark.slow
 def test_the_commands_of_migration_do_what_the_page_promises(commands, cluster):
     page = commands("docs/migration.md")
     partitions = [TopicPartition(page.topic, number) for number in range(2)]

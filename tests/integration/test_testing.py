@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.integration
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_the_examples_of_the_documentation_pass(tmp_path):
     examples = re.findall(r"^```python (\S+\.py)\n(.*?)^```", (ROOT / "docs/testing.md").read_text(), re.M | re.S)

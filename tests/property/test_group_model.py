@@ -83,6 +83,7 @@ def trusts_a_lease_that_has_lapsed(monkeypatch):
     monkeypatch.setattr(SessionLease, "holds", lambda self: True)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "plant",
@@ -114,6 +115,7 @@ def asks_no_broker_when_the_group_is_read(monkeypatch):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("plant", [announces_nothing, asks_no_broker_when_the_group_is_read])
 def test_the_model_of_polled_groups_finds_a_planted_bug(plant, monkeypatch):
