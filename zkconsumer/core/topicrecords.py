@@ -97,7 +97,7 @@ def origin(record: TopicRecord, identity: TopicIdentity, written_at: int | None)
     Args:
         record: as it is after :func:`next_record`.
         identity: of the topic that exists now.
-        written_at: mzxid of the record; None if it was written just now.
+        written_at: mzxid of the record; None if this call of the member writes it.
     """
     if not record.replaced:
         return TopicOrigin(identity)

@@ -1,4 +1,4 @@
-"""Why time passes, told by the innermost frames and by how busy the processes are."""
+"""Why time passes, derived from the innermost frames and from how busy the processes are."""
 
 import sys
 
