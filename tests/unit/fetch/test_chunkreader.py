@@ -1,5 +1,7 @@
 """ChunkReader: chunks are decoded in place, whatever happens to the queue meanwhile."""
 
+import threading
+
 import pytest
 
 from tests.fixtures.batches import build, spoil
@@ -226,10 +228,16 @@ def interrupt():
 
 
 def during(monkeypatch, stage, act, *, after=False):
-    """Call ``act`` once, at the beginning or the end of a stage of decoding."""
+    """Call ``act`` once, at the beginning or the end of a stage of decoding, on this thread.
+
+    An interrupt never comes to a thread of the pool, which may reach the stage of another chunk first.
+    """
     original = getattr(batchdecoder.BatchDecoder, stage)
+    here = threading.current_thread()
 
     def acting(self, chunk):
+        if threading.current_thread() is not here:
+            return original(self, chunk)
         monkeypatch.setattr(batchdecoder.BatchDecoder, stage, original)
         if not after:
             act()
