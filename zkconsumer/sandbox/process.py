@@ -15,6 +15,8 @@ from zkconsumer.errors import SandboxError
 from zkconsumer.forks import Owner
 
 _POLL_S = 0.05
+_STOP_S = 30.0
+_STOPPED_STATES = ("T", "t")
 _GUARD = Path(__file__).with_name("guard.py")
 _INFORMATIVE = re.compile(r"Exception|Error\b|ERROR|FATAL|Unrecognized|Could not|refused|UNRESOLVED|not found")
 
@@ -131,6 +133,16 @@ class JvmProcess:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._pid, number)
 
+    def pause(self) -> None:
+        """Stop the process (SIGSTOP) and wait until no thread of it runs; no effect if it does not run.
+
+        The kernel stops each thread on its own, after it has accepted the signal: until then they may still answer.
+        """
+        if self._pid is None or not self.running or self._owner.spares(self.name):
+            return
+        self.signal(signal.SIGSTOP)
+        self.wait_until(lambda: _is_stopped(self._pid), "all its threads were stopped", _STOP_S)
+
     def log_summary(self) -> str:
         """Return the most informative line of the log since the last start, and the path of the log."""
         line = self._informative_line()
@@ -166,6 +178,19 @@ class JvmProcess:
             return self._guard.wait(timeout_s)
         except subprocess.TimeoutExpired:
             return None
+
+
+def _is_stopped(pid: int | None) -> bool:
+    """True if each thread of a process is stopped, and where the system has no ``/proc`` to look at."""
+    tasks = Path(f"/proc/{pid}/task")
+    if not tasks.is_dir():
+        return True
+    # proc(5): the state follows the name, which is in parentheses and may contain some.
+    states = (task.joinpath("stat").read_text().rpartition(")")[2].split()[0] for task in tasks.iterdir())
+    try:
+        return all(state in _STOPPED_STATES for state in states)
+    except OSError:  # a thread, or the process, ended meanwhile
+        return False
 
 
 def java_command(java: Path, options: Sequence[str], classpath: Sequence[Path], main: str, *args: str) -> list[str]:

@@ -124,7 +124,7 @@ class LocalServer(ABC):
     def pause(self) -> None:
         """Freeze the server (SIGSTOP): connections stay open without answers, as with a hanging host."""
         if self._process is not None:
-            self._process.signal(signal.SIGSTOP)
+            self._process.pause()
 
     def resume(self) -> None:
         """Continue a frozen server (SIGCONT)."""

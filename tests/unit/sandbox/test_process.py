@@ -134,6 +134,18 @@ def test_stop_of_a_paused_program(shell: Callable[[str], JvmProcess]) -> None:
     assert time.monotonic() - start < 30
 
 
+def test_a_paused_program_has_no_thread_that_runs(tmp_path: Path) -> None:
+    counting = "import threading, time\nfor _ in range(8): threading.Thread(target=time.sleep, args=(60,)).start()\n"
+    process = JvmProcess("threads", [sys.executable, "-c", f"{counting}print('up', flush=True)"], tmp_path / "log")
+    process.start()
+    process.wait_until(lambda: "up" in process.log.read_text(), "up", 20)
+    process.pause()
+    tasks = list(Path(f"/proc/{process.pid}/task").iterdir())
+    assert len(tasks) == 9
+    assert {task.joinpath("stat").read_text().rpartition(")")[2].split()[0] for task in tasks} == {"T"}
+    process.kill()
+
+
 def test_stalled_work_is_given_up(shell: Callable[[str], JvmProcess]) -> None:
     process = shell("exec sleep 60")
     process.start()
