@@ -28,8 +28,7 @@ demo: $(STAMP) ## the main job end to end on real servers and real data, verifie
 
 test: $(STAMP) ## unit, property and integration tests
 	@$(BIN)/python -m zkconsumer.sandbox kafka-3.9.1
-	@$(BIN)/pytest -n 2 -m 'not slow' tests/unit tests/property
-	@$(BIN)/pytest -n 2 --dist loadfile -m 'not slow' tests/integration
+	@$(BIN)/python -m tests.suites fast
 
 # PART: unit, integration, servers, spark, demo, kerberos, web, containers, or several; all if it is empty.
 gate: $(STAMP) ## what CI runs of PART (all of them by default): make test, and the sample in tests/gate.toml
@@ -61,7 +60,7 @@ gssapi: $(STAMP) ## build the packages for Kerberos into the virtual environment
 venv: $(STAMP) ## the virtual environment .venv, with everything that tests need
 
 unit: $(STAMP) ## the tests that need no server
-	@$(BIN)/pytest -n 2 tests/unit tests/property
+	@$(BIN)/pytest -n 3 tests/unit tests/property
 
 fuzz: $(STAMP) ## fuzz what takes brokers' bytes for MINUTES (default 10), all of it or TARGET=records|login; needs Linux
 	@$(BIN)/python -c 'import atheris' 2>/dev/null || $(BIN)/python -m pip install \

@@ -100,6 +100,7 @@ def commands(sandbox, topic_factory, produce, unique_name, zookeeper, tmp_path):
     return prepare
 
 
+@pytest.mark.slow
 def test_the_commands_of_operations_do_what_the_page_promises(commands):
     page = commands("docs/operations.md")
     assert page.orders.name in page.until("groups list").splitlines()
@@ -118,6 +119,7 @@ def test_the_commands_of_operations_do_what_the_page_promises(commands):
     page.to_the_end()
 
 
+@pytest.mark.slow
 def test_the_commands_of_offsets_do_what_the_page_promises(commands):
     page = commands("docs/offsets.md")
     page.until("offsets export")

@@ -61,6 +61,7 @@ def follow(migrated, offsets):
     eventually(lambda: migrated.group.offsets(migrated.topic) == offsets, 60)
 
 
+@pytest.mark.slow
 def test_znodes_follow_consumers_in_kafka_and_the_way_back_is_open(migrated, mirror, migrate, sandbox, tmp_path):
     """Also when the mirror is killed and started again."""
     servers = {"bootstrap.servers": sandbox.bootstrap_servers, "enable.auto.commit": False}

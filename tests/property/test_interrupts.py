@@ -12,8 +12,6 @@ from tests.fixtures.interrupts import (
     Alarm,
     Log,
     Striker,
-    by_batch,
-    by_record,
     in_turns,
     read_under_fire,
 )
@@ -29,6 +27,9 @@ pytestmark = [
 
 INTERRUPTS = 150
 UPPER = decoded_message(None, bytes.upper)
+
+# That one reads in each way; tests/unit/connector/test_interrupts.py interrupts each way at each line.
+EACH_READER = [pytest.param(reader, marks=() if reader is in_turns else pytest.mark.slow) for reader in READERS]
 
 
 @cache
@@ -55,20 +56,20 @@ def read_again_and_again(reader, check_crcs, kind, weapon, pool=None):
 
 
 @pytest.mark.parametrize("check_crcs", [True, False])
-@pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.__name__)
+@pytest.mark.parametrize("reader", EACH_READER, ids=lambda reader: reader.__name__)
 def test_random_signals_skip_and_repeat_no_record(reader, check_crcs):
     read_again_and_again(reader, check_crcs, Message, Alarm())
 
 
 @pytest.mark.parametrize("kind", [Message, UPPER])
-@pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.__name__)
+@pytest.mark.parametrize("reader", EACH_READER, ids=lambda reader: reader.__name__)
 def test_random_asynchronous_exceptions_skip_and_repeat_no_record(reader, kind):
     with ThreadPoolExecutor(1) as thread:
         thread.submit(read_again_and_again, reader, True, kind, Striker()).result()
 
 
 @pytest.mark.parametrize("weapon", [Alarm, Striker])
-@pytest.mark.parametrize("reader", [by_record, by_batch, in_turns], ids=lambda reader: reader.__name__)
+@pytest.mark.parametrize("reader", EACH_READER, ids=lambda reader: reader.__name__)
 def test_interrupts_while_decoding_ahead_skip_no_record(reader, weapon):
     with decode_pool(2) as pool:
         read_again_and_again(reader, True, Message, weapon(), pool)

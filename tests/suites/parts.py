@@ -11,8 +11,11 @@ from typing import Final
 ROOT: Final = Path(__file__).parents[2]
 SAMPLE: Final = ROOT / "tests" / "gate.toml"
 
-_IN_PARALLEL: Final = ("-n", "2", "--dist", "loadfile")
+_BY_FILE: Final = ("--dist", "loadfile")
 """A file stays in one process, so that what its tests share (servers, JVM peers, Spark sessions) is started once."""
+_IN_PARALLEL: Final = ("-n", "2", *_BY_FILE)
+_WITH_WAITS: Final = ("-n", "3")
+"""For two cores: a third of what one of these processes does is to wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +34,8 @@ class Part:
 
 
 PARTS: Final[Mapping[str, Part]] = {
-    "unit": Part(("tests/unit", "tests/property"), ("-n", "2")),
-    "integration": Part(("tests/integration",)),
+    "unit": Part(("tests/unit", "tests/property"), _WITH_WAITS),
+    "integration": Part(("tests/integration",), (*_WITH_WAITS, *_BY_FILE)),
     "servers": Part(("tests/brokers", "tests/interop", "tests/stress", "tests/chaos")),
     "spark": Part(("tests/spark",)),
     "demo": Part(("tests/demo",), ()),

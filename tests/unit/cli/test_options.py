@@ -37,10 +37,23 @@ def test_contradictory_options_are_refused(arguments, named):
     assert (ended.exit_code, named in ended.output) == (2, True), ended.output
 
 
-def test_the_name_of_an_impossible_topic_is_refused():
-    ended = CliRunner().invoke(command, [*CONSUME, "--group", "g", "--topic", "a+b"])
-    assert isinstance(ended.exception, ConfigError)
-    assert "'a+b' cannot be the name of a topic" in str(ended.exception)
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("--group", "g", "--topic", "a+b"), "'a+b' cannot be the name of a topic"),
+        (("--group", "a/b", "--topic", "t"), "illegal"),
+        (("--group", "g", "--topic", "t", "-p", "auto.offset.reset=Smallest"), "auto.offset.reset"),
+    ],
+)
+def test_values_of_properties_are_checked_before_anything_is_asked(arguments, named):
+    ended = CliRunner().invoke(command, [*CONSUME, *arguments])
+    assert isinstance(ended.exception, ConfigError)  # exit code 2, see main()
+    assert named in str(ended.exception)
+
+
+def test_a_topic_is_required():
+    ended = CliRunner().invoke(command, [*CONSUME, "--group", "g"])
+    assert (ended.exit_code, "--topic" in ended.output) == (2, True)
 
 
 @pytest.mark.parametrize(
