@@ -31,6 +31,21 @@ def test_an_offset_that_may_not_be_read_costs_its_partition_only(tool_session, o
     assert [problem.startswith(f"ZooKeeper refused get {unreadable}") for problem in exported.problems].count(True) == 1
 
 
+def test_a_group_that_may_not_be_read_is_no_end_of_the_export(tool_session, offset_group, unique_name):
+    offset_group.store("t", {0: 4})
+    other = f"/consumers/{unique_name}-secret/offsets"
+    offset_group.client.ensure_path(other)
+    offset_group.client.set_acls(other, [make_acl("world", "anyone", write=True)])
+    try:
+        exported = export_offsets(tool_session, [])
+        assert GroupOffset(offset_group.name, TopicPartition("t", 0), 4) in exported.offsets
+        assert f"ZooKeeper refused children of {other}" in "".join(exported.problems)
+        with pytest.raises(ZooKeeperRefused, match=other):
+            export_offsets(tool_session, [f"{unique_name}-secret"])
+    finally:
+        offset_group.client.delete(other)
+
+
 def test_what_writes_offsets_refuses_a_group_with_an_offset_that_may_not_be_read(
     tool_session, offset_group, unreadable
 ):

@@ -423,6 +423,30 @@ def test_an_import_is_refused_with_every_line_that_cannot_be(offset_group, topic
     assert "outside its log, which has 0 to 10" in refused.value.faults[0].text
 
 
+def test_an_import_skips_and_clamps_what_it_is_allowed_to(offset_group, topic, tool_session, cluster, write):
+    other = f"{offset_group.name}-idle"
+    rows = [(offset_group.name, topic, 0, 3), (offset_group.name, topic, 1, 11), (other, "no-such-topic", 0, 1)]
+    file = parse_offsets("f", "".join(f"{g},{t},{p},{o}\n" for g, t, p, o in rows).encode(), None)
+    for allowed, refused in (({"skip_missing": True}, 2), ({"clamp": True}, 3)):
+        with pytest.raises(FileRefused) as raised:
+            plan_import(tool_session, cluster, file, **allowed)
+        assert [fault.line for fault in raised.value.faults] == [refused]
+    plan = plan_import(tool_session, cluster, file, skip_missing=True, clamp=True)
+    assert plan.warnings == (
+        f"line 2: offset 11 of {topic}-1 is outside its log, which has 0 to 10: 10 is stored instead",
+        "line 3: topic no-such-topic does not exist: skipped",
+    )
+    assert write(plan).faults == []
+    assert offset_group.offsets(topic) == {0: 3, 1: 10}
+    assert offset_group.client.exists(f"/consumers/{other}") is None
+
+
+def test_an_import_of_which_nothing_exists_is_refused(tool_session, cluster):
+    file = parse_offsets("f", b"g,no-such-topic,0,1\n", None)
+    with pytest.raises(FileRefused):
+        plan_import(tool_session, cluster, file, skip_missing=True, clamp=True)
+
+
 def test_a_copy_takes_the_partitions_that_are_named(offset_group, topic, tool_session, cluster, write):
     offset_group.store(topic, {0: 4, 1: 5})
     other = type(offset_group)(f"{offset_group.name}-b", offset_group.client)

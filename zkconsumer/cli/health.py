@@ -25,20 +25,22 @@ from zkconsumer.errors import UsageError, ZkConsumerError
 @click.option("--timeout-ms", type=click.IntRange(min=1), default=5_000, show_default=True, help="Limit for an answer.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def health(port: int | None, host: str, timeout_ms: int, as_json: bool) -> None:
-    """Check that a consumer is connected to ZooKeeper and delivers records.
+    """Check that a consumer process works: that it answers, and has not left its group.
 
     The command reads the consumer's own metrics, so the consumer has to serve them (metrics.port). Exit code 0:
-    healthy; 3: it answers and reports a problem; 1: it does not answer.
+    healthy; 3: it answers and reports a problem; 1: it does not answer. What a consumer waits for and continues from by
+    itself, such as a ZooKeeper that is away, is printed and is no problem. Whether records are delivered in time is not
+    checked: alert on lag.
     """
-    from zkconsumer.connector.health import health_problems
+    from zkconsumer.connector.health import health_of
 
     if port is None:
         raise UsageError(f"no port is given; use --port or {METRICS_PORT_VARIABLE} with metrics.port of the consumer")
-    problems = health_problems(_metrics_page(host, port, timeout_ms / 1000))
+    problems, notes = health_of(_metrics_page(host, port, timeout_ms / 1000))
     if as_json:
-        click.echo(json.dumps({"healthy": not problems, "problems": problems}))
+        click.echo(json.dumps({"healthy": not problems, "problems": problems, "notes": notes}))
     else:
-        click.echo("\n".join(problems) or "healthy")
+        click.echo("\n".join([*(problems or ["healthy"]), *notes]))
     if problems:
         sys.exit(EXIT_PROBLEM)
 

@@ -11,9 +11,10 @@ import click
 
 from zkconsumer.cli.groupoptions import echo_lines, json_option, warn
 from zkconsumer.cli.main import EXIT_PROBLEM
+from zkconsumer.errors import UsageError
 
 if TYPE_CHECKING:
-    from zkconsumer.core.nextconfigrules import NextLine
+    from zkconsumer.core.nextconfigrules import NextLine, Target
 
 
 @click.command("config")
@@ -29,9 +30,10 @@ if TYPE_CHECKING:
 def config_command(file: Path, target: str, bootstrap_server: str | None, *, as_json: bool) -> None:
     """Convert the properties FILE of a JVM consumer for the next client.
 
-    The result is a properties file. Each line of FILE is a comment in it, with what changed or why there is no
-    successor, above the lines that replace it. Defaults that differ are written out at the end. Passwords are copied.
-    The exit code is 3 if a value is required that FILE does not have.
+    The result has lines NAME=VALUE: for Java and MirrorMaker 2 a properties file, for librdkafka and Spark names and
+    values as these clients take them, without escapes. Each line of FILE is a comment in it, with what changed or why
+    there is no successor, above the lines that replace it. Defaults that differ are written out at the end. Passwords
+    are copied. The exit code is 3 if a value is required that FILE does not have.
     """
     from zkconsumer.config import load_properties
     from zkconsumer.core.nextconfig import next_config
@@ -40,19 +42,24 @@ def config_command(file: Path, target: str, bootstrap_server: str | None, *, as_
     (chosen,) = (one for one in TARGETS if one == target)
     lines = next_config(load_properties(file), chosen, bootstrap_server)
     if as_json:
-        click.echo(json.dumps([line._asdict() for line in lines]))
+        click.echo(json.dumps([{**line._asdict(), "successors": dict(line.successors)} for line in lines]))
     else:
-        echo_lines(text for line in lines for text in _file_lines(line))
+        echo_lines(text for line in lines for text in _file_lines(line, chosen))
     missing = [name for line in lines if line.is_missing for name in line.successors]
     warn(f"{name} has no value yet, and is required" for name in missing)
     if missing:
         raise click.exceptions.Exit(EXIT_PROBLEM)
 
 
-def _file_lines(line: NextLine) -> Iterator[str]:
+def _file_lines(line: NextLine, target: Target) -> Iterator[str]:
     import javaproperties
 
     if line.name or line.note:
         yield javaproperties.to_comment(": ".join(text for text in (line.name, line.note) if text))
     for name, value in line.successors.items():
-        yield javaproperties.join_key_value(name, value)
+        if target in ("java", "mm2"):
+            yield javaproperties.join_key_value(name, value)
+        elif value.splitlines() in ([], [value]):
+            yield f"{name}={value}"
+        else:
+            raise UsageError(f"the value of {name} has a line break, which a line cannot express; use --json")

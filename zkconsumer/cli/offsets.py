@@ -57,21 +57,23 @@ def export(
 ) -> None:
     """Write the offsets that ZooKeeper stores to a file.
 
-    The rows of `csv` have the group as their first column unless exactly one group is given.
+    The rows of `csv` have the group as their first column unless exactly one group is given. What cannot be exported
+    (groups and znodes that may not be read, names that the format cannot express) is reported, and the exit code is 3.
     """
     from zkconsumer.tools.offsetexport import export_offsets, write_whole
     from zkconsumer.tools.offsetfiles import format_offsets
 
     with tool_session(connection.config()) as session, progress("reading") as advance:
         found = export_offsets(session, groups, advance=advance)
-    text = format_offsets(found.offsets, kind, with_group=len(set(groups)) != 1)
+    problems = [*found.problems]
+    text = format_offsets(found.offsets, kind, with_group=len(set(groups)) != 1, skipped=problems)
     if output is None:
         click.echo(text, nl=False)
     else:
         write_whole(output, text)
-    for problem in found.problems:
+    for problem in problems:
         click.echo(escaped(f"not exported: {problem}"), err=True)
-    if found.problems:
+    if problems:
         raise click.exceptions.Exit(EXIT_PROBLEM)
 
 
@@ -79,12 +81,15 @@ def export(
 @click.argument("file", type=_FILE)
 @writing_options
 @click.option("--group", help="The group of a CSV file of three columns; of other files, import only this group.")
+@click.option("--skip-missing", is_flag=True, help="Skip lines of topics and partitions that do not exist.")
+@click.option("--clamp", is_flag=True, help="Store the nearest offset that the log has for one that is outside of it.")
 @STORE
-def import_(writing: Writing, file: Path, group: str | None, store: Any) -> None:
+def import_(writing: Writing, file: Path, group: str | None, skip_missing: bool, clamp: bool, store: Any) -> None:
     """Store the offsets of FILE, in any format of `offsets export`.
 
     The file is refused as a whole, with every fault and its line number: also for topics that do not exist and for
-    offsets outside the log. Members of the groups must be stopped.
+    offsets outside the log, unless --skip-missing and --clamp are given; then each such line is a warning. Members of
+    the groups must be stopped.
     """
     from zkconsumer.tools.offsetimport import plan_import
 
@@ -92,7 +97,15 @@ def import_(writing: Writing, file: Path, group: str | None, store: Any) -> None
         from zkconsumer.tools.offsetfiles import parse_offsets
 
         content = parse_offsets(str(file), file.read_bytes(), group)
-        return plan_import(session, cluster, content, store=store, live=writing.force_live)
+        return plan_import(
+            session,
+            cluster,
+            content,
+            store=store,
+            live=writing.force_live,
+            skip_missing=skip_missing,
+            clamp=clamp,
+        )
 
     run(writing, make)
 

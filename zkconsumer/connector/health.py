@@ -1,50 +1,63 @@
-"""Health of a consumer process, by its own metrics: whether it is connected to ZooKeeper and delivers records."""
+"""Health of a consumer process, by its own metrics: whether the process itself works.
+
+Orchestrators restart what is unhealthy. So a process is unhealthy if a restart may help: it is not a consumer, or it
+has left the group and delivers nothing more. What a consumer waits for and continues from by itself is a note: a
+restart while ZooKeeper is away would end the session, and the new process could not join.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 _GAUGES: Final = {
-    "zkconsumer_zookeeper_connected": "not connected to ZooKeeper",
-    "zkconsumer_delivering": "delivers no records because ZooKeeper has not answered for too long",
+    "zkconsumer_zookeeper_connected": "not connected to ZooKeeper; it connects again by itself",
+    "zkconsumer_delivering": "delivers no records until ZooKeeper answers, since it has not for too long",
 }
-"""Gauges that are 1 in a healthy consumer, and the problem if they are not."""
+"""Gauges that every consumer has, and the note if they are not 1."""
 
 _MEMBER_STATE: Final = "zkconsumer_member_state"
 
 
-def health_problems(exposition: str) -> list[str]:
-    """Problems of the consumers that a metrics page describes; empty if all of them are healthy.
+class Health(NamedTuple):
+    """Health of the consumers of a process, in sentences that name the group.
+
+    Attributes:
+        problems: what makes it unhealthy; empty if it is healthy.
+        notes: what the consumers wait for.
+    """
+
+    problems: list[str]
+    notes: list[str]
+
+
+def health_of(exposition: str) -> Health:
+    """The health of the consumers that a metrics page describes. A page without a consumer is a problem.
 
     Args:
         exposition: the page in Prometheus's text format.
-
-    Returns:
-        One sentence for each problem, with the group. A page without metrics of a consumer is a problem, too.
     """
     from prometheus_client.parser import text_string_to_metric_families
 
     problems: list[str] = []
+    notes: list[str] = []
     found: set[str] = set()
     try:
         samples = [sample for family in text_string_to_metric_families(exposition) for sample in family.samples]
     except ValueError as error:
-        return [f"the metrics cannot be read: {error}; check that metrics.port is the port of a consumer"]
+        return Health([f"the metrics cannot be read: {error}; check that metrics.port is the port of a consumer"], [])
     for sample in samples:
         found.add(sample.name)
-        problem = _problem_of(sample.name, sample.labels, sample.value)
-        if problem:
-            problems.append(f"group {sample.labels.get('group_id', '')}: {problem}")
+        group = f"group {sample.labels.get('group_id', '')}"
+        if sample.name in _GAUGES and sample.value != 1:
+            notes.append(f"{group}: {_GAUGES[sample.name]}")
+        if _is_closed(sample.name, sample.labels, sample.value):
+            problems.append(f"{group}: has left the group, and delivers nothing more")
     missing = [name for name in _GAUGES if name not in found]
     if missing:
         problems.append(f"no metric {', '.join(missing)}; check that metrics.port is the port of a consumer")
-    return problems
+    return Health(problems, notes)
 
 
-def _problem_of(name: str, labels: Mapping[str, str], value: float) -> str | None:
-    if name in _GAUGES:
-        return None if value == 1 else _GAUGES[name]
-    if name == _MEMBER_STATE and labels.get("state") == "closed" and value == 1:
-        return "has left the group"
-    return None
+def _is_closed(name: str, labels: Mapping[str, str], value: float) -> bool:
+    return name == _MEMBER_STATE and labels.get("state") == "closed" and value == 1

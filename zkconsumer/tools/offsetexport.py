@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from zkconsumer.errors import ZkConsumerError
+from zkconsumer.errors import ZkConsumerError, ZooKeeperRefused
 from zkconsumer.tools.offsetfiles import GroupOffset
 from zkconsumer.tools.offsetstores import offset_nodes
 from zkconsumer.zookeeper.registry import Registry
@@ -21,7 +21,8 @@ class Export:
 
     Attributes:
         offsets: by group, topic and partition.
-        problems: znodes that hold no offset, or may not be read, and are not in the export, one sentence each.
+        problems: groups and znodes that hold no offset, or may not be read, and are not in the export, one sentence
+            each.
     """
 
     offsets: tuple[GroupOffset, ...]
@@ -37,11 +38,12 @@ def export_offsets(
 
     Args:
         session: an open session.
-        groups: names of groups; none stands for all.
+        groups: names of groups; none stands for all, and then a group that may not be read is a problem.
         advance: called with the number of groups read, and that of all.
 
     Raises:
-        ZkConsumerError: a group does not exist, its list of topics may not be read, or ZooKeeper cannot be reached.
+        ZkConsumerError: a group of ``groups`` does not exist, its list of topics may not be read, or ZooKeeper cannot
+            be reached.
     """
     registry = Registry(session)
     rows: list[GroupOffset] = []
@@ -49,7 +51,13 @@ def export_offsets(
     names = sorted(set(groups)) or registry.groups()
     for number, group in enumerate(names):
         advance(number, len(names))
-        found = offset_nodes(session, group, without_refused=True)
+        try:
+            found = offset_nodes(session, group, without_refused=True)
+        except ZooKeeperRefused as refused:
+            if groups:
+                raise
+            problems.append(f"group {group}: {refused}")
+            continue
         if not found.nodes and groups and not registry.group_exists(group):
             raise ZkConsumerError(f"group {group} does not exist in ZooKeeper; check its name and the chroot")
         problems += found.problems

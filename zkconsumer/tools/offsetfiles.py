@@ -67,7 +67,9 @@ class OffsetFile:
 # -- writing ----------------------------------------------------------------------------------------------------------
 
 
-def format_offsets(rows: Iterable[GroupOffset], kind: FileFormat, *, with_group: bool) -> str:
+def format_offsets(
+    rows: Iterable[GroupOffset], kind: FileFormat, *, with_group: bool, skipped: list[str] | None = None
+) -> str:
     """The text of a file.
 
     Args:
@@ -75,14 +77,23 @@ def format_offsets(rows: Iterable[GroupOffset], kind: FileFormat, *, with_group:
         kind: ``zk``: lines of ExportZkOffsets; ``csv``: rows of ``--reset-offsets --export``; ``json``: an object for
             each line.
         with_group: of ``csv``: the group is the first column, as newer tools have it for several groups.
+        skipped: takes the reason for each group and topic with a name that cannot be written in this format so that it
+            is read again; None makes that an error.
 
     Raises:
-        ZkConsumerError: a name cannot be written in this format so that it is read again.
+        ZkConsumerError: a name cannot be written in this format.
     """
     rows = list(rows)
-    for row in rows if kind != "json" else ():
-        if not (row.group + row.partition.topic).isprintable():
-            raise ZkConsumerError(f"a name in {row[:2]!r} cannot be written in format {kind}; use format json")
+    refused: dict[tuple[str, str], str] = {}
+    for group, topic in dict.fromkeys((row.group, row.partition.topic) for row in rows if kind != "json"):
+        if why := _unwritable(group + topic, kind):
+            refused[group, topic] = f"group {group!r}, topic {topic!r} cannot be written in format {kind}, {why}"
+    if skipped is None:
+        for reason in refused.values():
+            raise ZkConsumerError(reason)
+    else:
+        skipped += refused.values()
+    rows = [row for row in rows if (row.group, row.partition.topic) not in refused]
     if kind == "csv":
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
@@ -94,11 +105,15 @@ def format_offsets(rows: Iterable[GroupOffset], kind: FileFormat, *, with_group:
     return "".join(map(_zk_line if kind == "zk" else _json_line, rows))
 
 
+def _unwritable(names: str, kind: FileFormat) -> str | None:
+    """Why names cannot be written so that they are read again; None if they can."""
+    if any(character.isspace() or not character.isprintable() for character in names):
+        return "which has no escapes; use format json"
+    return "which ends a path at a colon; use format json" if kind == "zk" and ":" in names else None
+
+
 def _zk_line(row: GroupOffset) -> str:
-    path = GroupPaths(row.group).offset(row.partition)
-    if ":" in path or any(character.isspace() for character in path):
-        raise ZkConsumerError(f"{path!r} cannot be written in format zk, which ends a path at a colon; use format json")
-    return f"{path}:{row.offset}\n"
+    return f"{GroupPaths(row.group).offset(row.partition)}:{row.offset}\n"
 
 
 def _json_line(row: GroupOffset) -> str:

@@ -9,14 +9,21 @@ from zkconsumer.clusterchoice import open_registry
 from zkconsumer.core.offsetreset import LogRange, OffsetRow
 from zkconsumer.errors import ZkConsumerError, name_some
 from zkconsumer.model import TopicPartition
-from zkconsumer.tools.offsetfiles import FileFault, FileRefused, OffsetFile
+from zkconsumer.tools.offsetfiles import FileFault, FileRefused, GroupOffset, OffsetFile
 from zkconsumer.tools.offsetplan import GroupPlan, Guards, Target, WritePlan, counting_offsets, plan_offsets, read_kafka
 from zkconsumer.tools.offsetstores import Cluster, Store, offset_nodes
 from zkconsumer.zookeeper.session import ZkSession
 
 
 def plan_import(
-    session: ZkSession, cluster: Cluster, file: OffsetFile, *, store: Store | None = None, live: bool = False
+    session: ZkSession,
+    cluster: Cluster,
+    file: OffsetFile,
+    *,
+    store: Store | None = None,
+    live: bool = False,
+    skip_missing: bool = False,
+    clamp: bool = False,
 ) -> WritePlan:
     """Plan to store the offsets of a file.
 
@@ -26,6 +33,8 @@ def plan_import(
         file: what to import.
         store: where to; None for the store that a group uses.
         live: see :class:`~zkconsumer.tools.offsetplan.WritePlan`.
+        skip_missing: a partition that does not exist is skipped with a warning, unless none of the file's exists.
+        clamp: in place of an offset outside its log the nearest one that the log has is stored, with a warning.
 
     Raises:
         FileRefused: a topic or partition does not exist, or an offset is outside its log; with every such line.
@@ -33,26 +42,26 @@ def plan_import(
     """
     partitions = {row.partition for row in file.offsets}
     existing = existing_partitions(session, cluster, partitions)
-    faults = [
-        FileFault(file.lines[row[:2]], _unknown(row.partition, existing))
-        for row in file.offsets
-        if row.partition not in existing.get(row.partition.topic, ())
-    ]
     ranges = cluster.log_ranges({p for p in partitions if p in existing.get(p.topic, ())})
+    groups: dict[str, dict[TopicPartition, int]] = defaultdict(dict)
+    faults, remarks = [], []
     for row in file.offsets:
         log = ranges.get(row.partition)
-        if log is not None and log.clamp(row.offset) != row.offset:
-            text = f"offset {row.offset} of {row.partition} is outside its log, which has {log.start} to {log.end}"
-            faults.append(FileFault(file.lines[row[:2]], text))
+        new = None if log is None else log.clamp(row.offset)
+        if new is not None:
+            groups[row.group][row.partition] = new
+        if new != row.offset:
+            fault = FileFault(file.lines[row[:2]], _fault(row, log, existing))
+            if clamp if log is not None else skip_missing and ranges:
+                remarks.append(f"{fault}: {'skipped' if new is None else f'{new} is stored instead'}")
+            else:
+                faults.append(fault)
     if faults:
         raise FileRefused(file.name, faults)
-    groups: dict[str, dict[TopicPartition, int]] = defaultdict(dict)
-    for row in file.offsets:
-        groups[row.group][row.partition] = row.offset
     plans = [
         _plan_group(session, cluster, group, wanted, ranges, store, live) for group, wanted in sorted(groups.items())
     ]
-    return WritePlan(f"import {file.name}", tuple(plans), live)
+    return WritePlan(f"import {file.name}", tuple(plans), live, remarks=tuple(remarks))
 
 
 def existing_partitions(
@@ -64,10 +73,14 @@ def existing_partitions(
     return {topic: frozenset(TopicPartition(topic, number) for number in numbers) for topic, numbers in found.items()}
 
 
-def _unknown(partition: TopicPartition, existing: Mapping[str, Collection[TopicPartition]]) -> str:
-    if partition.topic not in existing:
-        return f"topic {partition.topic} does not exist"
-    return f"topic {partition.topic} has {len(existing[partition.topic])} partitions, {partition} is not among them"
+def _fault(row: GroupOffset, log: LogRange | None, existing: Mapping[str, Collection[TopicPartition]]) -> str:
+    """What is wrong with an offset outside its log, or, without a log, with its partition."""
+    topic, partition = row.partition.topic, row.partition
+    if log is not None:
+        return f"offset {row.offset} of {partition} is outside its log, which has {log.start} to {log.end}"
+    if topic not in existing:
+        return f"topic {topic} does not exist"
+    return f"topic {topic} has {len(existing[topic])} partitions, {partition} is not among them"
 
 
 def _plan_group(

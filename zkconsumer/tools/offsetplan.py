@@ -50,12 +50,14 @@ class WritePlan:
         groups: in the order in which they are written.
         live: members do not stop it (``--force-live``).
         forceable: the command has that option, for messages.
+        remarks: what the operator should know of all of it, one sentence each.
     """
 
     command: str
     groups: tuple[GroupPlan, ...]
     live: bool = False
     forceable: bool = True
+    remarks: tuple[str, ...] = ()
 
     @property
     def refusals(self) -> tuple[str, ...]:
@@ -64,8 +66,8 @@ class WritePlan:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Of all groups."""
-        return tuple(warning for group in self.groups for warning in group.warnings)
+        """What the operator should know, of all groups."""
+        return (*self.remarks, *(warning for group in self.groups for warning in group.warnings))
 
 
 @dataclass(slots=True)

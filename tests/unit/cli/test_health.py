@@ -49,15 +49,18 @@ def run(*arguments, **environment):
 def test_exit_codes_distinguish_healthy_from_unhealthy(serve):
     well = run("--port", serve(page()))
     assert (well.exit_code, well.output) == (0, "healthy\n")
-    ill = run("--port", serve(page(connected=0.0)))
-    assert (ill.exit_code, ill.output) == (3, "group g: not connected to ZooKeeper\n")
+    waiting = run("--port", serve(page(connected=0.0)))
+    assert waiting.exit_code == 0
+    assert waiting.output == "healthy\ngroup g: not connected to ZooKeeper; it connects again by itself\n"
+    ill = run("--port", serve(page(closed=1.0)))
+    assert (ill.exit_code, ill.output) == (3, "group g: has left the group, and delivers nothing more\n")
 
 
 def test_json_and_the_port_from_the_environment(serve):
-    ill = run("--json", ZKCONSUMER_METRICS_PORT=str(serve(page(delivering=0.0))))
+    ill = run("--json", ZKCONSUMER_METRICS_PORT=str(serve(page(delivering=0.0, closed=1.0))))
     document = json.loads(ill.output)
     assert document["healthy"] is False
-    assert len(document["problems"]) == 1
+    assert (len(document["problems"]), len(document["notes"])) == (1, 1)
 
 
 def test_a_consumer_that_does_not_answer_is_an_error(serve):

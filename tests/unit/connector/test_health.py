@@ -1,8 +1,6 @@
 """A consumer's health according to its metrics page."""
 
-import pytest
-
-from zkconsumer.connector.health import health_problems
+from zkconsumer.connector.health import health_of
 
 
 def page(connected=1.0, delivering=1.0, closed=0.0, group="g"):
@@ -18,25 +16,22 @@ def page(connected=1.0, delivering=1.0, closed=0.0, group="g"):
     )
 
 
-def test_a_connected_consumer_that_delivers_is_healthy():
-    assert health_problems(page()) == []
+def test_a_consumer_in_its_group_is_healthy():
+    assert health_of(page()) == ([], [])
 
 
-@pytest.mark.parametrize(
-    ("change", "expected"),
-    [
-        ({"connected": 0.0}, "not connected to ZooKeeper"),
-        ({"delivering": 0.0}, "delivers no records"),
-        ({"closed": 1.0}, "has left the group"),
-    ],
-)
-def test_each_gauge_makes_a_consumer_unhealthy(change, expected):
-    (problem,) = health_problems(page(**change, group="orders"))
-    assert problem.startswith("group orders: ")
-    assert expected in problem
+def test_a_consumer_that_waits_for_zookeeper_is_healthy():
+    problems, notes = health_of(page(connected=0.0, delivering=0.0, group="orders"))
+    assert problems == []
+    assert [note.split(" ")[:3] for note in notes] == [["group", "orders:", "not"], ["group", "orders:", "delivers"]]
+
+
+def test_a_consumer_that_has_left_its_group_is_unhealthy():
+    (problem,), _ = health_of(page(closed=1.0, group="orders"))
+    assert problem.startswith("group orders: has left the group")
 
 
 def test_pages_without_a_consumer_are_unhealthy():
     for other in ("", "# TYPE up gauge\nup 1\n", "<html>not found</html>", page().replace("delivering", "delivered")):
-        (problem,) = health_problems(other)
+        (problem,), _ = health_of(other)
         assert "check that metrics.port is the port of a consumer" in problem

@@ -140,3 +140,15 @@ def test_names_that_would_be_read_otherwise_are_not_written():
         with pytest.raises(ZkConsumerError, match="use format json"):
             format_offsets([row], "zk", with_group=False)
         assert format_offsets([row], "json", with_group=False).count("\n") == 1
+
+
+@pytest.mark.parametrize("kind", ["zk", "csv"])
+def test_a_name_that_a_format_cannot_express_costs_its_group_only(kind):
+    rows = [GroupOffset(name, TopicPartition("t", number), 5) for name in ("a b", "g") for number in (0, 1)]
+    skipped = []
+    assert format_offsets(rows, kind, with_group=True, skipped=skipped) == format_offsets(
+        rows[2:], kind, with_group=True
+    )
+    assert skipped == [
+        f"group 'a b', topic 't' cannot be written in format {kind}, which has no escapes; use format json"
+    ]
