@@ -247,7 +247,8 @@ class _Run:
     def _write_file(self, hold: GroupHold | NoHold, todo: Sequence[PlannedPartition]) -> None:
         """The JSON of startingOffsets, with all partitions of the plan, in one piece."""
         offsets = {row.partition: row.new for row in self._plan.partitions if row.new is not None}
-        self._begin_unit(hold, offsets)
+        if not self._begin_unit(hold, offsets):
+            return
         write_whole(Path(self._plan.target.group), format_starting_offsets(offsets))
         self._end_unit([row.partition for row in todo], "")
 
