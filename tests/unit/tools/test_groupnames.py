@@ -34,7 +34,9 @@ def test_a_name_that_leads_to_another_znode_is_refused(tmp_path, write):
     servers.write("/consumers/g/offsets/t/0/offsets/x", b"")
     servers.write("/consumers/g/offsets/offsets/t/0", 5)
     servers.write("/brokers/topics/t", b'{"version":1,"partitions":{"0":[0],"1":[0],"2":[0],"3":[0],"4":[0]}}')
-    with closing(session_in_memory(servers.server)) as session:
-        with pytest.raises(ZkConsumerError, match="cannot be the name of a"):
-            write(session, servers.brokers)
+    with (
+        closing(session_in_memory(servers.server)) as session,
+        pytest.raises(ZkConsumerError, match="cannot be the name of a"),
+    ):
+        write(session, servers.brokers)
     assert servers.stored() == OFFSETS
