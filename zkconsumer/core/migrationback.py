@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from zkconsumer.core.migrationend import End, check_ends
-from zkconsumer.core.migrationjournal import ROLLED_BACK
+from zkconsumer.core.migrationjournal import JournalState, why_not_migrated
 from zkconsumer.core.migrationmirror import MirrorState, left_offsets
 from zkconsumer.core.migrationplan import (
     Guard,
@@ -42,8 +42,7 @@ def decide_rollback(
     place: Place,
     offsets: Mapping[TopicPartition, int],
     guards: Iterable[Guard],
-    *,
-    began: bool,
+    journal: JournalState,
 ) -> Rollback:
     """Compare the target of a migration with its plan.
 
@@ -55,13 +54,13 @@ def decide_rollback(
         place: where the target is now.
         offsets: of the target now, by partition; those without one are absent.
         guards: conditions of the target.
-        began: a run of this plan may have written.
+        journal: of the plan.
     """
     refusals = [*changed_place(plan, place), *(guard.text for guard in guards if not guard.holds)]
-    if not began:
+    if not journal.may_have_written:
         refusals.append("the plan was not run, or its journal is missing, so there is nothing to undo")
     moved = [row.partition for row in plan.partitions if offsets.get(row.partition) not in (row.before, row.new)]
-    if began and moved:
+    if journal.may_have_written and moved:
         refusals.append(
             f"offsets of {plan.target} have moved since the migration: {name_some(moved)}; consumers have continued "
             "there, so go back from where they are with `zkconsumer migrate reverse`"
@@ -85,9 +84,8 @@ def reverse_plan(
     plan: MigrationPlan,
     seen: Observation,
     mirrored: MirrorState,
+    journal: JournalState,
     *,
-    began: bool,
-    rolled_back: bool = False,
     missing: Missing,
     retention_ms: int | None,
     now_ms: int,
@@ -98,14 +96,13 @@ def reverse_plan(
         plan: that was run.
         seen: the reversed ends, with all partitions of the plan.
         mirrored: what a mirror of the plan has copied to its source; without offsets if there was none.
-        began: a run of this plan may have written.
-        rolled_back: a rollback may have undone that.
+        journal: of the plan.
         missing: what partitions get whose offset has gone from the plan's target, for example because it expired.
         retention_ms: see :class:`MigrationPlan`.
         now_ms: current time in ms since the epoch.
     """
     source, target = reversed_ends(plan)
-    guards = (*seen.guards, *_guards(plan, seen, mirrored, began=began, rolled_back=rolled_back))
+    guards = (*seen.guards, *_guards(plan, seen, mirrored, journal))
     return make_plan(
         source,
         target,
@@ -118,16 +115,12 @@ def reverse_plan(
 
 
 def _guards(
-    plan: MigrationPlan, seen: Observation, mirrored: MirrorState, *, began: bool, rolled_back: bool
+    plan: MigrationPlan, seen: Observation, mirrored: MirrorState, journal: JournalState
 ) -> Iterator[Guard]:
     elsewhere = list(changed_place(plan, seen.place))
     yield Guard("place", not elsewhere, "; ".join(elsewhere) or "the servers are those of the migration")
-    if rolled_back:
-        yield Guard("migrated", False, ROLLED_BACK)
-    elif began or all(row.before == row.new for row in plan.partitions):
-        yield Guard("migrated", True, "the plan was run")
-    else:
-        yield Guard("migrated", False, "the plan was not run, or its journal is missing; there is no way back")
+    reason = why_not_migrated(plan, journal)
+    yield Guard("migrated", reason is None, reason or "the plan was run")
     left = left_offsets(plan, mirrored)
     moved = [row.partition for row in plan.partitions if seen.target.get(row.partition) not in left[row.partition]]
     writer = "mirror" if mirrored.offsets else "migration"

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from zkconsumer.core.migrationfile import plan_digest
+from zkconsumer.core.migrationjournal import JournalState, why_not_migrated
 from zkconsumer.core.migrationplan import Guard, MigrationPlan, Place, changed_place
 from zkconsumer.errors import RetriableError, SessionExpired, WriteRefused, ZkConsumerError, name_some
 from zkconsumer.model import TopicPartition
@@ -84,7 +85,7 @@ def decide_copy(
     guards: Iterable[Guard],
     *,
     existing: Collection[TopicPartition],
-    began: bool,
+    journal: JournalState,
 ) -> MirrorCopy:
     """Compare both stores with the plan and with the last copy.
 
@@ -99,11 +100,11 @@ def decide_copy(
         in_zookeeper: the same of its source.
         guards: conditions of the group in ZooKeeper, such as that it has no members.
         existing: the partitions of the plan's topics, also those that were added since.
-        began: a run of this plan may have written.
+        journal: of the plan.
     """
     refusals = [*changed_place(plan, place), *(guard.text for guard in guards if not guard.holds)]
-    if not began and any(row.before != row.new for row in plan.partitions):
-        refusals.append("the plan was not run, or its journal is missing, so there is nothing to mirror")
+    if (reason := why_not_migrated(plan, journal)) is not None:
+        refusals.append(reason)
     rows = tuple(CopiedOffset(p, in_kafka.get(p), in_zookeeper.get(p)) for p in sorted(existing))
     allowed = left_offsets(plan, state)
     none = frozenset({None})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from zkconsumer.core.migrationback import decide_rollback
 from zkconsumer.core.migrationplan import MigrationPlan
@@ -15,7 +16,10 @@ from zkconsumer.tools.migrationends import MigrationEnds
 from zkconsumer.tools.migrationjournal import beside, open_journal
 from zkconsumer.tools.offsetplan import WritePlan
 from zkconsumer.tools.offsetrestore import plan_restore
+from zkconsumer.tools.offsetstores import Cluster
+from zkconsumer.tools.offsetwrites import WriteReport, execute
 from zkconsumer.tools.snapshot import GroupChange, NodeState, Snapshot, read_snapshot
+from zkconsumer.zookeeper.session import ZkSession
 
 
 def plan_rollback(ends: MigrationEnds, plan: MigrationPlan, plan_file: Path) -> WritePlan:
@@ -42,7 +46,7 @@ def plan_rollback(ends: MigrationEnds, plan: MigrationPlan, plan_file: Path) -> 
         ends.place(),
         ends.offsets_of_target(partitions),
         ends.guards_of_target(partitions),
-        began=journal.state.may_have_written,
+        journal.state,
     )
     if decision.refusals:
         raise WriteRefused(decision.refusals)
@@ -54,9 +58,34 @@ def plan_rollback(ends: MigrationEnds, plan: MigrationPlan, plan_file: Path) -> 
     return replace(undo, command=f"rollback of {snapshot.command}")
 
 
-def note_rollback(plan: MigrationPlan, plan_file: Path) -> None:
-    """Write into the journal that a rollback is about to write."""
-    open_journal(plan, plan_file).append("rollback", at_ms=int(time.time() * 1000))
+def roll_back(
+    plan: MigrationPlan,
+    plan_file: Path,
+    session: ZkSession,
+    cluster: Cluster,
+    undo: WritePlan,
+    snapshot: Path,
+    **options: Any,
+) -> WriteReport:
+    """Execute the plan of a rollback; the journal has that it begins, and what became of it.
+
+    After a rollback that was refused under the hold the migration still stands, and with it the other ways back.
+
+    Args:
+        plan: that was run.
+        plan_file: the journal is beside it.
+        session, cluster, undo, snapshot, options: as of :func:`~zkconsumer.tools.offsetwrites.execute`, with what it
+            raises.
+    """
+    journal = open_journal(plan, plan_file)
+    journal.append("rollback", at_ms=int(time.time() * 1000))
+    try:
+        report = execute(session, cluster, undo, snapshot, **options)
+    except ZkConsumerError:  # nothing was written
+        journal.append("rollback-outcome", written=0)
+        raise
+    journal.append("rollback-outcome", written=len(report.written) + len(report.unknown))
+    return report
 
 
 def _snapshot(plan: MigrationPlan, plan_file: Path, noted: str | None) -> Snapshot:

@@ -84,7 +84,7 @@ def check_plan(ends: MigrationEnds, plan: MigrationPlan, plan_file: Path) -> Run
     check = recheck(plan, now, began=journal.state.may_have_written)
     if check.refusals:
         raise WriteRefused(check.refusals)
-    commits_all = plan.target.kind == "kafka" and (check.todo or not journal.state.ended)
+    commits_all = plan.target.kind == "kafka" and (check.todo or not journal.state.ended or journal.state.rolled_back)
     return RunReport(journal.path, found=[] if commits_all else [row.partition for row in check.done])
 
 

@@ -9,7 +9,6 @@ from tests.fixtures.migrationsinmemory import OFFSETS, PARTITIONS, TO_KAFKA, TO_
 from zkconsumer.errors import BrokerUnavailable, WriteRefused
 from zkconsumer.tools import migrationmirror
 from zkconsumer.tools.migrationmirror import CopyReport, Mirror, run_mirror
-from zkconsumer.tools.migrationrollback import note_rollback
 
 MOVED = {**OFFSETS, PARTITIONS[0]: 40, PARTITIONS[3]: 41}
 
@@ -59,7 +58,6 @@ def test_offsets_of_before_the_migration_are_not_copied_after_a_rollback(servers
     servers.brokers.store("g", dict.fromkeys(PARTITIONS, 3))
     servers.begin(*TO_KAFKA)
     servers.run()
-    note_rollback(servers.plan, servers.file)
     assert servers.roll_back().faults == []
     with pytest.raises(WriteRefused, match="the plan was rolled back"):
         copy(servers)
@@ -67,6 +65,31 @@ def test_offsets_of_before_the_migration_are_not_copied_after_a_rollback(servers
     servers._ends = TO_KAFKA
     assert servers.run().faults == []
     assert copy(servers).copied == {}
+
+
+def test_a_run_that_was_killed_at_its_first_request_is_not_mirrored(servers):
+    """1. Kafka has old offsets; 2. a run is killed; 3. old consumers are to continue where they were."""
+    servers.brokers.store("g", dict.fromkeys(PARTITIONS, 3))
+    servers.begin(*TO_KAFKA)
+    servers.run(5)
+    assert servers.journal() == ["begin", "snapshot", "intent"]
+    with pytest.raises(WriteRefused, match="no run of the plan has ended"):
+        copy(servers)
+    assert servers.stored() == OFFSETS
+    servers._ends = TO_KAFKA
+    assert servers.run().faults == []
+    assert copy(servers).copied == {}
+
+
+def test_a_rollback_that_wrote_nothing_leaves_the_mirror(migrated):
+    """A member of the source registers after the guards were checked, so the hold is refused."""
+    migrated.brokers.store("g", OFFSETS)
+    with pytest.raises(WriteRefused, match="g_member"):
+        migrated.roll_back(before_hold=migrated.register)
+    migrated.member.close()
+    migrated.brokers.store("g", MOVED)
+    assert copy(migrated).faults == []
+    assert migrated.stored() == MOVED
 
 
 def test_members_end_the_mirror_before_it_writes(migrated):
