@@ -45,6 +45,9 @@ if TYPE_CHECKING:
 @click.option("--to", "target", required=True, callback=parse_end_option, metavar="URI", help="Where they are written.")
 @OUTPUT
 @MISSING
+@click.option(
+    "--rewind", is_flag=True, help="Accept that offsets of the target move back, so that records are read again."
+)
 @RETENTION
 @json_option
 def plan_command(
@@ -53,6 +56,7 @@ def plan_command(
     target: End,
     output: Path,
     missing: Any,
+    rewind: bool,
     retention_ms: int | None,
     as_json: bool,
 ) -> None:
@@ -82,6 +86,7 @@ def plan_command(
             missing=missing,
             retention_ms=retention_ms,
             now_ms=int(time.time() * 1000),
+            rewind=rewind,
         )
     write_plan(output, plan, as_json=as_json)
 

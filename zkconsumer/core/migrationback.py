@@ -19,6 +19,7 @@ from zkconsumer.core.migrationplan import (
     changed_place,
     make_plan,
 )
+from zkconsumer.core.offsetrules import moving_back
 from zkconsumer.errors import name_some
 from zkconsumer.model import TopicPartition
 
@@ -103,20 +104,20 @@ def reverse_plan(
     """
     source, target = reversed_ends(plan)
     guards = (*seen.guards, *_guards(plan, seen, mirrored, journal))
+    lost = frozenset(row.partition for row in plan.partitions if row.new is not None)
     return make_plan(
         source,
         target,
         plan.servers,
-        replace(seen, guards=guards, warnings=(*seen.warnings, *_warnings(plan, seen))),
+        replace(seen, guards=guards, warnings=(*seen.warnings, *_warnings(plan, seen)), lost=lost),
         missing=missing,
         retention_ms=retention_ms,
         now_ms=now_ms,
+        rewind=True,  # what was reset at the target of the plan is a warning
     )
 
 
-def _guards(
-    plan: MigrationPlan, seen: Observation, mirrored: MirrorState, journal: JournalState
-) -> Iterator[Guard]:
+def _guards(plan: MigrationPlan, seen: Observation, mirrored: MirrorState, journal: JournalState) -> Iterator[Guard]:
     elsewhere = list(changed_place(plan, seen.place))
     yield Guard("place", not elsewhere, "; ".join(elsewhere) or "the servers are those of the migration")
     reason = why_not_migrated(plan, journal)
@@ -135,9 +136,8 @@ def _guards(
 
 
 def _warnings(plan: MigrationPlan, seen: Observation) -> Iterator[str]:
-    now = seen.source
-    lower = [r.partition for r in plan.partitions if r.new is not None and now.get(r.partition, r.new) < r.new]
-    if lower:
+    logs = {row.partition: row.log for row in plan.partitions}
+    if lower := moving_back(seen.source, {row.partition: row.new for row in plan.partitions}, logs):
         yield (
             f"offsets of {plan.target} are lower than the migrated ones: {name_some(lower)}; they were reset, and "
             "records are read again"

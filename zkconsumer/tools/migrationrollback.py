@@ -67,15 +67,10 @@ def roll_back(
     snapshot: Path,
     **options: Any,
 ) -> WriteReport:
-    """Execute the plan of a rollback; the journal has that it begins, and what became of it.
+    """Execute the plan of a rollback, as :func:`~zkconsumer.tools.offsetwrites.execute` does and raises.
 
-    After a rollback that was refused under the hold the migration still stands, and with it the other ways back.
-
-    Args:
-        plan: that was run.
-        plan_file: the journal is beside it.
-        session, cluster, undo, snapshot, options: as of :func:`~zkconsumer.tools.offsetwrites.execute`, with what it
-            raises.
+    The journal beside ``plan_file`` gets that it begins, and its outcome: after a rollback that was refused under the
+    hold the migration still stands, and with it the other ways back.
     """
     journal = open_journal(plan, plan_file)
     journal.append("rollback", at_ms=int(time.time() * 1000))

@@ -15,7 +15,7 @@ from zkconsumer.tools.offsetwrites import execute
 from zkconsumer.tools.snapshot import read_snapshot
 from zkconsumer.zookeeper import conditional
 
-FORMER = {PARTITIONS[0]: 3, PARTITIONS[1]: 99}
+FORMER = {PARTITIONS[0]: 3, PARTITIONS[1]: 5}
 
 
 def at_target(servers):
