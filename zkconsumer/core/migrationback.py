@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from zkconsumer.core.migrationend import End, check_ends
 from zkconsumer.core.migrationjournal import JournalState, why_not_migrated
-from zkconsumer.core.migrationmirror import MirrorState, left_offsets
+from zkconsumer.core.migrationmirror import MirrorState, moved_since
 from zkconsumer.core.migrationplan import (
     Guard,
     MigrationPlan,
@@ -16,6 +16,7 @@ from zkconsumer.core.migrationplan import (
     Observation,
     Place,
     PlannedPartition,
+    beyond_plan,
     changed_place,
     make_plan,
 )
@@ -53,7 +54,7 @@ def decide_rollback(
     Args:
         plan: that was run.
         place: where the target is now.
-        offsets: of the target now, by partition; those without one are absent.
+        offsets: of the target now, by partition, also of those that the plan does not have.
         guards: conditions of the target.
         journal: of the plan.
     """
@@ -61,6 +62,7 @@ def decide_rollback(
     if not journal.may_have_written:
         refusals.append("the plan was not run, or its journal is missing, so there is nothing to undo")
     moved = [row.partition for row in plan.partitions if offsets.get(row.partition) not in (row.before, row.new)]
+    moved += [p for p in beyond_plan(plan, offsets) if offsets[p] != journal.beyond.get(p)]
     if journal.may_have_written and moved:
         refusals.append(
             f"offsets of {plan.target} have moved since the migration: {name_some(moved)}; consumers have continued "
@@ -122,8 +124,8 @@ def _guards(plan: MigrationPlan, seen: Observation, mirrored: MirrorState, journ
     yield Guard("place", not elsewhere, "; ".join(elsewhere) or "the servers are those of the migration")
     reason = why_not_migrated(plan, journal)
     yield Guard("migrated", reason is None, reason or "the plan was run")
-    left = left_offsets(plan, mirrored)
-    moved = [row.partition for row in plan.partitions if seen.target.get(row.partition) not in left[row.partition]]
+    partitions = {*seen.logs, *(row.partition for row in plan.partitions)}
+    moved = moved_since(plan, mirrored, seen.target, partitions)
     writer = "mirror" if mirrored.offsets else "migration"
     yield Guard(
         "left",

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal, get_args
 
 from zkconsumer.core.migrationplan import MigrationPlan
 from zkconsumer.errors import ZkConsumerError
+from zkconsumer.model import TopicPartition
 
 Event = Literal["begin", "snapshot", "intent", "outcome", "end", "rollback", "rollback-outcome"]
 """In their order: a run begins; the snapshot is on the disk; a request is about to be sent; it was answered, or not;
@@ -29,6 +31,7 @@ class JournalState:
         ended: True if the last run that wrote ended with everything written and read back.
         undone: True if a rollback has written, or may have, and no run has written since.
         is_undoing: True if a rollback was going to write, and its outcome is unknown.
+        beyond: the target's offsets of partitions that the plan does not have, as the first run found them.
     """
 
     plan: str | None = None
@@ -38,6 +41,7 @@ class JournalState:
     ended: bool = False
     undone: bool = False
     is_undoing: bool = False
+    beyond: Mapping[TopicPartition, int] = field(default_factory=dict)
 
     @property
     def rolled_back(self) -> bool:
@@ -106,7 +110,7 @@ def _after(state: JournalState, line: Any) -> JournalState:
     event = line["event"]
     if event not in _EVENTS:
         raise ValueError(f"event {event!r}")
-    wrote = state.undone
+    wrote, first = state.undone, not state.may_have_written
     if event in ("rollback", "rollback-outcome"):  # another rollback does not know what became of one that was killed
         wrote |= state.is_undoing if event == "rollback" else int(line["written"]) > 0
     return JournalState(
@@ -116,5 +120,10 @@ def _after(state: JournalState, line: Any) -> JournalState:
         units=state.units + (event == "intent"),
         ended=event == "end" or (state.ended and event != "intent"),
         undone=wrote and event not in ("intent", "end"),
+        beyond=_beyond(line) if event == "begin" and (first or state.rolled_back) else state.beyond,
         is_undoing=event == "rollback" or (state.is_undoing and event not in ("intent", "end", "rollback-outcome")),
     )
+
+
+def _beyond(line: Any) -> dict[TopicPartition, int]:
+    return {TopicPartition(str(topic), int(number)): int(offset) for topic, number, offset in line.get("beyond", ())}

@@ -282,9 +282,14 @@ def changed_place(plan: MigrationPlan, place: Place) -> Iterable[str]:
         )
 
 
+def beyond_plan(plan: MigrationPlan, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+    """Those partitions that a plan does not have, sorted: of topics that began after it, or that were added since."""
+    return sorted(set(partitions).difference(row.partition for row in plan.partitions))
+
+
 def _changed_topics(plan: MigrationPlan, now: Observation) -> Iterable[str]:
     planned = {row.partition: row for row in plan.partitions}
-    if more := sorted(now.logs.keys() - planned.keys()):
+    if more := beyond_plan(plan, now.logs):
         yield f"partitions were added since the plan was made: {name_some(more)}; plan again"
     if gone := sorted(planned.keys() - now.logs.keys()):
         yield f"partitions do not exist any more: {name_some(gone)}; plan again"
@@ -306,7 +311,10 @@ def _went_back(then: LogRange, now: LogRange) -> bool:
 
 
 class VerifiedPartition(NamedTuple):
-    """One partition in both stores, and both lags at one reading of the log end; None is unknown."""
+    """One partition in both stores, and both lags at one reading of the log end; None is unknown.
+
+    ``planned`` is None for one that the plan does not have.
+    """
 
     partition: TopicPartition
     planned: int | None
@@ -317,7 +325,8 @@ class VerifiedPartition(NamedTuple):
     @property
     def is_equal(self) -> bool:
         """True if both stores have the planned offset; a partition without one in the source has it in the target."""
-        return self.target is not None and self.target == self.planned and self.source in (None, self.target)
+        known = (self.planned, self.source)
+        return self.target is not None and all(offset in (None, self.target) for offset in known)
 
     @property
     def source_lag(self) -> int | None:
@@ -331,14 +340,16 @@ class VerifiedPartition(NamedTuple):
 
 
 def verify(plan: MigrationPlan, now: Observation) -> tuple[VerifiedPartition, ...]:
-    """Compare both ends, for each partition of a plan."""
+    """Compare both ends, for each partition of a plan, and for others of which an end has an offset."""
+    planned = {row.partition: row.new for row in plan.partitions}
+    others = (p for p in beyond_plan(plan, now.logs) if p in now.source or p in now.target)
     return tuple(
         VerifiedPartition(
-            row.partition,
-            row.new,
-            now.source.get(row.partition),
-            now.target.get(row.partition),
-            now.logs[row.partition].end if row.partition in now.logs else None,
+            partition,
+            planned.get(partition),
+            now.source.get(partition),
+            now.target.get(partition),
+            now.logs[partition].end if partition in now.logs else None,
         )
-        for row in plan.partitions
+        for partition in (*planned, *others)
     )

@@ -112,9 +112,10 @@ class Mirror:
 
     def _decide(self, ends: MigrationEnds) -> tuple[MirrorCopy, tuple[NodeChange, ...]]:
         """What a copy does, and the writes that it takes; raises as :meth:`decide`."""
-        existing = ends.cluster.partitions({row.partition.topic for row in self._plan.partitions})
+        planned = [row.partition for row in self._plan.partitions]
+        in_kafka = ends.offsets_of_source(planned, others=True)  # consumers may have begun with new topics
+        existing = ends.cluster.partitions({partition.topic for partition in (*planned, *in_kafka)})
         topics = {partition.topic for partition in existing}
-        in_kafka = ends.offsets_of_source(existing)
         guards = ends.guards_of_target(existing)
         nodes = offset_nodes(ends.session, self._plan.source.group, topics)
         copy = decide_copy(
@@ -146,7 +147,7 @@ class Mirror:
             OSError: the mirror's file cannot be written; nothing was copied that it does not have.
         """
         copy, changes = self._decide(ends)
-        report = CopyReport(copy.rows)
+        report = CopyReport(copy.rows, warnings=list(copy.warnings))
         if not copy.due:
             return report
         hold = self._hold(ends, copy, changes)

@@ -44,7 +44,7 @@ def plan_rollback(ends: MigrationEnds, plan: MigrationPlan, plan_file: Path) -> 
     decision = decide_rollback(
         plan,
         ends.place(),
-        ends.offsets_of_target(partitions),
+        ends.offsets_of_target(partitions, others=True),
         ends.guards_of_target(partitions),
         journal.state,
     )

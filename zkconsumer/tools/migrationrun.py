@@ -14,7 +14,7 @@ from pathlib import Path
 
 from zkconsumer.core.migrationfile import plan_digest
 from zkconsumer.core.migrationlayouts import format_starting_offsets
-from zkconsumer.core.migrationplan import MigrationPlan, PlannedPartition, recheck
+from zkconsumer.core.migrationplan import MigrationPlan, PlannedPartition, beyond_plan, recheck
 from zkconsumer.core.offsets import OUR_METADATA, StoredOffset
 from zkconsumer.core.znodes import GroupPaths
 from zkconsumer.errors import WriteRefused, ZkConsumerError, name_some
@@ -95,7 +95,9 @@ def _run_alone(
     journal = open_journal(plan, plan_file)
     if len(report.found) == len(plan.partitions) and not journal.state.rolled_back:
         return report
-    journal.append("begin", plan=plan_digest(plan), at_ms=int(time.time() * 1000))
+    others = ends.offsets_of_target([row.partition for row in plan.partitions], others=True)
+    beyond = [[p.topic, p.partition, others[p]] for p in beyond_plan(plan, others)]
+    journal.append("begin", plan=plan_digest(plan), at_ms=int(time.time() * 1000), beyond=beyond)
     _Run(ends, plan, journal, report, long_hold, advance).run(beside(plan_file, "snapshot.json"))
     return report
 

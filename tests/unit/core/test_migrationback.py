@@ -142,6 +142,16 @@ def test_consumers_that_continued_at_the_old_place_are_noticed():
     assert "migrate plan --from kafka:g --to zookeeper:g" in reason
 
 
+def test_consumers_that_continued_on_a_new_topic_at_the_old_place_are_noticed():
+    new = TopicPartition("new", 0)
+    seen = after(SEEN, {})
+    logs = {**seen.logs, new: LOG}
+    found = back(replace(seen, logs=logs, source={**seen.source, new: 7}))
+    assert (found.refusals, found.partitions[0].new) == ((), 7)
+    both = replace(seen, logs=logs, source={**seen.source, new: 7}, target={**seen.target, new: 5})
+    assert "have moved since the migration: new-0" in back(both).refusals[0]
+
+
 def test_what_a_mirror_copied_is_accepted():
     seen = replace(after(SEEN, {P0: 5, P1: 9}), target={**SEEN.source, P0: 53})
     found = back(seen, mirrored={P0: 53})

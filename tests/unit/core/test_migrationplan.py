@@ -307,5 +307,20 @@ def test_a_partition_without_an_offset_in_the_source_is_equal():
     assert [row.is_equal for row in verify(plan(NOWHERE, missing="earliest"), now)] == [True, True]
 
 
+@pytest.mark.parametrize(
+    ("source", "target", "equal"), [(None, 7, True), (5, None, False), (5, 7, False), (7, 7, True)]
+)
+def test_a_topic_that_began_after_the_plan_is_verified(source, target, equal):
+    new, none = TopicPartition("new", 0), TopicPartition("new", 1)
+    now = replace(written(SEEN, P0, P1), logs={**SEEN.logs, new: LOG, none: LOG})
+    now = replace(now, source=with_offset(now.source, new, source), target=with_offset(now.target, new, target))
+    rows = verify(plan(), now)
+    assert [(row.partition, row.planned, row.is_equal) for row in rows[2:]] == [(new, None, equal)]
+
+
+def with_offset(offsets, partition, offset):
+    return offsets if offset is None else {**offsets, partition: offset}
+
+
 def test_a_source_that_continued_is_not_equal():
     assert not verify(plan(), replace(written(SEEN, P0, P1), source={P0: 51, P1: 60}))[0].is_equal

@@ -4,9 +4,10 @@ from contextlib import closing, contextmanager
 
 import pytest
 
-from tests.fixtures.groupsinmemory import session_in_memory
+from tests.fixtures.groupsinmemory import log, session_in_memory
 from tests.fixtures.migrationsinmemory import OFFSETS, PARTITIONS, TO_KAFKA, TO_ZOOKEEPER
 from zkconsumer.errors import BrokerUnavailable, WriteRefused
+from zkconsumer.model import TopicPartition
 from zkconsumer.tools import migrationmirror
 from zkconsumer.tools.migrationmirror import CopyReport, Mirror, run_mirror
 
@@ -44,6 +45,42 @@ def test_a_copy_brings_the_znodes_where_kafka_is(migrated):
     assert migrated.stored() == MOVED
     assert migrated.left_over() == [], "the hold leaves nothing"
     assert copy(migrated).copied == {}
+
+
+NEW = TopicPartition("new", 0)
+"""Of a topic that began after the plan; new consumers have read it to 7."""
+
+
+def test_topics_that_began_after_the_plan_are_copied(migrated):
+    """Old consumers would begin there at ``largest`` otherwise."""
+    migrated.brokers.logs[NEW] = log(0, 9)
+    migrated.brokers.store("g", {**MOVED, NEW: 7})
+    report = copy(migrated)
+    assert (report.copied[NEW], report.faults, report.warnings) == (7, [], [])
+    assert migrated.stored() == {**MOVED, NEW: 7}
+    migrated.brokers.store("g", {**MOVED, NEW: 8})
+    assert copy(migrated).copied == {NEW: 8}
+
+
+def test_an_offset_of_such_a_topic_in_zookeeper_ends_the_mirror(migrated):
+    migrated.brokers.logs[NEW] = log(0, 9)
+    migrated.brokers.store("g", {**MOVED, NEW: 7})
+    migrated.store({NEW: 5})
+    with pytest.raises(WriteRefused, match="have moved since the migration: new-0"):
+        copy(migrated)
+
+
+def test_a_partition_that_no_end_has_an_offset_of_is_reported(migrated):
+    migrated.brokers.logs[TopicPartition("t", 5)] = log()
+    assert "neither end has an offset of t-5" in copy(migrated).warnings[0]
+
+
+def test_a_reset_in_kafka_is_copied_and_reported(migrated):
+    copy(migrated)
+    migrated.brokers.store("g", OFFSETS)
+    report = copy(migrated)
+    assert "are lower than the znodes, which follow them: t-0, t-3" in report.warnings[0]
+    assert migrated.stored() == OFFSETS
 
 
 def test_nothing_is_held_if_nothing_has_moved(servers):
