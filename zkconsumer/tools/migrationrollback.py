@@ -54,7 +54,7 @@ def plan_rollback(ends: MigrationEnds, plan: MigrationPlan, plan_file: Path) -> 
     # A snapshot without a word about it, of an earlier version, would hold a group of the target's name in ZooKeeper.
     (change,) = snapshot.groups
     snapshot = replace(snapshot, groups=(change.holding(plan.held_group),))
-    undo = plan_restore(ends.session, ends.cluster, snapshot, forceable=False)
+    undo = plan_restore(ends.session, ends.cluster, snapshot, outside="keep", forceable=False)
     return replace(undo, command=f"rollback of {snapshot.command}")
 
 

@@ -85,6 +85,16 @@ def test_a_rollback_that_is_repeated_writes_nothing(servers):
 
 
 @pytest.mark.parametrize("ends", [TO_KAFKA, TO_ZOOKEEPER])
+def test_a_former_offset_that_the_log_no_longer_has_is_restored(servers, ends):
+    """It is what the target had, and the consumers of the source continue."""
+    begin(servers, ends)
+    servers.run()
+    servers.brokers.logs[PARTITIONS[0]] = log(5, 100)
+    assert servers.roll_back().faults == []
+    assert at_target(servers) == FORMER
+
+
+@pytest.mark.parametrize("ends", [TO_KAFKA, TO_ZOOKEEPER])
 def test_a_plan_is_run_again_after_its_rollback(servers, ends):
     begin(servers, ends)
     servers.run()
