@@ -42,7 +42,7 @@ def test_a_rollback_restores_offsets_in_kafka(migrated, migrate):
     assert (code, document["faults"], len(document["written"])) == (0, [], 2)
     assert migrated.in_kafka() == {0: 2}
     assert migrated.group.tree() == before
-    assert migrated.events()[-1] == "rollback"
+    assert migrated.events()[-2:] == ["rollback", "rollback-outcome"]
     assert migrate("rollback", migrated.file, "--execute")[1]["written"] == []
 
 

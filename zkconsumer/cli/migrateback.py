@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,22 +51,24 @@ def rollback_command(
     """
     from zkconsumer.tools.migrationends import MigrationEnds
     from zkconsumer.tools.migrationjournal import exclusive
-    from zkconsumer.tools.migrationrollback import note_rollback, plan_rollback
+    from zkconsumer.tools.migrationrollback import plan_rollback, roll_back
     from zkconsumer.tools.snapshot import default_path
 
     plan = read_plan(plan_file)
 
     def make(session: ZkSession, cluster: Cluster) -> WritePlan:
-        undo = plan_rollback(MigrationEnds(session, cluster, plan.source, plan.target), plan, plan_file)
-        if execute and not undo.refusals:
-            note_rollback(plan, plan_file)
-        return undo
+        return plan_rollback(MigrationEnds(session, cluster, plan.source, plan.target), plan, plan_file)
 
     snapshot = default_path(f"rollback of {plan_file.name}", plan_file.absolute().parent)
     writing = Writing(connection_of(connection, plan), execute, snapshot, long_hold, False, as_json)
     try:
         with exclusive(plan_file):
-            run(writing, make, done=[f"next: start the consumers of {plan.source} again"])
+            run(
+                writing,
+                make,
+                done=[f"next: start the consumers of {plan.source} again"],
+                write=functools.partial(roll_back, plan, plan_file),
+            )
     except WriteRefused as refused:
         refuse(refused.reasons)
 
@@ -108,13 +111,11 @@ def reverse_command(
             ends_of(connection_of(connection, plan), source, target) as ends,
             progress("reading"),
         ):
-            journal = open_journal(plan, plan_file).state
             back = reverse_plan(
                 plan,
                 ends.observe([row.partition for row in plan.partitions]),
                 read_mirror(plan, plan_file),
-                began=journal.may_have_written,
-                rolled_back=journal.rolled_back,
+                open_journal(plan, plan_file).state,
                 missing=missing,
                 retention_ms=retention_ms,
                 now_ms=int(time.time() * 1000),

@@ -86,6 +86,7 @@ def _show_due(mirror: Mirror, connect: Callable[[], AbstractContextManager[Migra
         click.echo(json.dumps(_document(copy.rows, (), (), executed=False)))
     else:
         echo_lines(copy_lines(copy.rows))
+    warn(copy.warnings)
     click.echo(f"dry run: {len(copy.due)} offsets would be copied now; give --execute to copy", err=True)
 
 
@@ -99,6 +100,8 @@ def _run(
 ) -> None:
     from zkconsumer.tools.migrationmirror import run_mirror
 
+    shown: set[str] = set()
+
     def show(report: CopyReport | ZkConsumerError) -> None:
         if isinstance(report, ZkConsumerError):
             warn([f"this copy failed: {report}"])
@@ -108,7 +111,8 @@ def _run(
         else:
             stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
             click.echo(f"{stamp} {len(report.copied)} of {len(report.rows)} offsets copied")
-        warn([*report.faults, *report.warnings])
+        warn([*report.faults, *(one for one in report.warnings if one not in shown)])
+        shown.update(report.warnings)
 
     ending = Ending()
     with ending.by_signals():

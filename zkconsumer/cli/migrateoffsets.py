@@ -29,7 +29,7 @@ from zkconsumer.cli.migrationoptions import (
 from zkconsumer.cli.migrationtables import plan_lines, refuse, run_document, verified_row, verify_lines
 from zkconsumer.cli.progress import progress
 from zkconsumer.core.terminaltext import escaped
-from zkconsumer.errors import WriteRefused
+from zkconsumer.errors import WriteRefused, name_some
 
 if TYPE_CHECKING:
     from zkconsumer.core.migrationend import End
@@ -45,6 +45,9 @@ if TYPE_CHECKING:
 @click.option("--to", "target", required=True, callback=parse_end_option, metavar="URI", help="Where they are written.")
 @OUTPUT
 @MISSING
+@click.option(
+    "--rewind", is_flag=True, help="Accept that offsets of the target move back, so that records are read again."
+)
 @RETENTION
 @json_option
 def plan_command(
@@ -53,6 +56,7 @@ def plan_command(
     target: End,
     output: Path,
     missing: Any,
+    rewind: bool,
     retention_ms: int | None,
     as_json: bool,
 ) -> None:
@@ -82,6 +86,7 @@ def plan_command(
             missing=missing,
             retention_ms=retention_ms,
             now_ms=int(time.time() * 1000),
+            rewind=rewind,
         )
     write_plan(output, plan, as_json=as_json)
 
@@ -141,18 +146,23 @@ def verify_command(connection: ToolConnection, plan_file: Path, as_json: bool) -
     """Compare both stores with PLAN, and show both lags at one reading of the log ends.
 
     The exit code is 3 unless source and target have the planned offset of every partition. Once consumers of the
-    target have committed, they differ.
+    target have committed, they differ. Partitions that PLAN does not have are shown with a warning, such as those of
+    topics that began after it.
     """
-    from zkconsumer.core.migrationplan import verify
+    from zkconsumer.core.migrationplan import beyond_plan, verify
 
     plan = read_plan(plan_file)
+    planned = [row.partition for row in plan.partitions]
     with planned_ends(connection, plan) as ends, progress("reading"):
-        rows = verify(plan, ends.observe([row.partition for row in plan.partitions]))
+        others = ends.offsets_of_target(planned, others=True)
+        rows = verify(plan, ends.observe([*planned, *others]))
     if as_json:
         click.echo(
             json.dumps({"equal": all(row.is_equal for row in rows), "partitions": list(map(verified_row, rows))})
         )
     else:
         echo_lines(verify_lines(rows))
+    if more := beyond_plan(plan, (row.partition for row in rows)):
+        warn([f"the plan does not have {name_some(more)}; `migrate mirror` and `migrate reverse` take them along"])
     if not all(row.is_equal for row in rows):
         raise click.exceptions.Exit(EXIT_PROBLEM)

@@ -58,7 +58,7 @@ MISSING = click.option(
     type=click.Choice(["fail", "earliest", "latest"]),
     default="fail",
     show_default=True,
-    help="Where partitions without an offset begin.",
+    help="Where partitions begin of which neither end has an offset.",
 )
 EXECUTE = click.option("--execute", is_flag=True, help="Write. Without it, only what would be written is shown.")
 LONG_HOLD = click.option(

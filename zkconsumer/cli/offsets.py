@@ -115,7 +115,8 @@ def import_(writing: Writing, file: Path, group: str | None, skip_missing: bool,
 @writing_options
 @click.option("--complete", is_flag=True, help="Write what the command did not write, instead of undoing it.")
 @click.option("--overwrite", is_flag=True, help="Also what other clients wrote since.")
-def restore(writing: Writing, snapshot_file: Path, complete: bool, overwrite: bool) -> None:
+@click.option("--clamp", is_flag=True, help="Of an offset that its log no longer has, write the nearest one it has.")
+def restore(writing: Writing, snapshot_file: Path, complete: bool, overwrite: bool, clamp: bool) -> None:
     """Undo what a command wrote, or complete it, from the snapshot that it made."""
     from zkconsumer.tools.offsetrestore import plan_restore
     from zkconsumer.tools.snapshot import read_snapshot
@@ -123,7 +124,15 @@ def restore(writing: Writing, snapshot_file: Path, complete: bool, overwrite: bo
     content = read_snapshot(snapshot_file)
 
     def make(session: ZkSession, cluster: Cluster) -> WritePlan:
-        return plan_restore(session, cluster, content, complete=complete, overwrite=overwrite, live=writing.force_live)
+        return plan_restore(
+            session,
+            cluster,
+            content,
+            complete=complete,
+            overwrite=overwrite,
+            outside="clamp" if clamp else "refuse",
+            live=writing.force_live,
+        )
 
     run(writing, make)
 

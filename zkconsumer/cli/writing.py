@@ -118,6 +118,7 @@ def run(
     *,
     done: Iterable[str] = (),
     connect: Callable[..., AbstractContextManager[tuple[ZkSession, Cluster]]] = connected,
+    write: Callable[..., WriteReport] | None = None,
 ) -> None:
     """Plan, show the plan, and write it with ``--execute``.
 
@@ -126,6 +127,7 @@ def run(
         make: makes the plan.
         done: lines to print when all is written; not with ``--json``.
         connect: opens the session, as :func:`connected`.
+        write: executes the plan; None for :func:`~zkconsumer.tools.offsetwrites.execute`, whose arguments it has.
 
     Raises:
         click.exceptions.Exit: with 3 if a guard refuses, with 1 if a write failed.
@@ -144,7 +146,8 @@ def run(
             click.echo("\n".join(plan_lines(plan)))
         for warning in plan.warnings:
             click.echo(escaped(f"warning: {warning}"), err=True)
-        report = _execute(options, session, cluster, plan) if options.execute and not plan.refusals else None
+        is_to_write = options.execute and not plan.refusals
+        report = _execute(options, session, cluster, plan, write) if is_to_write else None
     if options.as_json:
         click.echo(json.dumps(plan_document(plan, report)))
     if plan.refusals:
@@ -155,14 +158,20 @@ def run(
     show_end(report, () if options.as_json else done)
 
 
-def _execute(options: Writing, session: ZkSession, cluster: Cluster, plan: WritePlan) -> WriteReport:
+def _execute(
+    options: Writing,
+    session: ZkSession,
+    cluster: Cluster,
+    plan: WritePlan,
+    write: Callable[..., WriteReport] | None,
+) -> WriteReport:
     from zkconsumer.tools.offsetwrites import execute
     from zkconsumer.tools.snapshot import default_path
 
     path = options.snapshot or default_path(plan.command)
     try:
         with progress("writing") as advance:
-            return execute(
+            return (write or execute)(
                 session,
                 cluster,
                 plan,

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from zkconsumer.core.migrationend import End, check_ends
-from zkconsumer.core.migrationjournal import ROLLED_BACK
-from zkconsumer.core.migrationmirror import MirrorState, left_offsets
+from zkconsumer.core.migrationjournal import JournalState, why_not_migrated
+from zkconsumer.core.migrationmirror import MirrorState, moved_since
 from zkconsumer.core.migrationplan import (
     Guard,
     MigrationPlan,
@@ -16,9 +16,11 @@ from zkconsumer.core.migrationplan import (
     Observation,
     Place,
     PlannedPartition,
+    beyond_plan,
     changed_place,
     make_plan,
 )
+from zkconsumer.core.offsetrules import moving_back
 from zkconsumer.errors import name_some
 from zkconsumer.model import TopicPartition
 
@@ -42,8 +44,7 @@ def decide_rollback(
     place: Place,
     offsets: Mapping[TopicPartition, int],
     guards: Iterable[Guard],
-    *,
-    began: bool,
+    journal: JournalState,
 ) -> Rollback:
     """Compare the target of a migration with its plan.
 
@@ -53,15 +54,16 @@ def decide_rollback(
     Args:
         plan: that was run.
         place: where the target is now.
-        offsets: of the target now, by partition; those without one are absent.
+        offsets: of the target now, by partition, also of those that the plan does not have.
         guards: conditions of the target.
-        began: a run of this plan may have written.
+        journal: of the plan.
     """
     refusals = [*changed_place(plan, place), *(guard.text for guard in guards if not guard.holds)]
-    if not began:
+    if not journal.may_have_written:
         refusals.append("the plan was not run, or its journal is missing, so there is nothing to undo")
     moved = [row.partition for row in plan.partitions if offsets.get(row.partition) not in (row.before, row.new)]
-    if began and moved:
+    moved += [p for p in beyond_plan(plan, offsets) if offsets[p] != journal.beyond.get(p)]
+    if journal.may_have_written and moved:
         refusals.append(
             f"offsets of {plan.target} have moved since the migration: {name_some(moved)}; consumers have continued "
             "there, so go back from where they are with `zkconsumer migrate reverse`"
@@ -85,9 +87,8 @@ def reverse_plan(
     plan: MigrationPlan,
     seen: Observation,
     mirrored: MirrorState,
+    journal: JournalState,
     *,
-    began: bool,
-    rolled_back: bool = False,
     missing: Missing,
     retention_ms: int | None,
     now_ms: int,
@@ -98,38 +99,33 @@ def reverse_plan(
         plan: that was run.
         seen: the reversed ends, with all partitions of the plan.
         mirrored: what a mirror of the plan has copied to its source; without offsets if there was none.
-        began: a run of this plan may have written.
-        rolled_back: a rollback may have undone that.
+        journal: of the plan.
         missing: what partitions get whose offset has gone from the plan's target, for example because it expired.
         retention_ms: see :class:`MigrationPlan`.
         now_ms: current time in ms since the epoch.
     """
     source, target = reversed_ends(plan)
-    guards = (*seen.guards, *_guards(plan, seen, mirrored, began=began, rolled_back=rolled_back))
+    guards = (*seen.guards, *_guards(plan, seen, mirrored, journal))
+    lost = frozenset(row.partition for row in plan.partitions if row.new is not None)
     return make_plan(
         source,
         target,
         plan.servers,
-        replace(seen, guards=guards, warnings=(*seen.warnings, *_warnings(plan, seen))),
+        replace(seen, guards=guards, warnings=(*seen.warnings, *_warnings(plan, seen)), lost=lost),
         missing=missing,
         retention_ms=retention_ms,
         now_ms=now_ms,
+        rewind=True,  # what was reset at the target of the plan is a warning
     )
 
 
-def _guards(
-    plan: MigrationPlan, seen: Observation, mirrored: MirrorState, *, began: bool, rolled_back: bool
-) -> Iterator[Guard]:
+def _guards(plan: MigrationPlan, seen: Observation, mirrored: MirrorState, journal: JournalState) -> Iterator[Guard]:
     elsewhere = list(changed_place(plan, seen.place))
     yield Guard("place", not elsewhere, "; ".join(elsewhere) or "the servers are those of the migration")
-    if rolled_back:
-        yield Guard("migrated", False, ROLLED_BACK)
-    elif began or all(row.before == row.new for row in plan.partitions):
-        yield Guard("migrated", True, "the plan was run")
-    else:
-        yield Guard("migrated", False, "the plan was not run, or its journal is missing; there is no way back")
-    left = left_offsets(plan, mirrored)
-    moved = [row.partition for row in plan.partitions if seen.target.get(row.partition) not in left[row.partition]]
+    reason = why_not_migrated(plan, journal)
+    yield Guard("migrated", reason is None, reason or "the plan was run")
+    partitions = {*seen.logs, *(row.partition for row in plan.partitions)}
+    moved = moved_since(plan, mirrored, seen.target, partitions)
     writer = "mirror" if mirrored.offsets else "migration"
     yield Guard(
         "left",
@@ -142,9 +138,8 @@ def _guards(
 
 
 def _warnings(plan: MigrationPlan, seen: Observation) -> Iterator[str]:
-    now = seen.source
-    lower = [r.partition for r in plan.partitions if r.new is not None and now.get(r.partition, r.new) < r.new]
-    if lower:
+    logs = {row.partition: row.log for row in plan.partitions}
+    if lower := moving_back(seen.source, {row.partition: row.new for row in plan.partitions}, logs):
         yield (
             f"offsets of {plan.target} are lower than the migrated ones: {name_some(lower)}; they were reset, and "
             "records are read again"

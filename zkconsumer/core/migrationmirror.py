@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from zkconsumer.core.migrationfile import plan_digest
+from zkconsumer.core.migrationjournal import JournalState, why_not_migrated
 from zkconsumer.core.migrationplan import Guard, MigrationPlan, Place, changed_place
+from zkconsumer.core.offsetrules import moving_back
 from zkconsumer.errors import RetriableError, SessionExpired, WriteRefused, ZkConsumerError, name_some
 from zkconsumer.model import TopicPartition
 
@@ -51,10 +53,12 @@ class MirrorCopy(NamedTuple):
     Attributes:
         refusals: why nothing may be copied, one sentence each.
         rows: every partition, sorted.
+        warnings: what the operator should know, one sentence each.
     """
 
     refusals: tuple[str, ...]
     rows: tuple[CopiedOffset, ...]
+    warnings: tuple[str, ...] = ()
 
     @property
     def due(self) -> dict[TopicPartition, int]:
@@ -84,7 +88,7 @@ def decide_copy(
     guards: Iterable[Guard],
     *,
     existing: Collection[TopicPartition],
-    began: bool,
+    journal: JournalState,
 ) -> MirrorCopy:
     """Compare both stores with the plan and with the last copy.
 
@@ -98,27 +102,44 @@ def decide_copy(
         in_kafka: offsets of the plan's target, by partition.
         in_zookeeper: the same of its source.
         guards: conditions of the group in ZooKeeper, such as that it has no members.
-        existing: the partitions of the plan's topics, also those that were added since.
-        began: a run of this plan may have written.
+        existing: the partitions of the plan's topics, also those that were added since, and of the other topics of
+            which Kafka has offsets.
+        journal: of the plan.
     """
     refusals = [*changed_place(plan, place), *(guard.text for guard in guards if not guard.holds)]
-    if not began and any(row.before != row.new for row in plan.partitions):
-        refusals.append("the plan was not run, or its journal is missing, so there is nothing to mirror")
+    if (reason := why_not_migrated(plan, journal)) is not None:
+        refusals.append(reason)
     rows = tuple(CopiedOffset(p, in_kafka.get(p), in_zookeeper.get(p)) for p in sorted(existing))
-    allowed = left_offsets(plan, state)
-    none = frozenset({None})
-    if moved := [row.partition for row in rows if row.in_zookeeper not in allowed.get(row.partition, none)]:
+    if moved := moved_since(plan, state, in_zookeeper, existing):
         refusals.append(
             f"offsets of {plan.source} have moved since the {'last copy' if state.offsets else 'migration'}: "
             f"{name_some(moved)}; consumers have continued there, or an operator has reset them. "
             f"`zkconsumer migrate plan --from {plan.source} --to {plan.target}` begins a new migration"
         )
-    return MirrorCopy(tuple(dict.fromkeys(refusals)), rows)
+    return MirrorCopy(tuple(dict.fromkeys(refusals)), rows, tuple(_warnings(plan, rows)))
 
 
-def left_offsets(plan: MigrationPlan, state: MirrorState) -> dict[TopicPartition, frozenset[int | None]]:
-    """What znodes may hold if only the migration and the mirror have written them, by partition."""
-    return {**{row.partition: frozenset({row.source}) for row in plan.partitions}, **state.offsets}
+def _warnings(plan: MigrationPlan, rows: Iterable[CopiedOffset]) -> Iterator[str]:
+    kafka, znodes = {r.partition: r.in_kafka for r in rows}, {r.partition: r.in_zookeeper for r in rows}
+    if lower := moving_back(kafka, znodes, {}):
+        yield f"offsets of {plan.target} are lower than the znodes, which follow them: {name_some(lower)}"
+    if none := [partition for partition in kafka if kafka[partition] is None and znodes[partition] is None]:
+        yield f"neither end has an offset of {name_some(none)}, where consumers begin at auto.offset.reset"
+
+
+def moved_since(
+    plan: MigrationPlan,
+    state: MirrorState,
+    offsets: Mapping[TopicPartition, int],
+    partitions: Iterable[TopicPartition],
+) -> list[TopicPartition]:
+    """The partitions whose offset in the plan's source is neither what the migration left nor what the mirror copied.
+
+    Of a partition that the plan does not have, the migration has left no offset.
+    """
+    left = {**{row.partition: frozenset({row.source}) for row in plan.partitions}, **state.offsets}
+    none = frozenset({None})
+    return [p for p in sorted(partitions) if offsets.get(p) not in left.get(p, none)]
 
 
 def copying(state: MirrorState, copy: MirrorCopy) -> MirrorState:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
 from zkconsumer.core.migrationend import End
 from zkconsumer.core.offsetreset import LogRange
+from zkconsumer.core.offsetrules import moving_back, outside_logs
 from zkconsumer.errors import name_some
 from zkconsumer.model import TopicIdentity, TopicPartition
 
 Missing = Literal["fail", "earliest", "latest"]
-"""What a partition without an offset gets: nothing, which refuses the migration, the log start, or the log end."""
+"""What a partition gets of which neither end has an offset: nothing, which refuses the migration, the log start, or the
+log end."""
 
 
 class Place(NamedTuple):
@@ -51,18 +53,17 @@ class PlannedPartition:
     @property
     def skipped(self) -> int:
         """Records in the log that neither group will have read."""
-        if self.new is None:
-            return 0
-        position = self.log.start if self.source is None else self.log.clamp(self.source)
-        return max(0, self.new - position)
+        return 0 if self.new is None else max(0, self.new - max(self._read, default=self.log.start))
 
     @property
     def replayed(self) -> int:
         """Records in the log that one of the two groups has read, and the target will read again."""
-        if self.new is None:
-            return 0
-        read = [self.log.clamp(offset) for offset in (self.source, self.before) if offset is not None]
-        return max(0, max(read, default=0) - self.new)
+        return 0 if self.new is None else max(0, max(self._read, default=0) - self.new)
+
+    @property
+    def _read(self) -> list[int]:
+        """Where the two groups have read to."""
+        return [self.log.clamp(offset) for offset in (self.source, self.before) if offset is not None]
 
 
 class Guard(NamedTuple):
@@ -85,6 +86,7 @@ class Observation:
         identities: by name of topic.
         guards: conditions of both ends.
         warnings: what the operator should know, one sentence each.
+        lost: partitions whose offset the source has lost, so that of the target is older, and does not replace it.
     """
 
     place: Place
@@ -94,6 +96,7 @@ class Observation:
     identities: Mapping[str, TopicIdentity] = field(default_factory=dict)
     guards: tuple[Guard, ...] = ()
     warnings: tuple[str, ...] = ()
+    lost: Collection[TopicPartition] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,10 +149,14 @@ def make_plan(
     missing: Missing,
     retention_ms: int | None,
     now_ms: int,
+    rewind: bool = False,
 ) -> MigrationPlan:
-    """Plan a migration; guards that do not hold are part of the plan."""
+    """Plan a migration; guards that do not hold are part of the plan.
+
+    ``rewind`` accepts that offsets of the target move back; the other arguments are as in :class:`MigrationPlan`.
+    """
     rows = tuple(_planned(seen, partition, missing) for partition in sorted(seen.logs))
-    guards = (*seen.guards, *_guards_of(rows, source, target, retention_ms))
+    guards = (*seen.guards, *_guards_of(rows, source, target, retention_ms, rewind=rewind))
     return MigrationPlan(
         source=source,
         target=target,
@@ -166,12 +173,17 @@ def make_plan(
 
 
 def _planned(seen: Observation, partition: TopicPartition, missing: Missing) -> PlannedPartition:
-    log, source = seen.logs[partition], seen.source.get(partition)
+    log, source, before = seen.logs[partition], seen.source.get(partition), seen.target.get(partition)
     absent = {"fail": None, "earliest": log.start, "latest": log.end}[missing]
-    return PlannedPartition(partition, source, seen.target.get(partition), absent if source is None else source, log)
+    kept = None if partition in seen.lost else before
+    new = next((offset for offset in (source, kept, absent) if offset is not None), None)
+    return PlannedPartition(partition, source, before, new, log)
 
 
-def _guards_of(rows: Sequence[PlannedPartition], source: End, target: End, retention_ms: int | None) -> Iterable[Guard]:
+def _guards_of(
+    rows: Sequence[PlannedPartition], source: End, target: End, retention_ms: int | None, *, rewind: bool
+) -> Iterable[Guard]:
+    new, logs = {row.partition: row.new for row in rows}, {row.partition: row.log for row in rows}
     yield _guard(
         "offsets", bool(rows), f"{source} has offsets", f"{source} has no offsets; check the name of the group"
     )
@@ -182,12 +194,20 @@ def _guards_of(rows: Sequence[PlannedPartition], source: End, target: End, reten
         "every partition has an offset to write",
         f"{source} has no offset of {name_some(absent)}; plan with --missing earliest or --missing latest",
     )
-    outside = [row.partition for row in rows if row.new is not None and row.log.clamp(row.new) != row.new]
+    outside = outside_logs(new, logs)
     yield _guard(
         "log",
         not outside,
         "every offset is in its log",
         f"offsets of {name_some(outside)} are outside their logs; reset them first (`zkconsumer offsets reset`)",
+    )
+    back = moving_back(new, {row.partition: row.before for row in rows}, logs)
+    yield _guard(
+        "back",
+        rewind or not back,
+        f"offsets of {target} may move back" if back else f"no offset of {target} moves back",
+        f"{target} is ahead of {source}: {name_some(back)}; consumers have run there, and would read records again. "
+        "If that is intended, plan with --rewind",
     )
     yield _guard(
         "retention",
@@ -241,7 +261,7 @@ def recheck(plan: MigrationPlan, now: Observation, *, began: bool) -> Recheck:
     return Recheck(tuple(dict.fromkeys(refusals)), todo, done)
 
 
-_LASTING: Final = frozenset({"offsets", "missing", "log", "retention", "place", "migrated", "left"})
+_LASTING: Final = frozenset({"offsets", "missing", "log", "back", "retention", "place", "migrated", "left"})
 """Guards that follow from the plan, or from the migration that it reverses; others are checked again."""
 
 
@@ -262,9 +282,14 @@ def changed_place(plan: MigrationPlan, place: Place) -> Iterable[str]:
         )
 
 
+def beyond_plan(plan: MigrationPlan, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+    """Those partitions that a plan does not have, sorted: of topics that began after it, or that were added since."""
+    return sorted(set(partitions).difference(row.partition for row in plan.partitions))
+
+
 def _changed_topics(plan: MigrationPlan, now: Observation) -> Iterable[str]:
     planned = {row.partition: row for row in plan.partitions}
-    if more := sorted(now.logs.keys() - planned.keys()):
+    if more := beyond_plan(plan, now.logs):
         yield f"partitions were added since the plan was made: {name_some(more)}; plan again"
     if gone := sorted(planned.keys() - now.logs.keys()):
         yield f"partitions do not exist any more: {name_some(gone)}; plan again"
@@ -286,7 +311,10 @@ def _went_back(then: LogRange, now: LogRange) -> bool:
 
 
 class VerifiedPartition(NamedTuple):
-    """One partition in both stores, and both lags at one reading of the log end; None is unknown."""
+    """One partition in both stores, and both lags at one reading of the log end; None is unknown.
+
+    ``planned`` is None for one that the plan does not have.
+    """
 
     partition: TopicPartition
     planned: int | None
@@ -297,7 +325,8 @@ class VerifiedPartition(NamedTuple):
     @property
     def is_equal(self) -> bool:
         """True if both stores have the planned offset; a partition without one in the source has it in the target."""
-        return self.target is not None and self.target == self.planned and self.source in (None, self.target)
+        known = (self.planned, self.source)
+        return self.target is not None and all(offset in (None, self.target) for offset in known)
 
     @property
     def source_lag(self) -> int | None:
@@ -311,14 +340,16 @@ class VerifiedPartition(NamedTuple):
 
 
 def verify(plan: MigrationPlan, now: Observation) -> tuple[VerifiedPartition, ...]:
-    """Compare both ends, for each partition of a plan."""
+    """Compare both ends, for each partition of a plan, and for others of which an end has an offset."""
+    planned = {row.partition: row.new for row in plan.partitions}
+    others = (p for p in beyond_plan(plan, now.logs) if p in now.source or p in now.target)
     return tuple(
         VerifiedPartition(
-            row.partition,
-            row.new,
-            now.source.get(row.partition),
-            now.target.get(row.partition),
-            now.logs[row.partition].end if row.partition in now.logs else None,
+            partition,
+            planned.get(partition),
+            now.source.get(partition),
+            now.target.get(partition),
+            now.logs[partition].end if partition in now.logs else None,
         )
-        for row in plan.partitions
+        for partition in (*planned, *others)
     )

@@ -10,6 +10,7 @@ from typing import Final, Literal
 
 from zkconsumer.core.kafkagroup import KafkaGroup, why_no_groups
 from zkconsumer.core.offsetreset import LogRange
+from zkconsumer.core.offsetrules import moving_back, outside_logs
 from zkconsumer.core.portableregex import portable_regex
 from zkconsumer.errors import name_some
 from zkconsumer.model import TopicPartition
@@ -127,10 +128,10 @@ class SurveyFacts:
 
     @property
     def missing(self) -> list[TopicPartition]:
-        """Existing partitions without an offset in ZooKeeper, unless all offsets of the group are in Kafka."""
+        """Existing partitions without an offset in either store, unless all offsets of the group are in Kafka."""
         if self.storage == "kafka":
             return []
-        return [one.partition for one in self.partitions if one.exists and one.in_zookeeper is None]
+        return [p.partition for p in self.partitions if p.exists and p.in_zookeeper is None and p.in_kafka is None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,15 +216,8 @@ def _missing(facts: SurveyFacts) -> Iterator[SurveyFinding]:
 
 
 def _outside(facts: SurveyFacts) -> Iterator[SurveyFinding]:
-    outside = [
-        one.partition
-        for one in facts.partitions
-        if one.exists
-        and one.log is not None
-        and (offset := one.in_zookeeper) is not None
-        and one.log.clamp(offset) != offset
-    ]
-    if outside:
+    existing = [one for one in facts.partitions if one.exists]
+    if outside := outside_logs({p.partition: p.in_zookeeper for p in existing}, {p.partition: p.log for p in existing}):
         group = shlex.quote(facts.group)
         yield SurveyFinding(
             Level.BLOCKER,
@@ -259,13 +253,10 @@ def _stores(facts: SurveyFacts) -> Iterator[SurveyFinding]:
             "storage",
             "all of its offsets are in Kafka; stop the members, and start the new consumers",
         )
-    pairs = [
-        (one.partition, one.in_zookeeper, one.in_kafka)
-        for one in facts.partitions
-        if one.in_zookeeper is not None and one.in_kafka is not None
-    ]
-    ahead = [partition for partition, zookeeper, kafka in pairs if kafka > zookeeper]
-    if ahead:
+    zookeeper = {one.partition: one.in_zookeeper for one in facts.partitions}
+    kafka = {one.partition: one.in_kafka for one in facts.partitions}
+    logs = {one.partition: one.log for one in facts.partitions}
+    if ahead := moving_back(zookeeper, kafka, logs):
         yield SurveyFinding(
             Level.WARNING if facts.members else Level.BLOCKER,
             "kafka-ahead",
@@ -273,8 +264,7 @@ def _stores(facts: SurveyFacts) -> Iterator[SurveyFinding]:
             "would be read again",
             f"zkconsumer groups describe --group {shlex.quote(facts.group)} --offsets both",
         )
-    older = [partition for partition, zookeeper, kafka in pairs if kafka < zookeeper]
-    if older:
+    if older := moving_back(kafka, zookeeper, logs):
         yield SurveyFinding(
             Level.NOTE, "zookeeper-ahead", f"ZooKeeper's offsets of {name_some(older)} are ahead of Kafka's"
         )

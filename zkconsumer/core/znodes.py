@@ -10,10 +10,11 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from math import isfinite
 from typing import Any, Final
 
-from zkconsumer.errors import MalformedZnode
+from zkconsumer.errors import MalformedZnode, ZkConsumerError
 from zkconsumer.model import Broker, ConsumerThreadId, TopicPartition
 
 BROKERS = "/brokers"
@@ -85,9 +86,16 @@ def _json_object(path: str, text: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class GroupPaths:
-    """Paths below one consumer group."""
+    """Paths below one consumer group.
+
+    Raises:
+        ZkConsumerError: the name of the group, or of a topic or a consumer in a method, would lead to another znode.
+    """
 
     group: str
+
+    def __post_init__(self) -> None:
+        _require_name(self.group, "group")
 
     @property
     def root(self) -> str:
@@ -126,23 +134,23 @@ class GroupPaths:
 
     def consumer_id(self, consumer_id: str) -> str:
         """The registration of one member."""
-        return f"{self.ids}/{consumer_id}"
+        return f"{self.ids}/{_require_name(consumer_id, 'consumer')}"
 
     def owner_topic(self, topic: str) -> str:
         """Parent of the owner znodes of one topic."""
-        return f"{self.owners}/{topic}"
+        return f"{self.owners}/{_require_name(topic, 'topic')}"
 
     def owner(self, partition: TopicPartition) -> str:
         """The owner znode of one partition."""
-        return f"{self.owners}/{partition.topic}/{partition.partition}"
+        return f"{self.owner_topic(partition.topic)}/{partition.partition}"
 
     def offset_topic(self, topic: str) -> str:
         """Parent of the offset znodes of one topic."""
-        return f"{self.offsets}/{topic}"
+        return f"{self.offsets}/{_require_name(topic, 'topic')}"
 
     def offset(self, partition: TopicPartition) -> str:
         """The offset znode of one partition."""
-        return f"{self.offsets}/{partition.topic}/{partition.partition}"
+        return f"{self.offset_topic(partition.topic)}/{partition.partition}"
 
     def session(self, consumer_id: str, session_id: int) -> str:
         """The session node of one member in one ZooKeeper session; its name fences transactions.
@@ -382,6 +390,7 @@ _NOT_IN_NAMES = re.compile("[/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]"
 """Characters that ZooKeeper refuses in the name of a node (``PathUtils.validatePath``), and the slash."""
 
 
+@lru_cache(maxsize=4096)
 def is_node_name(name: str) -> bool:
     r"""True if ZooKeeper allows a znode of this name.
 
@@ -392,3 +401,10 @@ def is_node_name(name: str) -> bool:
     (True, False, False, False)
     """
     return bool(name) and name not in (".", "..") and _NOT_IN_NAMES.search(name) is None
+
+
+def _require_name(name: str, what: str) -> str:
+    """The name of a group, topic or consumer, if a znode can have it."""
+    if not is_node_name(name):
+        raise ZkConsumerError(f"{name!r} cannot be the name of a {what}: no znode can have it")
+    return name

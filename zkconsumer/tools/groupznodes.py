@@ -88,16 +88,6 @@ def consumer_of(owner: str) -> str | None:
         return None
 
 
-def require_group_name(group: str) -> None:
-    """Refuse a name that would lead to another znode than a group's.
-
-    Raises:
-        ZkConsumerError: it cannot be the name of a group.
-    """
-    if not is_node_name(group):
-        raise ZkConsumerError(f"{group!r} cannot be the name of a group: it has to be a child of /consumers")
-
-
 class GroupReads(NamedTuple):
     """Many groups, in the order in which they were asked for, and why others cannot be read."""
 
@@ -170,11 +160,9 @@ def _existing_groups(
     failures: dict[str, ZkConsumerError] = {}
     for group in groups:
         try:
-            require_group_name(group)
+            paths[group] = GroupPaths(group)
         except ZkConsumerError as error:
             failures[group] = error
-        else:
-            paths[group] = GroupPaths(group)
     roots = session.read_many(each.root for each in paths.values())
     for group in [group for group, each in paths.items() if roots.nodes.get(each.root, each) is None]:
         del paths[group]

@@ -109,22 +109,33 @@ class MigrationEnds:
         """Conditions of the target alone, such as that it has no members; raises as :meth:`observe`."""
         return self._read_target(partitions).guards
 
-    def offsets_of_source(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The source's offsets now, by partition; those without one are absent."""
-        return self._offsets(self.source, partitions)
+    def offsets_of_source(
+        self, partitions: Collection[TopicPartition], *, others: bool = False
+    ) -> dict[TopicPartition, int]:
+        """The source's offsets now, by partition; those without one are absent.
 
-    def offsets_of_target(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The target's offsets now, by partition; those without one are absent."""
-        return self._offsets(self.target, partitions)
+        With ``others`` those of all partitions, which brokers before 0.10.2 do not list.
+        """
+        return self._offsets(self.source, partitions, others=others)
 
-    def _offsets(self, end: End, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    def offsets_of_target(
+        self, partitions: Collection[TopicPartition], *, others: bool = False
+    ) -> dict[TopicPartition, int]:
+        """The target's offsets now, as :meth:`offsets_of_source`."""
+        return self._offsets(self.target, partitions, others=others)
+
+    def _offsets(self, end: End, partitions: Collection[TopicPartition], *, others: bool) -> dict[TopicPartition, int]:
+        if end.kind == "kafka" and others:
+            stored = self.cluster.committed_known(end.group, partitions)
+            return {p: one.offset for p, one in stored.items() if one.offset is not None}
         if end.kind == "kafka":
             return self._committed(end.group, partitions)
         if end.kind == "zookeeper":
-            nodes = offset_nodes(self.session, end.group, {partition.topic for partition in partitions})
-            return {p: offset for p in partitions if (offset := nodes.offset(p)) is not None}
-        found = _in_file(end) if end is self.target else self._read_layout().offsets
-        return {p: found[p] for p in partitions if p in found}
+            nodes = offset_nodes(self.session, end.group, None if others else {p.topic for p in partitions})
+            found = {p: offset for p in nodes.nodes if (offset := nodes.offset(p)) is not None}
+        else:
+            found = dict(_in_file(end) if end is self.target else self._read_layout().offsets)
+        return found if others else {p: found[p] for p in partitions if p in found}
 
     def _committed(self, group: str, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         stored = self.cluster.committed(group, partitions)

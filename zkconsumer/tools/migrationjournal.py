@@ -77,10 +77,14 @@ def exclusive(plan_file: Path) -> Iterator[None]:
     Two runs of a plan whose source cannot be held would not notice each other, and a mirror that copies while the way
     back is planned would make that plan stale.
 
+    The file is opened for writing, although nothing is written: NFS locks the range of bytes, and refuses an exclusive
+    lock of a file that is open for reading (EBADF).
+
     Raises:
         WriteRefused: another command has the lock.
+        OSError: the file cannot be locked, for example because it may not be written.
     """
-    with plan_file.open("rb") as file:
+    with plan_file.open("r+b") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

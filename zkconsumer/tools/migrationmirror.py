@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from zkconsumer.core.migrationfile import plan_digest
-from zkconsumer.core.migrationjournal import ROLLED_BACK
 from zkconsumer.core.migrationmirror import (
     CopiedOffset,
     MirrorCopy,
@@ -26,7 +25,7 @@ from zkconsumer.core.migrationmirror import (
     ends_mirror,
     pause_before_copy,
 )
-from zkconsumer.core.migrationplan import Guard, MigrationPlan
+from zkconsumer.core.migrationplan import MigrationPlan
 from zkconsumer.core.znodes import GroupPaths
 from zkconsumer.errors import WriteRefused, ZkConsumerError, name_some
 from zkconsumer.model import TopicPartition
@@ -113,12 +112,11 @@ class Mirror:
 
     def _decide(self, ends: MigrationEnds) -> tuple[MirrorCopy, tuple[NodeChange, ...]]:
         """What a copy does, and the writes that it takes; raises as :meth:`decide`."""
-        existing = ends.cluster.partitions({row.partition.topic for row in self._plan.partitions})
+        planned = [row.partition for row in self._plan.partitions]
+        in_kafka = ends.offsets_of_source(planned, others=True)  # consumers may have begun with new topics
+        existing = ends.cluster.partitions({partition.topic for partition in (*planned, *in_kafka)})
         topics = {partition.topic for partition in existing}
-        in_kafka = ends.offsets_of_source(existing)
         guards = ends.guards_of_target(existing)
-        if self._journal.rolled_back:  # Kafka has offsets of before the migration
-            guards.append(Guard("migrated", False, ROLLED_BACK))
         nodes = offset_nodes(ends.session, self._plan.source.group, topics)
         copy = decide_copy(
             self._plan,
@@ -128,7 +126,7 @@ class Mirror:
             {p: offset for p in existing if (offset := nodes.offset(p)) is not None},
             guards,
             existing=existing,
-            began=self._journal.may_have_written,
+            journal=self._journal,
         )
         if copy.refusals:
             raise WriteRefused(copy.refusals)
@@ -149,7 +147,7 @@ class Mirror:
             OSError: the mirror's file cannot be written; nothing was copied that it does not have.
         """
         copy, changes = self._decide(ends)
-        report = CopyReport(copy.rows)
+        report = CopyReport(copy.rows, warnings=list(copy.warnings))
         if not copy.due:
             return report
         hold = self._hold(ends, copy, changes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from zkconsumer.core.migrationback import decide_rollback
 from zkconsumer.core.migrationplan import MigrationPlan
@@ -15,7 +16,10 @@ from zkconsumer.tools.migrationends import MigrationEnds
 from zkconsumer.tools.migrationjournal import beside, open_journal
 from zkconsumer.tools.offsetplan import WritePlan
 from zkconsumer.tools.offsetrestore import plan_restore
+from zkconsumer.tools.offsetstores import Cluster
+from zkconsumer.tools.offsetwrites import WriteReport, execute
 from zkconsumer.tools.snapshot import GroupChange, NodeState, Snapshot, read_snapshot
+from zkconsumer.zookeeper.session import ZkSession
 
 
 def plan_rollback(ends: MigrationEnds, plan: MigrationPlan, plan_file: Path) -> WritePlan:
@@ -40,9 +44,9 @@ def plan_rollback(ends: MigrationEnds, plan: MigrationPlan, plan_file: Path) -> 
     decision = decide_rollback(
         plan,
         ends.place(),
-        ends.offsets_of_target(partitions),
+        ends.offsets_of_target(partitions, others=True),
         ends.guards_of_target(partitions),
-        began=journal.state.may_have_written,
+        journal.state,
     )
     if decision.refusals:
         raise WriteRefused(decision.refusals)
@@ -50,13 +54,33 @@ def plan_rollback(ends: MigrationEnds, plan: MigrationPlan, plan_file: Path) -> 
     # A snapshot without a word about it, of an earlier version, would hold a group of the target's name in ZooKeeper.
     (change,) = snapshot.groups
     snapshot = replace(snapshot, groups=(change.holding(plan.held_group),))
-    undo = plan_restore(ends.session, ends.cluster, snapshot, forceable=False)
+    undo = plan_restore(ends.session, ends.cluster, snapshot, outside="keep", forceable=False)
     return replace(undo, command=f"rollback of {snapshot.command}")
 
 
-def note_rollback(plan: MigrationPlan, plan_file: Path) -> None:
-    """Write into the journal that a rollback is about to write."""
-    open_journal(plan, plan_file).append("rollback", at_ms=int(time.time() * 1000))
+def roll_back(
+    plan: MigrationPlan,
+    plan_file: Path,
+    session: ZkSession,
+    cluster: Cluster,
+    undo: WritePlan,
+    snapshot: Path,
+    **options: Any,
+) -> WriteReport:
+    """Execute the plan of a rollback, as :func:`~zkconsumer.tools.offsetwrites.execute` does and raises.
+
+    The journal beside ``plan_file`` gets that it begins, and its outcome: after a rollback that was refused under the
+    hold the migration still stands, and with it the other ways back.
+    """
+    journal = open_journal(plan, plan_file)
+    journal.append("rollback", at_ms=int(time.time() * 1000))
+    try:
+        report = execute(session, cluster, undo, snapshot, **options)
+    except ZkConsumerError:  # nothing was written
+        journal.append("rollback-outcome", written=0)
+        raise
+    journal.append("rollback-outcome", written=len(report.written) + len(report.unknown))
+    return report
 
 
 def _snapshot(plan: MigrationPlan, plan_file: Path, noted: str | None) -> Snapshot:

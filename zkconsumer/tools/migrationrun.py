@@ -14,7 +14,7 @@ from pathlib import Path
 
 from zkconsumer.core.migrationfile import plan_digest
 from zkconsumer.core.migrationlayouts import format_starting_offsets
-from zkconsumer.core.migrationplan import MigrationPlan, PlannedPartition, recheck
+from zkconsumer.core.migrationplan import MigrationPlan, PlannedPartition, beyond_plan, recheck
 from zkconsumer.core.offsets import OUR_METADATA, StoredOffset
 from zkconsumer.core.znodes import GroupPaths
 from zkconsumer.errors import WriteRefused, ZkConsumerError, name_some
@@ -84,7 +84,7 @@ def check_plan(ends: MigrationEnds, plan: MigrationPlan, plan_file: Path) -> Run
     check = recheck(plan, now, began=journal.state.may_have_written)
     if check.refusals:
         raise WriteRefused(check.refusals)
-    commits_all = plan.target.kind == "kafka" and (check.todo or not journal.state.ended)
+    commits_all = plan.target.kind == "kafka" and (check.todo or not journal.state.ended or journal.state.rolled_back)
     return RunReport(journal.path, found=[] if commits_all else [row.partition for row in check.done])
 
 
@@ -95,7 +95,9 @@ def _run_alone(
     journal = open_journal(plan, plan_file)
     if len(report.found) == len(plan.partitions) and not journal.state.rolled_back:
         return report
-    journal.append("begin", plan=plan_digest(plan), at_ms=int(time.time() * 1000))
+    others = ends.offsets_of_target([row.partition for row in plan.partitions], others=True)
+    beyond = [[p.topic, p.partition, others[p]] for p in beyond_plan(plan, others)]
+    journal.append("begin", plan=plan_digest(plan), at_ms=int(time.time() * 1000), beyond=beyond)
     _Run(ends, plan, journal, report, long_hold, advance).run(beside(plan_file, "snapshot.json"))
     return report
 
@@ -247,7 +249,8 @@ class _Run:
     def _write_file(self, hold: GroupHold | NoHold, todo: Sequence[PlannedPartition]) -> None:
         """The JSON of startingOffsets, with all partitions of the plan, in one piece."""
         offsets = {row.partition: row.new for row in self._plan.partitions if row.new is not None}
-        self._begin_unit(hold, offsets)
+        if not self._begin_unit(hold, offsets):
+            return
         write_whole(Path(self._plan.target.group), format_starting_offsets(offsets))
         self._end_unit([row.partition for row in todo], "")
 

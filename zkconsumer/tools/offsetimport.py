@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from zkconsumer.clusterchoice import open_registry
 from zkconsumer.core.offsetreset import LogRange, OffsetRow
+from zkconsumer.core.offsetrules import outside_logs
 from zkconsumer.errors import ZkConsumerError, name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.tools.offsetfiles import FileFault, FileRefused, GroupOffset, OffsetFile
@@ -125,7 +126,8 @@ def plan_copy(
         live: see :class:`~zkconsumer.tools.offsetplan.WritePlan`.
 
     Raises:
-        ZkConsumerError: the source has no such offsets, or ZooKeeper or the brokers cannot be asked.
+        ZkConsumerError: the source has no such offsets, one is outside its log, or ZooKeeper or the brokers cannot be
+            asked.
     """
     if source == destination:
         raise ZkConsumerError(f"the offsets of group {source} cannot be copied to itself")
@@ -147,6 +149,11 @@ def plan_copy(
             f"partitions do not exist any more, so nothing is copied: {name_some(gone)}; name the others with --topic"
         )
     ranges = cluster.log_ranges(wanted)
+    if outside := outside_logs(wanted, ranges):
+        raise ZkConsumerError(
+            f"offsets of group {source} are outside their logs, so nothing is copied: {name_some(outside)}; reset them "
+            "first (`zkconsumer offsets reset`), or name the others with --topic"
+        )
     plan = _plan_group(session, cluster, destination, wanted, ranges, store, live)
     return WritePlan(f"copy {source} to {destination}", (plan,), live)
 

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
 
-from zkconsumer.core.offsetreset import OffsetRow
+from zkconsumer.core.offsetreset import LogRange, OffsetRow
+from zkconsumer.core.offsetrules import outside_logs
 from zkconsumer.core.offsets import StoredOffset
 from zkconsumer.core.znodes import OffsetNode, offset_partition
-from zkconsumer.errors import MalformedZnode, name_some
+from zkconsumer.errors import MalformedZnode, ZkConsumerError, name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.tools.offsetplan import GroupPlan, Guards, WritePlan
 from zkconsumer.tools.offsetstores import Cluster, OffsetNodes, partitions_to_hold
 from zkconsumer.tools.snapshot import GroupChange, KafkaChange, NodeChange, NodeState, Snapshot
 from zkconsumer.zookeeper.reads import Znode
 from zkconsumer.zookeeper.session import ZkSession
+
+Outside = Literal["refuse", "clamp", "keep"]
+"""What becomes of an offset that its log no longer has: the restore is refused, the nearest offset is written, or the
+offset itself, with a warning."""
+
+
+@dataclass(frozen=True, slots=True)
+class _How:
+    complete: bool
+    overwrite: bool
+    outside: Outside
 
 
 def plan_restore(
@@ -24,6 +37,7 @@ def plan_restore(
     *,
     complete: bool = False,
     overwrite: bool = False,
+    outside: Outside = "refuse",
     live: bool = False,
     forceable: bool = True,
 ) -> WritePlan:
@@ -39,14 +53,16 @@ def plan_restore(
         snapshot: of the command to undo or to complete.
         complete: write what is missing, instead of undoing what was done.
         overwrite: also what other clients wrote since.
+        outside: see :data:`Outside`.
         live: see :class:`~zkconsumer.tools.offsetplan.WritePlan`.
         forceable: the command has ``--overwrite`` and ``--force-live``, for messages.
 
     Raises:
         ZkConsumerError: ZooKeeper or the brokers cannot be asked.
     """
+    how = _How(complete, overwrite, outside)
     plans = [
-        _plan_group(session, cluster, one, complete, overwrite, Guards(session, live, forceable))
+        _plan_group(session, cluster, one, how, Guards(session, live, forceable))
         for one in (snapshot.groups if complete else reversed(snapshot.groups))
     ]
     verb = "complete" if complete else "undo"
@@ -74,23 +90,24 @@ def _place(address: str) -> tuple[set[str], str]:
     return {server.strip() for server in servers.split(",")}, (slash + chroot).rstrip("/")
 
 
-def _plan_group(
-    session: ZkSession, cluster: Cluster, change: GroupChange, complete: bool, overwrite: bool, guards: Guards
-) -> GroupPlan:
+def _plan_group(session: ZkSession, cluster: Cluster, change: GroupChange, how: _How, guards: Guards) -> GroupPlan:
     found = session.get_many(node.path for node in change.nodes)
+    logs = _logs(cluster, change, guards)
     changes, foreign, rows = [], [], []
     for node in change.nodes:
-        now, wanted = found[node.path], node.after if complete else node.before
-        if not _is_one_of(now, node):
+        now, former = found[node.path], node.after if how.complete else node.before
+        wanted = _in_log(node.path, former, logs) if how.outside == "clamp" else former
+        if not _is_one_of(now, node, wanted):
             foreign.append(node.path)
         new = _new_change(node.path, now, wanted)
         if new is not None:
             changes.append(new)
-        if row := _row(node.path, now, wanted):
+        if row := _row(node.path, now, wanted, logs):
             rows.append(row)
-    kafka = _kafka(cluster, change, complete, foreign, guards)
-    rows += [OffsetRow(one.partition, one.before, one.after, note="in Kafka") for one in kafka]
-    if foreign and not overwrite:
+    kafka = _kafka(cluster, change, how, logs, foreign, guards)
+    rows += [OffsetRow(one.partition, one.before, one.after, logs.get(one.partition), "in Kafka") for one in kafka]
+    _check_logs(rows, logs, how, guards)
+    if foreign and not how.overwrite:
         option = "; give --overwrite to write them all the same" if guards.forceable else ""
         guards.refusals.append(f"other clients wrote since the snapshot: {name_some(foreign)}{option}")
     hold: set[TopicPartition] = set()
@@ -107,13 +124,45 @@ def _plan_group(
     )
 
 
-def _is_one_of(now: Znode | None, node: NodeChange) -> bool:
-    """True if the node is as the snapshot has it, before or after the write."""
+def _logs(cluster: Cluster, change: GroupChange, guards: Guards) -> Mapping[TopicPartition, LogRange]:
+    """The log of each partition whose topic still exists."""
+    partitions = {one.partition for one in change.kafka}
+    partitions |= {partition for node in change.nodes if (partition := _partition(node.path)) is not None}
+    try:
+        existing = cluster.partitions({partition.topic for partition in partitions})
+        return cluster.log_ranges(partitions & existing)
+    except ZkConsumerError as error:
+        guards.warnings.append(f"whether offsets are outside their logs is unknown: {error}")
+        return {}
+
+
+def _check_logs(
+    rows: Collection[OffsetRow], logs: Mapping[TopicPartition, LogRange], how: _How, guards: Guards
+) -> None:
+    changed = [row for row in rows if row.new != row.old]  # a partition may have two, in both stores
+    outside = sorted({p for row in changed for p in outside_logs({row.partition: row.new}, logs)})
+    if outside and how.outside == "keep":
+        guards.warnings.append(f"offsets of {name_some(outside)} are outside their logs, as they were before")
+    elif outside:
+        guards.refusals.append(
+            f"offsets of {name_some(outside)} are outside their logs, so consumers would begin there at "
+            "auto.offset.reset; give --clamp to write the nearest offsets that the logs have"
+        )
+
+
+def _in_log(path: str, wanted: NodeState | None, logs: Mapping[TopicPartition, LogRange]) -> NodeState | None:
+    """The state with the nearest offset that the log has."""
+    partition, offset = _partition(path), _offset(path, wanted)
+    log = None if partition is None else logs.get(partition)
+    if wanted is None or offset is None or log is None or log.clamp(offset) == offset:
+        return wanted
+    return wanted._replace(data=OffsetNode.encode(log.clamp(offset)))
+
+
+def _is_one_of(now: Znode | None, node: NodeChange, wanted: NodeState | None) -> bool:
+    """True if the node is as the snapshot has it, before or after the write, or as it is wanted."""
     data = None if now is None else (now.data,)
-    return data in (
-        None if node.before is None else (node.before.data,),
-        None if node.after is None else (node.after.data,),
-    )
+    return data in [None if state is None else (state.data,) for state in (node.before, node.after, wanted)]
 
 
 def _new_change(path: str, now: Znode | None, wanted: NodeState | None) -> NodeChange | None:
@@ -126,11 +175,18 @@ def _new_change(path: str, now: Znode | None, wanted: NodeState | None) -> NodeC
     return NodeChange(path, before, None if wanted is None else NodeState(wanted.data))
 
 
-def _row(path: str, now: Znode | None, wanted: NodeState | None) -> OffsetRow | None:
-    parts = offset_partition(path)
-    if parts is None or not parts[2].isdigit():
+def _row(
+    path: str, now: Znode | None, wanted: NodeState | None, logs: Mapping[TopicPartition, LogRange]
+) -> OffsetRow | None:
+    partition = _partition(path)
+    if partition is None:
         return None
-    return OffsetRow(TopicPartition(parts[1], int(parts[2])), _offset(path, now), _offset(path, wanted))
+    return OffsetRow(partition, _offset(path, now), _offset(path, wanted), logs.get(partition))
+
+
+def _partition(path: str) -> TopicPartition | None:
+    parts = offset_partition(path)
+    return None if parts is None or not parts[2].isdigit() else TopicPartition(parts[1], int(parts[2]))
 
 
 def _offset(path: str, node: Znode | NodeState | None) -> int | None:
@@ -141,7 +197,12 @@ def _offset(path: str, node: Znode | NodeState | None) -> int | None:
 
 
 def _kafka(
-    cluster: Cluster, change: GroupChange, complete: bool, foreign: list[str], guards: Guards
+    cluster: Cluster,
+    change: GroupChange,
+    how: _How,
+    logs: Mapping[TopicPartition, LogRange],
+    foreign: list[str],
+    guards: Guards,
 ) -> list[KafkaChange]:
     if not change.kafka:
         return []
@@ -151,8 +212,10 @@ def _kafka(
     changes = []
     for one in change.kafka:
         stored = found.get(one.partition, StoredOffset(None))
-        wanted = one.after if complete else one.before
-        if stored.offset not in (one.before, one.after):
+        wanted, log = one.after if how.complete else one.before, logs.get(one.partition)
+        if how.outside == "clamp" and wanted is not None and log is not None:
+            wanted = log.clamp(wanted)
+        if stored.offset not in (one.before, one.after, wanted):
             foreign.append(f"{one.partition} in Kafka")
         if stored.offset != wanted:
             changes.append(KafkaChange(one.partition, stored.offset, wanted, one.metadata))

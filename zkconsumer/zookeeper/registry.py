@@ -10,7 +10,7 @@ from typing import NamedTuple
 from zkconsumer.core.clustercatalog import ClusterCatalog
 from zkconsumer.core.groupview import GroupView, Topic
 from zkconsumer.core.subscription import Subscription, all_topics
-from zkconsumer.core.znodes import ConsumerIdNode, GroupPaths, PartitionOwnerNode, SessionNode
+from zkconsumer.core.znodes import CONSUMERS, ConsumerIdNode, GroupPaths, PartitionOwnerNode, SessionNode
 from zkconsumer.errors import ConfigError, MalformedZnode, ZkConsumerError
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.zookeeper.brokerznodes import BrokerZnodes
@@ -110,8 +110,7 @@ class Registry:
 
     def groups(self) -> list[str]:
         """Names of all groups that ever existed, sorted."""
-        root = GroupPaths("").root.rstrip("/")
-        return sorted(self._session.children(root) or ())
+        return sorted(self._session.children(CONSUMERS) or ())
 
     def group_exists(self, group: str) -> bool:
         """True if the group ever had a member or an offset."""

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from zkconsumer.core.migrationback import decide_rollback, reverse_plan, reversed_ends
 from zkconsumer.core.migrationend import End
+from zkconsumer.core.migrationjournal import JournalState
 from zkconsumer.core.migrationmirror import MirrorState
 from zkconsumer.core.migrationplan import Guard, Observation, Place, make_plan, recheck, verify
 from zkconsumer.core.offsetreset import LogRange
@@ -17,6 +18,7 @@ P0, P1, P2 = PARTITIONS = [TopicPartition("t", number) for number in range(3)]
 SOURCE, TARGET = End("zookeeper", "g"), End("kafka", "g")
 PLACE = Place("/kafka", "cluster", "cluster")
 LOG = LogRange(0, 100)
+RUN = JournalState(may_have_written=True, ended=True)
 HOLDS = Guard("kafka", True, "group g has no members")
 SEEN = Observation(PLACE, {P0: 50, P1: 60, P2: 70}, {P1: 55, P2: 70}, dict.fromkeys(PARTITIONS, LOG))
 BEFORE, AFTER = dict(SEEN.target), dict(SEEN.source)
@@ -33,8 +35,8 @@ def plan(seen=SEEN, source=SOURCE, target=TARGET):
     return make_plan(source, target, "h:1/kafka", seen, missing="fail", retention_ms=None, now_ms=1)
 
 
-def rollback(now, *, made=None, place=PLACE, guards=(HOLDS,), began=True):
-    return decide_rollback(made or plan(), place, now, guards, began=began)
+def rollback(now, *, made=None, place=PLACE, guards=(HOLDS,), journal=RUN):
+    return decide_rollback(made or plan(), place, now, guards, journal)
 
 
 # -- rollback ---------------------------------------------------------------------------------------------------------
@@ -59,7 +61,7 @@ def test_one_partition_that_moved_refuses_the_rollback(now):
 
 @pytest.mark.parametrize("now", [BEFORE, AFTER])
 def test_a_plan_that_was_not_run_is_not_rolled_back(now):
-    (reason,) = rollback(now, began=False).refusals
+    (reason,) = rollback(now, journal=JournalState()).refusals
     assert "was not run" in reason
 
 
@@ -101,15 +103,14 @@ def after(seen, progress):
     return replace(seen, source=target, target=dict(seen.source))
 
 
-def back(seen, *, made=None, began=True, missing="fail", mirrored=None, rolled_back=False):
+def back(seen, *, made=None, journal=RUN, missing="fail", mirrored=None):
     mirrored = {p: frozenset({offset}) for p, offset in (mirrored or {}).items()}
     state = MirrorState("sha", mirrored)
     return reverse_plan(
         made or plan(),
         seen,
         state,
-        began=began,
-        rolled_back=rolled_back,
+        journal,
         missing=missing,
         retention_ms=None,
         now_ms=2,
@@ -141,6 +142,16 @@ def test_consumers_that_continued_at_the_old_place_are_noticed():
     assert "migrate plan --from kafka:g --to zookeeper:g" in reason
 
 
+def test_consumers_that_continued_on_a_new_topic_at_the_old_place_are_noticed():
+    new = TopicPartition("new", 0)
+    seen = after(SEEN, {})
+    logs = {**seen.logs, new: LOG}
+    found = back(replace(seen, logs=logs, source={**seen.source, new: 7}))
+    assert (found.refusals, found.partitions[0].new) == ((), 7)
+    both = replace(seen, logs=logs, source={**seen.source, new: 7}, target={**seen.target, new: 5})
+    assert "have moved since the migration: new-0" in back(both).refusals[0]
+
+
 def test_what_a_mirror_copied_is_accepted():
     seen = replace(after(SEEN, {P0: 5, P1: 9}), target={**SEEN.source, P0: 53})
     found = back(seen, mirrored={P0: 53})
@@ -160,16 +171,23 @@ def test_a_reset_at_the_target_is_a_warning():
 
 
 def test_a_plan_that_was_not_run_has_no_way_back():
-    assert "was not run" in back(after(SEEN, {}), began=False).refusals[0]
+    assert "was not run" in back(after(SEEN, {}), journal=JournalState()).refusals[0]
 
 
-def test_a_plan_that_was_rolled_back_has_no_way_back():
-    assert "was rolled back" in back(after(SEEN, {}), rolled_back=True).refusals[0]
+def test_a_run_that_has_not_ended_has_no_way_back():
+    """It may have written nothing, and the target may have offsets of long ago."""
+    journal = JournalState(may_have_written=True)
+    assert "no run of the plan has ended" in back(after(SEEN, {}), journal=journal).refusals[0]
+
+
+@pytest.mark.parametrize("how", ["undone", "is_undoing"])
+def test_a_plan_that_was_rolled_back_has_no_way_back(how):
+    assert "was rolled back" in back(after(SEEN, {}), journal=replace(RUN, **{how: True})).refusals[0]
 
 
 def test_a_target_that_had_every_offset_needs_no_run():
     seen = replace(SEEN, target=dict(SEEN.source))
-    assert back(after(seen, {P0: 1}), made=plan(seen), began=False).refusals == ()
+    assert back(after(seen, {P0: 1}), made=plan(seen), journal=JournalState()).refusals == ()
 
 
 def test_the_way_back_is_on_the_same_servers():

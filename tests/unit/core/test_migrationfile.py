@@ -99,8 +99,8 @@ LINES = [
         (3, JournalState("abc", "/s", True, 1)),
         (4, JournalState("abc", "/s", True, 1)),
         (5, JournalState("abc", "/s", True, 1, ended=True)),
-        (6, JournalState("abc", "/s", True, 1, rolled_back=True)),
-        (7, JournalState("abc", "/s", True, 1, rolled_back=True)),
+        (6, JournalState("abc", "/s", True, 1, ended=True, is_undoing=True)),
+        (7, JournalState("abc", "/s", True, 1, ended=True, is_undoing=True)),
         (8, JournalState("abc", "/s", True, 2)),
     ],
 )
@@ -109,6 +109,27 @@ def test_a_journal_shows_how_far_a_run_came(count, state, torn):
     content = b"".join(LINES[:count]) + torn
     assert read_journal("j", content) == state
     assert whole_lines(content) == b"".join(LINES[:count])
+
+
+@pytest.mark.parametrize(
+    ("writes", "rolled_back"),
+    [([None], True), ([0], False), ([3], True), ([0, 0], False), ([3, 0], True), ([None, 0], True), ([0, None], True)],
+)
+def test_a_rollback_that_wrote_nothing_undoes_nothing(writes, rolled_back):
+    """None is a rollback that was killed: another one does not know what it wrote."""
+    lines = LINES[:5]
+    for count in writes:
+        lines.append(encode_event("rollback", at_ms=3))
+        lines += [] if count is None else [encode_event("rollback-outcome", written=count)]
+    state = read_journal("j", b"".join(lines))
+    assert (state.ended, state.rolled_back) == (True, rolled_back)
+    again = read_journal("j", b"".join([*lines, *LINES[6:], LINES[4]]))
+    assert (again.ended, again.rolled_back) == (True, False), "a run has written again"
+
+
+def test_a_run_that_writes_nothing_leaves_one_that_ended():
+    assert read_journal("j", b"".join([*LINES[:5], LINES[0], LINES[1]])).ended
+    assert not read_journal("j", b"".join([*LINES[:5], *LINES[:3]])).ended
 
 
 def test_an_intent_counts_in_every_later_run():

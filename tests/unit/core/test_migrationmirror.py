@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from zkconsumer.core.migrationend import End
 from zkconsumer.core.migrationfile import plan_digest
+from zkconsumer.core.migrationjournal import JournalState
 from zkconsumer.core.migrationmirror import (
     CopiedOffset,
     MirrorState,
@@ -30,6 +31,7 @@ SOURCE, TARGET = End("zookeeper", "g"), End("kafka", "g")
 PLACE = Place("/kafka", "cluster", "cluster")
 STORED = {P0: 50, P1: 60, P2: 70}
 SEEN = Observation(PLACE, STORED, {}, dict.fromkeys(PARTITIONS, LogRange(0, 100)))
+RUN = JournalState(may_have_written=True, ended=True)
 EMPTY = Guard("zookeeper", True, "group g has no members")
 
 
@@ -41,8 +43,8 @@ PLAN = plan()
 FRESH = MirrorState(plan_digest(PLAN))
 
 
-def decide(in_kafka, in_zookeeper, *, state=FRESH, place=PLACE, guard=EMPTY, existing=PARTITIONS, began=True):
-    return decide_copy(PLAN, state, place, in_kafka, in_zookeeper, [guard], existing=existing, began=began)
+def decide(in_kafka, in_zookeeper, *, state=FRESH, place=PLACE, guard=EMPTY, existing=PARTITIONS, journal=RUN):
+    return decide_copy(PLAN, state, place, in_kafka, in_zookeeper, [guard], existing=existing, journal=journal)
 
 
 def test_what_differs_is_copied():
@@ -97,7 +99,7 @@ def test_a_copy_without_an_outcome_may_have_written(found):
 
 
 def test_a_plan_that_was_not_run_is_not_mirrored():
-    assert "was not run" in decide(STORED, STORED, began=False).refusals[0]
+    assert "was not run" in decide(STORED, STORED, journal=JournalState()).refusals[0]
 
 
 def test_other_servers_are_refused():

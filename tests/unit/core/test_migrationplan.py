@@ -27,8 +27,12 @@ SEEN = Observation(
 )
 
 
-def plan(seen=SEEN, source=SOURCE, target=TARGET, *, missing="fail", retention_ms=None):
-    return make_plan(source, target, "h:1/kafka", seen, missing=missing, retention_ms=retention_ms, now_ms=1)
+NOWHERE = replace(SEEN, source={P0: 50}, target={})
+"""Neither end has an offset of the second partition."""
+
+
+def plan(seen=SEEN, source=SOURCE, target=TARGET, *, missing="fail", retention_ms=None, **how):
+    return make_plan(source, target, "h:1/kafka", seen, missing=missing, retention_ms=retention_ms, now_ms=1, **how)
 
 
 def refusals(now, *, began=False, **how):
@@ -135,14 +139,37 @@ def test_every_partition_of_the_topics_has_a_row():
 
 @pytest.mark.parametrize(("missing", "new", "skipped"), [("earliest", 10, 0), ("latest", 100, 90)])
 def test_a_partition_without_an_offset_begins_as_decided(missing, new, skipped):
-    seen = replace(SEEN, source={P0: 50})
-    row = plan(seen, missing=missing).partitions[1]
+    row = plan(NOWHERE, missing=missing).partitions[1]
     assert (row.new, row.skipped) == (new, skipped)
-    assert plan(seen, missing=missing).refusals == ()
+    assert plan(NOWHERE, missing=missing).refusals == ()
+
+
+@pytest.mark.parametrize("missing", ["fail", "earliest", "latest"])
+def test_an_offset_that_only_the_target_has_stays(missing):
+    made = plan(replace(SEEN, source={P0: 50}), missing=missing)
+    row = made.partitions[1]
+    assert (made.refusals, row.new, row.skipped, row.replayed) == ((), 55, 0, 0)
+
+
+AHEAD = replace(SEEN, target={P1: 90})
+
+
+def test_a_target_that_is_ahead_is_not_taken_back():
+    """New consumers have run there since."""
+    (reason,) = plan(AHEAD).refusals
+    assert "kafka:g is ahead of zookeeper:g: t-1" in reason
+    assert recheck(plan(AHEAD), AHEAD, began=False).refusals == (reason,), "nor by a run of that plan"
+    accepted = plan(AHEAD, rewind=True)
+    assert (accepted.refusals, recheck(accepted, AHEAD, began=False).refusals) == ((), ())
+
+
+def test_an_offset_after_the_log_end_may_be_replaced_by_the_log_end():
+    """Of a topic that was created again; no record is read twice."""
+    assert plan(replace(SEEN, source={P0: 50, P1: 100}, target={P1: 500})).refusals == ()
 
 
 def test_a_partition_without_an_offset_is_refused_by_default():
-    assert "no offset of t-1" in plan(replace(SEEN, source={P0: 50})).refusals[0]
+    assert "no offset of t-1" in plan(NOWHERE).refusals[0]
 
 
 @pytest.mark.parametrize("offset", [9, 101])
@@ -215,8 +242,7 @@ def test_what_has_changed_is_refused(now, text):
 
 
 def test_a_plan_with_an_undecided_partition_stays_refused():
-    seen = replace(SEEN, source={P0: 50})
-    assert "--missing earliest" in recheck(plan(seen), seen, began=False).refusals[0]
+    assert "--missing earliest" in recheck(plan(NOWHERE), NOWHERE, began=False).refusals[0]
 
 
 def test_a_guard_that_holds_by_now_is_no_refusal():
@@ -248,7 +274,7 @@ OBSERVED = st.builds(
 @given(OBSERVED, st.sets(st.sampled_from([P0, P1, P2])))
 def test_a_run_that_ended_anywhere_is_resumed(seen, done):
     """Whatever part was written, the rest is what is left, and then both ends are equal."""
-    made = plan(seen)
+    made = plan(seen, rewind=True)
     check = recheck(made, written(seen, *done), began=True)
     assert check.refusals == ()
     assert {row.partition for row in check.todo}.isdisjoint(done)
@@ -259,7 +285,7 @@ def test_a_run_that_ended_anywhere_is_resumed(seen, done):
 
 @given(OBSERVED, st.sampled_from([P0, P1, P2]), OFFSETS, st.booleans())
 def test_a_foreign_write_to_the_target_is_always_refused(seen, partition, offset, began):
-    made = plan(seen)
+    made = plan(seen, rewind=True)
     row = next(row for row in made.partitions if row.partition == partition)
     now = replace(seen, target={**seen.target, partition: offset})
     check = recheck(made, now, began=began)
@@ -277,9 +303,23 @@ def test_both_lags_are_those_of_one_log_end():
 
 
 def test_a_partition_without_an_offset_in_the_source_is_equal():
-    seen = replace(SEEN, source={P0: 50})
-    now = replace(seen, target={P0: 50, P1: 10})
-    assert [row.is_equal for row in verify(plan(seen, missing="earliest"), now)] == [True, True]
+    now = replace(NOWHERE, target={P0: 50, P1: 10})
+    assert [row.is_equal for row in verify(plan(NOWHERE, missing="earliest"), now)] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "equal"), [(None, 7, True), (5, None, False), (5, 7, False), (7, 7, True)]
+)
+def test_a_topic_that_began_after_the_plan_is_verified(source, target, equal):
+    new, none = TopicPartition("new", 0), TopicPartition("new", 1)
+    now = replace(written(SEEN, P0, P1), logs={**SEEN.logs, new: LOG, none: LOG})
+    now = replace(now, source=with_offset(now.source, new, source), target=with_offset(now.target, new, target))
+    rows = verify(plan(), now)
+    assert [(row.partition, row.planned, row.is_equal) for row in rows[2:]] == [(new, None, equal)]
+
+
+def with_offset(offsets, partition, offset):
+    return offsets if offset is None else {**offsets, partition: offset}
 
 
 def test_a_source_that_continued_is_not_equal():

@@ -113,9 +113,10 @@ def test_a_group_whose_offsets_are_all_in_kafka_has_nothing_to_plan():
     assert found.next == "zkconsumer groups describe --group g --offsets kafka"
 
 
-def test_an_offset_in_kafka_alone_is_missing_where_znodes_are_migrated():
+def test_an_offset_in_kafka_alone_stays_where_znodes_are_migrated():
+    """A plan keeps what only its target has."""
     found = survey(replace(GOOD, partitions=partitions(in_zookeeper=None, in_kafka=50)))
-    assert (found.verdict, found.facts.missing) == (Verdict.NOT_READY, [P0])
+    assert (found.verdict, found.facts.missing) == (Verdict.READY, [])
 
 
 def test_offsets_ahead_in_kafka_are_expected_while_members_live():

@@ -11,7 +11,7 @@ from zkconsumer.core.znodes import (
     TopicNode,
     is_node_name,
 )
-from zkconsumer.errors import MalformedZnode
+from zkconsumer.errors import MalformedZnode, ZkConsumerError
 from zkconsumer.model import Broker, ConsumerThreadId, TopicPartition
 
 PATH = "/consumers/g/ids/g_c"
@@ -179,6 +179,24 @@ def test_a_topic_has_an_id_since_kafka_2_8():
 def test_a_name_that_leads_to_another_znode_is_recognised(name):
     assert not is_node_name(name)
     assert is_node_name(f"a{name.replace('/', '')}")
+
+
+@pytest.mark.parametrize("name", ["", "..", "g/offsets"])
+def test_no_path_is_made_of_a_name_that_leads_to_another_znode(name):
+    with pytest.raises(ZkConsumerError, match="cannot be the name of a group"):
+        GroupPaths(name)
+    paths, partition = GroupPaths("g"), TopicPartition(name, 0)
+    makers = (
+        paths.offset_topic,
+        paths.owner_topic,
+        lambda _: paths.offset(partition),
+        lambda _: paths.owner(partition),
+    )
+    for make in makers:
+        with pytest.raises(ZkConsumerError, match="cannot be the name of a topic"):
+            make(name)
+    with pytest.raises(ZkConsumerError, match="cannot be the name of a consumer"):
+        paths.consumer_id(name)
 
 
 @pytest.mark.parametrize("character", ["\0", "\n", "\x1b", "\x7f", "\ud800", "\ue000", "\uffff", "\U0001f600"])

@@ -4,12 +4,12 @@ from contextlib import closing, contextmanager
 
 import pytest
 
-from tests.fixtures.groupsinmemory import session_in_memory
+from tests.fixtures.groupsinmemory import log, session_in_memory
 from tests.fixtures.migrationsinmemory import OFFSETS, PARTITIONS, TO_KAFKA, TO_ZOOKEEPER
 from zkconsumer.errors import BrokerUnavailable, WriteRefused
+from zkconsumer.model import TopicPartition
 from zkconsumer.tools import migrationmirror
 from zkconsumer.tools.migrationmirror import CopyReport, Mirror, run_mirror
-from zkconsumer.tools.migrationrollback import note_rollback
 
 MOVED = {**OFFSETS, PARTITIONS[0]: 40, PARTITIONS[3]: 41}
 
@@ -47,6 +47,42 @@ def test_a_copy_brings_the_znodes_where_kafka_is(migrated):
     assert copy(migrated).copied == {}
 
 
+NEW = TopicPartition("new", 0)
+"""Of a topic that began after the plan; new consumers have read it to 7."""
+
+
+def test_topics_that_began_after_the_plan_are_copied(migrated):
+    """Old consumers would begin there at ``largest`` otherwise."""
+    migrated.brokers.logs[NEW] = log(0, 9)
+    migrated.brokers.store("g", {**MOVED, NEW: 7})
+    report = copy(migrated)
+    assert (report.copied[NEW], report.faults, report.warnings) == (7, [], [])
+    assert migrated.stored() == {**MOVED, NEW: 7}
+    migrated.brokers.store("g", {**MOVED, NEW: 8})
+    assert copy(migrated).copied == {NEW: 8}
+
+
+def test_an_offset_of_such_a_topic_in_zookeeper_ends_the_mirror(migrated):
+    migrated.brokers.logs[NEW] = log(0, 9)
+    migrated.brokers.store("g", {**MOVED, NEW: 7})
+    migrated.store({NEW: 5})
+    with pytest.raises(WriteRefused, match="have moved since the migration: new-0"):
+        copy(migrated)
+
+
+def test_a_partition_that_no_end_has_an_offset_of_is_reported(migrated):
+    migrated.brokers.logs[TopicPartition("t", 5)] = log()
+    assert "neither end has an offset of t-5" in copy(migrated).warnings[0]
+
+
+def test_a_reset_in_kafka_is_copied_and_reported(migrated):
+    copy(migrated)
+    migrated.brokers.store("g", OFFSETS)
+    report = copy(migrated)
+    assert "are lower than the znodes, which follow them: t-0, t-3" in report.warnings[0]
+    assert migrated.stored() == OFFSETS
+
+
 def test_nothing_is_held_if_nothing_has_moved(servers):
     servers.begin(*TO_KAFKA)
     servers.run()
@@ -59,7 +95,6 @@ def test_offsets_of_before_the_migration_are_not_copied_after_a_rollback(servers
     servers.brokers.store("g", dict.fromkeys(PARTITIONS, 3))
     servers.begin(*TO_KAFKA)
     servers.run()
-    note_rollback(servers.plan, servers.file)
     assert servers.roll_back().faults == []
     with pytest.raises(WriteRefused, match="the plan was rolled back"):
         copy(servers)
@@ -67,6 +102,31 @@ def test_offsets_of_before_the_migration_are_not_copied_after_a_rollback(servers
     servers._ends = TO_KAFKA
     assert servers.run().faults == []
     assert copy(servers).copied == {}
+
+
+def test_a_run_that_was_killed_at_its_first_request_is_not_mirrored(servers):
+    """1. Kafka has old offsets; 2. a run is killed; 3. old consumers are to continue where they were."""
+    servers.brokers.store("g", dict.fromkeys(PARTITIONS, 3))
+    servers.begin(*TO_KAFKA)
+    servers.run(5)
+    assert servers.journal() == ["begin", "snapshot", "intent"]
+    with pytest.raises(WriteRefused, match="no run of the plan has ended"):
+        copy(servers)
+    assert servers.stored() == OFFSETS
+    servers._ends = TO_KAFKA
+    assert servers.run().faults == []
+    assert copy(servers).copied == {}
+
+
+def test_a_rollback_that_wrote_nothing_leaves_the_mirror(migrated):
+    """A member of the source registers after the guards were checked, so the hold is refused."""
+    migrated.brokers.store("g", OFFSETS)
+    with pytest.raises(WriteRefused, match="g_member"):
+        migrated.roll_back(before_hold=migrated.register)
+    migrated.member.close()
+    migrated.brokers.store("g", MOVED)
+    assert copy(migrated).faults == []
+    assert migrated.stored() == MOVED
 
 
 def test_members_end_the_mirror_before_it_writes(migrated):

@@ -7,16 +7,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.fixtures.groupsinmemory import session_in_memory
+from tests.fixtures.groupsinmemory import log, session_in_memory
 from tests.fixtures.migrationsinmemory import OFFSETS, PARTITIONS, TO_KAFKA, TO_ZOOKEEPER, Servers
+from zkconsumer.core.offsets import StoredOffset
 from zkconsumer.errors import WriteRefused, ZkConsumerError
-from zkconsumer.tools.migrationrollback import note_rollback
+from zkconsumer.model import TopicPartition
 from zkconsumer.tools.offsetrestore import plan_restore
 from zkconsumer.tools.offsetwrites import execute
 from zkconsumer.tools.snapshot import read_snapshot
 from zkconsumer.zookeeper import conditional
 
-FORMER = {PARTITIONS[0]: 3, PARTITIONS[1]: 99}
+FORMER = {PARTITIONS[0]: 3, PARTITIONS[1]: 5}
 
 
 def at_target(servers):
@@ -84,12 +85,21 @@ def test_a_rollback_that_is_repeated_writes_nothing(servers):
 
 
 @pytest.mark.parametrize("ends", [TO_KAFKA, TO_ZOOKEEPER])
+def test_a_former_offset_that_the_log_no_longer_has_is_restored(servers, ends):
+    """It is what the target had, and the consumers of the source continue."""
+    begin(servers, ends)
+    servers.run()
+    servers.brokers.logs[PARTITIONS[0]] = log(5, 100)
+    assert servers.roll_back().faults == []
+    assert at_target(servers) == FORMER
+
+
+@pytest.mark.parametrize("ends", [TO_KAFKA, TO_ZOOKEEPER])
 def test_a_plan_is_run_again_after_its_rollback(servers, ends):
     begin(servers, ends)
     servers.run()
-    note_rollback(servers.plan, servers.file)
     servers.roll_back()
-    assert servers.journal()[-1] == "rollback"
+    assert servers.journal()[-2:] == ["rollback", "rollback-outcome"]
     assert servers.run().faults == []
     assert servers.verified()
 
@@ -173,6 +183,28 @@ def test_consumers_that_continued_refuse_the_rollback(servers):
     with pytest.raises(WriteRefused, match=r"t-2; consumers have continued .*migrate reverse"):
         servers.roll_back()
     assert servers.brokers.stored("g") == {**OFFSETS, PARTITIONS[2]: 50}
+
+
+@pytest.mark.parametrize("ends", [TO_KAFKA, TO_ZOOKEEPER])
+def test_consumers_that_continued_on_a_new_topic_refuse_the_rollback(servers, ends):
+    """The source does not have its offset, so old consumers would begin there at ``largest``."""
+    new = TopicPartition("new", 0)
+    servers.brokers.logs[new] = log()
+    begin(servers, ends)
+
+    def store(offset):
+        if ends == TO_ZOOKEEPER:
+            servers.store({new: offset})
+        else:
+            servers.brokers.groups["g"][new] = StoredOffset(offset)
+
+    store(7)
+    servers.run()
+    assert servers.roll_back().faults == [], "it was there before"
+    assert servers.run().faults == []
+    store(8)
+    with pytest.raises(WriteRefused, match="have moved since the migration: new-0"):
+        servers.roll_back()
 
 
 def test_members_at_the_target_refuse_the_rollback(servers):

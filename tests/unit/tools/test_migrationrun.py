@@ -1,7 +1,9 @@
 """Runs of migrations between a ZooKeeper and brokers in memory, ended at every point."""
 
+import errno
 import fcntl
 import json
+import os
 from contextlib import closing
 
 import pytest
@@ -14,6 +16,7 @@ from tests.fixtures.migrationsinmemory import OFFSETS, PARTITIONS, SPOUT, TO_KAF
 from zkconsumer.core.migrationplan import make_plan
 from zkconsumer.errors import WriteRefused, ZkConsumerError
 from zkconsumer.model import TopicPartition
+from zkconsumer.tools import hold
 from zkconsumer.tools.migrationends import MigrationEnds
 from zkconsumer.tools.migrationjournal import JournalFile
 from zkconsumer.tools.snapshot import read_snapshot
@@ -51,6 +54,15 @@ def test_the_snapshot_has_what_was_there_before(servers):
         (None, 13),
         (None, 14),
     ]
+
+
+def test_no_file_is_written_after_a_hold_that_lasted_too_long(servers, tmp_path, monkeypatch):
+    file = tmp_path / "starting.json"
+    servers.begin("zookeeper:g", f"spark-options:{file}")
+    monkeypatch.setattr(hold, "LONGEST_S", -1.0)
+    report = servers.run()
+    assert "run the plan again with --long-hold" in report.faults[0]
+    assert (file.exists(), report.written, servers.journal()) == (False, [], ["begin"])
 
 
 @pytest.mark.parametrize("there", [3, 5])
@@ -212,6 +224,20 @@ def test_two_runs_of_one_plan_are_kept_apart(servers):
         fcntl.flock(other, fcntl.LOCK_EX)
         with pytest.raises(WriteRefused, match="another run"):
             servers.run()
+    assert servers.run().faults == []
+
+
+def test_a_plan_on_nfs_is_locked(servers, monkeypatch):
+    """NFS emulates the lock by one of a range of bytes, which needs a file that is open for writing."""
+    flock = fcntl.flock
+
+    def as_nfs(file, operation):
+        if fcntl.fcntl(file, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        flock(file, operation)
+
+    monkeypatch.setattr(fcntl, "flock", as_nfs)
+    servers.begin(*TO_KAFKA)
     assert servers.run().faults == []
 
 

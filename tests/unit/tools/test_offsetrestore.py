@@ -5,9 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from tests.fixtures.groupsinmemory import session_in_memory
+from tests.fixtures.groupsinmemory import log, session_in_memory
 from tests.fixtures.migrationsinmemory import OFFSETS, Servers
+from zkconsumer.core.offsetreset import ResetSpec
+from zkconsumer.errors import ZkConsumerError
+from zkconsumer.model import TopicPartition
 from zkconsumer.tools.groupwrites import plan_delete, plan_rename
+from zkconsumer.tools.offsetimport import plan_copy
+from zkconsumer.tools.offsetreset import plan_reset
 from zkconsumer.tools.offsetrestore import plan_restore
 from zkconsumer.tools.offsetwrites import execute
 from zkconsumer.tools.snapshot import read_snapshot
@@ -54,6 +59,57 @@ def test_a_rename_is_undone_and_done_again_without_a_moment_in_which_neither_gro
     again = plan_restore(session, servers.brokers, undone)
     assert groups_of(again) == [("h", True), ("g", False)]
     assert groups_of(plan_restore(session, servers.brokers, renamed, complete=True)) == groups_of(again)
+
+
+RESET = ResetSpec("latest")
+P0 = TopicPartition("t", 0)
+
+
+def restored(plan):
+    """Old and new offset of the first partition, and what is replayed."""
+    row = plan.groups[0].rows[0]
+    return row.partition, row.old, row.new, row.replayed
+
+
+@pytest.mark.parametrize("store", ["zookeeper", "kafka"])
+def test_an_offset_that_the_log_no_longer_has_is_refused(servers, session, write, store):
+    """Retention has moved the log start to 50 since; a consumer would begin at ``auto.offset.reset``."""
+    brokers = servers.brokers
+    brokers.store("g", OFFSETS)
+    reset = write(plan_reset(session, brokers, "g", {"t": [0]}, RESET, store=store))
+    brokers.logs[P0] = log(50, 100)
+    undo = plan_restore(session, brokers, reset)
+    assert "offsets of t-0 are outside their logs" in undo.refusals[0]
+    assert restored(undo) == (P0, 100, 10, 90)
+    clamped = plan_restore(session, brokers, reset, outside="clamp")
+    assert (clamped.refusals, restored(clamped)) == ((), (P0, 100, 50, 50))
+    write(clamped)
+    now = servers.stored() if store == "zookeeper" else brokers.stored("g")
+    assert now == {**OFFSETS, P0: 50}
+    assert plan_restore(session, brokers, reset, outside="clamp").refusals == (), "it is done, and no foreign write"
+
+
+def test_a_group_with_a_deleted_topic_is_restored(servers, session, write):
+    deleted = write(plan_delete(session, servers.brokers, ["g"], None))
+    servers.brokers.logs.clear()
+    assert write(plan_restore(session, servers.brokers, deleted)).groups[0].group == "g"
+    assert len([path for path in servers.server.nodes if path.startswith("/consumers/g/offsets/t/")]) == len(OFFSETS)
+
+
+def test_offsets_are_restored_with_a_warning_while_no_log_can_be_asked(servers, session, write):
+    reset = write(plan_reset(session, servers.brokers, "g", {"t": [0]}, RESET, store="zookeeper"))
+    servers.brokers.silent = True
+    undo = plan_restore(session, servers.brokers, reset)
+    assert (undo.refusals, undo.warnings) == (
+        (),
+        ("whether offsets are outside their logs is unknown: the connection broke",),
+    )
+
+
+def test_offsets_outside_their_log_are_not_copied_to_another_group(servers, session):
+    servers.brokers.logs[P0] = log(50, 100)
+    with pytest.raises(ZkConsumerError, match="outside their logs, so nothing is copied: t-0"):
+        plan_copy(session, servers.brokers, "g", "h")
 
 
 @pytest.mark.parametrize("made_at", ["h:2181", "h1:2181,h:2181", "h:2181/"])
