@@ -66,6 +66,12 @@ DEFAULT_TRIGGER_DELAY_MS = 15 * 60_000
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DURATION = re.compile(r"([0-9]+)\s*([a-z]*)")
 
+_REDACTED = re.compile(r"(?i)secret|password|token|access[.]?key")
+"""Names of options whose values Spark hides in plans and event logs: the default of ``spark.redaction.regex``."""
+
+_INSTEAD_OF_SHOWN = {"zookeeper.digest": "zookeeper.digest.username and zookeeper.digest.password"}
+"""Properties with a secret under a name that Spark does not hide, and what to set as options instead."""
+
 _KNOWN = {name.lower(): name for name in OPTION_NAMES} | {row.name: row.name for row in PROPERTIES.values()}
 
 
@@ -201,6 +207,12 @@ class _Reader:
 
     def _config(self) -> ConsumerConfig | None:
         properties = {name: value for name, value in self._values.items() if name not in OPTION_NAMES}
+        self.violations += [
+            f"{row.name} cannot be an option, since Spark shows its value in plans and event logs: set "
+            f"{_INSTEAD_OF_SHOWN.get(row.name, 'a property with password or token in its name')}"
+            for row in PROPERTIES.values()
+            if row.secret and row.name in properties and not _REDACTED.search(row.name)
+        ]
         try:
             return ConsumerConfig(**properties)
         except ConfigError as error:
