@@ -142,6 +142,12 @@ def _attribute(name: str) -> str:
     return attribute if attribute in PROPERTIES else name
 
 
+def _digest(config: ConsumerConfig) -> str | None:
+    """``user:password`` of the two properties; None without them."""
+    user, password = config.zookeeper_digest_username, config.zookeeper_digest_password
+    return None if user is None or password is None else f"{user}:{password}"
+
+
 _DEFAULTS: Mapping[str, Any] = {
     f.name: None if f.default is dataclasses.MISSING else f.default for f in dataclasses.fields(ConsumerConfig)
 }
@@ -149,6 +155,7 @@ _COMPUTED_DEFAULTS: Mapping[str, Callable[[ConsumerConfig], object]] = {
     "zookeeper_connection_timeout_ms": lambda config: config.zookeeper_session_timeout_ms,
     "rebalance_backoff_ms": lambda config: config.zookeeper_sync_time_ms,
     "client_id": lambda config: config.group_id,
+    "zookeeper_digest": _digest,
     "partition_assignment_strategy": lambda config: (
         "zkconsumer,cooperative-sticky" if config.group_protocol == "kafka" else "range"
     ),
@@ -202,6 +209,13 @@ def _name_violations(config: ConsumerConfig) -> Iterable[str]:
 def _zookeeper_violations(config: ConsumerConfig) -> Iterable[str]:
     if config.zookeeper_digest is not None and ":" not in config.zookeeper_digest:
         yield "zookeeper.digest must be of the form user:password"
+    user, password = config.zookeeper_digest_username, config.zookeeper_digest_password
+    if (user is None) != (password is None):
+        yield "zookeeper.digest.username and zookeeper.digest.password need each other"
+    elif user is not None and config.zookeeper_digest != _digest(config):
+        yield "zookeeper.digest contradicts zookeeper.digest.username and zookeeper.digest.password: omit it"
+    if user is not None and ":" in user:
+        yield "zookeeper.digest.username must not have a colon, at which ZooKeeper would begin the password"
     if config.zookeeper_set_acl and not (config.zookeeper_digest or config.zookeeper_sasl_mechanism):
         yield "zookeeper.set.acl needs zookeeper.digest or zookeeper.sasl.mechanism: it restricts access to a principal"
 

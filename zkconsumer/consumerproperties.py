@@ -272,14 +272,26 @@ class ConsumerProperties:
         "use the same principal.",
         ours=True,
     )
+    zookeeper_digest_username: str | None = declare(
+        None, "zookeeper.digest.username", str, "User for ZooKeeper's digest scheme.", ours=True, default_text="none"
+    )
+    zookeeper_digest_password: str | None = declare(
+        None,
+        "zookeeper.digest.password",
+        str,
+        "Password for ZooKeeper's digest scheme.",
+        ours=True,
+        secret=True,
+        default_text="none",
+    )
     zookeeper_digest: str | None = declare(
         None,
         "zookeeper.digest",
         str,
-        "User and password for ZooKeeper's digest scheme, as user:password.",
+        "Both in one, as user:password; not as an option of a Spark query, where Spark would show it.",
         ours=True,
         secret=True,
-        default_text="none",
+        default_text="zookeeper.digest.username:zookeeper.digest.password",
     )
     zookeeper_sasl_mechanism: str | None = declare(
         None,

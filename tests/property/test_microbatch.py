@@ -35,22 +35,25 @@ def whole(batch: dict[TopicPartition, Span]) -> dict[TopicPartition, list[tuple[
 
 
 @given(batches, st.none() | st.integers(1, 20_000))
-def test_a_cap_takes_exactly_its_limit_from_the_positions_on(batch, limit):
+def test_a_cap_takes_its_limit_and_something_of_every_partition(batch, limit):
     capped = cap_offsets(batch, limit)
+    non_empty = {partition for partition, span in batch.items() if span.size}
     total = sum(span.size for span in batch.values())
-    assert sum(span.size for span in capped.values()) == (total if limit is None else min(limit, total))
+    wanted = total if limit is None else min(max(limit, len(non_empty)), total)
+    assert sum(span.size for span in capped.values()) == wanted
+    assert capped.keys() == non_empty
     for partition, span in capped.items():
         assert span.start == batch[partition].start
         assert 0 < span.size <= batch[partition].size
 
 
 @given(batches, st.integers(1, 20_000))
-def test_a_cap_is_proportional_to_within_one_offset(batch, limit):
-    total = sum(span.size for span in batch.values())
+def test_beyond_the_first_offset_a_cap_is_proportional(batch, limit):
     capped = cap_offsets(batch, limit)
-    for partition, span in batch.items():
-        got = capped[partition].size if partition in capped else 0
-        assert abs(got - min(span.size, span.size * limit / max(total, 1))) <= 1
+    more = sum(batch[partition].size - 1 for partition in capped)
+    shared = min(max(0, limit - len(capped)), more)
+    for partition, span in capped.items():
+        assert abs((span.size - 1) * more - (batch[partition].size - 1) * shared) <= more
 
 
 @given(batches, st.dictionaries(partitions, st.integers(0, 5)), st.integers(1, 6), st.none() | st.integers(1, 60))

@@ -5,6 +5,7 @@ from datetime import datetime
 import pytest
 
 from tests.fixtures.spark import DEADLINE_S, in_time
+from zkconsumer.config import PROPERTIES
 from zkconsumer.spark.rows import spark_schema
 
 TIMESTAMP_MS = 1_700_000_000_123
@@ -199,3 +200,12 @@ def test_a_batch_read_starts_at_an_offset_that_is_stored_in_kafka(spark, sandbox
     options = {"startingOffsets": "group", "offsets.storage": "kafka", "dual.commit.enabled": "false"}
     assert reader(spark, sandbox, group, topic, **options).load().count() == 7
     assert not group.exists()
+
+
+def test_no_secret_is_shown_in_a_plan(spark):
+    options = {"zookeeper.connect": "h:1", "group.id": "g", "subscribe": "t", "zookeeper.digest.username": "user"}
+    secrets = {row.name: "hunter2" for row in PROPERTIES.values() if row.secret and row.name != "zookeeper.digest"}
+    frame = spark.readStream.format("zkconsumer").options(**options, **secrets).load()
+    shown = frame._jdf.queryExecution().toString()
+    assert "zookeeper.digest.username=user" in shown, "the plan has the options"
+    assert "hunter2" not in shown

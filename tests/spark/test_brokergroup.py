@@ -63,9 +63,9 @@ def test_a_batch_delays_the_move_of_the_partitions_that_it_reads(start_query, gr
     topic = topic_factory(partitions=PARTITIONS)
     produced = produce(topic, spread(100, range(PARTITIONS)))
     slow, other = Sink(hold=threading.Event()), Sink()
-    start_query(topic, slow, checkpoint="slow")
+    start_query(topic, slow, checkpoint="slow", options={"memberName": "slow"})
     assert slow.entered.wait(DEADLINE_S)
-    start_query(topic, other, checkpoint="other")
+    start_query(topic, other, checkpoint="other", options={"memberName": "other"})
     await_until(lambda: len(group.ids()) == 2 and set(group.owners(topic)) == set(STAYING), "it has to release two")
     assert (sizes(group, topic), other.rows()) == ([2], []), "the batch holds what it reads"
     slow.hold.set()

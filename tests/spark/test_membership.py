@@ -21,10 +21,10 @@ def test_a_batch_past_the_drain_timeout_is_read_again_by_the_next_owner(start_qu
     topic = topic_factory(partitions=PARTITIONS)
     produced = produce(topic, numbered(100))
     slow, other = Sink(hold=threading.Event()), Sink()
-    options = {"rebalance.backoff.ms": "500", "rebalance.max.retries": "5"}  # drained for 1 s
+    options = {"rebalance.backoff.ms": "500", "rebalance.max.retries": "5", "memberName": "slow"}  # drained for 1 s
     start_query(topic, slow, checkpoint="slow", options=options)
     assert slow.entered.wait(DEADLINE_S)
-    start_query(topic, other, checkpoint="other", options={"rebalance.max.retries": "10"})
+    start_query(topic, other, checkpoint="other", options={"rebalance.max.retries": "10", "memberName": "other"})
     await_until(lambda: len(other.rows()) == 50, "the second query reads its partitions, which were never committed")
     taken = {partition for partition, _ in other.positions()}
     slow.hold.set()

@@ -77,7 +77,7 @@ def test_two_queries_of_one_group_share_the_partitions(start_query, group, topic
     topic = topic_factory(partitions=PARTITIONS)
     sinks = [Sink(), Sink()]
     for number, sink in enumerate(sinks):
-        start_query(topic, sink, checkpoint=f"c{number}")
+        start_query(topic, sink, checkpoint=f"c{number}", options={"memberName": f"c{number}"})
     await_until(
         lambda: sorted(Counter(group.owners(topic).values()).values()) == [2, 2], "each query owns two partitions"
     )
@@ -96,9 +96,10 @@ def test_a_rebalance_waits_for_the_batch_in_flight(start_query, group, topic_fac
         produced = produce(topic, numbered(100))
         slow, other = Sink(hold=threading.Event()), Sink()
         options = {"rebalance.max.retries": "10"}
-        queries = [start_query(topic, slow, checkpoint=f"slow-{attempt}", options=options)]
+        queries = [start_query(topic, slow, checkpoint=f"slow-{attempt}", options={**options, "memberName": "slow"})]
         assert slow.entered.wait(DEADLINE_S)
-        queries.append(start_query(topic, other, checkpoint=f"other-{attempt}", options=options))
+        named = {**options, "memberName": "other"}
+        queries.append(start_query(topic, other, checkpoint=f"other-{attempt}", options=named))
         await_until(lambda: len(group.ids()) == 2, "the second query has registered")
         owners_meanwhile = set(group.owners(topic).values())
         slow.hold.set()

@@ -164,6 +164,7 @@ def test_every_property_is_documented():
 
 SECRETS = {
     "zookeeper.digest": "user:hunter2",
+    "zookeeper.digest.password": "hunter2",
     "zookeeper.sasl.password": "hunter2",
     "zookeeper.ssl.key.password": "hunter2",
     "sasl.password": "hunter2",
@@ -173,7 +174,7 @@ SECRETS = {
 
 
 def test_secrets_are_never_shown():
-    secret = config(**SECRETS)
+    secret = config(**SECRETS, **{"zookeeper.digest.username": "user"})
     assert secret["zookeeper.digest"] == "user:hunter2"
     assert "hunter2" not in repr(secret)
     assert {row.name for row in PROPERTIES.values() if row.secret} == SECRETS.keys()
@@ -211,9 +212,22 @@ def test_access_control_needs_credentials():
         config(zookeeper_digest="hunter2")
 
 
+def test_the_digest_is_made_of_user_and_password():
+    made = config(zookeeper_digest_username="user", zookeeper_digest_password="a:b", zookeeper_set_acl=True)
+    assert made.zookeeper_digest == "user:a:b"
+    assert made.replace(group_id="h").zookeeper_digest == "user:a:b"
+
+
 @pytest.mark.parametrize(
     ("values", "violation"),
     [
+        ({"zookeeper_digest_username": "u"}, "need each other"),
+        ({"zookeeper_digest_password": "p"}, "need each other"),
+        ({"zookeeper_digest_username": "u:v", "zookeeper_digest_password": "p"}, "must not have a colon"),
+        (
+            {"zookeeper_digest": "u:q", "zookeeper_digest_username": "u", "zookeeper_digest_password": "p"},
+            "zookeeper.digest contradicts",
+        ),
         ({"security_protocol": "SASL_SSL"}, "needs sasl.mechanism"),
         ({"sasl_mechanism": "GSSAPI"}, "or it has no effect"),
         ({"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN", "sasl_username": "u"}, "and sasl.password"),

@@ -38,6 +38,8 @@ from zkconsumer.spark.offsetsjson import decode_offset, encode_offset, encode_re
 from zkconsumer.spark.options import SourceOptions
 from zkconsumer.spark.planner import BatchPlanner
 from zkconsumer.spark.process import ignore_sigterm, prepare_process
+from zkconsumer.spark.readerclaim import ReaderClaim, claim_reader
+from zkconsumer.spark.solemember import SoleMember
 from zkconsumer.spark.sourceoffset import SourceOffset
 from zkconsumer.spark.sparkfetchcontrol import SparkFetchControl, drain_remedy, drain_timeout_ms
 
@@ -54,6 +56,7 @@ class DriverParts:
     Attributes:
         prepare_process: called once before joining the group, with the function that leaves it.
         ignore_sigterm: called before leaving the group.
+        claim_reader: called before joining the group; refuses a second reader of it under one driver.
         read_cluster: reads brokers, partitions and members of the group.
         assemble_member: creates the member, which the driver opens; takes the consumer's properties, the consumer id,
             the fetch control, and the callbacks of :class:`~zkconsumer.group.member.GroupMember`.
@@ -62,6 +65,7 @@ class DriverParts:
 
     prepare_process: Callable[[Callable[[], None]], None] = prepare_process
     ignore_sigterm: Callable[[], None] = ignore_sigterm
+    claim_reader: Callable[[SourceOptions], ReaderClaim] = claim_reader
     read_cluster: Callable[[SourceOptions], ClusterView] = read_cluster
     assemble_member: Callable[..., GroupMember] = assemble_member
     open_acknowledgements: Callable[[Callable[[int], None]], AcknowledgementServer | None] = open_server
@@ -109,6 +113,7 @@ class QueryDriver:
         self._member: GroupMember | None = None
         self._planner: BatchPlanner | None = None
         self._acknowledgements: AcknowledgementServer | None = None
+        self._claim: ReaderClaim | None = None
 
     # -- what Spark calls -------------------------------------------------------------------------------------------
 
@@ -146,7 +151,8 @@ class QueryDriver:
 
         Raises:
             OffsetOutOfRange: offsets to read are not in the log any more and ``failOnDataLoss`` is true.
-            UsageError: the checkpoint belongs to another query.
+            UsageError: the checkpoint belongs to another query; or the group is used by another reader of this driver,
+                or with ``group.share=false`` by another member.
             ZkConsumerError: joining failed; or, with AvailableNow, the group or brokers remain unreachable.
         """
         finished = self._decode(start)
@@ -219,6 +225,8 @@ class QueryDriver:
         self._ends.close()
         if self._member is not None:
             self._member.leave()
+        if self._claim is not None:
+            self._claim.release()
 
     # -- membership -------------------------------------------------------------------------------------------------
 
@@ -226,6 +234,11 @@ class QueryDriver:
         if self._planner is not None:
             return self._planner
         self._parts.prepare_process(self.stop)
+        self._claim = self._claim or self._parts.claim_reader(self._options)
+        sole = None
+        if not self._options.shares_group:
+            sole = SoleMember(self._config, lambda: self._parts.read_cluster(self._options).members)
+            sole.await_empty_group()
         view = self._parts.read_cluster(self._options)
         self._brokers = view.brokers
         self._warn_of_others(view)
@@ -242,7 +255,13 @@ class QueryDriver:
         member.join(self._subscription(view))
         self._acknowledgements = self._parts.open_acknowledgements(self._acknowledged)
         self._planner = BatchPlanner(
-            self._options, self._control, member, self._ends, settle_s=self._settle_s, others=view.members
+            self._options,
+            self._control,
+            member,
+            self._ends,
+            settle_s=self._settle_s,
+            others=view.members,
+            accept=lambda assignment: sole.require_everything(assignment, member.consumer_id) if sole else None,
         )
         return self._planner
 

@@ -75,25 +75,32 @@ def with_epochs(
 
 
 def cap_offsets(available: Mapping[TopicPartition, Span], limit: int | None) -> dict[TopicPartition, Span]:
-    """Reduce the available spans to ``limit`` offsets in total, in proportion to their sizes.
+    """Reduce the available spans to ``limit`` offsets in total: one of each partition, the others in proportion.
 
-    The result has exactly ``min(limit, total)`` offsets. The remainder from rounding goes to the partitions with the
-    largest fraction, then to the first in order, so the result is deterministic. Empty spans are excluded.
+    No partition is starved, as in Spark's Kafka source. Otherwise: 1. a partition has a few records, another one a
+    large backlog; 2. the share of the first is less than one offset in every batch; 3. the watermark passes its
+    records, which are dropped then.
+
+    The result has exactly ``limit`` offsets if there are as many, but at least one of each non-empty partition. The
+    remainder from rounding goes to the partitions with the largest fraction, then to the first in order, so the result
+    is deterministic. Empty spans are excluded.
 
     Args:
         available: span of each partition from its position to its end.
         limit: ``maxOffsetsPerTrigger``, None for no limit.
     """
     spans = {partition: available[partition] for partition in sorted(available) if available[partition].size > 0}
-    total = sum(span.size for span in spans.values())
-    if limit is None or total <= limit:
+    more = sum(span.size for span in spans.values()) - len(spans)
+    to_share = max(0, limit - len(spans)) if limit is not None else more
+    if to_share >= more:
         return spans
-    shares = {partition: span.size * limit // total for partition, span in spans.items()}
-    left = limit - sum(shares.values())
-    by_remainder = sorted(spans, key=lambda partition: (-(spans[partition].size * limit % total), partition))
+    scaled = {partition: (span.size - 1) * to_share for partition, span in spans.items()}
+    shares = {partition: 1 + product // more for partition, product in scaled.items()}
+    left = to_share - sum(product // more for product in scaled.values())
+    by_remainder = sorted(spans, key=lambda partition: (-(scaled[partition] % more), partition))
     for partition in by_remainder[:left]:
         shares[partition] += 1
-    return {p: Span(span.start, span.start + shares[p]) for p, span in spans.items() if shares[p]}
+    return {partition: Span(span.start, span.start + shares[partition]) for partition, span in spans.items()}
 
 
 def group_by_thread(

@@ -57,6 +57,8 @@ OPTION_NAMES = (
     "includeHeaders",
     "numStreams",
     "checkpointGroup",
+    "memberName",
+    "group.share",
 )
 """The source's own options, in the spelling of the documentation."""
 
@@ -65,6 +67,12 @@ DEFAULT_TRIGGER_DELAY_MS = 15 * 60_000
 
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DURATION = re.compile(r"([0-9]+)\s*([a-z]*)")
+
+_REDACTED = re.compile(r"(?i)secret|password|token|access[.]?key")
+"""Names of options whose values Spark hides in plans and event logs: the default of ``spark.redaction.regex``."""
+
+_INSTEAD_OF_SHOWN = {"zookeeper.digest": "zookeeper.digest.username and zookeeper.digest.password"}
+"""Properties with a secret under a name that Spark does not hide, and what to set as options instead."""
 
 _KNOWN = {name.lower(): name for name in OPTION_NAMES} | {row.name: row.name for row in PROPERTIES.values()}
 
@@ -88,6 +96,8 @@ class SourceOptions:
         include_headers: whether to add the column ``headers``.
         num_streams: consumer threads to register, None to choose by CPUs and partitions.
         checkpoint_group: another group whose checkpoint this query may continue; None for no other.
+        member_name: distinguishes readers of one group under one driver; None: there must be no other.
+        shares_group: False if the query must be the only member of its group.
     """
 
     config: ConsumerConfig
@@ -104,6 +114,8 @@ class SourceOptions:
     include_headers: bool = False
     num_streams: int | None = None
     checkpoint_group: str | None = None
+    member_name: str | None = None
+    shares_group: bool = True
 
     @property
     def starting_option(self) -> str:
@@ -182,12 +194,13 @@ class _Reader:
         tasks = self._positive("minPartitions"), self._positive("maxRecordsPerPartition")
         flags = self._flag("failOnDataLoss", True), self._flag("includeHeaders", False)
         streams, checkpoint_group = self._positive("numStreams"), self._values.get("checkpointGroup")
+        member = self._values.get("memberName"), self._flag("group.share", True)
         config = self._config()
         if config is None:
             return None
         limits = (most, least, delay, *tasks)
         return SourceOptions(
-            config, topics, pattern, starting or "group", ending, *limits, *flags, streams, checkpoint_group
+            config, topics, pattern, starting or "group", ending, *limits, *flags, streams, checkpoint_group, *member
         )
 
     def _trigger_limits(self) -> tuple[int | None, int | None, int]:
@@ -201,6 +214,12 @@ class _Reader:
 
     def _config(self) -> ConsumerConfig | None:
         properties = {name: value for name, value in self._values.items() if name not in OPTION_NAMES}
+        self.violations += [
+            f"{row.name} cannot be an option, since Spark shows its value in plans and event logs: set "
+            f"{_INSTEAD_OF_SHOWN.get(row.name, 'a property with password or token in its name')}"
+            for row in PROPERTIES.values()
+            if row.secret and row.name in properties and not _REDACTED.search(row.name)
+        ]
         try:
             return ConsumerConfig(**properties)
         except ConfigError as error:

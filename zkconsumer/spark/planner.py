@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
 from zkconsumer.core.fetchcontrol import FetchAssignment
@@ -55,6 +55,7 @@ class BatchPlanner:
         ends: requests log ends from the brokers.
         settle_s: limit of the wait for the end of a rebalance, in seconds.
         others: consumer ids of the members that the group had before this query joined.
+        accept: called with the assignment before each plan; raises if the query must not use it.
 
     Attributes:
         available: last known position and log end of each owned partition; None before the first plan.
@@ -69,6 +70,7 @@ class BatchPlanner:
         *,
         settle_s: float,
         others: Collection[str] = (),
+        accept: Callable[[FetchAssignment], None] = lambda _: None,
     ) -> None:
         self._options = options
         self._group = options.config.group_id
@@ -77,6 +79,7 @@ class BatchPlanner:
         self._member = member
         self._ends = ends
         self._settle_s = settle_s
+        self._accept = accept
         self._positions = QueryPositions(options, ends, others)
         self._committed: tuple[int, Mapping[TopicPartition, int]] = (0, {})
         self._targets: dict[TopicPartition, int] | None = None
@@ -167,6 +170,7 @@ class BatchPlanner:
                 "should release"
             )
             raise LeaderUnknown(f"group {self._group} did not settle within {self._settle_s:g} s; check {to_check}")
+        self._accept(assignment)
         return assignment
 
     def _commit(self, generation: int, offsets: Mapping[TopicPartition, int]) -> None:

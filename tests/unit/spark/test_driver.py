@@ -584,3 +584,23 @@ def test_a_group_that_may_not_be_used_fails_the_query(query, log):
     running.member.on_refusal(GroupAuthorizationFailed("no", "Read"))
     with pytest.raises(GroupAuthorizationFailed):
         running.trigger()
+
+
+def test_a_query_that_does_not_share_its_group_joins_no_other_member(log, query):
+    log(A, 0, 10)
+    ours = query({A: None, B: None, C: None}, **{"group.share": "false", "zookeeper.session.timeout.ms": "1"})
+    ours.member.others = {"g_jvm"}
+    with pytest.raises(UsageError, match="has live members: g_jvm"):
+        ours.trigger()
+    assert ours.member.subscription is None, "it has not joined"
+
+
+def test_a_query_that_does_not_share_its_group_ends_when_it_has_to(log, query):
+    for partition in (A, B, C):
+        log(partition, 0, 10)
+    ours = query({A: 0, B: 0, C: 0}, **{"group.share": "false"})
+    assert ours.trigger() == dict.fromkeys((A, B, C), Span(0, 10))
+    ours.member.others = {"g_jvm"}
+    ours.rebalance({A: ..., B: ...})
+    with pytest.raises(UsageError, match="own a part of its partitions: g_jvm"):
+        ours.trigger()

@@ -5,13 +5,27 @@ T0, T1, T2 = (TopicPartition("t", n) for n in range(3))
 
 
 def test_a_cap_is_shared_in_proportion():
-    available = {T0: Span(10, 310), T1: Span(0, 100), T2: Span(5, 5)}
-    assert cap_offsets(available, 40) == {T0: Span(10, 40), T1: Span(0, 10)}
+    available = {T0: Span(10, 311), T1: Span(0, 101), T2: Span(5, 5)}
+    assert cap_offsets(available, 42) == {T0: Span(10, 41), T1: Span(0, 11)}
 
 
 def test_the_rest_goes_to_the_largest_remainder_then_the_first():
-    assert cap_offsets({T0: Span(0, 5), T1: Span(0, 5)}, 1) == {T0: Span(0, 1)}
-    assert cap_offsets({T0: Span(0, 1), T1: Span(0, 9)}, 1) == {T1: Span(0, 1)}
+    assert cap_offsets({T0: Span(0, 5), T1: Span(0, 5)}, 3) == {T0: Span(0, 2), T1: Span(0, 1)}
+    assert cap_offsets({T0: Span(0, 2), T1: Span(0, 9)}, 3) == {T0: Span(0, 1), T1: Span(0, 2)}
+
+
+def test_a_small_partition_beside_a_large_one_is_read():
+    small = {TopicPartition("small", number): Span(0, 10) for number in range(5)}
+    capped = cap_offsets({**small, T0: Span(0, 200_000)}, 1000)
+    assert capped == {**dict.fromkeys(small, Span(0, 1)), T0: Span(0, 995)}
+
+
+def test_a_cap_below_the_number_of_partitions_reads_one_offset_each():
+    assert cap_offsets({T0: Span(0, 5), T1: Span(7, 8), T2: Span(1, 9)}, 2) == {
+        T0: Span(0, 1),
+        T1: Span(7, 8),
+        T2: Span(1, 2),
+    }
 
 
 def test_each_consumer_thread_is_a_task_and_others_balance_them():

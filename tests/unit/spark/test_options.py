@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from zkconsumer.config import PROPERTIES
 from zkconsumer.core.subscription import Whitelist
 from zkconsumer.errors import ConfigError
 from zkconsumer.model import TopicPartition
@@ -151,6 +152,26 @@ def test_bootstrap_servers_get_the_hint():
 )
 def test_contradicting_options_are_refused(more, expected):
     assert expected in violations(GOOD | more)
+
+
+def test_a_secret_that_spark_would_show_is_refused():
+    text = violations(GOOD | {"zookeeper.digest": "user:hunter2"})
+    assert "zookeeper.digest cannot be an option" in text
+    assert "set zookeeper.digest.username and zookeeper.digest.password" in text
+    assert "hunter2" not in text
+    digest = {"zookeeper.digest.username": "user", "zookeeper.digest.password": "hunter2"}
+    assert parse_options(GOOD | digest).config.zookeeper_digest == "user:hunter2"
+
+
+@pytest.mark.parametrize("name", [row.name for row in PROPERTIES.values() if row.secret])
+def test_every_secret_is_hidden_by_spark_or_refused(name):
+    """The expression is the default of ``spark.redaction.regex``; a test with Spark looks at what it shows."""
+    hidden = re.search(r"(?i)secret|password|token|access[.]?key", name) is not None
+    complete = {"zookeeper.digest.username": "u"} if name == "zookeeper.digest.password" else {}
+    if hidden:
+        parse_options(GOOD | complete | {name: "hunter2"})
+    else:
+        assert f"{name} cannot be an option" in violations(GOOD | {name: "u:hunter2"})
 
 
 @pytest.mark.parametrize(
