@@ -246,7 +246,7 @@ def test_a_commit_of_an_older_generation_is_refused(group, zookeeper, topic_fact
     with pytest.raises(GenerationEnded, match=f"generation {read_in}"):
         first.commit({partition: 5}, generation=read_in)
     with pytest.raises(GenerationEnded):
-        first.marks([partition], read_in)
+        first.stored([partition], read_in)
     assert zookeeper.exists(f"/consumers/{group.name}/offsets/{topic}/0") is None
     first.commit({partition: 5}, generation=fetch.assignment.generation)
     assert zookeeper.get(f"/consumers/{group.name}/offsets/{topic}/0")[0] == b"5"

@@ -5,6 +5,7 @@ from kazoo.security import make_acl
 
 from tests.fixtures.waiting import eventually
 from zkconsumer import ConsumerConfig, ConsumerConnector
+from zkconsumer.core.offsets import StoredOffset
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.zookeeper import ZooKeeperOffsetStore
 
@@ -91,15 +92,18 @@ def test_the_mark_of_an_offset_is_the_mzxid_of_its_znode(store, zookeeper, path)
     def mzxids():
         return {p: zookeeper.get(f"{path}/{p.partition}")[1].mzxid for p in PARTITIONS[:2]}
 
+    def marks(partitions):
+        return {p: one.mark for p, one in store.stored(partitions).items()}
+
     created = mzxids()
-    assert store.marks(PARTITIONS) == {**created, PARTITIONS[2]: None}, "creations are looked up"
+    assert marks(PARTITIONS) == {**created, PARTITIONS[2]: None}, "creations are looked up"
     store.commit({PARTITIONS[0]: 11, PARTITIONS[1]: 10})
-    assert store.marks(PARTITIONS[:2]) == mzxids()
-    assert store.marks(PARTITIONS[:2])[PARTITIONS[1]] == created[PARTITIONS[1]], "what is unchanged is not written"
+    assert marks(PARTITIONS[:2]) == mzxids()
+    assert marks(PARTITIONS[:2])[PARTITIONS[1]] == created[PARTITIONS[1]], "what is unchanged is not written"
     zookeeper.set(f"{path}/0", b"3")
-    assert store.marks(PARTITIONS[:1]) != {PARTITIONS[0]: mzxids()[PARTITIONS[0]]}, "of our write, not of theirs"
+    assert marks(PARTITIONS[:1]) != {PARTITIONS[0]: mzxids()[PARTITIONS[0]]}, "of our write, not of theirs"
     store.fetch(PARTITIONS[:2])
-    assert store.marks(PARTITIONS[:2]) == mzxids()
+    assert marks(PARTITIONS[:2]) == mzxids()
 
 
 def test_a_created_offset_that_another_client_overwrote_has_no_mark(session, unique_name, zookeeper, path):
@@ -107,7 +111,7 @@ def test_a_created_offset_that_another_client_overwrote_has_no_mark(session, uni
     store.fetch(PARTITIONS[:1])
     store.commit({PARTITIONS[0]: 10})
     zookeeper.set(f"{path}/0", b"3")
-    assert store.marks(PARTITIONS[:1]) == {PARTITIONS[0]: None}
+    assert store.stored(PARTITIONS[:1]) == {PARTITIONS[0]: StoredOffset(10, None)}
 
 
 def test_a_node_that_we_may_not_read_costs_its_partition_only(store, zookeeper, path, caplog):

@@ -1,4 +1,5 @@
-"""Restarts of a query: the real planner against a broker on a socket; its group is a dictionary.
+"""The positions of a query and its batch in flight: the real planner against a broker on a socket; its group is a
+dictionary. Answers to commits are lost, and the source is killed, between any two steps.
 
 ``tests/spark/test_query_restarts.py`` runs the same rules through a whole source on real servers.
 """
@@ -10,15 +11,18 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
 from tests.fixtures.querydriver import TRANSACTIONS, Member
-from tests.fixtures.queryrestarts import NUMBERS, QueryRestarts
+from tests.fixtures.queryrestarts import NUMBERS, THEIR_METADATA, Killed, QueryRestarts
 from tests.fixtures.stubbroker import running_stub_broker
 from zkconsumer.core.groupview import Topic
-from zkconsumer.core.offsets import StoredOffset
+from zkconsumer.core.offsets import StoredOffset, our_metadata
+from zkconsumer.errors import ZooKeeperUnavailable
 from zkconsumer.model import TopicIdentity, TopicPartition
+
+FAULTS = ["none", "not done", "answer lost", "killed before", "killed after"]
 
 
 class PlannerRestarts(QueryRestarts):
-    """Adds an event that a single real broker cannot produce: a log that loses its end."""
+    """Adds events that real servers do not produce on request: faults, and a log that loses its end."""
 
     def __init__(self):
         super().__init__()
@@ -26,16 +30,20 @@ class PlannerRestarts(QueryRestarts):
         self.stub = self.stack.enter_context(running_stub_broker())
         self.in_store = {}
         self.driver = self.member = None
+        self.faults = []
 
     def teardown(self):
         super().teardown()
         self.stack.close()
 
+    @rule(faults=st.lists(st.sampled_from(FAULTS), max_size=4))
+    def requests_fail(self, faults):
+        """What becomes of the next requests of the member to its store, one each."""
+        self.faults = faults
+
     @rule(number=NUMBERS, lost=st.integers(1, 4))
     def unclean_leader_change(self, number, lost):
         partition = self._any(number)
-        if self._last().known is None:
-            return  # version 1 has no marks
         log = self.logs[partition]
         log.end = max(log.begin, log.end - lost)
         self.stub.log(partition).end = log.end
@@ -44,6 +52,8 @@ class PlannerRestarts(QueryRestarts):
             self.cut.add(partition)
 
     def make_topic(self, name, sizes):
+        if self.in_kafka:  # brokers delete the offsets of a topic with it
+            self.delete_stored([partition for partition in self.in_store if partition.topic == name])
         for number, size in enumerate(sizes):
             log = self.stub.log(TopicPartition(name, number))
             log.begin, log.end = 0, size
@@ -63,7 +73,7 @@ class PlannerRestarts(QueryRestarts):
         return {partition: one.offset for partition, one in self.in_store.items()}
 
     def store(self, partition, offset):
-        self.in_store[partition] = StoredOffset(offset, next(TRANSACTIONS))
+        self.in_store[partition] = StoredOffset(offset, THEIR_METADATA if self.in_kafka else next(TRANSACTIONS))
 
     def delete_stored(self, partitions):
         for partition in partitions:
@@ -75,8 +85,11 @@ class PlannerRestarts(QueryRestarts):
             self.store(partition, offset)
 
     def start_source(self, options, others):
-        quick = {"refresh.leader.backoff.ms": "1", "rebalance.backoff.ms": "1"}
+        quick = {"refresh.leader.backoff.ms": "1", "rebalance.backoff.ms": "1", "rebalance.max.retries": "1000"}
         self.member = Member()
+        self.member.fault = self._fault
+        if self.in_kafka:
+            self.member.next_mark = lambda: our_metadata(str(next(TRANSACTIONS)), None)
         self.driver = self.member.make_driver({**quick, **options}, [self.stub.broker])
         self._assign(self._but(others))
 
@@ -91,17 +104,20 @@ class PlannerRestarts(QueryRestarts):
         self.driver.prepare_available_now()
 
     def latest_offset(self, start, limit):
-        end = self.driver.latest_offset(start, limit)
-        self._keep_what_was_committed()
-        return end
+        while True:
+            faults = len(self.faults)
+            end = self.driver.latest_offset(start, limit)
+            self._keep_what_was_committed()
+            if end != start or faults == len(self.faults):
+                return end
 
     def read(self, start, end):
         self.driver.partitions(start, end)
 
     def acknowledge(self, offset):
-        before = len(self.member.commits)
+        before, faults = len(self.member.commits), len(self.faults)
         self.member.acknowledge(offset.number)
-        assert len(self.member.commits) == before + 1
+        assert len(self.member.commits) == before + 1 or faults
         self._keep_what_was_committed()
 
     def stop_source(self):
@@ -109,7 +125,19 @@ class PlannerRestarts(QueryRestarts):
         self._release()
 
     def kill_source(self):
+        self.faults = []
+        self._keep_what_was_committed()
         self.driver.stop()
+
+    def _fault(self, is_done):
+        fault = self.faults[0] if self.faults else None
+        if fault is None or (fault in ("none", "answer lost", "killed after")) != is_done:
+            return
+        del self.faults[0]
+        if fault.startswith("killed"):
+            raise Killed
+        if fault != "none":
+            raise ZooKeeperUnavailable(fault)
 
     def _assign(self, partitions):
         stored = {p: self.in_store.get(p, StoredOffset(None)) for p in partitions}
@@ -124,7 +152,7 @@ class PlannerRestarts(QueryRestarts):
         self._keep_what_was_committed()
 
     def _keep_what_was_committed(self):
-        self.in_store.update((p, one) for p, one in self.member.stored.items() if one.offset is not None)
+        self.in_store.update((p, one) for p, one in self.member.in_store.items() if one.offset is not None)
 
 
 PlannerRestarts.TestCase.settings = settings(

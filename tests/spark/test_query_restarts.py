@@ -15,15 +15,20 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from kazoo.client import KazooClient
 
+from tests.fixtures.fetch import brokers_of
 from tests.fixtures.members import open_member
-from tests.fixtures.queryrestarts import FATES, QueryRestarts
+from tests.fixtures.queryrestarts import FATES, THEIR_METADATA, QueryRestarts
 from tests.fixtures.sandbox import Topics, delete_records_before, produce_records
 from tests.fixtures.sourceprocess import SourceProcess, await_gone
 from tests.fixtures.spark import LONG_SESSION
 from tests.fixtures.waiting import eventually
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.fetchcontrol import FetchAssignment
+from zkconsumer.core.offsets import StoredOffset
 from zkconsumer.core.subscription import Subscription
+from zkconsumer.errors import RetriableError
+from zkconsumer.kafka.client import BrokerClient
+from zkconsumer.kafka.offsetcoordinator import OffsetCoordinator
 from zkconsumer.model import TopicPartition
 from zkconsumer.sandbox import Sandbox
 from zkconsumer.spark.acknowledge import acknowledge
@@ -62,11 +67,13 @@ class SourceRestarts(QueryRestarts):
         self.names = [f"restarts-{run}-t", f"restarts-{run}-u"]
         self.group = f"restarts-{run}"
         self.source = self.other = None
+        self.client = BrokerClient(lambda: brokers_of(sandbox.bootstrap_servers), client_id="t", timeout_ms=10_000)
 
     def teardown(self):
         super().teardown()
         for name in self.topics:
             self.servers.delete(name)
+        self.client.close()
 
     def make_topic(self, name, sizes):
         if name in self.topics:
@@ -86,14 +93,25 @@ class SourceRestarts(QueryRestarts):
         delete_records_before(self.admin, partition.topic, partition.partition, offset)
 
     def stored(self):
+        if self.in_kafka:
+            found = self._ask(lambda group: group.fetch(self._all())).found
+            return {partition: one.offset for partition, one in found.items() if one.offset is not None}
         paths = {partition: self._path(partition) for partition in self._all()}
         return {p: int(self.zookeeper.get(path)[0]) for p, path in paths.items() if self.zookeeper.exists(path)}
 
     def store(self, partition, offset):
+        if self.in_kafka:
+            outcome = self._ask(lambda group: group.commit({partition: StoredOffset(offset, THEIR_METADATA)}))
+            assert not outcome.refused
+            return
         self.zookeeper.ensure_path(self._path(partition))
         self.zookeeper.set(self._path(partition), b"%d" % offset)
 
     def delete_stored(self, partitions):
+        if self.in_kafka:
+            if stored := self.stored().keys() & set(partitions):
+                self._ask(lambda group: group.delete(stored))
+            return
         for partition in partitions:
             if self.zookeeper.exists(self._path(partition)):
                 self.zookeeper.delete(self._path(partition))
@@ -197,6 +215,18 @@ class SourceRestarts(QueryRestarts):
             records = [{"value": b"%d" % number, "partition": partition.partition} for number in numbers]
             produce_records(self.sandbox.bootstrap_servers, partition.topic, records)
 
+    def _ask(self, question):
+        """Ask the coordinator of the group, again while the broker creates the topic of offsets."""
+        answers = []
+
+        def ask():
+            with contextlib.suppress(RetriableError):
+                answers.append(question(OffsetCoordinator(self.client, self.group)))
+            return answers
+
+        eventually(ask, PATIENCE_S)
+        return answers[0]
+
     def _path(self, partition):
         return f"/consumers/{self.group}/offsets/{partition.topic}/{partition.partition}"
 
@@ -218,6 +248,7 @@ ANYTIME = {
 }
 STOPPED = {
     "offsets_are_deleted": lambda choose: {"number": choose.randrange(6), "everything": choose.random() < 0.5},
+    "the_release_is_upgraded": lambda _: {},
     "the_group_is_renamed": lambda choose: {"copied": choose.random() < 0.5},
     "start": lambda choose: {"others": _numbers(choose)},
     "available_now": lambda choose: {"others": _numbers(choose), "limit": _limit(choose)},
@@ -252,7 +283,8 @@ def test_random_restarts_on_real_servers(sandbox, zookeeper, topics, seed):
                 "starting": choose.choice(["group", "earliest", "latest"]),
                 "reset": choose.choice(["smallest", "largest"]),
                 "jvm_consumed": choose.random() < 0.5,
-                "version_1": choose.random() < 0.3,
+                "version_2": choose.random() < 0.3,
+                "in_kafka": choose.random() < 0.5,
                 "sizes": [choose.randint(0, 9) for _ in range(choose.randint(1, 3))],
             },
         )

@@ -42,6 +42,18 @@ def is_unique(mark: Mark | None) -> bool:
     return isinstance(mark, int) or (mark is not None and mark.startswith(OUR_METADATA))
 
 
+def is_same_write(stored: StoredOffset, before: StoredOffset) -> bool:
+    """True if a store holds what it held before, so that no client has stored anything since.
+
+    Marks that are not unique do not show that by themselves: the offsets have to be equal, too. Where they are, another
+    client may still have moved the offset away and back; nothing shows that.
+
+    >>> is_same_write(StoredOffset(9, ""), StoredOffset(9, "")), is_same_write(StoredOffset(9, ""), StoredOffset(5, ""))
+    (True, False)
+    """
+    return stored.mark == before.mark and (is_unique(stored.mark) or stored.offset == before.offset)
+
+
 def our_metadata(unique: str, topic_id: str | None) -> str:
     """Metadata of one commit.
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.fetchcontrol import FetchControl
 from zkconsumer.core.groupprotocol import GroupProtocol
-from zkconsumer.core.offsets import Mark, StoredOffset
+from zkconsumer.core.offsets import StoredOffset
 from zkconsumer.core.topicrecords import TopicOrigin
 from zkconsumer.errors import (
     CommitRefused,
@@ -104,17 +104,15 @@ class OffsetCommitter:
     ) -> dict[TopicPartition, StoredOffset]:
         """As :meth:`fetch`, with the marks of the stored offsets; ``kept`` are those that were owned all the time."""
         self._written_since_read.clear()
-        stored = self._store.fetch(partitions, kept)
-        marks = self._store.marks(stored.keys())
-        return {partition: StoredOffset(offset, marks[partition]) for partition, offset in stored.items()}
+        return self._store.stored(self._store.fetch(partitions, kept).keys())
 
     def refused(self) -> Mapping[TopicPartition, TopicUnreadable]:
         """See :meth:`OffsetStore.refused <zkconsumer.offsets.store.OffsetStore.refused>`."""
         return self._store.refused()
 
-    def marks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Mark | None]:
-        """See :meth:`OffsetStore.marks <zkconsumer.offsets.store.OffsetStore.marks>`."""
-        return self._store.marks(partitions)
+    def stored(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
+        """See :meth:`OffsetStore.stored <zkconsumer.offsets.store.OffsetStore.stored>`."""
+        return self._store.stored(partitions)
 
     def commits(self) -> dict[str, int]:
         """Offsets written so far, by storage; for any thread."""

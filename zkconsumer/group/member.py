@@ -20,7 +20,7 @@ from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.fetchcontrol import FetchControl
 from zkconsumer.core.groupprotocol import BrokerSource, GroupProtocol
 from zkconsumer.core.memberstate import MemberState, StateHistory
-from zkconsumer.core.offsets import Mark
+from zkconsumer.core.offsets import StoredOffset
 from zkconsumer.core.subscription import Subscription
 from zkconsumer.errors import InstanceIdInUse, SessionExpired, UsageError, ZkConsumerError
 from zkconsumer.group.committer import OffsetCommitter, describe_uncommitted
@@ -202,19 +202,19 @@ class GroupMember:
 
         self._thread.do(commit)
 
-    def marks(self, partitions: Collection[TopicPartition], generation: int) -> dict[TopicPartition, Mark | None]:
-        """The mark of each partition's stored offset, as this member last read or wrote it; None if unknown.
+    def stored(self, partitions: Collection[TopicPartition], generation: int) -> dict[TopicPartition, StoredOffset]:
+        """The stored offset of each partition with its mark, as this member last read or wrote it; None if unknown.
 
         Raises:
             GenerationEnded: as of :meth:`commit`.
             RetriableError, SessionExpired: a mark has to be looked up, and the store does not answer.
             ConsumerClosed: the member has left, or has not joined.
         """
-        found: dict[TopicPartition, Mark | None] = {}
+        found: dict[TopicPartition, StoredOffset] = {}
 
         def look_up() -> None:
             self._rebalancer.require_generation(generation, partitions)
-            found.update(self._committer.marks(partitions))
+            found.update(self._committer.stored(partitions))
 
         self._thread.do(look_up)
         return found

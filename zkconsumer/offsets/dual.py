@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 
-from zkconsumer.core.offsets import Mark, choose_stored
+from zkconsumer.core.offsets import StoredOffset, choose_stored
 from zkconsumer.core.topicrecords import TopicOrigin
 from zkconsumer.errors import TopicUnreadable
 from zkconsumer.model import TopicPartition
@@ -62,10 +62,10 @@ class DualOffsetStore:
         self._zookeeper.invalidate(partitions)
         self._kafka.invalidate(partitions)
 
-    def marks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Mark | None]:
-        """See :meth:`OffsetStore.marks <zkconsumer.offsets.store.OffsetStore.marks>`: of the offset that is used."""
-        marks = self._zookeeper.marks(partitions)
-        return {**marks, **self._kafka.marks([p for p in partitions if p in self._from_kafka])}
+    def stored(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
+        """See :meth:`OffsetStore.stored <zkconsumer.offsets.store.OffsetStore.stored>`: the offset that is used."""
+        stored = self._zookeeper.stored(partitions)
+        return {**stored, **self._kafka.stored([p for p in partitions if p in self._from_kafka])}
 
     def refused(self) -> Mapping[TopicPartition, TopicUnreadable]:
         """See :meth:`OffsetStore.refused <zkconsumer.offsets.store.OffsetStore.refused>`."""

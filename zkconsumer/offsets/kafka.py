@@ -9,7 +9,7 @@ from functools import partial
 from typing import TypeVar
 
 from zkconsumer.core.denials import PATIENCE
-from zkconsumer.core.offsets import Mark, StoredOffset, is_unique, our_metadata, topic_id_of
+from zkconsumer.core.offsets import StoredOffset, is_unique, our_metadata, topic_id_of
 from zkconsumer.core.offsetstopic import OFFSETS_TOPIC
 from zkconsumer.core.topicrecords import TopicOrigin
 from zkconsumer.errors import LeaseLapsed, RetriableError, TopicUnreadable
@@ -135,9 +135,9 @@ class KafkaOffsetStore:
         for partition in partitions:
             self._stored.pop(partition, None)
 
-    def marks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Mark | None]:
-        """See :meth:`OffsetStore.marks <zkconsumer.offsets.store.OffsetStore.marks>`: the metadata of the commit."""
-        return {p: self._stored[p].mark if p in self._stored else None for p in partitions}
+    def stored(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
+        """See :meth:`OffsetStore.stored <zkconsumer.offsets.store.OffsetStore.stored>`: marked by their metadata."""
+        return {partition: self._stored.get(partition, StoredOffset(None)) for partition in partitions}
 
     def _marked(self, partition: TopicPartition, offset: int) -> StoredOffset:
         """The offset with metadata that no other commit has; an unchanged offset keeps its metadata."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
-from zkconsumer.core.offsets import Mark
+from zkconsumer.core.offsets import StoredOffset
 from zkconsumer.core.topicrecords import TopicOrigin
 from zkconsumer.errors import TopicUnreadable
 from zkconsumer.model import TopicPartition
@@ -60,8 +60,8 @@ class OffsetStore(Protocol):
     def refused(self) -> Mapping[TopicPartition, TopicUnreadable]:
         """Partitions that are absent from the last result of :meth:`fetch` because a permission is missing."""
 
-    def marks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Mark | None]:
-        """The mark of each partition's stored offset, as this store last read or wrote it; None if unknown.
+    def stored(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
+        """The stored offset of each partition with its mark, as this store last read or wrote it; None if unknown.
 
         Raises:
             RetriableError, SessionExpired: a mark has to be looked up, and the store does not answer.

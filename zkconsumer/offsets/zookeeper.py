@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
-from zkconsumer.core.offsets import NO_NODE, KnownOffset, Mark, changed_offsets, written_by_others
+from zkconsumer.core.offsets import NO_NODE, KnownOffset, StoredOffset, changed_offsets, written_by_others
 from zkconsumer.core.topicrecords import TopicOrigin
 from zkconsumer.core.znodes import GroupPaths, OffsetNode
 from zkconsumer.errors import MalformedZnode, TopicUnreadable
@@ -123,20 +123,20 @@ class ZooKeeperOffsetStore:
         for partition in partitions:
             self._known.pop(partition, None)
 
-    def marks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Mark | None]:
-        """See :meth:`OffsetStore.marks <zkconsumer.offsets.store.OffsetStore.marks>`.
+    def stored(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
+        """See :meth:`OffsetStore.stored <zkconsumer.offsets.store.OffsetStore.stored>`.
 
         The answer to a creation lacks the mzxid, and an answer may have been lost: then the znode is read. Its mzxid is
         used only if it still holds what was written.
         """
-        known = {p: self._known[p] for p in partitions if p in self._known}
+        known = {p: self._known.get(p, KnownOffset(None, NO_NODE)) for p in partitions}
         unmarked = [p for p, one in known.items() if one.offset is not None and one.mzxid is None]
         nodes = self._session.get_many(self._paths.offset(partition) for partition in unmarked)
         for partition in unmarked:
             node = nodes[self._paths.offset(partition)]
             if node is not None and node.data == OffsetNode.encode(known[partition].offset or 0):
                 known[partition] = self._known[partition] = replace(known[partition], mzxid=node.mzxid)
-        return {p: known[p].mzxid if p in known else None for p in partitions}
+        return {partition: StoredOffset(one.offset, one.mzxid) for partition, one in known.items()}
 
     def refused(self) -> Mapping[TopicPartition, TopicUnreadable]:
         """See :meth:`OffsetStore.refused <zkconsumer.offsets.store.OffsetStore.refused>`: topics have no ACLs here."""

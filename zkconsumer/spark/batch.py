@@ -132,7 +132,7 @@ def _given_ends(options: SourceOptions, partitions: Iterable[TopicPartition]) ->
 
 
 def _starts(options: SourceOptions, committed: Mapping[TopicPartition, int | None]) -> Mapping[TopicPartition, Wanted]:
-    new_query, reset = SourceOffset(known={}), options.config.auto_offset_reset
+    new_query, reset = SourceOffset(), options.config.auto_offset_reset
     choices = choose_starts(unmarked(committed), {}, new_query, starting=options.starting, reset=reset)
     return {partition: choice.place for partition, choice in choices.items()}
 

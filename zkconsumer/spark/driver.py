@@ -305,8 +305,7 @@ class QueryDriver:
 
     def _decode(self, offset: Mapping[str, Any]) -> SourceOffset:
         decoded = decode_offset(offset)
-        accepted = (None, self._config.group_id, self._options.checkpoint_group)
-        if decoded.group not in accepted:
+        if decoded.group not in (self._config.group_id, self._options.checkpoint_group):
             raise UsageError(
                 f"the checkpoint is of group {decoded.group}, but this query is in group {self._config.group_id}: use "
                 f"a checkpoint for each group, or set checkpointGroup={decoded.group} to continue from this one"

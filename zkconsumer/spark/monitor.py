@@ -18,7 +18,7 @@ from zkconsumer.errors import UsageError
 from zkconsumer.model import TopicPartition
 from zkconsumer.spark.acknowledge import acknowledge
 from zkconsumer.spark.metrics import SourceState, expose
-from zkconsumer.spark.offsetsjson import decode_offset
+from zkconsumer.spark.offsetsjson import decode_offset, decode_report
 from zkconsumer.spark.sourceoffset import SourceOffset
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def lag_after(report: Mapping[str, Any], planned: SourceOffset) -> dict[TopicPar
         planned: the batch's end offset, or an older one if no new batch was planned.
     """
     lag = {}
-    for partition, (position, log_end) in decode_offset(report).spans.items():
+    for partition, (position, log_end) in decode_report(report).items():
         batch = planned.spans.get(partition)
         done = batch.until if batch is not None and batch.start == position else position
         lag[partition] = max(0, log_end - done)

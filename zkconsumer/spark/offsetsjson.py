@@ -8,16 +8,16 @@ Spark compares two offsets by their text, so equal offsets must have equal text:
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from zkconsumer.core.offsets import Mark
+from zkconsumer.core.offsets import Mark, StoredOffset
 from zkconsumer.errors import UsageError
 from zkconsumer.model import TopicPartition
 from zkconsumer.spark.microbatch import Span
 from zkconsumer.spark.sourceoffset import KnownTopic, SourceOffset
 
-VERSION = 2
+VERSION = 3
 _REPORT_VERSION = 1
 EARLIEST = -2
 LATEST = -1
@@ -29,41 +29,43 @@ def initial_offset(group: str) -> dict[str, Any]:
 
     See notes.md#order-of-sparks-calls.
     """
-    return encode_offset(SourceOffset(group=group, known={}))
+    return encode_offset(SourceOffset(group))
 
 
 def encode_offset(offset: SourceOffset) -> dict[str, Any]:
-    """The JSON of an offset in version 2; for the values see :class:`~zkconsumer.spark.sourceoffset.SourceOffset`.
+    """The JSON of an offset in version 3; for the values see :class:`~zkconsumer.spark.sourceoffset.SourceOffset`.
 
-    ``{"group":"g","known":{"t":[4,"topic id"]},"n":17,"topics":{"t":{"0":[from,until,mark]}},"v":2}``
+    ``{"group":"g","known":{"t":[4,"topic id"]},"n":17,"q":"id","topics":{"t":{"0":[from,until,mark,stored]}},"v":3}``
 
-    If leader epochs are known, ``"epochs":{"t":{"0":5}}`` is added, which earlier releases ignore (adr/0027).
+    If leader epochs are known, ``"epochs":{"t":{"0":5}}`` is added (adr/0027, adr/0029).
     """
-    known = offset.known or {}
+    nothing = StoredOffset(None)
+    stored = {partition: offset.stored.get(partition, nothing) for partition in offset.spans}
     return {
         **({"epochs": _by_topic(offset.epochs)} if offset.epochs else {}),
         "group": offset.group,
-        "known": {topic: list(known[topic]) for topic in sorted(known)},
+        "known": {topic: list(offset.known[topic]) for topic in sorted(offset.known)},
         "n": offset.number,
-        "topics": _by_topic({p: [*span, offset.marks.get(p)] for p, span in offset.spans.items()}),
+        "q": offset.query,
+        "topics": _by_topic({p: [*span, stored[p].mark, stored[p].offset] for p, span in offset.spans.items()}),
         "v": VERSION,
     }
 
 
 def decode_offset(offset: Mapping[str, Any]) -> SourceOffset:
-    """Parse the JSON of :func:`encode_offset`, or of version 1, ``{"v":1,"topics":{"t":{"0":[0,9]}}}``.
+    """Parse the JSON of :func:`encode_offset`, or of version 2, which has neither ``q`` nor ``stored``.
 
     Raises:
         UsageError: another source, or a newer release of this one, wrote the checkpoint.
     """
     version = offset.get("v")
-    if version not in (1, VERSION):
+    if version not in (2, VERSION):
         raise UsageError(
-            f"the checkpoint holds an offset of version {version!r}, but this release reads versions 1 and {VERSION}: "
+            f"the checkpoint holds an offset of version {version!r}, but this release reads versions 2 and {VERSION}: "
             "check that the checkpoint belongs to this query, or use the release that wrote it"
         )
     try:
-        return _version_1(offset) if version == 1 else _version_2(offset)
+        return _decode(offset, _stored_of_version_2 if version == 2 else _stored)
     except (KeyError, AttributeError, TypeError, ValueError) as error:
         raise UsageError(
             f"the checkpoint holds {json.dumps(offset)[:200]}, not an offset of this source ({error}): check that "
@@ -84,16 +86,21 @@ def encode_report(group: str, available: Mapping[TopicPartition, Span], acknowle
     return {**socket, "group": group, "topics": topics, "v": _REPORT_VERSION}
 
 
-def _version_1(offset: Mapping[str, Any]) -> SourceOffset:
-    return SourceOffset(spans={p: Span(*_integers(span, 2)) for p, span in _partitions(offset["topics"])})
+def decode_report(report: Mapping[str, Any]) -> dict[TopicPartition, Span]:
+    """The spans of :func:`encode_report`.
+
+    Raises:
+        KeyError, AttributeError, TypeError, ValueError: it is something else.
+    """
+    return {partition: Span(*_integers(span, 2)) for partition, span in _partitions(report["topics"])}
 
 
-def _version_2(offset: Mapping[str, Any]) -> SourceOffset:
+def _decode(offset: Mapping[str, Any], read_stored: Callable[..., StoredOffset]) -> SourceOffset:
     spans: dict[TopicPartition, Span] = {}
-    marks: dict[TopicPartition, Mark | None] = {}
-    for partition, [start, until, mark] in _partitions(offset["topics"]):
+    stored: dict[TopicPartition, StoredOffset] = {}
+    for partition, [start, until, *at_planning] in _partitions(offset["topics"]):
         spans[partition] = Span(*_integers([start, until], 2))
-        marks[partition] = _mark(mark)
+        stored[partition] = read_stored(start, *at_planning)
     known = {}
     for topic, [partitions, identity] in offset["known"].items():
         recorded = _mark(identity)
@@ -101,11 +108,23 @@ def _version_2(offset: Mapping[str, Any]) -> SourceOffset:
             raise ValueError(f"topic {topic} has no identity")
         known[topic] = KnownTopic(_integers([partitions], 1)[0], recorded)
     (number,) = _integers([offset["n"]], 1)
-    group = offset["group"]
-    if not isinstance(group, str):
-        raise TypeError(f"not a group: {group!r}")
+    group, query = offset["group"], offset.get("q")
+    if not isinstance(group, str) or not (query is None or isinstance(query, str)):
+        raise TypeError(f"not a group and the id of a query: {group!r}, {query!r}")
     epochs = {p: _integers([epoch], 1)[0] for p, epoch in _partitions(offset.get("epochs", {}))}
-    return SourceOffset(group, number, known, spans, marks, epochs)
+    return SourceOffset(group, number, known, spans, stored, epochs, query)
+
+
+def _stored(_start: int, mark: object, stored: object) -> StoredOffset:
+    return StoredOffset(None if stored is None else _integers([stored], 1)[0], _mark(mark))
+
+
+def _stored_of_version_2(start: int, mark: object) -> StoredOffset:
+    """The rule of version 2: with a mark that is not unique, the group's offset was at the beginning of the batch.
+
+    With a unique mark it does not matter which offset that write has stored.
+    """
+    return StoredOffset(None if mark is None else start, _mark(mark))
 
 
 def _by_topic(values: Mapping[TopicPartition, Any]) -> dict[str, dict[str, Any]]:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import logging
 import math
 import time
+import uuid
 from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
 from zkconsumer.core.fetchcontrol import FetchAssignment
 from zkconsumer.core.groupview import format_partitions
-from zkconsumer.core.offsets import Mark
+from zkconsumer.core.offsets import StoredOffset
 from zkconsumer.errors import BrokerUnavailable, LeaderUnknown, ZooKeeperUnavailable, name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.spark.logends import LogEnds
@@ -41,8 +42,8 @@ class Member(Protocol):
     def commit(self, offsets: Mapping[TopicPartition, int], *, generation: int) -> None:
         """Commit offsets that were read in a generation."""
 
-    def marks(self, partitions: Collection[TopicPartition], generation: int) -> dict[TopicPartition, Mark | None]:
-        """Marks of the stored offsets."""
+    def stored(self, partitions: Collection[TopicPartition], generation: int) -> dict[TopicPartition, StoredOffset]:
+        """The stored offsets, with their marks."""
 
 
 class BatchPlanner:
@@ -147,9 +148,10 @@ class BatchPlanner:
         """Declare a batch in flight; None if a rebalance came first."""
         self._idle_until = 0.0
         generation = assignment.generation
-        marks = self._member.marks(positions.keys(), generation)
+        stored = self._member.stored(positions.keys(), generation)
         epochs = self._ends.epochs({**positions, **{partition: span.until for partition, span in rows.items()}})
-        planned = next_offset(finished, Plan(rows, dict(positions), marks, assignment.topics, epochs), self._group)
+        plan = Plan(rows, dict(positions), stored, assignment.topics, epochs, uuid.uuid4().hex)
+        planned = next_offset(finished, plan, self._group)
         if not self._member.may_deliver():
             # Not "nothing new", which would end an AvailableNow query.
             unavailable = BrokerUnavailable if self._brokers_coordinate else ZooKeeperUnavailable

@@ -14,7 +14,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from zkconsumer.core.groupview import Topic
-from zkconsumer.core.offsets import StoredOffset, is_unique
+from zkconsumer.core.offsets import StoredOffset, is_same_write
 from zkconsumer.model import TopicPartition
 from zkconsumer.spark.offsetsjson import EARLIEST, LATEST
 from zkconsumer.spark.options import Position, Timestamps
@@ -46,7 +46,6 @@ class Reason(Enum):
     GROUP = "it is the group's offset"
     RESET = "the group has no offset, and auto.offset.reset specifies it"
     APPEARED = "the partition appeared after the query's first batch"
-    NOT_IN_VERSION_1 = "the group has no offset, and the checkpoint, of version 1, does not name the partition"
     FINISHED = "the checkpoint and the group's offset agree"
     UNCOMMITTED = "the query's own commit of its last batch did not arrive"
     NOT_STORED = "the checkpoint names it, and the group has no offset: it was deleted, or its store is a new one"
@@ -109,30 +108,22 @@ def _is_older_than_topic(
     restored in pieces may have the two in any order. Kafka deletes the offsets of a topic together with the topic.
     Unknown, and so False, if brokers described the topic.
     """
-    known, topic = (finished.known or {}).get(partition.topic), topics.get(partition.topic)
+    known, topic = finished.known.get(partition.topic), topics.get(partition.topic)
     if known is None or known.partitions or topic is None or topic.identity.czxid is None:
         return False
     return isinstance(stored.mark, int) and stored.mark < topic.identity.czxid
 
 
 def _after_a_batch(stored: StoredOffset, partition: TopicPartition, finished: SourceOffset) -> Choice:
-    """The start of a partition in the checkpoint: its offset, unless another client wrote the group's offset since.
-
-    The mark shows which is the case. If this query's own commit did not arrive, the stored offset and its mark are
-    those of the time when the batch was planned. Version 1 recorded no marks: there a stored offset at which the batch
-    began counts as such a lost commit.
-    """
-    span, mark = finished.spans[partition], finished.marks.get(partition)
+    """The start of a partition in the checkpoint: its offset, unless another client wrote the group's offset since."""
+    span = finished.spans[partition]
     if stored.offset is None:
         return Choice(span.until, Reason.NOT_STORED)
     if stored.offset == span.until:
         return Choice(span.until, Reason.FINISHED)
-    if finished.known is None:
-        untouched = stored.offset == span.start
-    else:
-        same = mark is not None and stored.mark == mark
-        untouched = same and (is_unique(mark) or stored.offset == span.start)
-    return Choice(span.until, Reason.UNCOMMITTED) if untouched else Choice(stored.offset, Reason.MOVED)
+    if is_same_write(stored, finished.stored.get(partition, StoredOffset(None))):
+        return Choice(span.until, Reason.UNCOMMITTED)
+    return Choice(stored.offset, Reason.MOVED)
 
 
 def _for_the_first_time(
@@ -144,8 +135,6 @@ def _for_the_first_time(
         return Choice(option, Reason.OPTION)
     if stored.offset is not None:
         return Choice(stored.offset, Reason.GROUP)
-    if finished.known is None:
-        return Choice(EARLIEST, Reason.NOT_IN_VERSION_1)
     known = finished.known.get(partition.topic)
     if not finished.is_initial and (known is None or partition.partition >= known.partitions):
         return Choice(EARLIEST, Reason.APPEARED)

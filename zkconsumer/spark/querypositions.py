@@ -34,7 +34,6 @@ _log = logging.getLogger(__name__)
 _LEVELS = {
     Reason.MOVED: logging.WARNING,
     Reason.NOT_STORED: logging.WARNING,
-    Reason.NOT_IN_VERSION_1: logging.WARNING,
     Reason.OLDER_THAN_TOPIC: logging.WARNING,
     Reason.APPEARED: logging.INFO,
     Reason.UNCOMMITTED: logging.INFO,

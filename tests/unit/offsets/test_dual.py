@@ -10,7 +10,7 @@ T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
 
 
 class StoreInMemory:
-    """Offsets in a dictionary; the mark of one is the store's name and the offset."""
+    """Offsets in a dictionary; the mark of each is the store's name."""
 
     def __init__(self, name, offsets):
         self.name = name
@@ -36,8 +36,8 @@ class StoreInMemory:
     def refused(self):
         return {p: TopicAuthorizationFailed(self.name) for p in self.unreadable}
 
-    def marks(self, partitions):
-        return {p: (self.name, self.offsets.get(p)) for p in partitions}
+    def stored(self, partitions):
+        return {p: (self.offsets.get(p), self.name) for p in partitions}
 
     def commits(self):
         return {self.name: len(self.commits_made)}
@@ -99,9 +99,9 @@ def test_both_stores_get_the_lease_and_the_patience(retry):
 def test_a_mark_is_of_the_store_whose_offset_counts():
     both = Both({T0: 5, T1: 9}, {T0: 9, T1: 5})
     both.dual.fetch([T0, T1])
-    assert both.dual.marks([T0, T1]) == {T0: ("kafka", 9), T1: ("zookeeper", 9)}
+    assert both.dual.stored([T0, T1]) == {T0: (9, "kafka"), T1: (9, "zookeeper")}
     both.dual.commit({T0: 10})
-    assert both.dual.marks([T0]) == {T0: ("zookeeper", 10)}, "what we wrote is in both"
+    assert both.dual.stored([T0]) == {T0: (10, "zookeeper")}, "what we wrote is in both"
 
 
 def test_both_stores_are_invalidated_counted_and_closed():

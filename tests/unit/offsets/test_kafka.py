@@ -197,7 +197,7 @@ def test_an_invalidated_offset_gets_metadata_of_its_own(broker, make_store):
         if invalidate:
             store.invalidate([T0])
         store.commit({T0: 5})
-        marks.append(store.marks([T0])[T0])
+        marks.append(store.stored([T0])[T0].mark)
     assert marks[0] == marks[1] != marks[2]
 
 
@@ -208,5 +208,5 @@ def test_a_commit_names_the_topic_that_it_belongs_to(broker, make_store):
     for topic_id in ("first", "second", None):
         store.consume({"t": TopicOrigin(TopicIdentity(topic_id, 1))})
         store.commit({T0: 5})
-        named.append(topic_id_of(store.marks([T0])[T0]))
+        named.append(topic_id_of(store.stored([T0])[T0].mark))
     assert named == ["first", "second", None]

@@ -157,9 +157,9 @@ def test_a_mark_is_the_transaction_of_the_last_write(store, stored, znodes):
     for offset in (b"4", b"5"):
         stored({T0: offset})
     store.fetch([T0, T1])
-    assert store.marks([T0, T1, U0]) == {T0: znodes.nodes[path_of(T0)].mzxid, T1: None, U0: None}
+    assert store.stored([T0, T1, U0]) == {T0: (5, znodes.nodes[path_of(T0)].mzxid), T1: (None, None), U0: (None, None)}
     store.commit({T0: 6, T1: 1})
-    assert store.marks([T0, T1]) == {p: znodes.nodes[path_of(p)].mzxid for p in (T0, T1)}
+    assert store.stored([T0, T1]) == {p: (n, znodes.nodes[path_of(p)].mzxid) for p, n in ((T0, 6), (T1, 1))}
 
 
 def test_a_mark_of_what_another_client_wrote_is_unknown(store, stored):
@@ -167,7 +167,7 @@ def test_a_mark_of_what_another_client_wrote_is_unknown(store, stored):
     store.fetch([T0])
     store.commit({T0: 5})
     stored({T0: b"2"})
-    assert store.marks([T0]) == {T0: None}
+    assert store.stored([T0]) == {T0: (5, None)}
 
 
 def test_what_another_client_wrote_to_a_kept_partition_is_reported(store, stored, znodes, caplog):

@@ -61,16 +61,17 @@ class Query:
     def rebalance(self, stored):
         """As :meth:`own`, with committed offsets taken from the store."""
         self.member.release()
-        self.own({p: self.member.stored.get(p, one) if one is ... else one for p, one in stored.items()})
+        self.own({p: self.member.in_store.get(p, one) if one is ... else one for p, one in stored.items()})
 
     def after(self, spans, marks=None, known=3):
         """Continue from a checkpoint whose last batch this was."""
-        self.offset = encode_offset(SourceOffset("g", 9, {"t": KnownTopic(known, "id")}, spans, marks or {}))
+        stored = {partition: StoredOffset(spans[partition].start, mark) for partition, mark in (marks or {}).items()}
+        self.offset = encode_offset(SourceOffset("g", 9, {"t": KnownTopic(known, "id")}, spans, stored, query="1"))
         return self
 
-    def trigger(self, least=None):
+    def trigger(self, least=None, limit=None):
         """Run one batch, as Spark does; returns the span of each partition; None if there are no new records."""
-        end = self.driver.latest_offset(self.offset, None, least)
+        end = self.driver.latest_offset(self.offset, limit, least)
         if end == self.offset:
             return None
         self.offset = end
@@ -305,11 +306,13 @@ def test_available_now_waits_for_no_minimum(stub_broker, log, query):
     assert ours.trigger(50) is None
 
 
-@pytest.mark.parametrize("start", [{"topics": {"t": {"0": [0, 10]}}, "v": 1}, None])
-def test_without_new_records_the_offset_has_the_same_text(stub_broker, log, query, start):
+@pytest.mark.parametrize("version_2", [True, False])
+def test_without_new_records_the_offset_has_the_same_text(stub_broker, log, query, version_2):
     log(A, 0, 10)
     ours = query({A: 10}).after({A: Span(0, 10)})
-    start = start or {**ours.offset, "n": 0x7F, "extra": "is kept"}
+    start = {**ours.offset, "n": 0x7F, "extra": "is kept"}
+    if version_2:
+        start = {**VERSION_2, "topics": {"t": {"0": [0, 10, 7]}}}
     assert json.dumps(ours.driver.latest_offset(start, None)) == json.dumps(start), "Spark compares texts"
 
 
@@ -344,9 +347,75 @@ def test_a_restart_follows_the_group_where_its_offset_was_moved(stub_broker, log
     assert all(A not in offsets for offsets in ours.member.commits), "10 must not overwrite it"
 
 
+@pytest.mark.parametrize("mark", [7, "", "zkconsumer:1"])
+@pytest.mark.parametrize("killed", [True, False])
+def test_an_offset_that_the_query_did_not_start_at_skips_nothing(stub_broker, log, query, mark, killed):
+    """1. The first batch is planned. 2. A rebalance or a crash comes before its end is committed."""
+    log(A, 0, 600)
+    ours = query({A: StoredOffset(500, mark)}, startingOffsets="earliest")
+    assert ours.trigger(limit=50) == {A: Span(0, 50)}
+    if killed:
+        after = query({A: StoredOffset(500, mark)}, startingOffsets="earliest")
+        after.offset, ours = ours.offset, after
+    else:
+        ours.rebalance({A: ...})
+    assert ours.trigger(limit=100) == {A: Span(50, 150)}
+
+
+def test_a_partition_that_another_member_owned_keeps_what_was_stored(stub_broker, log, query):
+    """1. A batch is planned. 2. Another member owns the partition, and commits nothing. 3. It comes back."""
+    log(A, 0, 600)
+    log(B, 0, 10)
+    ours = query({A: StoredOffset(500, ""), B: StoredOffset(0, "")}, startingOffsets="earliest")
+    assert ours.trigger(limit=61) == {A: Span(0, 60), B: Span(0, 1)}
+    ours.rebalance({B: ...})
+    assert ours.trigger() == {B: Span(1, 10)}
+    ours.own({A: StoredOffset(500, ""), B: StoredOffset(10, "")})
+    assert ours.trigger() == {A: Span(60, 600)}
+
+
+VERSION_2 = {
+    "group": "g",
+    "known": {"t": [3, "id"]},
+    "n": 9,
+    "topics": {"t": {"0": [3, 10, 7], "1": [0, 20, ""], "2": [5, 5, None]}},
+    "v": 2,
+}
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        {A: StoredOffset(10, 8), B: StoredOffset(20, "zkconsumer:1"), C: StoredOffset(5, 8)},
+        {A: StoredOffset(3, 7), B: StoredOffset(0, ""), C: None},
+        {A: StoredOffset(500, 7), B: None, C: StoredOffset(5, "")},
+    ],
+)
+def test_a_query_continues_after_a_checkpoint_of_version_2(stub_broker, log, query, stored):
+    for partition in (A, B, C):
+        log(partition, 0, 30)
+    ours = query(stored)
+    ours.offset = VERSION_2
+    assert ours.trigger() == {A: Span(10, 30), B: Span(20, 30), C: Span(5, 30)}
+    assert (ours.offset["v"], ours.offset["n"]) == (3, 10)
+    ours.rebalance(dict.fromkeys([A, B, C], ...))
+    assert ours.trigger() is None
+    assert ours.member.commits[-1] == {A: 30, B: 30, C: 30}
+
+
+def test_a_partition_of_version_2_that_is_gained_later_keeps_its_end(stub_broker, log, query):
+    for partition in (A, B, C):
+        log(partition, 0, 30)
+    ours = query({C: StoredOffset(5, 8)})
+    ours.offset = VERSION_2
+    assert ours.trigger() == {C: Span(5, 30)}
+    ours.own({A: StoredOffset(500, 7), B: StoredOffset(0, ""), C: StoredOffset(30, 9)})
+    assert ours.trigger() == {A: Span(10, 30), B: Span(20, 30)}
+
+
 def test_the_checkpoint_of_another_group_is_refused_unless_it_is_named(stub_broker, log, query):
     log(A, 0, 12)
-    start = encode_offset(SourceOffset("old", 9, {"t": KnownTopic(3, "id")}, {A: Span(0, 10)}, {A: 7}))
+    start = encode_offset(SourceOffset("old", 9, {"t": KnownTopic(3, "id")}, {A: Span(0, 10)}))
     end = {**start, "n": 10}
     with pytest.raises(UsageError, match="set checkpointGroup=old"):
         query({A: None}).driver.latest_offset(start, None)

@@ -3,6 +3,7 @@ from dataclasses import replace
 
 import pytest
 
+from zkconsumer.core.offsets import StoredOffset
 from zkconsumer.errors import UsageError
 from zkconsumer.model import TopicPartition
 from zkconsumer.spark.microbatch import Span
@@ -20,15 +21,20 @@ OFFSET = SourceOffset(
     number=17,
     known={"u": KnownTopic(1, 4711), "t": KnownTopic(11, "topic id")},
     spans={TopicPartition("u", 0): Span(0, 1), TopicPartition("t", 10): Span(3, 9), TopicPartition("t", 2): Span(5, 5)},
-    marks={TopicPartition("u", 0): 77, TopicPartition("t", 10): "zkconsumer:1", TopicPartition("t", 2): None},
+    stored={
+        TopicPartition("u", 0): StoredOffset(0, 77),
+        TopicPartition("t", 10): StoredOffset(500, ""),
+        TopicPartition("t", 2): StoredOffset(None),
+    },
+    query="12ab",
 )
 
 
 def test_the_text_of_an_offset_is_a_contract():
     text = json.dumps(encode_offset(OFFSET), separators=(",", ":"))
     assert text == (
-        '{"group":"g","known":{"t":[11,"topic id"],"u":[1,4711]},"n":17,'
-        '"topics":{"t":{"10":[3,9,"zkconsumer:1"],"2":[5,5,null]},"u":{"0":[0,1,77]}},"v":2}'
+        '{"group":"g","known":{"t":[11,"topic id"],"u":[1,4711]},"n":17,"q":"12ab",'
+        '"topics":{"t":{"10":[3,9,"",500],"2":[5,5,null,null]},"u":{"0":[0,1,77,0]}},"v":3}'
     )
     assert decode_offset(json.loads(text)) == OFFSET
 
@@ -41,15 +47,19 @@ def test_leader_epochs_are_added_if_they_are_known():
     assert decode_offset(encoded) == offset
 
 
-def test_version_1_is_still_read():
-    decoded = decode_offset({"v": 1, "topics": {"t": {"10": [3, 9]}}})
-    assert decoded == SourceOffset(spans={TopicPartition("t", 10): Span(3, 9)})
-    assert (decoded.known, decoded.group, decoded.is_initial) == (None, None, False)
+def test_version_2_is_read_by_its_own_rule():
+    text = (
+        '{"epochs":{"t":{"10":5}},"group":"g","known":{"t":[11,"topic id"],"u":[1,4711]},"n":17,'
+        '"topics":{"t":{"10":[3,9,""],"2":[5,5,null]},"u":{"0":[0,1,77]}},"v":2}'
+    )
+    t10 = TopicPartition("t", 10)
+    stored = {**OFFSET.stored, t10: StoredOffset(3, "")}
+    assert decode_offset(json.loads(text)) == replace(OFFSET, stored=stored, query=None, epochs={t10: 5})
 
 
 def test_the_initial_offset_is_a_constant_without_partitions():
     text = json.dumps(initial_offset("g"), separators=(",", ":"))
-    assert text == '{"group":"g","known":{},"n":0,"topics":{},"v":2}'
+    assert text == '{"group":"g","known":{},"n":0,"q":null,"topics":{},"v":3}'
     assert decode_offset(initial_offset("g")).is_initial
 
 
@@ -59,23 +69,27 @@ def test_a_report_has_the_socket_only_if_there_is_one():
     assert encode_report("g", {}, "/s") == {"acknowledge": "/s", "group": "g", "topics": {}, "v": 1}
 
 
-V2 = {"v": 2, "n": 1, "group": "g", "known": {}, "topics": {}}
+V3 = {"v": 3, "q": "1", "n": 1, "group": "g", "known": {}, "topics": {}}
 
 
 @pytest.mark.parametrize(
     ("offset", "expected"),
     [
-        ({"v": 3, "topics": {}}, "version 3"),
+        ({"v": 1, "topics": {}}, "version 1"),
+        ({"v": 4, "topics": {}}, "version 4"),
         ({"t": {"0": 5}}, "version None"),
-        ({"v": 1}, "topics"),
-        ({"v": 1, "topics": {"t": {"0": 5}}}, "not 2 integers: 5"),
-        ({"v": 1, "topics": {"t": {"x": [0, 1]}}}, "invalid literal"),
-        ({**V2, "topics": {"t": {"0": [0, 1]}}}, "not enough values"),
-        ({**V2, "topics": {"t": {"0": [0, True, 1]}}}, "not 2 integers"),
-        ({**V2, "topics": {"t": {"0": [0, 1, 1.5]}}}, "neither a number nor a text: 1.5"),
-        ({**V2, "known": {"t": [1, None]}}, "topic t has no identity"),
-        ({**V2, "n": "1"}, "not 1 integers"),
-        ({**V2, "group": None}, "not a group"),
+        ({"v": 3}, "topics"),
+        ({**V3, "topics": {"t": {"0": 5}}}, "cannot unpack"),
+        ({**V3, "topics": {"t": {"x": [0, 1, 1, 0]}}}, "invalid literal"),
+        ({**V3, "topics": {"t": {"0": [0, 1, 1]}}}, "missing 1 required positional argument"),
+        ({**V3, "topics": {"t": {"0": [0, True, 1, 0]}}}, "not 2 integers"),
+        ({**V3, "topics": {"t": {"0": [0, 1, 1.5, 0]}}}, "neither a number nor a text: 1.5"),
+        ({**V3, "topics": {"t": {"0": [0, 1, 1, "0"]}}}, "not 1 integers"),
+        ({**V3, "v": 2, "topics": {"t": {"0": [0, 1, 1, 0]}}}, "takes 2 positional arguments"),
+        ({**V3, "known": {"t": [1, None]}}, "topic t has no identity"),
+        ({**V3, "n": "1"}, "not 1 integers"),
+        ({**V3, "group": None}, "not a group"),
+        ({**V3, "q": 5}, "the id of a query"),
     ],
 )
 def test_a_foreign_checkpoint_is_refused_with_what_to_check(offset, expected):

@@ -22,7 +22,7 @@ from zkconsumer.spark.sourceoffset import KnownTopic, SourceOffset
 T0, T1, T2, T3 = (TopicPartition("t", n) for n in range(4))
 IDENTITY = TopicIdentity("id", 40)
 TOPICS = {"t": Topic((0, 1, 2, 3), IDENTITY)}
-NEW_QUERY = SourceOffset("g", 0, {})
+NEW_QUERY = SourceOffset("g")
 OURS = "zkconsumer:1"
 
 
@@ -35,8 +35,10 @@ def places(choices):
     return {partition: choice.place for partition, choice in choices.items()}
 
 
-def finished(spans, marks=None, known=3):
-    return SourceOffset("g", 9, {"t": KnownTopic(known, "id")}, spans, marks or dict.fromkeys(spans, 7))
+def finished(spans, stored=None, known=3):
+    """The end of a batch; the store held the beginning of each span when it was planned, or ``stored``."""
+    stored = stored or {p: StoredOffset(span.start, 7) for p, span in spans.items()}
+    return SourceOffset("g", 9, {"t": KnownTopic(known, "id")}, spans, stored)
 
 
 def test_a_new_query_starts_at_the_groups_offset_or_the_reset():
@@ -89,23 +91,30 @@ def test_after_a_batch_the_checkpoint_applies_unless_the_offset_moved(starting, 
     assert choose({T0: stored}, finished({T0: Span(10, 20)}), starting=starting) == {T0: expected}
 
 
-def test_an_unchanged_offset_is_a_missing_commit_of_this_query():
+@pytest.mark.parametrize("mark", [7, OURS, "", "theirs", None])
+@pytest.mark.parametrize("at_planning", [500, 0, 10, 15])
+def test_an_unchanged_offset_is_a_missing_commit_of_this_query(mark, at_planning):
     """At the first plan of a query the group's offset may be far from the query's start."""
-    assert choose({T0: StoredOffset(500, 7)}, finished({T0: Span(0, 20)})) == {T0: Choice(20, Reason.UNCOMMITTED)}
+    stored = StoredOffset(at_planning, mark)
+    assert choose({T0: stored}, finished({T0: Span(0, 20)}, {T0: stored})) == {T0: Choice(20, Reason.UNCOMMITTED)}
 
 
 @pytest.mark.parametrize(
-    ("mark", "stored", "expected"),
+    ("at_planning", "stored"),
     [
-        (OURS, StoredOffset(10, OURS), Reason.UNCOMMITTED),
-        (OURS, StoredOffset(10, ""), Reason.MOVED),
-        ("", StoredOffset(10, ""), Reason.UNCOMMITTED),
-        ("", StoredOffset(15, ""), Reason.MOVED),
-        (None, StoredOffset(10, None), Reason.MOVED),
+        (StoredOffset(10, OURS), StoredOffset(10, "")),
+        (StoredOffset(10, OURS), StoredOffset(10, "zkconsumer:2")),
+        (StoredOffset(10, ""), StoredOffset(15, "")),
+        (StoredOffset(500, ""), StoredOffset(10, "")),
+        (StoredOffset(None), StoredOffset(10, "")),
+        (StoredOffset(None), StoredOffset(10, 7)),
+        (StoredOffset(10, None), StoredOffset(10, 7)),
+        (StoredOffset(10, 7), StoredOffset(10, 8)),
     ],
 )
-def test_the_metadata_of_other_clients_identifies_no_commit(mark, stored, expected):
-    assert choose({T0: stored}, finished({T0: Span(10, 20)}, {T0: mark}))[T0].reason is expected
+def test_another_mark_or_offset_than_at_planning_is_law(at_planning, stored):
+    chosen = choose({T0: stored}, finished({T0: Span(10, 20)}, {T0: at_planning}))
+    assert chosen == {T0: Choice(stored.offset, Reason.MOVED)}
 
 
 def test_a_partition_that_was_never_owned_starts_at_the_groups_offset():
@@ -155,7 +164,7 @@ def test_an_offset_that_the_member_found_to_be_another_topics_is_ignored():
 
 
 def test_an_offset_that_is_older_than_a_topic_created_again_is_another_topics():
-    again = SourceOffset("g", 9, {"t": KnownTopic(0, "id")}, {T0: Span(0, 5)}, {T0: 41})
+    again = SourceOffset("g", 9, {"t": KnownTopic(0, "id")}, {T0: Span(0, 5)}, {T0: StoredOffset(0, 41)})
     chosen = choose({T1: StoredOffset(7, 39), T2: StoredOffset(7, 41), T3: StoredOffset(7, OURS)}, again)
     assert chosen == {
         T1: Choice(EARLIEST, Reason.OLDER_THAN_TOPIC),
@@ -166,28 +175,8 @@ def test_an_offset_that_is_older_than_a_topic_created_again_is_another_topics():
 
 
 def test_a_topic_that_got_its_id_by_an_upgrade_is_the_same():
-    known = SourceOffset("g", 9, {"t": KnownTopic(3, 40)}, {T0: Span(10, 20)}, {T0: 7})
+    known = SourceOffset("g", 9, {"t": KnownTopic(3, 40)}, {T0: Span(10, 20)}, {T0: StoredOffset(10, 7)})
     assert choose({T0: StoredOffset(20, 8)}, known)[T0].reason is Reason.FINISHED
-
-
-@pytest.mark.parametrize(
-    ("stored", "expected"),
-    [
-        (20, Choice(20, Reason.FINISHED)),
-        (10, Choice(20, Reason.UNCOMMITTED)),
-        (15, Choice(15, Reason.MOVED)),
-        (30, Choice(30, Reason.MOVED)),
-        (None, Choice(20, Reason.NOT_STORED)),
-    ],
-)
-def test_version_1_has_no_marks_so_the_beginning_of_the_batch_counts_as_ours(stored, expected):
-    assert choose({T0: stored}, SourceOffset(spans={T0: Span(10, 20)})) == {T0: expected}
-
-
-@pytest.mark.parametrize("starting", ["latest", "earliest", "group"])
-def test_after_version_1_a_partition_without_offset_starts_at_its_beginning(starting):
-    chosen = choose({T1: None, T2: 4}, SourceOffset(spans={T0: Span(10, 20)}), starting=starting)
-    assert chosen == {T1: Choice(EARLIEST, Reason.NOT_IN_VERSION_1), T2: Choice(4, Reason.GROUP)}
 
 
 def test_starts_that_change_over_time_are_committed():

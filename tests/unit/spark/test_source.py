@@ -33,7 +33,8 @@ def test_readers_travel_pickled_without_connecting_to_anything(kind):
 def test_the_initial_offset_is_a_constant_and_the_limit_comes_from_the_options():
     ours = source(maxOffsetsPerTrigger="7")
     reader = ours.streamReader(ours.schema())
-    assert reader.initialOffset() == reader.initialOffset() == {"group": "g", "known": {}, "n": 0, "topics": {}, "v": 2}
+    offset = {"group": "g", "known": {}, "n": 0, "q": None, "topics": {}, "v": 3}
+    assert reader.initialOffset() == reader.initialOffset() == offset
     assert reader.getDefaultReadLimit() == ReadMaxRows(7)
     assert source().streamReader(ours.schema()).getDefaultReadLimit() == ReadAllAvailable()
     assert source(minOffsetsPerTrigger="3").streamReader(ours.schema()).getDefaultReadLimit() == ReadMinRows(3)
