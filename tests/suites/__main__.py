@@ -81,7 +81,7 @@ def run_all(minutes: float | None, parts: tuple[str, ...]) -> None:
     file = ResultFile(_results_directory() / f"{tree_hash(ROOT, _tracked())}.jsonl")
     until = time.time() + minutes * 60 if minutes is not None else None
     click.echo(f"results: {file.path}")
-    wanted = {name: _collect(PARTS[name]) for name in parts or PARTS}
+    wanted = {name: collect(PARTS[name]) for name in parts or PARTS}
     broken = []
     for name, tests in wanted.items():
         done = {test for test, result in file.newest().items() if result.outcome != "failed"}
@@ -161,17 +161,18 @@ def _run(part: Part, arguments: Sequence[str]) -> int:
     return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
 
 
-def _collect(part: Part) -> list[str]:
+def collect(part: Part) -> list[str]:
     """All tests of a part."""
-    command = [*_PYTEST, "--collect-only", "-qq", "-p", "no:xdist", "-o", "addopts=", "--import-mode=importlib"]
+    command = [*_PYTEST, "--collect-only", "-q", "-p", "no:xdist", "-o", "addopts=", "--import-mode=importlib"]
     collected = subprocess.run(
         [*command, "--strict-markers", *part.paths], cwd=ROOT, capture_output=True, text=True, check=False
     )
-    if collected.returncode:
+    tests = [line for line in collected.stdout.splitlines() if "::" in line]
+    if collected.returncode or not tests:
         raise click.ClickException(
             f"pytest cannot collect {' '.join(part.paths)}:\n{collected.stdout}{collected.stderr}"
         )
-    return [line for line in collected.stdout.splitlines() if "::" in line]
+    return tests
 
 
 def _results_directory() -> Path:

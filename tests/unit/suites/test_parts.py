@@ -3,9 +3,11 @@
 import ast
 from functools import cache
 
+import click
 import pytest
 
-from tests.suites.parts import PARTS, ROOT, read_sample, sampled
+from tests.suites.__main__ import collect
+from tests.suites.parts import PARTS, ROOT, Part, read_sample, sampled
 
 SAMPLE = read_sample()
 
@@ -45,3 +47,13 @@ def test_a_part_that_does_not_exist_is_refused(tmp_path):
     file.write_text('[sparks]\n"a stream" = []\n')
     with pytest.raises(ValueError, match="sparks"):
         read_sample(file)
+
+
+def test_a_part_is_known_by_its_tests(request):
+    own = Part((str(request.path.relative_to(ROOT)),))
+    assert request.node.nodeid in collect(own)
+
+
+def test_a_part_without_tests_is_an_error():
+    with pytest.raises(click.ClickException, match="cannot collect"):
+        collect(Part(("tests/fixtures",)))
