@@ -155,4 +155,4 @@ class LagSampler:
 
     def evaluate(self, group: str) -> GroupLag:
         """Evaluate the last window of a group."""
-        return evaluate_group(self.samples(group), self._window)
+        return evaluate_group(self.samples(group), self._window, members=len(self.znodes[group].live))

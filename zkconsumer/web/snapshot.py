@@ -85,7 +85,7 @@ class GroupSnapshot:
     @cached_property
     def lag(self) -> GroupLag:
         """The evaluation of the window."""
-        return evaluate_group(self.samples, self.window)
+        return evaluate_group(self.samples, self.window, members=len(self.znodes.live))
 
     @cached_property
     def members(self) -> tuple[MemberDescription, ...]:

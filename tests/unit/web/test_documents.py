@@ -8,7 +8,7 @@ def test_a_group_in_the_list(one_group):
     assert (found["sampled_ms"], found["interval_s"], found["stale"]) == (one_group.at_ms, 10.0, False)
     (line,) = found["groups"]
     assert (line["group"], line["status"], line["lag"], line["unknown"]) == ("g", "STALL", 3, 1)
-    assert (line["partitions"], line["owned"], line["rebalances"]) == (2, 0, 1)
+    assert (line["partitions"], line["owned"], line["rebalances"]) == (2, 1, 1)
     assert line["consumed_per_s"] == 0.0
 
 

@@ -51,9 +51,10 @@ function cell(content, kind) {
   return made;
 }
 
-function statusBadge(status, target = document.createElement("span")) {
+function statusBadge(status, reason, target = document.createElement("span")) {
   target.textContent = status;
-  target.className = `status status-${status}`;
+  target.title = printable(reason);
+  target.className = `status status-${status.replaceAll(" ", "-")}`;
   return target;
 }
 
@@ -92,7 +93,7 @@ function showGroups(found) {
       .filter((one) => one.group.toLowerCase().includes(wanted))
       .map((one) => [
         cell(groupLink(one.group)),
-        cell(statusBadge(one.status)),
+        cell(statusBadge(one.status, one.reason)),
         cell(number(one.lag), "number"),
         cell(number(one.unknown), "number"),
         cell(number(one.members), "number"),
@@ -116,13 +117,14 @@ function consumerOf(owner) {
 
 function showGroup(found, history) {
   byId("group-name").textContent = printable(found.group);
-  statusBadge(found.status, byId("group-status"));
+  statusBadge(found.status, found.reason, byId("group-status"));
+  byId("group-reason").textContent = printable(found.reason);
   fill(
     "partitions",
     found.partitions.map((one) => [
       cell(printable(one.topic)),
       cell(String(one.partition), "number"),
-      cell(statusBadge(one.status)),
+      cell(statusBadge(one.status, one.reason)),
       cell(number(one.committed), "number"),
       cell(number(one.log_end), "number"),
       cell(number(one.lag), "number"),
