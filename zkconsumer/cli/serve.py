@@ -102,7 +102,7 @@ def serve(
     ):
         with ending.raising():
             session = opened.enter_context(tool_session(config))
-        sampler = opened.enter_context(LagSampler(session, config, window=window, storage=storage))
+        sampler = opened.enter_context(LagSampler(session, config, window=window, storage=storage, interval=interval))
         recorder = LagRecorder(window, max(2, round(history / interval)), interval)
         sampling = GroupSampling(sampler, recorder, interval, pattern=pattern, on_failure=ending.ask)
         _serve(sampling, listener, cluster, {address.host, *hosts}, ending)
