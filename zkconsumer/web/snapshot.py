@@ -40,9 +40,9 @@ class LagRow(NamedTuple):
     partitions: tuple[TopicPartition, ...]
     lags: array[int]
 
-    def lag(self, index: int) -> int | None:
-        """The lag of the partition with this index; None if it was unknown."""
-        lag = self.lags[index]
+    def lag(self, index: int | None) -> int | None:
+        """The lag of the partition with this index; None if it was unknown, or without an index."""
+        lag = _UNKNOWN if index is None else self.lags[index]
         return None if lag == _UNKNOWN else lag
 
 

@@ -157,19 +157,12 @@ function showGroup(found, history) {
   drawLag(history);
 }
 
-/** The partitions that are drawn: all, or of very many those with the largest lag now. */
-function drawnPartitions(history) {
-  if (history.partitions.length <= MOST_TRACES) return history.partitions;
-  const newest = (one) => one.lag[one.lag.length - 1] ?? -1;
-  return history.partitions.toSorted((a, b) => newest(b) - newest(a)).slice(0, MOST_TRACES);
-}
-
 function drawLag(history) {
   const at = history.at_ms.map((ms) => new Date(ms));
-  const drawn = drawnPartitions(history);
+  const drawn = history.partitions;
   const note = byId("chart-note");
-  note.hidden = drawn.length === history.partitions.length;
-  note.textContent = `The ${drawn.length} partitions with the largest lag of ${history.partitions.length} are drawn.`;
+  note.hidden = drawn.length === history.partition_count;
+  note.textContent = `The ${drawn.length} partitions with the largest lag of ${history.partition_count} are drawn.`;
   const traces = drawn.map((one) => ({
     x: at,
     y: one.lag,
@@ -235,7 +228,7 @@ async function show() {
     return found;
   }
   const path = `/api/groups/${encodeURIComponent(group)}`;
-  const [found, history] = await Promise.all([ask(path), ask(`${path}/history`)]);
+  const [found, history] = await Promise.all([ask(path), ask(`${path}/history?most=${MOST_TRACES}`)]);
   if (chosenGroup() === group) showGroup(found, history);
   return found;
 }
