@@ -120,7 +120,8 @@ def test_the_long_list_has_members_lag_and_layout(run, group, healthy, produce):
         "topics": 1,
         "lag": 4,
         "unknown": 0,
-        "status": "OK",
+        "status": "UNKNOWN",
+        "reason": f"{healthy}-1: lag 4; 1 sample covers 0 s, and a verdict needs a full window of 65 s",
     }
     heading, row = run("list", "--long", "--match", group.name).stdout.splitlines()
     assert heading.split()[:5] == ["GROUP", "LAYOUT", "#MEMBERS", "#TOPICS", "LAG"]
@@ -266,12 +267,13 @@ class Lag:
         self._sampler = sampler
         self._group = group
         self._now = 0.0
+        self.step = 10.0
 
     def look(self, count=1):
-        """Sample so many times, 10 s apart; returns the evaluation."""
+        """Sample so many times, ``step`` seconds apart; returns the evaluation."""
         for _ in range(count):
             self._sampler.sample([self._group], self._now)
-            self._now += 10
+            self._now += self.step
         return self._sampler.evaluate(self._group)
 
     def statuses(self, count=1):
@@ -329,24 +331,27 @@ def test_a_reset_is_rewind_until_it_leaves_the_window(lag, group, healthy):
 def test_lag_without_an_owner_is_stop(lag, group, healthy, produce):
     more(produce, healthy)
     group.disown(healthy, 0)
-    assert lag.statuses(4) == [LagStatus.OK, LagStatus.OK], "30 s have not passed"
+    assert lag.statuses(4) == [LagStatus.UNKNOWN, LagStatus.OK], "30 s have not passed"
     assert lag.statuses() == [LagStatus.STOP, LagStatus.OK]
 
 
 def test_a_member_that_does_not_consume_is_stall(lag, healthy, produce):
     more(produce, healthy)
-    assert lag.statuses(5) == [LagStatus.STALL, LagStatus.OK]
+    lag.step = 20.0
+    assert lag.statuses(4) == [LagStatus.UNKNOWN, LagStatus.OK], "the window is not full"
+    assert lag.statuses() == [LagStatus.STALL, LagStatus.OK]
 
 
 def test_a_member_that_falls_back_is_warn(lag, group, healthy, produce):
+    lag.step = 20.0
     for offset in range(1, 6):
         more(produce, healthy, 2)
         group.commit(healthy, 0, 2 + offset)
         found = lag.look()
     first = found.partitions[TopicPartition(healthy, 0)]
     assert (first.status, first.lag) == (LagStatus.WARN, 6)
-    assert (first.consumed_per_s, first.produced_per_s) == (0.1, 0.2)
-    assert first.lag_s == pytest.approx(30.0)
+    assert (first.consumed_per_s, first.produced_per_s) == (0.05, 0.1)
+    assert first.lag_s == pytest.approx(60.0)
 
 
 def test_a_commit_during_a_sample_never_makes_a_lag_negative(lag, group, healthy, produce):
@@ -368,6 +373,16 @@ def test_the_status_command_shows_the_worst(run, group, healthy):
     lines = [line.split() for line in run(*words, code=3).stdout.splitlines()]
     assert lines[1][:4] == [group.name, "-", "-", "RANGE"]
     assert [line[3] for line in lines[2:]] == ["OK", "RANGE"]
+
+
+def test_a_group_without_members_is_not_ok(run, group, healthy, produce, zookeeper):
+    zookeeper.delete(f"{group.root}/ids/{group.name}_c")
+    words = ("status", "--group", group.name, "--interval", "20ms", "--samples", 3, "--json")
+    assert json.loads(run(*words).stdout)["status"] == "NO MEMBERS", "without lag, no problem"
+    more(produce, healthy)
+    assert json.loads(run(*words, code=3).stdout)["status"] == "NO MEMBERS"
+    (listed,) = json.loads(run("list", "--long", "--match", group.name, "--json").stdout)
+    assert (listed["status"], listed["reason"]) == ("NO MEMBERS", "no member is registered; known lag 1")
 
 
 def test_watching_in_a_pipe_prints_changes(sandbox, group, healthy, zookeeper):

@@ -85,8 +85,11 @@ def test_a_reset_moves_what_is_stored_and_creates_the_rest(offset_group, topic, 
     }, "the hold leaves nothing"
 
 
-def test_a_group_that_does_not_exist_yet_is_created(offset_group, topic, reset, write):
-    assert write(reset(EARLIEST, {topic: None})).faults == []
+def test_only_a_command_that_may_create_a_group_does(offset_group, topic, reset, write):
+    for store in ("zookeeper", "kafka", None):
+        (refusal,) = reset(EARLIEST, {topic: None}, store=store).refusals
+        assert refusal == f"group {offset_group.name} does not exist; check its name and the chroot, or give --create"
+    assert write(reset(EARLIEST, {topic: None}, create=True)).faults == []
     parents = [offset_group.path(), offset_group.path("offsets"), offset_group.path("offsets", topic)]
     assert sorted(offset_group.tree()) == [*parents, *(offset_group.path("offsets", topic, p) for p in (0, 1))]
 
@@ -505,7 +508,7 @@ def test_offsets_in_kafka_are_deleted_and_restored(
 
 def test_a_first_commit_to_kafka_is_undone(offset_group, topic, reset, write, restore, cluster):
     partition = TopicPartition(topic, 0)
-    done = write(reset(LATEST, {topic: (0,)}, store="kafka"))
+    done = write(reset(LATEST, {topic: (0,)}, store="kafka", create=True))
     assert cluster.committed(offset_group.name, [partition])[partition].offset == 10
     assert write(restore(done)).faults == []
     assert cluster.committed(offset_group.name, [partition]) == {}

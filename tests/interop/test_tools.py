@@ -274,20 +274,22 @@ def test_a_failed_rebalance_is_what_the_jvm_calls_one(group, topic_factory, zook
     ours("verify", "--group", group.name, code=3)
 
 
-def test_a_jvm_member_that_does_not_read_is_stall(group, jvm, topic_factory, produce, zookeeper, ours):
+def test_a_jvm_member_that_does_not_read_is_stall(group, jvm, topic_factory, produce, zookeeper, sandbox, ours):
     topic = topic_factory()
     produce(topic, values(10))
     zookeeper.create(group.path("offsets", topic, 0), b"0", makepath=True)
     consumer = jvm.consumer(group._properties("slow", {}))
     consumer.create_streams({topic: 1}, read=False)
     eventually(group.owners)
-    status = ("status", "--group", group.name, "--interval", "50ms", "--samples", "3", "--json")
-
-    def seen():
-        found = json.loads(ours(*status, code=3))
-        return found["status"], found["lag"], found["partitions"][0]["owner_live"]
-
-    assert_same(seen, lambda: ("STALL", 10, True))
+    config = ConsumerConfig(zookeeper_connect=sandbox.zookeeper_connect, group_id=group.name)
+    with closing(ZkSession.from_config(config)) as session:
+        session.open()
+        with LagSampler(session, config, window=3) as sampler:
+            for at in (0, 35, 70):
+                sampler.sample([group.name], at)
+            found = sampler.evaluate(group.name)
+    (one,) = found.partitions.values()
+    assert (found.status, found.lag, one.newest.owner_live) == (LagStatus.STALL, 10, True)
     consumer.shutdown()
 
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zkconsumer.core.lagstatus import LagSample, LagStatus, evaluate_partition, time_lag
+from zkconsumer.core.lagstatus import JUDGED_S, LagSample, LagStatus, evaluate_partition, time_lag
 
 NUMBERS = st.integers(0, 40)
 SAMPLES = st.lists(
@@ -20,7 +20,7 @@ SAMPLES = st.lists(
     min_size=1,
     max_size=12,
 ).map(lambda each: [sample._replace(at=number * 10.0) for number, sample in enumerate(each)])
-WINDOWS = st.integers(2, 8)
+WINDOWS = st.integers(2, 9)
 
 
 @given(SAMPLES, WINDOWS)
@@ -40,8 +40,16 @@ def test_only_the_window_counts_for_the_status(series, window):
 @given(SAMPLES, WINDOWS)
 def test_unknown_means_no_number(series, window):
     found = evaluate_partition(series, window)
-    assert (found.status is LagStatus.UNKNOWN) == (found.lag is None)
+    assert found.status is LagStatus.UNKNOWN or found.lag is not None
     assert found.lag is not None or found.lag_s is None
+
+
+@given(SAMPLES, WINDOWS)
+def test_no_verdict_on_lag_comes_from_less_than_a_window(series, window):
+    found = evaluate_partition(series, window)
+    if found.status in (LagStatus.STALL, LagStatus.WARN):
+        assert len(series) >= window
+        assert (window - 1) * 10.0 >= JUDGED_S
 
 
 @given(SAMPLES, WINDOWS, st.integers(-(10**6), 10**6))

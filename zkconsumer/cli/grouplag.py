@@ -70,7 +70,10 @@ def interval_option(default: str) -> Callable[[Callable[..., None]], Callable[..
 
 
 samples_option = click.option(
-    "--samples", type=click.IntRange(2), default=10, help="Samples in a window.  [default: 10]", metavar="COUNT"
+    "--samples",
+    type=click.IntRange(2),
+    help="Samples in a window.  [default: as many as cover 65 s, at least 10, at most 100]",
+    metavar="COUNT",
 )
 
 
@@ -87,7 +90,7 @@ def status(
     groups: tuple[str, ...],
     of_all: bool,
     interval: float,
-    samples: int,
+    samples: int | None,
     storage: OffsetStorage,
     as_json: bool,
 ) -> None:
@@ -95,21 +98,25 @@ def status(
 
     A partition is RANGE (its offset lies outside the log), REWIND (the offset went down), STOP (lag, and no live owner
     for 30 s), STALL (a live owner, lag, and the offset did not move), WARN (it moves, but lag never fell), UNKNOWN (no
-    offset or no log end) or OK; a group is what the worst of its partitions is. The window has to be longer than
-    auto.commit.interval.ms, by default 60 s. The exit code is 3 from WARN up.
+    offset or no log end, or lag that a window of less than 65 s cannot judge) or OK. A group is what the worst of its
+    partitions is, and NO MEMBERS if no member is registered and that is not worse than WARN. Where
+    auto.commit.interval.ms is longer than its default of 60 s, the window has to be longer, too. The exit code is 3
+    from WARN up, and for a group without members that has lag.
     """
+    from zkconsumer.core.lagstatus import samples_for
     from zkconsumer.tools.groupdocuments import lag_document
     from zkconsumer.tools.lagsamples import LagSampler
 
+    window = samples or samples_for(interval)
     names = chosen_groups(connection, groups, of_all=of_all)
     config = connection.config()
     with (
         tool_session(config) as session,
-        LagSampler(session, config, window=samples, storage=storage) as sampler,
+        LagSampler(session, config, window=window, storage=storage) as sampler,
     ):
         every = names or all_groups(session)
         sampler.sample(every, time.monotonic(), required=bool(names))
-        for at in _ticks(interval, samples - 1):
+        for at in _ticks(interval, window - 1):
             sampler.sample(every, at, required=bool(names))
         found = {group: sampler.evaluate(group) for group in sampler.znodes}
         problems = sampler.problems
@@ -121,7 +128,7 @@ def status(
 
         echo_lines(status_table(found))
     warn(problems)
-    if any(lag.status.is_problem for lag in found.values()):
+    if any(lag.is_problem for lag in found.values()):
         raise click.exceptions.Exit(EXIT_PROBLEM)
 
 
@@ -150,7 +157,7 @@ def watch(
     connection: ToolConnection,
     groups: tuple[str, ...],
     interval: float,
-    samples: int,
+    samples: int | None,
     storage: OffsetStorage,
     seconds: float | None,
     as_json: bool,
@@ -160,13 +167,14 @@ def watch(
     On a terminal a table is kept up to date. Elsewhere each change is a line: a member that joined or left, another
     owner, another status; with --json it is a JSON object.
     """
+    from zkconsumer.core.lagstatus import samples_for
     from zkconsumer.tools.lagsamples import LagSampler
 
     config = connection.config()
     with (
         contextlib.suppress(KeyboardInterrupt),
         tool_session(config) as session,
-        LagSampler(session, config, window=samples, storage=storage) as sampler,
+        LagSampler(session, config, window=samples or samples_for(interval), storage=storage) as sampler,
     ):
         view = _LiveTable(one_group=len(groups) == 1) if sys.stdout.isatty() and not as_json else _ChangeLines(as_json)
         with view.showing():

@@ -67,8 +67,8 @@ def list_command(
 ) -> None:
     """List the groups that ever existed in ZooKeeper.
 
-    The status in the long form is that of a single look, which finds offsets outside the log (RANGE) and unknown lag;
-    `groups status` finds the rest.
+    The status in the long form is that of a single look, which finds groups without members (NO MEMBERS), offsets
+    outside the log (RANGE) and what is consumed to the end (OK). Lag is UNKNOWN until `groups status` judges it.
     """
     config = connection.config()
     found: list[tuple[str, str, GroupListing | None]] = []

@@ -146,7 +146,8 @@ def coordinator_lines(descriptions: Iterable[GroupDescription]) -> Iterator[str]
 
 def listing_table(listings: Sequence[tuple[str, GroupListing]], now_ms: float, *, with_chroot: bool) -> Iterator[str]:
     """A line for each group, after the chroot where there may be several."""
-    heading: tuple[str, ...] = ("GROUP", "LAYOUT", "#MEMBERS", "#TOPICS", "LAG", "#UNKNOWN", "NEWEST-COMMIT", "STATUS")
+    heading: tuple[str, ...] = ("GROUP", "LAYOUT", "#MEMBERS", "#TOPICS", "LAG", "#UNKNOWN", "NEWEST-COMMIT")
+    heading += ("STATUS", "REASON")
     rows: list[tuple[str, ...]] = [
         (
             printable(one.group),
@@ -157,6 +158,7 @@ def listing_table(listings: Sequence[tuple[str, GroupListing]], now_ms: float, *
             str(one.unknown),
             _MISSING if one.newest_commit_ms is None else f"{duration((now_ms - one.newest_commit_ms) / 1000)} ago",
             one.status.value,
+            printable(one.reason),
         )
         for _, one in listings
     ]
@@ -182,8 +184,8 @@ def status_table(groups: Mapping[str, GroupLag]) -> Iterator[str]:
     )
     rows: list[tuple[str, ...]] = []
     for group, lag in groups.items():
-        complete = f"{lag.complete:.0%} of the windows are full"
-        rows.append((printable(group), *[_MISSING] * 2, lag.status.value, str(lag.lag), *[_MISSING] * 4, complete))
+        reason = printable(f"{lag.reason}; {lag.complete:.0%} of the windows are full")
+        rows.append((printable(group), *[_MISSING] * 2, lag.status.value, str(lag.lag), *[_MISSING] * 4, reason))
         rows += [
             (printable(group), printable(partition.topic), str(partition.partition), *_lag_cells(one), one.reason)
             for partition, one in lag.partitions.items()
@@ -221,7 +223,8 @@ def live_table(moments: Mapping[str, GroupMoment], rebalances: Mapping[str, int]
         each = moment.lag.partitions
         if one_group:
             table.title = (
-                f"{printable(group)}: {len(moment.members)} members, {rebalances.get(group, 0)} rebalances seen"
+                f"{printable(group)}: {len(moment.members)} members, {rebalances.get(group, 0)} rebalances seen; "
+                f"{moment.lag.status.value}: {printable(moment.lag.reason)}"
             )
             rows += [(printable(p.topic), str(p.partition), *_lag_cells(one)) for p, one in each.items()]
         else:

@@ -151,6 +151,7 @@ def restore(writing: Writing, snapshot_file: Path, complete: bool, overwrite: bo
 @click.option("--by-duration", metavar="PnDTnHnMnS", help="The first record of the last so many hours.")
 @click.option("--from-file", type=_FILE, help="Offsets of a file, as --export of the JVM tool writes it.")
 @click.option("--approximate", is_flag=True, help="Accept offsets by time from brokers before 0.10.1.")
+@click.option("--create", is_flag=True, help="Create the group if it does not exist.")
 @STORE
 def reset(
     writing: Writing,
@@ -158,6 +159,7 @@ def reset(
     all_topics: bool,
     topics: tuple[str, ...],
     approximate: bool,
+    create: bool,
     store: Any,
     **options: Any,
 ) -> None:
@@ -186,6 +188,7 @@ def reset(
             store=store,
             live=writing.force_live,
             approximate=approximate,
+            create=create,
         )
 
     run(writing, make)

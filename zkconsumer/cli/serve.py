@@ -72,7 +72,7 @@ def serve(
     allow_remote: bool,
     hosts: tuple[str, ...],
     interval: float,
-    samples: int,
+    samples: int | None,
     history: float,
     pattern: str | None,
     storage: OffsetStorage,
@@ -85,11 +85,13 @@ def serve(
     Nothing is written to ZooKeeper. It needs the extra `web`: pip install 'zkconsumer[web]'.
     """
     _require_packages()
+    from zkconsumer.core.lagstatus import samples_for
     from zkconsumer.tools.lagsamples import LagSampler
     from zkconsumer.web.sampling import GroupSampling
     from zkconsumer.web.server import listen
     from zkconsumer.web.snapshot import LagRecorder
 
+    window = samples or samples_for(interval)
     ending = Ending()
     config = connection.config()
     with (
@@ -100,8 +102,8 @@ def serve(
     ):
         with ending.raising():
             session = opened.enter_context(tool_session(config))
-        sampler = opened.enter_context(LagSampler(session, config, window=samples, storage=storage))
-        recorder = LagRecorder(samples, max(2, round(history / interval)), interval)
+        sampler = opened.enter_context(LagSampler(session, config, window=window, storage=storage, interval=interval))
+        recorder = LagRecorder(window, max(2, round(history / interval)), interval)
         sampling = GroupSampling(sampler, recorder, interval, pattern=pattern, on_failure=ending.ask)
         _serve(sampling, listener, cluster, {address.host, *hosts}, ending)
 

@@ -7,6 +7,7 @@ is lag.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -18,17 +19,30 @@ from zkconsumer.model import TopicPartition
 OWNERLESS_S: Final = 30.0
 """A partition may have lag and no live owner for this long, in seconds: rebalances and session timeouts take time."""
 
+JUDGED_S: Final = 65.0
+"""A window has to cover this time, in seconds, to judge a partition with lag: a healthy member commits once in it, as
+auto.commit.interval.ms is 60 s by default."""
+
+_FEWEST, _MOST = 10, 100
+
+
+def samples_for(interval_s: float) -> int:
+    """How many samples a window has by default: at least 10, and as many as cover :data:`JUDGED_S`, at most 100."""
+    return max(_FEWEST, min(_MOST, math.ceil(JUDGED_S / interval_s) + 1))
+
 
 class LagStatus(Enum):
-    """What the samples of a partition show, from best to worst.
+    """What the samples of a partition, or of a group, show, from best to worst.
 
-    OK: the consumer keeps up. UNKNOWN: there is no committed offset, or no log end. WARN: the offset advances, but the
-    lag never fell. STALL: there is a live owner and lag, and the offset has not moved. STOP: there is lag and no live
-    owner. REWIND: the committed offset went down. RANGE: the committed offset lies outside the log.
+    OK: the consumer keeps up. UNKNOWN: there is no committed offset, or no log end, or there is lag and the samples
+    cover too little time to judge it. NO MEMBERS, of a group only: no member is registered. WARN: the offset advances,
+    but the lag never fell. STALL: there is a live owner and lag, and the offset has not moved. STOP: there is lag and
+    no live owner. REWIND: the committed offset went down. RANGE: the committed offset lies outside the log.
     """
 
     OK = "OK"
     UNKNOWN = "UNKNOWN"
+    NO_MEMBERS = "NO MEMBERS"
     WARN = "WARN"
     STALL = "STALL"
     STOP = "STOP"
@@ -113,32 +127,47 @@ class GroupLag:
     """The evaluation of a group.
 
     Attributes:
-        status: the worst of its partitions, OK if there are none.
+        status: see :func:`evaluate_group`.
+        reason: the evidence, in words.
         complete: which share of the partitions had full windows, 0 to 1; 1 if there are none.
         lag: the sum of what is known.
         partitions: each evaluation.
     """
 
     status: LagStatus
+    reason: str
     complete: float
     lag: int
     partitions: Mapping[TopicPartition, PartitionLag]
 
+    @property
+    def is_problem(self) -> bool:
+        """True from WARN up, and for a group without members that has lag."""
+        return self.status.is_problem or (self.status is LagStatus.NO_MEMBERS and self.lag > 0)
 
-def evaluate_group(partitions: Mapping[TopicPartition, Sequence[LagSample]], window: int) -> GroupLag:
+
+def evaluate_group(partitions: Mapping[TopicPartition, Sequence[LagSample]], window: int, *, members: int) -> GroupLag:
     """Evaluate the samples of each partition; those without a sample are ignored.
+
+    The group is what the worst of its partitions is, OK if there are none. Without members it is NO MEMBERS, unless a
+    partition shows what is worse than WARN.
 
     Args:
         partitions: samples of each, oldest first.
         window: see :func:`evaluate_partition`.
+        members: number of registered members at the last sample.
     """
     found = {partition: evaluate_partition(samples, window) for partition, samples in partitions.items() if samples}
-    return GroupLag(
-        worst(one.status for one in found.values()),
-        sum(one.complete for one in found.values()) / len(found) if found else 1.0,
-        sum(one.lag or 0 for one in found.values()),
-        found,
-    )
+    lag = sum(one.lag or 0 for one in found.values())
+    status = worst(one.status for one in found.values())
+    concerned = [partition for partition, one in found.items() if one.status is status]
+    reason = f"{concerned[0]}: {found[concerned[0]].reason}" if concerned else "there are no partitions"
+    if len(concerned) > 1:
+        reason = f"{len(concerned)} of {len(found)} partitions, {reason}"
+    if not members and not status.is_error:
+        status, reason = LagStatus.NO_MEMBERS, f"no member is registered; known lag {lag}"
+    complete = sum(one.complete for one in found.values()) / len(found) if found else 1.0
+    return GroupLag(status, reason, complete, lag, found)
 
 
 def worst(statuses: Iterable[LagStatus]) -> LagStatus:
@@ -149,7 +178,8 @@ def worst(statuses: Iterable[LagStatus]) -> LagStatus:
 def evaluate_partition(samples: Sequence[LagSample], window: int) -> PartitionLag:
     """Evaluate the samples of one partition. The first rule that holds gives the status.
 
-    STALL and WARN compare a whole window, so there have to be ``window`` samples whose lag is known.
+    STALL and WARN compare a whole window, so there have to be ``window`` samples whose lag is known, and they have to
+    cover :data:`JUDGED_S`; what has lag is UNKNOWN until then, unless the lag fell.
 
     Args:
         samples: at least one, oldest first.
@@ -186,9 +216,13 @@ def _status(recent: Sequence[LagSample], known: Sequence[LagSample], *, complete
     ownerless_s = _ownerless_s(recent)
     if ownerless_s > OWNERLESS_S:
         return LagStatus.STOP, f"lag {newest.lag} and no live owner for {ownerless_s:.0f} s"
-    if complete and (found := _compare_window(known)):
-        return found
-    return LagStatus.OK, f"lag {newest.lag}"
+    if _is_advancing(known) and any((after.lag or 0) < (before.lag or 0) for before, after in pairwise(known)):
+        return LagStatus.OK, f"lag {newest.lag}, which fell"
+    seconds = known[-1].at - known[0].at
+    if not complete or seconds < JUDGED_S:
+        seen = f"{len(known)} {'sample covers' if len(known) == 1 else 'samples cover'} {seconds:.0f} s"
+        return LagStatus.UNKNOWN, f"lag {newest.lag}; {seen}, and a verdict needs a full window of {JUDGED_S:.0f} s"
+    return _compare_window(known) or (LagStatus.OK, f"lag {newest.lag}")
 
 
 def _outside_log(newest: LagSample) -> str | None:
@@ -218,21 +252,22 @@ def _ownerless_s(recent: Sequence[LagSample]) -> float:
     return recent[-1].at - recent[first].at if first < len(recent) else 0.0
 
 
+def _is_advancing(known: Sequence[LagSample]) -> bool:
+    return (known[-1].committed or 0) > (known[0].committed or 0)
+
+
 def _compare_window(known: Sequence[LagSample]) -> tuple[LagStatus, str] | None:
+    """What a whole window shows if the lag never fell while the offset advanced."""
     oldest, newest = known[0], known[-1]
     seconds = newest.at - oldest.at
     has_lag = all(sample.lag for sample in known)
     unchanged = all((sample.mzxid, sample.committed) == (oldest.mzxid, oldest.committed) for sample in known)
     if has_lag and unchanged and all(sample.owner_live for sample in known):
         return LagStatus.STALL, f"lag {newest.lag}, and offset {newest.committed} is unchanged for {seconds:.0f} s"
-    assert oldest.committed is not None
-    assert newest.committed is not None
-    lags = [sample.lag or 0 for sample in known]
-    never_fell = all(after >= before for before, after in pairwise(lags))
-    if newest.committed > oldest.committed and never_fell:
+    if _is_advancing(known):
         return (
             LagStatus.WARN,
-            f"the offset advances, but lag never fell within {seconds:.0f} s: {lags[0]} to {lags[-1]}",
+            f"the offset advances, but lag never fell within {seconds:.0f} s: {oldest.lag} to {newest.lag}",
         )
     return None
 

@@ -172,6 +172,7 @@ class BrokerClient:
         self._leader_epochs: dict[TopicPartition, int] = {}
         self._known_epochs = epochs or KnownEpochs()
         self._answered: Broker | None = None  # the last broker that answered a request for any broker
+        self._silent: dict[tuple[str, int], BrokerUnavailable] | None = None  # by address, in this round
         self._closed = False
 
     @classmethod
@@ -193,6 +194,10 @@ class BrokerClient:
             isolation=config.isolation_level,
             epochs=epochs,
         )
+
+    def begin_round(self) -> None:
+        """From now on a broker that did not answer is not asked again until the next round begins."""
+        self._silent = {}
 
     def metadata(self, topics: Collection[str]) -> Metadata:
         """Ask brokers for metadata until one answers (jvm-consumer.md#threads); for the order see :func:`asking_order`.
@@ -291,7 +296,8 @@ class BrokerClient:
                 continue
             try:
                 answer.add(self._list_offsets(connection, theirs))
-            except (BrokerUnavailable, ProtocolError):
+            except (BrokerUnavailable, ProtocolError) as error:
+                self._note(leader, error)
                 connection.close()
                 del self._connections[leader]
         return answer
@@ -379,11 +385,34 @@ class BrokerClient:
             ConfigError: a file that the settings name cannot be used.
             ProtocolError: the broker's answer is malformed.
         """
+        if self._silent is None:
+            return self._ask(broker, question)
+        if silence := self._silent.get((broker.host, broker.port)):
+            raise silence
+        try:
+            return self._ask(broker, question)
+        except BrokerUnavailable as error:
+            self._silent[broker.host, broker.port] = error
+            raise
+
+    def _note(self, broker: Broker, error: BaseException) -> bool:
+        """Note for this round that a broker did not answer on a connection; False if a new connection may work."""
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, ConnectionError | ProtocolError):
+            cause = cause.__cause__
+        if self._silent is None or cause is not None or not isinstance(error, BrokerUnavailable):
+            return False
+        self._silent[broker.host, broker.port] = error
+        return True
+
+    def _ask(self, broker: Broker, question: Callable[[BrokerConnection], T]) -> T:
         connection = self._connections.get(broker)
         if connection is not None:
-            # brokers close idle connections; a new one may work
-            with suppress(BrokerUnavailable):
+            try:
                 return self._put(question, broker, connection)
+            except BrokerUnavailable as error:  # brokers close idle connections; a new one may work
+                if self._note(broker, error):
+                    raise
         connection = self._connection(broker.host, broker.port)
         self._connections[broker] = connection
         # Checked after the connection is in the table: either this line sees the flag, or close() the connection.

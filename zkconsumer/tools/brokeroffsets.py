@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from zkconsumer.config import ConsumerConfig
@@ -15,11 +15,10 @@ from zkconsumer.kafka.listoffsetsprotocol import Offsets
 from zkconsumer.model import Broker, TopicPartition
 
 if TYPE_CHECKING:
-    from zkconsumer.kafka.groupoffsets import StoredOffsets
     from zkconsumer.kafka.offsetcoordinator import OffsetCoordinator
 
-_LOG_TIMEOUT_MS: Final = 6000
-_COORDINATOR_TIMEOUT_MS: Final = 2000
+TIMEOUT_MS: Final = 6000
+"""How long a broker may be silent."""
 _COORDINATOR_ATTEMPTS: Final = 5
 # ConsumerGroupCommand's (jvm-consumer.md#tools); the first question may create the offsets topic
 _COORDINATOR_PAUSE_S: Final = 0.3
@@ -35,27 +34,36 @@ class LogOffsetReport(NamedTuple):
 
 
 class OffsetsInKafka(NamedTuple):
-    """Offsets that the group's coordinator has, and why it could not be asked."""
+    """Offsets that the group's coordinator has, and what could not be read; ``answered`` is False if it was all."""
 
     offsets: dict[TopicPartition, int]
     problems: tuple[str, ...] = ()
+    answered: bool = True
 
 
 class BrokerOffsets:
     """Asks a cluster for offsets; silence of the brokers is reported, and raises nothing.
 
-    The connections are kept until :meth:`close`. One thread uses it.
+    A broker that does not answer is asked once in a round, so it costs one timeout and not one for each group. The
+    connections are kept until :meth:`close`. One thread uses it.
 
     Args:
         config: how brokers are reached.
         brokers: those to begin with, asked for at each question.
+        timeout_ms: how long a broker may be silent, in ms.
     """
 
-    def __init__(self, config: ConsumerConfig, brokers: Callable[[], Sequence[Broker]]) -> None:
+    def __init__(
+        self, config: ConsumerConfig, brokers: Callable[[], Sequence[Broker]], *, timeout_ms: int = TIMEOUT_MS
+    ) -> None:
         self._brokers = brokers
-        self._log_client = BrokerClient.from_config(brokers, config, timeout_ms=_LOG_TIMEOUT_MS)
-        self._group_client = BrokerClient.from_config(brokers, config, timeout_ms=_COORDINATOR_TIMEOUT_MS)
+        self._client = BrokerClient.from_config(brokers, config, timeout_ms=timeout_ms)
+        self.begin_round()
         self._coordinators: dict[str, OffsetCoordinator] = {}
+
+    def begin_round(self) -> None:
+        """Ask brokers again that did not answer."""
+        self._client.begin_round()
 
     def log_ends(self, partitions: Collection[TopicPartition]) -> LogOffsetReport:
         """Where the logs end."""
@@ -78,33 +86,52 @@ class BrokerOffsets:
                 {}, (f"{what} are unknown: no broker is registered in ZooKeeper; check that brokers run",)
             )
         try:
-            return log_report(self._log_client.list_offsets(dict.fromkeys(partitions, timestamp)), what)
+            return log_report(self._client.list_offsets(dict.fromkeys(partitions, timestamp)), what)
         except ZkConsumerError as error:
             return LogOffsetReport({}, (f"{what} are unknown: {error}",))
 
     def committed(
-        self, group: str, partitions: Collection[TopicPartition], *, with_others: bool = False
-    ) -> OffsetsInKafka:
-        """What a group has committed to Kafka, as its coordinator reports it.
+        self, groups: Mapping[str, Collection[TopicPartition]], *, with_others: bool = False
+    ) -> dict[str, OffsetsInKafka]:
+        """What groups have committed to Kafka, as their coordinators report it, by group.
 
-        A group whose name no request can carry has committed nothing there.
+        While a coordinator is being found or loads, its group is asked for again with all others of that kind.
 
         Args:
-            group: name of the group.
-            partitions: to ask for.
+            groups: partitions to ask for, by name of the group.
             with_others: also of all other partitions; brokers since 0.10.2 can list them.
         """
+        found = dict.fromkeys(groups, OffsetsInKafka({}))
+        unknown: dict[str, ZkConsumerError] = {}
+        left = list(groups) if self._brokers() else []
+        for attempt in range(_COORDINATOR_ATTEMPTS):
+            if attempt and left:
+                time.sleep(_COORDINATOR_PAUSE_S)
+            for group in left:
+                unknown.pop(group, None)
+                try:
+                    found[group] = self._committed(group, groups[group], with_others=with_others)
+                except ZkConsumerError as error:
+                    unknown[group] = error
+            left = [group for group in left if isinstance(unknown.get(group), CoordinatorMoved)]
+        for reason, names in _by_reason(unknown).items():
+            why = f"offsets in Kafka are unknown, those shown of {name_some(names)} are ZooKeeper's: {reason}"
+            found |= dict.fromkeys(names, OffsetsInKafka({}, (why,), answered=False))
+        return found
+
+    def _committed(self, group: str, partitions: Collection[TopicPartition], *, with_others: bool) -> OffsetsInKafka:
+        """The offsets of a group; one whose name no request can carry has none.
+
+        Raises:
+            ZkConsumerError: they cannot be read.
+        """
         partitions = [partition for partition in partitions if is_encodable(partition.topic)]
-        if not (partitions or with_others) or not is_encodable(group) or not self._brokers():
+        if not (partitions or with_others) or not is_encodable(group):
             return OffsetsInKafka({})
         from zkconsumer.kafka.offsetcoordinator import OffsetCoordinator
 
-        coordinator = self._coordinators.setdefault(group, OffsetCoordinator(self._group_client, group))
-        fetch = coordinator.fetch_known if with_others else coordinator.fetch
-        try:
-            stored = _persistently(lambda: fetch(partitions))
-        except ZkConsumerError as error:
-            return OffsetsInKafka({}, (f"offsets in Kafka are unknown, those shown are ZooKeeper's: {error}",))
+        coordinator = self._coordinators.setdefault(group, OffsetCoordinator(self._client, group))
+        stored = (coordinator.fetch_known if with_others else coordinator.fetch)(partitions)
         return OffsetsInKafka(
             {partition: one.offset for partition, one in stored.found.items() if one.offset is not None},
             tuple(
@@ -114,8 +141,7 @@ class BrokerOffsets:
 
     def close(self) -> None:
         """Close all connections. Idempotent."""
-        self._log_client.close()
-        self._group_client.close()
+        self._client.close()
 
 
 def log_report(answer: Offsets, what: str) -> LogOffsetReport:
@@ -131,11 +157,8 @@ def log_report(answer: Offsets, what: str) -> LogOffsetReport:
     )
 
 
-def _persistently(fetch: Callable[[], StoredOffsets]) -> StoredOffsets:
-    """Repeat the question while the coordinator is being found or loads; not while a broker is silent."""
-    for _ in range(_COORDINATOR_ATTEMPTS - 1):
-        try:
-            return fetch()
-        except CoordinatorMoved:
-            time.sleep(_COORDINATOR_PAUSE_S)
-    return fetch()
+def _by_reason(errors: Mapping[str, ZkConsumerError]) -> dict[str, list[str]]:
+    reasons: dict[str, list[str]] = {}
+    for group, error in errors.items():
+        reasons.setdefault(str(error).replace(f"group {group}", "the group"), []).append(group)
+    return reasons

@@ -59,6 +59,7 @@ def lag_document(group: str, lag: GroupLag) -> dict[str, Any]:
     return {
         "group": group,
         "status": lag.status.value,
+        "reason": lag.reason,
         "complete": lag.complete,
         "lag": lag.lag,
         "partitions": [

@@ -38,7 +38,8 @@ class GroupListing:
         lag: in records, of the partitions where it is known.
         unknown: number of partitions whose lag is unknown.
         newest_commit_ms: when an offset in ZooKeeper was last written, in ms since the epoch; None if there is none.
-        status: see :mod:`zkconsumer.core.lagstatus`; one sample shows only UNKNOWN, RANGE and OK.
+        status: see :mod:`zkconsumer.core.lagstatus`; one sample shows only UNKNOWN, NO MEMBERS, RANGE and OK.
+        reason: the evidence for it, in words.
     """
 
     group: str
@@ -49,6 +50,7 @@ class GroupListing:
     unknown: int
     newest_commit_ms: int | None
     status: LagStatus
+    reason: str
 
 
 def matching_groups(session: ZkSession, pattern: str | None = None) -> list[str]:
@@ -98,6 +100,7 @@ def group_listing(znodes: GroupZnodes, evaluated: GroupLag) -> GroupListing:
         unknown=sum(one.lag is None for one in evaluated.partitions.values()),
         newest_commit_ms=max((stored.modified_ms for stored in znodes.offsets.values()), default=None),
         status=evaluated.status,
+        reason=evaluated.reason,
     )
 
 

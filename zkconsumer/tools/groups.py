@@ -234,7 +234,7 @@ def read_offsets_in_kafka(
     may_ask = OFFSETS_TOPIC in registry.topics() or (is_elsewhere and storage in ("kafka", "both"))
     if storage == "zookeeper" or not may_ask:
         return {}
-    return {znodes.group: asked.committed(znodes.group, znodes.partitions, with_others=with_others) for znodes in found}
+    return asked.committed({znodes.group: znodes.partitions for znodes in found}, with_others=with_others)
 
 
 def counts_in_kafka(storage: OffsetStorage) -> bool:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 from zkconsumer.clusterchoice import open_registry
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.lagstatus import GroupLag, LagSample, evaluate_group
 from zkconsumer.kafka.bootstrap import bootstrap_brokers
 from zkconsumer.model import Broker, TopicPartition
-from zkconsumer.tools.brokeroffsets import BrokerOffsets, OffsetsInKafka
+from zkconsumer.tools.brokeroffsets import TIMEOUT_MS, BrokerOffsets, OffsetsInKafka
 from zkconsumer.tools.groups import (
     OffsetStorage,
     all_partitions,
@@ -25,6 +26,8 @@ from zkconsumer.tools.groupznodes import GroupZnodes, read_groups
 from zkconsumer.zookeeper.registry import Registry
 from zkconsumer.zookeeper.session import ZkSession
 
+_LEAST_PATIENCE_S: Final = 1.0
+
 
 class LagSampler:
     """Samples groups; one thread uses it. It keeps its connections to brokers until it is closed.
@@ -36,6 +39,7 @@ class LagSampler:
         storage: whose committed offset counts.
         bootstrap: brokers to ask for offsets instead of those of ``config``, or those that are registered in ZooKeeper.
         history: number of samples that are kept, at least ``window``.
+        interval: seconds between samples, if a sample should not take much longer where a broker is silent.
 
     Attributes:
         znodes: what the last sample found in ZooKeeper, by group.
@@ -51,6 +55,7 @@ class LagSampler:
         storage: OffsetStorage = "auto",
         bootstrap: Sequence[Broker] = (),
         history: int | None = None,
+        interval: float = math.inf,
     ) -> None:
         self._session = session
         self._config = config
@@ -58,7 +63,9 @@ class LagSampler:
         self._storage: OffsetStorage = storage
         self._bootstrap = tuple(bootstrap) or bootstrap_brokers(config.bootstrap_servers)
         self._brokers: Sequence[Broker] = self._bootstrap
-        self._asked = BrokerOffsets(config, lambda: self._brokers)
+        patience_ms = round(1000 * min(TIMEOUT_MS / 1000, max(_LEAST_PATIENCE_S, interval)))
+        self._asked = BrokerOffsets(config, lambda: self._brokers, timeout_ms=patience_ms)
+        self._in_kafka: dict[str, Mapping[TopicPartition, int]] = {}  # as of the last answer for each group
         self._kept = max(window, history or window)
         self._samples: dict[str, dict[TopicPartition, deque[LagSample]]] = {}
         self.znodes: dict[str, GroupZnodes] = {}
@@ -100,6 +107,7 @@ class LagSampler:
         problems = [f"group {group} cannot be read: {failure}" for group, failure in reads.failures.items()]
         found = list(reads.groups.values())
         self._brokers = self._bootstrap or registry.live_brokers()
+        self._asked.begin_round()
         elsewhere = bool(self._bootstrap)
         with_others = counts_in_kafka(self._storage)
         in_kafka = read_offsets_in_kafka(
@@ -114,6 +122,7 @@ class LagSampler:
             self._append(znodes, at, kafka, ends.offsets, starts.offsets)
         self.znodes = {znodes.group: znodes for znodes in found}
         self._samples = {group: self._samples[group] for group in self.znodes}
+        self._in_kafka = {group: self._in_kafka[group] for group in self.znodes if group in self._in_kafka}
         self.problems = tuple(dict.fromkeys((*problems, *ends.problems, *starts.problems)))
 
     def _open_registry(self) -> Registry:
@@ -129,12 +138,18 @@ class LagSampler:
         starts: Mapping[TopicPartition, int],
     ) -> None:
         former = self._samples.get(znodes.group, {})
-        in_kafka_by_partition: Mapping[TopicPartition, int] = {} if in_kafka is None else in_kafka.offsets
+        in_kafka = in_kafka or OffsetsInKafka({})
+        if in_kafka.answered:
+            self._in_kafka[znodes.group] = in_kafka.offsets
+        # Where Kafka had an offset, ZooKeeper's may be years old.
+        unknown = () if in_kafka.answered else self._in_kafka.get(znodes.group, ())
         samples = {p: former.get(p, deque(maxlen=self._kept)) for p in all_partitions(znodes, in_kafka)}
         for partition, series in samples.items():
             stored = znodes.offsets.get(partition)
             in_zookeeper = None if stored is None else stored.offset
-            committed = counting_offset(in_zookeeper, in_kafka_by_partition.get(partition), self._storage)
+            committed = counting_offset(in_zookeeper, in_kafka.offsets.get(partition), self._storage)
+            if partition in unknown:
+                committed = None
             is_stored = stored is not None and committed == in_zookeeper
             series.append(
                 LagSample(
@@ -155,4 +170,4 @@ class LagSampler:
 
     def evaluate(self, group: str) -> GroupLag:
         """Evaluate the last window of a group."""
-        return evaluate_group(self.samples(group), self._window)
+        return evaluate_group(self.samples(group), self._window, members=len(self.znodes[group].live))

@@ -14,7 +14,7 @@ from zkconsumer.zookeeper.registry import Registry
 from zkconsumer.zookeeper.session import ZkSession
 
 
-def plan_reset(
+def plan_reset(  # noqa: PLR0913 - each has its keyword and its default
     session: ZkSession,
     cluster: Cluster,
     group: str,
@@ -24,6 +24,7 @@ def plan_reset(
     store: Store | None = None,
     live: bool = False,
     approximate: bool = False,
+    create: bool = False,
 ) -> WritePlan:
     """Plan to move the offsets of a group.
 
@@ -38,6 +39,7 @@ def plan_reset(
         store: where to write; None for the store that the group uses.
         live: see :class:`~zkconsumer.tools.offsetplan.WritePlan`.
         approximate: see :meth:`Cluster.offsets_at <zkconsumer.tools.offsetstores.Cluster.offsets_at>`.
+        create: a group that neither ZooKeeper nor Kafka has is created; otherwise the plan has a refusal.
 
     Raises:
         WriteRefused: offsets by time would be approximate.
@@ -50,6 +52,8 @@ def plan_reset(
     in_kafka = read_kafka(cluster, group, partitions, store)
     stores = guards.choose_store(group, store, bool(nodes.nodes), lambda: bool(in_kafka()))
     stored = in_kafka() if "kafka" in stores else {}
+    if not (create or stored or Registry(session).group_exists(group)):
+        guards.refusals.append(f"group {group} does not exist; check its name and the chroot, or give --create")
     if not {p.topic for p in stored} <= {p.topic for p in partitions}:
         partitions = _partitions(session, cluster, group, {*nodes.nodes, *stored}, topics, spec)
     if not partitions:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import json
 import socket
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,14 +14,14 @@ from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import FileResponse, PlainTextResponse, Response
+from starlette.responses import FileResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from zkconsumer.errors import UsageError
 from zkconsumer.web import burrow
-from zkconsumer.web.documents import group_document, groups_document, history_document
+from zkconsumer.web.documents import group_document, groups_document, history_pieces
 from zkconsumer.web.exporter import CONTENT_TYPE, exposition
 from zkconsumer.web.hosts import is_allowed_host
 from zkconsumer.web.snapshot import GroupSnapshot, Snapshot
@@ -36,6 +37,8 @@ _HEADERS: Final = {
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
+
+_NOT_STORED: Final = {"Cache-Control": "no-store"}
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -145,15 +148,25 @@ class _Groups:
     def routes(self) -> list[BaseRoute]:
         return [
             Route("/api/groups", self._all),
-            Route("/api/groups/{group}", self._one(group_document)),
-            Route("/api/groups/{group}/history", self._one(history_document)),
+            Route("/api/groups/{group}", self._one(self._group)),
+            Route("/api/groups/{group}/history", self._one(self._history)),
         ]
 
     async def _all(self, _: Request) -> Response:
         snapshot = self._newest()
         return _error(_NO_SAMPLE, 503) if snapshot is None else _json(groups_document(snapshot, self._clock()))
 
-    def _one(self, document: Callable[[Snapshot, GroupSnapshot, float], dict[str, Any]]) -> Endpoint:
+    def _group(self, _: Request, snapshot: Snapshot, group: GroupSnapshot) -> Response:
+        return _json(group_document(snapshot, group, self._clock()))
+
+    def _history(self, request: Request, snapshot: Snapshot, group: GroupSnapshot) -> Response:
+        most = request.query_params.get("most")
+        if most is not None and not (most.isascii() and most.isdigit()):
+            return _error("most is a number of partitions", 400)
+        pieces = history_pieces(snapshot, group, self._clock(), None if most is None else int(most[:18]))
+        return StreamingResponse(_in_turns(pieces), media_type="application/json", headers=_NOT_STORED)
+
+    def _one(self, answered: Callable[[Request, Snapshot, GroupSnapshot], Response]) -> Endpoint:
         async def answer(request: Request) -> Response:
             snapshot = self._newest()
             if snapshot is None:
@@ -161,9 +174,16 @@ class _Groups:
             group = snapshot.groups.get(request.path_params["group"])
             if group is None:
                 return _error("no such group, or --match excludes it; /api/groups lists the groups", 404)
-            return _json(document(snapshot, group, self._clock()))
+            return answered(request, snapshot, group)
 
         return answer
+
+
+async def _in_turns(pieces: Iterable[str]) -> AsyncIterator[str]:
+    """The pieces of an answer; other requests are answered between them."""
+    for piece in pieces:
+        yield piece
+        await asyncio.sleep(0)
 
 
 class _Burrow:
@@ -218,4 +238,4 @@ def _error(message: str, status: int) -> Response:
 def _json(document: dict[str, Any], status: int = 200) -> Response:
     """JSON in ASCII: a registration may hold a lone surrogate, which UTF-8 cannot express."""
     content = json.dumps(document, separators=(",", ":"))
-    return Response(content, status, media_type="application/json", headers={"Cache-Control": "no-store"})
+    return Response(content, status, media_type="application/json", headers=_NOT_STORED)

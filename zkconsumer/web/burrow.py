@@ -45,11 +45,10 @@ def status_document(snapshot: Snapshot, cluster: str, group: GroupSnapshot, *, e
     """
     partitions = [_partition(snapshot, group, one) for one, lag in group.lag.partitions.items() if lag.lag is not None]
     total = len(group.lag.partitions)
-    worst = group.lag.status
     status = {
         "cluster": cluster,
         "group": group.znodes.group,
-        "status": "ERR" if worst.is_error else "WARN" if worst.is_problem else "OK",
+        "status": "ERR" if group.lag.status.is_error else "WARN" if group.lag.is_problem else "OK",
         "complete": sum(one["complete"] == 1.0 for one in partitions) / total if total else 0.0,
         "partitions": [one for one in partitions if every_partition or one["status"] != "OK"],
         "partition_count": len(partitions),

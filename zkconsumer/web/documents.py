@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
 
 from zkconsumer.core.lagstatus import GroupLag
+from zkconsumer.model import TopicPartition
 from zkconsumer.tools.groupdocuments import lag_document, member_documents
 from zkconsumer.tools.grouplist import group_listing
 from zkconsumer.web.snapshot import GroupSnapshot, Snapshot
+
+_PIECE: Final = 50
+"""Partitions in a piece of a history."""
 
 
 def groups_document(snapshot: Snapshot, now: float) -> dict[str, Any]:
@@ -35,25 +41,49 @@ def group_document(snapshot: Snapshot, group: GroupSnapshot, now: float) -> dict
     }
 
 
-def history_document(snapshot: Snapshot, group: GroupSnapshot, now: float) -> dict[str, Any]:
-    """``/api/groups/<group>/history``: the lag of each of today's partitions at each sample, and rebalances."""
-    partitions = group.history[-1].partitions
-    columns: dict[Any, list[int | None]] = {one: [] for one in partitions}
-    for row in group.history:
-        if row.partitions == partitions:
-            indices = dict(zip(partitions, range(len(partitions)), strict=True))
-        else:
-            indices = {one: index for index, one in enumerate(row.partitions)}
-        for partition, column in columns.items():
-            index = indices.get(partition)
-            column.append(None if index is None else row.lag(index))
-    return {
+def history_pieces(snapshot: Snapshot, group: GroupSnapshot, now: float, most: int | None = None) -> Iterator[str]:
+    """``/api/groups/<group>/history``, as JSON: the lag of each of today's partitions at each sample, and rebalances.
+
+    A piece takes some ms: thousands of partitions have millions of values, and the thread that makes them answers other
+    requests in between.
+
+    Args:
+        snapshot: which has the group.
+        group: the group.
+        now: see :meth:`Snapshot.is_stale`.
+        most: only so many partitions, those with the largest lag now; None for all.
+    """
+    newest = group.history[-1]
+    head = {
         **_sampled(snapshot, now),
         "group": group.znodes.group,
         "at_ms": [row.at_ms for row in group.history],
-        "partitions": [{"topic": p.topic, "partition": p.partition, "lag": lags} for p, lags in columns.items()],
         "rebalances": [one._asdict() for one in group.rebalances],
+        "partition_count": len(newest.partitions),
     }
+    yield _text(head)[:-1] + ',"partitions":['
+    chosen: Sequence[int] = range(len(newest.partitions))
+    if most is not None and most < len(chosen):
+        chosen = sorted(sorted(chosen, key=lambda index: -newest.lags[index])[:most])
+    former: dict[
+        int, dict[TopicPartition, int]
+    ] = {}  # where a partition was in rows with other partitions, by their id
+    for row in group.history:
+        if row.partitions is not newest.partitions and id(row.partitions) not in former:
+            former[id(row.partitions)] = {partition: index for index, partition in enumerate(row.partitions)}
+    for first in range(0, len(chosen), _PIECE):
+        columns = []
+        for index in chosen[first : first + _PIECE]:
+            partition = newest.partitions[index]
+            places = {key: indices.get(partition) for key, indices in former.items()}
+            lags = [row.lag(places.get(id(row.partitions), index)) for row in group.history]
+            columns.append(_text({"topic": partition.topic, "partition": partition.partition, "lag": lags}))
+        yield ("," if first else "") + ",".join(columns)
+    yield "]}"
+
+
+def _text(document: dict[str, Any]) -> str:
+    return json.dumps(document, separators=(",", ":"))
 
 
 def _sampled(snapshot: Snapshot, now: float) -> dict[str, Any]:

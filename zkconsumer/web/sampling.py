@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from zkconsumer.errors import ZkConsumerError
+from zkconsumer.errors import ZkConsumerError, name_some
 from zkconsumer.tools.grouplist import matching
 from zkconsumer.tools.lagsamples import LagSampler
 from zkconsumer.web.snapshot import LagRecorder, Snapshot
@@ -18,7 +18,8 @@ _log = logging.getLogger(__name__)
 class GroupSampling:
     """Samples on a thread of its own until :meth:`stop`.
 
-    The first of several samples that fail is logged. The last snapshot stays, and becomes stale.
+    The first of several samples that fail is logged; the last snapshot stays, and becomes stale. What a sample cannot
+    read is logged when that changes.
 
     Args:
         sampler: used by this thread alone, from :meth:`start` on.
@@ -47,6 +48,7 @@ class GroupSampling:
         self._pattern = pattern
         self._on_failure = on_failure
         self._is_failing = False
+        self._problems: frozenset[str] = frozenset()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="serve-sampling", daemon=True)
         self.newest: Snapshot | None = None
@@ -100,5 +102,13 @@ class GroupSampling:
         if self._is_failing:
             _log.warning("samples are taken again")
         self._is_failing = False
+        self._log_problems(frozenset(self._sampler.problems))
         seconds = time.monotonic() - began
         self.newest = self._recorder.record(self._sampler, at=began, at_ms=at_ms, seconds=seconds)
+
+    def _log_problems(self, problems: frozenset[str]) -> None:
+        if new := sorted(problems - self._problems):
+            _log.warning("a sample is incomplete: %s", name_some(new))
+        if self._problems and not problems:
+            _log.warning("samples are complete again")
+        self._problems = problems

@@ -40,9 +40,9 @@ class LagRow(NamedTuple):
     partitions: tuple[TopicPartition, ...]
     lags: array[int]
 
-    def lag(self, index: int) -> int | None:
-        """The lag of the partition with this index; None if it was unknown."""
-        lag = self.lags[index]
+    def lag(self, index: int | None) -> int | None:
+        """The lag of the partition with this index; None if it was unknown, or without an index."""
+        lag = _UNKNOWN if index is None else self.lags[index]
         return None if lag == _UNKNOWN else lag
 
 
@@ -85,7 +85,7 @@ class GroupSnapshot:
     @cached_property
     def lag(self) -> GroupLag:
         """The evaluation of the window."""
-        return evaluate_group(self.samples, self.window)
+        return evaluate_group(self.samples, self.window, members=len(self.znodes.live))
 
     @cached_property
     def members(self) -> tuple[MemberDescription, ...]:

@@ -8,7 +8,7 @@ P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 def lag(committed) -> GroupLag:
-    return evaluate_group({P0: [LagSample(0.0, committed, 1, 0, 9, None, False)]}, 2)
+    return evaluate_group({P0: [LagSample(0.0, committed, 1, 0, 9, None, False)]}, 2, members=1)
 
 
 def test_nothing_changed():

@@ -3,15 +3,17 @@
 import pytest
 
 from tests.fixtures.groups import znodes_of_a_group
+from tests.fixtures.scriptedserver import SilentServer, running
 from tests.fixtures.stubbroker import running_stub_broker
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.lagstatus import LagStatus
 from zkconsumer.errors import ZkConsumerError
-from zkconsumer.model import TopicPartition
+from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.tools.lagsamples import LagSampler
 
 CONFIG = ConsumerConfig(group_id="g", zookeeper_connect="localhost:1")
-P0 = TopicPartition("t", 0)
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+GROUPS = ["g", *(f"g{number}" for number in range(20))]
 
 
 def test_a_sampler_keeps_as_many_samples_as_it_is_told():
@@ -49,3 +51,46 @@ def test_without_brokers_lag_is_unknown():
         sampler.sample(["g"], 0)
         assert sampler.evaluate("g").status is LagStatus.UNKNOWN
         assert "no broker is registered" in sampler.problems[0]
+
+
+@pytest.fixture
+def many_groups():
+    """Znodes of groups that have committed 5 of both partitions of a topic; there may be offsets in Kafka."""
+    znodes = znodes_of_a_group()
+    znodes.write("/brokers/topics/__consumer_offsets", b'{"version":1,"partitions":{"0":[0]}}')
+    for group in GROUPS[1:]:
+        for number in (0, 1):
+            znodes.write(f"/consumers/{group}/offsets/t/{number}", b"5")
+    return znodes
+
+
+@pytest.mark.parametrize("is_coordinator", [True, False])
+def test_a_silent_broker_is_asked_once_per_sample(many_groups, is_coordinator):
+    with running(SilentServer) as silent, running_stub_broker() as stub:
+        other = Broker(1, "127.0.0.1", silent.broker.port)
+        stub.log(P0).end, stub.log(P1).end = 9, 9
+        stub.elsewhere[P1] = other
+        stub.coordinator = other if is_coordinator else None
+        brokers = [stub.broker, other]
+        with LagSampler(many_groups, CONFIG, window=2, bootstrap=brokers, interval=0.1) as sampler:
+            for number in (1, 2):
+                sampler.sample(GROUPS, number)
+                assert silent.asked == number
+        assert set(sampler.znodes) == set(GROUPS)
+        for group in GROUPS:
+            lags = {partition: series[-1].lag for partition, series in sampler.samples(group).items()}
+            assert lags == {P0: 4, P1: None}
+    ends, starts, in_kafka = sorted(sampler.problems, key=lambda one: ("log" not in one, one))
+    assert ends.startswith("log ends of t-1 are unknown: ")
+    assert starts.startswith("log starts of t-1 are unknown: ")
+    assert f"{other.host}:{other.port}" in ends
+    assert "g, g0, g1, g2, g3 and 16 more" in in_kafka
+
+
+def test_groups_without_a_coordinator_wait_together(many_groups):
+    with running_stub_broker() as stub:
+        with LagSampler(many_groups, CONFIG, window=2, bootstrap=[stub.broker]) as sampler:
+            sampler.sample(GROUPS, 0)
+        assert stub.searches == 5 * len(GROUPS)
+    (problem,) = (one for one in sampler.problems if "in Kafka" in one)
+    assert "the group has no coordinator at the moment" in problem

@@ -4,8 +4,11 @@ import pytest
 
 from tests.fixtures.groups import group_znodes
 from zkconsumer.core.lagstatus import LagSample
+from zkconsumer.core.subscription import Subscription
 from zkconsumer.model import TopicPartition
 from zkconsumer.web.snapshot import GroupSnapshot, LagRow, Rebalance, Snapshot
+
+MEMBERS = {"g_c": Subscription.static({"t": 1})}
 
 
 class Sampled:
@@ -32,7 +35,8 @@ def group_snapshot(samples, *, window=2, znodes=None, history=(), rebalances=())
     """Of samples by partition, such as ``{"t-0": [sample, ...]}``."""
     if znodes is None:
         topics = {name.rpartition("-")[0] for name in samples}
-        znodes = group_znodes(topics={topic: sum(n.startswith(f"{topic}-") for n in samples) for topic in topics})
+        counts = {topic: sum(n.startswith(f"{topic}-") for n in samples) for topic in topics}
+        znodes = group_znodes(members=MEMBERS, topics=counts)
     by_partition = {
         TopicPartition(n.rpartition("-")[0], int(n.rpartition("-")[2])): each for n, each in samples.items()
     }
@@ -51,8 +55,8 @@ def one_group():
 
     return snapshot(
         group_snapshot(
-            {"t-0": [lag_sample(90.0), lag_sample(100.0)], "t-1": [lag_sample(100.0, committed=None)]},
-            znodes=group_znodes(topics={"t": 2}, owners={"t-0": "g_c-0"}, offsets={"t-0": 5}),
+            {"t-0": [lag_sample(30.0), lag_sample(100.0)], "t-1": [lag_sample(100.0, committed=None)]},
+            znodes=group_znodes(members=MEMBERS, topics={"t": 2}, owners={"t-0": "g_c-0"}, offsets={"t-0": 5}),
             history=[LagRow(90_000, (p0,), array("q", [3])), LagRow(100_000, (p0, p1), array("q", [3, -1]))],
             rebalances=[Rebalance(100_000, 1, ("g_c",), ())],
         )

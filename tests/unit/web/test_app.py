@@ -62,6 +62,14 @@ def test_before_the_first_sample_there_is_no_answer(ask, path):
     assert answer.headers["content-type"] == "application/json"
 
 
+def test_a_history_is_of_as_many_partitions_as_asked_for(ask):
+    counts = {
+        most: len(ask(f"/api/groups/g/history{most}").json()["partitions"]) for most in ("", "?most=1", "?most=9")
+    }
+    assert counts == {"": 2, "?most=1": 1, "?most=9": 2}
+    assert ask("/api/groups/g/history?most=-1").status_code == 400
+
+
 def test_groups_that_do_not_exist(ask):
     assert ask("/api/groups/h").status_code == 404
     assert ask("/api/groups/h/history").status_code == 404

@@ -5,10 +5,10 @@ import pytest
 from tests.unit.web.conftest import group_snapshot, lag_sample, snapshot
 from zkconsumer.web.burrow import not_found_document, status_document
 
-STALLED = [lag_sample(90.0), lag_sample(100.0)]
-SLOW = [lag_sample(90.0, log_end=8), lag_sample(100.0, committed=6, log_end=20)]
-IDLE = [lag_sample(90.0, log_end=5), lag_sample(100.0, log_end=5)]
-OUTSIDE = [lag_sample(90.0, committed=9), lag_sample(100.0, committed=9)]
+STALLED = [lag_sample(30.0), lag_sample(100.0)]
+SLOW = [lag_sample(30.0, log_end=8), lag_sample(100.0, committed=6, log_end=20)]
+IDLE = [lag_sample(30.0, log_end=5), lag_sample(100.0, log_end=5)]
+OUTSIDE = [lag_sample(30.0, committed=9), lag_sample(100.0, committed=9)]
 
 
 def status(samples, *, every_partition=True):
@@ -25,7 +25,7 @@ def test_a_partition_has_burrows_fields():
         "owner": "g_c-0",
         "client_id": "",
         "status": "STALL",
-        "start": {"offset": 5, "timestamp": 1_700_000_090_000, "observedAt": 1_700_000_090_000, "lag": 3},
+        "start": {"offset": 5, "timestamp": 1_700_000_030_000, "observedAt": 1_700_000_030_000, "lag": 3},
         "end": {"offset": 5, "timestamp": 1_700_000_100_000, "observedAt": 1_700_000_100_000, "lag": 3},
         "current_lag": 3,
         "complete": 1.0,

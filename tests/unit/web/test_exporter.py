@@ -29,7 +29,7 @@ def test_all_that_is_known_has_a_series(one_group):
     assert found["kafka_consumergroup_current_offset"] == {("g", "t", "0"): 5}
     assert found["kafka_consumergroup_current_offset_sum"] == {("g", "t"): 5}
     assert found["kafka_consumergroupzookeeper_lag_zookeeper"] == {("g", "t", "0"): 3}
-    assert found["kafka_consumergroup_members"] == {("g",): 0}
+    assert found["kafka_consumergroup_members"] == {("g",): 1}
     assert found["kafka_topic_partition_current_offset"] == {("t", "0"): 8, ("t", "1"): 8}
     assert found["kafka_topic_partition_oldest_offset"] == {("t", "0"): 0, ("t", "1"): 0}
     assert found["kafka_topic_partitions"] == {("t",): 2}

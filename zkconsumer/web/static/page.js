@@ -51,9 +51,10 @@ function cell(content, kind) {
   return made;
 }
 
-function statusBadge(status, target = document.createElement("span")) {
+function statusBadge(status, reason, target = document.createElement("span")) {
   target.textContent = status;
-  target.className = `status status-${status}`;
+  target.title = printable(reason);
+  target.className = `status status-${status.replaceAll(" ", "-")}`;
   return target;
 }
 
@@ -92,7 +93,7 @@ function showGroups(found) {
       .filter((one) => one.group.toLowerCase().includes(wanted))
       .map((one) => [
         cell(groupLink(one.group)),
-        cell(statusBadge(one.status)),
+        cell(statusBadge(one.status, one.reason)),
         cell(number(one.lag), "number"),
         cell(number(one.unknown), "number"),
         cell(number(one.members), "number"),
@@ -116,13 +117,14 @@ function consumerOf(owner) {
 
 function showGroup(found, history) {
   byId("group-name").textContent = printable(found.group);
-  statusBadge(found.status, byId("group-status"));
+  statusBadge(found.status, found.reason, byId("group-status"));
+  byId("group-reason").textContent = printable(found.reason);
   fill(
     "partitions",
     found.partitions.map((one) => [
       cell(printable(one.topic)),
       cell(String(one.partition), "number"),
-      cell(statusBadge(one.status)),
+      cell(statusBadge(one.status, one.reason)),
       cell(number(one.committed), "number"),
       cell(number(one.log_end), "number"),
       cell(number(one.lag), "number"),
@@ -155,19 +157,12 @@ function showGroup(found, history) {
   drawLag(history);
 }
 
-/** The partitions that are drawn: all, or of very many those with the largest lag now. */
-function drawnPartitions(history) {
-  if (history.partitions.length <= MOST_TRACES) return history.partitions;
-  const newest = (one) => one.lag[one.lag.length - 1] ?? -1;
-  return history.partitions.toSorted((a, b) => newest(b) - newest(a)).slice(0, MOST_TRACES);
-}
-
 function drawLag(history) {
   const at = history.at_ms.map((ms) => new Date(ms));
-  const drawn = drawnPartitions(history);
+  const drawn = history.partitions;
   const note = byId("chart-note");
-  note.hidden = drawn.length === history.partitions.length;
-  note.textContent = `The ${drawn.length} partitions with the largest lag of ${history.partitions.length} are drawn.`;
+  note.hidden = drawn.length === history.partition_count;
+  note.textContent = `The ${drawn.length} partitions with the largest lag of ${history.partition_count} are drawn.`;
   const traces = drawn.map((one) => ({
     x: at,
     y: one.lag,
@@ -233,7 +228,7 @@ async function show() {
     return found;
   }
   const path = `/api/groups/${encodeURIComponent(group)}`;
-  const [found, history] = await Promise.all([ask(path), ask(`${path}/history`)]);
+  const [found, history] = await Promise.all([ask(path), ask(`${path}/history?most=${MOST_TRACES}`)]);
   if (chosenGroup() === group) showGroup(found, history);
   return found;
 }
