@@ -18,6 +18,7 @@ from zkconsumer.cli.migrationoptions import (
     OUTPUT,
     PLAN,
     RETENTION,
+    REWIND,
     connection_of,
     ends_of,
     read_plan,
@@ -78,6 +79,7 @@ def rollback_command(
 @tool_options
 @OUTPUT
 @MISSING
+@REWIND
 @RETENTION
 @json_option
 def reverse_command(
@@ -85,6 +87,7 @@ def reverse_command(
     plan_file: Path,
     output: Path,
     missing: Any,
+    rewind: bool,
     retention_ms: int | None,
     as_json: bool,
 ) -> None:
@@ -119,6 +122,7 @@ def reverse_command(
                 missing=missing,
                 retention_ms=retention_ms,
                 now_ms=int(time.time() * 1000),
+                rewind=rewind,
             )
     except WriteRefused as refused:
         refuse(refused.reasons)

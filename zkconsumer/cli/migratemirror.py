@@ -15,7 +15,7 @@ from zkconsumer.cli.ending import Ending
 from zkconsumer.cli.grouplag import duration_option
 from zkconsumer.cli.groupoptions import echo_lines, warn
 from zkconsumer.cli.main import EXIT_FAILED
-from zkconsumer.cli.migrationoptions import EXECUTE, LONG_HOLD, PLAN, connection_of, ends_of, read_plan
+from zkconsumer.cli.migrationoptions import EXECUTE, LONG_HOLD, PLAN, REWIND, connection_of, ends_of, read_plan
 from zkconsumer.cli.migrationtables import copy_lines, refuse
 from zkconsumer.cli.progress import progress
 from zkconsumer.core.terminaltext import escaped
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 @duration_option("--interval", "60s", "Between copies.")
 @EXECUTE
 @LONG_HOLD
+@REWIND
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document for each copy, on a line of its own.")
 def mirror_command(
     connection: ToolConnection,
@@ -44,6 +45,7 @@ def mirror_command(
     interval: float,
     execute: bool,
     long_hold: bool,
+    rewind: bool,
     as_json: bool,
 ) -> None:
     """Copy the offsets of the target of PLAN, a group in Kafka, to the znodes of its source at every interval.
@@ -70,7 +72,7 @@ def mirror_command(
 
     try:
         with exclusive(plan_file):
-            mirror = Mirror(plan, plan_file, long_hold=long_hold)
+            mirror = Mirror(plan, plan_file, long_hold=long_hold, rewind=rewind)
             if execute:
                 _run(mirror, connect, duration, interval, as_json=as_json)
             else:

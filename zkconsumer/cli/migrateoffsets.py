@@ -19,6 +19,7 @@ from zkconsumer.cli.migrationoptions import (
     OUTPUT,
     PLAN,
     RETENTION,
+    REWIND,
     ends_of,
     parse_end_option,
     planned_ends,
@@ -45,9 +46,7 @@ if TYPE_CHECKING:
 @click.option("--to", "target", required=True, callback=parse_end_option, metavar="URI", help="Where they are written.")
 @OUTPUT
 @MISSING
-@click.option(
-    "--rewind", is_flag=True, help="Accept that offsets of the target move back, so that records are read again."
-)
+@REWIND
 @RETENTION
 @json_option
 def plan_command(

@@ -64,6 +64,9 @@ EXECUTE = click.option("--execute", is_flag=True, help="Write. Without it, only 
 LONG_HOLD = click.option(
     "--long-hold", is_flag=True, help="Keep members from owning partitions for longer than 4 s, if need be."
 )
+REWIND = click.option(
+    "--rewind", is_flag=True, help="Accept that offsets of the target move back, so that records are read again."
+)
 RETENTION = click.option(
     "--retention",
     "retention_ms",

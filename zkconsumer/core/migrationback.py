@@ -20,7 +20,6 @@ from zkconsumer.core.migrationplan import (
     changed_place,
     make_plan,
 )
-from zkconsumer.core.offsetrules import moving_back
 from zkconsumer.errors import name_some
 from zkconsumer.model import TopicPartition
 
@@ -43,6 +42,7 @@ def decide_rollback(
     plan: MigrationPlan,
     place: Place,
     offsets: Mapping[TopicPartition, int],
+    source: Mapping[TopicPartition, int],
     guards: Iterable[Guard],
     journal: JournalState,
 ) -> Rollback:
@@ -55,6 +55,7 @@ def decide_rollback(
         plan: that was run.
         place: where the target is now.
         offsets: of the target now, by partition, also of those that the plan does not have.
+        source: offsets of the source now, by partition.
         guards: conditions of the target.
         journal: of the plan.
     """
@@ -67,6 +68,12 @@ def decide_rollback(
         refusals.append(
             f"offsets of {plan.target} have moved since the migration: {name_some(moved)}; consumers have continued "
             "there, so go back from where they are with `zkconsumer migrate reverse`"
+        )
+    lost = [r.partition for r in plan.partitions if r.source is not None and source.get(r.partition, -1) < r.source]
+    if lost:
+        refusals.append(
+            f"{plan.source} no longer has what was migrated from there: {name_some(lost)}; its consumers could not "
+            "continue, and the target has the only offsets"
         )
     todo = tuple(row for row in plan.partitions if row.before != row.new and offsets.get(row.partition) == row.new)
     done = tuple(row for row in plan.partitions if offsets.get(row.partition) == row.before)
@@ -92,6 +99,7 @@ def reverse_plan(
     missing: Missing,
     retention_ms: int | None,
     now_ms: int,
+    rewind: bool = False,
 ) -> MigrationPlan:
     """Plan the way back of a migration, from where its target is now.
 
@@ -103,6 +111,7 @@ def reverse_plan(
         missing: what partitions get whose offset has gone from the plan's target, for example because it expired.
         retention_ms: see :class:`MigrationPlan`.
         now_ms: current time in ms since the epoch.
+        rewind: see :func:`~zkconsumer.core.migrationplan.make_plan`.
     """
     source, target = reversed_ends(plan)
     guards = (*seen.guards, *_guards(plan, seen, mirrored, journal))
@@ -111,11 +120,11 @@ def reverse_plan(
         source,
         target,
         plan.servers,
-        replace(seen, guards=guards, warnings=(*seen.warnings, *_warnings(plan, seen)), lost=lost),
+        replace(seen, guards=guards, lost=lost),
         missing=missing,
         retention_ms=retention_ms,
         now_ms=now_ms,
-        rewind=True,  # what was reset at the target of the plan is a warning
+        rewind=rewind,
     )
 
 
@@ -135,12 +144,3 @@ def _guards(plan: MigrationPlan, seen: Observation, mirrored: MirrorState, journ
         if moved
         else f"offsets of {plan.source} are as the {writer} left them",
     )
-
-
-def _warnings(plan: MigrationPlan, seen: Observation) -> Iterator[str]:
-    logs = {row.partition: row.log for row in plan.partitions}
-    if lower := moving_back(seen.source, {row.partition: row.new for row in plan.partitions}, logs):
-        yield (
-            f"offsets of {plan.target} are lower than the migrated ones: {name_some(lower)}; they were reset, and "
-            "records are read again"
-        )

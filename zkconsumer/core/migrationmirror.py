@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from zkconsumer.core.migrationfile import plan_digest
 from zkconsumer.core.migrationjournal import JournalState, why_not_migrated
-from zkconsumer.core.migrationplan import Guard, MigrationPlan, Place, changed_place
+from zkconsumer.core.migrationplan import Guard, MigrationPlan, Place, ahead, changed_place
 from zkconsumer.core.offsetrules import moving_back
 from zkconsumer.errors import RetriableError, SessionExpired, WriteRefused, ZkConsumerError, name_some
 from zkconsumer.model import TopicPartition
@@ -83,12 +83,11 @@ def decide_copy(
     plan: MigrationPlan,
     state: MirrorState,
     place: Place,
-    in_kafka: Mapping[TopicPartition, int],
-    in_zookeeper: Mapping[TopicPartition, int],
+    rows: Sequence[CopiedOffset],
     guards: Iterable[Guard],
     *,
-    existing: Collection[TopicPartition],
     journal: JournalState,
+    rewind: bool = False,
 ) -> MirrorCopy:
     """Compare both stores with the plan and with the last copy.
 
@@ -99,38 +98,34 @@ def decide_copy(
         plan: that was run.
         state: of the last copy.
         place: where the group is now.
-        in_kafka: offsets of the plan's target, by partition.
-        in_zookeeper: the same of its source.
+        rows: every partition of the plan's topics, also those that were added since, and of the other topics of which
+            Kafka has offsets; sorted.
         guards: conditions of the group in ZooKeeper, such as that it has no members.
-        existing: the partitions of the plan's topics, also those that were added since, and of the other topics of
-            which Kafka has offsets.
         journal: of the plan.
+        rewind: offsets may move back.
     """
     refusals = [*changed_place(plan, place), *(guard.text for guard in guards if not guard.holds)]
     if (reason := why_not_migrated(plan, journal)) is not None:
         refusals.append(reason)
-    rows = tuple(CopiedOffset(p, in_kafka.get(p), in_zookeeper.get(p)) for p in sorted(existing))
-    if moved := moved_since(plan, state, in_zookeeper, existing):
+    in_kafka, in_zookeeper = {r.partition: r.in_kafka for r in rows}, {r.partition: r.in_zookeeper for r in rows}
+    if moved := moved_since(plan, state, in_zookeeper, in_zookeeper):
         refusals.append(
             f"offsets of {plan.source} have moved since the {'last copy' if state.offsets else 'migration'}: "
             f"{name_some(moved)}; consumers have continued there, or an operator has reset them. "
             f"`zkconsumer migrate plan --from {plan.source} --to {plan.target}` begins a new migration"
         )
-    return MirrorCopy(tuple(dict.fromkeys(refusals)), rows, tuple(_warnings(plan, rows)))
-
-
-def _warnings(plan: MigrationPlan, rows: Iterable[CopiedOffset]) -> Iterator[str]:
-    kafka, znodes = {r.partition: r.in_kafka for r in rows}, {r.partition: r.in_zookeeper for r in rows}
-    if lower := moving_back(kafka, znodes, {}):
-        yield f"offsets of {plan.target} are lower than the znodes, which follow them: {name_some(lower)}"
-    if none := [partition for partition in kafka if kafka[partition] is None and znodes[partition] is None]:
-        yield f"neither end has an offset of {name_some(none)}, where consumers begin at auto.offset.reset"
+    back = moving_back(in_kafka, in_zookeeper, {})
+    if back and not rewind:
+        refusals.append(ahead(plan.source, plan.target, back))
+    none = [row.partition for row in rows if row.in_kafka is None and row.in_zookeeper is None]
+    warning = f"neither end has an offset of {name_some(none)}, where consumers begin at auto.offset.reset"
+    return MirrorCopy(tuple(dict.fromkeys(refusals)), tuple(rows), (warning,) if none else ())
 
 
 def moved_since(
     plan: MigrationPlan,
     state: MirrorState,
-    offsets: Mapping[TopicPartition, int],
+    offsets: Mapping[TopicPartition, int | None],
     partitions: Iterable[TopicPartition],
 ) -> list[TopicPartition]:
     """The partitions whose offset in the plan's source is neither what the migration left nor what the mirror copied.

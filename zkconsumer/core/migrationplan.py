@@ -201,19 +201,28 @@ def _guards_of(
         "every offset is in its log",
         f"offsets of {name_some(outside)} are outside their logs; reset them first (`zkconsumer offsets reset`)",
     )
-    back = moving_back(new, {row.partition: row.before for row in rows}, logs)
+    # where the source has no offset --missing has decided
+    known = {row.partition: row.new for row in rows if row.source is not None}
+    back = moving_back(known, {row.partition: row.before for row in rows}, logs)
     yield _guard(
         "back",
         rewind or not back,
         f"offsets of {target} may move back" if back else f"no offset of {target} moves back",
-        f"{target} is ahead of {source}: {name_some(back)}; consumers have run there, and would read records again. "
-        "If that is intended, plan with --rewind",
+        ahead(target, source, back),
     )
     yield _guard(
         "retention",
         retention_ms is None or target.kind == "kafka",
         "retention fits the target",
         f"{target} has no retention; omit --retention",
+    )
+
+
+def ahead(target: End, source: End, partitions: Collection[TopicPartition]) -> str:
+    """Why offsets of the target are not taken back."""
+    return (
+        f"{target} is ahead of {source}: {name_some(partitions)}; consumers have run there, or {source} was reset, and "
+        "records would be read again. Give --rewind to accept that"
     )
 
 

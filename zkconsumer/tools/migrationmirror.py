@@ -79,19 +79,21 @@ class Mirror:
         plan: that was run, from a group in ZooKeeper to Kafka.
         plan_file: the journal is beside it, and the mirror's own file, which has what each znode may hold.
         long_hold: see :class:`~zkconsumer.tools.hold.GroupHold`.
+        rewind: offsets in ZooKeeper may move back, if those in Kafka were reset.
 
     Raises:
         ZkConsumerError: a file beside the plan is of something else.
         OSError: a file cannot be read.
     """
 
-    def __init__(self, plan: MigrationPlan, plan_file: Path, *, long_hold: bool = False) -> None:
+    def __init__(self, plan: MigrationPlan, plan_file: Path, *, long_hold: bool = False, rewind: bool = False) -> None:
         self._plan = plan
         self._paths = GroupPaths(plan.source.group)
         self._file = beside(plan_file, "mirror")
         self._journal = open_journal(plan, plan_file).state
         self._state = read_mirror(plan, plan_file)
         self._long_hold = long_hold
+        self._rewind = rewind
 
     @property
     def group(self) -> str:
@@ -122,11 +124,10 @@ class Mirror:
             self._plan,
             self._state,
             ends.place(),
-            in_kafka,
-            {p: offset for p in existing if (offset := nodes.offset(p)) is not None},
+            [CopiedOffset(p, in_kafka.get(p), nodes.offset(p)) for p in sorted(existing)],
             guards,
-            existing=existing,
             journal=self._journal,
+            rewind=self._rewind,
         )
         if copy.refusals:
             raise WriteRefused(copy.refusals)

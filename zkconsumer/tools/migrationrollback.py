@@ -41,10 +41,15 @@ def plan_rollback(ends: MigrationEnds, plan: MigrationPlan, plan_file: Path) -> 
         raise WriteRefused(f"{plan.target} is a file, whose former content is not kept; delete it, or plan again")
     journal = open_journal(plan, plan_file)
     partitions = [row.partition for row in plan.partitions]
+    if plan.source.kind in ("zookeeper", "kafka"):
+        source = ends.offsets_of_source(partitions)
+    else:  # nothing writes there, and it may be on other servers
+        source = {row.partition: row.source for row in plan.partitions if row.source is not None}
     decision = decide_rollback(
         plan,
         ends.place(),
         ends.offsets_of_target(partitions, others=True),
+        source,
         ends.guards_of_target(partitions),
         journal.state,
     )

@@ -35,8 +35,10 @@ def plan(seen=SEEN, source=SOURCE, target=TARGET):
     return make_plan(source, target, "h:1/kafka", seen, missing="fail", retention_ms=None, now_ms=1)
 
 
-def rollback(now, *, made=None, place=PLACE, guards=(HOLDS,), journal=RUN):
-    return decide_rollback(made or plan(), place, now, guards, journal)
+def rollback(now, *, made=None, place=PLACE, guards=(HOLDS,), journal=RUN, source=None):
+    made = made or plan()
+    there = {row.partition: row.source for row in made.partitions} if source is None else source
+    return decide_rollback(made, place, now, there, guards, journal)
 
 
 # -- rollback ---------------------------------------------------------------------------------------------------------
@@ -63,6 +65,13 @@ def test_one_partition_that_moved_refuses_the_rollback(now):
 def test_a_plan_that_was_not_run_is_not_rolled_back(now):
     (reason,) = rollback(now, journal=JournalState()).refusals
     assert "was not run" in reason
+
+
+@pytest.mark.parametrize("source", [{P1: 60, P2: 70}, {P0: 49, P1: 60, P2: 70}])
+def test_the_only_offsets_are_not_rolled_back(source):
+    """The old group was deleted after the migration, or was itself rolled back."""
+    assert "no longer has what was migrated from there: t-0" in rollback(AFTER, source=source).refusals[0]
+    assert rollback(AFTER, source={P0: 51, P1: 60, P2: 70}).refusals == ()
 
 
 def test_guards_and_servers_are_checked_before_a_rollback():
@@ -103,7 +112,7 @@ def after(seen, progress):
     return replace(seen, source=target, target=dict(seen.source))
 
 
-def back(seen, *, made=None, journal=RUN, missing="fail", mirrored=None):
+def back(seen, *, made=None, journal=RUN, missing="fail", mirrored=None, rewind=False):
     mirrored = {p: frozenset({offset}) for p, offset in (mirrored or {}).items()}
     state = MirrorState("sha", mirrored)
     return reverse_plan(
@@ -114,6 +123,7 @@ def back(seen, *, made=None, journal=RUN, missing="fail", mirrored=None):
         missing=missing,
         retention_ms=None,
         now_ms=2,
+        rewind=rewind,
     )
 
 
@@ -137,7 +147,7 @@ def test_an_offset_that_expired_is_refused():
 
 def test_consumers_that_continued_at_the_old_place_are_noticed():
     seen = after(SEEN, {P0: 5})
-    (reason,) = back(replace(seen, target={**seen.target, P1: 61})).refusals
+    reason, _behind = back(replace(seen, target={**seen.target, P1: 61})).refusals
     assert "zookeeper:g have moved since the migration: t-1" in reason
     assert "migrate plan --from kafka:g --to zookeeper:g" in reason
 
@@ -164,10 +174,11 @@ def test_the_refusals_of_a_way_back_last():
     assert recheck(back(seen), seen, began=False).refusals == back(seen).refusals
 
 
-def test_a_reset_at_the_target_is_a_warning():
-    found = back(after(SEEN, {P0: -20}))
+def test_a_reset_at_the_target_has_to_be_accepted():
+    (reason,) = back(after(SEEN, {P0: -20})).refusals
+    assert "zookeeper:g is ahead of kafka:g: t-0" in reason
+    found = back(after(SEEN, {P0: -20}), rewind=True)
     assert (found.refusals, found.partitions[0].replayed) == ((), 20)
-    assert "lower than the migrated ones: t-0" in found.warnings[0]
 
 
 def test_a_plan_that_was_not_run_has_no_way_back():

@@ -43,8 +43,11 @@ PLAN = plan()
 FRESH = MirrorState(plan_digest(PLAN))
 
 
-def decide(in_kafka, in_zookeeper, *, state=FRESH, place=PLACE, guard=EMPTY, existing=PARTITIONS, journal=RUN):
-    return decide_copy(PLAN, state, place, in_kafka, in_zookeeper, [guard], existing=existing, journal=journal)
+def decide(
+    in_kafka, in_zookeeper, *, state=FRESH, place=PLACE, guard=EMPTY, existing=PARTITIONS, journal=RUN, rewind=False
+):
+    rows = [CopiedOffset(p, in_kafka.get(p), in_zookeeper.get(p)) for p in sorted(existing)]
+    return decide_copy(PLAN, state, place, rows, [guard], journal=journal, rewind=rewind)
 
 
 def test_what_differs_is_copied():
@@ -53,8 +56,11 @@ def test_what_differs_is_copied():
     assert copy.rows[0] == CopiedOffset(P0, 55, 50)
 
 
-def test_a_reset_in_kafka_is_copied():
-    assert decide({**STORED, P0: 10}, STORED).due == {P0: 10}
+def test_an_offset_that_was_reset_in_kafka_is_copied_if_that_is_accepted():
+    reset = {**STORED, P0: 10}
+    assert "zookeeper:g is ahead of kafka:g: t-0" in decide(reset, STORED).refusals[0]
+    accepted = decide(reset, STORED, rewind=True)
+    assert (accepted.refusals, accepted.due) == ((), {P0: 10})
 
 
 def test_an_offset_that_expired_in_kafka_leaves_the_znode():
@@ -73,7 +79,7 @@ def test_members_in_zookeeper_end_the_mirror():
 
 @pytest.mark.parametrize("now", [{**STORED, P1: 61}, {P0: 50, P2: 70}])
 def test_a_znode_that_another_client_wrote_ends_the_mirror(now):
-    (reason,) = decide({**STORED, P0: 55}, now).refusals
+    reason = decide({**STORED, P0: 55}, now).refusals[0]
     assert "zookeeper:g have moved since the migration: t-1" in reason
     assert "migrate plan --from zookeeper:g --to kafka:g" in reason
 
@@ -119,7 +125,7 @@ def test_copies_that_are_killed_anywhere_are_explained_by_the_state(progress, da
     state, znodes, in_kafka = FRESH, dict(STORED), dict(STORED)
     for moved in [*progress, {}]:
         in_kafka |= moved
-        copy = decide(in_kafka, znodes, state=state)
+        copy = decide(in_kafka, znodes, state=state, rewind=True)
         assert copy.refusals == ()
         state = copying(state, copy)
         written = copy.due if not moved else {p: o for p, o in copy.due.items() if data.draw(st.booleans())}

@@ -34,9 +34,9 @@ def reversed_ends(servers):
         yield servers.ends(session)
 
 
-def copy(servers):
+def copy(servers, **how):
     with reversed_ends(servers) as ends:
-        return Mirror(servers.plan, servers.file).copy(ends)
+        return Mirror(servers.plan, servers.file, **how).copy(ends)
 
 
 def test_a_copy_brings_the_znodes_where_kafka_is(migrated):
@@ -75,11 +75,12 @@ def test_a_partition_that_no_end_has_an_offset_of_is_reported(migrated):
     assert "neither end has an offset of t-5" in copy(migrated).warnings[0]
 
 
-def test_a_reset_in_kafka_is_copied_and_reported(migrated):
+def test_a_reset_in_kafka_is_copied_if_that_is_accepted(migrated):
     copy(migrated)
     migrated.brokers.store("g", OFFSETS)
-    report = copy(migrated)
-    assert "are lower than the znodes, which follow them: t-0, t-3" in report.warnings[0]
+    with pytest.raises(WriteRefused, match=r"zookeeper:g is ahead of kafka:g: t-0, t-3.*--rewind"):
+        copy(migrated)
+    assert copy(migrated, rewind=True).faults == []
     assert migrated.stored() == OFFSETS
 
 
