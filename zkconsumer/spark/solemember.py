@@ -71,9 +71,11 @@ class SoleMember:
         if len(assignment.threads) < sum(len(topic.partitions) for topic in assignment.topics.values()):
             members = self._read_members()
             if len(members) > 1:  # otherwise partitions are missing for another reason
+                # Coordinators of brokers choose the ids.
+                among = "" if consumer_id in members else " (this query is one of these)"
                 raise UsageError(
                     f"group {self._group} has other members now, which own a part of its partitions: "
-                    f"{', '.join(sorted(set(members) - {consumer_id}))}; with group.share=false this query ends. Stop "
-                    "them and start it again, set another group.id, or omit group.share"
+                    f"{', '.join(sorted(set(members) - {consumer_id}))}{among}; with group.share=false this query "
+                    "ends. Stop them and start it again, set another group.id, or omit group.share"
                 )
         self._checked = assignment.generation

@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 class ZkConsumerDataSource(DataSource):
     """``format("zkconsumer")``: reads Kafka topics as a member of a ZooKeeper-based consumer group.
 
-    Every streaming query is a member: two queries in one group share the partitions, and neither reads all records. A
-    batch read is not a member and commits nothing.
+    Every reader of a stream is a member: two queries in one group share the partitions, and neither reads all records.
+    Under one driver that is refused, unless each has a ``memberName``. A batch read is not a member, and commits
+    nothing.
 
     Options, columns and guarantees: spark.md#options, architecture.md#spark-source.
 

@@ -37,6 +37,11 @@ def test_a_member_that_takes_a_share_is_named():
         sole({"g_own", "g_jvm"}).require_everything(assignment(1), "g_own")
 
 
+def test_where_brokers_choose_the_ids_its_own_is_among_them():
+    with pytest.raises(UsageError, match=r"partitions: g-1, g-2 \(this query is one of these\); with"):
+        sole({"g-1", "g-2"}).require_everything(assignment(1), "g_own")
+
+
 def test_partitions_that_no_other_member_has_are_accepted():
     group = sole({"g_own"}, {"g_own", "g_jvm"})
     group.require_everything(assignment(1), "g_own")
