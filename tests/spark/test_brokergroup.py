@@ -218,7 +218,7 @@ def test_the_checkpoint_is_continued_under_another_protocol(
         assert sink.positions() == Counter(produced), options
         committed.append((in_zookeeper.offsets(topic), group.offsets(topic)))
         written = json.loads(query.lastProgress["sources"][0]["endOffset"])
-        assert sorted(written) == ["group", "known", "n", "topics", "v"]
+        assert sorted(written) == ["epochs", "group", "known", "n", "q", "topics", "v"]
     first, second, third, fourth = ({0: count, 1: count} for count in (10, 20, 30, 40))
     assert committed == [(first, {}), (first, second), (third, third), (third, fourth)]
 

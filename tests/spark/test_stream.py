@@ -308,8 +308,8 @@ def test_progress_shows_the_end_of_the_log_so_lag_can_be_computed(start_query, g
     first = next(progress for progress in query.recentProgress if progress["numInputRows"])
     (source,) = first["sources"]
     planned = json.loads(source["endOffset"])
-    assert (planned["v"], planned["n"], planned["group"]) == (2, 1, group.group)
-    assert planned["topics"] == {topic: {"0": [0, 60, None]}}, "there was no offset to mark"
+    assert (planned["v"], planned["n"], planned["group"]) == (3, 1, group.group)
+    assert planned["topics"] == {topic: {"0": [0, 60, None, None]}}, "there was no offset to mark"
     report = json.loads(source["latestOffset"])
     assert report.pop("acknowledge").endswith("/acknowledge")
     assert report == {"v": 1, "group": group.group, "topics": {topic: {"0": [0, 100]}}}
