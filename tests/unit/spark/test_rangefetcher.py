@@ -348,9 +348,8 @@ def test_a_lost_range_fails_the_task(read):
 
 
 @pytest.mark.usefixtures("log")
-@pytest.mark.parametrize("epochs", [{"planned": 1}, {"planned": None}, {"planned": 0, "until": 10}])
-def test_a_range_that_the_log_contains_is_read(read, epochs):
-    until = epochs.pop("until", 35)
+@pytest.mark.parametrize(("epochs", "until"), [({"planned": 1}, 35), ({"planned": None}, 35), ({"planned": 0}, 10)])
+def test_a_range_that_the_log_contains_is_read(read, epochs, until):
     assert read_in_epochs(read, 5, until, **epochs, leader=1, fail_on_data_loss=True)[0] == list(range(5, until))
 
 
