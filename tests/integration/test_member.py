@@ -11,7 +11,7 @@ from kazoo.security import make_acl
 from tests.fixtures.members import RecordingFetch, open_member
 from tests.fixtures.sandbox import PATIENT, Topics
 from tests.fixtures.waiting import eventually
-from tests.fixtures.zookeeper import cut_off, expire
+from tests.fixtures.zookeeper import expire
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.memberstate import MemberState, illegal_transitions
 from zkconsumer.core.rebalancesteps import RebalanceCause, orphan_delay_seconds
@@ -166,6 +166,7 @@ def put_stranger(zookeeper, group, name, topic):
     zookeeper.create(f"/consumers/{group.name}/ids/{group.name}_{name}", json.dumps(registration).encode())
 
 
+@pytest.mark.slow
 def test_members_that_join_one_after_another_cause_one_rebalance(group, zookeeper, topic_factory, monkeypatch):
     """Three seconds without a change end the wait here, so that a busy machine is not taken for a quiet group."""
     monkeypatch.setattr("zkconsumer.group.rebalanceloop.settle_seconds", lambda backoff_ms: 3.0)
@@ -876,29 +877,6 @@ def test_without_brokers_nothing_happens_until_one_registers(private_sandbox, un
         eventually(lambda: fetch.calls == ["stop", "start"])
         Topics(sandbox.bootstrap_servers).create(unique_name, 2)
         eventually(lambda: numbers(member) == [0, 1])
-    finally:
-        member.leave()
-
-
-def test_a_frozen_zookeeper_for_less_than_the_session_changes_nothing(private_sandbox, unique_name):
-    sandbox = private_sandbox(**PATIENT)
-    topic = Topics(sandbox.bootstrap_servers).create(unique_name, 1)
-    fetch = RecordingFetch()
-    config = ConsumerConfig(
-        zookeeper_connect=sandbox.zookeeper_connect,
-        group_id=unique_name,
-        zookeeper_session_timeout_ms=30_000,
-        rebalance_backoff_ms=200,
-    )
-    member = open_member(config, fetch)
-    try:
-        member.join(Subscription.static({topic: 1}))
-        sandbox.zookeeper.pause()
-        cut_off(member)
-        sandbox.zookeeper.resume()
-        eventually(lambda: member.describe().connected)
-        member.commit()  # served after the request to read the group again
-        assert fetch.calls == ["stop", "start"]
     finally:
         member.leave()
 

@@ -23,6 +23,7 @@ from zkconsumer.errors import BrokerUnavailable, RebalanceAwaited, ShareChanged,
 from zkconsumer.kafka.membersession import make_session
 from zkconsumer.kafka.offsetcoordinator import CommitMembership
 from zkconsumer.kafka.sharedconsumermembership import SharedConsumerMembership
+from zkconsumer.kafka.sharedmember import boot_seconds
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 
 
@@ -34,16 +35,24 @@ class BrokerGroup:
         consumer_id: id of the consumer; the coordinator gives the member another id.
         signal: raised when the coordinator has answered something to react to.
         cluster: where brokers and topics are read from.
+        clock: see :class:`~zkconsumer.kafka.sharedmember.SharedMember`.
     """
 
     settles: Final = False
     awaits_expiry: Final = False
 
-    def __init__(self, config: ConsumerConfig, consumer_id: str, signal: ChangeSignal, cluster: ClusterSource) -> None:
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        consumer_id: str,
+        signal: ChangeSignal,
+        cluster: ClusterSource,
+        clock: Callable[[], float] = boot_seconds,
+    ) -> None:
         self._group = config.group_id
         self._name = config.group_protocol
         self._consumer_id = consumer_id
-        self._session = make_session(config, consumer_id, cluster, signal.raise_flag)
+        self._session = make_session(config, consumer_id, cluster, signal.raise_flag, clock)
         self._membership = self._session.membership
         # Written by the rebalance thread:
         self._joined = self._stays_out = False

@@ -38,6 +38,7 @@ from zkconsumer.kafka.groupreactions import REMOVED, Reaction, pause_s
 from zkconsumer.kafka.groupstates import group_settings
 from zkconsumer.kafka.leasewatch import LeaseWatch
 from zkconsumer.kafka.sharedconsumermembership import SharedConsumerMembership
+from zkconsumer.kafka.sharedmember import boot_seconds
 from zkconsumer.threads import start_thread
 
 _log: Final = logging.getLogger(__name__)
@@ -57,6 +58,7 @@ class ConsumerSession:
         consumer_id: id of the consumer, for names of threads.
         cluster: where brokers and topics are read from; opened and closed by the session.
         changed: called on any thread when there is something to do for the rebalance thread; never blocks.
+        clock: see :class:`~zkconsumer.kafka.sharedmember.SharedMember`.
 
     Attributes:
         membership: what the rebalance thread may use.
@@ -70,7 +72,12 @@ class ConsumerSession:
     cooperative: Final = True
 
     def __init__(
-        self, config: ConsumerConfig, consumer_id: str, cluster: ClusterSource, changed: Callable[[], None]
+        self,
+        config: ConsumerConfig,
+        consumer_id: str,
+        cluster: ClusterSource,
+        changed: Callable[[], None],
+        clock: Callable[[], float] = boot_seconds,
     ) -> None:
         self._config = config
         self._group = config.group_id
@@ -82,6 +89,7 @@ class ConsumerSession:
             ConsumerMembership(str(uuid.uuid4()), config.group_instance_id),
             BrokerLease(session_s, self._rebalance_s),
             changed,
+            clock,
         )
         self.location = CoordinatorLocation()
         self._contact = CoordinatorContact(config, cluster, self.location, self.membership, changed)

@@ -32,6 +32,7 @@ from zkconsumer.kafka.groupconversation import GroupConversation
 from zkconsumer.kafka.groupmessages import JoinSettings
 from zkconsumer.kafka.groupreactions import REMOVED, Reaction, group_error, pause_s, reaction_to
 from zkconsumer.kafka.heartbeats import Heartbeats
+from zkconsumer.kafka.sharedmember import boot_seconds
 from zkconsumer.kafka.sharedmembership import SharedMembership
 from zkconsumer.threads import start_thread
 
@@ -48,6 +49,7 @@ class GroupSession:
         consumer_id: id of the consumer, for names of threads.
         cluster: where brokers and topics are read from; opened and closed by the session.
         changed: called on any thread when there is something to do for the rebalance thread; never blocks.
+        clock: see :class:`~zkconsumer.kafka.sharedmember.SharedMember`.
 
     Attributes:
         membership: what the rebalance thread may use.
@@ -59,7 +61,12 @@ class GroupSession:
     """
 
     def __init__(
-        self, config: ConsumerConfig, consumer_id: str, cluster: ClusterSource, changed: Callable[[], None]
+        self,
+        config: ConsumerConfig,
+        consumer_id: str,
+        cluster: ClusterSource,
+        changed: Callable[[], None],
+        clock: Callable[[], float] = boot_seconds,
     ) -> None:
         self._config = config
         self._group = config.group_id
@@ -75,6 +82,7 @@ class GroupSession:
             BrokerMembership(self.cooperative, config.group_instance_id),
             BrokerLease(session_ms / 1000, rebalance_ms / 1000),
             changed,
+            clock,
         )
         self._heartbeats = Heartbeats(
             config,

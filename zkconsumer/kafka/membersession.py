@@ -11,7 +11,7 @@ from zkconsumer.core.groupview import Topic
 from zkconsumer.core.subscription import Subscription
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.kafka.findcoordinator import CoordinatorLocation
-from zkconsumer.kafka.sharedmember import SharedMember
+from zkconsumer.kafka.sharedmember import SharedMember, boot_seconds
 
 
 class MemberSession(Protocol):
@@ -67,13 +67,17 @@ class MemberSession(Protocol):
 
 
 def make_session(
-    config: ConsumerConfig, consumer_id: str, cluster: ClusterSource, changed: Callable[[], None]
+    config: ConsumerConfig,
+    consumer_id: str,
+    cluster: ClusterSource,
+    changed: Callable[[], None],
+    clock: Callable[[], float] = boot_seconds,
 ) -> MemberSession:
     """The session of the protocol that ``group.protocol`` names; for the arguments see :class:`ConsumerSession`."""
     if config.group_protocol == "consumer":
         from zkconsumer.kafka.consumersession import ConsumerSession
 
-        return ConsumerSession(config, consumer_id, cluster, changed)
+        return ConsumerSession(config, consumer_id, cluster, changed, clock)
     from zkconsumer.kafka.groupsession import GroupSession
 
-    return GroupSession(config, consumer_id, cluster, changed)
+    return GroupSession(config, consumer_id, cluster, changed, clock)

@@ -29,14 +29,14 @@ class SharedConsumerMembership(SharedMember[ConsumerMembership]):
             seconds: until the next heartbeat.
         """
         with self._condition:
-            self._condition.wait_for(
+            self._wait_for(
                 lambda: (
                     self._closed
                     or self._membership.must_report()
                     or self._is_to_join()
                     or (self._topics_changed and self._membership.state is MembershipState.STABLE)
                 ),
-                max(0.0, seconds),
+                seconds,
             )
             return not self._closed
 

@@ -177,7 +177,12 @@ class SharedMember(Generic[M]):
     def sleep(self, seconds: float) -> None:
         """Wait, at most until this is closed."""
         with self._condition:
-            self._condition.wait_for(lambda: self._closed, seconds)
+            self._wait_for(lambda: self._closed, seconds)
+
+    def _wait_for(self, reached: Callable[[], bool], seconds: float) -> None:
+        """Wait for a condition, at most so many seconds, or until they have passed on the clock; under the lock."""
+        until = self.clock() + seconds
+        self._condition.wait_for(lambda: reached() or self.clock() >= until, max(0.0, seconds))
 
     def _end(self, fence: Callable[[], None], stopped: ZkConsumerError | None) -> None:
         """The group has removed this member: nothing may be delivered any more.

@@ -95,7 +95,7 @@ class SharedMembership(SharedMember[BrokerMembership]):
     def await_beat(self, seconds: float) -> bool:
         """Wait, at most until an assignment arrives; False when this is closed."""
         with self._condition:
-            self._condition.wait_for(lambda: self._closed or self._was_assigned, max(0.0, seconds))
+            self._wait_for(lambda: self._closed or self._was_assigned, seconds)
             self._was_assigned = False
             return not self._closed
 

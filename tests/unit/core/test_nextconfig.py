@@ -1,8 +1,10 @@
 """The configuration of the next client, from values."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from confluent_kafka import Consumer
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zkconsumer.config import PROPERTIES
@@ -163,14 +165,18 @@ def test_illegal_values_are_refused_together():
 INTEGERS = [row for row in PROPERTIES.values() if row.kind is int and not row.ours]
 
 
-@given(
-    st.fixed_dictionaries(
-        {},
-        optional={
-            row.name: st.integers(row.minimum if row.minimum is not None else -5, row.maximum).map(str)
-            for row in INTEGERS
-        },
-    )
+FILES = st.fixed_dictionaries(
+    {},
+    optional={
+        row.name: st.integers(row.minimum if row.minimum is not None else -5, row.maximum).map(str) for row in INTEGERS
+    },
 )
-def test_librdkafka_accepts_what_the_jvm_consumer_accepts(properties):
-    Consumer(whole("confluent", LEAST | properties)).close()
+
+
+@settings(max_examples=5)
+@given(st.lists(FILES, min_size=10, max_size=10))
+def test_librdkafka_accepts_what_the_jvm_consumer_accepts(files):
+    least = {**LEAST, "bootstrap.servers": "127.0.0.1:9"}  # needs no name server
+    made = [Consumer(whole("confluent", least | properties)) for properties in files]
+    with ThreadPoolExecutor(len(made)) as closing:  # each waits for its threads
+        list(closing.map(Consumer.close, made))

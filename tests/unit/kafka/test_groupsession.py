@@ -31,6 +31,8 @@ from zkconsumer.model import TopicPartition
 PARTITIONS = frozenset(TopicPartition("t", number) for number in range(3))
 MOVED = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR]
 COOPERATIVE, EAGER = "cooperative-sticky", "range"
+SESSION_S = 60
+"""A session timeout that passes only when the test skips it."""
 
 
 class Member(FollowingMember):
@@ -180,12 +182,13 @@ def test_a_refused_member_joins_again(coordinator, make, strategy, api, code, me
     ],
 )
 def test_what_an_operator_has_to_change_is_reported_until_it_is_changed(coordinator, make, code, kind):
+    coordinator.codes[JOIN] += [code] * 1000
     member = make(joins=False)
-    coordinator.codes[JOIN] += [code] * 2
     member.until(lambda: member.errors)
+    coordinator.codes[JOIN].clear()
     member.until(member.owns_everything)
     assert {type(error) for error in member.errors} == {kind}
-    assert ids(coordinator) == ["", "", ""]
+    assert set(ids(coordinator)) == {""}
 
 
 @pytest.mark.parametrize("api", [JOIN, SYNC, BEAT])
@@ -290,11 +293,11 @@ def test_a_topic_that_is_noticed_when_partitions_are_gained_is_declared_then(coo
 
 def test_a_failure_is_over_when_the_next_request_to_join_waits(coordinator, make):
     """A coordinator waits for other members, up to a rebalance timeout."""
-    coordinator.codes[JOIN] += [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 4
+    coordinator.codes[JOIN] += [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 2
     coordinator.held[JOIN] = threading.Event()
     member = make(joins=False)
     member.until(lambda: member.errors)
-    member.until(lambda: len(coordinator.asked(JOIN)) == 5)
+    member.until(lambda: len(coordinator.asked(JOIN)) == 3)
     member.errors.clear()
     member.follow()
     assert member.errors == []
@@ -305,11 +308,15 @@ def test_a_failure_is_over_when_the_next_request_to_join_waits(coordinator, make
 def test_the_lease_lapses_on_time_while_silent_brokers_are_asked(coordinator, make):
     """The coordinator has moved, and no broker answers where it is."""
     asked, silent = [], []
-    member = make(session_timeout_ms=1500, lease_changed=lambda: asked.append(sum(one.asked for one in silent)))
+    member = make(
+        session_timeout_ms=SESSION_S * 1000, lease_changed=lambda: asked.append(sum(one.asked for one in silent))
+    )
     assert member.group.lease_lapses == 0
     with silent_brokers(member.cluster, 6) as brokers:
         silent += brokers
         coordinator.codes[BEAT].append(ErrorCode.NOT_COORDINATOR)
+        eventually(lambda: any(one.asked for one in silent))
+        member.skip(SESSION_S)
         eventually(lambda: asked)
         assert member.group.lease_lapses == 1
         assert not member.group.may_deliver()
@@ -319,10 +326,12 @@ def test_the_lease_lapses_on_time_while_silent_brokers_are_asked(coordinator, ma
 def test_brokers_without_a_rebalance_timeout_wait_a_session_timeout(coordinator, make):
     """Those before 0.10.1: a member that has to release first is removed then, though its heartbeats are answered."""
     coordinator.versions[JOIN] = 0
-    member = make(session_timeout_ms=1000)
-    coordinator.codes[BEAT] += [ErrorCode.REBALANCE_IN_PROGRESS] * 10_000
+    member = make(session_timeout_ms=SESSION_S * 1000)
     coordinator.held[JOIN] = threading.Event()
-    eventually(lambda: not member.group.may_deliver())
+    coordinator.codes[BEAT] += [ErrorCode.REBALANCE_IN_PROGRESS] * 10_000
+    member.skip(SESSION_S)
+    await_heartbeats(coordinator)
+    assert not member.group.may_deliver()
     assert member.group.held
     assert coordinator.codes[BEAT], "the coordinator answers"
     coordinator.codes[BEAT].clear()

@@ -1,0 +1,80 @@
+"""Times of a group, on a ZooKeeper in memory whose clock the test moves."""
+
+import json
+
+import pytest
+from kazoo.protocol.serialization import Delete
+
+from tests.fixtures.groupmodel import PATHS, SUBSCRIPTIONS, GroupModel
+from tests.fixtures.membersinturns import SESSION_S
+from zkconsumer.core.rebalancesteps import RebalanceCause
+from zkconsumer.model import TopicPartition
+
+
+@pytest.fixture
+def group():
+    made = GroupModel()
+    yield made
+    for member in made.members:
+        member.end()
+
+
+def begin(group, *, members, partitions):
+    group.begin(strategy="range", subscriptions=SUBSCRIPTIONS[:1] * members, partitions=partitions, settled=True)
+    return list(group.members)
+
+
+def put_stranger(group, name):
+    """Register a member that never claims anything."""
+    registration = {"version": 1, "subscription": {"t": 1}, "pattern": "static", "timestamp": "1"}
+    group._write(f"{PATHS.ids}/{name}", json.dumps(registration).encode())
+
+
+def state_of(member):
+    """What a rebalance would change."""
+    return dict(member.group.held), member.group.releases, member.loop.counts, set(member.fetch.fetched)
+
+
+def test_members_that_join_one_after_another_cause_one_rebalance(group):
+    """They come 40 ms apart; a group is settled after 50 ms, or at the latest after a second."""
+    (member,) = begin(group, members=1, partitions=12)
+    for number in range(11):
+        put_stranger(group, f"g_z{number:02d}")
+        group.run(0, 12, informed=True)
+        group.pass_time(0.04)
+    assert len(member.group.held) == 12
+    group.run_in_turns(200)
+    assert member.group.held.keys() == {TopicPartition("t", 0)}
+    assert member.loop.counts.by_cause[RebalanceCause.MEMBERS] == 1
+
+
+def test_a_rebalance_waits_no_longer_while_members_keep_coming_and_going(group):
+    (member,) = begin(group, members=1, partitions=12)
+    put_stranger(group, "g_z")
+    for number in range(50):  # two seconds
+        put_stranger(group, f"g_y{number}")
+        group.run(0, 12, informed=True)
+        group.pass_time(0.04)
+        group.server.perform(group.outsider, Delete(f"{PATHS.ids}/g_y{number}", -1))
+    assert len(member.group.held) < 12
+
+
+def test_a_zookeeper_that_is_away_for_less_than_the_session_changes_nothing(group):
+    members = begin(group, members=2, partitions=4)
+    before = [state_of(member) for member in members]
+    for member in members:
+        member.client.lose_connection()
+    group.pass_time(0.9 * SESSION_S)
+    assert not any(member.group.connected or member.group.may_deliver() for member in members)
+    group.settle()
+    assert all(member.group.connected and member.group.may_deliver() for member in members)
+    assert [state_of(member) for member in members] == before
+
+
+def test_a_zookeeper_that_is_away_for_longer_ends_the_session(group):
+    members = begin(group, members=2, partitions=4)
+    for member in members:
+        member.client.lose_connection()
+    group.pass_time(1.1 * SESSION_S)
+    group.settle()
+    assert [member.loop.counts.by_cause[RebalanceCause.SESSION] for member in members] == [1, 1]
