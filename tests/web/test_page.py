@@ -100,7 +100,7 @@ def test_the_table_is_what_the_api_answers(browser, serve, group, lagging):
         return found and [[*(str(one[name]) for name in shown), one["owner"]] for one in found["partitions"]]
 
     def same():
-        # The status changes to STALL when the windows are full, and a lag is unknown until the broker has answered.
+        # A lag is unknown until the broker has answered.
         found = [[*row[:6], row[9]] for row in rows(browser, "#partitions")]
         return found == expected() and [row[5] for row in found] == ["1", "2", "3"]
 

@@ -1,5 +1,7 @@
 """What a sampler keeps of groups."""
 
+import threading
+
 import pytest
 
 from tests.fixtures.groups import znodes_of_a_group
@@ -64,13 +66,12 @@ def many_groups():
     return znodes
 
 
-@pytest.mark.parametrize("is_coordinator", [True, False])
-def test_a_silent_broker_is_asked_once_per_sample(many_groups, is_coordinator):
+def test_a_silent_broker_is_asked_once_per_sample(many_groups):
     with running(SilentServer) as silent, running_stub_broker() as stub:
         other = Broker(1, "127.0.0.1", silent.broker.port)
         stub.log(P0).end, stub.log(P1).end = 9, 9
         stub.elsewhere[P1] = other
-        stub.coordinator = other if is_coordinator else None
+        stub.coordinator = other
         brokers = [stub.broker, other]
         with LagSampler(many_groups, CONFIG, window=2, bootstrap=brokers, interval=0.1) as sampler:
             for number in (1, 2):
@@ -94,3 +95,35 @@ def test_groups_without_a_coordinator_wait_together(many_groups):
         assert stub.searches == 5 * len(GROUPS)
     (problem,) = (one for one in sampler.problems if "in Kafka" in one)
     assert "the group has no coordinator at the moment" in problem
+
+
+def test_a_leader_that_stops_answering_is_asked_once_in_a_sample():
+    asked, frozen = [], threading.Event()
+    with running_stub_broker() as stub, running_stub_broker() as leader:
+        stub.log(P0).end, stub.log(P1).end, leader.log(P1).end = 9, 9, 9
+        stub.elsewhere[P1] = Broker(1, leader.broker.host, leader.broker.port)
+        with LagSampler(znodes_of_a_group(), CONFIG, window=2, bootstrap=[stub.broker], interval=0.1) as sampler:
+            sampler.sample(["g"], 0)
+            leader.asked = lambda partitions: asked.append(partitions) or frozen.wait()
+            sampler.sample(["g"], 1)
+        frozen.set()
+    assert asked == [{P1}]
+    assert {partition: [one.lag for one in series] for partition, series in sampler.samples("g").items()} == {
+        P0: [4, 4],
+        P1: [4, None],
+    }
+
+
+def test_an_offset_in_kafka_is_unknown_while_its_coordinator_is_away(many_groups):
+    """That of ZooKeeper, 5, would look as if the offset had gone back."""
+    with running_stub_broker() as stub:
+        stub.log(P0).end, stub.log(P1).end = 9, 9
+        stub.committed[P0] = 8
+        stub.coordinator = stub.broker
+        with LagSampler(many_groups, CONFIG, window=2, bootstrap=[stub.broker], interval=0.1) as sampler:
+            sampler.sample(["g"], 0)
+            stub.coordinator = None
+            sampler.sample(["g"], 1)
+            assert sampler.evaluate("g").status is LagStatus.UNKNOWN
+    committed = {p: [one.committed for one in series] for p, series in sampler.samples("g").items()}
+    assert committed == {P0: [8, None], P1: [5, 5]}
