@@ -181,6 +181,14 @@ class ConsumerProperties:
         ours=True,
         default_text="none",
     )
+    group_share: bool = declare(
+        True,
+        "group.share",
+        bool,
+        "false, for Spark queries only: the query has to be the only member of its group. It joins no group that has "
+        "members, and ends when it has to share the partitions.",
+        ours=True,
+    )
     session_timeout_ms: int = declare(
         45_000,
         "session.timeout.ms",

@@ -7,6 +7,7 @@ from pyspark.errors import StreamingQueryException
 
 from tests.fixtures.sourceprocess import SourceProcess
 from tests.fixtures.spark import DEADLINE_S, LONG_SESSION, PatientQuery, Sink, await_until
+from zkconsumer import ConsumerConfig, ConsumerConnector
 from zkconsumer.errors import UsageError
 from zkconsumer.spark.offsetsjson import initial_offset
 
@@ -115,26 +116,30 @@ def test_a_query_that_does_not_share_refuses_members_by_name(group, topic, uniqu
     }
     start = initial_offset(group.group)
     first, second = SourceProcess(options), SourceProcess(options)
+    third = SourceProcess({**options, "group.share": "true"})
     try:
         end = first.ask("latest_offset", start, None)
-        with pytest.raises(UsageError, match=f"has live members: {first.ask('consumer_id')}"):
+        with pytest.raises(UsageError, match=f"{first.ask('consumer_id')} are live"):
             second.ask("latest_offset", start, None)
+        with pytest.raises(UsageError, match=f"{first.ask('consumer_id')} do not share it"):
+            third.ask("latest_offset", start, None)
         assert len(first.read(start, end)) == 100
         assert first.ask("latest_offset", end, None) == end, "it has not noticed anything"
     finally:
-        first.stop()
-        second.stop()
+        for process in (first, second, third):
+            process.stop()
 
 
-def test_a_query_that_does_not_share_ends_when_a_member_joins(group, topic):
+def test_a_query_that_does_not_share_ends_when_a_member_joins(group, topic, sandbox):
     options = {**group.connection, "group.id": group.group, "subscribe": topic, "startingOffsets": "earliest"}
     start = initial_offset(group.group)
-    first, second = SourceProcess({**options, "group.share": "false"}), SourceProcess(options)
+    query = SourceProcess({**options, "group.share": "false"})
+    config = ConsumerConfig(zookeeper_connect=sandbox.zookeeper_connect, group_id=group.group)
     try:
-        first.ask("latest_offset", start, None)
-        second.ask("join")
-        with pytest.raises(UsageError, match=f"own a part of its partitions: {second.ask('consumer_id')}"):
-            first.ask("latest_offset", start, None)
+        query.ask("latest_offset", start, None)
+        with ConsumerConnector(config) as member:
+            member.create_message_streams({topic: 1})
+            with pytest.raises(UsageError, match=f"own a part of its partitions: {member.consumer_id}"):
+                query.ask("latest_offset", start, None)
     finally:
-        first.stop()
-        second.stop()
+        query.stop()

@@ -17,7 +17,7 @@ from zkconsumer.connector.stream import MessageStream
 from zkconsumer.core.idlestreams import seconds_between_looks
 from zkconsumer.core.subscription import Subscription, TopicFilter
 from zkconsumer.cpus import available_cpus
-from zkconsumer.errors import ConsumerClosed, StreamIdle, ZkConsumerError
+from zkconsumer.errors import ConfigError, ConsumerClosed, StreamIdle, ZkConsumerError
 from zkconsumer.fetch.chunkqueue import ChunkQueue
 from zkconsumer.fetch.chunkreader import ChunkReader
 from zkconsumer.fetch.decodeahead import DecodePool, threads_for
@@ -77,11 +77,14 @@ class ConsumerConnector:
         ChrootMissing: the chroot of ``zookeeper.connect`` does not exist.
         BrokerUnavailable: with ``group.protocol`` ``kafka`` or ``consumer``, no broker of ``bootstrap.servers``
             answered in time.
-        ConfigError: with ``group.protocol=consumer``, the brokers do not have that protocol.
+        ConfigError: with ``group.protocol=consumer``, the brokers do not have that protocol; or ``group.share`` is
+            false.
         UsageError: ``metrics.port`` is in use.
     """
 
     def __init__(self, config: ConsumerConfig, *, before_commit: Callable[[], None] | None = None) -> None:
+        if not config.group_share:
+            raise ConfigError("group.share=false is for Spark queries only")
         self._owner = Owner()
         self._config = config
         self._consumer_id = new_consumer_id(config)

@@ -34,6 +34,7 @@ class GroupView:
         our_clients: zkconsumer members, which have a session node: consumer id to the assignor that they use.
         session_ms: consumer id to the session timeout in ms, of those zkconsumer members that wrote it.
         obeying: zkconsumer members with ``group.protocol=coordinator``, whether they have a command or not.
+        unshared: zkconsumer members with ``group.share=false``.
         registered_ms: consumer id to the time of registration in ms since the epoch, where the member wrote one.
     """
 
@@ -47,6 +48,7 @@ class GroupView:
     identities: Mapping[str, TopicIdentity] = field(default_factory=dict)
     session_ms: Mapping[str, int] = field(default_factory=dict)
     obeying: frozenset[str] = frozenset()
+    unshared: frozenset[str] = frozenset()
 
     def subscribed_topics(self, consumer_id: str, *, exclude_internal: bool) -> dict[str, Topic]:
         """The topics that one member subscribes to and that exist."""

@@ -335,18 +335,23 @@ class SessionNode:
     """``/consumers/G/zkconsumer/members/C@SESSION``: ephemeral, ours; fences transactions and marks our members."""
 
     @staticmethod
-    def encode(assignor: str, protocol: str | None = None, session_ms: int | None = None) -> bytes:
+    def encode(
+        assignor: str, protocol: str | None = None, session_ms: int | None = None, *, shares: bool = True
+    ) -> bytes:
         """JSON that names the client and the assignor, on which all members must agree.
 
         Args:
             assignor: its name.
             protocol: ``group.protocol`` where it is not ``zookeeper``; members that do not know it ignore it.
             session_ms: the timeout of its session in ms, written with the protocol.
+            shares: ``group.share``, written if it is false.
         """
         document: dict[str, object] = {"version": 1, "client": "zkconsumer", "assignor": assignor}
         if protocol is not None:
             document["protocol"] = protocol
             document["session_ms"] = session_ms
+        if not shares:
+            document["share"] = False
         return json.dumps(document, separators=(",", ":")).encode()
 
     @staticmethod
@@ -369,6 +374,15 @@ class SessionNode:
             MalformedZnode: unreadable.
         """
         return str(_json_object(path, _text(path, data)).get("protocol", "zookeeper"))
+
+    @staticmethod
+    def shares(path: str, data: bytes | None) -> bool:
+        """``group.share`` of the member.
+
+        Raises:
+            MalformedZnode: unreadable.
+        """
+        return _json_object(path, _text(path, data)).get("share") is not False
 
     @staticmethod
     def session_ms(path: str, data: bytes | None) -> int | None:

@@ -35,6 +35,7 @@ class ClusterView:
         our_members: those of them that use this package; of a group that brokers coordinate those that have the same
             ``client.id``, which by default is the name of the group in this package only.
         refused: why offsets are unreadable that are stored in Kafka.
+        unshared: live members with ``group.share=false``; brokers do not know them.
     """
 
     brokers: tuple[Broker, ...]
@@ -43,6 +44,7 @@ class ClusterView:
     members: frozenset[str]
     our_members: frozenset[str]
     refused: Mapping[TopicPartition, TopicUnreadable] = field(default_factory=dict)
+    unshared: frozenset[str] = frozenset()
 
     def partition_counts(self) -> dict[str, int]:
         """Number of partitions of each topic."""
@@ -91,6 +93,7 @@ def _read_from_zookeeper(options: SourceOptions, *, with_offsets: bool) -> Clust
             members=frozenset(group.members.keys() | group.unreadable.keys()),
             our_members=frozenset(group.our_clients),
             refused=refused,
+            unshared=frozenset(group.unshared & group.members.keys()),
         )
     finally:
         session.close()

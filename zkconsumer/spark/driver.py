@@ -32,6 +32,7 @@ from zkconsumer.memberassembly import assemble_member
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.spark.acknowledge import AcknowledgementServer, open_server
 from zkconsumer.spark.cluster import ClusterView, read_cluster
+from zkconsumer.spark.groupsharing import GroupSharing
 from zkconsumer.spark.logends import LogEnds
 from zkconsumer.spark.microbatch import RangePartition, group_by_thread, split_tasks, stream_counts, with_epochs
 from zkconsumer.spark.offsetsjson import decode_offset, encode_offset, encode_report
@@ -39,7 +40,6 @@ from zkconsumer.spark.options import SourceOptions
 from zkconsumer.spark.planner import BatchPlanner
 from zkconsumer.spark.process import ignore_sigterm, prepare_process
 from zkconsumer.spark.readerclaim import ReaderClaim, claim_reader
-from zkconsumer.spark.solemember import SoleMember
 from zkconsumer.spark.sourceoffset import SourceOffset
 from zkconsumer.spark.sparkfetchcontrol import SparkFetchControl, drain_remedy, drain_timeout_ms
 
@@ -152,7 +152,7 @@ class QueryDriver:
         Raises:
             OffsetOutOfRange: offsets to read are not in the log any more and ``failOnDataLoss`` is true.
             UsageError: the checkpoint belongs to another query; or the group is used by another reader of this driver,
-                or with ``group.share=false`` by another member.
+                or with ``group.share=false`` by another member; or another member does not share it.
             ZkConsumerError: joining failed; or, with AvailableNow, the group or brokers remain unreachable.
         """
         finished = self._decode(start)
@@ -235,11 +235,8 @@ class QueryDriver:
             return self._planner
         self._parts.prepare_process(self.stop)
         self._claim = self._claim or self._parts.claim_reader(self._options)
-        sole = None
-        if not self._options.shares_group:
-            sole = SoleMember(self._config, lambda: self._parts.read_cluster(self._options).members)
-            sole.await_empty_group()
-        view = self._parts.read_cluster(self._options)
+        sharing = GroupSharing(self._config, lambda: self._parts.read_cluster(self._options))
+        view = sharing.await_admission()
         self._brokers = view.brokers
         self._warn_of_others(view)
         self._member = member = self._parts.assemble_member(
@@ -261,7 +258,7 @@ class QueryDriver:
             self._ends,
             settle_s=self._settle_s,
             others=view.members,
-            accept=lambda assignment: sole.require_everything(assignment, member.consumer_id) if sole else None,
+            accept=lambda assignment: sharing.require_everything(assignment, member.consumer_id),
         )
         return self._planner
 

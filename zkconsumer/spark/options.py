@@ -58,7 +58,6 @@ OPTION_NAMES = (
     "numStreams",
     "checkpointGroup",
     "memberName",
-    "group.share",
 )
 """The source's own options, in the spelling of the documentation."""
 
@@ -97,7 +96,6 @@ class SourceOptions:
         num_streams: consumer threads to register, None to choose by CPUs and partitions.
         checkpoint_group: another group whose checkpoint this query may continue; None for no other.
         member_name: distinguishes readers of one group under one driver; None: there must be no other.
-        shares_group: False if the query must be the only member of its group.
     """
 
     config: ConsumerConfig
@@ -115,7 +113,6 @@ class SourceOptions:
     num_streams: int | None = None
     checkpoint_group: str | None = None
     member_name: str | None = None
-    shares_group: bool = True
 
     @property
     def starting_option(self) -> str:
@@ -194,13 +191,13 @@ class _Reader:
         tasks = self._positive("minPartitions"), self._positive("maxRecordsPerPartition")
         flags = self._flag("failOnDataLoss", True), self._flag("includeHeaders", False)
         streams, checkpoint_group = self._positive("numStreams"), self._values.get("checkpointGroup")
-        member = self._values.get("memberName"), self._flag("group.share", True)
+        member = self._values.get("memberName")
         config = self._config()
         if config is None:
             return None
         limits = (most, least, delay, *tasks)
         return SourceOptions(
-            config, topics, pattern, starting or "group", ending, *limits, *flags, streams, checkpoint_group, *member
+            config, topics, pattern, starting or "group", ending, *limits, *flags, streams, checkpoint_group, member
         )
 
     def _trigger_limits(self) -> tuple[int | None, int | None, int]:

@@ -30,6 +30,7 @@ class Membership:
         wall_clock_ms: current time in ms since the epoch.
         clock: a monotonic clock, in seconds.
         protocol: ``group.protocol``.
+        shares: ``group.share``.
 
     Attributes:
         obeying: number of members with a command right after this one registered, itself included; None if unknown.
@@ -45,6 +46,8 @@ class Membership:
         wall_clock_ms: Callable[[], int],
         clock: Callable[[], float] = time.monotonic,
         protocol: str = "zookeeper",
+        *,
+        shares: bool = True,
     ) -> None:
         self._session = session
         self._paths = GroupPaths(group)
@@ -53,6 +56,7 @@ class Membership:
         self._now_ms = wall_clock_ms
         self._clock = clock
         self._registered_session = 0
+        self._shares = shares
         self._protocol = None if protocol == "zookeeper" else protocol
         self._coordinator = CoordinatorPaths(group)
         self._ended = 0
@@ -137,7 +141,8 @@ class Membership:
         return parents if self._protocol is None else [*parents, self._coordinator.root, self._coordinator.commands]
 
     def _session_node(self) -> bytes:
-        return SessionNode.encode(self._assignor, self._protocol, round(self._session.negotiated_timeout * 1000))
+        timeout_ms = round(self._session.negotiated_timeout * 1000)
+        return SessionNode.encode(self._assignor, self._protocol, timeout_ms, shares=self._shares)
 
     def _resolve_conflict(
         self,

@@ -158,6 +158,7 @@ class Registry:
             brokers=self._live(cluster, _only(reads, brokers)),
             our_clients={name: one.assignor for name, one in ours.items()},
             obeying=frozenset(name for name, one in ours.items() if one.protocol == "coordinator"),
+            unshared=frozenset(name for name, one in ours.items() if not one.shares),
             session_ms={name: one.session_ms for name, one in ours.items() if one.session_ms is not None},
             registered_ms=registered.since_ms,
         )
@@ -236,7 +237,8 @@ def _registration(path: str, data: bytes | None) -> tuple[Subscription, int | No
 @lru_cache(maxsize=16_384)
 def _client(path: str, data: bytes | None) -> tuple[str, _Client]:
     node = SessionNode
-    one = _Client(node.decode(path, data), node.session_ms(path, data), node.protocol(path, data))
+    protocol, shares = node.protocol(path, data), node.shares(path, data)
+    one = _Client(node.decode(path, data), node.session_ms(path, data), protocol, shares)
     return SessionNode.consumer_id(path.rpartition("/")[2]), one
 
 
@@ -244,6 +246,7 @@ class _Client(NamedTuple):
     assignor: str
     session_ms: int | None
     protocol: str
+    shares: bool
 
 
 class _Registrations(NamedTuple):

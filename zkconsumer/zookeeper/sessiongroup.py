@@ -74,6 +74,7 @@ class SessionGroup:
             lambda: time.time_ns() // 1_000_000,
             clock,
             self.name,
+            shares=config.group_share,
         )
         self._ownership = PartitionOwnership(self.zk, config.group_id, self.fence, self._registered, signal.wake)
         self._lease: SessionLease | None = None

@@ -95,6 +95,8 @@ def test_session_node_names_the_protocol():
 def test_session_node_names_the_assignor():
     assert SessionNode.decode("/s", SessionNode.encode("roundrobin-0.8")) == "roundrobin-0.8"
     assert SessionNode.session_ms("/s", SessionNode.encode("range")) is None
+    assert SessionNode.shares("/s", SessionNode.encode("range"))
+    assert not SessionNode.shares("/s", SessionNode.encode("range", shares=False))
     assert SessionNode.session_ms("/s", SessionNode.encode("range", "coordinator", 6000)) == 6000
     for data in (b"", b"{}", b'{"assignor":1}'):
         with pytest.raises(MalformedZnode):

@@ -659,7 +659,7 @@ def test_a_query_that_does_not_share_its_group_joins_no_other_member(log, query)
     log(A, 0, 10)
     ours = query({A: None, B: None, C: None}, **{"group.share": "false", "zookeeper.session.timeout.ms": "1"})
     ours.member.others = {"g_jvm"}
-    with pytest.raises(UsageError, match="has live members: g_jvm"):
+    with pytest.raises(UsageError, match="its members g_jvm are live"):
         ours.trigger()
     assert ours.member.subscription is None, "it has not joined"
 

@@ -1,14 +1,19 @@
 """Where a registry reads the cluster: from znodes, or from brokers, which leaves no request to ``/brokers``."""
 
 import json
+from contextlib import closing
 
 import pytest
 
+from tests.fixtures.groupsinmemory import session_in_memory
 from tests.fixtures.members import JVM
 from tests.fixtures.znodes import ZnodesInMemory
+from tests.fixtures.zookeeperinmemory import ZooKeeperInMemory
 from zkconsumer.core.clustercatalog import ClusterSnapshot
 from zkconsumer.core.groupview import Topic
+from zkconsumer.core.subscription import Subscription
 from zkconsumer.model import Broker, TopicIdentity
+from zkconsumer.zookeeper.membership import Membership
 from zkconsumer.zookeeper.registry import Registry
 from zkconsumer.zookeeper.watchedreads import WatchedReads
 
@@ -80,3 +85,14 @@ def test_events_of_the_group_are_counted_with_watches(znodes):
     assert registry.group_events("g") == 0
     register(znodes, "g_b", **STATIC)
     assert registry.group_events("g") == 1
+
+
+def test_members_that_do_not_share_the_group_are_known():
+    server = ZooKeeperInMemory()
+    with closing(session_in_memory(server)) as one, closing(session_in_memory(server)) as other:
+        for session, name, shares in ((one, "g_sole", False), (other, "g_b", True)):
+            member = Membership(session, "g", name, "range", lambda: 7, shares=shares)
+            member.register(Subscription.static({"t": 1}), lambda _: None, lambda _: False)
+        view = Registry(one).view("g")
+    assert view.members.keys() == view.our_clients.keys() == {"g_sole", "g_b"}
+    assert view.unshared == {"g_sole"}

@@ -1,0 +1,70 @@
+import pytest
+
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.core.fetchcontrol import FetchAssignment
+from zkconsumer.core.groupview import Topic
+from zkconsumer.errors import UsageError
+from zkconsumer.model import ConsumerThreadId, TopicIdentity, TopicPartition
+from zkconsumer.spark.cluster import ClusterView
+from zkconsumer.spark.groupsharing import GroupSharing
+
+
+def view(members=(), unshared=()):
+    return ClusterView((), frozenset(), {}, frozenset(members), frozenset(), unshared=frozenset(unshared))
+
+
+def sharing(*views, shares=False, session_ms=1):
+    """The group is in these states, one for each request."""
+    config = ConsumerConfig(
+        zookeeper_connect="h:1", group_id="g", zookeeper_session_timeout_ms=session_ms, group_share=shares
+    )
+    return GroupSharing(config, iter(views).__next__)
+
+
+def assignment(owned, generation=1):
+    threads = {TopicPartition("t", number): ConsumerThreadId("g_own", 0) for number in range(owned)}
+    return FetchAssignment(generation, threads, {}, topics={"t": Topic((0, 1), TopicIdentity("id", 40))})
+
+
+def test_a_member_that_was_killed_is_waited_for():
+    old = view({"g_old"}, {"g_old"})
+    assert sharing(old, old, view(), session_ms=600_000).await_admission() == view()
+    assert sharing(old, old, view(), session_ms=600_000, shares=True).await_admission() == view()
+
+
+def test_a_query_that_does_not_share_joins_no_live_member():
+    with pytest.raises(UsageError, match="its members g_jvm, g_spark are live, and this query does not share it"):
+        sharing(*[view({"g_spark", "g_jvm"})] * 10).await_admission()
+
+
+def test_a_query_joins_no_member_that_does_not_share():
+    with pytest.raises(UsageError, match="its members g_sole do not share it"):
+        sharing(*[view({"g_sole", "g_jvm"}, {"g_sole"})] * 10, shares=True).await_admission()
+
+
+def test_a_query_that_shares_joins_others_that_do():
+    both = view({"g_a", "g_b"})
+    assert sharing(both, shares=True).await_admission() == both
+    sharing(shares=True).require_everything(assignment(1), "g_own")
+
+
+def test_a_query_that_owns_everything_does_not_read_the_group():
+    sharing().require_everything(assignment(2), "g_own")
+
+
+def test_a_member_that_takes_a_share_is_named():
+    with pytest.raises(UsageError, match=r"own a part of its partitions: g_jvm; with group\.share=false"):
+        sharing(view({"g_own", "g_jvm"})).require_everything(assignment(1), "g_own")
+
+
+def test_where_brokers_choose_the_ids_its_own_is_among_them():
+    with pytest.raises(UsageError, match=r"partitions: g-1, g-2 \(this query is one of these\); with"):
+        sharing(view({"g-1", "g-2"})).require_everything(assignment(1), "g_own")
+
+
+def test_partitions_that_no_other_member_has_are_accepted():
+    group = sharing(view({"g_own"}), view({"g_own", "g_jvm"}))
+    group.require_everything(assignment(1), "g_own")
+    group.require_everything(assignment(1), "g_own")  # of the same generation: not read again
+    with pytest.raises(UsageError, match="g_jvm"):
+        group.require_everything(assignment(1, generation=2), "g_own")

@@ -1,0 +1,91 @@
+"""GroupSharing: the rule of ``group.share=false``, by which a query is the only member of its group."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.core.fetchcontrol import FetchAssignment
+from zkconsumer.errors import UsageError
+from zkconsumer.spark.cluster import ClusterView
+
+_log = logging.getLogger(__name__)
+
+_PATIENCE = 1.5
+"""How many session timeouts a query waits for members that were killed; servers count a session in ticks."""
+
+_POLL_S = 0.5
+
+
+class GroupSharing:
+    """Refuses a group that a query must not share, at its start and later.
+
+    Used by Spark's thread.
+
+    Args:
+        config: the consumer's properties.
+        read_cluster: reads the state of the group.
+    """
+
+    def __init__(self, config: ConsumerConfig, read_cluster: Callable[[], ClusterView]) -> None:
+        self._group, self._shares = config.group_id, config.group_share
+        session_ms = config.session_timeout_ms if config.brokers_coordinate else config.zookeeper_session_timeout_ms
+        self._patience_s = _PATIENCE * session_ms / 1000
+        self._read_cluster = read_cluster
+        self._checked: int | None = None
+
+    def await_admission(self) -> ClusterView:
+        """The state of the group, as soon as the query may join it.
+
+        A member that was killed stays in the group for its session timeout, so it is waited for.
+
+        Raises:
+            UsageError: the query does not share the group, but the group has live members; or one of the live members
+                does not share it.
+            ZkConsumerError: the group cannot be read.
+        """
+        deadline = time.monotonic() + self._patience_s
+        waited_for: frozenset[str] = frozenset()
+        while True:
+            view = self._read_cluster()
+            barring = view.unshared if self._shares else view.members
+            if not barring:
+                return view
+            named = ", ".join(sorted(barring))
+            if time.monotonic() > deadline:
+                whose = "do not share it" if self._shares else "are live, and this query does not share it"
+                raise UsageError(
+                    f"group {self._group} cannot be joined: its members {named} {whose} (group.share=false). Stop "
+                    "them, or set another group.id"
+                )
+            if barring != waited_for:
+                waited_for = barring
+                _log.info("group %s: waiting for the end of %s, because of group.share=false", self._group, named)
+            time.sleep(_POLL_S)
+
+    def require_everything(self, assignment: FetchAssignment, consumer_id: str) -> None:
+        """With ``group.share=false``, check that no other member owns a part of what the query subscribes to.
+
+        Args:
+            assignment: what the query owns.
+            consumer_id: id of its own member.
+
+        Raises:
+            UsageError: another member has joined the group, and was given partitions.
+            ZkConsumerError: the group cannot be read.
+        """
+        if self._shares or assignment.generation == self._checked:
+            return
+        if len(assignment.threads) < sum(len(topic.partitions) for topic in assignment.topics.values()):
+            members = self._read_cluster().members
+            if len(members) > 1:  # otherwise partitions are missing for another reason
+                # Coordinators of brokers choose the ids.
+                among = "" if consumer_id in members else " (this query is one of these)"
+                raise UsageError(
+                    f"group {self._group} has other members now, which own a part of its partitions: "
+                    f"{', '.join(sorted(members - {consumer_id}))}{among}; with group.share=false this query ends. "
+                    "Stop them and start it again, set another group.id, or omit group.share"
+                )
+        self._checked = assignment.generation
