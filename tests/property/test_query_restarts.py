@@ -8,10 +8,10 @@ from contextlib import ExitStack
 
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import rule
+from hypothesis.stateful import precondition, rule
 
 from tests.fixtures.querydriver import TRANSACTIONS, Member
-from tests.fixtures.queryrestarts import NUMBERS, THEIR_METADATA, Killed, QueryRestarts
+from tests.fixtures.queryrestarts import LIMITS, NUMBERS, THEIR_METADATA, Killed, QueryRestarts
 from tests.fixtures.stubbroker import running_stub_broker
 from zkconsumer.core.groupview import Topic
 from zkconsumer.core.offsets import StoredOffset, our_metadata
@@ -40,6 +40,20 @@ class PlannerRestarts(QueryRestarts):
     def requests_fail(self, faults):
         """What becomes of the next requests of the member to its store, one each."""
         self.faults = faults
+
+    @precondition(lambda self: self.running)
+    @rule(limits=st.lists(LIMITS, min_size=2, max_size=4), count=st.integers(1, 9), stopped=st.booleans())
+    def work_and_end(self, limits, count, stopped):
+        """Several batches in a row, which random events seldom make."""
+        for limit in limits:
+            for number in range(len(self._all())):
+                self.produce(number, count)
+            if not self.running or not self._batch(limit, "finished"):
+                return
+        if stopped:
+            self.stop()
+        else:
+            self.crash()
 
     @rule(number=NUMBERS, lost=st.integers(1, 4))
     def unclean_leader_change(self, number, lost):
@@ -70,7 +84,12 @@ class PlannerRestarts(QueryRestarts):
         self.stub.log(partition).begin = offset
 
     def stored(self):
+        if self.running:
+            self._keep_what_was_committed()
         return {partition: one.offset for partition, one in self.in_store.items()}
+
+    def written(self, partition):
+        return self.in_store.get(partition, StoredOffset(None))
 
     def store(self, partition, offset):
         self.in_store[partition] = StoredOffset(offset, THEIR_METADATA if self.in_kafka else next(TRANSACTIONS))
@@ -89,7 +108,7 @@ class PlannerRestarts(QueryRestarts):
         self.member = Member()
         self.member.fault = self._fault
         if self.in_kafka:
-            self.member.next_mark = lambda: our_metadata(str(next(TRANSACTIONS)), None)
+            self.member.next_mark = lambda stamp: our_metadata(str(next(TRANSACTIONS)), None, stamp)
         self.driver = self.member.make_driver({**quick, **options}, [self.stub.broker])
         self._assign(self._but(others))
 

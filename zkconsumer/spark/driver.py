@@ -233,6 +233,7 @@ class QueryDriver:
             self._config,
             new_consumer_id(self._config),
             self._control,
+            stamp=self._control.stamp,
             on_failure=self._control.fail,
             on_refusal=self._control.refuse,
             without_last_commit="this query continues at its checkpoint and commits it then; until then, another "

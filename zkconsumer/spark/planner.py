@@ -15,7 +15,7 @@ from typing import Protocol
 
 from zkconsumer.core.fetchcontrol import FetchAssignment
 from zkconsumer.core.groupview import format_partitions
-from zkconsumer.core.offsets import StoredOffset
+from zkconsumer.core.offsets import Stamp, StoredOffset
 from zkconsumer.errors import BrokerUnavailable, LeaderUnknown, ZooKeeperUnavailable, name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.spark.logends import LogEnds
@@ -119,7 +119,7 @@ class BatchPlanner:
         while True:
             assignment = self._await_assignment()
             positions = self._positions.of(assignment, finished)
-            self._commit(assignment.generation, self._positions.committable(finished))
+            self._commit(assignment.generation, self._positions.committable(finished), finished.stamp)
             available = self._available(positions)
             if available is None:
                 continue
@@ -153,7 +153,7 @@ class BatchPlanner:
             # Not "nothing new", which would end an AvailableNow query.
             unavailable = BrokerUnavailable if self._brokers_coordinate else ZooKeeperUnavailable
             raise unavailable("this member's lease expired: other members may own its partitions by now")
-        if not self._control.take(generation, planned.number, rows):
+        if not self._control.take(generation, planned.number, rows, planned.stamp):
             return None
         self._positions.advance(rows)
         self._planned_at = time.monotonic()
@@ -171,7 +171,7 @@ class BatchPlanner:
             raise LeaderUnknown(f"group {self._group} did not settle within {self._settle_s:g} s; check {to_check}")
         return assignment
 
-    def _commit(self, generation: int, offsets: Mapping[TopicPartition, int]) -> None:
+    def _commit(self, generation: int, offsets: Mapping[TopicPartition, int], stamp: Stamp | None) -> None:
         """Commit offsets, so that the group's offsets follow the checkpoint.
 
         A rebalance in between is not a problem: the release has committed the same offsets, and after GenerationEnded
@@ -179,7 +179,7 @@ class BatchPlanner:
         """
         if (generation, offsets) == self._committed:
             return
-        self._control.may_commit(generation, offsets)
+        self._control.may_commit(generation, offsets, stamp)
         self._member.commit(offsets, generation=generation)
         self._committed = (generation, dict(offsets))
 

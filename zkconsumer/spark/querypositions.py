@@ -34,6 +34,7 @@ _log = logging.getLogger(__name__)
 _LEVELS = {
     Reason.MOVED: logging.WARNING,
     Reason.NOT_STORED: logging.WARNING,
+    Reason.REWOUND: logging.WARNING,
     Reason.OLDER_THAN_TOPIC: logging.WARNING,
     Reason.APPEARED: logging.INFO,
     Reason.UNCOMMITTED: logging.INFO,

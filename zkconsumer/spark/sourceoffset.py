@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from zkconsumer.core.groupview import Topic
-from zkconsumer.core.offsets import StoredOffset
+from zkconsumer.core.offsets import Stamp, StoredOffset
 from zkconsumer.model import TopicPartition
 from zkconsumer.spark.microbatch import Span
 
@@ -56,6 +56,11 @@ class SourceOffset:
     def is_initial(self) -> bool:
         """True before the first plan of a query."""
         return self.number == 0
+
+    @property
+    def stamp(self) -> Stamp | None:
+        """The stamp of commits of this offset; None in version 2."""
+        return None if self.query is None else Stamp(self.query, self.number)
 
     def recreated(self, topics: Mapping[str, Topic]) -> set[str]:
         """The topics that were deleted and created again since this query first recorded them."""

@@ -374,6 +374,28 @@ def test_a_partition_that_another_member_owned_keeps_what_was_stored(stub_broker
     assert ours.trigger() == {A: Span(60, 600)}
 
 
+@pytest.mark.parametrize("acknowledged", [True, False])
+def test_a_restored_checkpoint_is_processed_again(stub_broker, log, query, caplog, acknowledged):
+    """An operator's move is law all the same."""
+    log(A, 0, 600)
+    log(B, 0, 600)
+    ours = query({A: 0, B: 0})
+    ours.trigger(limit=100)
+    backup = ours.offset
+    for _ in range(3):
+        ours.trigger(limit=100)
+    if acknowledged:
+        ours.member.acknowledge(ours.offset["n"])
+    else:
+        ours.driver.latest_offset(ours.offset, 1)
+    after = query({A: ours.member.in_store[A], B: StoredOffset(170, 9999)})
+    after.offset = backup
+    with caplog.at_level(logging.WARNING):
+        assert after.trigger() == {A: Span(50, 600), B: Span(170, 600)}
+    assert "t-0 at 50: the query committed the group's offset later than this checkpoint was written" in caplog.text
+    assert after.member.commits[-1] == {A: 50}
+
+
 VERSION_2 = {
     "group": "g",
     "known": {"t": [3, "id"]},
