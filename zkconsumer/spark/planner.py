@@ -118,7 +118,7 @@ class BatchPlanner:
         """
         while True:
             assignment = self._await_assignment()
-            positions = self._positions.of(assignment, finished)
+            positions = self._positions.of(assignment, finished, self.available)
             self._commit(assignment.generation, self._positions.committable(finished), finished.stamp)
             available = self._available(positions)
             if available is None:
@@ -147,7 +147,7 @@ class BatchPlanner:
         generation = assignment.generation
         stored = self._member.stored(positions.keys(), generation)
         epochs = self._ends.epochs({**positions, **{partition: span.until for partition, span in rows.items()}})
-        plan = Plan(rows, dict(positions), stored, assignment.topics, epochs, uuid.uuid4().hex)
+        plan = Plan(rows, dict(positions), stored, assignment.topics, epochs, uuid.uuid4().hex, self._positions.gone)
         planned = next_offset(finished, plan, self._group)
         if not self._member.may_deliver():
             # Not "nothing new", which would end an AvailableNow query.

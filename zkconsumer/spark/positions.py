@@ -241,6 +241,18 @@ def group_by_reason(choices: Mapping[TopicPartition, Choice]) -> dict[Reason, li
     return reasons
 
 
+def is_behind(partition: TopicPartition, position: int, ends: Mapping[TopicPartition, int] | None) -> bool:
+    """True if a partition of a deleted topic may have had records after a position.
+
+    Args:
+        partition: which one.
+        position: of the query.
+        ends: last known log end of each partition that this run of the query has owned; None before its first plan,
+            when it may own any.
+    """
+    return ends is None or ends.get(partition, position) > position
+
+
 def not_remembered(
     choices: Mapping[TopicPartition, Choice], finished: SourceOffset, owned: Collection[TopicPartition]
 ) -> list[TopicPartition]:
