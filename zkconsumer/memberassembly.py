@@ -14,6 +14,7 @@ from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.clustercatalog import ClusterSource
 from zkconsumer.core.fetchcontrol import FetchControl
 from zkconsumer.core.groupprotocol import BrokerSource
+from zkconsumer.core.offsets import Stamp
 from zkconsumer.group.grouprefusals import OnRefusal
 from zkconsumer.group.member import GroupMember, MemberParts
 from zkconsumer.group.rebalancesignal import RebalanceSignal
@@ -33,7 +34,9 @@ class MemberCallbacks(TypedDict, total=False):
     without_last_commit: str
 
 
-def assemble_parts(config: ConsumerConfig, consumer_id: str) -> MemberParts:
+def assemble_parts(
+    config: ConsumerConfig, consumer_id: str, stamp: Callable[[], Stamp | None] | None = None
+) -> MemberParts:
     """The parts of a member: its protocol, and the store that ``offsets.storage`` specifies."""
     signal, closing = RebalanceSignal(), threading.Event()
 
@@ -48,7 +51,7 @@ def assemble_parts(config: ConsumerConfig, consumer_id: str) -> MemberParts:
     cluster = cluster_of_member(config, consumer_id)
     if config.brokers_coordinate:
         assert cluster is not None  # the configuration has bootstrap.servers then
-        return _assemble_broker_group(config, consumer_id, signal, closing, cluster, wait_before_retry)
+        return _assemble_broker_group(config, consumer_id, signal, closing, cluster, wait_before_retry, stamp)
     group: CoordinatorGroup | ZooKeeperGroup
     if config.group_protocol == "coordinator":
         group = CoordinatorGroup(config, consumer_id, signal, cluster=cluster)
@@ -61,9 +64,10 @@ def assemble_parts(config: ConsumerConfig, consumer_id: str) -> MemberParts:
         brokers = group if isinstance(group, CoordinatorGroup) else Registry(group.zk, config.security_protocol)
     store = open_store(
         config,
-        ZooKeeperOffsetStore(group.zk, config.group_id, group.fence),
+        ZooKeeperOffsetStore(group.zk, config.group_id, group.fence, stamp),
         live_brokers=brokers.live_brokers,
         wait_before_retry=wait_before_retry,
+        stamp=stamp,
     )
     return MemberParts(group, brokers, store, signal, closing)
 
@@ -75,6 +79,7 @@ def _assemble_broker_group(
     closing: threading.Event,
     cluster: ClusterSource,
     wait_before_retry: Callable[[float], bool],
+    stamp: Callable[[], Stamp | None] | None,
 ) -> MemberParts:
     from zkconsumer.kafka.brokergroup import BrokerGroup
 
@@ -85,12 +90,21 @@ def _assemble_broker_group(
         wait_before_retry=wait_before_retry,
         identity=group.identity,
         membership=group.commit_membership,
+        stamp=stamp,
     )
     return MemberParts(group, cluster, store, signal, closing)
 
 
 def assemble_member(
-    config: ConsumerConfig, consumer_id: str, fetch: FetchControl, **callbacks: Unpack[MemberCallbacks]
+    config: ConsumerConfig,
+    consumer_id: str,
+    fetch: FetchControl,
+    *,
+    stamp: Callable[[], Stamp | None] | None = None,
+    **callbacks: Unpack[MemberCallbacks],
 ) -> GroupMember:
-    """A member, which is not connected yet; for the arguments see :class:`~zkconsumer.group.member.GroupMember`."""
-    return GroupMember(config, consumer_id, fetch, assemble_parts(config, consumer_id), **callbacks)
+    """A member, which is not connected yet; for the arguments see :class:`~zkconsumer.group.member.GroupMember`.
+
+    ``stamp`` returns the stamp of the offsets that are being committed, in a member whose offsets have one.
+    """
+    return GroupMember(config, consumer_id, fetch, assemble_parts(config, consumer_id, stamp), **callbacks)

@@ -5,7 +5,7 @@ from kazoo.security import make_acl
 
 from tests.fixtures.waiting import eventually
 from zkconsumer import ConsumerConfig, ConsumerConnector
-from zkconsumer.core.offsets import StoredOffset
+from zkconsumer.core.offsets import Stamp, StoredOffset
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.zookeeper import ZooKeeperOffsetStore
 
@@ -153,3 +153,30 @@ def test_an_offset_beyond_the_log_is_reported_with_its_path(
         eventually(lambda: report in caplog.text)
         produce(topic, [b"later"])
         assert next(stream).offset == offset
+
+
+def test_an_offset_is_written_in_one_transaction_with_its_stamp(session, unique_name, zookeeper, path):
+    """Also where many transactions are needed."""
+    many = [TopicPartition("t", number) for number in range(600)]
+    plan = [Stamp("q", 1)]
+    store = ZooKeeperOffsetStore(session, unique_name, stamp=lambda: plan[0])
+    for offset in (5, 6):
+        store.fetch(many)
+        assert store.commit(dict.fromkeys(many, offset)) == set(many)
+        again = ZooKeeperOffsetStore(session, unique_name, stamp=lambda: None)
+        assert {one.stamp for one in again.stored(again.fetch(many)).values()} == {plan[0]}
+        plan[0] = Stamp("q", 2)
+    zookeeper.set(f"{path}/7", b"6")
+    stored = again.stored(again.fetch(many[7:9]))
+    assert [stored[partition].stamp for partition in many[7:9]] == [None, Stamp("q", 2)]
+
+
+def test_offsets_are_stored_where_stamps_are_refused(session, unique_name, zookeeper, path, caplog):
+    parent = f"/consumers/{unique_name}/zkconsumer/commits"
+    zookeeper.ensure_path(parent)
+    zookeeper.set_acls(parent, [make_acl("world", "anyone", read=True)])
+    store = ZooKeeperOffsetStore(session, unique_name, stamp=lambda: Stamp("q", 1))
+    store.fetch(PARTITIONS)
+    assert store.commit(dict.fromkeys(PARTITIONS, 5)) == set(PARTITIONS)
+    assert "offsets are stored without the query that committed them" in caplog.text
+    assert zookeeper.get(f"{path}/0")[0] == b"5"

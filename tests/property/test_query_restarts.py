@@ -4,19 +4,27 @@ dictionary. Answers to commits are lost, and the source is killed, between any t
 ``tests/spark/test_query_restarts.py`` runs the same rules through a whole source on real servers.
 """
 
+from base64 import urlsafe_b64encode
 from contextlib import ExitStack
+from uuid import UUID
 
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import rule
+from hypothesis.stateful import precondition, rule
 
+from tests.fixtures.kafka import MetadataRequest
 from tests.fixtures.querydriver import TRANSACTIONS, Member
-from tests.fixtures.queryrestarts import NUMBERS, THEIR_METADATA, Killed, QueryRestarts
+from tests.fixtures.queryrestarts import LIMITS, NUMBERS, THEIR_METADATA, Killed, QueryRestarts
 from tests.fixtures.stubbroker import running_stub_broker
 from zkconsumer.core.groupview import Topic
 from zkconsumer.core.offsets import StoredOffset, our_metadata
 from zkconsumer.errors import ZooKeeperUnavailable
 from zkconsumer.model import TopicIdentity, TopicPartition
+
+
+def _topic_id(number):
+    return urlsafe_b64encode(UUID(int=number).bytes).decode().rstrip("=")
+
 
 FAULTS = ["none", "not done", "answer lost", "killed before", "killed after"]
 
@@ -28,6 +36,7 @@ class PlannerRestarts(QueryRestarts):
         super().__init__()
         self.stack = ExitStack()
         self.stub = self.stack.enter_context(running_stub_broker())
+        self.stub.versions[MetadataRequest.API_KEY] = 12
         self.in_store = {}
         self.driver = self.member = None
         self.faults = []
@@ -40,6 +49,44 @@ class PlannerRestarts(QueryRestarts):
     def requests_fail(self, faults):
         """What becomes of the next requests of the member to its store, one each."""
         self.faults = faults
+
+    @rule(
+        limits=st.lists(LIMITS, min_size=2, max_size=4),
+        count=st.integers(1, 9),
+        stopped=st.booleans(),
+        back=st.integers(0, 3),
+    )
+    def work_and_end(self, limits, count, stopped, back):
+        """Several batches in a row, and a restored checkpoint, which random events seldom make."""
+        if not self.running:
+            self.start(set())
+        for limit in limits:
+            for number in range(len(self._all())):
+                self.produce(number, count)
+            if not self.running or not self._batch(limit, "finished"):
+                return
+        if stopped:
+            self.stop()
+        else:
+            self.crash()
+        self.the_checkpoint_is_restored(back, is_finished=True)
+
+    @precondition(lambda self: len(self.topics) > 1)
+    @rule(topic=st.sampled_from([0, 1]))
+    def delete_topic(self, topic):
+        name = self.names[topic]
+        partitions = [partition for partition in self._all() if partition.topic == name]
+        self.delete_stored(partitions)  # in ZooKeeper, members find them outdated if the topic is created again
+        del self.topics[name], self.stub.topic_ids[name]
+        if self.counts_at_first_plan is not None:
+            self.counts_at_first_plan[name] = 0
+        for partition in partitions:
+            del self.stub.logs[partition], self.logs[partition]
+            self.due.pop(partition, None)
+            self.rewound.pop(partition, None)
+            self.cut.discard(partition)
+        if self.running:
+            self.rebalance(set())
 
     @rule(number=NUMBERS, lost=st.integers(1, 4))
     def unclean_leader_change(self, number, lost):
@@ -57,7 +104,9 @@ class PlannerRestarts(QueryRestarts):
         for number, size in enumerate(sizes):
             log = self.stub.log(TopicPartition(name, number))
             log.begin, log.end = 0, size
-        return f"id-{next(TRANSACTIONS)}"
+        czxid = next(TRANSACTIONS)
+        self.stub.topic_ids[name] = UUID(int=czxid)
+        return _topic_id(czxid)
 
     def grow_topic(self, name, count):
         for number in range(count):
@@ -70,7 +119,12 @@ class PlannerRestarts(QueryRestarts):
         self.stub.log(partition).begin = offset
 
     def stored(self):
+        if self.running:
+            self._keep_what_was_committed()
         return {partition: one.offset for partition, one in self.in_store.items()}
+
+    def written(self, partition):
+        return self.in_store.get(partition, StoredOffset(None))
 
     def store(self, partition, offset):
         self.in_store[partition] = StoredOffset(offset, THEIR_METADATA if self.in_kafka else next(TRANSACTIONS))
@@ -89,7 +143,7 @@ class PlannerRestarts(QueryRestarts):
         self.member = Member()
         self.member.fault = self._fault
         if self.in_kafka:
-            self.member.next_mark = lambda: our_metadata(str(next(TRANSACTIONS)), None)
+            self.member.next_mark = lambda stamp: our_metadata(str(next(TRANSACTIONS)), None, stamp)
         self.driver = self.member.make_driver({**quick, **options}, [self.stub.broker])
         self._assign(self._but(others))
 
@@ -112,7 +166,9 @@ class PlannerRestarts(QueryRestarts):
                 return end
 
     def read(self, start, end):
-        self.driver.partitions(start, end)
+        tasks = self.driver.partitions(start, end)
+        read = {piece.topic_partition for task in tasks for piece in task.ranges}
+        assert not any(self._is_recreated(partition) for partition in read)
 
     def acknowledge(self, offset):
         before, faults = len(self.member.commits), len(self.faults)
@@ -142,7 +198,7 @@ class PlannerRestarts(QueryRestarts):
     def _assign(self, partitions):
         stored = {p: self.in_store.get(p, StoredOffset(None)) for p in partitions}
         topics = {
-            name: Topic(tuple(range(count)), TopicIdentity(identity, int(identity.removeprefix("id-"))))
+            name: Topic(tuple(range(count)), TopicIdentity(identity, self.stub.topic_ids[name].int))
             for name, (identity, count) in self.topics.items()
         }
         self.member.own(stored, topics)
@@ -156,7 +212,7 @@ class PlannerRestarts(QueryRestarts):
 
 
 PlannerRestarts.TestCase.settings = settings(
-    max_examples=150,
+    max_examples=100,
     stateful_step_count=30,
     deadline=None,
     phases=(Phase.generate,),  # shrinking takes minutes

@@ -24,15 +24,17 @@ from tests.fixtures.spark import LONG_SESSION
 from tests.fixtures.waiting import eventually
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.fetchcontrol import FetchAssignment
-from zkconsumer.core.offsets import StoredOffset
+from zkconsumer.core.offsets import StoredOffset, stamp_of
 from zkconsumer.core.subscription import Subscription
 from zkconsumer.errors import RetriableError
 from zkconsumer.kafka.client import BrokerClient
 from zkconsumer.kafka.offsetcoordinator import OffsetCoordinator
 from zkconsumer.model import TopicPartition
+from zkconsumer.offsets.zookeeper import ZooKeeperOffsetStore
 from zkconsumer.sandbox import Sandbox
 from zkconsumer.spark.acknowledge import acknowledge
 from zkconsumer.spark.offsetsjson import decode_offset
+from zkconsumer.zookeeper.session import ZkSession
 
 SEQUENCES = int(os.environ.get("ZKCONSUMER_RESTARTS", "25"))
 STEPS = 12
@@ -60,9 +62,12 @@ class Idle:
 class SourceRestarts(QueryRestarts):
     """The world is a sandbox."""
 
-    def __init__(self, sandbox: Sandbox, zookeeper: KazooClient, servers: Topics, admin: AdminClient):
+    def __init__(
+        self, sandbox: Sandbox, zookeeper: KazooClient, servers: Topics, admin: AdminClient, session: ZkSession
+    ):
         super().__init__()
         self.sandbox, self.zookeeper, self.servers, self.admin = sandbox, zookeeper, servers, admin
+        self.session = session
         run = uuid.uuid4().hex[:8]
         self.names = [f"restarts-{run}-t", f"restarts-{run}-u"]
         self.group = f"restarts-{run}"
@@ -98,6 +103,13 @@ class SourceRestarts(QueryRestarts):
             return {partition: one.offset for partition, one in found.items() if one.offset is not None}
         paths = {partition: self._path(partition) for partition in self._all()}
         return {p: int(self.zookeeper.get(path)[0]) for p, path in paths.items() if self.zookeeper.exists(path)}
+
+    def written(self, partition):
+        if self.in_kafka:
+            found = self._ask(lambda group: group.fetch([partition])).found[partition]
+            return found._replace(stamp=stamp_of(found.mark))
+        store = ZooKeeperOffsetStore(self.session, self.group, stamp=lambda: None)
+        return store.stored(store.fetch([partition]))[partition]
 
     def store(self, partition, offset):
         if self.in_kafka:
@@ -249,6 +261,7 @@ ANYTIME = {
 STOPPED = {
     "offsets_are_deleted": lambda choose: {"number": choose.randrange(6), "everything": choose.random() < 0.5},
     "the_release_is_upgraded": lambda _: {},
+    "the_checkpoint_is_restored": lambda choose: {"back": choose.randint(0, 3), "is_finished": choose.random() < 0.5},
     "the_group_is_renamed": lambda choose: {"copied": choose.random() < 0.5},
     "start": lambda choose: {"others": _numbers(choose)},
     "available_now": lambda choose: {"others": _numbers(choose), "limit": _limit(choose)},
@@ -265,10 +278,11 @@ world, but the servers determine which partitions a member gets first."""
 
 
 @pytest.mark.parametrize("seed", range(SEQUENCES))
-def test_random_restarts_on_real_servers(sandbox, zookeeper, topics, seed):
+def test_random_restarts_on_real_servers(sandbox, zookeeper, topics, open_session, seed):
     choose = random.Random(seed)
     admin = AdminClient({"bootstrap.servers": sandbox.bootstrap_servers})
-    world = SourceRestarts(sandbox, zookeeper, topics, admin)
+    session = open_session(sandbox.zookeeper_connect)
+    world = SourceRestarts(sandbox, zookeeper, topics, admin, session)
     story = []
 
     def do(name, arguments):

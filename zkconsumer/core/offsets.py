@@ -18,16 +18,30 @@ NO_NODE = -1
 """Stands for the version of an offset node that does not exist; the version of a created node is one more."""
 
 
+class Stamp(NamedTuple):
+    """The plan of a Spark query whose end a commit stores.
+
+    Attributes:
+        query: random id of the query.
+        plan: number of the plan.
+    """
+
+    query: str
+    plan: int
+
+
 class StoredOffset(NamedTuple):
     """What a store holds for one partition.
 
     Attributes:
         offset: the next offset to consume; None if there is none.
         mark: identifies the write that stored it; None if there is none, or if it is unknown.
+        stamp: of the commit that stored it; None if another client than a Spark query did, or if it is unknown.
     """
 
     offset: int | None
     mark: Mark | None = None
+    stamp: Stamp | None = None
 
 
 def unmarked(
@@ -54,14 +68,30 @@ def is_same_write(stored: StoredOffset, before: StoredOffset) -> bool:
     return stored.mark == before.mark and (is_unique(stored.mark) or stored.offset == before.offset)
 
 
-def our_metadata(unique: str, topic_id: str | None) -> str:
+def our_metadata(unique: str, topic_id: str | None, stamp: Stamp | None = None) -> str:
     """Metadata of one commit.
 
     Args:
-        unique: a text that no other commit has.
+        unique: a text that no other commit has, without a dot or a colon.
         topic_id: of the topic that the offset belongs to; None if it has none.
+        stamp: of the commit; before ``unique``, since earlier releases take all that follows it for a topic id.
     """
-    return f"{OUR_METADATA}{unique}" + ("" if topic_id is None else f":{topic_id}")
+    of_query = "" if stamp is None else f"{stamp.query}.{stamp.plan}."
+    return f"{OUR_METADATA}{of_query}{unique}" + ("" if topic_id is None else f":{topic_id}")
+
+
+def stamp_of(mark: Mark | None) -> Stamp | None:
+    """The stamp in the metadata of a commit to Kafka; None if there is none.
+
+    >>> stamp_of("zkconsumer:1f.17.12ab:XnPq"), stamp_of("zkconsumer:12ab:XnPq"), stamp_of("another:1f.17.12ab")
+    (Stamp(query='1f', plan=17), None, None)
+    """
+    if not isinstance(mark, str) or not mark.startswith(OUR_METADATA):
+        return None
+    match mark.removeprefix(OUR_METADATA).partition(":")[0].split("."):
+        case [query, plan, _] if plan.isascii() and plan.isdigit():
+            return Stamp(query, int(plan))
+    return None
 
 
 def topic_id_of(mark: Mark | None) -> str | None:
@@ -84,11 +114,13 @@ class KnownOffset:
         version: version of the node, which every write increments; :data:`NO_NODE` if there was no node; None if the
             answer to a write was lost.
         mzxid: mzxid of the node; None if there was no node, or if it is unknown.
+        stamp: see :class:`StoredOffset`.
     """
 
     offset: int | None
     version: int | None
     mzxid: int | None = None
+    stamp: Stamp | None = None
 
 
 def written_by_others(known: KnownOffset, version: int) -> bool:

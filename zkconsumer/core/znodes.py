@@ -14,6 +14,7 @@ from functools import lru_cache
 from math import isfinite
 from typing import Any, Final
 
+from zkconsumer.core.offsets import Stamp
 from zkconsumer.errors import MalformedZnode, ZkConsumerError
 from zkconsumer.model import Broker, ConsumerThreadId, TopicPartition
 
@@ -126,6 +127,14 @@ class GroupPaths:
     def topics(self) -> str:
         """Parent of the records of the topics that our members have consumed (adr/0025)."""
         return f"{self.ours}/topics"
+
+    def stamp_topic(self, topic: str) -> str:
+        """Parent of the stamps of one topic's offsets (adr/0029)."""
+        return f"{self.ours}/commits/{topic}"
+
+    def stamp(self, partition: TopicPartition) -> str:
+        """The stamp of the offset of one partition."""
+        return f"{self.stamp_topic(partition.topic)}/{partition.partition}"
 
     @property
     def ours(self) -> str:
@@ -253,6 +262,28 @@ class OffsetNode:
         if not -(2**63) <= offset < 2**63:
             raise MalformedZnode(path, f"offset {offset} does not fit 64 bits")
         return offset
+
+
+class StampNode:
+    """``/consumers/G/zkconsumer/commits/T/P``: persistent, ours; the Spark query and plan that committed the offset."""
+
+    @staticmethod
+    def encode(stamp: Stamp) -> bytes:
+        """JSON."""
+        return json.dumps({"version": 1, "query": stamp.query, "plan": stamp.plan}, separators=(",", ":")).encode()
+
+    @staticmethod
+    def decode(path: str, data: bytes | None) -> Stamp:
+        """The stamp.
+
+        Raises:
+            MalformedZnode: no query wrote it.
+        """
+        document = _json_object(path, _text(path, data))
+        query, plan = document.get("query"), document.get("plan")
+        if not isinstance(query, str) or type(plan) is not int:
+            raise MalformedZnode(path, f"not the plan of a query: {document}; delete it")
+        return Stamp(query, plan)
 
 
 class BrokerIdNode:

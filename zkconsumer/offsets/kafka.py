@@ -9,7 +9,7 @@ from functools import partial
 from typing import TypeVar
 
 from zkconsumer.core.denials import PATIENCE
-from zkconsumer.core.offsets import StoredOffset, is_unique, our_metadata, topic_id_of
+from zkconsumer.core.offsets import Stamp, StoredOffset, is_unique, our_metadata, stamp_of, topic_id_of
 from zkconsumer.core.offsetstopic import OFFSETS_TOPIC
 from zkconsumer.core.topicrecords import TopicOrigin
 from zkconsumer.errors import LeaseLapsed, RetriableError, TopicUnreadable
@@ -37,6 +37,7 @@ class KafkaOffsetStore:
         retries: ``offsets.commit.max.retries``; attempts after the first.
         wait_before_retry: returns True if there should be no further attempt, since other members wait for this one.
         on_close: called by :meth:`close`.
+        stamp: returns the stamp of the offsets that are being committed; None for none.
     """
 
     def __init__(
@@ -46,11 +47,13 @@ class KafkaOffsetStore:
         retries: int,
         wait_before_retry: Callable[[], bool],
         on_close: Callable[[], None] = lambda: None,
+        stamp: Callable[[], Stamp | None] | None = None,
     ) -> None:
         self._coordinator = coordinator
         self._retries = retries
         self._wait_before_retry = wait_before_retry
         self._on_close = on_close
+        self._stamp = stamp
         self._written = 0
         self._stored: dict[TopicPartition, StoredOffset] = {}
         self._errors: Mapping[TopicPartition, int] = {}
@@ -111,7 +114,8 @@ class KafkaOffsetStore:
                     "they were released"
                 )
 
-        marked = {partition: self._marked(partition, offset) for partition, offset in offsets.items()}
+        stamp = None if self._stamp is None else self._stamp()
+        marked = {partition: self._marked(partition, offset, stamp) for partition, offset in offsets.items()}
         outcome = self._attempt(
             lambda: self._coordinator.commit(marked, before_send=require_lease), self._retries if retry else 0
         )
@@ -137,15 +141,16 @@ class KafkaOffsetStore:
 
     def stored(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
         """See :meth:`OffsetStore.stored <zkconsumer.offsets.store.OffsetStore.stored>`: marked by their metadata."""
-        return {partition: self._stored.get(partition, StoredOffset(None)) for partition in partitions}
+        stored = {partition: self._stored.get(partition, StoredOffset(None)) for partition in partitions}
+        return {partition: one._replace(stamp=stamp_of(one.mark)) for partition, one in stored.items()}
 
-    def _marked(self, partition: TopicPartition, offset: int) -> StoredOffset:
+    def _marked(self, partition: TopicPartition, offset: int, stamp: Stamp | None) -> StoredOffset:
         """The offset with metadata that no other commit has; an unchanged offset keeps its metadata."""
         known, topic_id = self._stored.get(partition), self._topic_ids.get(partition.topic)
         unchanged = known is not None and known.offset == offset and is_unique(known.mark)
         if known is not None and unchanged and topic_id_of(known.mark) in (None, topic_id):
             return known
-        return StoredOffset(offset, our_metadata(uuid.uuid4().hex, topic_id))
+        return StoredOffset(offset, our_metadata(uuid.uuid4().hex, topic_id, stamp))
 
     def commits(self) -> dict[str, int]:
         """See :meth:`OffsetStore.commits <zkconsumer.offsets.store.OffsetStore.commits>`."""

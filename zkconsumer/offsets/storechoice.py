@@ -7,6 +7,7 @@ from functools import partial
 
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.brokermembership import NO_MEMBER, CommitIdentity
+from zkconsumer.core.offsets import Stamp
 from zkconsumer.kafka.client import BrokerClient
 from zkconsumer.kafka.offsetcoordinator import CommitMembership, OffsetCoordinator
 from zkconsumer.model import Broker
@@ -21,6 +22,7 @@ def open_store(
     *,
     live_brokers: Callable[[], Sequence[Broker]],
     wait_before_retry: Callable[[float], bool],
+    stamp: Callable[[], Stamp | None] | None = None,
 ) -> OffsetStore:
     """The store that the properties specify, also for a client that is not a member and only reads.
 
@@ -29,10 +31,11 @@ def open_store(
         zookeeper: the group's offsets in ZooKeeper.
         live_brokers: returns the brokers to ask for the group's coordinator.
         wait_before_retry: waits for the given seconds; True if there should be no further attempt.
+        stamp: see :class:`~zkconsumer.offsets.kafka.KafkaOffsetStore`.
     """
     if config.offsets_storage == "zookeeper":
         return zookeeper
-    kafka = open_kafka_store(config, live_brokers=live_brokers, wait_before_retry=wait_before_retry)
+    kafka = open_kafka_store(config, live_brokers=live_brokers, wait_before_retry=wait_before_retry, stamp=stamp)
     return DualOffsetStore(zookeeper, kafka, config.dual_read) if config.dual_commit_enabled else kafka
 
 
@@ -43,6 +46,7 @@ def open_kafka_store(
     wait_before_retry: Callable[[float], bool],
     identity: Callable[[], CommitIdentity] = lambda: NO_MEMBER,
     membership: CommitMembership | None = None,
+    stamp: Callable[[], Stamp | None] | None = None,
 ) -> KafkaOffsetStore:
     """The store of a group's offsets in Kafka.
 
@@ -52,6 +56,7 @@ def open_kafka_store(
         wait_before_retry: see there.
         identity: returns the member and generation that commits name, in a group that brokers coordinate.
         membership: see :class:`~zkconsumer.kafka.offsetcoordinator.OffsetCoordinator`.
+        stamp: see :class:`~zkconsumer.offsets.kafka.KafkaOffsetStore`.
     """
     client = BrokerClient.from_config(live_brokers, config, timeout_ms=config.offsets_channel_socket_timeout_ms)
     return KafkaOffsetStore(
@@ -59,4 +64,5 @@ def open_kafka_store(
         retries=config.offsets_commit_max_retries,
         wait_before_retry=partial(wait_before_retry, config.offsets_channel_backoff_ms / 1000),
         on_close=client.close,
+        stamp=stamp,
     )

@@ -6,16 +6,17 @@ See jvm-consumer.md#offsets-in-zookeeper.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
-from zkconsumer.core.offsets import NO_NODE, KnownOffset, StoredOffset, changed_offsets, written_by_others
+from zkconsumer.core.offsets import NO_NODE, KnownOffset, Stamp, StoredOffset, changed_offsets, written_by_others
 from zkconsumer.core.topicrecords import TopicOrigin
 from zkconsumer.core.znodes import GroupPaths, OffsetNode
-from zkconsumer.errors import MalformedZnode, TopicUnreadable
+from zkconsumer.errors import MalformedZnode, TopicUnreadable, ZooKeeperRefused
 from zkconsumer.model import TopicPartition
+from zkconsumer.offsets.stamps import CommitStamps
 from zkconsumer.zookeeper.session import ZkSession
-from zkconsumer.zookeeper.transaction import Kind, Operation, Outcome
+from zkconsumer.zookeeper.transaction import Kind, Operation, Outcome, Outcomes
 
 _log = logging.getLogger(__name__)
 
@@ -32,12 +33,20 @@ class ZooKeeperOffsetStore:
         group: consumer group.
         fence: returns the path of a node whose absence stops every commit: the member's session node. Tools that write
             offsets of a group without being a member use the default, the root, which always exists.
+        stamp: returns the stamp of the offsets that are being committed; None for a client that stamps none.
     """
 
-    def __init__(self, session: ZkSession, group: str, fence: Callable[[], str] = lambda: "/") -> None:
+    def __init__(
+        self,
+        session: ZkSession,
+        group: str,
+        fence: Callable[[], str] = lambda: "/",
+        stamp: Callable[[], Stamp | None] | None = None,
+    ) -> None:
         self._session = session
         self._paths = GroupPaths(group)
         self._fence = fence
+        self._stamps = None if stamp is None else CommitStamps(session, self._paths, stamp)
         self._known: dict[TopicPartition, KnownOffset] = {}
         self._unreadable: frozenset[TopicPartition] = frozenset()
         self._written = 0
@@ -59,7 +68,9 @@ class ZooKeeperOffsetStore:
 
     def _read(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, KnownOffset]:
         """Read offset nodes; those that cannot be read are logged, and absent from the result."""
-        reads = self._session.read_many(self._paths.offset(partition) for partition in partitions)
+        stamps = self._stamps
+        paths = [self._paths.offset(partition) for partition in partitions]
+        reads = self._session.read_many([*paths, *(stamps.paths(partitions) if stamps else ())])
         found: dict[TopicPartition, KnownOffset] = {}
         for partition in partitions:
             path = self._paths.offset(partition)
@@ -71,7 +82,12 @@ class ZooKeeperOffsetStore:
                 found[partition] = (
                     KnownOffset(None, NO_NODE)
                     if node is None
-                    else KnownOffset(OffsetNode.decode(path, node.data), node.version, node.mzxid)
+                    else KnownOffset(
+                        OffsetNode.decode(path, node.data),
+                        node.version,
+                        node.mzxid,
+                        stamps.read(partition, reads.nodes, node.mzxid) if stamps else None,
+                    )
                 )
             except MalformedZnode as error:
                 _log.error("group %s will not consume %s: %s", self._paths.group, partition, error)
@@ -136,7 +152,7 @@ class ZooKeeperOffsetStore:
             node = nodes[self._paths.offset(partition)]
             if node is not None and node.data == OffsetNode.encode(known[partition].offset or 0):
                 known[partition] = self._known[partition] = replace(known[partition], mzxid=node.mzxid)
-        return {partition: StoredOffset(one.offset, one.mzxid) for partition, one in known.items()}
+        return {partition: StoredOffset(one.offset, one.mzxid, one.stamp) for partition, one in known.items()}
 
     def refused(self) -> Mapping[TopicPartition, TopicUnreadable]:
         """See :meth:`OffsetStore.refused <zkconsumer.offsets.store.OffsetStore.refused>`: topics have no ACLs here."""
@@ -156,21 +172,38 @@ class ZooKeeperOffsetStore:
     def _write(self, offsets: Mapping[TopicPartition, tuple[Kind, int]]) -> dict[TopicPartition, Outcome]:
         paths = {partition: self._paths.offset(partition) for partition in offsets}
         operations = [Operation(kind, paths[p], OffsetNode.encode(offset)) for p, (kind, offset) in offsets.items()]
+        stamp, stamps = self._stamps.operations(offsets) if self._stamps else (None, {})
         try:
-            outcomes = self._session.try_transact(self._fence(), operations)
+            outcomes = self._transact(operations, stamps)
         except BaseException:
             # Some may have been written: whether their versions are due to this commit is unknown.
             self._known.update(
                 (p, replace(self._known[p], version=None, mzxid=None)) for p in offsets if p in self._known
             )
             raise
-        for reason in outcomes.refused.values():
-            _log.error("group %s: an offset is not stored: %s", self._paths.group, reason)
+        for path in outcomes.refused.keys() & set(paths.values()):
+            _log.error("group %s: an offset is not stored: %s", self._paths.group, outcomes.refused[path])
         for partition, (_, offset) in offsets.items():
             if partition in self._known and outcomes[paths[partition]] == "done":
                 path = paths[partition]
-                self._note(partition, KnownOffset(offset, outcomes.versions[path], outcomes.mzxids.get(path)))
+                written = KnownOffset(offset, outcomes.versions[path], outcomes.mzxids.get(path), stamp)
+                self._note(partition, written)
         return {partition: outcomes[path] for partition, path in paths.items()}
+
+    def _transact(self, operations: Sequence[Operation], stamps: Mapping[TopicPartition, Operation]) -> Outcomes:
+        """Write offsets, each together with its stamp, or without any where ZooKeeper does not allow stamps."""
+        if self._stamps is None or not stamps:
+            return self._session.try_transact(self._fence(), operations)
+        pairs = [one for pair in zip(operations, stamps.values(), strict=True) for one in pair]
+        outcomes = None
+        try:
+            outcomes = self._session.try_transact(self._fence(), pairs)
+        except ZooKeeperRefused as refusal:
+            self._stamps.give_up(refusal)
+            return self._session.try_transact(self._fence(), operations)
+        finally:
+            self._stamps.note(stamps, outcomes)
+        return outcomes
 
     def _note(self, partition: TopicPartition, stored: KnownOffset) -> None:
         known, self._known[partition] = self._known[partition], stored

@@ -20,11 +20,13 @@ from zkconsumer.cpus import available_cpus
 from zkconsumer.errors import (
     GenerationEnded,
     NotOwner,
+    OffsetOutOfRange,
     RebalanceAwaited,
     RetriableError,
     SessionExpired,
     UsageError,
     ZkConsumerError,
+    name_some,
 )
 from zkconsumer.group.identity import new_consumer_id
 from zkconsumer.group.member import GroupMember
@@ -34,7 +36,7 @@ from zkconsumer.spark.acknowledge import AcknowledgementServer, open_server
 from zkconsumer.spark.cluster import ClusterView, read_cluster
 from zkconsumer.spark.groupsharing import GroupSharing
 from zkconsumer.spark.logends import LogEnds
-from zkconsumer.spark.microbatch import RangePartition, group_by_thread, split_tasks, stream_counts, with_epochs
+from zkconsumer.spark.microbatch import RangePartition, Span, group_by_thread, split_tasks, stream_counts, with_epochs
 from zkconsumer.spark.offsetsjson import decode_offset, encode_offset, encode_report
 from zkconsumer.spark.options import SourceOptions
 from zkconsumer.spark.planner import BatchPlanner
@@ -114,6 +116,7 @@ class QueryDriver:
         self._planner: BatchPlanner | None = None
         self._acknowledgements: AcknowledgementServer | None = None
         self._claim: ReaderClaim | None = None
+        self._planned = 0
 
     # -- what Spark calls -------------------------------------------------------------------------------------------
 
@@ -174,12 +177,17 @@ class QueryDriver:
                 if not planner.has_targets:
                     return start
             else:
-                return start if planned is None else encode_offset(planned)
+                if planned is None:
+                    return start
+                self._planned = planned.number
+                return encode_offset(planned)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
         """The tasks of the batch that ends at ``end``, which an earlier run of the query may have planned.
 
         Raises:
+            OffsetOutOfRange: an earlier run planned the batch, a topic of it was deleted, and ``failOnDataLoss`` is
+                true.
             UsageError: the checkpoint belongs to another query.
             ZkConsumerError: no brokers are known, and ZooKeeper or ``bootstrap.servers`` cannot be reached.
         """
@@ -191,9 +199,37 @@ class QueryDriver:
         self._refresh_brokers()
         if spans and not self._brokers:
             self._brokers = self._parts.read_cluster(self._options).brokers
+        if planned.number != self._planned:
+            spans = self._without_deleted(planned, spans)
         tasks = group_by_thread(spans, self._threads(), self._options.num_streams or available_cpus())
         tasks = split_tasks(tasks, self._options.min_partitions, self._options.max_records_per_partition)
         return with_epochs(tasks, self._brokers, planned.epochs)
+
+    def _without_deleted(self, planned: SourceOffset, spans: dict[TopicPartition, Span]) -> dict[TopicPartition, Span]:
+        """What can be read of a batch that an earlier run planned: without the topics that were deleted since.
+
+        Raises:
+            OffsetOutOfRange: there are such topics, and ``failOnDataLoss`` is true.
+        """
+        topics = {partition.topic for partition in spans}
+        try:
+            gone = self._ends.gone({topic: planned.known[topic] for topic in topics & planned.known.keys()})
+        except RetriableError as error:  # the tasks wait for brokers
+            _log.info("group %s: cannot ask whether topics of the batch exist: %s", self._config.group_id, error)
+            return spans
+        lost = [f"{p} [{span.start}, {span.until})" for p, span in sorted(spans.items()) if p.topic in gone]
+        if lost and self._options.fail_on_data_loss:
+            raise OffsetOutOfRange(
+                f"group {self._config.group_id}: the topics of an unfinished batch were deleted: {name_some(lost)}. To "
+                "continue without these records set failOnDataLoss=false"
+            )
+        if lost:
+            _log.warning(
+                "group %s: the topics of an unfinished batch were deleted; it is repeated without %s",
+                self._config.group_id,
+                name_some(lost),
+            )
+        return {partition: span for partition, span in spans.items() if partition.topic not in gone}
 
     def _threads(self) -> dict[TopicPartition, int]:
         """Number of the consumer thread of each owned partition: its task.
@@ -243,6 +279,7 @@ class QueryDriver:
             self._config,
             new_consumer_id(self._config),
             self._control,
+            stamp=self._control.stamp,
             on_failure=self._control.fail,
             on_refusal=self._control.refuse,
             without_last_commit="this query continues at its checkpoint and commits it then; until then, another "

@@ -5,20 +5,26 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.denials import PATIENCE, pause_s
 from zkconsumer.errors import BrokerUnavailable, OffsetOutOfRange, name_some
+from zkconsumer.kafka.brokercatalog import ask_for_catalog
 from zkconsumer.kafka.client import EARLIEST, LATEST, BrokerClient
 from zkconsumer.kafka.epochendsprotocol import EpochEnds, EpochQuestion
 from zkconsumer.kafka.listoffsetsprotocol import Offsets
 from zkconsumer.kafka.refusals import DESCRIBE, topic_refused
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.spark.positions import AtTime, Wanted
+from zkconsumer.spark.sourceoffset import KnownTopic
 
 _log = logging.getLogger(__name__)
+
+_ASKED_AGAIN: Final = 2
+"""How often brokers are asked again before a topic counts as deleted."""
 
 _NOTHING_KNOWN: Final[Mapping[TopicPartition, int]] = MappingProxyType({})
 
@@ -148,6 +154,28 @@ class LogEnds:
         """The leader epoch in whose log each of these offsets was seen, as far as known."""
         seen = ((partition, self._seen.get(partition), end) for partition, end in ends.items())
         return {partition: one.epoch for partition, one, end in seen if one is not None and end <= one.end}
+
+    def gone(self, known: Mapping[str, KnownTopic]) -> set[str]:
+        """Those of the topics that do not exist any more, also if there is another one of the same name by now.
+
+        A broker that has just started may not know a topic yet, so brokers are asked again before one counts as gone.
+        Brokers before 0.11 cannot report that a topic does not exist; then it counts as existing.
+
+        Raises:
+            BrokerUnavailable: no broker answers, or :meth:`close` was called.
+        """
+        gone = set(known)
+        for seconds in (0, *self._backoffs_s[:_ASKED_AGAIN]):
+            if not gone:
+                break
+            self._wait(seconds)
+            answer = self._client.ask_any(partial(ask_for_catalog, topics=frozenset(gone)))
+            described = answer.snapshot.described
+            if answer.snapshot.asked_for is None:
+                return set()
+            gone -= answer.undescribed
+            gone -= {t for t in gone & described.keys() if described[t].identity.is_recorded_as(known[t].identity)}
+        return gone
 
     def resolve(self, wanted: Mapping[TopicPartition, Wanted]) -> dict[TopicPartition, int]:
         """Turn times into offsets; other values are returned unchanged. Partitions are skipped as by :meth:`latest`.

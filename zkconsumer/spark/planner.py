@@ -15,7 +15,7 @@ from typing import Protocol
 
 from zkconsumer.core.fetchcontrol import FetchAssignment
 from zkconsumer.core.groupview import format_partitions
-from zkconsumer.core.offsets import StoredOffset
+from zkconsumer.core.offsets import Stamp, StoredOffset
 from zkconsumer.errors import BrokerUnavailable, LeaderUnknown, ZooKeeperUnavailable, name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.spark.logends import LogEnds
@@ -121,8 +121,8 @@ class BatchPlanner:
         """
         while True:
             assignment = self._await_assignment()
-            positions = self._positions.of(assignment, finished)
-            self._commit(assignment.generation, self._positions.committable(finished))
+            positions = self._positions.of(assignment, finished, self.available)
+            self._commit(assignment.generation, self._positions.committable(finished), finished.stamp)
             available = self._available(positions)
             if available is None:
                 continue
@@ -150,13 +150,13 @@ class BatchPlanner:
         generation = assignment.generation
         stored = self._member.stored(positions.keys(), generation)
         epochs = self._ends.epochs({**positions, **{partition: span.until for partition, span in rows.items()}})
-        plan = Plan(rows, dict(positions), stored, assignment.topics, epochs, uuid.uuid4().hex)
+        plan = Plan(rows, dict(positions), stored, assignment.topics, epochs, uuid.uuid4().hex, self._positions.gone)
         planned = next_offset(finished, plan, self._group)
         if not self._member.may_deliver():
             # Not "nothing new", which would end an AvailableNow query.
             unavailable = BrokerUnavailable if self._brokers_coordinate else ZooKeeperUnavailable
             raise unavailable("this member's lease expired: other members may own its partitions by now")
-        if not self._control.take(generation, planned.number, rows):
+        if not self._control.take(generation, planned.number, rows, planned.stamp):
             return None
         self._positions.advance(rows)
         self._planned_at = time.monotonic()
@@ -175,7 +175,7 @@ class BatchPlanner:
         self._accept(assignment)
         return assignment
 
-    def _commit(self, generation: int, offsets: Mapping[TopicPartition, int]) -> None:
+    def _commit(self, generation: int, offsets: Mapping[TopicPartition, int], stamp: Stamp | None) -> None:
         """Commit offsets, so that the group's offsets follow the checkpoint.
 
         A rebalance in between is not a problem: the release has committed the same offsets, and after GenerationEnded
@@ -183,7 +183,7 @@ class BatchPlanner:
         """
         if (generation, offsets) == self._committed:
             return
-        self._control.may_commit(generation, offsets)
+        self._control.may_commit(generation, offsets, stamp)
         self._member.commit(offsets, generation=generation)
         self._committed = (generation, dict(offsets))
 

@@ -49,6 +49,7 @@ class Reason(Enum):
     FINISHED = "the checkpoint and the group's offset agree"
     UNCOMMITTED = "the query's own commit of its last batch did not arrive"
     NOT_STORED = "the checkpoint names it, and the group has no offset: it was deleted, or its store is a new one"
+    REWOUND = "the query committed the group's offset later than this checkpoint was written: it was restored"
     MOVED = "another consumer or an operator moved the group's offset"
     RECREATED = "the topic was deleted and created again"
     OLDER_THAN_TOPIC = "the group's offset was stored before the topic was created, so it belongs to an earlier one"
@@ -123,6 +124,8 @@ def _after_a_batch(stored: StoredOffset, partition: TopicPartition, finished: So
         return Choice(span.until, Reason.FINISHED)
     if is_same_write(stored, finished.stored.get(partition, StoredOffset(None))):
         return Choice(span.until, Reason.UNCOMMITTED)
+    if stored.stamp is not None and stored.stamp.query == finished.query and stored.stamp.plan > finished.number:
+        return Choice(span.until, Reason.REWOUND)
     return Choice(stored.offset, Reason.MOVED)
 
 
@@ -236,6 +239,18 @@ def group_by_reason(choices: Mapping[TopicPartition, Choice]) -> dict[Reason, li
     for partition in sorted(choices):
         reasons.setdefault(choices[partition].reason, []).append(partition)
     return reasons
+
+
+def is_behind(partition: TopicPartition, position: int, ends: Mapping[TopicPartition, int] | None) -> bool:
+    """True if a partition of a deleted topic may have had records after a position.
+
+    Args:
+        partition: which one.
+        position: of the query.
+        ends: last known log end of each partition that this run of the query has owned; None before its first plan,
+            when it may own any.
+    """
+    return ends is None or ends.get(partition, position) > position
 
 
 def not_remembered(

@@ -7,7 +7,7 @@ keeps the results as long as the assignment lasts.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Set
 
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.fetchcontrol import FetchAssignment
@@ -23,6 +23,7 @@ from zkconsumer.spark.positions import (
     choose_starts,
     describe_losses,
     group_by_reason,
+    is_behind,
     locate,
     not_remembered,
     overridden,
@@ -34,6 +35,7 @@ _log = logging.getLogger(__name__)
 _LEVELS = {
     Reason.MOVED: logging.WARNING,
     Reason.NOT_STORED: logging.WARNING,
+    Reason.REWOUND: logging.WARNING,
     Reason.OLDER_THAN_TOPIC: logging.WARNING,
     Reason.APPEARED: logging.INFO,
     Reason.UNCOMMITTED: logging.INFO,
@@ -48,6 +50,9 @@ class QueryPositions:
         options: options of the query.
         ends: requests log ends from the brokers.
         others: consumer ids of the members that the group had before this query joined.
+
+    Attributes:
+        gone: topics of the checkpoint that were deleted.
     """
 
     def __init__(self, options: SourceOptions, ends: LogEnds, others: Collection[str]) -> None:
@@ -59,19 +64,31 @@ class QueryPositions:
         self._choices: Mapping[TopicPartition, Choice] = {}
         self._offsets: dict[TopicPartition, int] = {}
         self._moved: set[TopicPartition] = set()
+        self._seen_ends: dict[TopicPartition, int] | None = None
+        self.gone: Set[str] = frozenset()
 
-    def of(self, assignment: FetchAssignment, finished: SourceOffset) -> Mapping[TopicPartition, int]:
+    def of(
+        self,
+        assignment: FetchAssignment,
+        finished: SourceOffset,
+        available: Mapping[TopicPartition, Span] | None = None,
+    ) -> Mapping[TopicPartition, int]:
         """Next offset to read of each owned partition that has a leader, or had one in this generation.
 
         Args:
             assignment: the partitions that the query owns.
             finished: the last batch that Spark finished.
+            available: last known position and log end of each owned partition; None before the first plan of this run.
 
         Raises:
-            OffsetOutOfRange: a position is not in the log any more, and ``failOnDataLoss`` is true.
+            OffsetOutOfRange: ``failOnDataLoss`` is true, and a position is not in the log any more, or a deleted topic
+                may have had more records.
             BrokerUnavailable: no broker answers.
         """
+        if available is not None:
+            self._seen_ends = {**(self._seen_ends or {}), **{p: span.until for p, span in available.items()}}
         if self._generation != assignment.generation:
+            self.gone = self._find_gone(assignment, finished)
             self._choices = self._choose(assignment, finished)
             recorded = {
                 p: (finished.epochs[p], span.until) for p, span in finished.spans.items() if p in finished.epochs
@@ -116,6 +133,36 @@ class QueryPositions:
     def unlocated(self) -> set[TopicPartition]:
         """Owned partitions for which no leader has answered in this generation."""
         return self._choices.keys() - self._offsets.keys()
+
+    def _find_gone(self, assignment: FetchAssignment, finished: SourceOffset) -> Set[str]:
+        """The topics of the checkpoint that were deleted; others are not subscribed to any more.
+
+        Raises:
+            OffsetOutOfRange: this run has not seen that the query read one of them to its end, and ``failOnDataLoss``
+                is true. Partitions that other members own are theirs.
+        """
+        missing = finished.known.keys() - assignment.topics.keys()
+        gone = self._ends.gone({topic: finished.known[topic] for topic in missing}) if missing else set()
+        if not gone:
+            return gone
+        unread = [
+            partition
+            for partition, span in finished.spans.items()
+            if partition.topic in gone and is_behind(partition, span.until, self._seen_ends)
+        ]
+        if unread and self._options.fail_on_data_loss:
+            raise OffsetOutOfRange(
+                f"group {self._config.group_id}: {name_some(sorted({p.topic for p in unread}))} was deleted, and this "
+                "query may not have read all of it. To continue without what is lost set failOnDataLoss=false"
+            )
+        _log.log(
+            logging.WARNING if unread else logging.INFO,
+            "group %s: %s was deleted%s; the query forgets it with its next batch",
+            self._config.group_id,
+            name_some(sorted(gone)),
+            ", and this query may not have read all of it" if unread else "",
+        )
+        return gone
 
     def _choose(self, assignment: FetchAssignment, finished: SourceOffset) -> Mapping[TopicPartition, Choice]:
         """Choose the starts for a new generation.

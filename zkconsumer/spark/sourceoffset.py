@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from zkconsumer.core.groupview import Topic
-from zkconsumer.core.offsets import StoredOffset
+from zkconsumer.core.offsets import Stamp, StoredOffset
 from zkconsumer.model import TopicPartition
 from zkconsumer.spark.microbatch import Span
 
@@ -57,6 +57,11 @@ class SourceOffset:
         """True before the first plan of a query."""
         return self.number == 0
 
+    @property
+    def stamp(self) -> Stamp | None:
+        """The stamp of commits of this offset; None in version 2."""
+        return None if self.query is None else Stamp(self.query, self.number)
+
     def recreated(self, topics: Mapping[str, Topic]) -> set[str]:
         """The topics that were deleted and created again since this query first recorded them."""
         return {
@@ -77,6 +82,7 @@ class Plan:
         topics: the subscribed topics that exist.
         epochs: see :class:`SourceOffset`.
         query: id for a query that has none yet.
+        gone: topics that were deleted.
     """
 
     rows: Mapping[TopicPartition, Span]
@@ -85,6 +91,7 @@ class Plan:
     topics: Mapping[str, Topic]
     epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
     query: str | None = None
+    gone: Set[str] = frozenset()
 
 
 def next_offset(finished: SourceOffset, plan: Plan, group: str) -> SourceOffset:
@@ -92,17 +99,17 @@ def next_offset(finished: SourceOffset, plan: Plan, group: str) -> SourceOffset:
 
     Partitions that other members own by now keep their end, with the stored offset of the time when this query planned
     them.
-    Topics that were deleted and created again are dropped: their offsets belong to another topic.
+    Topics that were deleted are dropped, also if they were created again: their offsets belong to another topic.
     """
-    recreated = finished.recreated(plan.topics)
-    kept = {p: Span(s.until, s.until) for p, s in finished.spans.items() if p.topic not in recreated}
+    dropped = finished.recreated(plan.topics) | plan.gone
+    kept = {p: Span(s.until, s.until) for p, s in finished.spans.items() if p.topic not in dropped}
     starts = {partition: Span(start, start) for partition, start in plan.starts.items()}
     stored = {p: one for p, one in finished.stored.items() if p in kept}
     epochs = {p: epoch for p, epoch in finished.epochs.items() if p in kept and p not in starts}
     return SourceOffset(
         group=group,
         number=finished.number + 1,
-        known=_known(finished, plan.topics, recreated),
+        known=_known(finished, plan.topics, dropped),
         spans={**kept, **starts, **plan.rows},
         stored={**stored, **plan.stored},
         epochs={**epochs, **plan.epochs},
@@ -110,13 +117,11 @@ def next_offset(finished: SourceOffset, plan: Plan, group: str) -> SourceOffset:
     )
 
 
-def _known(finished: SourceOffset, topics: Mapping[str, Topic], recreated: Set[str]) -> dict[str, KnownTopic]:
+def _known(finished: SourceOffset, topics: Mapping[str, Topic], dropped: Set[str]) -> dict[str, KnownTopic]:
     """Topics of the first plan keep their number of partitions; later ones have 0."""
-    known = dict(finished.known)
+    known = {name: topic for name, topic in finished.known.items() if name not in dropped}
     for name, topic in topics.items():
-        if finished.is_initial:
-            partitions = len(topic.partitions)
-        else:
-            partitions = known[name].partitions if name in known and name not in recreated else 0
+        before = known[name].partitions if name in known else 0
+        partitions = len(topic.partitions) if finished.is_initial else before
         known[name] = KnownTopic(partitions, topic.identity.recorded)
     return known

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.fetchcontrol import FetchAssignment
+from zkconsumer.core.offsets import Stamp
 from zkconsumer.errors import ConsumerClosed, ZkConsumerError
 from zkconsumer.model import TopicPartition
 from zkconsumer.spark.microbatch import Span
@@ -49,10 +50,11 @@ def drain_remedy(config: ConsumerConfig) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Finished:
-    """Ends of finished batches in one generation of the assignment, which may be committed."""
+    """Ends of finished batches in one generation of the assignment, which may be committed; stamp of the last one."""
 
     generation: int = -1
     offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
+    stamp: Stamp | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,7 @@ class _Batch:
     generation: int | None
     number: int
     ends: Mapping[TopicPartition, int]
+    stamp: Stamp | None = None
 
 
 class SparkFetchControl:
@@ -142,7 +145,9 @@ class SparkFetchControl:
             batch, generation = self._in_flight, assignment.generation
             before = None if self._assignment is None else self._assignment.generation
             if self._finished.generation == before:
-                self._finished = _Finished(generation, _only(self._finished.offsets, kept))
+                self._finished = replace(
+                    self._finished, generation=generation, offsets=_only(self._finished.offsets, kept)
+                )
             if batch is not None and batch.generation == before and not kept.isdisjoint(batch.ends):
                 self._in_flight = replace(batch, generation=generation, ends=_only(batch.ends, kept))
                 if self._given_up is batch:
@@ -237,17 +242,19 @@ class SparkFetchControl:
         with self._changed:
             return self._assignment
 
-    def may_commit(self, generation: int, offsets: Mapping[TopicPartition, int]) -> None:
-        """Set the offsets that may be committed in this generation: ends of finished batches.
+    def may_commit(self, generation: int, offsets: Mapping[TopicPartition, int], stamp: Stamp | None = None) -> None:
+        """Set the offsets that may be committed in this generation, ends of finished batches, and their stamp.
 
         No effect if there is a newer assignment: what it has kept of the former one may be committed still.
         """
         with self._changed:
             if self._assignment is None or generation != self._assignment.generation:
                 return
-            self._finished = _Finished(generation, dict(offsets))
+            self._finished = _Finished(generation, dict(offsets), stamp)
 
-    def take(self, generation: int, number: int, rows: Mapping[TopicPartition, Span]) -> bool:
+    def take(
+        self, generation: int, number: int, rows: Mapping[TopicPartition, Span], stamp: Stamp | None = None
+    ) -> bool:
         """Declare a batch in flight; False if a rebalance has begun meanwhile, then the batch must not be read.
 
         Without this check: a batch is planned; the rebalance stops fetching, sees no batch in flight, and releases;
@@ -257,11 +264,12 @@ class SparkFetchControl:
             generation: generation of the assignment for which the batch was planned.
             number: number of the plan.
             rows: offsets that the batch reads.
+            stamp: of the plan.
         """
         with self._changed:
             if self._stopped or self._assignment is None or self._assignment.generation != generation:
                 return False
-            self._in_flight = _Batch(generation, number, {p: span.until for p, span in rows.items()})
+            self._in_flight = _Batch(generation, number, {p: span.until for p, span in rows.items()}, stamp)
             return True
 
     def replay(self, number: int, spans: Mapping[TopicPartition, Span]) -> None:
@@ -298,6 +306,11 @@ class SparkFetchControl:
                 return None
             return batch.generation, dict(self._finished.offsets)
 
+    def stamp(self) -> Stamp | None:
+        """The stamp of the offsets that may be committed."""
+        with self._changed:
+            return self._finished.stamp
+
     def abandon(self) -> None:
         """Do not wait for the batch in flight any more: the query ends, so its end will not be reported."""
         with self._changed:
@@ -309,7 +322,7 @@ class SparkFetchControl:
         """End the batch, under the lock. Its end is committable before :meth:`stop` wakes up: a release commits it."""
         batch, self._in_flight = self._in_flight, None
         if batch is not None and is_finished and batch.generation == self._finished.generation:
-            self._finished = _Finished(batch.generation, {**self._finished.offsets, **batch.ends})
+            self._finished = _Finished(batch.generation, {**self._finished.offsets, **batch.ends}, batch.stamp)
         self._changed.notify_all()
 
 

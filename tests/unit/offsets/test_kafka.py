@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from zkconsumer.core.offsets import topic_id_of
+from zkconsumer.core.offsets import Stamp, topic_id_of
 from zkconsumer.core.topicrecords import TopicOrigin
 from zkconsumer.errors import (
     BrokerUnavailable,
@@ -80,11 +80,11 @@ def broker():
 
 @pytest.fixture
 def make_store(broker):
-    def make(*, retries=5, no_more_attempts=False):
+    def make(*, retries=5, no_more_attempts=False, stamp=None):
         brokers, connection = [Broker(1, "broker", 1)], partial(Connection, broker)
         client = BrokerClient(lambda: brokers, client_id="test", timeout_ms=1000, connection=connection)
         coordinator = OffsetCoordinator(client, "g")
-        return KafkaOffsetStore(coordinator, retries=retries, wait_before_retry=lambda: no_more_attempts)
+        return KafkaOffsetStore(coordinator, retries=retries, wait_before_retry=lambda: no_more_attempts, stamp=stamp)
 
     return make
 
@@ -210,3 +210,16 @@ def test_a_commit_names_the_topic_that_it_belongs_to(broker, make_store):
         store.commit({T0: 5})
         named.append(topic_id_of(store.stored([T0])[T0].mark))
     assert named == ["first", "second", None]
+
+
+def test_the_metadata_of_a_commit_has_the_plan_of_its_query(broker, make_store):
+    broker.answers = [[0], [0]]
+    plans = [Stamp("1f", 17), None]
+    store = make_store(stamp=lambda: plans.pop(0))
+    store.consume({"t": TopicOrigin(TopicIdentity("id", 1))})
+    store.commit({T0: 5})
+    stored = store.stored([T0])[T0]
+    assert stored.stamp == Stamp("1f", 17)
+    assert topic_id_of(stored.mark) == "id", "also as earlier releases read it"
+    store.commit({T0: 6})
+    assert store.stored([T0])[T0].stamp is None

@@ -3,7 +3,8 @@
 import pytest
 
 from tests.fixtures.znodes import ZnodesInMemory
-from zkconsumer.errors import SessionExpired, ZooKeeperUnavailable
+from zkconsumer.core.offsets import Stamp, StoredOffset
+from zkconsumer.errors import SessionExpired, ZooKeeperRefused, ZooKeeperUnavailable
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.zookeeper import ZooKeeperOffsetStore
 
@@ -157,9 +158,13 @@ def test_a_mark_is_the_transaction_of_the_last_write(store, stored, znodes):
     for offset in (b"4", b"5"):
         stored({T0: offset})
     store.fetch([T0, T1])
-    assert store.stored([T0, T1, U0]) == {T0: (5, znodes.nodes[path_of(T0)].mzxid), T1: (None, None), U0: (None, None)}
+    assert store.stored([T0, T1, U0]) == {
+        T0: StoredOffset(5, znodes.nodes[path_of(T0)].mzxid),
+        T1: StoredOffset(None),
+        U0: StoredOffset(None),
+    }
     store.commit({T0: 6, T1: 1})
-    assert store.stored([T0, T1]) == {p: (n, znodes.nodes[path_of(p)].mzxid) for p, n in ((T0, 6), (T1, 1))}
+    assert store.stored([T0, T1]) == {p: StoredOffset(n, znodes.nodes[path_of(p)].mzxid) for p, n in ((T0, 6), (T1, 1))}
 
 
 def test_a_mark_of_what_another_client_wrote_is_unknown(store, stored):
@@ -167,7 +172,7 @@ def test_a_mark_of_what_another_client_wrote_is_unknown(store, stored):
     store.fetch([T0])
     store.commit({T0: 5})
     stored({T0: b"2"})
-    assert store.stored([T0]) == {T0: (5, None)}
+    assert store.stored([T0]) == {T0: StoredOffset(5, None)}
 
 
 def test_what_another_client_wrote_to_a_kept_partition_is_reported(store, stored, znodes, caplog):
@@ -201,3 +206,90 @@ def test_what_is_neither_kept_nor_fetched_is_forgotten(store, stored, caplog):
     store.fetch([T0, T1], kept=[T1])
     store.commit({T0: 8})
     assert "another client" not in caplog.text
+
+
+class Stamping:
+    """A store that stamps its commits with plans of query "q"."""
+
+    def __init__(self, znodes):
+        self.plan = 1
+        self.znodes = znodes
+        self.store = self.again()
+
+    def again(self):
+        return ZooKeeperOffsetStore(self.znodes, "g", lambda: FENCE, lambda: self.plan and Stamp("q", self.plan))
+
+    def stamps(self):
+        """As a client that begins reads them."""
+        reader = self.again()
+        return {p: one.stamp and one.stamp.plan for p, one in reader.stored(reader.fetch([T0, T1, U0])).items()}
+
+
+@pytest.fixture
+def stamping(znodes):
+    return Stamping(znodes)
+
+
+def test_the_plan_of_a_commit_is_found_by_the_next_owner(stamping, znodes):
+    stamping.store.fetch([T0, T1, U0])
+    stamping.store.commit({T0: 5, T1: 6})
+    stamping.plan = 2
+    stamping.store.commit({T0: 5, T1: 7, U0: 3})
+    assert stamping.stamps() == {T0: 1, T1: 2, U0: 2}
+    assert znodes.nodes["/consumers/g/zkconsumer/commits/t/1"].data == b'{"version":1,"query":"q","plan":2}'
+
+
+def test_an_offset_that_another_client_wrote_has_no_stamp(stamping, stored, znodes):
+    stamping.store.fetch([T0, T1])
+    stamping.store.commit({T0: 5, T1: 6})
+    stored({T0: b"5"})
+    znodes.write("/consumers/g/zkconsumer/commits/t/1", b"{")
+    assert stamping.stamps() == {T0: None, T1: None, U0: None}
+
+
+def test_a_plan_without_a_query_stamps_nothing(stamping, znodes):
+    stamping.plan = None
+    stamping.store.fetch([T0])
+    assert stamping.store.commit({T0: 5}) == {T0}
+    assert stamping.stamps()[T0] is None
+    assert "/consumers/g/zkconsumer" not in znodes.nodes
+
+
+def test_a_commit_whose_answer_was_lost_is_stamped_when_it_is_repeated(stamping, znodes):
+    stamping.store.fetch([T0])
+    znodes.loses_answer = True
+    with pytest.raises(ZooKeeperUnavailable):
+        stamping.store.commit({T0: 5})
+    znodes.loses_answer = False
+    stamping.plan = 2
+    assert stamping.store.commit({T0: 5}) == {T0}
+    assert stamping.stamps()[T0] == 2
+
+
+def test_stamps_that_were_deleted_are_written_again_by_a_later_commit(stamping, znodes):
+    stamping.store.fetch([T0])
+    stamping.store.commit({T0: 5})
+    znodes.delete("/consumers/g/zkconsumer/commits")
+    assert stamping.store.commit({T0: 6}) == {T0}
+    assert stamping.store.commit({T0: 7}) == {T0}
+    assert stamping.stamps()[T0] == 1
+
+
+@pytest.mark.parametrize("many", [True, False])
+def test_offsets_are_stored_where_stamps_may_not_be(stamping, stored, znodes, caplog, many, monkeypatch):
+    znodes.refused = {f"/consumers/g/zkconsumer/commits/t/{number}" for number in (0, 1)}
+    if many:  # of many refused operations ZooKeeper is not asked for each one
+        transact = znodes.try_transact
+
+        def refuse(fence, operations):
+            if refused := [one for one in operations if one.path in znodes.refused]:
+                raise ZooKeeperRefused(f"{refused[0]}: not allowed")
+            return transact(fence, operations)
+
+        monkeypatch.setattr(znodes, "try_transact", refuse)
+    stamping.store.fetch([T0, T1])
+    for offset in (5, 6):
+        assert stamping.store.commit({T0: offset, T1: offset}) == {T0, T1}
+    assert stored() == {T0: 6, T1: 6}
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert "offsets are stored without the query that committed them" in line

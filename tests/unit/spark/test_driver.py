@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from tests.fixtures.kafka import MetadataRequest
 from tests.fixtures.querydriver import Member
 from tests.fixtures.waiting import eventually
 from zkconsumer.core.fetchcontrol import Refused
@@ -50,13 +51,14 @@ class Query:
         self.offset = initial_offset("g")
         self.own(stored)
 
-    def own(self, stored, partitions=3, topic_id="id"):
+    def own(self, stored, partitions=3, topic_id="id", others=()):
         """End a rebalance with these offsets; each has its own mark unless one is given."""
         marked = {
             p: one if isinstance(one, StoredOffset) else StoredOffset(one, None if one is None else 500 + one)
             for p, one in stored.items()
         }
-        self.member.own(marked, {"t": Topic(tuple(range(partitions)), TopicIdentity(topic_id, 40))})
+        topics = {name: Topic((0,), TopicIdentity(name, 41)) for name in others}
+        self.member.own(marked, {"t": Topic(tuple(range(partitions)), TopicIdentity(topic_id, 40)), **topics})
 
     def rebalance(self, stored):
         """As :meth:`own`, with committed offsets taken from the store."""
@@ -374,6 +376,28 @@ def test_a_partition_that_another_member_owned_keeps_what_was_stored(stub_broker
     assert ours.trigger() == {A: Span(59, 600)}
 
 
+@pytest.mark.parametrize("acknowledged", [True, False])
+def test_a_restored_checkpoint_is_processed_again(stub_broker, log, query, caplog, acknowledged):
+    """An operator's move is law all the same."""
+    log(A, 0, 600)
+    log(B, 0, 600)
+    ours = query({A: 0, B: 0})
+    ours.trigger(limit=100)
+    backup = ours.offset
+    for _ in range(3):
+        ours.trigger(limit=100)
+    if acknowledged:
+        ours.member.acknowledge(ours.offset["n"])
+    else:
+        ours.driver.latest_offset(ours.offset, 1)
+    after = query({A: ours.member.in_store[A], B: StoredOffset(170, 9999)})
+    after.offset = backup
+    with caplog.at_level(logging.WARNING):
+        assert after.trigger() == {A: Span(50, 600), B: Span(170, 600)}
+    assert "t-0 at 50: the query committed the group's offset later than this checkpoint was written" in caplog.text
+    assert after.member.commits[-1] == {A: 50}
+
+
 VERSION_2 = {
     "group": "g",
     "known": {"t": [3, "id"]},
@@ -673,3 +697,77 @@ def test_a_query_that_does_not_share_its_group_ends_when_it_has_to(log, query):
     ours.rebalance({A: ..., B: ...})
     with pytest.raises(UsageError, match="own a part of its partitions: g_jvm"):
         ours.trigger()
+
+
+U = TopicPartition("u", 0)
+
+
+@pytest.fixture
+def deletable(stub_broker, log):
+    """A broker that can report that a topic does not exist, with the topics t and u; returns what deletes u."""
+    stub_broker.versions[MetadataRequest.API_KEY] = 12
+    log(A, 0, 10)
+    log(U, 0, 10)
+    return lambda: stub_broker.logs.pop(U)
+
+
+@pytest.mark.parametrize("joined", [True, False])
+def test_an_unfinished_batch_is_repeated_without_topics_that_were_deleted(query, deletable, joined, caplog):
+    deletable()
+    known = {"t": KnownTopic(3, "id"), "u": KnownTopic(1, "u")}
+    end = encode_offset(SourceOffset("g", 9, known, {A: Span(0, 10), U: Span(0, 5)}))
+    strict, lenient = query({A: 0}), query({A: 0}, failOnDataLoss="false")
+    if joined:
+        for ours in (strict, lenient):
+            ours.driver.prepare_available_now()
+    with pytest.raises(OffsetOutOfRange, match=r"the topics of an unfinished batch were deleted: u-0 \[0, 5\)"):
+        strict.driver.partitions(strict.offset, end)
+    (task,) = lenient.driver.partitions(lenient.offset, end)
+    assert [piece.topic_partition for piece in task.ranges] == [A]
+    assert "it is repeated without u-0 [0, 5)" in caplog.text
+
+
+def test_an_unfinished_batch_is_repeated_as_planned_while_no_broker_answers(query, stub_broker, deletable):
+    stub_broker.hangs_up = True
+    end = encode_offset(SourceOffset("g", 9, {"u": KnownTopic(1, "u")}, {U: Span(0, 5)}))
+    ours = query({A: 0})
+    (task,) = ours.driver.partitions(ours.offset, end)
+    assert [piece.topic_partition for piece in task.ranges] == [U]
+
+
+@pytest.mark.parametrize("limit", [2, None])
+def test_a_deleted_topic_is_data_loss_unless_it_was_read_to_its_end(query, log, deletable, limit):
+    ours = query({})
+    ours.own({A: 0, U: 0}, others=["u"])
+    ours.trigger(limit=limit)
+    assert {A, U} == decode_offset(ours.offset).spans.keys()
+    deletable()
+    ours.own({A: 10})
+    log(A, 0, 20)
+    if limit:
+        with pytest.raises(OffsetOutOfRange, match="u was deleted, and this query may not have read all of it"):
+            ours.trigger()
+        return
+    assert ours.trigger() == {A: Span(10, 20)}
+    planned = decode_offset(ours.offset)
+    assert (planned.known.keys(), planned.spans.keys(), planned.stored.keys()) == ({"t"}, {A}, {A})
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_at_a_restart_what_was_left_of_a_deleted_topic_is_unknown(query, log, deletable, exists, caplog):
+    """A topic that is not subscribed to any more stays in the checkpoint."""
+    if not exists:
+        deletable()
+    known = {"t": KnownTopic(3, "id"), "u": KnownTopic(1, "u")}
+    checkpoint = encode_offset(SourceOffset("g", 9, known, {A: Span(0, 5), U: Span(0, 5)}))
+    strict, lenient = query({A: 5}), query({A: 5}, failOnDataLoss="false")
+    strict.offset = lenient.offset = checkpoint
+    if exists:
+        assert strict.trigger() == {A: Span(5, 10)}
+        assert decode_offset(strict.offset).spans == {A: Span(5, 10), U: Span(5, 5)}
+    else:
+        with pytest.raises(OffsetOutOfRange, match="u was deleted"):
+            strict.trigger()
+        assert lenient.trigger() == {A: Span(5, 10)}
+        assert decode_offset(lenient.offset).known.keys() == {"t"}
+        assert "u was deleted, and this query may not have read all of it" in caplog.text

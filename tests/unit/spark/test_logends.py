@@ -1,9 +1,12 @@
 """LogEnds with a broker that answers, on a real socket, like a newly elected leader."""
 
 import threading
+from base64 import urlsafe_b64encode
+from uuid import UUID
 
 import pytest
 
+from tests.fixtures.kafka import MetadataRequest
 from tests.fixtures.stubbroker import EPOCH_VERSIONS
 from tests.fixtures.waiting import eventually
 from zkconsumer.config import ConsumerConfig
@@ -11,6 +14,7 @@ from zkconsumer.errors import BrokerUnavailable
 from zkconsumer.kafka.errorcodes import ErrorCode
 from zkconsumer.model import TopicPartition
 from zkconsumer.spark.logends import LogEnds, backoffs_s, stepped_back
+from zkconsumer.spark.sourceoffset import KnownTopic
 
 A, B = (TopicPartition("t", n) for n in range(2))
 
@@ -190,3 +194,34 @@ def test_an_earlier_run_s_position_is_compared(log_ends, log):
     ends.latest([A], {A: 10})
     ends.remember({A: (0, 30)})
     assert ends.epochs({A: 35}) == {A: 1}
+
+
+def test_a_topic_counts_as_deleted_if_brokers_keep_not_knowing_it(log_ends, stub_broker):
+    """A topic of the same name with another id is another one; a broker that has just started may not know any."""
+    stub_broker.versions.update(EPOCH_VERSIONS)
+    stub_broker.log(A)
+    first, second = UUID(int=1), UUID(int=2)
+    stub_broker.topic_ids = {"t": first, "u": second}
+    stub_broker.topic_errors = {"v": ErrorCode.LEADER_NOT_AVAILABLE}
+    recorded = urlsafe_b64encode(first.bytes).decode().rstrip("=")
+    known = {"t": KnownTopic(1, recorded), "u": KnownTopic(1, recorded), "v": KnownTopic(1, recorded)}
+    assert log_ends().gone(known) == {"u"}
+    stub_broker.log(TopicPartition("u", 0))
+    assert log_ends().gone(known) == {"u"}, "another id"
+    stub_broker.topic_ids["u"] = first
+    stub_broker.logs.pop(A)
+    asked = len(stub_broker.described)
+
+    def learn():
+        eventually(lambda: len(stub_broker.described) > asked)
+        stub_broker.log(A)
+
+    learning = threading.Thread(target=learn)
+    learning.start()
+    assert log_ends(refresh_leader_backoff_ms=300).gone(known) == set(), "it is asked for again"
+    learning.join()
+
+
+def test_a_broker_that_cannot_report_a_deletion_is_not_believed(log_ends, stub_broker):
+    stub_broker.versions[MetadataRequest.API_KEY] = 1
+    assert log_ends().gone({"t": KnownTopic(1, "id")}) == set()

@@ -1,7 +1,9 @@
+from dataclasses import replace
+
 import pytest
 
 from zkconsumer.core.groupview import Topic
-from zkconsumer.core.offsets import StoredOffset
+from zkconsumer.core.offsets import Stamp, StoredOffset
 from zkconsumer.model import TopicIdentity, TopicPartition
 from zkconsumer.spark.microbatch import Span
 from zkconsumer.spark.offsetsjson import EARLIEST, LATEST
@@ -115,6 +117,23 @@ def test_an_unchanged_offset_is_a_missing_commit_of_this_query(mark, at_planning
 def test_another_mark_or_offset_than_at_planning_is_law(at_planning, stored):
     chosen = choose({T0: stored}, finished({T0: Span(10, 20)}, {T0: at_planning}))
     assert chosen == {T0: Choice(stored.offset, Reason.MOVED)}
+
+
+@pytest.mark.parametrize(
+    ("stamp", "expected"),
+    [
+        (Stamp("q", 10), Choice(20, Reason.REWOUND)),
+        (Stamp("q", 9), Choice(50, Reason.MOVED)),
+        (Stamp("another", 10), Choice(50, Reason.MOVED)),
+        (None, Choice(50, Reason.MOVED)),
+    ],
+)
+def test_an_older_checkpoint_of_the_query_that_committed_decides(stamp, expected):
+    checkpoint = replace(finished({T0: Span(10, 20)}), query="q")
+    assert choose({T0: StoredOffset(50, 8, stamp)}, checkpoint) == {T0: expected}
+    without_query = finished({T0: Span(10, 20)})
+    assert choose({T0: StoredOffset(50, 8, stamp)}, without_query) == {T0: Choice(50, Reason.MOVED)}
+    assert choose({T1: StoredOffset(50, 8, stamp)}, checkpoint) == {T1: Choice(50, Reason.GROUP)}
 
 
 def test_a_partition_that_was_never_owned_starts_at_the_groups_offset():

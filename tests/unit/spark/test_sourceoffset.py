@@ -53,7 +53,7 @@ def test_a_topic_that_was_created_again_is_dropped():
     assert planned.known["t"] == KnownTopic(0, "id")
 
 
-def test_a_topic_that_disappeared_stays_known():
+def test_a_topic_that_is_not_subscribed_to_any_more_stays_known():
     finished = SourceOffset("g", 4, {"gone": KnownTopic(3, "x")}, {TopicPartition("gone", 0): Span(1, 2)})
     planned = next_offset(finished, Plan({T0: Span(0, 1)}, {T0: 0}, {T0: NONE}, {"t": TOPICS["t"]}), "g")
     assert planned.known["gone"] == KnownTopic(3, "x")
@@ -81,3 +81,18 @@ def test_a_query_keeps_the_id_of_its_first_plan():
     first = next_offset(NEW_QUERY, Plan({}, {T0: 5}, {T0: AT_70}, TOPICS, query="1"), "g")
     second = next_offset(first, Plan({T0: Span(5, 9)}, {T0: 5}, {T0: AT_70}, TOPICS, query="2"), "g")
     assert (first.query, second.query) == ("1", "1")
+
+
+def test_a_topic_that_was_deleted_leaves_the_checkpoint():
+    gone = TopicPartition("gone", 0)
+    finished = SourceOffset(
+        "g",
+        4,
+        {"gone": KnownTopic(3, "x"), "t": KnownTopic(2, "id")},
+        {gone: Span(1, 2), T0: Span(0, 1)},
+        {gone: AT_70, T0: AT_71},
+        {gone: 1, T0: 1},
+    )
+    planned = next_offset(finished, Plan({}, {}, {}, {"t": TOPICS["t"]}, gone={"gone"}), "g")
+    assert (planned.known, planned.spans) == ({"t": KnownTopic(2, "id")}, {T0: Span(1, 1)})
+    assert (planned.stored, planned.epochs) == ({T0: AT_71}, {T0: 1})
