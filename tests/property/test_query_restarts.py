@@ -87,6 +87,7 @@ class PlannerRestarts(QueryRestarts):
             self.cut.discard(partition)
         if self.running:
             self.rebalance(set())
+            self.forget_late_commits(name)
 
     @rule(number=NUMBERS, lost=st.integers(1, 4))
     def unclean_leader_change(self, number, lost):
@@ -132,6 +133,11 @@ class PlannerRestarts(QueryRestarts):
     def delete_stored(self, partitions):
         for partition in partitions:
             self.in_store.pop(partition, None)
+
+    def forget_late_commits(self, name):
+        self.delete_stored([partition for partition in self.in_store if partition.topic == name])
+        late = [partition for partition in self.member.in_store if partition.topic == name]
+        self.member.in_store.update(dict.fromkeys(late, StoredOffset(None)))
 
     def rename_group(self, offsets):
         self.in_store.clear()
