@@ -64,6 +64,8 @@ def test_a_consumer_without_zookeeper_stays_healthy_and_reports_it(compose_stack
     def reported(consumer: str) -> bool:
         return "not connected to ZooKeeper" in compose_stack.run("exec", "-T", consumer, "zkconsumer", "health")
 
+    for consumer in CONSUMERS:
+        until(compose_stack, lambda consumer=consumer: compose_stack.health(consumer) == "healthy", f"{consumer} runs")
     until(compose_stack, lambda: not any(map(reported, CONSUMERS)), "the consumers are connected")
     compose_stack.run("stop", "zookeeper")
     until(compose_stack, lambda: all(map(reported, CONSUMERS)), "the consumers report it")

@@ -75,3 +75,34 @@ def test_remaining_records_are_read_for_any_auto_offset_reset(start_query, sandb
     sink = Sink()
     run(start_query, topic, sink, failOnDataLoss="false", **{"auto.offset.reset": "largest"})
     assert sink.positions() == Counter(produced[50:])
+
+
+def test_an_unfinished_batch_of_a_deleted_topic(start_query, topics, topic_factory, produce):
+    deleted, kept = topic_factory(), topic_factory()
+    produce(deleted, [b"v"] * 50)
+    produced = produce(kept, [b"v"] * 20)
+    both = f"{deleted},{kept}"
+    with pytest.raises(Exception, match="the sink is broken"):
+        run(start_query, both, Sink(failure=RuntimeError("the sink is broken")))
+    topics.delete(deleted)
+    with pytest.raises(Exception, match=rf"the topics of an unfinished batch were deleted: {deleted}-0 \[0, 50\)"):
+        run(start_query, both, Sink())
+    sink = Sink()
+    run(start_query, both, sink, failOnDataLoss="false")
+    assert sink.positions() == Counter(produced)
+
+
+def test_a_topic_that_was_deleted_while_the_query_was_stopped(start_query, topics, topic_factory, produce):
+    deleted, kept = topic_factory(), topic_factory()
+    before = produce(deleted, [b"v"] * 50)
+    sink = Sink()
+    run(start_query, f"{deleted},{kept}", sink)
+    topics.delete(deleted)
+    produced = produce(kept, [b"v"] * 20)
+    with pytest.raises(Exception, match=f"{deleted} was deleted, and this query may not have read all of it"):
+        run(start_query, f"{deleted},{kept}", sink)
+    run(start_query, f"{deleted},{kept}", sink, failOnDataLoss="false")
+    assert sink.positions() == Counter([*before, *produced])
+    produced += produce(kept, [b"v"])
+    run(start_query, f"{deleted},{kept}", sink)
+    assert sink.positions() == Counter([*before, *produced]), "it is forgotten"
