@@ -2,17 +2,15 @@
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import initialize, invariant, rule
 
 from tests.fixtures.brokergroupmodel import Coordinator, Request
+from tests.fixtures.rebalancethreads import NUMBERS, PARTITION, RebalanceThreads
 from zkconsumer.core.brokermembership import Assigned, BrokerMembership, MembershipState
 from zkconsumer.kafka.errorcodes import ErrorCode
-from zkconsumer.model import ConsumerThreadId, TopicPartition
+from zkconsumer.model import TopicPartition
 
-THREAD = ConsumerThreadId("g_a", 0)
 PARTITIONS = frozenset(TopicPartition("t", number) for number in range(5))
-NUMBERS = st.integers(0, 2)
-PARTITION = st.integers(0, 4)
 OWNERS = st.lists(NUMBERS, min_size=5, max_size=5)
 
 
@@ -33,7 +31,7 @@ class _Party:
         self.lapsed = False
 
 
-class BrokerGroups(RuleBasedStateMachine):
+class BrokerGroups(RebalanceThreads):
     """Each rule is one step of one thread of one member, or of the coordinator, or some of them in a usual order."""
 
     cooperative = True
@@ -42,36 +40,6 @@ class BrokerGroups(RuleBasedStateMachine):
         super().__init__()
         self.coordinator = Coordinator(PARTITIONS, self.cooperative)
         self.parties = [_Party(self.cooperative) for _ in range(3)]
-
-    # -- the rebalance thread ---------------------------------------------------------------------------------------
-
-    @rule(number=NUMBERS)
-    def begin(self, number):
-        party = self.parties[number]
-        if party.member.state is MembershipState.FENCED:
-            party.member.lose()
-            party.share, party.lapsed = frozenset(), False
-        party.member.begin()
-
-    @rule(number=NUMBERS)
-    def look(self, number):
-        party = self.parties[number]
-        party.share = party.member.usable() or frozenset()
-
-    @rule(number=NUMBERS)
-    def release_what_is_not_in_the_share(self, number):
-        party = self.parties[number]
-        party.member.release(party.member.held.keys() - party.share)
-
-    @rule(number=NUMBERS, partition=PARTITION)
-    def release_one(self, number, partition):
-        self.parties[number].member.release({TopicPartition("t", partition)})
-
-    @rule(number=NUMBERS)
-    def acquire(self, number):
-        party = self.parties[number]
-        if party.member.held.keys() <= party.share:
-            party.member.acquire(dict.fromkeys(party.share, THREAD))
 
     # -- the session thread -----------------------------------------------------------------------------------------
 

@@ -2,17 +2,16 @@
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import invariant, rule
 
 from tests.fixtures.consumergroupmodel import Coordinator
+from tests.fixtures.rebalancethreads import NUMBERS, RebalanceThreads
 from zkconsumer.core.brokermembership import MembershipState
 from zkconsumer.core.consumermembership import LEAVING, Beat, ConsumerMembership, IdPartition
-from zkconsumer.model import ConsumerThreadId, TopicPartition
+from zkconsumer.model import TopicPartition
 
-THREAD = ConsumerThreadId("g_a", 0)
 PARTITIONS = frozenset(IdPartition("id", number) for number in range(5))
 TOPICS = ("t",)
-NUMBERS = st.integers(0, 2)
 OWNERS = st.lists(NUMBERS, min_size=5, max_size=5)
 
 
@@ -27,43 +26,13 @@ class _Party:
         self.lapsed = False
 
 
-class ConsumerGroups(RuleBasedStateMachine):
+class ConsumerGroups(RebalanceThreads):
     """Each rule is one step of one thread of one member, or of the coordinator."""
 
     def __init__(self):
         super().__init__()
         self.coordinator = Coordinator(PARTITIONS)
         self.parties = [_Party(name) for name in "abc"]
-
-    # -- the rebalance thread ---------------------------------------------------------------------------------------
-
-    @rule(number=NUMBERS)
-    def join(self, number):
-        party = self.parties[number]
-        if party.member.state is MembershipState.FENCED:
-            party.member.lose()
-            party.share, party.lapsed = frozenset(), False
-        party.member.begin()
-
-    @rule(number=NUMBERS)
-    def look(self, number):
-        party = self.parties[number]
-        party.share = party.member.usable() or frozenset()
-
-    @rule(number=NUMBERS)
-    def release_what_is_not_in_the_share(self, number):
-        party = self.parties[number]
-        party.member.release(party.member.held.keys() - party.share)
-
-    @rule(number=NUMBERS, partition=st.integers(0, 4))
-    def release_one(self, number, partition):
-        self.parties[number].member.release({TopicPartition("t", partition)})
-
-    @rule(number=NUMBERS)
-    def acquire(self, number):
-        party = self.parties[number]
-        if party.member.held.keys() <= party.share:
-            party.member.acquire(dict.fromkeys(party.share, THREAD))
 
     # -- the session thread -----------------------------------------------------------------------------------------
 
@@ -95,7 +64,7 @@ class ConsumerGroups(RuleBasedStateMachine):
     @rule(number=NUMBERS)
     def follow(self, number):
         """All steps of both threads, undisturbed."""
-        self.join(number)
+        self.begin(number)
         self.send(number, arrives=True)
         self.answer(number, arrives=True)
         self.look(number)

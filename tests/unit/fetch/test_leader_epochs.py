@@ -27,6 +27,15 @@ def stub():
         yield stub
 
 
+@pytest.fixture
+def log(stub):
+    """30 records of epoch 0."""
+    log = stub.log(P)
+    log.write(10, 0)
+    log.write(20, 0)
+    return log
+
+
 class Member:
     """The fetching side of a member that owns one partition."""
 
@@ -138,10 +147,7 @@ def test_records_without_an_epoch_are_compared_by_that_of_their_leader(stub, mem
     assert stub.epoch_questions == [{P: (5, 6)}]
 
 
-def test_an_idle_position_at_the_end_of_the_log_is_checked(stub, member):
-    log = stub.log(P)
-    log.write(10, 0)
-    log.write(20, 0)
+def test_an_idle_position_at_the_end_of_the_log_is_checked(stub, log, member):
     reading = member()
     reading.start(30)
     eventually(lambda: len(stub.fetches) > 1)
@@ -149,10 +155,7 @@ def test_an_idle_position_at_the_end_of_the_log_is_checked(stub, member):
     assert reading.read(25) == rows(range(10, 35), b"1")
 
 
-def test_a_position_that_stays_over_a_rebalance_is_checked(stub, member):
-    log = stub.log(P)
-    log.write(10, 0)
-    log.write(20, 0)
+def test_a_position_that_stays_over_a_rebalance_is_checked(log, member):
     reading = member()
     reading.start(0)
     reading.read(30)
@@ -227,10 +230,7 @@ def test_an_outdated_leader_does_not_choose_the_first_offset(stub, member, other
 
 
 @pytest.mark.parametrize("code", [ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER])
-def test_a_leader_that_cannot_be_asked_for_the_end_is_asked_again(stub, member, code):
-    log = stub.log(P)
-    log.write(10, 0)
-    log.write(20, 0)
+def test_a_leader_that_cannot_be_asked_for_the_end_is_asked_again(stub, log, member, code):
     reading = member()
     reading.start(0)
     reading.read(30)
