@@ -53,7 +53,8 @@ def plan_import(
             groups[row.group][row.partition] = new
         if new != row.offset:
             fault = FileFault(file.lines[row[:2]], _fault(row, log, existing))
-            if clamp if log is not None else skip_missing and ranges:
+            is_accepted = (skip_missing and bool(ranges)) if log is None else clamp
+            if is_accepted:
                 remarks.append(f"{fault}: {'skipped' if new is None else f'{new} is stored instead'}")
             else:
                 faults.append(fault)
