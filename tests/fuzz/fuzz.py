@@ -20,15 +20,9 @@ import zipfile
 from pathlib import Path
 
 WORK = Path(".fuzz")
-os.environ["NUMBA_BOUNDSCHECK"] = "1"
-os.environ["NUMBA_CACHE_DIR"] = str(WORK.absolute() / "numba")  # checked code must not end up in the usual cache
 
 import atheris  # noqa: E402
 import cramjam  # noqa: E402
-
-from zkconsumer.decode.compiled import SOURCES  # noqa: E402
-
-_COMPILED = [source.removesuffix(".py") for source in SOURCES]  # numba cannot compile instrumented code
 
 with atheris.instrument_imports(
     include=[
@@ -39,12 +33,11 @@ with atheris.instrument_imports(
         "tests.fuzz.target",
         "tests.fuzz.login",
     ],
-    exclude=["numba", "numpy", "pyarrow", *(f"zkconsumer.decode.{module}" for module in _COMPILED)],
+    exclude=["pyarrow"],
 ):
     from tests.fuzz import login
     from tests.fuzz import target as records_target
     from tests.fuzz.target import frames, seal
-    from zkconsumer.decode.kernelloader import load_all
 
 from tests.fixtures.batches import compress  # noqa: E402
 from tests.fuzz.corpus import archive_of, first_inputs, kept_inputs  # noqa: E402
@@ -180,7 +173,6 @@ def fuzz(name: str, minutes: float) -> None:
     if name == "login":
         tracemalloc.start()
     else:
-        load_all()  # compiling takes longer than an input may
     folder = WORK / name
     folder.mkdir(parents=True, exist_ok=True)
     for title, data in [*first_inputs(name), *kept_inputs(name)]:

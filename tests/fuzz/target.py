@@ -228,7 +228,7 @@ def part(decoder: BatchDecoder, requested: int, data: bytes, decode: Callable[[]
     except RecordTooLarge:
         pass
     notes = 0 if decoder._notes is None else decoder._notes.nbytes  # of other columns
-    held = decoder._table.nbytes + notes + decoder._unpacker.scratch.data.nbytes
+    held = decoder._table.words.nbytes + notes + decoder._unpacker.scratch.data.nbytes
     assert held <= _LEAST_HELD + _LONGEST_ROW * (CAP + len(data)), "memory beyond all limits"
     assert fault is None or fault.resume_at is None or fault.resume_at > requested
     return chunk
@@ -240,8 +240,8 @@ def rows_of(chunk: DecodedChunk, requested: int, data: bytes) -> list[Message]:
     if chunk.batch is None:
         return []
     chunk.batch.validate(full=True)
-    rows = build(Message, chunk.batch)
-    assert rows == messages_of(chunk.batch)
+    rows = build(Message, chunk.records)
+    assert rows == messages_of(chunk.batch) == build(Message, chunk.batch)
     offsets = [row.offset for row in rows]
     assert all(a < b for a, b in itertools.pairwise(offsets))
     assert requested <= offsets[0]

@@ -266,15 +266,15 @@ def test_timeout_leaves_the_stream_usable(connect, topic_factory, produce):
 
 
 @pytest.mark.parametrize("joins", [True, False])
-def test_the_timeout_does_not_run_while_the_decoder_is_compiled(connect, topic_factory, monkeypatch, joins):
-    """A script that reads until the timeout must not find a topic empty because its first run has to compile."""
+def test_the_timeout_does_not_run_while_the_decoder_is_loaded(connect, topic_factory, monkeypatch, joins):
+    """A script that reads until the timeout must not find a topic empty because the decoder is loaded."""
     returned, order = threading.Event(), []
 
-    def compile_slowly():
+    def load_slowly():
         returned.wait(1.5)
-        order.append("compiled")
+        order.append("loaded")
 
-    monkeypatch.setattr("zkconsumer.decode.batchdecoder.warm", compile_slowly)
+    monkeypatch.setattr("zkconsumer.decode.kernels.kernels", load_slowly)
     topic, connector = topic_factory(), connect()
     if joins:
         connector.create_message_streams({topic: 1})
@@ -282,7 +282,7 @@ def test_the_timeout_does_not_run_while_the_decoder_is_compiled(connect, topic_f
         connector.assign({TopicPartition(topic, 0): 0})
     order.append("returned")
     returned.set()
-    assert order == ["compiled", "returned"]
+    assert order == ["loaded", "returned"]
 
 
 def test_a_topic_may_be_created_later(connect, topics, produce, unique_name):

@@ -1,4 +1,4 @@
-"""Columns of a batch: built from buffers, or of one repeated value, as slices of arrays that are built once."""
+"""Columns of one repeated value: slices of arrays that are built once."""
 
 from __future__ import annotations
 
@@ -6,31 +6,15 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 
 from zkconsumer.decode.schema import HEADERS
 
-_BATCH_BYTES: Final = 1 << 24
 _KEPT_BYTES: Final = 1 << 25
 _LARGE: Final = 1 << 20
 _SMALLEST: Final = 1 << 12
 _WASTE: Final = 4
 _AGE_S: Final = 1.0
-_OTHER_WIDTHS: Final = 20  # partition, timestamp type, null keys and null headers; the name of the topic comes to it
-
-
-def constant_bytes(topic: str, rows: int) -> int:
-    """The size of the constant columns of a batch, at most."""
-    return rows * (len(topic) + _OTHER_WIDTHS)
-
-
-def most_rows(topic: str) -> int:
-    """The number of rows up to which the constant columns of a batch take at most 16 MiB; a power of two.
-
-    A record may take less than a byte in a compressed batch, but the name of its topic takes up to 249.
-    """
-    return 1 << (_BATCH_BYTES // constant_bytes(topic, 1)).bit_length() - 1
 
 
 class ConstantColumns:
@@ -101,14 +85,3 @@ class ConstantColumns:
     def _drop(self, key: tuple[str, Any]) -> None:
         self.nbytes -= self._arrays.pop(key).nbytes
         self._needed_at.pop(key, None)
-
-
-def variable_column(kind: Any, count: int, ends: Any, data: Any, valid: Any = None) -> Any:
-    """A column of bytes or text, from the end of each value, all data, and a 0 for each null value."""
-    present = None if valid is None else bitmap(valid)
-    return pa.Array.from_buffers(kind, count, [present, pa.py_buffer(ends), pa.py_buffer(data)])
-
-
-def bitmap(valid: Any) -> Any:
-    """A buffer with one bit for each item."""
-    return pa.py_buffer(np.packbits(valid, bitorder="little"))

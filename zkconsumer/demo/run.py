@@ -91,9 +91,4 @@ def _play(
 
 
 def _prepare() -> Records:
-    """Read the data and compile the decode kernel, so that three consumers do not compile it at the same time."""
-    from zkconsumer.decode.batchdecoder import warm
-
-    records = as_records(read_flights(), PARTITIONS)
-    warm()
-    return records
+    return as_records(read_flights(), PARTITIONS)

@@ -29,8 +29,9 @@ QueueFor = Callable[[str, ConsumerThreadId], ChunkQueue]
 def _load_modules_for_reading() -> None:
     try:
         from zkconsumer.decode import batchdecoder, limits, messages  # noqa: F401  used later
+        from zkconsumer.decode.kernels import kernels
 
-        batchdecoder.warm()
+        kernels()
     except Exception:  # noqa: BLE001  the fetchers load it again, and then the streams raise the cause
         _log.warning(
             "loading the decoder in advance failed; the fetchers try again, and streams raise a further failure",

@@ -9,8 +9,9 @@ import pytest
 from tests.fixtures.batches import build
 from tests.fixtures.messagesets import compressed_set, message_set
 from zkconsumer.decode import batchtable as b
+from zkconsumer.decode.assemble import most_rows
 from zkconsumer.decode.batchdecoder import BatchDecoder
-from zkconsumer.decode.columns import ConstantColumns, most_rows
+from zkconsumer.decode.columns import ConstantColumns
 from zkconsumer.decode.schema import SCHEMA_WITH_HEADERS, schema_of
 from zkconsumer.sandbox.producer import Record
 

@@ -15,7 +15,6 @@ from tests.fixtures.waiting import eventually
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.denials import PATIENCE
 from zkconsumer.core.fetchcontrol import FetchAssignment
-from zkconsumer.decode.batchdecoder import warm
 from zkconsumer.errors import ThreadLimit, TopicUnreadable
 from zkconsumer.fetch.leaders import LeaderFinder, fetcher_number, join_until
 from zkconsumer.fetch.localfetchcontrol import LocalFetchControl
@@ -110,7 +109,6 @@ def test_closing_does_not_wait_for_a_decoder_that_is_compiled(tmp_path):
 
 @pytest.fixture
 def stub():
-    warm()  # compiling takes longer than a test waits
     with running_stub_broker() as stub:
         yield stub
 
