@@ -13,8 +13,8 @@ STAMP := $(VENV)/.installed-$(firstword $(shell printf %s "$(CURDIR)" | cksum))
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-# --copies is not needed: the stamp is older than setup.cfg when the dependencies changed.
-$(STAMP): setup.cfg pyproject.toml
+# --copies is not needed: the stamp is older than setup.cfg when the dependencies changed, or than the decoder's source.
+$(STAMP): setup.cfg setup.py pyproject.toml $(wildcard zkconsumer/decode/native/*.[ch])
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "Python 3.11 or later is needed; set PYTHON=/path/to/python3" >&2; exit 1; }
 	@test -x $(BIN)/python || { echo "creating $(VENV)"; $(PYTHON) -m venv $(VENV); } \

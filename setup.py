@@ -1,5 +1,4 @@
-"""The parts of the build that ``setup.cfg`` cannot express: metadata that depends on where the project is published,
-and the library of the decoder.
+"""The decoder's library, and metadata that depends on where the project is published; the rest is in ``setup.cfg``.
 
 A package index shows README.md away from the repository, where relative links lead nowhere. If the environment variable
 ``ZKCONSUMER_PROJECT_URL`` names the repository, they become links to the files of this version there, and the metadata

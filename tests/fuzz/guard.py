@@ -61,9 +61,7 @@ def guarded_decoder(*, check_crcs: bool, max_decompressed_bytes: int) -> BatchDe
     """A decoder with all columns, which writes values and columns into guarded memory and decompresses into it."""
     decoder = BatchDecoder(headers=True, check_crcs=check_crcs, max_decompressed_bytes=max_decompressed_bytes)
     decoder.memory = GuardedMemory()  # type: ignore[misc]  # only the fuzzer replaces it
-    unpacker = Unpacker(
-        kernels(), ChunkMemory(), check_crcs=check_crcs, max_decompressed_bytes=max_decompressed_bytes
-    )
+    unpacker = Unpacker(kernels(), ChunkMemory(), check_crcs=check_crcs, max_decompressed_bytes=max_decompressed_bytes)
     unpacker.scratch = GuardedScratch(ChunkMemory())
     decoder._unpacker = unpacker
     return decoder

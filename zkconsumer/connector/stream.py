@@ -150,7 +150,11 @@ class MessageStream(Generic[M]):
         from zkconsumer.decode.records import COLUMNS
 
         columns = None if headers else list(COLUMNS)
-        return successive(lambda: self._next_batches(max_rows, max_bytes, columns))
+
+        def made(records: Records) -> Any:
+            return records.batch if columns is None else records.batch.select(columns)
+
+        return successive(lambda: self._next_rows(max_rows, max_bytes, made))
 
     def next_batch(self, max_rows: int | None = None, max_bytes: int | None = None) -> Any:
         """One batch, with headers; see :meth:`batches`.
@@ -160,12 +164,11 @@ class MessageStream(Generic[M]):
             ConsumerTimeout: no record arrived in time.
             UsageError: another thread uses this stream.
         """
-        while True:
-            batches = self._next_batches(max_rows, max_bytes)
-            if batches is None:
-                raise StopIteration
-            for batch in batches:  # see __next__; empty if the batch was taken back meanwhile
-                return batch
+        return self._next_part(max_rows, max_bytes, _batch_of)
+
+    def next_records(self, max_rows: int | None = None) -> Records:
+        """As :meth:`next_batch`, but the records in plain buffers, of which messages are made without pyarrow."""
+        return self._next_part(max_rows, None, lambda records: records)
 
     def release(self) -> None:
         """Release everything that was handed out, without requesting more; to be called by the reading thread."""
@@ -208,18 +211,30 @@ class MessageStream(Generic[M]):
         self._messages = successive(self._next_records)  # an iterator that has ended stays so
         return None
 
-    def _next_batches(
-        self, max_rows: int | None, max_bytes: int | None, columns: list[str] | None = None
-    ) -> Iterator[Any] | None:
-        """Begin the next chunk and return its first rows as the only batch, None at the end; the rest is taken back."""
+    def _next_part(self, max_rows: int | None, max_bytes: int | None, made: Callable[[Records], T]) -> T:
+        """What ``made`` makes of the first rows of the next chunk."""
+        while True:
+            parts = self._next_rows(max_rows, max_bytes, made)
+            if parts is None:
+                raise StopIteration
+            for part in parts:  # see __next__; empty if the rows were taken back meanwhile
+                return part
+
+    def _next_rows(
+        self, max_rows: int | None, max_bytes: int | None, made: Callable[[Records], T]
+    ) -> Iterator[T] | None:
+        """Begin the next chunk and return what ``made`` makes of its first rows, as the only item; None at the end.
+
+        The rest is taken back.
+        """
         self._check_thread()
         while (chunk := self._arrived(self._reader.request(self._timeout_s))) is not None:
             records, last = _first_rows(chunk, max_rows, max_bytes)
             # Indexes of batches: to distinguish a batch from the mark at the end would need a call into Python.
             handover = HandOver(chunk, [0], [last], records.num_rows)
-            batches = [records.batch if columns is None else records.batch.select(columns)]
+            parts = [made(records)]
             if self.queue.begin(handover):
-                return map(batches.__getitem__, handover.claims)  # in C, for the reason that successive() gives
+                return map(parts.__getitem__, handover.claims)  # in C, for the reason that successive() gives
         return None
 
     def _arrived(self, item: Item) -> Chunk | None:
@@ -240,6 +255,10 @@ class MessageStream(Generic[M]):
                 "create one stream per thread, or end the first thread"
             )
         self._thread = current
+
+
+def _batch_of(records: Records) -> Any:
+    return records.batch
 
 
 def _records(chunk: Chunk) -> Records:

@@ -26,10 +26,9 @@ class BatchMaker:
     def _column(self, records: Records, name: str) -> Any:
         rows, buffers = records.num_rows, records.buffers
         match name:
-            case "key":
-                return self.constants.no_keys(rows) if buffers.key is None else _binary(buffers.key, records)
-            case "value":
-                return _binary(buffers.value, records)
+            case "key" | "value":
+                column = buffers.key if name == "key" else buffers.value
+                return self.constants.no_keys(rows) if column is None else _binary(column, records)
             case "topic":
                 return self.constants.topic(records.topic, rows)
             case "partition":
@@ -39,9 +38,10 @@ class BatchMaker:
             case "timestamp":
                 return _fixed(TIMESTAMP, buffers.timestamp, records)
             case "timestampType":
-                if isinstance(buffers.types, int):
-                    return self.constants.integer(buffers.types, rows)
-                return _fixed(pa.int32(), buffers.types, records)
+                kind = buffers.types
+                return (
+                    self.constants.integer(kind, rows) if isinstance(kind, int) else _fixed(pa.int32(), kind, records)
+                )
             case _:
                 return self._headers(records)
 

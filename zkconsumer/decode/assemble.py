@@ -140,7 +140,9 @@ class Assembler:
             valid, present = self._kernels.bitmap(notes.key_valid[:count])
             if not present:
                 return None
-        return BinaryColumn(valid, self._copy(notes.key_end[: count + 1]), self._copy(notes.keys[: totals[b.KEY_BYTES]]))
+        return BinaryColumn(
+            valid, self._copy(notes.key_end[: count + 1]), self._copy(notes.keys[: totals[b.KEY_BYTES]])
+        )
 
     def _values(self, indexed: Indexed, count: int) -> BinaryColumn:
         totals = indexed.totals

@@ -346,9 +346,7 @@ class BatchDecoder:
         if found.sources & b.IN_COMPRESSED:
             floor = _after(chunk.table[: chunk.done], 0)
             # In a copy, since batches that do not fit this time are unpacked again.
-            unpacked, fault = self._unpacker.unpack(
-                chunk.records, BatchTable.joined(table), floor, chunk.requested
-            )
+            unpacked, fault = self._unpacker.unpack(chunk.records, BatchTable.joined(table), floor, chunk.requested)
             scratch = self._unpacker.scratch.data[: self._unpacker.scratch.used]
             found = self._k.survey(unpacked)
         if found.records > self._max_records:

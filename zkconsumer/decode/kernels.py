@@ -117,9 +117,7 @@ class HeaderColumns(NamedTuple):
 class Kernels(Protocol):
     """The functions; ``messages`` selects formats 0 and 1."""
 
-    def scan(
-        self, raw: memoryview, table: BatchTable, state: array[int], requested: int, *, messages: bool
-    ) -> int:
+    def scan(self, raw: memoryview, table: BatchTable, state: array[int], requested: int, *, messages: bool) -> int:
         """Find batches and fill the table, one row for each.
 
         Args:

@@ -8,10 +8,9 @@ from __future__ import annotations
 import ctypes
 import sys
 from array import array
-from ctypes import c_int, c_int64, c_ssize_t, c_uint32, c_void_p, py_object
+from ctypes import c_int, c_int64, c_uint32, c_void_p, py_object
 from typing import Any, ClassVar, Final
 
-from zkconsumer.decode import batchtable as b
 from zkconsumer.decode.batchtable import BatchTable
 from zkconsumer.decode.kernels import HeaderColumns, IndexTask, Progress, Survey
 from zkconsumer.decode.records import BinaryColumn, HeaderBytes, Records

@@ -377,9 +377,7 @@ class ReferenceKernels:
         return found
 
 
-def _scan_batch(
-    raw: memoryview, table: BatchTable, state: array[int], requested: int, _first: int
-) -> int | None:
+def _scan_batch(raw: memoryview, table: BatchTable, state: array[int], requested: int, _first: int) -> int | None:
     """Find one batch; None, or why the scan stops."""
     at, rows, last = state
     if raw[at + b.MAGIC_AT] < 2:

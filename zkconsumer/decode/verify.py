@@ -56,9 +56,7 @@ class Verifier:
         self._kernels = kernels
         self._check_crcs = check_crcs
 
-    def verify(
-        self, raw: memoryview, table: BatchTable, floor: int, requested: int
-    ) -> tuple[BatchTable, Fault | None]:
+    def verify(self, raw: memoryview, table: BatchTable, floor: int, requested: int) -> tuple[BatchTable, Fault | None]:
         """Verify the batches of a table, up to the first fault.
 
         Args:

@@ -1,5 +1,6 @@
 import random
 import zlib
+from pathlib import Path
 
 import pytest
 from crc32c import crc32c as reference_crc32c
@@ -28,7 +29,8 @@ def test_checksums_are_those_of_the_libraries(start: int, instructions: int) -> 
 
 
 def test_the_instructions_of_usual_processors_are_used() -> None:
-    with open("/proc/cpuinfo", encoding="ascii") as cpus:
-        flags = cpus.read().split()
-    expected = OF_CRC32C * ("sse4_2" in flags or "crc32" in flags) | OF_CRC32 * ("pclmulqdq" in flags or "crc32" in flags)
+    flags = Path("/proc/cpuinfo").read_text(encoding="ascii").split()
+    expected = OF_CRC32C * ("sse4_2" in flags or "crc32" in flags) | OF_CRC32 * (
+        "pclmulqdq" in flags or "crc32" in flags
+    )
     assert NATIVE.library.zk_use_instructions(ALL) == expected

@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import runpy
 import shutil
 import subprocess
@@ -15,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.fixtures.documents import ROOT
+from zkconsumer.decode import library
 
 PROJECT_URL = "https://example.org/zkconsumer"
 FILES = (
@@ -40,7 +42,7 @@ def built(tmp_path_factory):
     source = tmp_path_factory.mktemp("source")
     for name in FILES:
         shutil.copy(ROOT / name, source)
-    ignored = shutil.ignore_patterns("__pycache__", "*.nb[ic]", "jars", "wheels")
+    ignored = shutil.ignore_patterns("__pycache__", "*.so", "jars", "wheels")
     for name in DIRECTORIES:
         shutil.copytree(ROOT / name, source / name, ignore=ignored)
     built = tmp_path_factory.mktemp("dist")
@@ -91,6 +93,17 @@ def test_the_wheel_has_the_package_and_nothing_else(wheel):
     assert {name.rpartition("/")[2] for name in names if "/static/" in name} == page
     locks = {path.name for path in (ROOT / "zkconsumer/sandbox/locks").iterdir()}
     assert {name.rpartition("/")[2] for name in names if "/locks/" in name} == locks
+
+
+def test_the_wheel_has_the_library_for_any_python_and_no_source(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        native = [name for name in archive.namelist() if name.startswith("zkconsumer/decode/native/")]
+    assert native == [f"zkconsumer/decode/native/{library.name_of(platform.machine())}"]
+    assert wheel.name.endswith(f"-py3-none-manylinux2014_{platform.machine()}.whl")
+
+
+def test_the_installed_package_decodes_with_its_library(run):
+    assert "NativeKernels" in run("python", "-c", "from zkconsumer.decode.kernels import kernels; print(kernels())")
 
 
 def test_links_of_the_description_lead_to_the_repository(wheel):

@@ -3,7 +3,6 @@
 import contextlib
 import socket
 import struct
-import sys
 import threading
 
 import pytest
