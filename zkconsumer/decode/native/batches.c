@@ -68,7 +68,7 @@ EXPORT int64_t zk_verify(const uint8_t *raw, int64_t bytes, const table_row *tab
         const int64_t *row = table[current];
         if (row[BASE_OFFSET] + row[LAST_DELTA] < requested) continue;
         int64_t at = row[START] + CRC_START;
-        *found = at < CRC_START || row[END] > bytes || at > row[END] ? -1 : crc32c_of(raw + at, row[END] - at);
+        *found = at < CRC_START || row[END] > bytes || at > row[END] ? -1 : (int64_t)crc32c_of(raw + at, row[END] - at);
         if (*found != row[CRC]) return current;
     }
     return rows;
