@@ -63,7 +63,7 @@ def _library_module():
 
 LIBRARY = _library_module()
 MACHINE = os.environ.get("ZKCONSUMER_MACHINE") or platform.machine()
-HAS_LIBRARY = sys.platform == "linux" and MACHINE in LIBRARY.MACHINES
+HAS_LIBRARY = LIBRARY.is_supported() or (sys.platform == "linux" and "ZKCONSUMER_MACHINE" in os.environ)
 
 
 class BuildLibrary(build_ext):

@@ -29,8 +29,17 @@ def name_of(machine: str) -> str:
 
 
 def is_supported() -> bool:
-    """True if this platform has a library."""
-    return sys.platform == "linux" and platform.machine() in MACHINES and sys.maxsize > 2**32
+    """True if there is a library for this platform, and for this interpreter: not for one without a global lock."""
+    if sys.platform != "linux" or platform.machine() not in MACHINES or sys.maxsize < 2**32:
+        return False
+    return _has_glibc() and bool(getattr(sys, "_is_gil_enabled", lambda: True)())
+
+
+def _has_glibc() -> bool:
+    try:
+        return bool(os.confstr("CS_GNU_LIBC_VERSION"))
+    except (OSError, ValueError):  # another C library does not know the name
+        return False
 
 
 def source_hash(directory: Path = DIRECTORY) -> str | None:

@@ -157,7 +157,7 @@ class FetcherThread(threading.Thread):
             self._decoder = BatchDecoder(
                 check_crcs=self._config.check_crcs, max_decompressed_bytes=self._config.decompressed_max_bytes
             )
-        except Exception as error:  # noqa: BLE001  whatever importing a package or compiling raises
+        except Exception as error:  # noqa: BLE001  whatever importing a package raises
             with self._inbox_lock:
                 self._closed = True
                 arrived, self._inbox = self._inbox, []

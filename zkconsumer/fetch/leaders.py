@@ -115,8 +115,8 @@ class LeaderFinder(threading.Thread):
     def join_all(self, timeout_s: float) -> list[str]:
         """Wait, after :meth:`close`, for this thread and the fetchers; returns the names of those still alive.
 
-        Fetchers that still load the decoder are not waited for: they end without a request. A decoder that must be
-        compiled takes seconds, and other members of the group wait for the partitions that are released after this.
+        Fetchers that still load the decoder are not waited for: they end without a request, and other members of the
+        group wait for the partitions that are released after this.
 
         Args:
             timeout_s: for all of them together, in seconds.

@@ -88,15 +88,15 @@ class LocalFetchControl:
         self._paused: frozenset[TopicPartition] = frozenset()
 
     def warm(self) -> None:
-        """Load the decode kernel in the background while the member joins the group."""
+        """Load the decoder in the background while the member joins the group."""
         warming = threading.Thread(target=_load_modules_for_reading, name=f"{self._consumer_id}-warm", daemon=True)
         start_thread(warming)
         self._warming = warming
 
     def wait_until_warm(self) -> None:
-        """Wait until the decode kernel is loaded.
+        """Wait until the decoder is loaded.
 
-        If it must be compiled, ``consumer.timeout.ms`` would otherwise expire before the first record can arrive.
+        On a slow machine ``consumer.timeout.ms`` would otherwise expire before the first record can arrive.
         """
         if self._warming is not None:
             self._warming.join()
