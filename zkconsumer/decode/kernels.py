@@ -234,7 +234,7 @@ def kernels() -> Kernels:
         from zkconsumer.decode.reference import ReferenceKernels
 
         _log.warning(
-            "there is no compiled decoder for %s on %s (%s): records are decoded in Python, about a hundred times slower",
+            "there is no compiled decoder for %s on %s (%s): records are decoded in Python, a hundred times slower",
             sys.platform,
             platform.machine(),
             sys.version,
