@@ -72,7 +72,7 @@ class BuildLibrary(build_ext):
     def get_ext_filename(self, fullname: str) -> str:
         """The name of the library, without a tag of an interpreter."""
         *packages, _ = fullname.split(".")
-        return str(Path(*packages, LIBRARY.DIRECTORY.name, LIBRARY.name_of(MACHINE)))
+        return str(Path(*packages, LIBRARY.name_of(MACHINE)))
 
     def build_extension(self, ext: Extension) -> None:
         """Compile; the compiler's own cache stays in the directory of the build."""
@@ -88,7 +88,7 @@ class BuildLibrary(build_ext):
 
     def get_source_files(self) -> list[str]:
         """What a source distribution has to hold."""
-        return [str(path.relative_to(HERE)) for path in LIBRARY.DIRECTORY.glob("*.[ch]")]
+        return [str(path.relative_to(HERE)) for path in (LIBRARY.DIRECTORY / "native").glob("*.[ch]")]
 
 
 class TagWheel(bdist_wheel):
@@ -112,7 +112,7 @@ def _run() -> None:
     assert found is not None
     version, project_url = found.group(1), os.environ.get("ZKCONSUMER_PROJECT_URL", "").rstrip("/")
     readme = (HERE / "README.md").read_text(encoding="utf-8")
-    sources = sorted(str(path.relative_to(HERE)) for path in LIBRARY.DIRECTORY.glob("*.c"))
+    sources = sorted(str(path.relative_to(HERE)) for path in (LIBRARY.DIRECTORY / "native").glob("*.c"))
     setup(
         long_description=description(readme, project_url, version),
         project_urls=urls(project_url, version),

@@ -13,7 +13,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
-DIRECTORY: Final = Path(__file__).parent / "native"
+DIRECTORY: Final = Path(__file__).parent
+"""The directory of the libraries; their source is in its ``native``."""
 MACHINES: Final = ("x86_64", "aarch64")
 """Machines for which there is a library; with Linux and glibc 2.17 or later."""
 _HASH_CHARACTERS: Final = 16
@@ -44,7 +45,7 @@ def _has_glibc() -> bool:
 
 def source_hash(directory: Path = DIRECTORY) -> str | None:
     """A hash of the source; None if there is no source, as in an installed package."""
-    files = sorted(path for path in directory.glob("*") if path.suffix in (".c", ".h"))
+    files = sorted(path for path in (directory / "native").glob("*") if path.suffix in (".c", ".h"))
     if not files:
         return None
     digest = hashlib.sha256()

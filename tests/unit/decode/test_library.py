@@ -31,10 +31,10 @@ def fresh():
 
 
 def test_a_library_of_other_source_is_refused(fresh, monkeypatch, tmp_path):
-    shutil.copytree(library.DIRECTORY, tmp_path / "native")
+    shutil.copytree(library.DIRECTORY, tmp_path, dirs_exist_ok=True)
     (tmp_path / "native" / "added.c").write_text("")
-    monkeypatch.setattr(library, "DIRECTORY", tmp_path / "native")
-    monkeypatch.setattr(library, "source_hash", lambda: original(tmp_path / "native"))
+    monkeypatch.setattr(library, "DIRECTORY", tmp_path)
+    monkeypatch.setattr(library, "source_hash", lambda: original(tmp_path))
     with pytest.raises(DecoderUnavailable, match=r"was built from other source .* make venv"):
         fresh()
 
