@@ -164,11 +164,21 @@ class MessageStream(Generic[M]):
             ConsumerTimeout: no record arrived in time.
             UsageError: another thread uses this stream.
         """
-        return self._next_part(max_rows, max_bytes, _batch_of)
+        while True:
+            batches = self._next_rows(max_rows, max_bytes, _batch_of)
+            if batches is None:
+                raise StopIteration
+            for batch in batches:  # see __next__; empty if the batch was taken back meanwhile
+                return batch
 
     def next_records(self, max_rows: int | None = None) -> Records:
         """As :meth:`next_batch`, but the records in plain buffers, of which messages are made without pyarrow."""
-        return self._next_part(max_rows, None, lambda records: records)
+        while True:  # not in a function that both share: an interrupt after its call would lose the records
+            parts = self._next_rows(max_rows, None, _unchanged)
+            if parts is None:
+                raise StopIteration
+            for part in parts:
+                return part
 
     def release(self) -> None:
         """Release everything that was handed out, without requesting more; to be called by the reading thread."""
@@ -211,15 +221,6 @@ class MessageStream(Generic[M]):
         self._messages = successive(self._next_records)  # an iterator that has ended stays so
         return None
 
-    def _next_part(self, max_rows: int | None, max_bytes: int | None, made: Callable[[Records], T]) -> T:
-        """What ``made`` makes of the first rows of the next chunk."""
-        while True:
-            parts = self._next_rows(max_rows, max_bytes, made)
-            if parts is None:
-                raise StopIteration
-            for part in parts:  # see __next__; empty if the rows were taken back meanwhile
-                return part
-
     def _next_rows(
         self, max_rows: int | None, max_bytes: int | None, made: Callable[[Records], T]
     ) -> Iterator[T] | None:
@@ -259,6 +260,10 @@ class MessageStream(Generic[M]):
 
 def _batch_of(records: Records) -> Any:
     return records.batch
+
+
+def _unchanged(records: Records) -> Records:
+    return records
 
 
 def _records(chunk: Chunk) -> Records:
