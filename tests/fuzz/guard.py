@@ -9,7 +9,7 @@ import os
 
 from zkconsumer.decode.batchdecoder import BatchDecoder
 from zkconsumer.decode.decompress import Scratch
-from zkconsumer.decode.kernels import kernels
+from zkconsumer.decode.kernelloader import kernels
 from zkconsumer.decode.memory import ChunkMemory
 from zkconsumer.decode.unpack import Unpacker
 

@@ -274,7 +274,7 @@ def test_the_timeout_does_not_run_while_the_decoder_is_loaded(connect, topic_fac
         returned.wait(1.5)
         order.append("loaded")
 
-    monkeypatch.setattr("zkconsumer.decode.kernels.kernels", load_slowly)
+    monkeypatch.setattr("zkconsumer.decode.kernelloader.kernels", load_slowly)
     topic, connector = topic_factory(), connect()
     if joins:
         connector.create_message_streams({topic: 1})

@@ -15,7 +15,7 @@ from zkconsumer.bench.groupclients import CLIENTS
 from zkconsumer.bench.groupevents import Kind, Row
 from zkconsumer.bench.hostprocess import HostProcess
 from zkconsumer.bench.machine import peak_memory_mib
-from zkconsumer.decode.kernels import kernels
+from zkconsumer.decode.kernelloader import kernels
 
 _ANSWER_S: Final = 120.0
 

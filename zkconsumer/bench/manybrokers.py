@@ -114,7 +114,7 @@ def read(ports: list[int], partitions: int, seconds: float) -> Reading:
     from zkconsumer.config import ConsumerConfig
     from zkconsumer.connector.stream import MessageStream
     from zkconsumer.core.fetchcontrol import FetchAssignment
-    from zkconsumer.decode.kernels import kernels
+    from zkconsumer.decode.kernelloader import kernels
     from zkconsumer.fetch.chunkqueue import ChunkQueue
     from zkconsumer.fetch.chunkreader import ChunkReader
     from zkconsumer.fetch.localfetchcontrol import LocalFetchControl

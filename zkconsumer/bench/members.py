@@ -20,7 +20,7 @@ from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector.connector import ConsumerConnector
 from zkconsumer.connector.stream import MessageStream
 from zkconsumer.core.subscription import Whitelist
-from zkconsumer.decode.kernels import kernels
+from zkconsumer.decode.kernelloader import kernels
 from zkconsumer.kafka.library import load_kafka_python
 from zkconsumer.model import Message
 from zkconsumer.sandbox.jvmconsumer import ConsumerJvm, JvmConsumer

@@ -184,7 +184,7 @@ class ParquetSink:
 
     def write(self, batch: Records) -> None:
         """See :class:`RecordSink`."""
-        self._thread.submit(self._guarded, partial(self._append, batch.batch)).result()
+        self._thread.submit(self._guarded, partial(self._append, batch)).result()
 
     def flush(self) -> None:
         """See :class:`RecordSink`."""
@@ -217,9 +217,13 @@ class ParquetSink:
             self._temporary.unlink()
         self._release_part()
 
-    def _append(self, batch: Any) -> None:
+    def _append(self, records: Records) -> None:
         import pyarrow as pa
         import pyarrow.parquet as pq
+
+        from zkconsumer.decode.arrow import batch_of
+
+        batch = batch_of(records)
 
         if self._writer is None:
             self._temporary = self._directory / f".part-{uuid.uuid4().hex}.parquet.tmp"

@@ -147,14 +147,12 @@ class MessageStream(Generic[M]):
         for limit in (max_rows, max_bytes):
             if limit is not None and limit < 1:
                 raise UsageError(f"max_rows and max_bytes must be at least 1, not {limit}; None means no limit")
-        from zkconsumer.decode.records import COLUMNS
+        from zkconsumer.decode.arrow import batch_of
+        from zkconsumer.decode.buffers import COLUMNS
 
-        columns = None if headers else list(COLUMNS)
+        columns = None if headers else COLUMNS
 
-        def made(records: Records) -> Any:
-            return records.batch if columns is None else records.batch.select(columns)
-
-        return successive(lambda: self._next_rows(max_rows, max_bytes, made))
+        return successive(lambda: self._next_rows(max_rows, max_bytes, lambda records: batch_of(records, columns)))
 
     def next_batch(self, max_rows: int | None = None, max_bytes: int | None = None) -> Any:
         """One batch, with headers; see :meth:`batches`.
@@ -164,8 +162,10 @@ class MessageStream(Generic[M]):
             ConsumerTimeout: no record arrived in time.
             UsageError: another thread uses this stream.
         """
+        from zkconsumer.decode.arrow import batch_of
+
         while True:
-            batches = self._next_rows(max_rows, max_bytes, _batch_of)
+            batches = self._next_rows(max_rows, max_bytes, batch_of)
             if batches is None:
                 raise StopIteration
             for batch in batches:  # see __next__; empty if the batch was taken back meanwhile
@@ -256,10 +256,6 @@ class MessageStream(Generic[M]):
                 "create one stream per thread, or end the first thread"
             )
         self._thread = current
-
-
-def _batch_of(records: Records) -> Any:
-    return records.batch
 
 
 def _unchanged(records: Records) -> Records:

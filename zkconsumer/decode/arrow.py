@@ -1,56 +1,45 @@
-"""BatchMaker: ``pyarrow.RecordBatch`` objects of records, which share their memory; and records of such batches."""
+"""``pyarrow.RecordBatch`` objects of records, which share their memory; and records of such batches."""
 
 from __future__ import annotations
 
 from itertools import islice, repeat
-from typing import Any, Final
+from typing import Any, Literal
 
 import pyarrow as pa
 
-from zkconsumer.decode.columns import ConstantColumns
-from zkconsumer.decode.kernels import kernels
-from zkconsumer.decode.records import ALL_COLUMNS, BinaryColumn, Buffers, HeaderBytes, Records
+from zkconsumer.decode.buffers import ALL_COLUMNS, BinaryColumn, Buffers, HeaderBytes
+from zkconsumer.decode.columns import constants
+from zkconsumer.decode.kernelloader import kernels
+from zkconsumer.decode.records import Records
 from zkconsumer.decode.schema import HEADERS, TIMESTAMP, schema_of
 
 
-class BatchMaker:
-    """Makes batches. One thread uses it."""
+def batch_of(records: Records, columns: tuple[str, ...] | None = None) -> Any:
+    """The records as a batch with these columns, in the schema of ``decode/schema.py``; None for all of them."""
+    names = records.columns if columns is None else columns
+    return pa.RecordBatch.from_arrays([_column(records, name) for name in names], schema=schema_of(names))
 
-    def __init__(self) -> None:
-        self.constants: Final = ConstantColumns()
 
-    def batch(self, records: Records, columns: tuple[str, ...]) -> Any:
-        """The records as a batch with these columns."""
-        return pa.RecordBatch.from_arrays([self._column(records, name) for name in columns], schema=schema_of(columns))
-
-    def _column(self, records: Records, name: str) -> Any:
-        rows, buffers = records.num_rows, records.buffers
-        match name:
-            case "key" | "value":
-                column = buffers.key if name == "key" else buffers.value
-                return self.constants.no_keys(rows) if column is None else _binary(column, records)
-            case "topic":
-                return self.constants.topic(records.topic, rows)
-            case "partition":
-                return self.constants.integer(records.partition, rows)
-            case "offset":
-                return _fixed(pa.int64(), buffers.offset, records)
-            case "timestamp":
-                return _fixed(TIMESTAMP, buffers.timestamp, records)
-            case "timestampType":
-                kind = buffers.types
-                return (
-                    self.constants.integer(kind, rows) if isinstance(kind, int) else _fixed(pa.int32(), kind, records)
-                )
-            case _:
-                return self._headers(records)
-
-    def _headers(self, records: Records) -> Any:
-        """The column; null, and not an empty list, for a record without headers."""
-        headers = records.buffers.headers
-        if headers is None:
-            return self.constants.no_headers(records.num_rows)
-        return _header_lists(headers, records.start, records.num_rows)
+def _column(records: Records, name: str) -> Any:
+    rows, buffers = records.num_rows, records.buffers
+    match name:
+        case "key" | "value":
+            column = buffers.key if name == "key" else buffers.value
+            return constants().no_keys(rows) if column is None else _binary(column, records)
+        case "topic":
+            return constants().topic(records.topic, rows)
+        case "partition":
+            return constants().integer(records.partition, rows)
+        case "offset":
+            return _fixed(pa.int64(), buffers.offset, records)
+        case "timestamp":
+            return _fixed(TIMESTAMP, buffers.timestamp, records)
+        case "timestampType":
+            kind = buffers.types
+            return constants().integer(kind, rows) if isinstance(kind, int) else _fixed(pa.int32(), kind, records)
+        case _:
+            headers = buffers.headers  # null, and not an empty list, for a record without any
+            return constants().no_headers(rows) if headers is None else _header_lists(headers, records.start, rows)
 
 
 def _fixed(kind: Any, data: memoryview, records: Records) -> Any:
@@ -103,11 +92,12 @@ def records_of(batch: Any) -> Records:
     return Records(topic, partition, ALL_COLUMNS, buffers, 0, rows)
 
 
-def _words(array: Any, kind: str, rows: int, more: int = 0) -> memoryview:
+def _words(array: Any, kind: Literal["q", "i"], rows: int, more: int = 0) -> memoryview:
     """The integers of an array, or the ends of a binary one."""
     size = 8 if kind == "q" else 4
     start = array.offset * size
-    return memoryview(array.buffers()[1]).cast("B")[start : start + (rows + more) * size].cast(kind)
+    words: memoryview = memoryview(array.buffers()[1]).cast("B")[start : start + (rows + more) * size].cast(kind)
+    return words
 
 
 def _column_of(array: Any, rows: int) -> BinaryColumn:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Final, NamedTuple
 
 from zkconsumer.decode import batchtable as b
 from zkconsumer.decode.batchtable import BatchTable
+from zkconsumer.decode.buffers import BinaryColumn, Buffers, Columns, HeaderBytes, Notes
 from zkconsumer.decode.kernels import Kernels
-from zkconsumer.decode.memory import ChunkMemory, allocate
-from zkconsumer.decode.records import BinaryColumn, Buffers, HeaderBytes, Records
+from zkconsumer.decode.memory import ChunkMemory
+from zkconsumer.decode.records import Records
 
 _TIMESTAMP_TYPES: Final = {b.TIME_CREATED: 0, b.TIME_APPENDED: 1, b.TIME_NONE: b.NO_TIMESTAMP}
 
@@ -19,7 +19,7 @@ _BATCH_BYTES: Final = 1 << 24
 _OTHER_WIDTHS: Final = 20  # partition, timestamp type, null keys and null headers; the name of the topic comes to it
 
 _WRITTEN_BY_INDEX: Final = frozenset({"offset", "timestamp", "value"})
-"""Columns that are built from a part of :class:`Columns`."""
+"""Columns that are built from a part of ``Columns``."""
 
 
 def constant_bytes(topic: str, rows: int) -> int:
@@ -33,63 +33,6 @@ def most_rows(topic: str) -> int:
     A record may take less than a byte in a compressed batch, but the name of its topic takes up to 249.
     """
     return 1 << (_BATCH_BYTES // constant_bytes(topic, 1)).bit_length() - 1
-
-
-class Columns(NamedTuple):
-    """Arrays that the records keep, written by an index function; they may be longer than needed."""
-
-    offset: memoryview
-    timestamp: memoryview
-    value_end: memoryview
-
-    @classmethod
-    def allocate(cls, memory: ChunkMemory, capacity: int) -> Columns:
-        """Allocate arrays for ``capacity`` records."""
-        wide = 8 * capacity
-        block = memory.take(2 * wide + 4 * (capacity + 1))
-        value_end = block[2 * wide :].cast("i")
-        value_end[0] = 0
-        return cls(block[:wide].cast("q"), block[wide : 2 * wide].cast("q"), value_end)
-
-
-class Notes:
-    """The output of an index function for the assembler, valid until the next chunk is indexed.
-
-    Args:
-        capacity: maximum number of records of a chunk.
-        body_bytes: maximum size of all their bodies together.
-        columns: columns of the batches; keys and headers are written only if they are among them.
-
-    Attributes:
-        keys: bytes of the keys.
-        headers: bytes of the headers, as they are in the records.
-        key_end: end of each key, preceded by a 0.
-        header_end: number of headers up to the end of each record, preceded by a 0.
-        key_valid: per record, 0 if the key is null, else 1.
-        value_valid: the same for the values.
-        header_at: position of each record's headers in ``headers``.
-        nbytes: memory of all arrays.
-    """
-
-    def __init__(self, capacity: int, body_bytes: int, columns: Collection[str]) -> None:
-        self.capacity: Final = capacity
-        self._body_bytes = body_bytes
-        key_bytes, header_bytes = body_bytes * ("key" in columns), body_bytes * ("headers" in columns)
-        ends = 4 * (capacity + 1)
-        sizes = [8 * capacity, ends, ends, capacity, capacity, key_bytes, header_bytes]
-        self.nbytes: Final = sum(sizes)
-        block, parts, at = allocate(self.nbytes), [], 0
-        for size in sizes:
-            parts.append(block[at : at + size])
-            at += size
-        self.header_at: Final = parts[0].cast("q")
-        self.key_end: Final = parts[1].cast("i")
-        self.header_end: Final = parts[2].cast("i")
-        self.key_valid, self.value_valid, self.keys, self.headers = parts[3:]
-
-    def are_too_small(self, capacity: int, body_bytes: int) -> bool:
-        """True if the arrays are too small for these sizes."""
-        return self.capacity < capacity or self._body_bytes < body_bytes
 
 
 class Indexed(NamedTuple):

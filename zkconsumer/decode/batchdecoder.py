@@ -12,13 +12,15 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from zkconsumer.decode import batchtable as b
-from zkconsumer.decode.assemble import Assembler, Columns, Indexed, Notes, memory_of
+from zkconsumer.decode.assemble import Assembler, Indexed, memory_of
 from zkconsumer.decode.batchtable import BatchTable
-from zkconsumer.decode.kernels import IndexTask, Kernels, Survey, kernels
+from zkconsumer.decode.buffers import ALL_COLUMNS, COLUMNS, Columns, Notes
+from zkconsumer.decode.columns import trim as trim_columns
+from zkconsumer.decode.kernelloader import kernels
+from zkconsumer.decode.kernels import IndexTask, Kernels, Survey
 from zkconsumer.decode.memory import ChunkMemory
 from zkconsumer.decode.placement import integer, plausible
-from zkconsumer.decode.records import ALL_COLUMNS, COLUMNS, Records
-from zkconsumer.decode.records import trim as trim_batches
+from zkconsumer.decode.records import Records
 from zkconsumer.decode.transactions import AbortedTransaction, exclude_aborted
 from zkconsumer.decode.unpack import Unpacker
 from zkconsumer.decode.verify import Fault, Verifier, by_format, fault_in
@@ -171,7 +173,9 @@ class DecodedChunk(NamedTuple):
     @property
     def batch(self) -> Any:
         """The records as a ``pyarrow.RecordBatch`` in the schema of ``decode/schema.py``; None if there are none."""
-        return None if self.records is None else self.records.batch
+        from zkconsumer.decode.arrow import batch_of
+
+        return None if self.records is None else batch_of(self.records)
 
     def parts(self) -> tuple[list[DecodedChunk], ScannedChunk | None]:
         """This and the following chunks that are decoded, and the rest that is not."""
@@ -403,7 +407,7 @@ class BatchDecoder:
     def trim(self) -> None:
         """Free memory that was not needed lately; to be called before a wait, too."""
         self.memory.trim()
-        trim_batches()
+        trim_columns()
 
     def next_offset(self, requested: int, records: memoryview, end: int = _UNKNOWN) -> int:
         """The ``next_offset`` if all whole batches decode without a fault; reads only their headers.

@@ -1,14 +1,11 @@
-"""Columns of one repeated value: slices of arrays that are built once."""
+"""Columns of one repeated value: slices of arrays that are built once. pyarrow is loaded with the first one."""
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from typing import Any, Final
-
-import pyarrow as pa
-
-from zkconsumer.decode.schema import HEADERS
 
 _KEPT_BYTES: Final = 1 << 25
 _LARGE: Final = 1 << 20
@@ -46,18 +43,26 @@ class ConstantColumns:
 
     def topic(self, name: str, length: int) -> Any:
         """A string array with ``length`` times the topic's name."""
+        import pyarrow as pa
+
         return self._constant(("topic", name), pa.string(), length)
 
     def integer(self, value: int, length: int) -> Any:
         """An int32 array with ``length`` times ``value``: partition or timestamp type."""
+        import pyarrow as pa
+
         return self._constant(("integer", value), pa.int32(), length)
 
     def no_keys(self, length: int) -> Any:
         """A binary array of ``length`` nulls."""
+        import pyarrow as pa
+
         return self._constant(("keys", None), pa.binary(), length)
 
     def no_headers(self, length: int) -> Any:
         """An array of ``length`` nulls of the headers type."""
+        from zkconsumer.decode.schema import HEADERS
+
         return self._constant(("headers", None), HEADERS, length)
 
     def _constant(self, key: tuple[str, Any], kind: Any, length: int) -> Any:
@@ -69,6 +74,8 @@ class ConstantColumns:
         return array.slice(0, length)
 
     def _new(self, key: tuple[str, Any], kind: Any, length: int) -> Any:
+        import pyarrow as pa
+
         array = pa.repeat(pa.scalar(key[1], type=kind), max(_SMALLEST, 1 << (length - 1).bit_length()))
         if key in self._arrays:
             self._drop(key)
@@ -85,3 +92,21 @@ class ConstantColumns:
     def _drop(self, key: tuple[str, Any]) -> None:
         self.nbytes -= self._arrays.pop(key).nbytes
         self._needed_at.pop(key, None)
+
+
+_of_thread = threading.local()
+
+
+def constants() -> ConstantColumns:
+    """The columns of this thread."""
+    columns: ConstantColumns | None = getattr(_of_thread, "columns", None)
+    if columns is None:
+        columns = _of_thread.columns = ConstantColumns()
+    return columns
+
+
+def trim() -> None:
+    """Drop columns of this thread that were not needed lately."""
+    columns: ConstantColumns | None = getattr(_of_thread, "columns", None)
+    if columns is not None:
+        columns.trim()

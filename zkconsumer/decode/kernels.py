@@ -1,4 +1,4 @@
-"""The kernels: functions that read and write plain buffers, and build messages. They are loaded on first use.
+"""The kernels: functions that read and write plain buffers, and build messages.
 
 :class:`~zkconsumer.decode.native.NativeKernels` calls a library in C. Where there is none,
 :class:`~zkconsumer.decode.reference.ReferenceKernels` does the same in Python, a hundred times slower.
@@ -12,23 +12,12 @@ the bytes between them. So the received bytes become the buffer of a column.
 
 from __future__ import annotations
 
-import functools
-import logging
-import platform
-import sys
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from array import array
+from typing import Any, NamedTuple, Protocol
 
-from zkconsumer.decode import library
-from zkconsumer.errors import DecoderUnavailable
-
-if TYPE_CHECKING:
-    from array import array
-
-    from zkconsumer.decode.assemble import Columns, Notes
-    from zkconsumer.decode.batchtable import BatchTable
-    from zkconsumer.decode.records import HeaderBytes, Records
-
-_log = logging.getLogger(__name__)
+from zkconsumer.decode.batchtable import BatchTable
+from zkconsumer.decode.buffers import Columns, HeaderBytes, Notes
+from zkconsumer.decode.records import Records
 
 
 class Survey(NamedTuple):
@@ -221,31 +210,3 @@ class Kernels(Protocol):
         Returns:
             The messages; fewer than there are records only if memory is exhausted.
         """
-
-
-@functools.cache
-def kernels() -> Kernels:
-    """The kernels for this platform.
-
-    Raises:
-        DecoderUnavailable: the library is missing, damaged, or older than its source.
-    """
-    if not library.is_supported():
-        from zkconsumer.decode.reference import ReferenceKernels
-
-        _log.warning(
-            "there is no compiled decoder for %s on %s (%s): records are decoded in Python, a hundred times slower",
-            sys.platform,
-            platform.machine(),
-            sys.version,
-        )
-        return ReferenceKernels()
-    try:
-        from zkconsumer.decode.native import NativeKernels
-
-        return NativeKernels(*library.load())
-    except Exception as error:
-        raise DecoderUnavailable(
-            f"the decoder's library cannot be loaded: {type(error).__name__}: {error}; install zkconsumer again (in a "
-            "checkout: make venv)"
-        ) from error

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
-from zkconsumer.decode.kernels import kernels
-from zkconsumer.decode.records import HeaderBytes, Records
+from zkconsumer.decode.buffers import HeaderBytes
+from zkconsumer.decode.kernelloader import kernels
+from zkconsumer.decode.records import Records
 
 
 def rows_within(records: Records, max_bytes: int) -> int:
@@ -18,7 +19,9 @@ def rows_within(records: Records, max_bytes: int) -> int:
         max_bytes: the limit.
     """
     start, buffers = records.start, records.buffers
-    ends = [column.end[start:] for column in (buffers.key, buffers.value) if column is not None]
+    ends: list[memoryview | _Ends] = [
+        column.end[start:] for column in (buffers.key, buffers.value) if column is not None
+    ]
     if buffers.headers is not None:
         ends += _header_ends(buffers.headers, start, records.num_rows)
 

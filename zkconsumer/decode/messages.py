@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Any, Final, TypeVar
 
-from zkconsumer.decode.kernels import kernels
+from zkconsumer.decode.kernelloader import kernels
 from zkconsumer.decode.records import Records
 from zkconsumer.model import Message
 

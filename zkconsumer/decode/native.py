@@ -12,8 +12,9 @@ from ctypes import c_int, c_int64, c_uint32, c_void_p, py_object
 from typing import Any, ClassVar, Final
 
 from zkconsumer.decode.batchtable import BatchTable
+from zkconsumer.decode.buffers import BinaryColumn, HeaderBytes
 from zkconsumer.decode.kernels import HeaderColumns, IndexTask, Progress, Survey
-from zkconsumer.decode.records import BinaryColumn, HeaderBytes, Records
+from zkconsumer.decode.records import Records
 from zkconsumer.model import Message
 
 KEEPS_HASH: Final = sys.version_info >= (3, 14)
@@ -175,7 +176,8 @@ class NativeKernels:
         why = self.library.zk_verify_messages(
             address(raw), len(raw), address(table.words), len(table), floor, requested, check, address(result)
         )
-        return Progress(*result, why)
+        rows, messages, stop, last = result
+        return Progress(rows, messages, stop, last, why)
 
     def extent(self, data: memoryview) -> tuple[int, int]:
         last = c_int64()

@@ -6,64 +6,9 @@ pyarrow.
 
 from __future__ import annotations
 
-import threading
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Final
 
-if TYPE_CHECKING:
-    from zkconsumer.decode.arrow import BatchMaker
-
-HEADERS_COLUMN: Final = "headers"
-COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
-"""Names of the columns of a batch without headers; ``schema.py`` has their types."""
-ALL_COLUMNS: Final = (*COLUMNS, HEADERS_COLUMN)
-
-
-class BinaryColumn(NamedTuple):
-    """A column of bytes.
-
-    Attributes:
-        valid: a bit for each row, the lowest first; 0 for a null. None if no row is null.
-        end: end of each row in ``data``, preceded by the beginning of the first.
-        data: the bytes of all rows.
-    """
-
-    valid: Any
-    end: memoryview
-    data: memoryview
-
-
-class HeaderBytes(NamedTuple):
-    """The headers of records, as they are in the records.
-
-    Attributes:
-        data: the bytes.
-        end: the number of headers up to the end of each record, preceded by a 0.
-        at: position of the headers of each record that has any.
-    """
-
-    data: memoryview
-    end: memoryview
-    at: memoryview
-
-
-class Buffers(NamedTuple):
-    """The columns of a chunk. They may be longer than needed.
-
-    Attributes:
-        offset: of each record.
-        timestamp: in microseconds.
-        types: types of the timestamps: one for all records, or one for each.
-        key: None if all keys are null.
-        value: the values.
-        headers: None if no record has any.
-    """
-
-    offset: memoryview
-    timestamp: memoryview
-    types: int | memoryview
-    key: BinaryColumn | None
-    value: BinaryColumn
-    headers: HeaderBytes | None
+from zkconsumer.decode.buffers import Buffers
 
 
 class Records:
@@ -78,7 +23,7 @@ class Records:
         num_rows: number of rows.
     """
 
-    __slots__ = ("_batch", "buffers", "columns", "num_rows", "partition", "start", "topic")
+    __slots__ = ("buffers", "columns", "num_rows", "partition", "start", "topic")
 
     def __init__(
         self, topic: str, partition: int, columns: tuple[str, ...], buffers: Buffers, start: int, num_rows: int
@@ -89,7 +34,6 @@ class Records:
         self.buffers: Final = buffers
         self.start: Final = start
         self.num_rows: Final = num_rows
-        self._batch: Any = None
 
     def slice(self, start: int, count: int | None = None) -> Records:
         """The rows from ``start`` on, at most ``count``."""
@@ -103,30 +47,3 @@ class Records:
     def offsets(self) -> memoryview:
         """The offset of each record."""
         return self.buffers.offset[self.start : self.start + self.num_rows]
-
-    @property
-    def batch(self) -> Any:
-        """The same records as a ``pyarrow.RecordBatch``, in the schema of ``decode/schema.py``."""
-        if self._batch is None:
-            self._batch = batch_maker().batch(self, self.columns)
-        return self._batch
-
-
-_of_thread = threading.local()
-
-
-def batch_maker() -> BatchMaker:
-    """The maker of the batches of this thread; the first one loads pyarrow."""
-    maker: BatchMaker | None = getattr(_of_thread, "maker", None)
-    if maker is None:
-        from zkconsumer.decode.arrow import BatchMaker
-
-        maker = _of_thread.maker = BatchMaker()
-    return maker
-
-
-def trim() -> None:
-    """Free memory of this thread's maker of batches that was not needed lately."""
-    maker: BatchMaker | None = getattr(_of_thread, "maker", None)
-    if maker is not None:
-        maker.constants.trim()

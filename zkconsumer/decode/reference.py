@@ -15,8 +15,9 @@ from crc32c import crc32c
 
 from zkconsumer.decode import batchtable as b
 from zkconsumer.decode.batchtable import BatchTable
+from zkconsumer.decode.buffers import BinaryColumn, HeaderBytes
 from zkconsumer.decode.kernels import HeaderColumns, IndexTask, Progress, Survey
-from zkconsumer.decode.records import BinaryColumn, HeaderBytes, Records
+from zkconsumer.decode.records import Records
 from zkconsumer.model import Message
 
 _BATCH: Final = struct.Struct(">qi4xbIhiqqqhii")

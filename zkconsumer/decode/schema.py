@@ -11,7 +11,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from zkconsumer.decode.records import HEADERS_COLUMN
+from zkconsumer.decode.buffers import HEADERS_COLUMN
 
 TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 

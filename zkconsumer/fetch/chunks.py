@@ -60,7 +60,9 @@ class Chunk(NamedTuple):
     @property
     def batch(self) -> Any:
         """The records as a ``pyarrow.RecordBatch``; None if there are none."""
-        return None if self.records is None else self.records.batch
+        from zkconsumer.decode.arrow import batch_of
+
+        return None if self.records is None else batch_of(self.records)
 
 
 class HandOver(Generic[T]):

@@ -29,7 +29,7 @@ QueueFor = Callable[[str, ConsumerThreadId], ChunkQueue]
 def _load_modules_for_reading() -> None:
     try:
         from zkconsumer.decode import batchdecoder, limits, messages  # noqa: F401  used later
-        from zkconsumer.decode.kernels import kernels
+        from zkconsumer.decode.kernelloader import kernels
 
         kernels()
     except Exception:  # noqa: BLE001  the fetchers load it again, and then the streams raise the cause

@@ -63,7 +63,9 @@ class FetchedRecords:
     @property
     def batch(self) -> Any:
         """The records as a ``pyarrow.RecordBatch`` with headers; None if there are none yet."""
-        return None if self.records is None else self.records.batch
+        from zkconsumer.decode.arrow import batch_of
+
+        return None if self.records is None else batch_of(self.records)
 
     def __iter__(self) -> Iterator[Message]:
         """The records as messages, in order."""

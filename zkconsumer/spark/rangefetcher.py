@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple
 
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.leaderepochs import UNKNOWN_EPOCH
+from zkconsumer.decode.arrow import batch_of
 from zkconsumer.decode.batchdecoder import BatchDecoder, DecodedChunk, ScannedChunk
 from zkconsumer.decode.records import Records
 from zkconsumer.errors import BrokerUnavailable, CorruptRecord, LeaderUnknown, OffsetOutOfRange, ProtocolError
@@ -71,7 +72,7 @@ class Fetched(NamedTuple):
             for part in parts:
                 records = _before(part.records, self.until)
                 if records is not None:
-                    yield records.batch
+                    yield batch_of(records)
             if rest is None or parts[-1].next_offset >= self.until:
                 break
             decoded = decoder.finish(rest)

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 import zkconsumer
-from zkconsumer.decode import kernels, library
+from zkconsumer.decode import kernelloader, library
 from zkconsumer.decode.reference import ReferenceKernels
 from zkconsumer.errors import DecoderUnavailable
 
 PACKAGE = Path(zkconsumer.__file__).parent
 READ = (
     "import sys\n"
-    "from zkconsumer.decode.kernels import kernels\n"
+    "from zkconsumer.decode.kernelloader import kernels\n"
     "from zkconsumer.decode import library\n"
     "print(library.__file__, kernels().extent(memoryview(b'')))\n"
 )
@@ -25,9 +25,9 @@ READ = (
 @pytest.fixture
 def fresh():
     """The kernels are loaded again, in this test and after it."""
-    kernels.kernels.cache_clear()
-    yield kernels.kernels
-    kernels.kernels.cache_clear()
+    kernelloader.kernels.cache_clear()
+    yield kernelloader.kernels
+    kernelloader.kernels.cache_clear()
 
 
 def test_a_library_of_other_source_is_refused(fresh, monkeypatch, tmp_path):

@@ -103,7 +103,9 @@ def test_the_wheel_has_the_library_for_any_python_and_no_source(wheel):
 
 
 def test_the_installed_package_decodes_with_its_library(run):
-    assert "NativeKernels" in run("python", "-c", "from zkconsumer.decode.kernels import kernels; print(kernels())")
+    assert "NativeKernels" in run(
+        "python", "-c", "from zkconsumer.decode.kernelloader import kernels; print(kernels())"
+    )
 
 
 def test_links_of_the_description_lead_to_the_repository(wheel):

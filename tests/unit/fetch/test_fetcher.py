@@ -13,7 +13,7 @@ from tests.fixtures.stubbroker import running_stub_broker
 from tests.fixtures.waiting import eventually
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.decode import library
-from zkconsumer.decode.kernels import kernels
+from zkconsumer.decode.kernelloader import kernels
 from zkconsumer.errors import ConfigError, CorruptRecord, DecoderUnavailable, RecordTooLarge
 from zkconsumer.fetch.chunkreader import ChunkReader
 from zkconsumer.fetch.fetcher import FetcherThread
