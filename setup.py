@@ -78,6 +78,8 @@ class BuildLibrary(build_ext):
         """Compile; the compiler's own cache stays in the directory of the build."""
         target = Path(self.get_ext_fullpath(ext.name))
         target.parent.mkdir(parents=True, exist_ok=True)
+        for other in target.parent.glob(LIBRARY.name_of("*")):  # an earlier build for another machine
+            other.unlink()
         cache = str(Path(self.build_temp).absolute() / "zig")
         command = [
             sys.executable, "-m", "ziglang", "cc", "-target", f"{MACHINE}-linux-gnu.{_GLIBC}", *_FLAGS,
