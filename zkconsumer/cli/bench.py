@@ -309,6 +309,23 @@ def tools(rounds: int, partitions: int, znodes: int, large: int, as_markdown: bo
 
 
 @bench.command()
+@_rounds
+@click.option(
+    "--beside",
+    multiple=True,
+    metavar="PYTHON",
+    help="Interpreter of another environment with this package, such as an older release; may be repeated.",
+)
+@_markdown
+@_json
+def start(rounds: int, beside: tuple[str, ...], as_markdown: bool, as_json: bool) -> None:
+    """From the start of a process to its first record, and the memory of a member that then waits, beside clients."""
+    from zkconsumer.bench.start import StartSizes, run_start_contests
+
+    _run(partial(run_start_contests, StartSizes(rounds, beside)), as_markdown=as_markdown, as_json=as_json)
+
+
+@bench.command()
 @click.option("--rounds", type=click.IntRange(1), default=20, show_default=True, help="Cut-overs of each contestant.")
 @click.option("--partitions", type=click.IntRange(1, 1000), default=10, show_default=True, help="Of the topic.")
 @_markdown
