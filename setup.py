@@ -7,7 +7,8 @@ has its URLs. Otherwise a link becomes its text.
 The decoder's C source is compiled by the clang in the package ``ziglang``, a requirement of the build only, so that
 neither a compiler nor header files have to be installed. It has no part that depends on the version of Python. The
 library needs Linux, and glibc 2.17 or later, on any processor of its kind. ``ZKCONSUMER_MACHINE`` names the machine
-(``x86_64`` or ``aarch64``) if it is not this one. Elsewhere the package has no library, and decodes in Python.
+(``x86_64`` or ``aarch64``) if it is not this one. For other platforms, of which ``any`` stands for all, the package has
+no library, and decodes in Python.
 """
 
 import importlib.util
@@ -62,8 +63,9 @@ def _library_module():
 
 
 LIBRARY = _library_module()
-MACHINE = os.environ.get("ZKCONSUMER_MACHINE") or platform.machine()
-HAS_LIBRARY = LIBRARY.is_supported() or (sys.platform == "linux" and "ZKCONSUMER_MACHINE" in os.environ)
+CHOSEN = os.environ.get("ZKCONSUMER_MACHINE")
+MACHINE = CHOSEN or platform.machine()
+HAS_LIBRARY = MACHINE in LIBRARY.MACHINES if CHOSEN else LIBRARY.is_supported()
 
 
 class BuildLibrary(build_ext):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from zkconsumer.cli.extras import require_extra
 from zkconsumer.cli.sandbox import kafka_version_option, require_kafka_version
 
 if TYPE_CHECKING:
@@ -342,6 +343,7 @@ def handover(rounds: int, partitions: int, as_markdown: bool, as_json: bool) -> 
 
 def _run(contests: Callable[[Path, Progress], list[Contest]], *, as_markdown: bool, as_json: bool) -> None:
     """Run contests with a temporary directory, and print the results."""
+    require_extra("bench", "numpy", "pyspark")
     from zkconsumer.bench.machine import Machine
     from zkconsumer.sandbox.progress import Progress
 

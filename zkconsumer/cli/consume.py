@@ -289,10 +289,12 @@ class _Consumption:
             reader.join(max(0.0, deadline - time.monotonic()))
 
     def _read(self, connector: ConsumerConnector, stream: MessageStream[Message]) -> None:
+        from zkconsumer.connector.stream import next_records
+
         try:
             while not self._ending.is_asked() and not self._quota.is_spent():
                 try:
-                    batch = stream.next_records(1 if self._commit_each else self._quota.limit())
+                    batch = next_records(stream, 1 if self._commit_each else self._quota.limit())
                 except (TopicUnreadable, GroupAuthorizationFailed) as error:
                     self._note_refusal(error)
                 except ConsumerTimeout:

@@ -171,15 +171,6 @@ class MessageStream(Generic[M]):
             for batch in batches:  # see __next__; empty if the batch was taken back meanwhile
                 return batch
 
-    def next_records(self, max_rows: int | None = None) -> Records:
-        """As :meth:`next_batch`, but the records in plain buffers, of which messages are made without pyarrow."""
-        while True:  # not in a function that both share: an interrupt after its call would lose the records
-            parts = self._next_rows(max_rows, None, _unchanged)
-            if parts is None:
-                raise StopIteration
-            for part in parts:
-                return part
-
     def release(self) -> None:
         """Release everything that was handed out, without requesting more; to be called by the reading thread."""
         self._owner.require(f"stream {self.name}")
@@ -256,6 +247,16 @@ class MessageStream(Generic[M]):
                 "create one stream per thread, or end the first thread"
             )
         self._thread = current
+
+
+def next_records(stream: MessageStream[Any], max_rows: int | None = None) -> Records:
+    """As :meth:`MessageStream.next_batch`, but in plain buffers, so without pyarrow; for commands, not for users."""
+    while True:
+        parts = stream._next_rows(max_rows, None, _unchanged)
+        if parts is None:
+            raise StopIteration
+        for part in parts:  # here, not in a function shared with next_batch: an interrupt after it would lose records
+            return part
 
 
 def _unchanged(records: Records) -> Records:
