@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final
 from zkconsumer.bench.contest import Contest, rotated
 from zkconsumer.bench.groupznodes import create_filled_topics
 from zkconsumer.bench.machine import memory_mib
-from zkconsumer.bench.peers import AIOKAFKA, BATCHES, CONFLUENT, RECORDS
+from zkconsumer.bench.peers import AIOKAFKA, BATCHES, CONFLUENT, RECORDS, labels
 from zkconsumer.bench.servers import bench_servers
 from zkconsumer.errors import SandboxError
 from zkconsumer.model import TopicPartition
@@ -118,8 +118,7 @@ def run_start_contests(sizes: StartSizes, directory: Path, progress: Progress) -
 def _commands(sizes: StartSizes) -> dict[str, list[str]]:
     """Contestant to its command line, whose arguments :class:`_Starts` adds."""
     commands = {}
-    for python in (sys.executable, *sizes.beside):
-        where = "" if python == sys.executable else f" of {Path(python).absolute().parents[1].name}"
+    for where, python in {"": sys.executable, **labels(sizes.beside)}.items():
         commands[f"{RECORDS}{where}"] = [python, "-m", "zkconsumer", "consume", "--from-beginning"]
         commands[f"{BATCHES}{where}"] = [python, "-c", _READ_BATCHES]
     commands |= {name: [sys.executable, "-c", text] for name, text in _PEERS.items()}

@@ -40,6 +40,12 @@ def bench(context: click.Context) -> None:
 _rounds = click.option(
     "--rounds", type=click.IntRange(1), default=5, show_default=True, help="Measurements of each contestant."
 )
+_beside = click.option(
+    "--beside",
+    multiple=True,
+    metavar="PYTHON",
+    help="Interpreter of another environment with this package, such as an older release; may be repeated.",
+)
 _markdown = click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown instead of a table.")
 _json = click.option("--json", "as_json", is_flag=True, help="Print everything that was measured as JSON.")
 
@@ -79,6 +85,7 @@ def _partitions(what_for: str) -> Callable[[F], F]:
 @click.option(
     "--scale", type=click.FloatRange(0.001, 10), default=1.0, show_default=True, help="Factor of the data sets' sizes."
 )
+@_beside
 @_markdown
 @_json
 def fetch(
@@ -88,6 +95,7 @@ def fetch(
     only: tuple[str, ...],
     seconds: float,
     scale: float,
+    beside: tuple[str, ...],
     as_markdown: bool,
     as_json: bool,
 ) -> None:
@@ -110,7 +118,7 @@ def fetch(
     taking_part = [one for one in CONTESTANTS if not only or any(text in one for text in only)]
     if not taking_part:
         raise click.BadParameter(f"no contestant among {', '.join(CONTESTANTS)}", param_hint="--only")
-    sizes = FetchSizes(rounds, seconds, wanted, taking_part, scale=scale)
+    sizes = FetchSizes(rounds, seconds, wanted, taking_part, scale=scale, beside=beside)
     _run(partial(run_fetch_contests, sizes), as_markdown=as_markdown, as_json=as_json)
 
 
@@ -311,12 +319,7 @@ def tools(rounds: int, partitions: int, znodes: int, large: int, as_markdown: bo
 
 @bench.command()
 @_rounds
-@click.option(
-    "--beside",
-    multiple=True,
-    metavar="PYTHON",
-    help="Interpreter of another environment with this package, such as an older release; may be repeated.",
-)
+@_beside
 @_markdown
 @_json
 def start(rounds: int, beside: tuple[str, ...], as_markdown: bool, as_json: bool) -> None:
