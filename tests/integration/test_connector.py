@@ -265,26 +265,6 @@ def test_timeout_leaves_the_stream_usable(connect, topic_factory, produce):
     assert received == values(1)
 
 
-@pytest.mark.parametrize("joins", [True, False])
-def test_the_timeout_does_not_run_while_the_decoder_is_loaded(connect, topic_factory, monkeypatch, joins):
-    """A script that reads until the timeout must not find a topic empty because the decoder is loaded."""
-    returned, order = threading.Event(), []
-
-    def load_slowly():
-        returned.wait(1.5)
-        order.append("loaded")
-
-    monkeypatch.setattr("zkconsumer.decode.kernelloader.kernels", load_slowly)
-    topic, connector = topic_factory(), connect()
-    if joins:
-        connector.create_message_streams({topic: 1})
-    else:
-        connector.assign({TopicPartition(topic, 0): 0})
-    order.append("returned")
-    returned.set()
-    assert order == ["loaded", "returned"]
-
-
 def test_a_topic_may_be_created_later(connect, topics, produce, unique_name):
     topic = f"{unique_name}-late"
     (stream,) = connect().create_message_streams({topic: 1})[topic]
