@@ -34,10 +34,10 @@ with atheris.instrument_imports(
 ):
     from tests.fuzz import login
     from tests.fuzz import target as records_target
-    from tests.fuzz.target import frames, seal
 
 from tests.fixtures.batches import compress
 from tests.fuzz.corpus import archive_of, first_inputs, kept_inputs
+from tests.fuzz.frames import frames, seal
 
 WORK = Path(".fuzz")
 _HEADER = 61
