@@ -65,7 +65,7 @@ unit: $(STAMP) ## the tests that need no server
 fuzz: $(STAMP) ## fuzz what takes brokers' bytes for MINUTES (default 10), all of it or TARGET=records|login; needs Linux
 	@$(BIN)/python -c 'import atheris' 2>/dev/null || $(BIN)/python -m pip install \
 		--disable-pip-version-check --config-settings editable_mode=compat -e '.[fuzz]'
-	@$(BIN)/python -m tests.fuzz.fuzz $(or $(MINUTES),10) $(TARGET)
+	@$(BIN)/python -m tests.fuzz $(or $(MINUTES),10) $(TARGET)
 
 lint: $(STAMP) ## ruff and the import contracts
 	@$(BIN)/ruff check .
