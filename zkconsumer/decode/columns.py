@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import struct
 import threading
 import time
+from array import array
 from collections.abc import Callable
+from itertools import accumulate, repeat
 from typing import Any, Final
 
 _KEPT_BYTES: Final = 1 << 25
@@ -66,32 +69,43 @@ class ConstantColumns:
         return self._constant(("headers", None), HEADERS, length)
 
     def _constant(self, key: tuple[str, Any], kind: Any, length: int) -> Any:
-        array = self._arrays.get(key)
-        if array is None or len(array) < length:
-            array = self._new(key, kind, length)
-        elif key in self._needed_at and _WASTE * length >= len(array):
+        column = self._arrays.get(key)
+        if column is None or len(column) < length:
+            column = self._new(key, kind, length)
+        elif key in self._needed_at and _WASTE * length >= len(column):
             self._needed_at[key] = self._clock()
-        return array.slice(0, length)
+        return column.slice(0, length)
 
     def _new(self, key: tuple[str, Any], kind: Any, length: int) -> Any:
-        import pyarrow as pa
-
-        array = pa.repeat(pa.scalar(key[1], type=kind), max(_SMALLEST, 1 << (length - 1).bit_length()))
+        column = _repeated(key[1], kind, max(_SMALLEST, 1 << (length - 1).bit_length()))
         if key in self._arrays:
             self._drop(key)
-        if self.nbytes + array.nbytes > _KEPT_BYTES:
+        if self.nbytes + column.nbytes > _KEPT_BYTES:
             self._arrays.clear()
             self._needed_at.clear()
             self.nbytes = 0
-        if array.nbytes > _LARGE:
+        if column.nbytes > _LARGE:
             self._needed_at[key] = self._clock()
-        self._arrays[key] = array
-        self.nbytes += array.nbytes
-        return array
+        self._arrays[key] = column
+        self.nbytes += column.nbytes
+        return column
 
     def _drop(self, key: tuple[str, Any]) -> None:
         self.nbytes -= self._arrays.pop(key).nbytes
         self._needed_at.pop(key, None)
+
+
+def _repeated(value: str | int | None, kind: Any, length: int) -> Any:
+    """An array of one repeated value. ``pa.repeat`` takes a scalar, and making one imports pandas if there is any."""
+    import pyarrow as pa
+
+    if value is None:
+        return pa.nulls(length, kind)
+    if isinstance(value, int):
+        return pa.Array.from_buffers(kind, length, [None, pa.py_buffer(struct.pack("<i", value) * length)])
+    name = value.encode()
+    ends = array("i", accumulate(repeat(len(name), length), initial=0))
+    return pa.Array.from_buffers(kind, length, [None, pa.py_buffer(ends), pa.py_buffer(name * length)])
 
 
 _of_thread = threading.local()
