@@ -13,13 +13,13 @@ STAMP := $(VENV)/.installed-$(firstword $(shell printf %s "$(CURDIR)" | cksum))
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-# --copies is not needed: the stamp is older than setup.cfg when the dependencies changed.
-$(STAMP): setup.cfg pyproject.toml
+# --copies is not needed: the stamp is older than setup.cfg when the dependencies changed, or than the decoder's source.
+$(STAMP): setup.cfg setup.py pyproject.toml $(wildcard zkconsumer/decode/native/*.[ch])
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "Python 3.11 or later is needed; set PYTHON=/path/to/python3" >&2; exit 1; }
 	@test -x $(BIN)/python || { echo "creating $(VENV)"; $(PYTHON) -m venv $(VENV); } \
 		|| { echo "could not create $(VENV); on Debian: apt install python3-venv" >&2; rm -rf $(VENV); exit 1; }
-	@echo "installing zkconsumer and what it needs into $(VENV) (about 1.7 GB, once)"
+	@echo "installing zkconsumer and what it needs into $(VENV) (about 1.9 GB, once)"
 	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar on --config-settings editable_mode=compat -e '.[dev]'
 	@touch $@
 
@@ -65,7 +65,7 @@ unit: $(STAMP) ## the tests that need no server
 fuzz: $(STAMP) ## fuzz what takes brokers' bytes for MINUTES (default 10), all of it or TARGET=records|login; needs Linux
 	@$(BIN)/python -c 'import atheris' 2>/dev/null || $(BIN)/python -m pip install \
 		--disable-pip-version-check --config-settings editable_mode=compat -e '.[fuzz]'
-	@$(BIN)/python -m tests.fuzz.fuzz $(or $(MINUTES),10) $(TARGET)
+	@$(BIN)/python -m tests.fuzz $(or $(MINUTES),10) $(TARGET)
 
 lint: $(STAMP) ## ruff and the import contracts
 	@$(BIN)/ruff check .
@@ -85,7 +85,7 @@ docs: $(STAMP) ## write what is generated: docs/cli.md, docs/config.md, docs/met
 
 clean: ## remove the virtual environment, caches and build files of this checkout
 	rm -rf $(VENV) build dist *.egg-info .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis .fuzz \
-		.import_linter_cache docker/*/jars docker/*/wheels spark-warehouse metastore_db derby.log
+		zkconsumer/decode/*.so .import_linter_cache docker/*/jars docker/*/wheels spark-warehouse metastore_db derby.log
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # By name, and not the whole directory: ZKCONSUMER_CACHE may be one that holds other files.

@@ -53,7 +53,8 @@ def prepare_wheels(image: str) -> None:
     with tempfile.TemporaryDirectory() as name:
         source = Path(name) / "source"
         _copy_project(source)
-        _pip("wheel", "--no-deps", "--wheel-dir", _emptied(wheels / "project"), source)
+        # What builds it is installed here, too.
+        _pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", _emptied(wheels / "project"), source)
     _prepare_dependencies(wheels / "project", wheels / "dependencies")
 
 

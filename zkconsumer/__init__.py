@@ -164,7 +164,7 @@ __all__ = sorted(_HOMES)  # noqa: PLE0605
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used: kazoo, numba and pyarrow are slow to load.
+    """Import a public name when it is first used: kazoo, kafka-python and pyarrow are slow to load.
 
     See architecture.md#imports.
     """

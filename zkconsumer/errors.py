@@ -39,7 +39,7 @@
     ├── OffsetOutOfRange            the broker no longer (or not yet) has the requested offset
     ├── RecordTooLarge              larger than fetch.max.bytes, or than decompressed.max.bytes once decompressed
     ├── CorruptRecord               bytes from a broker fail their checksum or contradict themselves
-    ├── DecoderUnavailable          the compiled decoder cannot be loaded, nor compiled
+    ├── DecoderUnavailable          the decoder's library cannot be loaded
     ├── ProtocolError               a broker's answer does not fit the protocol version in use
     ├── ConsumerTimeout             nothing arrived within consumer.timeout.ms; the stream stays usable
     ├── StreamIdle                  a stream was left unread for max.stream.idle.ms; its consumer left the group
@@ -306,7 +306,7 @@ class CorruptRecord(ZkConsumerError):
 
 
 class DecoderUnavailable(ZkConsumerError):
-    """The compiled decoder can be neither loaded nor compiled; the message gives the cause."""
+    """The decoder's library is missing, older than its source, or cannot be loaded; the message gives the cause."""
 
 
 class ProtocolError(ZkConsumerError):

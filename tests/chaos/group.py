@@ -27,7 +27,6 @@ from tests.fixtures.fetch import brokers_of
 from tests.fixtures.sandbox import Topics
 from zkconsumer.core.coordinatorznodes import CoordinatorPaths
 from zkconsumer.core.znodes import GroupPaths
-from zkconsumer.decode.batchdecoder import warm
 from zkconsumer.model import TopicPartition
 from zkconsumer.sandbox import Sandbox
 from zkconsumer.sandbox.jars import DEFAULT_KAFKA_VERSION
@@ -94,7 +93,6 @@ class Servers:
 
     def __init__(self, directory: Path, kafka_version: str = DEFAULT_KAFKA_VERSION) -> None:
         self.directory = directory
-        warm(everything=True)  # else every member would compile the decoder, which takes longer than a trial
         # As low as a session in this sandbox's ZooKeeper.
         self.box = Sandbox(brokers=1, kafka_version=kafka_version, kafka_properties=_OF_THE_BROKER)
         self.box.start()

@@ -4,13 +4,12 @@ Targets are ``records``, the decoder and the parser of fetch responses, and ``lo
 frames, versions, the login and the answers to the first requests. They share the time; without a name all run.
 
 It begins with the golden captures, valid conversations and the kept corpus. It also mutates inside batches and
-compressed ones, and corrects lengths and checksums, so that mutants pass the first check. The compiled code runs with
-bounds checks, and in memory that ends before an inaccessible page. A crash, a hang of 10 s, or 2 GiB of memory (the
-fuzzer's own tables grow) ends it and leaves the input in ``.fuzz``. ``--keep`` then writes the inputs that reached new
-code into ``tests/fuzz``, which the unit tests replay.
+compressed ones, and corrects lengths and checksums, so that mutants pass the first check. The kernels run in memory
+that ends before an inaccessible page. A crash, a hang of 10 s, or 2 GiB of memory (the fuzzer's own tables grow) ends
+it and leaves the input in ``.fuzz``. ``--keep`` then writes the inputs that reached new code into ``tests/fuzz``, which
+the unit tests replay.
 """
 
-import os
 import random
 import struct
 import subprocess
@@ -19,16 +18,8 @@ import tracemalloc
 import zipfile
 from pathlib import Path
 
-WORK = Path(".fuzz")
-os.environ["NUMBA_BOUNDSCHECK"] = "1"
-os.environ["NUMBA_CACHE_DIR"] = str(WORK.absolute() / "numba")  # checked code must not end up in the usual cache
-
-import atheris  # noqa: E402
-import cramjam  # noqa: E402
-
-from zkconsumer.decode.compiled import SOURCES  # noqa: E402
-
-_COMPILED = [source.removesuffix(".py") for source in SOURCES]  # numba cannot compile instrumented code
+import atheris
+import cramjam
 
 with atheris.instrument_imports(
     include=[
@@ -39,16 +30,16 @@ with atheris.instrument_imports(
         "tests.fuzz.target",
         "tests.fuzz.login",
     ],
-    exclude=["numba", "numpy", "pyarrow", *(f"zkconsumer.decode.{module}" for module in _COMPILED)],
+    exclude=["pyarrow"],
 ):
     from tests.fuzz import login
     from tests.fuzz import target as records_target
-    from tests.fuzz.target import frames, seal
-    from zkconsumer.decode.kernelloader import load_all
 
-from tests.fixtures.batches import compress  # noqa: E402
-from tests.fuzz.corpus import archive_of, first_inputs, kept_inputs  # noqa: E402
+from tests.fixtures.batches import compress
+from tests.fuzz.corpus import archive_of, first_inputs, kept_inputs
+from tests.fuzz.frames import frames, seal
 
+WORK = Path(".fuzz")
 _HEADER = 61
 _CODECS = {1: "gzip", 2: "snappy-raw", 3: "lz4", 4: "zstd"}
 _PLAIN_LIMIT = 1 << 16
@@ -179,8 +170,6 @@ def fuzz(name: str, minutes: float) -> None:
     run, mutator = TARGETS[name]
     if name == "login":
         tracemalloc.start()
-    else:
-        load_all()  # compiling takes longer than an input may
     folder = WORK / name
     folder.mkdir(parents=True, exist_ok=True)
     for title, data in [*first_inputs(name), *kept_inputs(name)]:

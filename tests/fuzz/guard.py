@@ -1,16 +1,15 @@
 """Memory that ends at the end of a page, before an inaccessible page: access beyond the end is a crash.
 
-The compiled decoder loads and stores by address, which numba's bounds checks do not see.
+The kernels load and store by address, and their library is usually built without checks.
 """
 
 import ctypes
 import mmap
 import os
 
-import numpy as np
-
 from zkconsumer.decode.batchdecoder import BatchDecoder
 from zkconsumer.decode.decompress import Scratch
+from zkconsumer.decode.kernelloader import kernels
 from zkconsumer.decode.memory import ChunkMemory
 from zkconsumer.decode.unpack import Unpacker
 
@@ -52,7 +51,7 @@ class GuardedScratch(Scratch):
 
     def add(self, codec: int, compressed: memoryview, limit: int, *, before_format_2: bool = False) -> None:
         super().add(codec, compressed, limit, before_format_2=before_format_2)
-        self.data = np.frombuffer(guarded_copy(self.data[: self.used]), np.uint8)
+        self.data = guarded_copy(bytes(self.data[: self.used]))
 
     def fit(self) -> None:
         """Do nothing: the buffer fits already."""
@@ -62,7 +61,7 @@ def guarded_decoder(*, check_crcs: bool, max_decompressed_bytes: int) -> BatchDe
     """A decoder with all columns, which writes values and columns into guarded memory and decompresses into it."""
     decoder = BatchDecoder(headers=True, check_crcs=check_crcs, max_decompressed_bytes=max_decompressed_bytes)
     decoder.memory = GuardedMemory()  # type: ignore[misc]  # only the fuzzer replaces it
-    unpacker = Unpacker(ChunkMemory(), check_crcs=check_crcs, max_decompressed_bytes=max_decompressed_bytes)
+    unpacker = Unpacker(kernels(), ChunkMemory(), check_crcs=check_crcs, max_decompressed_bytes=max_decompressed_bytes)
     unpacker.scratch = GuardedScratch(ChunkMemory())
     decoder._unpacker = unpacker
     return decoder

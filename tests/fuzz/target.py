@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 
 from tests.fixtures.decoding import messages_of
-from tests.fixtures.kafka import calc_crc32c
+from tests.fuzz.frames import frames, seal
 from tests.fuzz.guard import guarded_copy, guarded_decoder
 from zkconsumer.decode.batchdecoder import BatchDecoder, DecodedChunk
 from zkconsumer.decode.messages import build
@@ -228,7 +228,7 @@ def part(decoder: BatchDecoder, requested: int, data: bytes, decode: Callable[[]
     except RecordTooLarge:
         pass
     notes = 0 if decoder._notes is None else decoder._notes.nbytes  # of other columns
-    held = decoder._table.nbytes + notes + decoder._unpacker.scratch.data.nbytes
+    held = decoder._table.words.nbytes + notes + decoder._unpacker.scratch.data.nbytes
     assert held <= _LEAST_HELD + _LONGEST_ROW * (CAP + len(data)), "memory beyond all limits"
     assert fault is None or fault.resume_at is None or fault.resume_at > requested
     return chunk
@@ -240,34 +240,11 @@ def rows_of(chunk: DecodedChunk, requested: int, data: bytes) -> list[Message]:
     if chunk.batch is None:
         return []
     chunk.batch.validate(full=True)
-    rows = build(Message, chunk.batch)
-    assert rows == messages_of(chunk.batch)
+    rows = build(Message, chunk.records)
+    assert rows == messages_of(chunk.batch) == build(Message, chunk.batch)
     offsets = [row.offset for row in rows]
     assert all(a < b for a, b in itertools.pairwise(offsets))
     assert requested <= offsets[0]
     assert offsets[-1] < chunk.next_offset
     assert chunk.nbytes <= _LONGEST_ROW * (CAP + len(data))
     return rows
-
-
-def seal(data: bytes) -> bytes:
-    """A copy with right checksums, as far as batches and messages can be found."""
-    sealed = bytearray(data)
-    for start, end, magic in frames(data):
-        if magic < 2 and end - start >= 18:
-            struct.pack_into(">I", sealed, start + 12, zlib.crc32(sealed[start + 16 : end]))
-        elif magic == 2 and end - start >= 21:
-            struct.pack_into(">I", sealed, start + 17, calc_crc32c(bytes(sealed[start + 21 : end])))
-    return bytes(sealed)
-
-
-def frames(data: bytes) -> list[tuple[int, int, int]]:
-    """(start, end, magic) of each complete batch or message."""
-    found, at = [], 0
-    while len(data) - at > 16:
-        end = at + 12 + int.from_bytes(data[at + 8 : at + 12], "big", signed=True)
-        if end <= at + 16 or end > len(data):
-            break
-        found.append((at, end, data[at + 16]))
-        at = end
-    return found

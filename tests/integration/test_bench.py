@@ -9,6 +9,7 @@ from zkconsumer.bench.coordinator import CoordinatorField, one_leaves
 from zkconsumer.bench.fetch import BATCHES, DRAIN, JVM_FRESH, RECORDS, TUNED, FetchSizes, run_fetch_contests
 from zkconsumer.bench.handover import HandoverSizes, run_handover_contest
 from zkconsumer.bench.peers import CONFLUENT
+from zkconsumer.bench.start import StartSizes, run_start_contests
 from zkconsumer.sandbox import DEFAULT_KAFKA_VERSION
 from zkconsumer.sandbox.progress import Progress
 from zkconsumer.zookeeper.session import ZkSession
@@ -86,3 +87,11 @@ def test_groups_of_brokers_settle_at_every_event(tmp_path, kafka_version):
     ):
         assert list(figures[title]) == [OURS, CONFLUENT]
         assert all(figure > 0 for (figure,) in figures[title].values())
+
+
+def test_each_contestant_reads_a_record_and_waits(tmp_path):
+    sizes = StartSizes(rounds=1, contestants=(RECORDS, BATCHES, CONFLUENT))
+    began, began_new, waiting = run_start_contests(sizes, tmp_path, Progress(quiet=True))
+    for contest in (began, began_new, waiting):
+        assert list(contest.summaries()) == [RECORDS, BATCHES, CONFLUENT]
+    assert waiting.measured[RECORDS] < waiting.measured[BATCHES]  # it does not load pyarrow

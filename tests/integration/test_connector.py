@@ -265,26 +265,6 @@ def test_timeout_leaves_the_stream_usable(connect, topic_factory, produce):
     assert received == values(1)
 
 
-@pytest.mark.parametrize("joins", [True, False])
-def test_the_timeout_does_not_run_while_the_decoder_is_compiled(connect, topic_factory, monkeypatch, joins):
-    """A script that reads until the timeout must not find a topic empty because its first run has to compile."""
-    returned, order = threading.Event(), []
-
-    def compile_slowly():
-        returned.wait(1.5)
-        order.append("compiled")
-
-    monkeypatch.setattr("zkconsumer.decode.batchdecoder.warm", compile_slowly)
-    topic, connector = topic_factory(), connect()
-    if joins:
-        connector.create_message_streams({topic: 1})
-    else:
-        connector.assign({TopicPartition(topic, 0): 0})
-    order.append("returned")
-    returned.set()
-    assert order == ["compiled", "returned"]
-
-
 def test_a_topic_may_be_created_later(connect, topics, produce, unique_name):
     topic = f"{unique_name}-late"
     (stream,) = connect().create_message_streams({topic: 1})[topic]

@@ -241,13 +241,15 @@ def test_a_signal_sent_to_a_stopped_process_ends_it_when_it_continues(start, top
     assert process.wait(120) == 0
 
 
-def test_kill_loses_nothing_and_completes_the_cut_line(start, topic_factory, produce, unique_name, tmp_path):
+def test_kill_loses_nothing_and_completes_the_cut_line(start, zookeeper, topic_factory, produce, unique_name, tmp_path):
     topic = topic_factory(partitions=2)
     output = tmp_path / "out"
     arguments = ("--topic", topic, "--output", output, "-p", "auto.commit.interval.ms=100")
     first = start(*arguments, "--from-beginning", session_ms=3000)  # as long as it keeps its partitions when killed
     produce(topic, records(2000))
     eventually(lambda: len(lines_of(output)) > 100)
+    # Where nothing is committed, the next member starts at the end.
+    eventually(lambda: all(zookeeper.exists(f"/consumers/{unique_name}/offsets/{topic}/{p}") for p in range(2)))
     first.kill()
     first.wait()
     with output.open("ab") as cut:

@@ -33,7 +33,6 @@ from zkconsumer import (
 )
 from zkconsumer.core.migrationend import End
 from zkconsumer.core.offsets import StoredOffset
-from zkconsumer.decode.batchdecoder import warm
 from zkconsumer.kafka.client import BrokerClient
 from zkconsumer.kafka.clientquotas import describe_quotas
 from zkconsumer.sandbox import Sandbox
@@ -128,7 +127,6 @@ class Guarded:
 @contextmanager
 def guard(kafka_version, authorizer):
     made = Guarded(authorizer)
-    warm()
     with Sandbox(
         **{**PATIENT, "kafka_version": kafka_version, "brokers": 0, "kafka_properties": made.properties}
     ) as box:

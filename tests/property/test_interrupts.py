@@ -16,7 +16,6 @@ from tests.fixtures.interrupts import (
     read_under_fire,
 )
 from zkconsumer.connector.decoder import decoded_message
-from zkconsumer.decode import kernelloader
 from zkconsumer.model import Message
 
 pytestmark = [
@@ -34,7 +33,6 @@ EACH_READER = [pytest.param(reader, marks=() if reader is in_turns else pytest.m
 
 @cache
 def large_log():
-    kernelloader.load_all()  # the effect of an interrupt on an import is not tested here
     log = Log()
     for number, codec in enumerate(CODECS):
         for _ in range(3):

@@ -41,6 +41,7 @@ PARTS: Final[Mapping[str, Part]] = {
     "demo": Part(("tests/demo",), ()),
     "kerberos": Part(("tests/kerberos",), (), ("ZKCONSUMER_KERBEROS_REQUIRED",)),
     "web": Part(("tests/web",), (), ("ZKCONSUMER_WEB_REQUIRED",)),
+    "native": Part(("tests/native",), (), ("ZKCONSUMER_NATIVE_REQUIRED",)),
     "containers": Part(("tests/containers",), ()),
 }
 """In the order in which they run. Each test is in one part."""

@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 LEFT_BY_USE = (
     "zkconsumer.egg-info/PKG-INFO",
-    "zkconsumer/decode/__pycache__/kernel.scan-1.py311-00000000-x-0.nbc",
+    "zkconsumer/decode/kernels-x86_64.so",
     "tests/__pycache__/conftest.pyc",
     ".coverage",
     ".import_linter_cache/a",

@@ -29,7 +29,7 @@ from zkconsumer.bench.datasets import DATA_SETS, DataSet
 from zkconsumer.bench.fetchfield import SINGLE_TOPIC, TOPIC, FetchField, fetch_field
 from zkconsumer.bench.jvmreader import JvmReader
 from zkconsumer.bench.manybrokers import many_broker_contests
-from zkconsumer.bench.peers import AIOKAFKA, BATCHES, CONFLUENT, DRAIN, PEERS, RECORDS, SLOW, TUNED
+from zkconsumer.bench.peers import AIOKAFKA, BATCHES, CONFLUENT, DRAIN, PEERS, RECORDS, SLOW, TUNED, labels
 from zkconsumer.bench.task import Run, Task
 from zkconsumer.errors import SandboxError
 from zkconsumer.sandbox.progress import Progress
@@ -39,6 +39,7 @@ JVM_FRESH: Final = "JVM consumer 1.1.1, fresh"
 CONTESTANTS: Final = (BATCHES, RECORDS, JVM_WARM, JVM_FRESH, TUNED, CONFLUENT, AIOKAFKA, DRAIN)
 """All contestants, this package's first."""
 
+_OWN: Final = (BATCHES, RECORDS)
 _BEYOND_JVM: Final = "zstd"
 """A codec that is newer than the JVM consumer."""
 _OLDEST_FOR_JVM: Final = (0, 10, 1)
@@ -67,6 +68,8 @@ class FetchSizes:
         contestants: the contestants that take part.
         warm_seconds: duration of warming the brokers, and then the warm JVM consumer.
         scale: factor for the data sets' sizes; below 1, fast contestants reach the end too early.
+        beside: Python interpreters of other environments with this package, such as an older release of it, whose
+            readers take part in the contests of data sets.
     """
 
     rounds: int = 5
@@ -75,6 +78,7 @@ class FetchSizes:
     contestants: Sequence[str] = CONTESTANTS
     warm_seconds: float = 8.0
     scale: float = 1.0
+    beside: Sequence[str] = ()
 
 
 class Readers:
@@ -85,6 +89,9 @@ class Readers:
         self._sizes = sizes
         self._groups = count()
         self._warm: JvmReader | None = None
+        self._elsewhere = {
+            f"{name}{where}": (name, python) for where, python in labels(sizes.beside).items() for name in _OWN
+        }
         self.loop_ns: dict[str, float] = {}
 
     def task(self, topic: str = TOPIC) -> Task:
@@ -116,7 +123,7 @@ class Readers:
         if name == JVM_WARM:
             return self._warm_jvm().read(task)
         if name != JVM_FRESH:
-            return finish(name, start(name, task))
+            return finish(name, start(*self._elsewhere.get(name, (name, sys.executable)), task))
         reader = JvmReader(self._field.directory, "fresh JVM")
         try:
             run = reader.read(task)
@@ -140,10 +147,10 @@ class Readers:
         return self._warm
 
 
-def start(name: str, task: Task) -> subprocess.Popen[str]:
-    """Start a contestant's process."""
-    command = [sys.executable, "-m", "zkconsumer.bench.peers", name, json.dumps(task)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+def start(name: str, python: str, task: Task) -> subprocess.Popen[str]:
+    """Start a contestant's process, in the environment of an interpreter and outside a checkout."""
+    command = [python, "-m", "zkconsumer.bench.peers", name, json.dumps(task)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd="/")
 
 
 def finish(name: str, process: subprocess.Popen[str]) -> Run:
@@ -197,6 +204,7 @@ def _read_data_set(data: DataSet, sizes: FetchSizes, directory: Path, progress: 
     """Let all contestants read a topic, in turn, round by round."""
     data = data._replace(total_bytes=int(data.total_bytes * sizes.scale))
     names = taking_part(data, sizes.contestants)
+    names += [f"{name}{where}" for where in labels(sizes.beside) for name in _OWN if name in names]
     contest = Contest(
         data.name,
         "records/s",
@@ -276,7 +284,7 @@ def _processes(sizes: FetchSizes, directory: Path, progress: Progress) -> list[C
             contest = Contest("processes", "records/s", f"{reader}, 1 process", about=f"each reads all of {data}")
             for number in range(sizes.rounds):
                 for name in rotated(list(names), number):
-                    running = [start(reader, readers.task()) for _ in range(names[name])]
+                    running = [start(reader, sys.executable, readers.task()) for _ in range(names[name])]
                     note(contest, name, *(finish(name, process) for process in running))
             contests.append(contest)
     return contests

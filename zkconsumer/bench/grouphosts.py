@@ -15,6 +15,7 @@ from zkconsumer.bench.groupclients import CLIENTS
 from zkconsumer.bench.groupevents import Kind, Row
 from zkconsumer.bench.hostprocess import HostProcess
 from zkconsumer.bench.machine import peak_memory_mib
+from zkconsumer.decode.kernelloader import kernels
 
 _ANSWER_S: Final = 120.0
 
@@ -120,15 +121,8 @@ def _host(contestant: str) -> _Hosted:
     """What a child process of a contestant has."""
     logging.getLogger().addHandler(logging.NullHandler())  # otherwise warnings of clients go to the standard error
     if contestant == OURS:
-        _warm()
+        kernels()  # joining is measured, and not loading the decoder
     return _Hosted(CLIENTS[contestant])
-
-
-def _warm() -> None:
-    """Joining is measured, and not loading the decode kernel."""
-    from zkconsumer.decode.batchdecoder import warm
-
-    warm()
 
 
 class _Hosted:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import Final
@@ -12,6 +13,7 @@ from zkconsumer.kafka.client import BrokerClient
 from zkconsumer.model import TopicPartition
 from zkconsumer.sandbox import Sandbox
 from zkconsumer.sandbox.admin import create_topics
+from zkconsumer.sandbox.producer import Record, append_batches, encode_batches
 from zkconsumer.zookeeper.session import ZkSession
 
 _TIMEOUT_MS: Final = 60_000
@@ -23,6 +25,13 @@ def create_wide_topics(sandbox: Sandbox, partitions: Mapping[str, int]) -> None:
     brokers = bootstrap_brokers(sandbox.bootstrap_servers)
     with closing(BrokerClient(lambda: brokers, client_id="bench", timeout_ms=_TIMEOUT_MS)) as client:
         create_topics(client, partitions, timeout_s=_CREATION_S)
+
+
+def create_filled_topics(sandbox: Sandbox, partitions: Sequence[TopicPartition], records: int) -> None:
+    """Create topics with these partitions, each of which has this number of records."""
+    create_wide_topics(sandbox, Counter(partition.topic for partition in partitions))
+    batches, brokers = list(encode_batches([Record(b"v")] * records)), bootstrap_brokers(sandbox.bootstrap_servers)
+    append_batches(lambda: brokers, dict.fromkeys(partitions, batches))
 
 
 def store_offsets(session: ZkSession, group: str, partitions: Sequence[TopicPartition]) -> None:

@@ -45,8 +45,17 @@ class Machine(NamedTuple):
 
 def peak_memory_mib(pid: int) -> float:
     """Peak resident memory of a process so far, in MiB."""
+    return _memory_mib(pid, "VmHWM:")
+
+
+def memory_mib(pid: int) -> float:
+    """Resident memory of a process, in MiB."""
+    return _memory_mib(pid, "VmRSS:")
+
+
+def _memory_mib(pid: int, field: str) -> float:
     for line in Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines():
-        if line.startswith("VmHWM:"):
+        if line.startswith(field):
             return int(line.split()[1]) / 1024
     raise ProcessLookupError(f"process {pid} has ended")
 

@@ -114,13 +114,13 @@ def read(ports: list[int], partitions: int, seconds: float) -> Reading:
     from zkconsumer.config import ConsumerConfig
     from zkconsumer.connector.stream import MessageStream
     from zkconsumer.core.fetchcontrol import FetchAssignment
-    from zkconsumer.decode.batchdecoder import warm
+    from zkconsumer.decode.kernelloader import kernels
     from zkconsumer.fetch.chunkqueue import ChunkQueue
     from zkconsumer.fetch.chunkreader import ChunkReader
     from zkconsumer.fetch.localfetchcontrol import LocalFetchControl
     from zkconsumer.model import Broker, ConsumerThreadId, Message, TopicPartition
 
-    warm()
+    kernels()
     config = ConsumerConfig(zookeeper_connect="unused:1", group_id="simulation")
     queue = ChunkQueue(max_bytes=config.queued_max_bytes, max_chunks=config.queued_max_message_chunks)
     brokers = [Broker(number, "127.0.0.1", port) for number, port in enumerate(ports)]

@@ -20,7 +20,7 @@ from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector.connector import ConsumerConnector
 from zkconsumer.connector.stream import MessageStream
 from zkconsumer.core.subscription import Whitelist
-from zkconsumer.decode.batchdecoder import warm
+from zkconsumer.decode.kernelloader import kernels
 from zkconsumer.kafka.library import load_kafka_python
 from zkconsumer.model import Message
 from zkconsumer.sandbox.jvmconsumer import ConsumerJvm, JvmConsumer
@@ -187,7 +187,7 @@ def _everywhere(homes: Mapping[HostProcess, list[str]], name: str, *arguments: A
 
 def _host() -> _Hosted:
     """What a child process has."""
-    warm()  # joining is measured, and not loading the decode kernel
+    kernels()  # joining is measured, and not loading the decoder
     load_kafka_python()  # or importing libraries
     return _Hosted()
 

@@ -11,7 +11,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -170,6 +170,15 @@ PEERS: Final[dict[str, tuple[str, Callable[[Task], Clock]]]] = {
     SLOW: ("zkconsumer", partial(read_batches, pause_s=_PAUSE_S)),
 }
 """Contestant to the package that it needs, and its function."""
+
+
+def labels(beside: Sequence[str]) -> dict[str, str]:
+    """What follows the name of a contestant that runs in another environment, to the interpreter of that environment.
+
+    Args:
+        beside: the interpreters, each the ``bin/python`` of a virtual environment with this package.
+    """
+    return {f" of {Path(python).absolute().parents[2].name}": python for python in beside}
 
 
 def main() -> None:

@@ -6,21 +6,18 @@ runs once before, unmeasured: Python then has compiled this package's modules, a
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from zkconsumer.bench.commands import DESCRIBE, EXPORT, IMPORT, Commands
 from zkconsumer.bench.contest import OURS, Contest
-from zkconsumer.bench.groupznodes import create_wide_topics, own_topic, store_offsets
+from zkconsumer.bench.groupznodes import create_filled_topics, own_topic, store_offsets
 from zkconsumer.bench.servers import bench_servers
-from zkconsumer.kafka.bootstrap import bootstrap_brokers
 from zkconsumer.model import TopicPartition
 from zkconsumer.sandbox import Sandbox
 from zkconsumer.sandbox.jvmconsumer import ConsumerJvm
-from zkconsumer.sandbox.producer import Record, append_batches, encode_batches
 from zkconsumer.sandbox.progress import Progress
 from zkconsumer.zookeeper.session import ZkSession
 
@@ -65,7 +62,7 @@ class ToolField(Commands):
             [TopicPartition(topic, number) for number in range(size)]
             for topic, size in ((_DESCRIBED, sizes.partitions), (_LARGE, sizes.large))
         )
-        _create(sandbox, described + large)
+        create_filled_topics(sandbox, described + large, _RECORDS)
         self.stored = [f"{_STORED}-{number}" for number in range(sizes.znodes // sizes.partitions)]
         for group in (_DESCRIBED, *self.stored):
             store_offsets(session, group, described)
@@ -150,10 +147,3 @@ def _contest(title: str, reference: str, *, target: str) -> Contest:
     contest = Contest(title, "s", reference, target)
     contest.announce(reference)
     return contest
-
-
-def _create(sandbox: Sandbox, partitions: Sequence[TopicPartition]) -> None:
-    """Topics with these partitions, each of which has some records."""
-    create_wide_topics(sandbox, Counter(partition.topic for partition in partitions))
-    batches, brokers = list(encode_batches([Record(b"v")] * _RECORDS)), bootstrap_brokers(sandbox.bootstrap_servers)
-    append_batches(lambda: brokers, dict.fromkeys(partitions, batches))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from zkconsumer.cli.extras import require_extra
 from zkconsumer.cli.sandbox import kafka_version_option, require_kafka_version
 
 if TYPE_CHECKING:
@@ -38,6 +39,12 @@ def bench(context: click.Context) -> None:
 
 _rounds = click.option(
     "--rounds", type=click.IntRange(1), default=5, show_default=True, help="Measurements of each contestant."
+)
+_beside = click.option(
+    "--beside",
+    multiple=True,
+    metavar="PYTHON",
+    help="Interpreter of another environment with this package, such as an older release; may be repeated.",
 )
 _markdown = click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown instead of a table.")
 _json = click.option("--json", "as_json", is_flag=True, help="Print everything that was measured as JSON.")
@@ -78,6 +85,7 @@ def _partitions(what_for: str) -> Callable[[F], F]:
 @click.option(
     "--scale", type=click.FloatRange(0.001, 10), default=1.0, show_default=True, help="Factor of the data sets' sizes."
 )
+@_beside
 @_markdown
 @_json
 def fetch(
@@ -87,6 +95,7 @@ def fetch(
     only: tuple[str, ...],
     seconds: float,
     scale: float,
+    beside: tuple[str, ...],
     as_markdown: bool,
     as_json: bool,
 ) -> None:
@@ -109,7 +118,7 @@ def fetch(
     taking_part = [one for one in CONTESTANTS if not only or any(text in one for text in only)]
     if not taking_part:
         raise click.BadParameter(f"no contestant among {', '.join(CONTESTANTS)}", param_hint="--only")
-    sizes = FetchSizes(rounds, seconds, wanted, taking_part, scale=scale)
+    sizes = FetchSizes(rounds, seconds, wanted, taking_part, scale=scale, beside=beside)
     _run(partial(run_fetch_contests, sizes), as_markdown=as_markdown, as_json=as_json)
 
 
@@ -309,6 +318,18 @@ def tools(rounds: int, partitions: int, znodes: int, large: int, as_markdown: bo
 
 
 @bench.command()
+@_rounds
+@_beside
+@_markdown
+@_json
+def start(rounds: int, beside: tuple[str, ...], as_markdown: bool, as_json: bool) -> None:
+    """From the start of a process to its first record, and the memory of a member that then waits, beside clients."""
+    from zkconsumer.bench.start import StartSizes, run_start_contests
+
+    _run(partial(run_start_contests, StartSizes(rounds, beside)), as_markdown=as_markdown, as_json=as_json)
+
+
+@bench.command()
 @click.option("--rounds", type=click.IntRange(1), default=20, show_default=True, help="Cut-overs of each contestant.")
 @click.option("--partitions", type=click.IntRange(1, 1000), default=10, show_default=True, help="Of the topic.")
 @_markdown
@@ -325,6 +346,7 @@ def handover(rounds: int, partitions: int, as_markdown: bool, as_json: bool) -> 
 
 def _run(contests: Callable[[Path, Progress], list[Contest]], *, as_markdown: bool, as_json: bool) -> None:
     """Run contests with a temporary directory, and print the results."""
+    require_extra("bench", "numpy", "pyspark")
     from zkconsumer.bench.machine import Machine
     from zkconsumer.sandbox.progress import Progress
 

@@ -8,7 +8,7 @@ import os
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from zkconsumer.cli.sinks import RecordSink
     from zkconsumer.connector.connector import ConsumerConnector
     from zkconsumer.connector.stream import MessageStream
+    from zkconsumer.decode.records import Records
     from zkconsumer.model import Message
 
 _log = logging.getLogger(__name__)
@@ -288,10 +289,12 @@ class _Consumption:
             reader.join(max(0.0, deadline - time.monotonic()))
 
     def _read(self, connector: ConsumerConnector, stream: MessageStream[Message]) -> None:
+        from zkconsumer.connector.stream import next_records
+
         try:
             while not self._ending.is_asked() and not self._quota.is_spent():
                 try:
-                    batch = stream.next_batch(1 if self._commit_each else self._quota.limit())
+                    batch = next_records(stream, 1 if self._commit_each else self._quota.limit())
                 except (TopicUnreadable, GroupAuthorizationFailed) as error:
                     self._note_refusal(error)
                 except ConsumerTimeout:
@@ -311,7 +314,7 @@ class _Consumption:
         """Keep a refusal, which is logged already and tried again; the run fails at its end."""
         self._refusals[error.topic if isinstance(error, TopicUnreadable) else ""] = error
 
-    def _write(self, stream: MessageStream[Message], batch: Any) -> bool:
+    def _write(self, stream: MessageStream[Message], batch: Records) -> bool:
         """Write a batch, or the part that the quota allows; a batch that is not written entirely is not released."""
         self._last_record = time.monotonic()
         rows = self._quota.take(batch.num_rows)
@@ -321,10 +324,9 @@ class _Consumption:
             stream.release()
         return bool(rows == batch.num_rows)
 
-    def _commit(self, connector: ConsumerConnector, batch: Any) -> None:
+    def _commit(self, connector: ConsumerConnector, batch: Records) -> None:
         """Commit the only record of a batch, which is written; tried again until it is committed or the run ends."""
-        topic, number, offset = (batch.column(name)[0].as_py() for name in ("topic", "partition", "offset"))
-        partition = TopicPartition(topic, number)
+        partition, offset = TopicPartition(batch.topic, batch.partition), batch.offsets[0]
         story = f"group {self._config.group_id}: {partition} offset {offset} is written and not committed"
         attempts = 0
         while attempts == 0 or not self._ending.is_asked():  # the last commit, at shutdown, covers it, too

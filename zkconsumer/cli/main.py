@@ -35,7 +35,6 @@ COMMANDS = {
     "offsets": "zkconsumer.cli.offsets:offsets",
     "sandbox": "zkconsumer.cli.sandbox:sandbox",
     "serve": "zkconsumer.cli.serve:serve",
-    "warm": "zkconsumer.cli.warm:warm",
 }
 """Subcommand to its module and attribute."""
 
@@ -49,7 +48,6 @@ SUMMARIES = {
     "offsets": "Export, import and move the offsets of groups.",
     "sandbox": "Run a real ZooKeeper and Kafka until Ctrl-C.",
     "serve": "Serve a web page, an API and Prometheus metrics of the lag of groups.",
-    "warm": "Compile the decoder ahead of time, for container images.",
 }
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import logging
 import socket
 import sys
@@ -15,6 +14,7 @@ import click
 
 from zkconsumer.cli.connection import ToolConnection, tool_options, tool_session
 from zkconsumer.cli.ending import EndedEarly, Ending
+from zkconsumer.cli.extras import require_extra
 from zkconsumer.cli.grouplag import duration_option, interval_option, samples_option
 from zkconsumer.cli.groupoptions import match_option, storage_option
 from zkconsumer.errors import ZkConsumerError
@@ -84,7 +84,7 @@ def serve(
     has the documents of the group commands, and /healthz answers 503 if the last sample is older than three intervals.
     Nothing is written to ZooKeeper. It needs the extra `web`: pip install 'zkconsumer[web]'.
     """
-    _require_packages()
+    require_extra("web", *_PACKAGES)
     from zkconsumer.core.lagstatus import samples_for
     from zkconsumer.tools.lagsamples import LagSampler
     from zkconsumer.web.sampling import GroupSampling
@@ -132,13 +132,3 @@ def _serve(
         sampling.stop(_LONGEST_SAMPLE_S)
     if sampling.failure is not None:
         raise ZkConsumerError(f"sampling has ended: {sampling.failure!r}; please report it") from sampling.failure
-
-
-def _require_packages() -> None:
-    """Refuse to run without what the page needs.
-
-    Raises:
-        click.UsageError: the extra is not installed.
-    """
-    if missing := [name for name in _PACKAGES if importlib.util.find_spec(name) is None]:
-        raise click.UsageError(f"{', '.join(missing)} missing; install with: pip install 'zkconsumer[web]'")

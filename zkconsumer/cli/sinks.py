@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
 from zkconsumer.decode.messages import records
+from zkconsumer.decode.records import Records
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.model import Message
 from zkconsumer.stalefiles import Claim, remove_abandoned_files
@@ -33,9 +34,9 @@ _log = logging.getLogger(__name__)
 
 
 class RecordSink(Protocol):
-    """Takes Arrow record batches with the columns of :data:`zkconsumer.decode.schema.SCHEMA_WITH_HEADERS`."""
+    """Takes the records of batches."""
 
-    def write(self, batch: Any) -> None:
+    def write(self, batch: Records) -> None:
         """Take a batch; it may still be lost in a crash when this returns."""
 
     def flush(self) -> None:
@@ -98,7 +99,7 @@ class LineSink:
             it. Where the system cannot make the pipe small enough (other than Linux) it returns as without this.
     """
 
-    def __init__(self, stream: BinaryIO, lines: Callable[[Any], bytes], *, waits_for_reader: bool = False) -> None:
+    def __init__(self, stream: BinaryIO, lines: Callable[[Records], bytes], *, waits_for_reader: bool = False) -> None:
         self._stream = stream
         self._lines = lines
         mode = os.fstat(stream.fileno()).st_mode
@@ -109,7 +110,7 @@ class LineSink:
         if self._waits_for_reader:
             _make_small(stream)
 
-    def write(self, batch: Any) -> None:
+    def write(self, batch: Records) -> None:
         """See :class:`RecordSink`. Readers of the file or pipe see the lines when this returns.
 
         Raises:
@@ -119,7 +120,7 @@ class LineSink:
         with self._turn:
             self._write(batch)
 
-    def _write(self, batch: Any) -> None:
+    def _write(self, batch: Records) -> None:
         try:
             self._stream.write(self._lines(batch))
             self._stream.flush()
@@ -181,7 +182,7 @@ class ParquetSink:
         self._failure: Exception | None = None
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="parquet-sink")
 
-    def write(self, batch: Any) -> None:
+    def write(self, batch: Records) -> None:
         """See :class:`RecordSink`."""
         self._thread.submit(self._guarded, partial(self._append, batch)).result()
 
@@ -216,9 +217,13 @@ class ParquetSink:
             self._temporary.unlink()
         self._release_part()
 
-    def _append(self, batch: Any) -> None:
+    def _append(self, records: Records) -> None:
         import pyarrow as pa
         import pyarrow.parquet as pq
+
+        from zkconsumer.decode.arrow import batch_of
+
+        batch = batch_of(records)
 
         if self._writer is None:
             self._temporary = self._directory / f".part-{uuid.uuid4().hex}.parquet.tmp"
@@ -262,12 +267,12 @@ def _fsync(path: Path) -> None:
         os.close(descriptor)
 
 
-def value_lines(batch: Any) -> bytes:
+def value_lines(batch: Records) -> bytes:
     """The value of each record on a line of its own, ``null`` for a tombstone (as the JVM's console consumer)."""
-    return b"".join((b"null" if v is None else v) + b"\n" for v in batch.column("value").to_pylist())
+    return b"".join((b"null" if message.value is None else message.value) + b"\n" for message in records(batch))
 
 
-def json_lines(batch: Any) -> bytes:
+def json_lines(batch: Records) -> bytes:
     """Each record as a JSON object on a line of its own (cli.md#records-as-json)."""
     return "".join(json_line(message) for message in records(batch)).encode()
 

@@ -208,7 +208,6 @@ class ConsumerConnector:
         self._start_pool(1)
         (stream,) = self._make_streams(None, 1, Message)
         self._member.assign(partitions)
-        self._fetch.wait_until_warm()
         return stream
 
     def unsubscribe(self) -> None:
@@ -339,7 +338,6 @@ class ConsumerConnector:
     def _make_streams(self, topic: str | None, count: int, kind: type[Message]) -> list[MessageStream[Any]]:
         self._owner.require(self._name())
         self._member.require_latent()
-        self._fetch.warm()
         self._queues[topic] = [
             ChunkQueue(
                 max_bytes=self._config.queued_max_bytes,
@@ -369,7 +367,6 @@ class ConsumerConnector:
 
     def _join(self, subscription: Subscription) -> None:
         self._member.join(subscription)
-        self._fetch.wait_until_warm()
         config, leaves = self._config, self._config.max_stream_idle_ms > 0
         limit_ms = config.max_stream_idle_ms if leaves else config.max_poll_interval_ms
         give_up = self._give_up if leaves else None

@@ -12,7 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import chain, repeat
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from zkconsumer.errors import ConsumerTimeout, UsageError
 from zkconsumer.fetch.chunkqueue import ChunkQueue, Ended
@@ -20,6 +20,9 @@ from zkconsumer.fetch.chunkreader import ChunkReader, Item
 from zkconsumer.fetch.chunks import Chunk, HandOver
 from zkconsumer.forks import Owner, call_in_child
 from zkconsumer.model import Message
+
+if TYPE_CHECKING:
+    from zkconsumer.decode.records import Records
 
 M = TypeVar("M", bound=Message)
 T = TypeVar("T")
@@ -144,10 +147,12 @@ class MessageStream(Generic[M]):
         for limit in (max_rows, max_bytes):
             if limit is not None and limit < 1:
                 raise UsageError(f"max_rows and max_bytes must be at least 1, not {limit}; None means no limit")
-        from zkconsumer.decode.schema import SCHEMA
+        from zkconsumer.decode.arrow import batch_of
+        from zkconsumer.decode.buffers import COLUMNS
 
-        columns = None if headers else SCHEMA.names
-        return successive(lambda: self._next_batches(max_rows, max_bytes, columns))
+        columns = None if headers else COLUMNS
+
+        return successive(lambda: self._next_rows(max_rows, max_bytes, lambda records: batch_of(records, columns)))
 
     def next_batch(self, max_rows: int | None = None, max_bytes: int | None = None) -> Any:
         """One batch, with headers; see :meth:`batches`.
@@ -157,8 +162,10 @@ class MessageStream(Generic[M]):
             ConsumerTimeout: no record arrived in time.
             UsageError: another thread uses this stream.
         """
+        from zkconsumer.decode.arrow import batch_of
+
         while True:
-            batches = self._next_batches(max_rows, max_bytes)
+            batches = self._next_rows(max_rows, max_bytes, batch_of)
             if batches is None:
                 raise StopIteration
             for batch in batches:  # see __next__; empty if the batch was taken back meanwhile
@@ -188,7 +195,7 @@ class MessageStream(Generic[M]):
         chunk = self._arrived(self._reader.look(self._timeout_s))
         if chunk is None:
             raise StopIteration
-        return build(self._kind, chunk.batch.slice(0, 1))[0]
+        return build(self._kind, _records(chunk).slice(0, 1))[0]
 
     def _next_records(self) -> Iterator[M] | None:
         """Begin the next chunk and return its first records, None at the end; the rest is taken back."""
@@ -197,26 +204,29 @@ class MessageStream(Generic[M]):
         self._begun = None
         self._check_thread()
         while (chunk := self._arrived(self._reader.request(self._timeout_s))) is not None:
-            batch = chunk.batch.slice(0, MOST_AT_ONCE)
-            handover = HandOver(chunk, build(self._kind, batch), batch.column("offset").to_numpy())
+            records = _records(chunk).slice(0, MOST_AT_ONCE)
+            handover = HandOver(chunk, build(self._kind, records), records.offsets)
             if self.queue.begin(handover):
                 self._begun = handover
                 return handover.claims
         self._messages = successive(self._next_records)  # an iterator that has ended stays so
         return None
 
-    def _next_batches(
-        self, max_rows: int | None, max_bytes: int | None, columns: list[str] | None = None
-    ) -> Iterator[Any] | None:
-        """Begin the next chunk and return its first rows as the only batch, None at the end; the rest is taken back."""
+    def _next_rows(
+        self, max_rows: int | None, max_bytes: int | None, made: Callable[[Records], T]
+    ) -> Iterator[T] | None:
+        """Begin the next chunk and return what ``made`` makes of its first rows, as the only item; None at the end.
+
+        The rest is taken back.
+        """
         self._check_thread()
         while (chunk := self._arrived(self._reader.request(self._timeout_s))) is not None:
-            batch, last = _first_rows(chunk, max_rows, max_bytes)
+            records, last = _first_rows(chunk, max_rows, max_bytes)
             # Indexes of batches: to distinguish a batch from the mark at the end would need a call into Python.
-            handover = HandOver(chunk, [0], [last], batch.num_rows)
-            batches = [batch if columns is None else batch.select(columns)]
+            handover = HandOver(chunk, [0], [last], records.num_rows)
+            parts = [made(records)]
             if self.queue.begin(handover):
-                return map(batches.__getitem__, handover.claims)  # in C, for the reason that successive() gives
+                return map(parts.__getitem__, handover.claims)  # in C, for the reason that successive() gives
         return None
 
     def _arrived(self, item: Item) -> Chunk | None:
@@ -239,14 +249,34 @@ class MessageStream(Generic[M]):
         self._thread = current
 
 
-def _first_rows(chunk: Chunk, max_rows: int | None, max_bytes: int | None) -> tuple[Any, int]:
+def next_records(stream: MessageStream[Any], max_rows: int | None = None) -> Records:
+    """As :meth:`MessageStream.next_batch`, but in plain buffers, so without pyarrow; for commands, not for users."""
+    while True:
+        parts = stream._next_rows(max_rows, None, _unchanged)
+        if parts is None:
+            raise StopIteration
+        for part in parts:  # here, not in a function shared with next_batch: an interrupt after it would lose records
+            return part
+
+
+def _unchanged(records: Records) -> Records:
+    return records
+
+
+def _records(chunk: Chunk) -> Records:
+    """The records of a chunk that a reader has decoded."""
+    assert chunk.records is not None
+    return chunk.records
+
+
+def _first_rows(chunk: Chunk, max_rows: int | None, max_bytes: int | None) -> tuple[Records, int]:
     """The first rows of a chunk within the limits, at least one; and the last offset that they cover."""
-    batch = chunk.batch
-    rows: int = batch.num_rows if max_rows is None else min(max_rows, batch.num_rows)
+    records = _records(chunk)
+    rows = records.num_rows if max_rows is None else min(max_rows, records.num_rows)
     if max_bytes is not None:
         from zkconsumer.decode.limits import rows_within
 
-        rows = min(rows, rows_within(batch, max_bytes))
-    if rows == batch.num_rows:
-        return batch, chunk.next_offset - 1
-    return batch.slice(0, rows), batch.column("offset")[rows - 1].as_py()
+        rows = min(rows, rows_within(records, max_bytes))
+    if rows == records.num_rows:
+        return records, chunk.next_offset - 1
+    return records.slice(0, rows), records.offsets[rows - 1]

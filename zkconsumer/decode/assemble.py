@@ -1,183 +1,155 @@
-"""Assembler: builds a ``pyarrow.RecordBatch`` from the index of a chunk's records, without copying the values."""
+"""Assembler: builds :class:`~zkconsumer.decode.records.Records` of a chunk, without copying the values."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any, Final, NamedTuple
-
-import numpy as np
-import pyarrow as pa
+from typing import Final, NamedTuple
 
 from zkconsumer.decode import batchtable as b
-from zkconsumer.decode.columns import ConstantColumns, constant_bytes, most_rows, variable_column
-from zkconsumer.decode.kernelloader import headerlists
+from zkconsumer.decode.batchtable import BatchTable
+from zkconsumer.decode.buffers import BinaryColumn, Buffers, Columns, HeaderBytes, Notes
+from zkconsumer.decode.kernels import Kernels
 from zkconsumer.decode.memory import ChunkMemory
-from zkconsumer.decode.schema import TIMESTAMP, schema_of
+from zkconsumer.decode.records import Records
 
 _TIMESTAMP_TYPES: Final = {b.TIME_CREATED: 0, b.TIME_APPENDED: 1, b.TIME_NONE: b.NO_TIMESTAMP}
 
 _SMALL: Final = 1 << 20
 """Constant columns up to this size do not count as memory of their batch: usually others share them."""
+_BATCH_BYTES: Final = 1 << 24
+_OTHER_WIDTHS: Final = 20  # partition, timestamp type, null keys and null headers; the name of the topic comes to it
 
 _WRITTEN_BY_INDEX: Final = frozenset({"offset", "timestamp", "value"})
-"""Columns that are built from a part of :class:`Columns`."""
+"""Columns that are built from a part of ``Columns``."""
 
 
-class Columns(NamedTuple):
-    """Arrays that the batch keeps, written by an index function; they may be longer than needed."""
-
-    offset: Any
-    timestamp: Any
-    value_end: Any
-
-    @classmethod
-    def allocate(cls, memory: ChunkMemory, capacity: int) -> Columns:
-        """Allocate arrays for ``capacity`` records."""
-        wide = 8 * capacity
-        block = memory.take(2 * wide + 4 * (capacity + 1))
-        value_end = np.frombuffer(block[2 * wide :], np.int32)
-        value_end[0] = 0
-        return cls(np.frombuffer(block[:wide], np.int64), np.frombuffer(block[wide : 2 * wide], np.int64), value_end)
+def constant_bytes(topic: str, rows: int) -> int:
+    """The size of the constant columns of a batch, at most."""
+    return rows * (len(topic) + _OTHER_WIDTHS)
 
 
-class Notes:
-    """The output of an index function for the assembler, valid until the next chunk is indexed.
+def most_rows(topic: str) -> int:
+    """The number of rows up to which the constant columns of a batch take at most 16 MiB; a power of two.
 
-    Args:
-        capacity: maximum number of records of a chunk.
-        body_bytes: maximum size of all their bodies together.
-        columns: columns of the batches; keys and headers are written only if they are among them.
-
-    Attributes:
-        keys: bytes of the keys; for this and the other attributes see ``kernel.index``.
-        headers: bytes of the headers.
+    A record may take less than a byte in a compressed batch, but the name of its topic takes up to 249.
     """
-
-    def __init__(self, capacity: int, body_bytes: int, columns: Collection[str]) -> None:
-        self._body_bytes = body_bytes
-        self.keys = np.empty(body_bytes if "key" in columns else 0, np.uint8)
-        self.headers = np.empty(body_bytes if "headers" in columns else 0, np.uint8)
-        self.key_end = np.zeros(capacity + 1, np.int32)
-        self.header_end = np.zeros(capacity + 1, np.int32)
-        self.key_valid = np.empty(capacity, np.uint8)
-        self.value_valid = np.empty(capacity, np.uint8)
-        self.header_at = np.empty(capacity, np.int64)
-        self.nbytes = sum(array.nbytes for array in vars(self).values() if isinstance(array, np.ndarray))
-        """Memory of all arrays."""
-
-    def are_too_small(self, capacity: int, body_bytes: int) -> bool:
-        """True if the arrays are too small for these sizes."""
-        return len(self.key_valid) < capacity or self._body_bytes < body_bytes
+    return 1 << (_BATCH_BYTES // constant_bytes(topic, 1)).bit_length() - 1
 
 
 class Indexed(NamedTuple):
     """The result of an index function: the batches, types of their timestamps, their values, and the other columns."""
 
-    table: Any
+    table: BatchTable
     times: int
-    values: Any
+    values: memoryview
     columns: Columns
     notes: Notes
     totals: list[int]
 
 
 class Assembler:
-    """Builds batches. One thread uses it.
+    """Builds records. One thread uses it.
 
     Args:
+        kernels: the kernels.
         memory: provides the memory for copied bytes.
     """
 
-    def __init__(self, memory: ChunkMemory) -> None:
+    def __init__(self, kernels: Kernels, memory: ChunkMemory) -> None:
+        self._kernels = kernels
         self._memory = memory
-        self.constants: Final = ConstantColumns()
 
-    def batches(self, topic: str, partition: int, indexed: Indexed, columns: tuple[str, ...]) -> tuple[list[Any], int]:
-        """The records in batches with these columns, and the size of the memory that these batches hold together.
+    def records(self, topic: str, partition: int, indexed: Indexed, columns: tuple[str, ...]) -> list[Records]:
+        """The records of a chunk, whose batches have these columns.
 
-        One batch, unless its constant columns would be too large.
+        One object, unless the constant columns of its batch would be too large.
         """
-        named = topic if "topic" in columns else ""
         count = indexed.totals[b.RECORDS]
-        rows = min(count, most_rows(named))
-        built = [self._column(name, topic, partition, indexed, rows) for name in columns]
-        arrays, schema = [array for array, _ in built], schema_of(columns)
-        nbytes = sum(held for _, held in built)
-        if not _WRITTEN_BY_INDEX.isdisjoint(columns):
-            nbytes += sum(array.nbytes for array in indexed.columns)  # they share one block
-        if (constants := constant_bytes(named, rows)) > _SMALL:
-            nbytes += constants
-        if rows == count:
-            return [pa.RecordBatch.from_arrays(arrays, schema=schema)], nbytes
-        return [
-            pa.RecordBatch.from_arrays(
-                [array.slice(start if len(array) == count else 0, rows)[: count - start] for array in arrays],
-                schema=schema,
-            )
-            for start in range(0, count, rows)
-        ], nbytes
+        rows = min(count, most_rows(topic if "topic" in columns else ""))
+        buffers = Buffers(
+            indexed.columns.offset,
+            indexed.columns.timestamp,
+            self._timestamp_types(indexed),
+            self._keys(indexed, count) if "key" in columns else None,
+            self._values(indexed, count),
+            self._headers(indexed, count),
+        )
+        everything = Records(topic, partition, columns, buffers, 0, count)
+        return [everything.slice(start, rows) for start in range(0, count, rows)]
 
-    def _column(self, name: str, topic: str, partition: int, indexed: Indexed, rows: int) -> tuple[Any, int]:
-        """A column, and its size without the arrays of ``indexed.columns``; constant ones have size 0, and ``rows``."""
-        count = indexed.totals[b.RECORDS]
-        match name:
-            case "key":
-                return self._keys(indexed, count, rows)
-            case "value":
-                return _values(indexed, count)
-            case "topic":
-                return self.constants.topic(topic, rows), 0
-            case "partition":
-                return self.constants.integer(partition, rows), 0
-            case "offset":
-                return pa.Array.from_buffers(pa.int64(), count, [None, pa.py_buffer(indexed.columns.offset)]), 0
-            case "timestamp":
-                return pa.Array.from_buffers(TIMESTAMP, count, [None, pa.py_buffer(indexed.columns.timestamp)]), 0
-            case "timestampType":
-                return self._timestamp_types(indexed, rows), 0
-            case _:
-                return self._headers(indexed, rows)
-
-    def _headers(self, indexed: Indexed, rows: int) -> tuple[Any, int]:
-        if indexed.totals[b.HEADER_COUNT] == 0:
-            return self.constants.no_headers(rows), 0
-        headers = headerlists().header_lists(indexed.notes, indexed.totals)
-        return headers, headers.nbytes
-
-    def _keys(self, indexed: Indexed, count: int, rows: int) -> tuple[Any, int]:
+    def _keys(self, indexed: Indexed, count: int) -> BinaryColumn | None:
         totals, notes = indexed.totals, indexed.notes
-        valid = notes.key_valid[:count] if totals[b.HAS_NULL_KEY] else None
-        if valid is not None and not valid.any():
-            return self.constants.no_keys(rows), 0
-        ends, data = self._copy(notes.key_end[: count + 1]), self._copy(notes.keys[: totals[b.KEY_BYTES]])
-        return variable_column(pa.binary(), count, ends, data, valid), ends.nbytes + data.nbytes
+        valid = None
+        if totals[b.HAS_NULL_KEY]:
+            valid, present = self._kernels.bitmap(notes.key_valid[:count])
+            if not present:
+                return None
+        return BinaryColumn(
+            valid, self._copy(notes.key_end[: count + 1]), self._copy(notes.keys[: totals[b.KEY_BYTES]])
+        )
 
-    def _copy(self, array: Any) -> Any:
-        copied = np.frombuffer(self._memory.take(array.nbytes), array.dtype)
-        copied[:] = array
-        return copied
+    def _values(self, indexed: Indexed, count: int) -> BinaryColumn:
+        totals = indexed.totals
+        values = _without_slack(indexed.values, totals[b.VALUE_BYTES])[: totals[b.VALUE_BYTES]]
+        valid = None
+        if totals[b.HAS_NULL_VALUE]:
+            valid, _ = self._kernels.bitmap(indexed.notes.value_valid[:count])
+        return BinaryColumn(valid, indexed.columns.value_end, values)
 
-    def _timestamp_types(self, indexed: Indexed, rows: int) -> Any:
-        """0 for create time, 1 for log-append time, -1 for none.
+    def _headers(self, indexed: Indexed, count: int) -> HeaderBytes | None:
+        totals, notes = indexed.totals, indexed.notes
+        if not totals[b.HEADER_COUNT]:
+            return None
+        data = self._copy(notes.headers[: totals[b.HEADER_BYTES]])
+        return HeaderBytes(data, self._copy(notes.header_end[: count + 1]), self._copy(notes.header_at[:count]))
+
+    def _copy(self, array: memoryview) -> memoryview:
+        copied = self._memory.take(array.nbytes)
+        copied[:] = array.cast("B")
+        return copied.cast(array.format)  # type: ignore[call-overload, no-any-return]
+
+    def _timestamp_types(self, indexed: Indexed) -> int | memoryview:
+        """0 for create time, 1 for log-append time, -1 for none: for all records, or for each.
 
         It differs inside a chunk only if the topic was reconfigured.
         """
         if indexed.times in _TIMESTAMP_TYPES:
-            return self.constants.integer(_TIMESTAMP_TYPES[indexed.times], rows)
-        table = indexed.table
-        types = (table[:, b.ATTRIBUTES] & b.LOG_APPEND_TIME != 0).astype(np.int32)
-        types[table[:, b.FORMAT] == 0] = b.NO_TIMESTAMP
-        return pa.array(np.repeat(types, table[:, b.KEPT]))
+            return _TIMESTAMP_TYPES[indexed.times]
+        types = bytearray()
+        for number in range(len(indexed.table)):
+            row = indexed.table.row(number)
+            value = b.NO_TIMESTAMP if row[b.FORMAT] == 0 else int(row[b.ATTRIBUTES] & b.LOG_APPEND_TIME != 0)
+            types += value.to_bytes(4, "little", signed=True) * row[b.KEPT]
+        return memoryview(types).cast("i")
 
 
-def _values(indexed: Indexed, count: int) -> tuple[Any, int]:
-    """The column, and its size in bytes."""
-    totals = indexed.totals
-    values, held = _without_slack(indexed.values, totals[b.VALUE_BYTES])
-    valid = indexed.notes.value_valid[:count] if totals[b.HAS_NULL_VALUE] else None
-    return variable_column(pa.binary(), count, indexed.columns.value_end, values, valid), held
+def memory_of(indexed: Indexed, records: Records, rows: int) -> int:
+    """The size of the memory that the records of a chunk hold together.
+
+    Args:
+        indexed: what the records were built of.
+        records: the first of them.
+        rows: number of rows of one batch.
+    """
+    columns, key, headers = records.columns, records.buffers.key, records.buffers.headers
+    nbytes = 0
+    if not _WRITTEN_BY_INDEX.isdisjoint(columns):
+        nbytes += sum(array.nbytes for array in indexed.columns)  # they share one block
+    if "value" in columns:
+        used = indexed.totals[b.VALUE_BYTES]
+        nbytes += len(indexed.values) if _fits(indexed.values, used) else used
+    if key is not None:
+        nbytes += key.end.nbytes + key.data.nbytes
+    if headers is not None:
+        nbytes += 2 * headers.data.nbytes + headers.end.nbytes + headers.at.nbytes  # also as columns of a batch
+    constants = constant_bytes(records.topic if "topic" in columns else "", rows)
+    return nbytes + constants if constants > _SMALL else nbytes
 
 
-def _without_slack(values: Any, used: int) -> tuple[Any, int]:
-    """The values' bytes and their memory size; copied if they would hold more than twice the memory that they need."""
-    return (values[:used], len(values)) if 2 * used >= len(values) else (values[:used].copy(), used)
+def _fits(values: memoryview, used: int) -> bool:
+    """False if the values would hold more than twice the memory that they need."""
+    return 2 * used >= len(values)
+
+
+def _without_slack(values: memoryview, used: int) -> memoryview:
+    """The values' bytes; copied if they would hold too much memory."""
+    return values[:used] if _fits(values, used) else memoryview(bytearray(values[:used]))

@@ -1,4 +1,4 @@
-"""BatchDecoder: decodes the bytes of one partition in a fetch response into one Arrow batch.
+"""BatchDecoder: decodes the bytes of one partition in a fetch response into columns.
 
 It reads message formats 0, 1 and 2, even mixed in one response (a log that was partly converted). Control batches of
 transactions are skipped; aborted records are delivered unless the caller specifies the aborted transactions.
@@ -7,23 +7,24 @@ transactions are skipped; aborted records are delivered unless the caller specif
 from __future__ import annotations
 
 import struct
+from array import array
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
-
-import numpy as np
+from typing import Any, Final, NamedTuple
 
 from zkconsumer.decode import batchtable as b
-from zkconsumer.decode import kernelloader
-from zkconsumer.decode.assemble import Assembler, Columns, Indexed, Notes
+from zkconsumer.decode.assemble import Assembler, Indexed, memory_of
+from zkconsumer.decode.batchtable import BatchTable
+from zkconsumer.decode.buffers import ALL_COLUMNS, COLUMNS, Columns, Notes
+from zkconsumer.decode.columns import trim as trim_columns
+from zkconsumer.decode.kernelloader import kernels
+from zkconsumer.decode.kernels import IndexTask, Kernels, Survey
 from zkconsumer.decode.memory import ChunkMemory
 from zkconsumer.decode.placement import integer, plausible
-from zkconsumer.decode.schema import SCHEMA, SCHEMA_WITH_HEADERS, schema_of
+from zkconsumer.decode.records import Records
+from zkconsumer.decode.transactions import AbortedTransaction, exclude_aborted
 from zkconsumer.decode.unpack import Unpacker
 from zkconsumer.decode.verify import Fault, Verifier, by_format, fault_in
 from zkconsumer.errors import CorruptRecord, RecordTooLarge
-
-if TYPE_CHECKING:
-    from zkconsumer.decode.transactions import AbortedTransaction
 
 MAX_DECOMPRESSED_BYTES: Final = 128 << 20
 """Default limit of the decompressed bytes of one chunk. A chunk with more is cut between two batches; a single batch
@@ -41,7 +42,7 @@ _NOT_READ: Final = -1
 _UNKNOWN: Final = -1
 _WITH_LEADER_EPOCH: Final = 2  # the format
 _INT32: Final = struct.Struct(">i")
-_NO_TOTALS: Final = np.zeros(b.TOTALS, np.int64)
+_NO_TOTALS: Final = (0,) * b.TOTALS
 
 
 class ChunkLimits(NamedTuple):
@@ -85,7 +86,7 @@ class ScannedChunk(NamedTuple):
     partition: int
     requested: int
     records: memoryview
-    table: Any
+    table: BatchTable
     done: int
     next_offset: int
     fault: Fault | None = None
@@ -98,18 +99,18 @@ class ScannedChunk(NamedTuple):
 
     def leader_epoch(self) -> int | None:
         """Epoch of the leader that wrote the last batch; None if its format has none, or there is no batch."""
-        if not len(self.table) or self.table[-1, b.FORMAT] != _WITH_LEADER_EPOCH:
+        if not len(self.table) or (row := self.table.row(-1))[b.FORMAT] != _WITH_LEADER_EPOCH:
             return None
-        (epoch,) = _INT32.unpack_from(self.records, int(self.table[-1, b.START]) + b.LENGTH_END)
+        (epoch,) = _INT32.unpack_from(self.records, row[b.START] + b.LENGTH_END)
         return int(epoch)
 
     def has_records(self) -> bool:
         """False if only control batches and similar are left; True if there may be records."""
-        return bool((self.table[self.done :, b.SOURCE] != b.NOTHING).any())
+        return kernels().survey(self.table[self.done :]).sources != 0
 
-    def ends_before(self, fault: Fault, rows: Any) -> ScannedChunk:
+    def ends_before(self, fault: Fault, rows: BatchTable) -> ScannedChunk:
         """A copy without the batches from a fault on; ``rows`` are the valid rows that are not decoded yet."""
-        table = np.vstack((self.table[: self.done], rows))
+        table = BatchTable.joined(self.table[: self.done], rows)
         return self._replace(table=table, next_offset=_after(rows, self.requested), fault=fault)
 
 
@@ -118,17 +119,8 @@ class _Ahead(NamedTuple):
 
     records: memoryview
     requested: int
-    table: Any
+    table: BatchTable
     fault: Fault | None
-
-
-class Survey(NamedTuple):
-    """The result of ``kernel.survey`` for a table."""
-
-    records: int
-    body_bytes: int
-    sources: int
-    times: int
 
 
 class PreparedChunk(NamedTuple):
@@ -142,43 +134,48 @@ class PreparedChunk(NamedTuple):
         table: the batches to read, see ``decode/batchtable.py``.
         times: types of their timestamps.
         pieces: the table in pieces of one kind, see :func:`~zkconsumer.decode.verify.by_format`.
-        raw: the bytes, as an array.
         scratch: the decompressed bytes.
-        values: target of the values; often a part of ``raw`` or ``scratch``.
+        values: target of the values; often a part of the chunk's bytes or of ``scratch``.
         columns: columns of the result.
         notes: output of the index functions for the assembler.
-        totals: one row per piece: the totals up to its end.
+        totals: for each piece the totals up to its end.
     """
 
     chunk: ScannedChunk
     fault: Fault | None
-    table: Any
+    table: BatchTable
     times: int
-    pieces: list[tuple[Any, bool]]
-    raw: Any
-    scratch: Any
-    values: Any
+    pieces: list[tuple[BatchTable, bool]]
+    scratch: memoryview
+    values: memoryview
     columns: Columns
     notes: Notes
-    totals: Any
+    totals: list[memoryview]
 
 
 class DecodedChunk(NamedTuple):
     """The decoded bytes of one partition.
 
     Attributes:
-        batch: the records, a ``pyarrow.RecordBatch`` in the schema of ``decode/schema.py``; None if there are none.
+        records: the records; None if there are none.
         next_offset: the offset to fetch next, also after control batches, aborted batches and compacted records. The
             requested offset if not even one batch was complete.
-        nbytes: memory that the batch owns, in bytes. If several batches own it, the last one has it.
+        nbytes: memory that the records own, in bytes. If several parts own it, the last one has it.
         rest: what follows. Bytes that are not decoded yet; or records that are, which are too many for one batch; None
             if there is nothing.
     """
 
-    batch: Any
+    records: Records | None
     next_offset: int
     nbytes: int
     rest: ScannedChunk | DecodedChunk | None = None
+
+    @property
+    def batch(self) -> Any:
+        """The records as a ``pyarrow.RecordBatch`` in the schema of ``decode/schema.py``; None if there are none."""
+        from zkconsumer.decode.arrow import batch_of
+
+        return None if self.records is None else batch_of(self.records)
 
     def parts(self) -> tuple[list[DecodedChunk], ScannedChunk | None]:
         """This and the following chunks that are decoded, and the rest that is not."""
@@ -188,29 +185,9 @@ class DecodedChunk(NamedTuple):
         return parts, rest
 
 
-def warm(*, everything: bool = False) -> str | None:
-    """Load the decode kernel, which takes half a second (compiling it: some seconds). Idempotent.
-
-    Args:
-        everything: also load the parts that only some chunks need, which otherwise are loaded, or compiled, on first
-            use.
-
-    Returns:
-        The directory that holds the compiled kernel for the next process; None if it cannot be stored.
-    """
-    if everything:
-        kernelloader.load_all()
-    scan = kernelloader.kernel().scan
-    from zkconsumer.decode.compiled import cache_directory
-
-    return cache_directory(scan)
-
-
-def _after(table: Any, requested: int) -> int:
+def _after(table: BatchTable, requested: int) -> int:
     """The offset after the batches of a table."""
-    if not len(table):
-        return requested
-    return max(requested, int(table[-1, b.BASE_OFFSET] + table[-1, b.LAST_DELTA]) + 1)
+    return max(requested, table.last_offset() + 1) if len(table) else requested
 
 
 class BatchDecoder:
@@ -222,6 +199,10 @@ class BatchDecoder:
         max_decompressed_bytes: limit of the decompressed bytes of a chunk, at most 1 GiB; None for
             :data:`MAX_DECOMPRESSED_BYTES`.
         limits: limits of a chunk; None for :data:`CHUNK_LIMITS`.
+        functions: the kernels; None for those of this platform.
+
+    Raises:
+        DecoderUnavailable: the kernels cannot be loaded.
     """
 
     def __init__(
@@ -231,21 +212,24 @@ class BatchDecoder:
         headers: bool = False,
         max_decompressed_bytes: int | None = None,
         limits: ChunkLimits | None = None,
+        functions: Kernels | None = None,
     ) -> None:
         if max_decompressed_bytes is None:
             max_decompressed_bytes = MAX_DECOMPRESSED_BYTES
-        self._k = kernelloader.kernel()
+        self._k = functions or kernels()
         limits = CHUNK_LIMITS if limits is None else limits
         longest = _LONGEST_COLUMN - max_decompressed_bytes
         self._max_bytes = longest if limits.received_bytes is None else limits.received_bytes
         self._max_records, self._max_rows = limits.records, limits.batches
         self.memory: Final = ChunkMemory()
         """Memory to receive the bytes into that will be decoded."""
-        self._verifier = Verifier(check_crcs=check_crcs)
-        self._unpacker = Unpacker(self.memory, check_crcs=check_crcs, max_decompressed_bytes=max_decompressed_bytes)
-        self._assembler = Assembler(self.memory)
-        self._columns: tuple[str, ...] = tuple((SCHEMA_WITH_HEADERS if headers else SCHEMA).names)
-        self._table = np.empty((_FIRST_ROWS, b.COLUMNS), np.int64)
+        self._verifier = Verifier(self._k, check_crcs=check_crcs)
+        self._unpacker = Unpacker(
+            self._k, self.memory, check_crcs=check_crcs, max_decompressed_bytes=max_decompressed_bytes
+        )
+        self._assembler = Assembler(self._k, self.memory)
+        self._columns: tuple[str, ...] = ALL_COLUMNS if headers else COLUMNS
+        self._table = BatchTable.allocate(_FIRST_ROWS)
         # None while a prepared chunk has them, and after a change of the columns.
         self._notes: Notes | None = Notes(0, 0, self._columns)
         self._ahead: _Ahead | None = None
@@ -254,9 +238,10 @@ class BatchDecoder:
         """Build batches of these columns, in this order. Must not be called while there is a prepared chunk.
 
         Raises:
-            KeyError: ``decode/schema.py`` has no column of this name.
+            KeyError: there is no column of this name.
         """
-        schema_of(columns)
+        if unknown := [name for name in columns if name not in ALL_COLUMNS]:
+            raise KeyError(unknown[0])
         if columns != self._columns:
             self._columns, self._notes = columns, None
 
@@ -310,13 +295,14 @@ class BatchDecoder:
         records = records[: self._max_bytes]
         if records.readonly:
             records = memoryview(bytearray(records))
-        raw = np.frombuffer(records, np.uint8)
-        table, fault = (ahead.table, ahead.fault) if ahead is not None and seen else self._scan(raw, requested, end)
-        if aborted and (table[:, b.ATTRIBUTES] & b.TRANSACTIONAL).any():
-            kernelloader.transactions().exclude_aborted(raw, table, aborted)
-        chunk = ScannedChunk(topic, partition, requested, records, table.copy(), 0, _after(table, requested))
+        table, fault = (ahead.table, ahead.fault) if ahead is not None and seen else self._scan(records, requested, end)
+        if aborted:
+            exclude_aborted(self._k, records, table, aborted)
+        chunk = ScannedChunk(
+            topic, partition, requested, records, BatchTable.joined(table), 0, _after(table, requested)
+        )
         if fault is not None and chunk.next_offset == requested:
-            raise _error(chunk, raw, fault)
+            raise _error(chunk, fault)
         return chunk
 
     def verify(self, chunk: ScannedChunk) -> ScannedChunk:
@@ -328,13 +314,12 @@ class BatchDecoder:
         Raises:
             CorruptRecord: the first batch has a fault.
         """
-        raw = np.frombuffer(chunk.records, np.uint8)
         if not chunk.verified:
             floor = _after(chunk.table[: chunk.done], 0)
-            table, fault = self._verifier.verify(raw, chunk.table[chunk.done :], floor, chunk.requested)
+            table, fault = self._verifier.verify(chunk.records, chunk.table[chunk.done :], floor, chunk.requested)
             chunk = (chunk if fault is None else chunk.ends_before(fault, table))._replace(verified=True)
         if chunk.fault is not None and chunk.next_offset == chunk.requested:
-            raise _error(chunk, raw, chunk.fault)
+            raise _error(chunk, chunk.fault)
         return chunk
 
     def finish(self, chunk: ScannedChunk) -> DecodedChunk:
@@ -360,26 +345,26 @@ class BatchDecoder:
             RecordTooLarge: the first batch decompresses to more than ``max_decompressed_bytes``.
         """
         chunk = self.verify(chunk)
-        raw = np.frombuffer(chunk.records, np.uint8)
         table = unpacked = chunk.table[chunk.done :]
-        found, fault, scratch = Survey(*self._k.survey(table)), None, raw[:0]
+        found, fault, scratch = self._k.survey(table), None, chunk.records[:0]
         if found.sources & b.IN_COMPRESSED:
             floor = _after(chunk.table[: chunk.done], 0)
             # In a copy, since batches that do not fit this time are unpacked again.
-            unpacked, fault = self._unpacker.unpack(chunk.records, table.copy(), floor, chunk.requested)
+            unpacked, fault = self._unpacker.unpack(chunk.records, BatchTable.joined(table), floor, chunk.requested)
             scratch = self._unpacker.scratch.data[: self._unpacker.scratch.used]
-            found = Survey(*self._k.survey(unpacked))
+            found = self._k.survey(unpacked)
         if found.records > self._max_records:
-            unpacked = _within(self._max_records, unpacked)
-            found = Survey(*self._k.survey(unpacked))
-        pieces = by_format(unpacked)
-        totals = np.full((len(pieces), b.TOTALS), _NOT_READ, np.int64)
+            unpacked = unpacked[: self._k.within(unpacked, self._max_records)]
+            found = self._k.survey(unpacked)
+        pieces = by_format(self._k, unpacked)
+        totals = [memoryview(array("q", [_NOT_READ] * b.TOTALS)) for _ in pieces]
         notes, self._notes = self._notes, None
         if notes is None or notes.are_too_small(found.records, found.body_bytes):
             notes = Notes(found.records, found.body_bytes, self._columns)
+        raw = chunk.records
         values = self._values(raw, scratch, unpacked, found) if "value" in self._columns else raw[:0]
         columns = Columns.allocate(self.memory, found.records)
-        return PreparedChunk(chunk, fault, unpacked, found.times, pieces, raw, scratch, values, columns, notes, totals)
+        return PreparedChunk(chunk, fault, unpacked, found.times, pieces, scratch, values, columns, notes, totals)
 
     def complete(self, prepared: PreparedChunk) -> DecodedChunk:
         """Decode the result of :meth:`prepare`. An interrupted call can be repeated, although bytes are moved.
@@ -400,16 +385,17 @@ class BatchDecoder:
         if done < len(chunk.table):
             next_offset = _after(indexed.table, chunk.requested)
         if fault is not None and next_offset == chunk.requested:
-            raise _error(chunk, prepared.raw, fault)
+            raise _error(chunk, fault)
         if done < len(chunk.table) or chunk.fault is not None:
             rest = chunk._replace(requested=next_offset, done=done)
         if indexed.totals[b.RECORDS] == 0:
             return DecodedChunk(None, next_offset, 0, rest)
-        batches, nbytes = self._assembler.batches(chunk.topic, chunk.partition, indexed, self._columns)
-        decoded, stop = DecodedChunk(batches.pop(), next_offset, nbytes, rest), indexed.totals[b.RECORDS]
-        while batches:
-            stop -= decoded.batch.num_rows
-            decoded = DecodedChunk(batches.pop(), int(indexed.columns.offset[stop - 1]) + 1, 0, decoded)
+        parts = self._assembler.records(chunk.topic, chunk.partition, indexed, self._columns)
+        nbytes = memory_of(indexed, parts[0], parts[0].num_rows)
+        decoded = DecodedChunk(parts.pop(), next_offset, nbytes, rest)
+        while parts:
+            part = parts.pop()
+            decoded = DecodedChunk(part, part.offsets[-1] + 1, 0, decoded)
         return decoded
 
     def recycle(self, prepared: PreparedChunk) -> None:
@@ -421,33 +407,36 @@ class BatchDecoder:
     def trim(self) -> None:
         """Free memory that was not needed lately; to be called before a wait, too."""
         self.memory.trim()
-        self._assembler.constants.trim()
+        trim_columns()
 
     def next_offset(self, requested: int, records: memoryview, end: int = _UNKNOWN) -> int:
         """The ``next_offset`` if all whole batches decode without a fault; reads only their headers.
 
         The result is kept for :meth:`scan`, if its next call gets the same ``records``, and the same other arguments.
         """
-        table, fault = self._scan(np.frombuffer(records[: self._max_bytes], np.uint8), requested, end)
+        table, fault = self._scan(records[: self._max_bytes], requested, end)
         self._ahead = _Ahead(records, requested, table, fault)
         return _after(table, requested)
 
-    def _scan(self, raw: Any, requested: int, end: int) -> tuple[Any, Fault | None]:
+    def _scan(self, raw: memoryview, requested: int, end: int) -> tuple[BatchTable, Fault | None]:
         """Find the batches of a partition's bytes."""
-        scan, is_old = self._k.scan, False
-        rows, at, last, why = scan(raw, self._table, 0, 0, -1, requested)
-        changes = 0
-        while why in (b.TABLE_FULL, b.OTHER_FORMAT):
+        is_old, changes = False, 0
+        state = array("q", (0, 0, -1))
+        while True:
+            why = self._k.scan(raw, self._table, state, requested, messages=is_old)
             if why == b.OTHER_FORMAT:
                 changes += 1
                 is_old = not is_old
-                scan = kernelloader.messageset().scan if is_old else self._k.scan
-            elif rows < self._max_rows:
-                self._table = np.concatenate([self._table, np.empty_like(self._table)])
-            if changes > _MAX_FORMAT_CHANGES or rows == self._max_rows:
-                why = b.COMPLETE
+            elif why == b.TABLE_FULL and state[1] < self._max_rows:
+                self._table = BatchTable.joined(self._table, self._table)
             else:
-                rows, at, last, why = scan(raw, self._table, at, rows, last, requested)
+                break
+            if changes > _MAX_FORMAT_CHANGES or state[1] == self._max_rows:
+                why = b.COMPLETE
+                break
+        at, rows, last = state
+        if why == b.TABLE_FULL:
+            why = b.COMPLETE
         table, misplaced = plausible(raw, self._table[:rows], at, last, requested, end)
         if misplaced is not None or why == b.COMPLETE:
             return table, misplaced
@@ -464,47 +453,43 @@ class BatchDecoder:
         and no byte was moved, or the function has written them and moved all bytes. In the second case it is not called
         again, even if the interrupt came right after it.
         """
-        _, _, table, times, pieces, raw, scratch, values, columns, notes, totals = prepared
-        requested, good, before = prepared.chunk.requested, 0, _NO_TOTALS
+        chunk, _, table, times, pieces, scratch, values, columns, notes, totals = prepared
+        good, before = 0, list(_NO_TOTALS)
         for (rows, old), so_far in zip(pieces, totals, strict=True):
             if so_far[b.ROWS] == _NOT_READ:
-                so_far[b.ROWS + 1 :] = before[b.ROWS + 1 :]
-                index = kernelloader.messageset().index if old else self._k.index
-                index(
-                    raw, scratch, rows, requested, values, notes.keys, notes.headers,
-                    notes.key_end, columns.value_end, notes.header_end, notes.key_valid, notes.value_valid,
-                    notes.header_at, columns.offset, columns.timestamp, so_far,
-                )  # fmt: skip
-            before = so_far
-            good += int(so_far[b.ROWS])
-            if so_far[b.ROWS] < len(rows):
+                so_far[b.ROWS + 1 :] = array("q", before[b.ROWS + 1 :])
+                task = IndexTask(chunk.records, scratch, rows, chunk.requested, values, columns, notes, so_far)
+                self._k.index(task, messages=old)
+            before = so_far.tolist()
+            good += before[b.ROWS]
+            if before[b.ROWS] < len(rows):
                 break
         fault = None
         if good < len(table):
-            bad = table[good].tolist()
+            bad = table.row(good)
             fault = fault_in(bad, f"a record in a batch of {bad[b.COUNT]} contradicts the lengths around it")
-        return Indexed(table[:good], times, values, columns, notes, before.tolist()), fault
+        return Indexed(table[:good], times, values, columns, notes, before), fault
 
-    def _values(self, raw: Any, scratch: Any, table: Any, found: Survey) -> Any:
+    def _values(self, raw: memoryview, scratch: memoryview, table: BatchTable, found: Survey) -> memoryview:
         """The target of the values: their source, if all of them have the same one."""
         if not found.sources & b.IN_SCRATCH:
             # Not before these batches: that memory belongs to others by now.
-            return raw[table[0, b.START] : table[-1, b.END]] if len(table) else raw
+            return raw[table.row(0)[b.START] : table.row(-1)[b.END]] if len(table) else raw
         if not found.sources & b.IN_RAW:
             return scratch
-        return np.frombuffer(self.memory.take(found.body_bytes), np.uint8)
+        return self.memory.take(found.body_bytes)
 
 
-def _error(chunk: ScannedChunk, raw: Any, fault: Fault) -> CorruptRecord | RecordTooLarge:
+def _error(chunk: ScannedChunk, fault: Fault) -> CorruptRecord | RecordTooLarge:
     where = f"{chunk.topic}-{chunk.partition} at offset {fault.offset} (fetched from {chunk.requested})"
     if fault.too_long:
         return RecordTooLarge(f"{where}: {fault.reason}; raise decompressed.max.bytes to read it")
-    resume_at = None if fault.end < 0 else _offset_after(raw, chunk.requested, fault)
+    resume_at = None if fault.end < 0 else _offset_after(chunk.records, chunk.requested, fault)
     remedy = "" if resume_at is None else f"; on.corrupt=skip continues at {resume_at}"
     return CorruptRecord(f"{where}: {fault.reason}{remedy}", resume_at, doubtful=fault.doubtful)
 
 
-def _offset_after(raw: Any, requested: int, fault: Fault) -> int | None:
+def _offset_after(raw: memoryview, requested: int, fault: Fault) -> int | None:
     """The offset after a faulty batch: the smallest one according to its header and that of the next batch.
 
     Either may be damaged. An offset that is too small leads to the same batch again; one that is too large would skip
@@ -516,15 +501,7 @@ def _offset_after(raw: Any, requested: int, fault: Fault) -> int | None:
     return min((claim for claim in claims if requested < claim <= b.MAX_BASE_OFFSET), default=None)
 
 
-def _claimed_last(raw: Any, at: int) -> int:
+def _claimed_last(raw: memoryview, at: int) -> int:
     """The last offset of the batch at ``at`` according to its header."""
     base = integer(raw, at, 8)
     return base + integer(raw, at + b.LAST_DELTA_AT, 4) if raw[at + b.MAGIC_AT] == 2 else base
-
-
-def _within(max_records: int, table: Any) -> Any:
-    """The rows to read at once, at least one that has records."""
-    counts = np.where(table[:, b.SOURCE] == b.NOTHING, 0, table[:, b.COUNT])
-    total = np.cumsum(counts)
-    kept = max(int(np.flatnonzero(counts)[0]) + 1, int(np.searchsorted(total, max_records, side="right")))
-    return table[:kept]

@@ -1,11 +1,14 @@
 """The table of batches that the decoding steps share: numbers of columns, codes, and layouts.
 
+``native/kernels.h`` has the same numbers.
+
 One row is a record batch (format 2), a compressed message with the messages inside it (formats 0 and 1), or a run of
 uncompressed messages of one format and the same attributes.
 """
 
 from __future__ import annotations
 
+from array import array
 from typing import Final
 
 # Columns, int64.
@@ -94,3 +97,48 @@ MAX_MILLIS: Final = (2**63 - 1) // MICROS
 MAX_BASE_OFFSET: Final = 2**63 - 1 - 2**32
 NO_TIMESTAMP: Final = -1
 """Timestamp (ms) and type of records of format 0, which has none, as in the JVM and in Spark's Kafka source."""
+
+
+class BatchTable:
+    """Rows of the table, one after the other in one block of 64-bit integers. A slice shares the block.
+
+    Args:
+        words: the integers.
+    """
+
+    __slots__ = ("words",)
+
+    def __init__(self, words: memoryview) -> None:
+        self.words: Final = words
+
+    @classmethod
+    def allocate(cls, rows: int) -> BatchTable:
+        """Rows of zeros."""
+        return cls(memoryview(bytearray(8 * COLUMNS * rows)).cast("q"))
+
+    @classmethod
+    def joined(cls, *tables: BatchTable) -> BatchTable:
+        """A copy of the rows of several tables."""
+        return cls(memoryview(bytearray().join(table.words.cast("B") for table in tables)).cast("q"))
+
+    def __len__(self) -> int:
+        return len(self.words) // COLUMNS
+
+    def __getitem__(self, rows: slice) -> BatchTable:
+        start, stop, _ = rows.indices(len(self))
+        return BatchTable(self.words[start * COLUMNS : max(start, stop) * COLUMNS])
+
+    def row(self, number: int) -> list[int]:
+        """The numbers of a row; from the end if ``number`` is negative."""
+        start = (number if number >= 0 else len(self) + number) * COLUMNS
+        return self.words[start : start + COLUMNS].tolist()
+
+    def put(self, number: int, row: list[int]) -> None:
+        """Replace a row."""
+        start = number * COLUMNS
+        self.words[start : start + COLUMNS] = array("q", row)
+
+    def last_offset(self) -> int:
+        """The last offset of the last row; there is one."""
+        row = self.row(-1)
+        return row[BASE_OFFSET] + row[LAST_DELTA]

@@ -1,36 +1,20 @@
-"""Columns of a batch: built from buffers, or of one repeated value, as slices of arrays that are built once."""
+"""Columns of one repeated value: slices of arrays that are built once. pyarrow is loaded with the first one."""
 
 from __future__ import annotations
 
+import struct
+import threading
 import time
+from array import array
 from collections.abc import Callable
+from itertools import accumulate, repeat
 from typing import Any, Final
 
-import numpy as np
-import pyarrow as pa
-
-from zkconsumer.decode.schema import HEADERS
-
-_BATCH_BYTES: Final = 1 << 24
 _KEPT_BYTES: Final = 1 << 25
 _LARGE: Final = 1 << 20
 _SMALLEST: Final = 1 << 12
 _WASTE: Final = 4
 _AGE_S: Final = 1.0
-_OTHER_WIDTHS: Final = 20  # partition, timestamp type, null keys and null headers; the name of the topic comes to it
-
-
-def constant_bytes(topic: str, rows: int) -> int:
-    """The size of the constant columns of a batch, at most."""
-    return rows * (len(topic) + _OTHER_WIDTHS)
-
-
-def most_rows(topic: str) -> int:
-    """The number of rows up to which the constant columns of a batch take at most 16 MiB; a power of two.
-
-    A record may take less than a byte in a compressed batch, but the name of its topic takes up to 249.
-    """
-    return 1 << (_BATCH_BYTES // constant_bytes(topic, 1)).bit_length() - 1
 
 
 class ConstantColumns:
@@ -62,53 +46,81 @@ class ConstantColumns:
 
     def topic(self, name: str, length: int) -> Any:
         """A string array with ``length`` times the topic's name."""
+        import pyarrow as pa
+
         return self._constant(("topic", name), pa.string(), length)
 
     def integer(self, value: int, length: int) -> Any:
         """An int32 array with ``length`` times ``value``: partition or timestamp type."""
+        import pyarrow as pa
+
         return self._constant(("integer", value), pa.int32(), length)
 
     def no_keys(self, length: int) -> Any:
         """A binary array of ``length`` nulls."""
+        import pyarrow as pa
+
         return self._constant(("keys", None), pa.binary(), length)
 
     def no_headers(self, length: int) -> Any:
         """An array of ``length`` nulls of the headers type."""
+        from zkconsumer.decode.schema import HEADERS
+
         return self._constant(("headers", None), HEADERS, length)
 
     def _constant(self, key: tuple[str, Any], kind: Any, length: int) -> Any:
-        array = self._arrays.get(key)
-        if array is None or len(array) < length:
-            array = self._new(key, kind, length)
-        elif key in self._needed_at and _WASTE * length >= len(array):
+        column = self._arrays.get(key)
+        if column is None or len(column) < length:
+            column = self._new(key, kind, length)
+        elif key in self._needed_at and _WASTE * length >= len(column):
             self._needed_at[key] = self._clock()
-        return array.slice(0, length)
+        return column.slice(0, length)
 
     def _new(self, key: tuple[str, Any], kind: Any, length: int) -> Any:
-        array = pa.repeat(pa.scalar(key[1], type=kind), max(_SMALLEST, 1 << (length - 1).bit_length()))
+        column = _repeated(key[1], kind, max(_SMALLEST, 1 << (length - 1).bit_length()))
         if key in self._arrays:
             self._drop(key)
-        if self.nbytes + array.nbytes > _KEPT_BYTES:
+        if self.nbytes + column.nbytes > _KEPT_BYTES:
             self._arrays.clear()
             self._needed_at.clear()
             self.nbytes = 0
-        if array.nbytes > _LARGE:
+        if column.nbytes > _LARGE:
             self._needed_at[key] = self._clock()
-        self._arrays[key] = array
-        self.nbytes += array.nbytes
-        return array
+        self._arrays[key] = column
+        self.nbytes += column.nbytes
+        return column
 
     def _drop(self, key: tuple[str, Any]) -> None:
         self.nbytes -= self._arrays.pop(key).nbytes
         self._needed_at.pop(key, None)
 
 
-def variable_column(kind: Any, count: int, ends: Any, data: Any, valid: Any = None) -> Any:
-    """A column of bytes or text, from the end of each value, all data, and a 0 for each null value."""
-    present = None if valid is None else bitmap(valid)
-    return pa.Array.from_buffers(kind, count, [present, pa.py_buffer(ends), pa.py_buffer(data)])
+def _repeated(value: str | int | None, kind: Any, length: int) -> Any:
+    """An array of one repeated value. ``pa.repeat`` takes a scalar, and making one imports pandas if there is any."""
+    import pyarrow as pa
+
+    if value is None:
+        return pa.nulls(length, kind)
+    if isinstance(value, int):
+        return pa.Array.from_buffers(kind, length, [None, pa.py_buffer(struct.pack("<i", value) * length)])
+    name = value.encode()
+    ends = array("i", accumulate(repeat(len(name), length), initial=0))
+    return pa.Array.from_buffers(kind, length, [None, pa.py_buffer(ends), pa.py_buffer(name * length)])
 
 
-def bitmap(valid: Any) -> Any:
-    """A buffer with one bit for each item."""
-    return pa.py_buffer(np.packbits(valid, bitorder="little"))
+_of_thread = threading.local()
+
+
+def constants() -> ConstantColumns:
+    """The columns of this thread."""
+    columns: ConstantColumns | None = getattr(_of_thread, "columns", None)
+    if columns is None:
+        columns = _of_thread.columns = ConstantColumns()
+    return columns
+
+
+def trim() -> None:
+    """Drop columns of this thread that were not needed lately."""
+    columns: ConstantColumns | None = getattr(_of_thread, "columns", None)
+    if columns is not None:
+        columns.trim()

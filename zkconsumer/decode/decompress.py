@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Final
 
 import cramjam
-import numpy as np
 import xxhash
 
 from zkconsumer.decode.memory import ChunkMemory
@@ -80,21 +79,21 @@ class Scratch:
     def __init__(self, memory: ChunkMemory) -> None:
         self._memory = memory
         self._expected = 0
-        self.data: Any = np.empty(0, np.uint8)
-        """The buffer, uint8."""
+        self.data = memoryview(bytearray())
+        """The buffer."""
         self.used = 0
         """Bytes in use."""
 
     def reset(self) -> None:
         """Release the buffer, which batches may still use; the next one begins with the size of this one."""
         self._expected = min(len(self.data) or self._expected, _KEPT_BYTES)
-        self.data = np.empty(0, np.uint8)
+        self.data = memoryview(bytearray())
         self.used = 0
 
     def fit(self) -> None:
         """Move to a smaller buffer if most of this one is unused: a batch keeps its whole buffer in memory."""
         if len(self.data) > _SMALL and len(self.data) > _WASTE * self.used:
-            smaller = np.frombuffer(self._memory.take(self.used), np.uint8)
+            smaller = self._memory.take(self.used)
             smaller[:] = self.data[: self.used]
             self.data = smaller
 
@@ -164,14 +163,12 @@ class Scratch:
 
     def _reserve(self, count: int) -> None:
         if self.used + count > len(self.data):
-            larger = np.frombuffer(
-                self._memory.take(max(self.used + count, 2 * len(self.data), self._expected)), np.uint8
-            )
+            larger = self._memory.take(max(self.used + count, 2 * len(self.data), self._expected))
             larger[: self.used] = self.data[: self.used]
             self.data = larger
 
     def _view(self, count: int) -> memoryview:
-        return memoryview(self.data)[self.used : self.used + count]
+        return self.data[self.used : self.used + count]
 
 
 def _too_long(limit: int) -> TooLong:

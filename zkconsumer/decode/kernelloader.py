@@ -1,56 +1,42 @@
-"""The compiled modules, each loaded on first use: the first process on a machine compiles them, in seconds.
-
-They import numba, which takes a third of a second by itself.
-"""
+"""Loads the kernels for this platform, on first use."""
 
 from __future__ import annotations
 
-from importlib import import_module
-from types import ModuleType
+import functools
+import logging
+import platform
+import sys
 
+from zkconsumer.decode import library
+from zkconsumer.decode.kernels import Kernels
 from zkconsumer.errors import DecoderUnavailable
 
+_log = logging.getLogger(__name__)
 
-def kernel() -> ModuleType:
-    """:mod:`zkconsumer.decode.kernel`, which every chunk needs.
+
+@functools.cache
+def kernels() -> Kernels:
+    """The kernels for this platform.
 
     Raises:
-        DecoderUnavailable: it cannot be loaded.
+        DecoderUnavailable: the library is missing, damaged, or older than its source.
     """
-    return _load("kernel")
+    if not library.is_supported():
+        from zkconsumer.decode.reference import ReferenceKernels
 
-
-def messageset() -> ModuleType:
-    """:mod:`zkconsumer.decode.messageset`, for message formats 0 and 1; as :func:`kernel`."""
-    return _load("messageset")
-
-
-def messagekernel() -> ModuleType:
-    """:mod:`zkconsumer.decode.messagekernel`, for reading record by record; as :func:`kernel`."""
-    return _load("messagekernel")
-
-
-def headerlists() -> ModuleType:
-    """:mod:`zkconsumer.decode.headerlists`, for records with headers; as :func:`kernel`."""
-    return _load("headerlists")
-
-
-def transactions() -> ModuleType:
-    """:mod:`zkconsumer.decode.transactions`, for aborted transactions; as :func:`kernel`."""
-    return _load("transactions")
-
-
-def load_all() -> None:
-    """Load all compiled modules, and compile them if necessary. Raises as :func:`kernel`."""
-    for load in (kernel, messageset, messagekernel, headerlists, transactions):
-        load()
-
-
-def _load(name: str) -> ModuleType:
+        _log.warning(
+            "there is no compiled decoder for %s on %s (%s): records are decoded in Python, a hundred times slower",
+            sys.platform,
+            platform.machine(),
+            sys.version,
+        )
+        return ReferenceKernels()
     try:
-        return import_module(f"{__package__}.{name}")
-    except Exception as error:  # a package is missing or broken, or the compiler fails
+        from zkconsumer.decode.native import NativeKernels
+
+        return NativeKernels(*library.load())
+    except Exception as error:
         raise DecoderUnavailable(
-            f"the compiled decoder cannot be loaded: {type(error).__name__}: {error}; check the installed numba, "
-            "llvmlite and numpy (pip check), then run: zkconsumer warm"
+            f"the decoder's library cannot be loaded: {type(error).__name__}: {error}; install zkconsumer again (in a "
+            "checkout: make venv)"
         ) from error

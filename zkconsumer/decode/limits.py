@@ -1,41 +1,53 @@
-"""The number of rows of a batch that fit into a number of bytes."""
+"""The number of records that fit into a number of bytes."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import Any
 
-import numpy as np
+from zkconsumer.decode.buffers import HeaderBytes
+from zkconsumer.decode.kernelloader import kernels
+from zkconsumer.decode.records import Records
 
 
-def rows_within(batch: Any, max_bytes: int) -> int:
-    """The number of leading rows with at most ``max_bytes`` of data together; at least one.
+def rows_within(records: Records, max_bytes: int) -> int:
+    """The number of leading records with at most ``max_bytes`` of data together; at least one.
 
-    A row's data are its key, its value, and the names and values of its headers, if the batch has that column.
+    A record's data are its key, its value, and the names and values of its headers, if they were decoded.
 
     Args:
-        batch: in the schema of ``decode/schema.py``, not empty; may be a slice.
+        records: not empty.
         max_bytes: the limit.
     """
-    ends = [_ends(batch.column("key")), _ends(batch.column("value"))]
-    headers = batch.schema.get_field_index("headers")
-    if headers >= 0:
-        ends += _header_ends(batch.column(headers))
+    start, buffers = records.start, records.buffers
+    ends: list[memoryview | _Ends] = [
+        column.end[start:] for column in (buffers.key, buffers.value) if column is not None
+    ]
+    if buffers.headers is not None:
+        ends += _header_ends(buffers.headers, start, records.num_rows)
 
     def data_bytes(rows: int) -> int:
-        return sum(int(end[rows]) - int(end[0]) for end in ends)
+        return sum(end[rows] - end[0] for end in ends)
 
-    # A search among the ends that Arrow keeps anyway, without a computation for each row of a long batch.
-    return max(1, bisect_right(range(1, batch.num_rows + 1), max_bytes, key=data_bytes))
-
-
-def _ends(column: Any) -> Any:
-    """The end of each value of a binary or string column in its data, preceded by the beginning of the first."""
-    return np.frombuffer(column.buffers()[1], np.int32, len(column) + 1, column.offset * np.int32().itemsize)
+    # A search among the ends that are kept anyway, without a computation for each record.
+    return max(1, bisect_right(range(1, records.num_rows + 1), max_bytes, key=data_bytes))
 
 
-def _header_ends(column: Any) -> list[Any]:
-    if column.null_count == len(column):
-        return []
-    pairs = column.offsets.to_numpy()
-    return [_ends(column.values.field(name))[pairs] for name in ("key", "value")]
+class _Ends:
+    """The end of the headers' names or contents of each record.
+
+    Args:
+        of_header: ends of these, preceded by a 0.
+        of_record: number of headers up to the end of each record, preceded by a 0.
+    """
+
+    def __init__(self, of_header: memoryview, of_record: memoryview) -> None:
+        self._of_header = of_header
+        self._of_record = of_record
+
+    def __getitem__(self, rows: int) -> int:
+        return int(self._of_header[self._of_record[rows]])
+
+
+def _header_ends(headers: HeaderBytes, start: int, rows: int) -> list[_Ends]:
+    found = kernels().header_columns(headers, start, rows)
+    return [_Ends(ends, found.list_end) for ends in (found.name_end, found.content_end)]

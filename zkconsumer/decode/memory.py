@@ -15,8 +15,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
-import numpy as np
-
 _SMALLEST: Final = 1 << 15
 """Minimum size of a mapping in bytes. Less memory comes from a slab, which is not reused."""
 _SLAB_BYTES: Final = 1 << 18
@@ -41,7 +39,7 @@ def has_global_lock() -> bool:
 class ChunkMemory:
     """Blocks of memory. One thread takes them; a block is free again when it is not referenced any more.
 
-    Arrow buffers, memoryviews and arrays on a block reference it, so a free block is recognised by its reference count.
+    Arrow buffers and memoryviews on a block reference it, so a free block is recognised by its reference count.
     Other threads can only lower the count of a free block: to raise it they would need a reference first. Without the
     interpreter lock this does not hold, and no block is used twice.
 
@@ -58,7 +56,7 @@ class ChunkMemory:
         self._clock = clock
         self._largest = _LARGEST if (has_global_lock() if pooled is None else pooled) else 0
         self._trimmed_at = clock()
-        self._slab: tuple[Any, int] = (np.empty(0, np.uint8), 0)  # and the number of bytes taken from it
+        self._slab: tuple[Any, int] = (bytearray(), 0)  # and the number of bytes taken from it
 
     def take(self, count: int) -> memoryview:
         """Writable memory for ``count`` bytes, not initialised."""
@@ -66,7 +64,7 @@ class ChunkMemory:
         if count < _SMALLEST:
             return self._piece(count)
         if count > self._largest:
-            return _view(_allocate(count), count)
+            return allocate(count)
         size = 1 << (count - 1).bit_length()
         blocks = self._blocks.setdefault(size, [])
         free = next(_unused(blocks), None)
@@ -118,13 +116,18 @@ class ChunkMemory:
             del self._blocks[most][: -(-excess // most)]
 
 
+def allocate(count: int) -> memoryview:
+    """New memory, zeroed, which is not reused."""
+    return _view(_allocate(count), count)
+
+
 def _allocate(count: int) -> Any:
-    """New memory, as an array of bytes."""
+    """New memory: an object of ``count`` bytes."""
     if count >= _SMALLEST:
         # Not shared: neighbouring private mappings count as one, of which the kernel allows some 65,000.
         with contextlib.suppress(OSError):
-            return np.frombuffer(mmap.mmap(-1, count, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS), np.uint8)
-    return np.empty(count, np.uint8)
+            return mmap.mmap(-1, count, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    return bytearray(count)
 
 
 def _view(block: Any, count: int) -> memoryview:
@@ -142,4 +145,4 @@ def _unused(blocks: Iterable[Any]) -> Iterator[int]:
     return (number for number, count in enumerate(_references(blocks)) if count <= _OF_AN_UNUSED_ONE)
 
 
-_OF_AN_UNUSED_ONE: Final = next(_references([np.empty(0, np.uint8)]))
+_OF_AN_UNUSED_ONE: Final = next(_references([bytearray()]))

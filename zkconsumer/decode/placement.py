@@ -10,11 +10,10 @@ table may have many.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import NamedTuple
 
 from zkconsumer.decode import batchtable as b
+from zkconsumer.decode.batchtable import BatchTable
 from zkconsumer.decode.verify import Fault, with_part
 
 
@@ -26,7 +25,9 @@ class _Batch(NamedTuple):
     end: int
 
 
-def plausible(raw: Any, table: Any, at: int, last: int, requested: int, end: int) -> tuple[Any, Fault | None]:
+def plausible(
+    raw: memoryview, table: BatchTable, at: int, last: int, requested: int, end: int
+) -> tuple[BatchTable, Fault | None]:
     """The rows before the first batch whose offsets cannot be true, and the fault of that batch, if there is one.
 
     Args:
@@ -39,7 +40,7 @@ def plausible(raw: Any, table: Any, at: int, last: int, requested: int, end: int
     """
     if not len(table):
         return table, None
-    row = table[0].tolist()
+    row = table.row(0)
     if row[b.BASE_OFFSET] + (row[b.LAST_DELTA] if row[b.FORMAT] == 2 else 0) < requested:
         first = next(_batches(raw, row))
         reason = f"the batch that should hold it has the offsets {first.base} to {first.last}"
@@ -47,19 +48,21 @@ def plausible(raw: Any, table: Any, at: int, last: int, requested: int, end: int
     fault = None
     if len(raw) - at > b.MAGIC_AT and (following := integer(raw, at, 8)) <= last:
         table, fault = _without_overlap(raw, table, following, requested)
-    if 0 <= end <= last and len(table) and end <= _last(table):
+    if 0 <= end <= last and len(table) and end <= table.last_offset():
         return _within(raw, table, requested, end)
     return table, fault
 
 
-def _without_overlap(raw: Any, table: Any, following: int, requested: int) -> tuple[Any, Fault | None]:
+def _without_overlap(
+    raw: memoryview, table: BatchTable, following: int, requested: int
+) -> tuple[BatchTable, Fault | None]:
     """Judge the last batch, since the next one begins before it ends, at ``following``: one of the two is damaged.
 
     It is the last batch of the table, unless that one begins right where the batch before it ends (then its offsets
     were not raised), or the next one also begins before that. In doubt both are refused, since a batch that is read
     with wrong offsets is lost without notice.
     """
-    *before, batch = _batches(raw, table[-1].tolist())
+    *before, batch = _batches(raw, table.row(-1))
     expected = before[-1].last + 1 if before else _expected(table, len(table) - 1, requested)
     if batch.base == expected or following <= expected:
         return table, None
@@ -67,11 +70,11 @@ def _without_overlap(raw: Any, table: Any, following: int, requested: int) -> tu
     return _ending_with(table, len(table) - 1, before), Fault(expected, reason, batch.last, batch.end)
 
 
-def _within(raw: Any, table: Any, requested: int, end: int) -> tuple[Any, Fault]:
+def _within(raw: memoryview, table: BatchTable, requested: int, end: int) -> tuple[BatchTable, Fault]:
     """End before the first batch that ends after the high watermark; there is one."""
-    number = int(np.argmax(table[:, b.BASE_OFFSET] + table[:, b.LAST_DELTA] >= end))
+    number = next(row for row in range(len(table)) if table[: row + 1].last_offset() >= end)
     before: list[_Batch] = []
-    for batch in _batches(raw, table[number].tolist()):
+    for batch in _batches(raw, table.row(number)):
         if batch.last >= end:
             break
         before.append(batch)
@@ -80,22 +83,17 @@ def _within(raw: Any, table: Any, requested: int, end: int) -> tuple[Any, Fault]
     return _ending_with(table, number, before), Fault(expected, reason, end - 1, batch.end, doubtful=True)
 
 
-def _ending_with(table: Any, number: int, batches: list[_Batch]) -> Any:
+def _ending_with(table: BatchTable, number: int, batches: list[_Batch]) -> BatchTable:
     """The rows before one, and of that row these batches, its first ones."""
     return with_part(table, number, len(batches), batches[-1].end, batches[-1].last) if batches else table[:number]
 
 
-def _expected(table: Any, number: int, requested: int) -> int:
+def _expected(table: BatchTable, number: int, requested: int) -> int:
     """The offset with which a row begins if no offset is missing before it."""
-    return _last(table[:number]) + 1 if number else requested
+    return table[:number].last_offset() + 1 if number else requested
 
 
-def _last(table: Any) -> int:
-    """The last offset of a table that is not empty."""
-    return int(table[-1, b.BASE_OFFSET] + table[-1, b.LAST_DELTA])
-
-
-def _batches(raw: Any, row: list[int]) -> Iterator[_Batch]:
+def _batches(raw: memoryview, row: list[int]) -> Iterator[_Batch]:
     """The batches of a row."""
     at = row[b.START]
     while at < row[b.END]:
@@ -104,6 +102,6 @@ def _batches(raw: Any, row: list[int]) -> Iterator[_Batch]:
         yield _Batch(base, base + (row[b.LAST_DELTA] if row[b.FORMAT] == 2 else 0), at)
 
 
-def integer(raw: Any, at: int, width: int) -> int:
+def integer(raw: memoryview, at: int, width: int) -> int:
     """The signed integer of ``width`` bytes at a position."""
-    return int.from_bytes(raw[at : at + width].tobytes(), "big", signed=True)
+    return int.from_bytes(raw[at : at + width], "big", signed=True)

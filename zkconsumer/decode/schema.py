@@ -11,6 +11,8 @@ from typing import Final
 
 import pyarrow as pa
 
+from zkconsumer.decode.buffers import HEADERS_COLUMN
+
 TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 
 HEADERS: Final = pa.list_(
@@ -34,7 +36,7 @@ SCHEMA: Final = pa.schema(
 Spark's Kafka source, its type is -1 and its timestamp one millisecond before the epoch.
 """
 
-SCHEMA_WITH_HEADERS: Final = SCHEMA.append(pa.field("headers", HEADERS))
+SCHEMA_WITH_HEADERS: Final = SCHEMA.append(pa.field(HEADERS_COLUMN, HEADERS))
 """The schema with ``headers``, in their order and with duplicates; null (not empty) for a record without any."""
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
-
-import numpy as np
+from typing import Final, NamedTuple
 
 from zkconsumer.decode import batchtable as b
-from zkconsumer.decode.kernelloader import kernel, messageset
+from zkconsumer.decode.batchtable import BatchTable
+from zkconsumer.decode.kernels import Kernels
 
 
 class Fault(NamedTuple):
@@ -49,13 +48,15 @@ class Verifier:
     """Verifies batches in the memory into which they were received.
 
     Args:
+        kernels: the kernels.
         check_crcs: whether to verify checksums.
     """
 
-    def __init__(self, *, check_crcs: bool) -> None:
+    def __init__(self, kernels: Kernels, *, check_crcs: bool) -> None:
+        self._kernels = kernels
         self._check_crcs = check_crcs
 
-    def verify(self, raw: Any, table: Any, floor: int, requested: int) -> tuple[Any, Fault | None]:
+    def verify(self, raw: memoryview, table: BatchTable, floor: int, requested: int) -> tuple[BatchTable, Fault | None]:
         """Verify the batches of a table, up to the first fault.
 
         Args:
@@ -69,39 +70,43 @@ class Verifier:
             is a copy in which that row ends before the fault.
         """
         done = 0
-        for rows, is_old in by_format(table):
+        for rows, is_old in by_format(self._kernels, table):
             valid, fault = (
                 self._messages(raw, rows, floor, requested) if is_old else self._batches(raw, rows, requested)
             )
             if fault is not None:
-                return (np.vstack((table[:done], valid)) if is_old else table[: done + len(valid)]), fault
+                return (BatchTable.joined(table[:done], valid) if is_old else table[: done + len(valid)]), fault
             done += len(rows)
-            floor = int(rows[-1, b.BASE_OFFSET] + rows[-1, b.LAST_DELTA]) + 1
+            floor = rows.last_offset() + 1
         return table, None
 
-    def _batches(self, raw: Any, rows: Any, requested: int) -> tuple[Any, Fault | None]:
+    def _batches(self, raw: memoryview, rows: BatchTable, requested: int) -> tuple[BatchTable, Fault | None]:
         """Rows of format 2: those before the fault, and the fault."""
         if not self._check_crcs:
             return rows, None
-        good, found = kernel().verify(raw, rows, requested)
+        good, found = self._kernels.verify(raw, rows, requested)
         if good == len(rows):
             return rows, None
-        row = rows[good].tolist()
+        row = rows.row(good)
         reason = f"checksum {found:#010x} of a batch of {row[b.COUNT]} records should be {row[b.CRC]:#010x}"
         return rows[:good], fault_in(row, reason)
 
-    def _messages(self, raw: Any, rows: Any, floor: int, requested: int) -> tuple[Any, Fault | None]:
+    def _messages(
+        self, raw: memoryview, rows: BatchTable, floor: int, requested: int
+    ) -> tuple[BatchTable, Fault | None]:
         """Rows of formats 0 and 1: those before the fault, the last one possibly in part; and the fault."""
-        good, count, stop, last, why = messageset().verify(raw, rows, floor, requested, self._check_crcs)
+        good, count, stop, last, why = self._kernels.verify_messages(
+            raw, rows, floor, requested, check=self._check_crcs
+        )
         if why == b.VALID:
             return rows, None
-        offset = int.from_bytes(raw[stop : stop + 8].tobytes(), "big", signed=True)
-        length = int.from_bytes(raw[stop + b.LENGTH_AT : stop + b.LENGTH_END].tobytes(), "big")
+        offset = int.from_bytes(raw[stop : stop + 8], "big", signed=True)
+        length = int.from_bytes(raw[stop + b.LENGTH_AT : stop + b.LENGTH_END], "big")
         fault = Fault(offset, REASONS[why], offset, stop + b.LENGTH_END + length)
         return (with_part(rows, good, count, stop, last) if count else rows[:good]), fault
 
 
-def with_part(table: Any, number: int, count: int, stop: int, last: int) -> Any:
+def with_part(table: BatchTable, number: int, count: int, stop: int, last: int) -> BatchTable:
     """The rows up to row ``number``, a run of messages, which ends in the copy after its first messages.
 
     Args:
@@ -111,17 +116,18 @@ def with_part(table: Any, number: int, count: int, stop: int, last: int) -> Any:
         stop: position after them.
         last: offset of the last one.
     """
-    valid = table[: number + 1].copy()
-    part = valid[number]
-    part[b.COUNT], part[b.END], part[b.BODY_END] = count, stop, stop
-    part[b.LAST_DELTA] = last - part[b.BASE_OFFSET]
+    valid = BatchTable.joined(table[: number + 1])
+    row = valid.row(number)
+    row[b.COUNT], row[b.END], row[b.BODY_END], row[b.LAST_DELTA] = count, stop, stop, last - row[b.BASE_OFFSET]
+    valid.put(number, row)
     return valid
 
 
-def by_format(table: Any) -> list[tuple[Any, bool]]:
+def by_format(kernels: Kernels, table: BatchTable) -> list[tuple[BatchTable, bool]]:
     """The table in pieces of one kind: formats 0 and 1 (True), or format 2 (False)."""
-    old = table[:, b.FORMAT] < 2
-    if not old.any():
-        return [(table, False)] if len(table) else []
-    cuts = np.flatnonzero(np.diff(old)) + 1
-    return [(piece, bool(piece[0, b.FORMAT] < 2)) for piece in np.split(table, cuts) if len(piece)]
+    pieces = []
+    while len(table):
+        rows = kernels.piece(table)
+        pieces.append((table[:rows], table.row(0)[b.FORMAT] < 2))
+        table = table[rows:]
+    return pieces

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -17,9 +16,6 @@ from zkconsumer.demo.stage import PARTITIONS, TOPIC, Servers, Stage, stopwatch
 from zkconsumer.demo.story import Story
 from zkconsumer.demo.workspace import Workspace
 from zkconsumer.errors import ZkConsumerError
-
-_PACKAGES = (PACKAGE, "pyspark", "matplotlib")
-"""Packages that the demo needs beyond the package's own dependencies."""
 
 
 def run_demo(
@@ -38,7 +34,6 @@ def run_demo(
         ZkConsumerError: a step failed, so that there is nothing to check; the message has the path of the logs.
     """
     clock = stopwatch()
-    _expect_installed()
     _expect_writable(picture)
     workspace = Workspace(keep)
     try:
@@ -55,13 +50,6 @@ def run_demo(
     return all(check.ok for check in checks)
 
 
-def _expect_installed() -> None:
-    """Fail at once if a package is missing, rather than a minute later."""
-    missing = [package for package in _PACKAGES if importlib.util.find_spec(package) is None]
-    if missing:
-        raise ZkConsumerError(f"the demo needs {', '.join(missing)}; install it: pip install 'zkconsumer[demo]'")
-
-
 def _expect_writable(picture: Path) -> None:
     """Fail at once if the picture cannot be written, rather than at the end."""
     directory = picture.resolve().parent
@@ -75,7 +63,7 @@ def _play(
     with ThreadPoolExecutor(1) as background:
         loading = background.submit(_prepare)  # while the servers start
         with stopped as servers:
-            with story.waiting(f"reading {PACKAGE}, loading the decode kernel (compiled by the first run)"):
+            with story.waiting(f"reading {PACKAGE}"):
                 records = loading.result()
             story.step(
                 f"Real data: {len(records):,} flights of {PACKAGE} as JSON, {records.value_bytes() / 1e6:.0f} MB, "
@@ -91,9 +79,4 @@ def _play(
 
 
 def _prepare() -> Records:
-    """Read the data and compile the decode kernel, so that three consumers do not compile it at the same time."""
-    from zkconsumer.decode.batchdecoder import warm
-
-    records = as_records(read_flights(), PARTITIONS)
-    warm()
-    return records
+    return as_records(read_flights(), PARTITIONS)

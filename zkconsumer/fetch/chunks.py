@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from zkconsumer.decode.batchdecoder import PreparedChunk, ScannedChunk
+    from zkconsumer.decode.records import Records
     from zkconsumer.fetch.queuedpartition import QueuedPartition
 
 T = TypeVar("T")
@@ -28,17 +29,17 @@ class Chunk(NamedTuple):
 
     Attributes:
         info: the partition, in one generation.
-        batch: a ``pyarrow.RecordBatch``; None for a chunk that is not decoded or only moves the position.
+        records: the records; None for a chunk that is not decoded or only moves the position.
         next_offset: the position after all records are consumed.
         nbytes: memory of the records, in bytes.
         fetched_bytes: bytes that the broker sent for it, possibly compressed.
-        scanned: the records, as long as they are not decoded.
+        scanned: the bytes, as long as they are not decoded.
         prepared: the verified and decompressed records; from then on the bytes of ``scanned`` may be moved.
         seen: True for a chunk without records at which the reader has looked; it does not count in its queue any more.
     """
 
     info: QueuedPartition
-    batch: Any
+    records: Records | None
     next_offset: int
     nbytes: int
     fetched_bytes: int = 0
@@ -49,7 +50,19 @@ class Chunk(NamedTuple):
     @property
     def has_records(self) -> bool:
         """False for a chunk that only moves the position. An undecoded chunk may turn out to hold no records."""
-        return self.batch is not None or self.scanned is not None
+        return self.records is not None or self.scanned is not None
+
+    @property
+    def num_rows(self) -> int:
+        """Number of decoded records."""
+        return 0 if self.records is None else self.records.num_rows
+
+    @property
+    def batch(self) -> Any:
+        """The records as a ``pyarrow.RecordBatch``; None if there are none."""
+        from zkconsumer.decode.arrow import batch_of
+
+        return None if self.records is None else batch_of(self.records)
 
 
 class HandOver(Generic[T]):
@@ -107,7 +120,7 @@ class HandOver(Generic[T]):
 
     def has_more(self) -> bool:
         """True if the chunk has records that were neither claimed nor taken back."""
-        return self.is_out and self._left is None and self.messages() < self.chunk.batch.num_rows
+        return self.is_out and self._left is None and self.messages() < self.chunk.num_rows
 
     def take_back(self) -> Chunk | None:
         """End the claims, and return the unclaimed records as a chunk; None if there are none.
@@ -129,9 +142,9 @@ class HandOver(Generic[T]):
 
     def _after(self, items: int) -> Chunk | None:
         rows, chunk = items * self._rows, self.chunk
-        if rows == 0:
+        if rows == 0 or chunk.records is None:
             return chunk
-        return None if rows == chunk.batch.num_rows else chunk._replace(batch=chunk.batch.slice(rows))
+        return None if rows == chunk.num_rows else chunk._replace(records=chunk.records.slice(rows))
 
     def position(self, *, handed_out: bool) -> int | None:
         """Position after the claimed items; with ``handed_out`` False, without the last one. None: not moved yet."""
@@ -140,5 +153,5 @@ class HandOver(Generic[T]):
 
     def final_position(self) -> int | None:
         """Position after everything that was handed out is consumed."""
-        everything = self.messages() == self.chunk.batch.num_rows
+        everything = self.messages() == self.chunk.num_rows
         return self.chunk.next_offset if everything else self.position(handed_out=True)

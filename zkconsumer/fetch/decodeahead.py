@@ -93,7 +93,7 @@ def decode_in_place(decoder: BatchDecoder, queue: ChunkQueue, chunk: Chunk, scan
     except (CorruptRecord, RecordTooLarge) as error:
         queue.send_back(chunk, error)
         return
-    parts = [Chunk(chunk.info, batch, next_offset, nbytes) for batch, next_offset, nbytes, _ in decoded]
+    parts = [Chunk(chunk.info, records, next_offset, nbytes) for records, next_offset, nbytes, _ in decoded]
     parts[0] = parts[0]._replace(fetched_bytes=chunk.fetched_bytes)
     if rest is not None:
         parts.append(chunk._replace(scanned=rest, prepared=None, fetched_bytes=0))

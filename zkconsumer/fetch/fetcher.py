@@ -85,7 +85,6 @@ class FetcherThread(threading.Thread):
         self._without_room: frozenset[PartitionInfo] = frozenset()
         self._without_room_since = 0.0
         self._listening: set[ChunkQueue] = set()
-        self._is_loading = True  # written by this thread only
 
     # -- from other threads -------------------------------------------------------------------------------------
 
@@ -109,10 +108,6 @@ class FetcherThread(threading.Thread):
         with self._inbox_lock:
             return not self._inbox and not self._table
 
-    def is_loading(self) -> bool:
-        """True until the decoder is loaded, which cannot be interrupted; one closed by then ends after it."""
-        return self._is_loading
-
     def close(self) -> None:
         """Ask the thread to end, and interrupt any wait of it. Idempotent."""
         self._stop_requested.set()
@@ -128,9 +123,7 @@ class FetcherThread(threading.Thread):
     def run(self) -> None:
         """Fetch until closed; then return the remaining partitions to the finder."""
         try:
-            loaded = self._load_decoder()
-            self._is_loading = False
-            if not loaded:
+            if not self._load_decoder():
                 return
             while not self._stop_requested.is_set():
                 try:
@@ -157,7 +150,7 @@ class FetcherThread(threading.Thread):
             self._decoder = BatchDecoder(
                 check_crcs=self._config.check_crcs, max_decompressed_bytes=self._config.decompressed_max_bytes
             )
-        except Exception as error:  # noqa: BLE001  whatever importing a package or compiling raises
+        except Exception as error:  # noqa: BLE001  whatever importing a package raises
             with self._inbox_lock:
                 self._closed = True
                 arrived, self._inbox = self._inbox, []

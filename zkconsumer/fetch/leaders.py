@@ -115,16 +115,13 @@ class LeaderFinder(threading.Thread):
     def join_all(self, timeout_s: float) -> list[str]:
         """Wait, after :meth:`close`, for this thread and the fetchers; returns the names of those still alive.
 
-        Fetchers that still load the decoder are not waited for: they end without a request. A decoder that must be
-        compiled takes seconds, and other members of the group wait for the partitions that are released after this.
-
         Args:
             timeout_s: for all of them together, in seconds.
         """
         deadline = time.monotonic() + timeout_s
         # The finder first: until it has ended it may start another fetcher.
         alive = join_until(deadline, [self])
-        return alive + join_until(deadline, [one for one in self._fetchers.values() if not one.is_loading()])
+        return alive + join_until(deadline, list(self._fetchers.values()))
 
     def fetch_requests(self) -> dict[str, tuple[float, int]]:
         """The start time of each fetcher, by ``time.monotonic``, and the number of requests answered since."""

@@ -26,18 +26,6 @@ interrupted) is left running: its partitions are released, so queues refuse its 
 QueueFor = Callable[[str, ConsumerThreadId], ChunkQueue]
 
 
-def _load_modules_for_reading() -> None:
-    try:
-        from zkconsumer.decode import batchdecoder, limits, messages  # noqa: F401  used later
-
-        batchdecoder.warm()
-    except Exception:  # noqa: BLE001  the fetchers load it again, and then the streams raise the cause
-        _log.warning(
-            "loading the decoder in advance failed; the fetchers try again, and streams raise a further failure",
-            exc_info=True,
-        )
-
-
 class FetchPosition(NamedTuple):
     """The state of a partition that is fetched; unknown offsets are None.
 
@@ -79,26 +67,11 @@ class LocalFetchControl:
         self._live_brokers = live_brokers
         self._queue_for = queue_for
         self._known_epochs = KnownEpochs()  # used by the thread of the newest finder
-        self._warming: threading.Thread | None = None
         self._finder: LeaderFinder | None = None
         self._infos: dict[TopicPartition, PartitionInfo] = {}  # replaced, never changed
         self._queues: set[ChunkQueue] = set()  # of all assignments so far; used by the rebalance thread
         self._pausing = threading.Lock()
         self._paused: frozenset[TopicPartition] = frozenset()
-
-    def warm(self) -> None:
-        """Load the decode kernel in the background while the member joins the group."""
-        warming = threading.Thread(target=_load_modules_for_reading, name=f"{self._consumer_id}-warm", daemon=True)
-        start_thread(warming)
-        self._warming = warming
-
-    def wait_until_warm(self) -> None:
-        """Wait until the decode kernel is loaded.
-
-        If it must be compiled, ``consumer.timeout.ms`` would otherwise expire before the first record can arrive.
-        """
-        if self._warming is not None:
-            self._warming.join()
 
     def start(self, assignment: FetchAssignment) -> None:
         """See :class:`~zkconsumer.core.fetchcontrol.FetchControl`; leaders are found in the background.

@@ -37,6 +37,7 @@ from zkconsumer.model import Broker, Message, TopicPartition
 
 if TYPE_CHECKING:
     from zkconsumer.decode.batchdecoder import BatchDecoder, DecodedChunk
+    from zkconsumer.decode.records import Records
 
 Storage = Literal["zookeeper", "kafka"]
 
@@ -50,20 +51,27 @@ class FetchedRecords:
     """Answer to one fetch.
 
     Attributes:
-        batch: the records, a ``pyarrow.RecordBatch`` with headers; None if there are none yet.
+        records: the records; None if there are none yet.
         next_offset: the offset to fetch next, after control records and gaps, too.
         high_watermark: the offset after the last record that consumers may read.
     """
 
-    batch: Any
+    records: Records | None
     next_offset: int
     high_watermark: int
+
+    @property
+    def batch(self) -> Any:
+        """The records as a ``pyarrow.RecordBatch`` with headers; None if there are none yet."""
+        from zkconsumer.decode.arrow import batch_of
+
+        return None if self.records is None else batch_of(self.records)
 
     def __iter__(self) -> Iterator[Message]:
         """The records as messages, in order."""
         from zkconsumer.decode.messages import records
 
-        return iter(()) if self.batch is None else records(self.batch)
+        return iter(()) if self.records is None else records(self.records)
 
 
 class SimpleConsumer:
@@ -176,7 +184,7 @@ class SimpleConsumer:
             self._refuse(partition, error, f"fetch from offset {offset}", READ)
         if chunk.next_offset == offset and received >= max_bytes:
             raise RecordTooLarge(f"{partition} at offset {offset}: its record is longer than max_bytes ({max_bytes})")
-        return FetchedRecords(chunk.batch, chunk.next_offset, high_watermark)
+        return FetchedRecords(chunk.records, chunk.next_offset, high_watermark)
 
     def _decode(self, partition: TopicPartition, offset: int, answer: FetchedPartition) -> DecodedChunk:
         if self._decoder is None:

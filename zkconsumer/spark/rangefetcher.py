@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -18,7 +19,9 @@ from typing import Any, Final, NamedTuple
 
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.leaderepochs import UNKNOWN_EPOCH
+from zkconsumer.decode.arrow import batch_of
 from zkconsumer.decode.batchdecoder import BatchDecoder, DecodedChunk, ScannedChunk
+from zkconsumer.decode.records import Records
 from zkconsumer.errors import BrokerUnavailable, CorruptRecord, LeaderUnknown, OffsetOutOfRange, ProtocolError
 from zkconsumer.fetch.requestedpartitions import turn, wait_ms
 from zkconsumer.kafka.client import EARLIEST, LATEST, list_offsets
@@ -67,9 +70,9 @@ class Fetched(NamedTuple):
         while True:
             parts, rest = decoded.parts()
             for part in parts:
-                batch = _before(part.batch, self.until)
-                if batch is not None:
-                    yield batch
+                records = _before(part.records, self.until)
+                if records is not None:
+                    yield batch_of(records)
             if rest is None or parts[-1].next_offset >= self.until:
                 break
             decoded = decoder.finish(rest)
@@ -501,12 +504,9 @@ class RangeFetcher(threading.Thread):
             )
 
 
-def _before(batch: Any | None, until: int) -> Any | None:
-    """The rows of a batch with offsets below ``until``; None if there are none."""
-    if batch is None:
+def _before(records: Records | None, until: int) -> Records | None:
+    """The records with offsets below ``until``; None if there are none."""
+    if records is None:
         return None
-    offsets = batch.column("offset").to_numpy()
-    if offsets[-1] < until:
-        return batch
-    count = int(offsets.searchsorted(until))
-    return batch.slice(0, count) if count else None
+    count = bisect_left(records.offsets, until)
+    return records.slice(0, count) if count else None

@@ -214,7 +214,7 @@ def acknowledge_quickly() -> None:
 
 
 def collect_less() -> None:
-    """Exclude existing objects from garbage collections: modules, mainly numba's, which never become garbage.
+    """Exclude existing objects from garbage collections: modules, which never become garbage.
 
     A worker collects after each task, and traversing them takes 60 ms of a core. To be called at the end of a task,
     when all modules are loaded.

@@ -11,6 +11,8 @@ import pyarrow as pa
 import pytest
 
 from zkconsumer.cli.sinks import ParquetSink, open_sink
+from zkconsumer.decode.arrow import records_of
+from zkconsumer.decode.records import Records
 from zkconsumer.decode.schema import SCHEMA_WITH_HEADERS
 
 
@@ -19,7 +21,7 @@ def batch(*values):
     columns = [[None] * count, list(values), ["t"] * count, [0] * count, list(range(count)), [0] * count, [0] * count]
     arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA_WITH_HEADERS, strict=False)]
     arrays.append(pa.nulls(count, SCHEMA_WITH_HEADERS.field("headers").type))
-    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA_WITH_HEADERS)
+    return records_of(pa.RecordBatch.from_arrays(arrays, schema=SCHEMA_WITH_HEADERS))
 
 
 def test_parquet_stays_broken_after_a_part_could_not_be_finished(tmp_path):
@@ -110,7 +112,7 @@ def test_parquet_leaves_no_temporary_file_after_a_failure(tmp_path):
     directory = tmp_path / "parts"
     sink = ParquetSink(directory)
     sink.write(batch(b"a"))
-    other = pa.RecordBatch.from_pydict({"value": [1]})
+    other = Records("t", 0, ("value",), batch(b"b").buffers, 0, 1)  # other columns
     with pytest.raises(ValueError, match="schema"):
         sink.write(other)
     assert list(directory.iterdir()) == []

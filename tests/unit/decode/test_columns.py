@@ -1,16 +1,20 @@
 """Batches of some of the columns: the same values as in batches of all, without copies for the others."""
 
 import itertools
+import subprocess
+import sys
 import tracemalloc
 
 import pyarrow as pa
 import pytest
 
 from tests.fixtures.batches import build
+from tests.fixtures.documents import ROOT
 from tests.fixtures.messagesets import compressed_set, message_set
 from zkconsumer.decode import batchtable as b
+from zkconsumer.decode.assemble import most_rows
 from zkconsumer.decode.batchdecoder import BatchDecoder
-from zkconsumer.decode.columns import ConstantColumns, most_rows
+from zkconsumer.decode.columns import ConstantColumns
 from zkconsumer.decode.schema import SCHEMA_WITH_HEADERS, schema_of
 from zkconsumer.sandbox.producer import Record
 
@@ -177,3 +181,18 @@ def test_work_buffers_of_a_large_batch_are_dropped():
         assert tracemalloc.get_traced_memory()[0] < 1 << 20
     finally:
         tracemalloc.stop()
+
+
+def test_a_batch_is_built_without_pandas():
+    """pyarrow imports pandas, if it is installed, for the first scalar; that takes a third of a second."""
+    text = (
+        "import sys\n"
+        "from tests.fixtures.batches import build\n"
+        "from zkconsumer.decode.batchdecoder import BatchDecoder\n"
+        "from zkconsumer.sandbox.producer import Record\n"
+        "raw = memoryview(build([Record(b'v', None, 1)], offset=0))\n"
+        "batch = BatchDecoder(headers=True).decode('t', 0, 0, raw).batch\n"
+        "print(batch.num_rows, 'pandas' in sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", text], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["1", "False"]

@@ -10,7 +10,7 @@ from zkconsumer.sandbox.producer import Record
 
 def batch_of(records, *, headers=True):
     chunk = BatchDecoder(headers=headers).decode("t", 0, 0, memoryview(build(records)))
-    return chunk.batch
+    return chunk.records
 
 
 def size_of(record, *, headers):

@@ -1,16 +1,19 @@
 import gc
 import pickle
+import random
 import sys
 import tracemalloc
 import weakref
+from ctypes import ArgumentError
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
 from zkconsumer.connector.decoder import decoded_message
-from zkconsumer.decode import messagekernel
-from zkconsumer.decode.messages import MOST_AT_ONCE, build, columns, records
+from zkconsumer.decode import library
+from zkconsumer.decode.arrow import records_of
+from zkconsumer.decode.messages import MOST_AT_ONCE, build, records
+from zkconsumer.decode.native import NativeKernels
 from zkconsumer.decode.schema import SCHEMA, SCHEMA_WITH_HEADERS
 from zkconsumer.model import Message
 
@@ -52,6 +55,17 @@ def test_a_message_has_the_hash_of_an_equal_one() -> None:
     messages = build(Message, make_batch(ROWS))
     assert list(map(hash, messages)) == list(map(hash, MESSAGES))
     assert set(messages) == set(MESSAGES)
+
+
+@pytest.mark.parametrize("kind", [Message, decoded_message(None, None)])
+def test_messages_are_built_through_the_class_where_tuples_keep_their_hash(kind: type[Message]) -> None:
+    native = NativeKernels(*library.load(), keeps_hash=True)
+    batch = make_batch(ROWS).drop_columns(["headers"])
+    messages = native.messages(kind, records_of(batch), None)
+    assert messages == build(kind, batch)
+    assert {type(message) for message in messages} == {kind}
+    assert list(map(hash, messages)) == list(map(hash, build(kind, batch)))
+    assert list(map(gc.is_tracked, messages)) == [kind is not Message] * len(ROWS)
 
 
 @pytest.mark.parametrize("start", range(len(ROWS) + 1))
@@ -124,29 +138,28 @@ def test_all_memory_is_freed_when_messages_are_dropped() -> None:
     assert all(abs(sys.getrefcount(each) - count) < 100 for each, count in zip(shared, before, strict=True))
 
 
-def test_a_failed_allocation_leaks_no_objects() -> None:
+@pytest.mark.parametrize("keeps_hash", [False, True])
+def test_a_failed_allocation_leaks_no_objects(keeps_hash: bool) -> None:
     """Each allocation fails once: of a message, an integer, a key, a value."""
     testcapi = pytest.importorskip("_testcapi")
     batch = make_batch([(2**40 + row, 2**50, 0, b"k" * 20, b"v" * 600, None) for row in range(20)])
-    arrays, shared = columns(batch), list(map(id, (Message, "t", 0, None, 0, 1, ())))
+    plain, native = records_of(batch), NativeKernels(*library.load(), keeps_hash=keeps_hash)
     counts = set()
     for number in range(200):
-        messages: list[Message | None] = [None] * 20
         testcapi.set_nomemory(number, number + 1)
         try:
-            count = messagekernel.build(id(messages), *shared, 0, *arrays, False)
-        except MemoryError:  # of the call itself
+            messages = native.messages(Message, plain, None)
+        except (MemoryError, ArgumentError):  # of the call itself
             continue
         finally:
             testcapi.remove_mem_hooks()
-        values = [message.value for message in messages if message is not None]
-        assert values == [b"v" * 600] * count
-        counts.add(count)
+        assert [message.value for message in messages] == [b"v" * 600] * len(messages)
+        counts.add(len(messages))
     assert counts == set(range(21))
 
 
 def test_a_message_can_be_used_after_its_batch_is_freed() -> None:
-    values = [bytes(np.random.default_rng(row).integers(0, 256, 500, np.uint8)) for row in range(50)]
+    values = [random.Random(row).randbytes(500) for row in range(50)]
     messages = build(Message, make_batch([(row, 0, 0, b"k", value, None) for row, value in enumerate(values)]))
     gc.collect()
     assert [message.value for message in messages] == values

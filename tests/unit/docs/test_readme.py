@@ -80,4 +80,4 @@ def test_extras_exist():
 
 def test_the_wheel_has_the_version_of_the_project():
     version = setup_cfg()["metadata"]["version"]
-    assert f"dist/zkconsumer-{version}-py3-none-any.whl" in README.read_text(encoding="utf-8")
+    assert f"dist/zkconsumer-{version}-py3-none-manylinux2014_x86_64.whl" in README.read_text(encoding="utf-8")

@@ -3,7 +3,6 @@
 import contextlib
 import socket
 import struct
-import sys
 import threading
 
 import pytest
@@ -13,7 +12,8 @@ from tests.fixtures.chunks import make_info, make_queue, take
 from tests.fixtures.stubbroker import running_stub_broker
 from tests.fixtures.waiting import eventually
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.decode.batchdecoder import warm
+from zkconsumer.decode import library
+from zkconsumer.decode.kernelloader import kernels
 from zkconsumer.errors import ConfigError, CorruptRecord, DecoderUnavailable, RecordTooLarge
 from zkconsumer.fetch.chunkreader import ChunkReader
 from zkconsumer.fetch.fetcher import FetcherThread
@@ -54,7 +54,6 @@ def fetched():
     Its broker answers there with ``records``. Or they are a dictionary: by requested offset, the sequence of answers,
     of which the last one is repeated. ``high_watermark`` may be a function, which is called for each answer.
     """
-    warm()  # compiling takes longer than a test waits
     with contextlib.ExitStack() as cleaning:
 
         def fetch(records, *, high_watermark=100, **settings):
@@ -211,10 +210,10 @@ def test_a_skipped_range_ends_with_the_log(fetched):
 
 
 def test_the_stream_raises_that_the_decoder_cannot_be_loaded(fetched, monkeypatch):
-    monkeypatch.delattr("zkconsumer.decode.kernel", raising=False)
-    monkeypatch.setitem(sys.modules, "zkconsumer.decode.kernel", None)  # an import raises ImportError then
+    kernels.cache_clear()
+    monkeypatch.setattr(library, "source_hash", lambda: "another")
     info = fetched(GOOD)
-    with pytest.raises(DecoderUnavailable, match=r"ModuleNotFoundError: .* check the installed numba"):
+    with pytest.raises(DecoderUnavailable, match=r"StaleLibrary: .* install zkconsumer again"):
         info.queue.request(60)
 
 

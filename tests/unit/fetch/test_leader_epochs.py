@@ -8,7 +8,6 @@ from tests.fixtures.stubbroker import EPOCH_VERSIONS, running_stub_broker
 from tests.fixtures.waiting import eventually
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.fetchcontrol import FetchAssignment
-from zkconsumer.decode.batchdecoder import warm
 from zkconsumer.fetch.chunkreader import ChunkReader
 from zkconsumer.fetch.localfetchcontrol import LocalFetchControl
 from zkconsumer.kafka.errorcodes import ErrorCode
@@ -21,7 +20,6 @@ METADATA, OFFSET_FOR_LEADER_EPOCH = 3, 23
 
 @pytest.fixture
 def stub():
-    warm()  # compiling takes longer than a test waits
     with running_stub_broker() as stub:
         stub.versions = dict(EPOCH_VERSIONS)
         yield stub

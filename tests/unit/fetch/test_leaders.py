@@ -1,10 +1,5 @@
 import logging
-import os
-import shutil
-import subprocess
-import sys
 from contextlib import nullcontext
-from pathlib import Path
 
 import pytest
 
@@ -15,40 +10,12 @@ from tests.fixtures.waiting import eventually
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.denials import PATIENCE
 from zkconsumer.core.fetchcontrol import FetchAssignment
-from zkconsumer.decode.batchdecoder import warm
 from zkconsumer.errors import ThreadLimit, TopicUnreadable
 from zkconsumer.fetch.leaders import LeaderFinder, fetcher_number, join_until
 from zkconsumer.fetch.localfetchcontrol import LocalFetchControl
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 
 UNSUPPORTED_COMPRESSION_TYPE = 76
-ROOT = Path(__file__).parents[3]
-
-CLOSED_WHILE_COMPILING = """
-import os
-from tests.fixtures.stubbroker import running_stub_broker
-from tests.fixtures.waiting import eventually
-from zkconsumer.config import ConsumerConfig
-from zkconsumer.fetch.leaders import LeaderFinder
-from zkconsumer.fetch.chunkqueue import ChunkQueue
-from zkconsumer.fetch.partitioninfo import PartitionInfo
-from zkconsumer.model import ConsumerThreadId, TopicPartition
-
-queue = ChunkQueue(max_bytes=1000, max_chunks=2)
-info = PartitionInfo(TopicPartition("t", 0), ConsumerThreadId("g_c", 0), 1, queue, 0, 1000)
-queue.admit([info])
-with running_stub_broker() as stub:
-    stub.log(info.partition)
-    config = ConsumerConfig(group_id="g", zookeeper_connect="unused:1", refresh_leader_backoff_ms=1)
-    finder = LeaderFinder("g_c", config, lambda: [stub.broker])
-    finder.add([info])
-    finder.start()
-    eventually(finder.fetch_requests)
-    finder.close()
-    alive = [one.is_alive for one in finder._fetchers.values()]
-    print("hanging:", finder.join_all(600), "loading:", [is_alive() for is_alive in alive], flush=True)
-    os._exit(0)
-"""
 
 
 @pytest.mark.parametrize(
@@ -99,18 +66,8 @@ def test_threads_that_hang_share_one_deadline():
     assert clock.now == 105
 
 
-def test_closing_does_not_wait_for_a_decoder_that_is_compiled(tmp_path):
-    shutil.copytree(ROOT / "zkconsumer", tmp_path / "zkconsumer", ignore=shutil.ignore_patterns("__pycache__"))
-    settings = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}", "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
-    done = subprocess.run(
-        [sys.executable, "-B", "-c", CLOSED_WHILE_COMPILING], env=settings, capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "hanging: [] loading: [True]\n"
-
-
 @pytest.fixture
 def stub():
-    warm()  # compiling takes longer than a test waits
     with running_stub_broker() as stub:
         yield stub
 

@@ -26,7 +26,6 @@ from tests.fixtures.scriptedbroker import (
 from tests.fixtures.waiting import eventually
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.offsets import StoredOffset
-from zkconsumer.decode.batchdecoder import warm
 from zkconsumer.errors import AuthenticationFailed, BrokerUnavailable, CoordinatorMoved, ProtocolError, TopicUnreadable
 from zkconsumer.fetch.chunkreader import ChunkReader
 from zkconsumer.fetch.fetcher import FetcherThread
@@ -212,7 +211,6 @@ def test_bad_content_is_an_error_and_a_later_answer_succeeds(broker, client_of, 
 @pytest.fixture
 def fetching():
     """Fetch the partition from the broker until the test ends."""
-    warm()  # compiling takes longer than a test waits
     fetchers = []
 
     def start(broker, start, timeout_ms=LONG_MS):

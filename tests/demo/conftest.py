@@ -1,0 +1,3 @@
+"""Fixtures of these tests alone."""
+
+from tests.fixtures.plaindebian import plain_debian  # noqa: F401

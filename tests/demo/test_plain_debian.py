@@ -1,0 +1,40 @@
+"""The README's commands where there is Python with venv, and make: no compiler, no header file, no Java.
+
+Each command is run as the README has it. ``make test`` is not: it needs the same environment as ``make demo``, and
+takes eight minutes more.
+"""
+
+import re
+
+import pytest
+
+from tests.fixtures.documents import ROOT, examples
+
+pytestmark = [pytest.mark.slow, pytest.mark.demo, pytest.mark.timeout(3600)]
+
+COMPILERS = {"as", "c99", "cc", "clang", "cpp", "g++", "gcc", "ld", "tcc", "zig"}
+INSTALL, _WHEEL, SANDBOX, TRY, DEVELOP = examples(ROOT / "README.md", "sh")[:5]
+_READY = f"{SANDBOX.strip()} > servers.log & until grep -q ^Ready servers.log; do kill -0 $!; sleep 0.5; done"
+
+
+def test_the_system_has_neither_a_compiler_nor_headers(plain_debian):
+    programs = plain_debian.programs()
+    assert {"make", "python3"} <= programs
+    assert not {name for name in programs if name.rpartition("-")[2] in COMPILERS} | programs & {"java"}
+    assert plain_debian.headers() <= {"gnumake.h"}  # make's own: not Python.h, nor those of C
+
+
+def test_the_readmes_installation_reads_records(plain_debian):
+    plain_debian.run(INSTALL, timeout_s=1200)
+    loaded = "from zkconsumer.decode.kernelloader import kernels; print(kernels())"
+    assert "NativeKernels" in plain_debian.run(f"cd venv; bin/python -c '{loaded}'", timeout_s=60)
+    printed = plain_debian.run(f". venv/bin/activate\n{_READY}\n{TRY}", timeout_s=300, network=False)
+    assert set(re.findall(r"^(?:one|two|three)$", printed, re.MULTILINE)) == {"one", "two", "three"}
+    rows = [line.split() for line in printed.splitlines() if line.startswith("clicks")]
+    assert [row[4] for row in rows] == ["0", "0"], printed
+
+
+def test_the_readmes_demo_works(plain_debian):
+    assert re.search(r"^make demo ", DEVELOP, re.MULTILINE)
+    printed = plain_debian.run("make demo", timeout_s=1800)
+    assert re.search(r"All \d+ checks hold", printed), printed[-4000:]
