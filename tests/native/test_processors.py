@@ -10,7 +10,7 @@ import pytest
 
 from tests.fixtures.checkout import copy_checkout
 from tests.fixtures.documents import ROOT
-from tests.fixtures.nativetools import require
+from tests.fixtures.programs import require_for_native
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -36,14 +36,13 @@ def compare(command, **variables):
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="runs this Python")
 def test_a_processor_without_crc_instructions_uses_tables():
-    require("qemu-x86_64", "qemu-user")
+    require_for_native("qemu-x86_64", package="qemu-user")
     assert compare([sys.executable], PYTHONPATH=str(ROOT))
     assert not compare(["qemu-x86_64", "-cpu", "core2duo", sys.executable], PYTHONPATH=str(ROOT))
 
 
 def test_the_library_of_aarch64_makes_the_same(tmp_path):
-    require("qemu-aarch64", "qemu-user")
-    require("dpkg-deb", "dpkg")
+    require_for_native("qemu-aarch64", "dpkg-deb", package="qemu-user dpkg")
     root, site, code = tmp_path / "root", tmp_path / "site", tmp_path / "code"
     unpack_python(tmp_path / "apt", root)
     platforms = [option for name in ("manylinux2014", "manylinux_2_28") for option in ("--platform", f"{name}_aarch64")]

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from tests.fixtures import sanitized
-from tests.fixtures.nativetools import require
+from tests.fixtures.programs import require_for_native
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -32,7 +32,7 @@ MUTANTS = {
 
 @pytest.fixture
 def copy(tmp_path):
-    require(sanitized.PROGRAM, sanitized.PACKAGES)
+    require_for_native(sanitized.PROGRAM, package=sanitized.PACKAGES)
     sanitized.copy_code(tmp_path)
     return tmp_path
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.fixtures.browser import PageLog, chromium, require
+from tests.fixtures.browser import PageLog, chromium
+from tests.fixtures.programs import require_for_web
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -13,7 +14,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def chrome(tmp_path_factory):
-    require("chromium", "chromedriver", package="chromium chromium-driver")
+    require_for_web("chromium", "chromedriver", package="chromium chromium-driver")
     with chromium(tmp_path_factory.mktemp("chromium")) as started:
         yield started
 

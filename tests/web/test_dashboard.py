@@ -9,8 +9,8 @@ import urllib.request
 
 import pytest
 
-from tests.fixtures.browser import require
 from tests.fixtures.documents import ROOT
+from tests.fixtures.programs import require_for_web
 from tests.fixtures.serve import serving
 from tests.fixtures.waiting import eventually
 from zkconsumer.sandbox.ports import HOST, free_port
@@ -59,7 +59,7 @@ def lagging(group, topic_factory, produce):
 @pytest.fixture
 def prometheus(sandbox, group, lagging, tmp_path):
     """Scrapes a server of this group, twice already."""
-    require("prometheus", package="prometheus")
+    require_for_web("prometheus", package="prometheus")
     with serving(sandbox.zookeeper_connect, "--interval", "300ms", "--match", group.name) as served:
         (tmp_path / "prometheus.yml").write_text(CONFIG.format(target=served.url.removeprefix("http://")))
         address = f"{HOST}:{free_port()}"
