@@ -57,8 +57,8 @@ def mirror_command(
     """
     from zkconsumer.core.migrationback import reversed_ends
     from zkconsumer.core.migrationmirror import check_mirror
-    from zkconsumer.tools.migrationjournal import exclusive
     from zkconsumer.tools.migrationmirror import Mirror
+    from zkconsumer.tools.snapshot import exclusive
 
     plan = read_plan(plan_file)
     try:

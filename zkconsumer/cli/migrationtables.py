@@ -60,7 +60,6 @@ def run_document(
         "plan": plan_digest(plan),
         "executed": executed,
         "snapshot": None if report is None or report.snapshot is None else str(report.snapshot),
-        "journal": None if report is None else str(report.journal),
         "written": rows([] if report is None else report.written),
         "found": rows([] if report is None else report.found),
         "refusals": list(refusals),

@@ -166,22 +166,22 @@ def _execute(
     write: Callable[..., WriteReport] | None,
 ) -> WriteReport:
     from zkconsumer.tools.offsetwrites import execute
-    from zkconsumer.tools.snapshot import default_path
+    from zkconsumer.tools.snapshot import SnapshotFile, default_path
 
-    path = options.snapshot or default_path(plan.command)
+    file = SnapshotFile(options.snapshot or default_path(plan.command))
     try:
         with progress("writing") as advance:
             return (write or execute)(
                 session,
                 cluster,
                 plan,
-                path,
+                file,
                 long_hold=options.long_hold,
                 announce=lambda written: click.echo(escaped(f"snapshot: {written.absolute()}"), err=True),
                 advance=advance,
             )
     except ZkConsumerError as error:
-        click.echo("nothing was written; the snapshot is removed", err=True)
+        click.echo("nothing was written", err=True)
         if not isinstance(error, WriteRefused):
             raise
         _refuse(error.reasons)

@@ -9,12 +9,20 @@ from typing import Literal
 from zkconsumer.core.offsetreset import LogRange, OffsetRow
 from zkconsumer.core.offsetrules import outside_logs
 from zkconsumer.core.offsets import StoredOffset
-from zkconsumer.core.znodes import OffsetNode, offset_partition
-from zkconsumer.errors import MalformedZnode, ZkConsumerError, name_some
+from zkconsumer.core.znodes import OffsetNode
+from zkconsumer.errors import ZkConsumerError, name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.tools.offsetplan import GroupPlan, Guards, WritePlan
 from zkconsumer.tools.offsetstores import Cluster, OffsetNodes, partitions_to_hold
-from zkconsumer.tools.snapshot import GroupChange, KafkaChange, NodeChange, NodeState, Snapshot
+from zkconsumer.tools.snapshot import (
+    GroupChange,
+    KafkaChange,
+    NodeChange,
+    NodeState,
+    Snapshot,
+    offset_of,
+    partition_of,
+)
 from zkconsumer.zookeeper.reads import Znode
 from zkconsumer.zookeeper.session import ZkSession
 
@@ -28,9 +36,10 @@ class _How:
     complete: bool
     overwrite: bool
     outside: Outside
+    commits_again: bool
 
 
-def plan_restore(
+def plan_restore(  # noqa: PLR0913 - each has its keyword and its default
     session: ZkSession,
     cluster: Cluster,
     snapshot: Snapshot,
@@ -40,6 +49,7 @@ def plan_restore(
     outside: Outside = "refuse",
     live: bool = False,
     forceable: bool = True,
+    commits_again: bool = False,
 ) -> WritePlan:
     """Plan to write what was there before, or what should have been written.
 
@@ -56,11 +66,12 @@ def plan_restore(
         outside: see :data:`Outside`.
         live: see :class:`~zkconsumer.tools.offsetplan.WritePlan`.
         forceable: the command has ``--overwrite`` and ``--force-live``, for messages.
+        commits_again: commit also the offsets that Kafka has already, so that their retention begins again.
 
     Raises:
         ZkConsumerError: ZooKeeper or the brokers cannot be asked.
     """
-    how = _How(complete, overwrite, outside)
+    how = _How(complete, overwrite, outside, commits_again)
     plans = [
         _plan_group(session, cluster, one, how, Guards(session, live, forceable))
         for one in (snapshot.groups if complete else reversed(snapshot.groups))
@@ -127,7 +138,7 @@ def _plan_group(session: ZkSession, cluster: Cluster, change: GroupChange, how: 
 def _logs(cluster: Cluster, change: GroupChange, guards: Guards) -> Mapping[TopicPartition, LogRange]:
     """The log of each partition whose topic still exists."""
     partitions = {one.partition for one in change.kafka}
-    partitions |= {partition for node in change.nodes if (partition := _partition(node.path)) is not None}
+    partitions |= {partition for node in change.nodes if (partition := partition_of(node.path)) is not None}
     try:
         existing = cluster.partitions({partition.topic for partition in partitions})
         return cluster.log_ranges(partitions & existing)
@@ -152,7 +163,7 @@ def _check_logs(
 
 def _in_log(path: str, wanted: NodeState | None, logs: Mapping[TopicPartition, LogRange]) -> NodeState | None:
     """The state with the nearest offset that the log has."""
-    partition, offset = _partition(path), _offset(path, wanted)
+    partition, offset = partition_of(path), offset_of(path, wanted)
     log = None if partition is None else logs.get(partition)
     if wanted is None or offset is None or log is None or log.clamp(offset) == offset:
         return wanted
@@ -178,22 +189,10 @@ def _new_change(path: str, now: Znode | None, wanted: NodeState | None) -> NodeC
 def _row(
     path: str, now: Znode | None, wanted: NodeState | None, logs: Mapping[TopicPartition, LogRange]
 ) -> OffsetRow | None:
-    partition = _partition(path)
+    partition = partition_of(path)
     if partition is None:
         return None
-    return OffsetRow(partition, _offset(path, now), _offset(path, wanted), logs.get(partition))
-
-
-def _partition(path: str) -> TopicPartition | None:
-    parts = offset_partition(path)
-    return None if parts is None or not parts[2].isdigit() else TopicPartition(parts[1], int(parts[2]))
-
-
-def _offset(path: str, node: Znode | NodeState | None) -> int | None:
-    try:
-        return None if node is None else OffsetNode.decode(path, node.data)
-    except MalformedZnode:
-        return None
+    return OffsetRow(partition, offset_of(path, now), offset_of(path, wanted), logs.get(partition))
 
 
 def _kafka(
@@ -217,7 +216,7 @@ def _kafka(
             wanted = log.clamp(wanted)
         if stored.offset not in (one.before, one.after, wanted):
             foreign.append(f"{one.partition} in Kafka")
-        if stored.offset != wanted:
+        if stored.offset != wanted or (how.commits_again and wanted is not None):
             changes.append(KafkaChange(one.partition, stored.offset, wanted, one.metadata))
     if any(one.after is None for one in changes) and not cluster.can_delete(change.group):
         kept = [one for one in changes if one.after is None]

@@ -1,21 +1,27 @@
-"""Executes a WritePlan: snapshot, hold, compare-and-set, read back, release."""
+"""The one engine that writes offsets: hold, snapshot, compare-and-set, read back, release, mark as complete.
+
+Every command that writes makes a :class:`~zkconsumer.tools.offsetplan.WritePlan`, which :func:`execute` carries out:
+reset, import, copy, rename, delete, restore, and a migration's run, rollback and mirror.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from zkconsumer.core.offsets import StoredOffset
+from zkconsumer.core.writestate import WriteState
 from zkconsumer.core.znodes import GroupPaths
 from zkconsumer.errors import WriteRefused, ZkConsumerError, name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.tools.hold import LONGEST_S, GroupHold, NoHold, Released
 from zkconsumer.tools.offsetplan import GroupPlan, WritePlan
 from zkconsumer.tools.offsetstores import Cluster, in_requests
-from zkconsumer.tools.snapshot import GroupChange, KafkaChange, NodeChange, Snapshot, write_snapshot
+from zkconsumer.tools.snapshot import KafkaChange, NodeChange, NodeState, Snapshot, SnapshotFile
+from zkconsumer.tools.wholefiles import write_whole
 from zkconsumer.zookeeper.conditional import Change, in_transactions
 from zkconsumer.zookeeper.reads import Znode
 from zkconsumer.zookeeper.session import ZkSession
@@ -31,11 +37,12 @@ class WriteReport:
 
     Attributes:
         snapshot: the file that ``offsets restore`` takes; None if there was nothing to write.
-        written: znodes, and partitions whose offset in Kafka was committed.
+        written: znodes, partitions whose offset in Kafka was committed, and files.
         not_written: what was planned and is known not to be written.
-        unknown: what may be written or not, since the servers did not answer; ``offsets restore`` reads it again.
+        unknown: what may be written or not, since the servers did not answer; it is read again by who resumes.
         faults: why something was not written, or is not as it was written; empty if all is well.
         warnings: what the operator should know.
+        members: ids of members that registered under the hold.
     """
 
     snapshot: Path | None = None
@@ -44,13 +51,14 @@ class WriteReport:
     unknown: list[str] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    members: list[str] = field(default_factory=list)
 
 
 def execute(
     session: ZkSession,
     cluster: Cluster,
     plan: WritePlan,
-    snapshot: Path,
+    file: SnapshotFile,
     *,
     long_hold: bool = False,
     announce: Callable[[Path], None] = lambda _: None,
@@ -63,92 +71,114 @@ def execute(
         session: an open session.
         cluster: for offsets in Kafka.
         plan: what to write.
-        snapshot: path of the file to create.
+        file: gets what is changed under the hold, before the first write, and is marked as complete at the end.
         long_hold: see :class:`~zkconsumer.tools.hold.GroupHold`.
         announce: called with the path when the snapshot is on the disk, before the first write.
         advance: called after each transaction with the number of writes done, and that of all.
         clock: monotonic, in seconds; limits the hold.
 
     Raises:
-        ZkConsumerError: a guard refuses, or the group cannot be held; nothing was written, and there is no snapshot.
+        ZkConsumerError: a guard refuses, or the group cannot be held; nothing was written, and the file is as before.
         OSError: the snapshot cannot be written, so nothing was.
     """
     if plan.refusals:
         raise WriteRefused(plan.refusals)
-    groups = [group for group in plan.groups if group.change.nodes or group.change.kafka]
+    groups = [group for group in plan.groups if not group.is_empty]
     report = WriteReport()
     if not groups:
         return report
-    changes = tuple(group.change for group in groups)
-    write_snapshot(snapshot, Snapshot(plan.command, session.address, int(time.time() * 1000), changes))
-    report.snapshot = snapshot
-    announce(snapshot)
-    total = sum(len(change.nodes) + len(change.kafka) for change in changes)
-    advance(0, total)
+    writer = _Writer(session, cluster, plan, file, report, long_hold, announce, advance, clock)
     for group in groups:
         if report.faults:
             report.not_written += _names(group)
             continue
         try:
-            hold = _hold(session, plan, group, long_hold, clock)
-            _GroupWriter(session, cluster, group.change, hold, report, lambda done: advance(done, total)).run()
+            _GroupWriter(writer, group).run()
         except ZkConsumerError as error:
-            if not report.written:
-                snapshot.unlink()  # the same command, with the same path, may be given again
+            if report.snapshot is None:
                 raise
             report.faults += error.reasons if isinstance(error, WriteRefused) else [str(error)]
             report.not_written += _names(group)
+    if not report.faults:
+        file.mark(WriteState.COMPLETE)
     return report
 
 
-def _hold(
-    session: ZkSession, plan: WritePlan, group: GroupPlan, long: bool, clock: Callable[[], float]
-) -> GroupHold | NoHold:
-    """The hold of a group, which is not taken yet."""
-    held = group.change.held_group
-    if held is None:
-        return NoHold()
-    parents = {n.path: n.after for n in group.change.nodes if n.before is None and n.after is not None}
-    return GroupHold(
-        session,
-        held,
-        group.hold,
-        parents=parents,
-        live=plan.live,
-        long=long,
-        forceable=plan.forceable,
-        clock=clock,
-    )
+@dataclass(frozen=True, slots=True)
+class _Writer:
+    """What the groups of one plan have in common."""
+
+    session: ZkSession
+    cluster: Cluster
+    plan: WritePlan
+    file: SnapshotFile
+    report: WriteReport
+    long_hold: bool
+    announce: Callable[[Path], None]
+    advance: Callable[[int, int], None]
+    clock: Callable[[], float]
+
+    def begin(self) -> None:
+        """Put what is changed on the disk, before the first write of all groups."""
+        if self.report.snapshot is not None:
+            return
+        plan = self.plan
+        changes = tuple(group.change for group in plan.groups if not group.is_empty)
+        made = Snapshot(plan.command, self.session.address, int(time.time() * 1000), changes)
+        self.file.begin(plan.snapshot or made)
+        self.report.snapshot = self.file.path
+        self.announce(self.file.path)
+
+    def show_progress(self) -> None:
+        total = sum(len(_names(group)) for group in self.plan.groups)
+        self.advance(len(self.report.written), total)
+
+    def hold_of(self, group: GroupPlan) -> GroupHold | NoHold:
+        """The hold of a group, which is not taken yet."""
+        held = group.change.held_group
+        if held is None:
+            return NoHold()
+        parents = {n.path: n.after for n in group.change.nodes if n.before is None and n.after is not None}
+        return GroupHold(
+            self.session,
+            held,
+            group.hold,
+            parents=parents,
+            live=self.plan.live,
+            long=self.long_hold,
+            forceable=self.plan.forceable,
+            clock=self.clock,
+        )
 
 
 def _names(group: GroupPlan) -> list[str]:
-    return [*(change.path for change in group.change.nodes), *map(_in_kafka, group.change.kafka)]
+    files = [] if group.file is None else [str(group.file[0])]
+    return [*(change.path for change in group.change.nodes), *map(_in_kafka, group.change.kafka), *files]
 
 
 def _in_kafka(change: KafkaChange) -> str:
-    return f"{change.partition} in Kafka"
+    return name_in_kafka(change.partition)
+
+
+def name_in_kafka(partition: TopicPartition) -> str:
+    """How a report names the offset of a partition in Kafka; that in ZooKeeper is named by its path."""
+    return f"{partition} in Kafka"
 
 
 class _GroupWriter:
     """Writes one group under its hold."""
 
-    def __init__(
-        self,
-        session: ZkSession,
-        cluster: Cluster,
-        change: GroupChange,
-        hold: GroupHold | NoHold,
-        report: WriteReport,
-        advance: Callable[[int], None],
-    ) -> None:
-        self._session = session
-        self._cluster = cluster
-        self._group = change.group
-        self._nodes = change.nodes
-        self._kafka = change.kafka
-        self._report = report
-        self._hold = hold
-        self._advance = advance
+    def __init__(self, writer: _Writer, group: GroupPlan) -> None:
+        self._writer = writer
+        self._session = writer.session
+        self._cluster = writer.cluster
+        self._plan = writer.plan
+        self._report = writer.report
+        self._group = group.change.group
+        self._nodes = group.change.nodes
+        self._kafka = group.change.kafka
+        self._file = group.file
+        self._hold = writer.hold_of(group)
 
     def run(self) -> None:
         """Hold the group, write, read back and release.
@@ -159,9 +189,15 @@ class _GroupWriter:
         changes, closing = self._in_order()
         try:
             self._hold.take()
+            if reasons := self._plan.still_refused():
+                raise WriteRefused(reasons)
+            self._writer.begin()
+            self._writer.show_progress()
             self._write(changes)
             if not self._report.faults:
                 self._write_kafka()
+            if not self._report.faults:
+                self._write_file()
             self._settle()
             released = self._hold.release([] if self._report.faults else closing)
         finally:
@@ -202,7 +238,7 @@ class _GroupWriter:
         try:
             conflict = self._session.commit_changes(self._hold.fence, part)
         except ZkConsumerError as error:
-            self._report.faults.append(f"{error}; check ZooKeeper, then see `offsets restore`")
+            self._report.faults.append(f"{error}; check ZooKeeper, then {self._plan.resume}")
             self._look_again(part)
             return False
         if conflict is not None:
@@ -210,7 +246,7 @@ class _GroupWriter:
             self._report.not_written += paths
             return False
         self._report.written += paths
-        self._advance(len(self._report.written))
+        self._writer.show_progress()
         return True
 
     def _is_too_late(self, names: Sequence[str]) -> bool:
@@ -219,7 +255,7 @@ class _GroupWriter:
             return False
         self._report.faults.append(
             f"the hold of group {self._group} lasted {LONGEST_S:g} s, after which members that started meanwhile give "
-            "up; complete it with `offsets restore --complete --long-hold`"
+            f"up; {self._plan.resume} with --long-hold"
         )
         self._report.not_written += names
         return True
@@ -258,7 +294,7 @@ class _GroupWriter:
         try:
             refused = self._commit_to_kafka()
         except ZkConsumerError as error:
-            self._report.faults.append(f"offsets of group {self._group} in Kafka: {error}; see `offsets restore`")
+            self._report.faults.append(f"offsets of group {self._group} in Kafka: {error}; {self._plan.resume}")
             self._look_again_in_kafka()
             return
         for change in self._kafka:
@@ -267,6 +303,7 @@ class _GroupWriter:
             (self._report.not_written if change.partition in refused else self._report.written).append(
                 _in_kafka(change)
             )
+        self._writer.show_progress()
 
     def _require_former(self) -> None:
         """Kafka has no compare-and-set: the offsets are read right before they are written."""
@@ -285,7 +322,9 @@ class _GroupWriter:
         refused: dict[TopicPartition, str] = {}
         for part in in_requests([change for change in self._kafka if change.after is not None]):
             wanted = {change.partition: StoredOffset(change.after, change.metadata or None) for change in part}
-            refused |= self._cluster.commit(self._group, wanted, before_send=self._hold.require)
+            refused |= self._cluster.commit(
+                self._group, wanted, retention_ms=self._plan.retention_ms, before_send=self._hold.require
+            )
         for gone in in_requests([change.partition for change in self._kafka if change.after is None]):
             refused |= self._cluster.delete(self._group, gone, before_send=self._hold.require)
         return refused
@@ -303,6 +342,14 @@ class _GroupWriter:
             done = found.get(change.partition) == change.after
             (self._report.written if done else self._report.not_written).append(_in_kafka(change))
 
+    def _write_file(self) -> None:
+        """A file of another program, in one piece."""
+        if self._file is None or self._is_too_late([str(self._file[0])]):
+            return
+        write_whole(*self._file)
+        self._report.written.append(str(self._file[0]))
+        self._writer.show_progress()
+
     def _settle(self) -> None:
         """Wait until members continue at what was written, which another client may have overwritten meanwhile.
 
@@ -314,41 +361,50 @@ class _GroupWriter:
         if not self._report.written:
             return
         try:
-            for _ in range(_READ_BACK_ROUNDS):
+            for _ in range(_READ_BACK_ROUNDS if self._plan.sets_again else 1):
                 self._hold.outlast_attempts()
-                lost = self._set_again()
+                lost = self._lost()
                 if not lost:
                     break
+                if self._plan.sets_again:
+                    self._set_again(lost)
             else:
-                self._report.faults.append(f"another client keeps writing {name_some(lost)}")
+                self._report.faults.append(
+                    f"another client {'keeps writing' if self._plan.sets_again else 'wrote'} {name_some(lost)}, right "
+                    "after it was written here; stop it, and try again"
+                )
             self._read_back_kafka()
+            self._report.faults += self._plan.still_refused()
         except ZkConsumerError as error:
             self._report.faults.append(f"what was written could not be read again: {error}")
 
-    def _set_again(self) -> list[str]:
-        """Set what another client has overwritten, and delete what it has created again; returns the paths.
+    def _lost(self) -> dict[str, Znode | None]:
+        """What another client has overwritten, or created again, by path.
 
         ``ids`` comes back with a member, whose registration is not deleted; the release reports it.
         """
         written = set(self._report.written) - {GroupPaths(self._group).ids}
-        wanted = {n.path: None if n.after is None else n.after.data for n in self._nodes if n.path in written}
-        gone = {node.path for node in self._nodes if node.after is None}
-        nodes = self._session.get_many(wanted)
-        lost = sorted(path for path, data in wanted.items() if not _is_as(nodes[path], data, gone=path in gone))
+        nodes = self._session.get_many(change.path for change in self._nodes if change.path in written)
+        wanted = {change.path: change.after for change in self._nodes}
+        return {path: node for path, node in sorted(nodes.items()) if not _is_as(node, wanted[path])}
+
+    def _set_again(self, lost: Mapping[str, Znode | None]) -> None:
+        """Set what another client has overwritten, and delete what it has created again."""
+        wanted = {change.path: change.after for change in self._nodes}
         again = []
-        for path in lost:
-            node = nodes[path]
+        for path, node in lost.items():
+            after = wanted[path]
             self._report.warnings.append(
                 f"{path} was written by another client right after it was "
-                f"{'deleted' if path in gone else 'written'} here, as {node.data if node else None!r}; it is "
-                f"{'deleted' if path in gone else 'set'} again"
+                f"{'deleted' if after is None else 'written'} here, as {node.data if node else None!r}; it is "
+                f"{'deleted' if after is None else 'set'} again"
             )
             if node is not None:
-                again.append(Change("delete" if path in gone else "set", path, wanted[path], node.version))
+                kind: Literal["delete", "set"] = "delete" if after is None else "set"
+                again.append(Change(kind, path, None if after is None else after.data, node.version))
         again.sort(key=lambda change: (change.kind == "delete", -change.path.count("/")))
         for part in in_transactions(again):
             self._session.commit_changes(self._hold.fence, part)
-        return lost
 
     def _read_back_kafka(self) -> None:
         """Report what another client has written to Kafka since; no commit could exclude that client."""
@@ -368,9 +424,15 @@ class _GroupWriter:
     def _note_release(self, released: Released, closing: Sequence[Change]) -> None:
         report = self._report
         report.warnings += released.problems
-        if released.nudged:
+        report.members += (*released.nudged, *released.gave_up)
+        if self._plan.source and report.members:
+            report.faults.append(
+                f"consumers of {self._plan.source} were started during the migration ({name_some(report.members)}); "
+                "stop them, and plan again"
+            )
+        elif released.nudged:
             report.warnings.append(f"members registered meanwhile, and continue now: {name_some(released.nudged)}")
-        if released.gave_up:
+        if released.gave_up and not self._plan.source:
             report.warnings.append(
                 f"members registered so early in the hold that they may have given up; restart those that own nothing: "
                 f"{name_some(released.gave_up)}"
@@ -398,9 +460,9 @@ class _GroupWriter:
             reasons.append(f"{name_some(left)} could not be deleted: a member or another client uses what is below")
 
 
-def _is_as(node: Znode | None, data: bytes | None, *, gone: bool) -> bool:
+def _is_as(node: Znode | None, wanted: NodeState | None) -> bool:
     """True if a node is as it was written, or gone as it was deleted."""
-    return node is None if gone else node is not None and node.data == data
+    return node is None if wanted is None else node is not None and node.data == wanted.data
 
 
 def _depth(node: NodeChange) -> tuple[int, str]:

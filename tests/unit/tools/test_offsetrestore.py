@@ -15,7 +15,7 @@ from zkconsumer.tools.offsetimport import plan_copy
 from zkconsumer.tools.offsetreset import plan_reset
 from zkconsumer.tools.offsetrestore import plan_restore
 from zkconsumer.tools.offsetwrites import execute
-from zkconsumer.tools.snapshot import read_snapshot
+from zkconsumer.tools.snapshot import SnapshotFile, read_snapshot
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def write(servers, session):
 
     def done(plan):
         file = servers.file.with_name(f"snapshot{len(list(servers.file.parent.glob('snapshot*')))}")
-        assert execute(session, servers.brokers, plan, file).faults == []
+        assert execute(session, servers.brokers, plan, SnapshotFile(file)).faults == []
         return read_snapshot(file)
 
     return done
