@@ -2,26 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 from zkconsumer.core.offsetreset import LogRange
 from zkconsumer.model import TopicPartition
 
 
 def outside_logs(
-    offsets: Mapping[TopicPartition, int | None], logs: Mapping[TopicPartition, LogRange | None]
+    offsets: Mapping[TopicPartition, int | None],
+    logs: Mapping[TopicPartition, LogRange | None],
+    recreated: Container[str] = (),
 ) -> list[TopicPartition]:
     """The partitions whose offset is not in the log, sorted: consumers begin there at ``auto.offset.reset``.
 
     Args:
         offsets: by partition; None is no offset.
         logs: the offsets of each log; a partition whose log is unknown is not in the result.
+        recreated: topics that were deleted and created again since the offsets were stored.
     """
     return sorted(
         partition
         for partition, offset in offsets.items()
-        if offset is not None and (log := logs.get(partition)) is not None and log.clamp(offset) != offset
+        if offset is not None and nearest_in_log(partition, offset, logs, recreated) != offset
     )
+
+
+def nearest_in_log(
+    partition: TopicPartition,
+    offset: int,
+    logs: Mapping[TopicPartition, LogRange | None],
+    recreated: Container[str] = (),
+) -> int:
+    """The nearest offset at which the log can be read; of a topic that was created again, where its log starts.
+
+    An offset is used only for the topic that it was stored for (adr/0025). The offset itself where the log is unknown.
+    """
+    log = logs.get(partition)
+    if log is None:
+        return offset
+    return log.start if partition.topic in recreated else log.clamp(offset)
 
 
 def moving_back(

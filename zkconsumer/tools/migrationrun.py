@@ -130,7 +130,15 @@ def _plan_writes(ends: MigrationEnds, plan: MigrationPlan, file: SnapshotFile) -
         beyond = dict(former.beyond)
     changes = _changes(ends, plan) if former is None else former.groups
     command = f"migrate {plan.source} to {plan.target}"
-    whole = Snapshot(command, ends.session.address, plan.created_ms, changes, plan=plan_digest(plan), beyond=beyond)
+    whole = Snapshot(
+        command,
+        ends.session.address,
+        plan.created_ms,
+        changes,
+        plan=plan_digest(plan),
+        beyond=beyond,
+        identities=plan.identities,
+    )
     is_kafka = plan.target.kind == "kafka"
     left = plan_restore(
         ends.session, ends.cluster, whole, complete=True, outside="keep", forceable=False, commits_again=is_kafka

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from zkconsumer.clusterchoice import open_registry
 from zkconsumer.core.offsetreset import OffsetRow
 from zkconsumer.core.offsets import StoredOffset
 from zkconsumer.core.znodes import HOLD, GroupPaths, OffsetNode, PartitionOwnerNode
 from zkconsumer.errors import WriteRefused, ZkConsumerError, name_some
-from zkconsumer.model import TopicPartition
+from zkconsumer.model import TopicIdentity, TopicPartition
 from zkconsumer.tools.hold import live_members
 from zkconsumer.tools.offsetstores import Cluster, OffsetNodes, Store, partitions_to_hold
 from zkconsumer.tools.snapshot import GroupChange, KafkaChange, NodeChange, NodeState, Snapshot
@@ -302,6 +303,16 @@ def read_kafka(
         return memo[0]
 
     return read
+
+
+def topic_identities(session: ZkSession, cluster: Cluster, topics: Iterable[str]) -> dict[str, TopicIdentity]:
+    """What distinguishes the topics that exist from earlier ones of the same names.
+
+    Raises:
+        ZkConsumerError: ZooKeeper, or with ``bootstrap.servers`` the brokers, cannot be asked.
+    """
+    described = open_registry(session, cluster.config).describe_topics(sorted(topics))
+    return {topic: one.identity for topic, one in described.items()}
 
 
 def counting_offsets(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Literal
 
@@ -18,7 +18,7 @@ from zkconsumer.core.znodes import GroupPaths
 from zkconsumer.errors import WriteRefused, ZkConsumerError, name_some
 from zkconsumer.model import TopicPartition
 from zkconsumer.tools.hold import LONGEST_S, GroupHold, NoHold, Released
-from zkconsumer.tools.offsetplan import GroupPlan, WritePlan
+from zkconsumer.tools.offsetplan import GroupPlan, WritePlan, topic_identities
 from zkconsumer.tools.offsetstores import Cluster, in_requests
 from zkconsumer.tools.snapshot import KafkaChange, NodeChange, NodeState, Snapshot, SnapshotFile
 from zkconsumer.tools.wholefiles import write_whole
@@ -87,6 +87,8 @@ def execute(
     report = WriteReport()
     if not groups:
         return report
+    if plan.snapshot is None:
+        plan = replace(plan, snapshot=_snapshot_of(session, cluster, plan.command, groups, report))
     writer = _Writer(session, cluster, plan, file, report, long_hold, announce, advance, clock)
     for group in groups:
         if report.faults:
@@ -102,6 +104,20 @@ def execute(
     if not report.faults:
         file.mark(WriteState.COMPLETE)
     return report
+
+
+def _snapshot_of(
+    session: ZkSession, cluster: Cluster, command: str, groups: Sequence[GroupPlan], report: WriteReport
+) -> Snapshot:
+    """What the file gets, with the identities of the topics: their names may belong to other topics one day."""
+    topics = {row.partition.topic for group in groups for row in group.rows}
+    recorded: dict[str, str | int] = {}
+    try:
+        recorded = {t: identity.recorded for t, identity in topic_identities(session, cluster, topics).items()}
+    except ZkConsumerError as error:
+        report.warnings.append(f"the snapshot cannot distinguish topics that are created again: {error}")
+    changes = tuple(group.change for group in groups)
+    return Snapshot(command, session.address, int(time.time() * 1000), changes, identities=recorded)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +138,8 @@ class _Writer:
         """Put what is changed on the disk, before the first write of all groups."""
         if self.report.snapshot is not None:
             return
-        plan = self.plan
-        changes = tuple(group.change for group in plan.groups if not group.is_empty)
-        made = Snapshot(plan.command, self.session.address, int(time.time() * 1000), changes)
-        self.file.begin(plan.snapshot or made)
+        assert self.plan.snapshot is not None
+        self.file.begin(self.plan.snapshot)
         self.report.snapshot = self.file.path
         self.announce(self.file.path)
 

@@ -105,6 +105,7 @@ class Snapshot:
         state: how far the command has come.
         plan: SHA-256 of the migration's plan; None for other commands.
         beyond: of a migration, the target's offsets of partitions that the plan does not have, when the run began.
+        identities: of the topics that are known, as :attr:`~zkconsumer.model.TopicIdentity.recorded` has them.
     """
 
     command: str
@@ -114,6 +115,7 @@ class Snapshot:
     state: WriteState = WriteState.WRITING
     plan: str | None = None
     beyond: Mapping[TopicPartition, int] = field(default_factory=dict)
+    identities: Mapping[str, str | int] = field(default_factory=dict)
 
 
 def partition_of(path: str) -> TopicPartition | None:
@@ -255,6 +257,7 @@ def read_snapshot(path: Path) -> Snapshot:
             WriteState(document["state"]),
             None if plan is None else str(plan),
             {TopicPartition(str(topic), int(number)): int(offset) for topic, number, offset in document["beyond"]},
+            {str(t): one if isinstance(one, int) else str(one) for t, one in document["identities"].items()},
         )
 
 
@@ -279,6 +282,7 @@ def _lines(snapshot: Snapshot) -> Iterator[str]:
         "state": snapshot.state,
         "plan": snapshot.plan,
         "beyond": [[p.topic, p.partition, offset] for p, offset in sorted(snapshot.beyond.items())],
+        "identities": dict(sorted(snapshot.identities.items())),
     }
     yield f'{json.dumps(head)[:-1]}, "groups": ['
     for number, one in enumerate(snapshot.groups):
