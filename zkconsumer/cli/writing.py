@@ -23,7 +23,7 @@ from zkconsumer.errors import WriteRefused, ZkConsumerError
 if TYPE_CHECKING:
     from zkconsumer.tools.offsetplan import GroupPlan, WritePlan
     from zkconsumer.tools.offsetstores import Cluster
-    from zkconsumer.tools.offsetwrites import WriteReport
+    from zkconsumer.tools.writereport import WriteReport
     from zkconsumer.zookeeper.session import ZkSession
 
 STORE = click.option(

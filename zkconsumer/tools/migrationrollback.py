@@ -14,8 +14,9 @@ from zkconsumer.tools.migrationends import MigrationEnds
 from zkconsumer.tools.offsetplan import WritePlan
 from zkconsumer.tools.offsetrestore import plan_restore
 from zkconsumer.tools.offsetstores import Cluster
-from zkconsumer.tools.offsetwrites import WriteReport, execute
+from zkconsumer.tools.offsetwrites import execute
 from zkconsumer.tools.snapshot import SnapshotFile, snapshot_of_plan
+from zkconsumer.tools.writereport import WriteReport
 from zkconsumer.zookeeper.session import ZkSession
 
 

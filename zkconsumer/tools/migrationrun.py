@@ -23,7 +23,7 @@ from zkconsumer.tools.migrationends import MigrationEnds
 from zkconsumer.tools.offsetplan import WritePlan, offset_changes
 from zkconsumer.tools.offsetrestore import plan_restore
 from zkconsumer.tools.offsetstores import offset_nodes
-from zkconsumer.tools.offsetwrites import WriteReport, execute, name_in_kafka
+from zkconsumer.tools.offsetwrites import execute
 from zkconsumer.tools.snapshot import (
     GroupChange,
     KafkaChange,
@@ -33,6 +33,7 @@ from zkconsumer.tools.snapshot import (
     exclusive,
     snapshot_of_plan,
 )
+from zkconsumer.tools.writereport import WriteReport, name_in_kafka
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from zkconsumer.core.znodes import HOLD
 from zkconsumer.errors import WriteRefused
 from zkconsumer.model import TopicPartition
 from zkconsumer.tools import hold as hold_module
-from zkconsumer.tools import migrationmirror, migrationrun, offsetwrites
+from zkconsumer.tools import kafkawrites, migrationmirror, migrationrun, offsetwrites, znodewrites
 from zkconsumer.tools.groupwrites import plan_delete
 from zkconsumer.tools.hold import GroupHold, Released
 from zkconsumer.tools.migrationmirror import Mirror
@@ -24,7 +24,9 @@ from zkconsumer.tools.snapshot import SnapshotFile
 from zkconsumer.zookeeper.conditional import Change
 
 HELD = {TopicPartition("t", number) for number in range(2)}
-WRITERS = frozenset(module.__file__ for module in (hold_module, migrationmirror, migrationrun, offsetwrites))
+WRITERS = frozenset(
+    module.__file__ for module in (hold_module, kafkawrites, migrationmirror, migrationrun, offsetwrites, znodewrites)
+)
 
 
 class Group:
