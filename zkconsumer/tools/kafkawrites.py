@@ -46,13 +46,10 @@ class KafkaWrites:
             self._look_again()
             return
         for change in self._changes:
-            if change.partition in refused:
-                self._report.faults.append(
-                    f"{name_in_kafka(change.partition)} was not written: {refused[change.partition]}"
-                )
-            (self._report.not_written if change.partition in refused else self._report.written).append(
-                name_in_kafka(change.partition)
-            )
+            name, reason = name_in_kafka(change.partition), refused.get(change.partition)
+            (self._report.written if reason is None else self._report.not_written).append(name)
+            if reason is not None:
+                self._report.faults.append(f"{name} was not written: {reason}")
         self._under.show_progress()
 
     def _require_former(self) -> None:

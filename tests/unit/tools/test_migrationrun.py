@@ -107,6 +107,15 @@ def test_a_run_may_be_killed_again_and_again(tmp_path_factory, ends, kills):
     assert servers.verified()
 
 
+def test_a_run_that_was_killed_after_its_last_write_is_completed(servers):
+    """Otherwise the way back would be refused: no run of the plan would have ended."""
+    servers.begin(*TO_ZOOKEEPER)
+    servers.run(4)  # before the file is marked
+    assert (servers.verified(), servers.state()) == (True, WriteState.WRITING)
+    assert servers.run().found == PARTITIONS
+    assert servers.state() is WriteState.COMPLETE
+
+
 def test_a_commit_without_an_answer_is_found_by_the_next_run(servers):
     servers.begin(*TO_KAFKA)
     servers.brokers.loses_answer = True
