@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from zkconsumer.clusterchoice import open_registry
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.groupview import GroupView
+from zkconsumer.core.lag import signed_lag
 from zkconsumer.core.offsets import OffsetStorage, StoredOffset, counting_offset, counts_in_kafka, offsets_of
 from zkconsumer.core.offsetstopic import OFFSETS_TOPIC
 from zkconsumer.core.subscription import Blacklist, Subscription
@@ -309,7 +310,7 @@ def _partition(
         owner_live=znodes.is_live(partition) if partition in znodes.owners else None,
         committed=committed,
         log_end=log_end,
-        lag=None if committed is None or committed < 0 or log_end is None else log_end - committed,
+        lag=signed_lag(committed, log_end),
         log_start=log_start,
         in_zookeeper=in_zookeeper,
         in_kafka=in_kafka,
