@@ -48,7 +48,8 @@ def in_kafka(broker, group):
         config = ConsumerConfig(**broker.sandbox.connection, group_id="tools")
         with closing(ZkSession.from_config(config)) as session:
             session.open()
-            found = Cluster.of(session, config).committed(group.name, [partition])
+            with closing(Cluster.of(session, config)) as cluster:
+                found = cluster.committed(group.name, [partition])
         return {one.offset for one in found.values()}
 
     return read

@@ -26,7 +26,8 @@ def in_kafka(broker, group):
         config = ConsumerConfig(**broker.sandbox.connection, group_id="tools")
         with closing(ZkSession.from_config(config)) as session:
             session.open()
-            found = Cluster.of(session, config).committed_all(group.name)
+            with closing(Cluster.of(session, config)) as cluster:
+                found = cluster.committed_all(group.name)
         return {partition: one.offset for partition, one in found.items()}
 
     return read

@@ -1,6 +1,6 @@
 """How long Kafka keeps migrated offsets, on a broker that keeps them for a minute."""
 
-from contextlib import closing
+from contextlib import ExitStack, closing
 
 import pytest
 
@@ -32,9 +32,13 @@ def test_offsets_stay_as_long_as_the_plan_asks_for(private_sandbox, tmp_path):
     produce_records(box.bootstrap_servers, "t", [b"a", b"b", b"c"])
     config = ConsumerConfig(zookeeper_connect=box.zookeeper_connect, group_id="tools")
     partition = TopicPartition("t", 0)
-    with connected(box.zookeeper_connect) as client, closing(ZkSession.from_config(config)) as session:
+    with (
+        connected(box.zookeeper_connect) as client,
+        closing(ZkSession.from_config(config)) as session,
+        ExitStack() as clusters,
+    ):
         session.open()
-        cluster = Cluster(config, brokers_of(box.bootstrap_servers), session)
+        cluster = clusters.enter_context(closing(Cluster(config, brokers_of(box.bootstrap_servers), session)))
         for group, retention_ms in (("short", None), ("long", 3_600_000)):
             client.create(f"/consumers/{group}/offsets/t/0", b"2", makepath=True)
             ends = MigrationEnds(session, cluster, End("zookeeper", group), End("kafka", group))

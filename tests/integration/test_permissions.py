@@ -3,7 +3,7 @@
 import logging
 import subprocess
 import sys
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 
 import pytest
 from confluent_kafka.admin import (
@@ -363,11 +363,16 @@ def test_a_migration_without_permission_is_refused_before_it_writes(guarded, uni
     guarded.topic(denied, DESCRIBE)
     guarded.allow(ResourceType.GROUP, group, READ)
     config = guarded.config(group)
-    with connected(guarded.sandbox.zookeeper_connect) as client, closing(ZkSession.from_config(config)) as session:
+    with (
+        connected(guarded.sandbox.zookeeper_connect) as client,
+        closing(ZkSession.from_config(config)) as session,
+        ExitStack() as clusters,
+    ):
         for topic in (allowed, denied):
             client.create(f"/consumers/{group}/offsets/{topic}/0", b"1", makepath=True)
         session.open()
-        cluster = Cluster(config, Registry(session, config.security_protocol).live_brokers(), session)
+        brokers = Registry(session, config.security_protocol).live_brokers()
+        cluster = clusters.enter_context(closing(Cluster(config, brokers, session)))
         ends = MigrationEnds(session, cluster, End("zookeeper", group), End("kafka", group))
         eventually(lambda: f"Read on topic {denied};" in "".join(g.text for g in ends.observe().guards))
         guarded.allow(ResourceType.TOPIC, denied, READ)
@@ -377,7 +382,9 @@ def test_a_migration_without_permission_is_refused_before_it_writes(guarded, uni
         assert cluster.commit(group, {partition: StoredOffset(1)}) == {}
         # Brokers that are asked for the topic of offsets do not describe it to this user, who may read the offsets.
         server = f"{HOST}:{guarded.ports['SASL_PLAINTEXT']}"
-        by_brokers = Cluster.of(session, guarded.config(group, bootstrap_servers=server))
+        by_brokers = clusters.enter_context(
+            closing(Cluster.of(session, guarded.config(group, bootstrap_servers=server)))
+        )
         assert by_brokers.committed(group, [partition])[partition].offset == 1
         assert by_brokers.describe(group).state == "Empty"
         guarded.forbid(ResourceType.GROUP, group, READ)

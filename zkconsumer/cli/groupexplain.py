@@ -14,8 +14,8 @@ from zkconsumer.cli.progress import progress
 from zkconsumer.core.terminaltext import printable
 
 if TYPE_CHECKING:
+    from zkconsumer.core.offsets import OffsetStorage
     from zkconsumer.tools.finding import Finding
-    from zkconsumer.tools.groups import OffsetStorage
 
 
 @click.command()

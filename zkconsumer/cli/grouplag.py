@@ -33,8 +33,8 @@ from zkconsumer.errors import RetriableError
 if TYPE_CHECKING:
     from rich.live import Live
 
+    from zkconsumer.core.offsets import OffsetStorage
     from zkconsumer.tools.groupchanges import GroupMoment
-    from zkconsumer.tools.groups import OffsetStorage
     from zkconsumer.tools.lagsamples import LagSampler
 
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}

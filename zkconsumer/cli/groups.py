@@ -29,8 +29,9 @@ from zkconsumer.core.terminaltext import printable
 
 if TYPE_CHECKING:
     from zkconsumer.config import ConsumerConfig
+    from zkconsumer.core.offsets import OffsetStorage
     from zkconsumer.tools.grouplist import GroupListing
-    from zkconsumer.tools.groups import GroupDescription, OffsetStorage
+    from zkconsumer.tools.groups import GroupDescription
     from zkconsumer.zookeeper.session import ZkSession
 
 _HINT = (

@@ -46,7 +46,10 @@ def guide_command(connection: ToolConnection, group: str | None, watch: float, a
     with tool_session(config) as session, progress("watching, in seconds") as advance:
         found = read_group(session, open_registry(session, config), name)
         partitions = [partition for partition in found.partitions if found.exists(partition)]
-        with closing(GroupWatch(session, Cluster.of(session, config), name, partitions)) as watched:
+        with (
+            closing(Cluster.of(session, config)) as cluster,
+            closing(GroupWatch(session, cluster, name, partitions)) as watched,
+        ):
             seen = watch_group(watched, watch, advance)
     guidance = guide(seen)
     if as_json:

@@ -20,7 +20,7 @@ from zkconsumer.cli.groupoptions import match_option, storage_option
 from zkconsumer.errors import ZkConsumerError
 
 if TYPE_CHECKING:
-    from zkconsumer.tools.groups import OffsetStorage
+    from zkconsumer.core.offsets import OffsetStorage
     from zkconsumer.web.hosts import Address
     from zkconsumer.web.sampling import GroupSampling
 

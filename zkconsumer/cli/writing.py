@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -92,8 +92,8 @@ def connected(connection: ToolConnection) -> Iterator[tuple[ZkSession, Cluster]]
     from zkconsumer.tools.offsetstores import Cluster
 
     config = connection.config()
-    with tool_session(config) as session:
-        yield session, Cluster.of(session, config)
+    with tool_session(config) as session, closing(Cluster.of(session, config)) as cluster:
+        yield session, cluster
 
 
 def parse_topics(texts: Iterable[str]) -> dict[str, tuple[int, ...] | None]:

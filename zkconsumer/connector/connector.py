@@ -15,6 +15,7 @@ from zkconsumer.connector.idlewatch import IdleWatch
 from zkconsumer.connector.metrics import ConsumerMetrics, Exporter, Sample
 from zkconsumer.connector.stream import MessageStream
 from zkconsumer.core.idlestreams import seconds_between_looks
+from zkconsumer.core.lag import lag
 from zkconsumer.core.subscription import Subscription, TopicFilter
 from zkconsumer.cpus import available_cpus
 from zkconsumer.errors import ConfigError, ConsumerClosed, StreamIdle, ZkConsumerError
@@ -281,7 +282,7 @@ class ConsumerConnector:
                     consumed=position,
                     committed=self._member.last_committed(state.partition),
                     high_watermark=end,
-                    lag=None if position is None or end is None else max(0, end - position),
+                    lag=lag(position, end),
                 )
             )
         return states

@@ -13,6 +13,7 @@ from threading import Lock
 from typing import Any, Final, Literal, NamedTuple
 
 from zkconsumer.config import ConsumerConfig
+from zkconsumer.core.lag import lag
 from zkconsumer.errors import UsageError
 from zkconsumer.fetch.chunkqueue import ChunkQueue
 from zkconsumer.fetch.localfetchcontrol import LocalFetchControl
@@ -140,15 +141,11 @@ class ConsumerMetrics:
         ]
 
     def _of_fetching(self) -> Iterator[tuple[str, dict[str, str], float]]:
-        lags = {
-            state.partition: max(0, state.high_watermark - state.fetched)
-            if state.high_watermark is not None and state.fetched is not None
-            else -1
-            for state in self._fetch.states()
-        }
-        yield "zkconsumer_max_lag", {}, max(0, *lags.values()) if lags else 0
-        for partition, lag in lags.items():
-            yield "zkconsumer_consumer_lag", {"topic": partition.topic, "partition": str(partition.partition)}, lag
+        lags = {state.partition: lag(state.fetched, state.high_watermark) for state in self._fetch.states()}
+        yield "zkconsumer_max_lag", {}, max((known for known in lags.values() if known is not None), default=0)
+        for (topic, number), records in lags.items():
+            labels = {"topic": topic, "partition": str(number)}
+            yield "zkconsumer_consumer_lag", labels, -1 if records is None else records
         with self._rates_lock:
             slowest = self._rates.slowest(self._fetch.fetch_requests(), time.monotonic())
         yield "zkconsumer_min_fetch_rate", {}, slowest

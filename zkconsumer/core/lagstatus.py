@@ -14,6 +14,7 @@ from enum import Enum
 from itertools import pairwise
 from typing import Final, NamedTuple
 
+from zkconsumer.core.lag import lag
 from zkconsumer.model import TopicPartition
 
 OWNERLESS_S: Final = 30.0
@@ -91,10 +92,8 @@ class LagSample(NamedTuple):
 
     @property
     def lag(self) -> int | None:
-        """Records that are not consumed, 0 where the offset lies after the log end; None if it is unknown."""
-        if self.committed is None or self.log_end is None:
-            return None
-        return max(0, self.log_end - self.committed)
+        """See :func:`~zkconsumer.core.lag.lag`."""
+        return lag(self.committed, self.log_end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,8 +229,9 @@ def _outside_log(newest: LagSample) -> str | None:
     assert newest.log_end is not None
     if newest.committed > newest.log_end:
         return f"offset {newest.committed} lies after the log end {newest.log_end}"
-    if newest.log_start is not None and newest.committed < newest.log_start:
-        return f"offset {newest.committed} lies before the log start {newest.log_start}"
+    log_start = newest.log_start or 0
+    if newest.committed < log_start:
+        return f"offset {newest.committed} lies before the log start {log_start}"
     return None
 
 

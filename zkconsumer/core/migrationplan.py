@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
+from zkconsumer.core.lag import signed_lag
 from zkconsumer.core.migrationend import End
 from zkconsumer.core.offsetreset import LogRange
 from zkconsumer.core.offsetrules import moving_back, outside_logs
@@ -370,12 +371,12 @@ class VerifiedPartition(NamedTuple):
     @property
     def source_lag(self) -> int | None:
         """Records that a consumer that starts at the source's offset has to read."""
-        return None if self.source is None or self.log_end is None else self.log_end - self.source
+        return signed_lag(self.source, self.log_end)
 
     @property
     def target_lag(self) -> int | None:
         """The same for the target's offset."""
-        return None if self.target is None or self.log_end is None else self.log_end - self.target
+        return signed_lag(self.target, self.log_end)
 
 
 def verify(plan: MigrationPlan, now: Observation) -> tuple[VerifiedPartition, ...]:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from zkconsumer.model import TopicPartition
+
+OffsetStorage = Literal["auto", "zookeeper", "kafka", "both"]
+"""Whose committed offset counts: Kafka's where there is one, else ZooKeeper's, as the JVM's tools have it; one store's
+alone; or the greater one, which a member with offsets.storage=kafka and dual.commit.enabled takes."""
 
 Mark = int | str
 """Identifies one write of a stored offset: the mzxid of its znode, or the metadata of its commit to Kafka."""
@@ -49,6 +53,11 @@ def unmarked(
 ) -> dict[TopicPartition, StoredOffset]:
     """Offsets to store without a mark."""
     return {partition: StoredOffset(offset) for partition, offset in offsets.items()}
+
+
+def offsets_of(stored: Mapping[TopicPartition, StoredOffset]) -> dict[TopicPartition, int]:
+    """The offsets that there are, without their marks."""
+    return {partition: one.offset for partition, one in stored.items() if one.offset is not None}
 
 
 def is_unique(mark: Mark | None) -> bool:
@@ -147,7 +156,7 @@ def changed_offsets(
 
 
 def choose_stored(in_zookeeper: int | None, in_kafka: int | None, rule: str) -> int | None:
-    """Which of two stored offsets to use under dual commit.
+    """Which of two stored offsets counts; None if there is none.
 
     Args:
         in_zookeeper: offset in ZooKeeper, None if there is none.
@@ -158,6 +167,20 @@ def choose_stored(in_zookeeper: int | None, in_kafka: int | None, rule: str) -> 
     if in_zookeeper is None or in_kafka is None:
         return in_kafka if in_zookeeper is None else in_zookeeper
     return {"max": max(in_zookeeper, in_kafka), "zookeeper": in_zookeeper, "kafka": in_kafka}[rule]
+
+
+def counting_offset(in_zookeeper: int | None, in_kafka: int | None, storage: OffsetStorage) -> int | None:
+    """Which of two stored offsets counts for a tool; None if there is none."""
+    return choose_stored(
+        None if storage == "kafka" else in_zookeeper,
+        None if storage == "zookeeper" else in_kafka,
+        "max" if storage == "both" else "kafka",
+    )
+
+
+def counts_in_kafka(storage: OffsetStorage) -> bool:
+    """True if an offset that only Kafka has counts, also of a partition that ZooKeeper does not have for the group."""
+    return storage in ("kafka", "both")
 
 
 def start_offset(stored: int | None, last_committed: int | None, position: int | None) -> int | None:

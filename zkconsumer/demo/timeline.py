@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from zkconsumer.core.lag import lag
+
 
 @dataclass(frozen=True, slots=True)
 class Sample:
@@ -27,7 +29,7 @@ class Sample:
     @property
     def lag(self) -> int:
         """Number of records that are not committed yet, counted from offset 0 if there is no committed offset."""
-        return sum(end - (committed or 0) for end, committed in zip(self.ends, self.committed, strict=True))
+        return sum(lag(committed or 0, end) or 0 for end, committed in zip(self.ends, self.committed, strict=True))
 
     @property
     def deserted(self) -> bool:

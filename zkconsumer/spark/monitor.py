@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
+from zkconsumer.core.lag import lag
 from zkconsumer.errors import UsageError
 from zkconsumer.model import TopicPartition
 from zkconsumer.spark.acknowledge import acknowledge
@@ -115,12 +116,12 @@ def lag_after(report: Mapping[str, Any], planned: SourceOffset) -> dict[TopicPar
         report: positions and log ends when the source planned the batch.
         planned: the batch's end offset, or an older one if no new batch was planned.
     """
-    lag = {}
+    lags = {}
     for partition, (position, log_end) in decode_report(report).items():
         batch = planned.spans.get(partition)
         done = batch.until if batch is not None and batch.start == position else position
-        lag[partition] = max(0, log_end - done)
-    return lag
+        lags[partition] = lag(done, log_end) or 0
+    return lags
 
 
 def planned_offset(end: str | None) -> SourceOffset:

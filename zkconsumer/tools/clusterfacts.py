@@ -19,6 +19,7 @@ from zkconsumer.core.clusterznodes import (
     decode_replicas,
     partition_state_path,
 )
+from zkconsumer.core.offsets import OffsetStorage, counting_offset, counts_in_kafka, offsets_of
 from zkconsumer.core.quotas import ANONYMOUS, CLIENT_QUOTAS, USER_QUOTAS, clients_of
 from zkconsumer.core.znodeaccess import principals
 from zkconsumer.core.znodes import GroupPaths, TopicNode
@@ -29,13 +30,7 @@ from zkconsumer.kafka.clientquotas import describe_quotas
 from zkconsumer.kafka.replicas import ReplicaReport, describe_replicas
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.tools.brokeroffsets import BrokerOffsets
-from zkconsumer.tools.groups import (
-    OffsetStorage,
-    counting_offset,
-    counts_in_kafka,
-    existing_partitions,
-    read_offsets_in_kafka,
-)
+from zkconsumer.tools.groups import NOT_ASKED, existing_partitions, read_offsets_in_kafka
 from zkconsumer.tools.groupznodes import GroupZnodes
 from zkconsumer.zookeeper.conditional import Access
 from zkconsumer.zookeeper.reads import Znode
@@ -123,23 +118,25 @@ def read_cluster_facts(
     """
     problems: list[str] = []
     brokers = tuple(bootstrap) or registry.live_brokers() or bootstrap_brokers(config.bootstrap_servers)
-    reachable, unreachable = _reach(config, brokers)
-    with closing(BrokerOffsets(config, lambda: reachable)) as asked:
+    reachable: list[Broker] = []
+    with closing(BrokerOffsets(config, lambda: reachable, timeout_ms=_BROKER_TIMEOUT_MS)) as asked:
+        unreachable = _reach(asked.client, brokers)
+        reachable += (broker for broker in brokers if broker not in unreachable)
         others = counts_in_kafka(storage)
         stored = read_offsets_in_kafka(registry, asked, [znodes], storage, with_others=others)
-        in_kafka, partitions = stored.get(znodes.group), sorted(existing_partitions([znodes], stored))
-        before = _ask_for_replicas(config, reachable, partitions, [])
+        in_kafka, partitions = stored.get(znodes.group, NOT_ASKED), sorted(existing_partitions([znodes], stored))
+        before = _ask_for_replicas(config, asked.client, partitions, [])
         states_before = _states(session, partitions, []) if before is None else before.states
-        starts, ends = asked.log_starts(partitions), asked.log_ends(partitions)
-    kafka_offsets: Mapping[TopicPartition, int] = {} if in_kafka is None else in_kafka.offsets
+        logs = asked.logs(partitions).found
+        replicas, topic_created = _topics(session, partitions, problems)
+        access, members_as = _access(session, znodes, problems)
+        of_partitions = _ask_for_replicas(config, asked.client, partitions, problems)
+        quotas = _ask_for_quotas(config, asked.client, problems) if reachable else None
+    kafka_offsets = offsets_of(in_kafka.found)
     committed = {
         p: counting_offset(znodes.offsets[p].offset if p in znodes.offsets else None, kafka_offsets.get(p), storage)
         for p in partitions
     }
-    replicas, topic_created = _topics(session, partitions, problems)
-    access, members_as = _access(session, znodes, problems)
-    of_partitions = _ask_for_replicas(config, reachable, partitions, problems)
-    quotas = _ask_for_quotas(config, reachable, problems)
     if of_partitions is None:
         of_partitions = ReplicaReport(
             session.exists(CONTROLLER) is not None,
@@ -156,8 +153,8 @@ def read_cluster_facts(
         states_before=states_before,
         topic_created=topic_created,
         committed={p: offset for p, offset in committed.items() if offset is not None},
-        log_starts=starts.offsets,
-        log_ends=ends.offsets,
+        log_starts=logs.starts,
+        log_ends=logs.ends,
         clock_ahead_s=_clocks(session, znodes),
         quotas=_quotas(session, problems) if quotas is None else quotas,
         brokers_report_quotas=quotas is not None,
@@ -170,48 +167,42 @@ def read_cluster_facts(
 
 
 def _ask_for_replicas(
-    config: ConsumerConfig, brokers: Sequence[Broker], partitions: Iterable[TopicPartition], problems: list[str]
+    config: ConsumerConfig, client: BrokerClient, partitions: Iterable[TopicPartition], problems: list[str]
 ) -> ReplicaReport | None:
     """What the brokers of ``bootstrap.servers`` report; None if it is to be read from ZooKeeper."""
     if config.bootstrap_servers is None:
         return None
     topics = {partition.topic for partition in partitions}
-    with closing(BrokerClient.from_config(lambda: brokers, config, timeout_ms=_BROKER_TIMEOUT_MS)) as client:
-        try:
-            return client.ask_any(partial(describe_replicas, topics=topics))
-        except ZkConsumerError as error:
-            problems.append(f"leaders and replicas are unknown: {error}")
-            return ReplicaReport(True, {}, {})
+    try:
+        return client.ask_any(partial(describe_replicas, topics=topics))
+    except ZkConsumerError as error:
+        problems.append(f"leaders and replicas are unknown: {error}")
+        return ReplicaReport(True, {}, {})
 
 
-def _ask_for_quotas(config: ConsumerConfig, brokers: Sequence[Broker], problems: list[str]) -> dict[str, float] | None:
+def _ask_for_quotas(config: ConsumerConfig, client: BrokerClient, problems: list[str]) -> dict[str, float] | None:
     """The quotas that the brokers of ``bootstrap.servers`` report; None if they are to be read from ZooKeeper.
 
     Members need no permission to see them, so a missing one is no problem of the group.
     """
-    if config.bootstrap_servers is None or not brokers:
+    if config.bootstrap_servers is None:
         return None
-    with closing(BrokerClient.from_config(lambda: brokers, config, timeout_ms=_BROKER_TIMEOUT_MS)) as client:
-        try:
-            return client.ask_any(describe_quotas)
-        except ZkConsumerError as error:
-            problems.append(f"quotas are unknown: {error}")
-            return {}
+    try:
+        return client.ask_any(describe_quotas)
+    except ZkConsumerError as error:
+        problems.append(f"quotas are unknown: {error}")
+        return {}
 
 
-def _reach(config: ConsumerConfig, brokers: Iterable[Broker]) -> tuple[list[Broker], dict[Broker, str]]:
-    """Those that answer, and the others with the reason."""
-    reachable: list[Broker] = []
+def _reach(client: BrokerClient, brokers: Iterable[Broker]) -> dict[Broker, str]:
+    """The brokers that do not answer, with the reason."""
     unreachable: dict[Broker, str] = {}
     for broker in brokers:
-        with closing(BrokerClient.from_config(lambda: (), config, timeout_ms=_BROKER_TIMEOUT_MS)) as client:
-            try:
-                client.ask(broker, lambda connection: connection.host)  # connecting takes an answer of the broker
-            except ZkConsumerError as error:
-                unreachable[broker] = str(error)
-            else:
-                reachable.append(broker)
-    return reachable, unreachable
+        try:
+            client.ask(broker, lambda connection: connection.host)  # connecting takes an answer of the broker
+        except ZkConsumerError as error:
+            unreachable[broker] = str(error)
+    return unreachable
 
 
 def _decoded(

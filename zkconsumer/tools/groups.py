@@ -7,28 +7,26 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final
 
 from zkconsumer.clusterchoice import open_registry
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.groupview import GroupView
+from zkconsumer.core.lag import signed_lag
+from zkconsumer.core.offsets import OffsetStorage, StoredOffset, counting_offset, counts_in_kafka, offsets_of
 from zkconsumer.core.offsetstopic import OFFSETS_TOPIC
 from zkconsumer.core.subscription import Blacklist, Subscription
 from zkconsumer.core.znodes import BLACK_LIST, STATIC, WHITE_LIST
 from zkconsumer.errors import name_some
 from zkconsumer.kafka.bootstrap import bootstrap_brokers
 from zkconsumer.model import Broker, TopicPartition
-from zkconsumer.tools.brokeroffsets import BrokerOffsets, LogOffsetReport, OffsetsInKafka
+from zkconsumer.tools.brokeroffsets import Answer, BrokerOffsets, Logs
 from zkconsumer.tools.groupznodes import GroupZnodes, consumer_of, read_groups
 from zkconsumer.zookeeper.registry import Registry
 from zkconsumer.zookeeper.session import ZkSession
 
 if TYPE_CHECKING:
     from zkconsumer.tools.groupcoordinators import GroupCoordinator
-
-OffsetStorage = Literal["auto", "zookeeper", "kafka", "both"]
-"""Whose committed offset counts: Kafka's where there is one, else ZooKeeper's, as the JVM's tools have it; one store's
-alone; or the greater one, which a member with offsets.storage=kafka and dual.commit.enabled takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,16 +172,20 @@ def describe_groups(
             registry, asked, found, storage, is_elsewhere=bool(bootstrap), with_others=counts_in_kafka(storage)
         )
         partitions = existing_partitions(found, in_kafka, is_elsewhere=bool(bootstrap))
-        ends = asked.log_ends(partitions)
-        starts = asked.log_starts(partitions) if with_log_starts else LogOffsetReport({})
+        logs = asked.logs(partitions, with_starts=with_log_starts)
     # A cluster without any topic is one that could not be asked: ZooKeeper has no topics of Kafka 4.
-    unknown = config.bootstrap_servers is not None and bool(ends.problems) and not registry.topics()
+    unknown = config.bootstrap_servers is not None and bool(logs.problems) and not registry.topics()
     return [
         _description(
-            znodes, in_kafka.get(znodes.group), storage, ends, starts, () if unknown else _missing_problem(znodes)
+            znodes, in_kafka.get(znodes.group, NOT_ASKED), storage, logs, () if unknown else _missing_problem(znodes)
         )
         for znodes in found
     ]
+
+
+OffsetsInKafka = Answer[dict[TopicPartition, StoredOffset]]
+"""What a group committed to Kafka."""
+NOT_ASKED: Final[OffsetsInKafka] = Answer({})
 
 
 def existing_partitions(
@@ -201,12 +203,12 @@ def existing_partitions(
     """
     known = {p for znodes in found for p in znodes.partitions}
     existing = {p for znodes in found for p in znodes.partitions if is_elsewhere or znodes.exists(p)}
-    return existing | {p for stored in in_kafka.values() for p in stored.offsets if p not in known}
+    return existing | {p for stored in in_kafka.values() for p in stored.found if p not in known}
 
 
-def all_partitions(znodes: GroupZnodes, in_kafka: OffsetsInKafka | None) -> list[TopicPartition]:
+def all_partitions(znodes: GroupZnodes, in_kafka: OffsetsInKafka) -> list[TopicPartition]:
     """A group's partitions by its znodes and by its offsets in Kafka, in their order."""
-    return sorted({*znodes.partitions, *(() if in_kafka is None else in_kafka.offsets)})
+    return sorted({*znodes.partitions, *in_kafka.found})
 
 
 def read_offsets_in_kafka(
@@ -231,51 +233,30 @@ def read_offsets_in_kafka(
         is_elsewhere: the brokers may have topics that are not in this ZooKeeper.
         with_others: also of partitions that ZooKeeper does not have for the group.
     """
-    may_ask = OFFSETS_TOPIC in registry.topics() or (is_elsewhere and storage in ("kafka", "both"))
+    may_ask = OFFSETS_TOPIC in registry.topics() or (is_elsewhere and counts_in_kafka(storage))
     if storage == "zookeeper" or not may_ask:
         return {}
     return asked.committed({znodes.group: znodes.partitions for znodes in found}, with_others=with_others)
 
 
-def counts_in_kafka(storage: OffsetStorage) -> bool:
-    """True if an offset that only Kafka has counts, also of a partition that ZooKeeper does not have for the group."""
-    return storage in ("kafka", "both")
-
-
-def counting_offset(in_zookeeper: int | None, in_kafka: int | None, storage: OffsetStorage) -> int | None:
-    """Of two stored offsets the one that counts; None if there is none."""
-    if storage == "zookeeper":
-        return in_zookeeper
-    if storage == "kafka":
-        return in_kafka
-    if in_zookeeper is None or in_kafka is None:
-        return in_zookeeper if in_kafka is None else in_kafka
-    return max(in_zookeeper, in_kafka) if storage == "both" else in_kafka
-
-
 def _description(
     znodes: GroupZnodes,
-    in_kafka: OffsetsInKafka | None,
+    in_kafka: OffsetsInKafka,
     storage: OffsetStorage,
-    ends: LogOffsetReport,
-    starts: LogOffsetReport,
+    logs: Answer[Logs],
     missing: Iterable[str],
 ) -> GroupDescription:
-    kafka_offsets: Mapping[TopicPartition, int] = {} if in_kafka is None else in_kafka.offsets
+    offsets, (starts, ends) = offsets_of(in_kafka.found), logs.found
     partitions = all_partitions(znodes, in_kafka)
     return GroupDescription(
         znodes.group,
         describe_members(znodes),
-        tuple(
-            _partition(znodes, p, kafka_offsets.get(p), storage, ends.offsets.get(p), starts.offsets.get(p))
-            for p in partitions
-        ),
+        tuple(_partition(znodes, p, offsets.get(p), storage, ends.get(p), starts.get(p)) for p in partitions),
         (
             *znodes.problems,
             *missing,
-            *(() if in_kafka is None else in_kafka.problems),
-            *(ends.problems if partitions else ()),
-            *(starts.problems if partitions else ()),
+            *in_kafka.problems,
+            *(logs.problems if partitions else ()),
         ),
         znodes.coordinator,
     )
@@ -329,7 +310,7 @@ def _partition(
         owner_live=znodes.is_live(partition) if partition in znodes.owners else None,
         committed=committed,
         log_end=log_end,
-        lag=None if committed is None or committed < 0 or log_end is None else log_end - committed,
+        lag=signed_lag(committed, log_end),
         log_start=log_start,
         in_zookeeper=in_zookeeper,
         in_kafka=in_kafka,

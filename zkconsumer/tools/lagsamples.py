@@ -11,14 +11,14 @@ from typing import Final, Self
 from zkconsumer.clusterchoice import open_registry
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.lagstatus import GroupLag, LagSample, evaluate_group
+from zkconsumer.core.offsets import OffsetStorage, counting_offset, counts_in_kafka, offsets_of
 from zkconsumer.kafka.bootstrap import bootstrap_brokers
 from zkconsumer.model import Broker, TopicPartition
-from zkconsumer.tools.brokeroffsets import TIMEOUT_MS, BrokerOffsets, OffsetsInKafka
+from zkconsumer.tools.brokeroffsets import TIMEOUT_MS, BrokerOffsets, Logs
 from zkconsumer.tools.groups import (
-    OffsetStorage,
+    NOT_ASKED,
+    OffsetsInKafka,
     all_partitions,
-    counting_offset,
-    counts_in_kafka,
     existing_partitions,
     read_offsets_in_kafka,
 )
@@ -114,40 +114,32 @@ class LagSampler:
             registry, self._asked, found, self._storage, is_elsewhere=elsewhere, with_others=with_others
         )
         partitions = existing_partitions(found, in_kafka, is_elsewhere=elsewhere)
-        ends, starts = self._asked.log_ends(partitions), self._asked.log_starts(partitions)
+        logs = self._asked.logs(partitions)
         for znodes in found:
             problems += znodes.problems
-            kafka = in_kafka.get(znodes.group)
-            problems += () if kafka is None else kafka.problems
-            self._append(znodes, at, kafka, ends.offsets, starts.offsets)
+            kafka = in_kafka.get(znodes.group, NOT_ASKED)
+            problems += kafka.problems
+            self._append(znodes, at, kafka, logs.found)
         self.znodes = {znodes.group: znodes for znodes in found}
         self._samples = {group: self._samples[group] for group in self.znodes}
         self._in_kafka = {group: self._in_kafka[group] for group in self.znodes if group in self._in_kafka}
-        self.problems = tuple(dict.fromkeys((*problems, *ends.problems, *starts.problems)))
+        self.problems = tuple(dict.fromkeys((*problems, *logs.problems)))
 
     def _open_registry(self) -> Registry:
         """A new one for each sample, since it describes the cluster as of its first question."""
         return open_registry(self._session, self._config, without_brokers=True)
 
-    def _append(
-        self,
-        znodes: GroupZnodes,
-        at: float,
-        in_kafka: OffsetsInKafka | None,
-        ends: Mapping[TopicPartition, int],
-        starts: Mapping[TopicPartition, int],
-    ) -> None:
-        former = self._samples.get(znodes.group, {})
-        in_kafka = in_kafka or OffsetsInKafka({})
-        if in_kafka.answered:
-            self._in_kafka[znodes.group] = in_kafka.offsets
+    def _append(self, znodes: GroupZnodes, at: float, in_kafka: OffsetsInKafka, logs: Logs) -> None:
+        former, offsets = self._samples.get(znodes.group, {}), offsets_of(in_kafka.found)
+        if in_kafka.error is None:
+            self._in_kafka[znodes.group] = offsets
         # Where Kafka had an offset, ZooKeeper's may be years old.
-        unknown = () if in_kafka.answered else self._in_kafka.get(znodes.group, ())
+        unknown = () if in_kafka.error is None else self._in_kafka.get(znodes.group, ())
         samples = {p: former.get(p, deque(maxlen=self._kept)) for p in all_partitions(znodes, in_kafka)}
         for partition, series in samples.items():
             stored = znodes.offsets.get(partition)
             in_zookeeper = None if stored is None else stored.offset
-            committed = counting_offset(in_zookeeper, in_kafka.offsets.get(partition), self._storage)
+            committed = counting_offset(in_zookeeper, offsets.get(partition), self._storage)
             if partition in unknown:
                 committed = None
             is_stored = stored is not None and committed == in_zookeeper
@@ -156,8 +148,8 @@ class LagSampler:
                     at=at,
                     committed=committed,
                     mzxid=stored.mzxid if stored is not None and is_stored else None,
-                    log_start=starts.get(partition),
-                    log_end=ends.get(partition),
+                    log_start=logs.starts.get(partition),
+                    log_end=logs.ends.get(partition),
                     owner=znodes.owners.get(partition),
                     owner_live=znodes.is_live(partition),
                 )

@@ -11,13 +11,13 @@ from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.kafkagroup import DEAD, KafkaGroup
 from zkconsumer.core.migrationsurvey import Layout, SurveyedMember, SurveyedPartition, SurveyFacts
 from zkconsumer.core.offsetreset import LogRange
+from zkconsumer.core.offsets import offsets_of
 from zkconsumer.core.znodes import GroupPaths
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.kafka.fields import is_encodable
 from zkconsumer.model import TopicPartition
-from zkconsumer.tools.brokeroffsets import BrokerOffsets, OffsetsInKafka
 from zkconsumer.tools.grouplist import layout_of
-from zkconsumer.tools.groups import existing_partitions, pattern_of, read_offsets_in_kafka
+from zkconsumer.tools.groups import NOT_ASKED, existing_partitions, pattern_of, read_offsets_in_kafka
 from zkconsumer.tools.groupznodes import GroupZnodes, read_groups
 from zkconsumer.tools.offsetstores import Cluster
 from zkconsumer.zookeeper.session import ZkSession
@@ -53,30 +53,23 @@ def read_survey_facts(
         skipped.append(f"group {group} is skipped: {failure}")
     found = list(reads.groups.values())
     is_elsewhere = config.bootstrap_servers is not None
-    cluster = Cluster.of(session, config)
-    problems, releases, retention = _broker_facts(cluster)
-    existing, unknown = _existing(cluster, found)
-    with closing(BrokerOffsets(config, lambda: cluster.brokers)) as asked:
-        in_kafka = read_offsets_in_kafka(registry, asked, found, "kafka", is_elsewhere=is_elsewhere)
-        logs, about_logs = _logs(asked, existing)
-    states = _kafka_groups(cluster, [znodes.group for znodes in found])
-    surroundings = _Surroundings(existing, logs, releases, retention)
+    with closing(Cluster.of(session, config)) as cluster:
+        problems, releases, retention = _broker_facts(cluster)
+        existing = cluster.offsets.existing({partition.topic for znodes in found for partition in znodes.partitions})
+        partitions = existing_partitions(found) if existing.problems else existing.found
+        in_kafka = read_offsets_in_kafka(registry, cluster.offsets, found, "kafka", is_elsewhere=is_elsewhere)
+        logs = cluster.offsets.logs(partitions)
+        states = _kafka_groups(cluster, [znodes.group for znodes in found])
+    problems += (f"the brokers' partitions are unknown: {problem}" for problem in existing.problems)
+    surroundings = _Surroundings(partitions, logs.found.ranges(), releases, retention)
     facts = []
     for znodes in found:
-        stored = in_kafka.get(znodes.group, OffsetsInKafka({}))
+        stored = in_kafka.get(znodes.group, NOT_ASKED)
         kafka, more = states[znodes.group]
-        unreadable = (*problems, *unknown, *znodes.problems, *stored.problems, *more)
-        unreadable += about_logs if znodes.partitions else ()
-        facts.append(_facts(session, znodes, stored.offsets, kafka, surroundings, unreadable))
+        unreadable = (*problems, *znodes.problems, *stored.problems, *more)
+        unreadable += logs.problems if znodes.partitions else ()
+        facts.append(_facts(session, znodes, offsets_of(stored.found), kafka, surroundings, unreadable))
     return facts
-
-
-def _existing(cluster: Cluster, found: Sequence[GroupZnodes]) -> tuple[set[TopicPartition], tuple[str, ...]]:
-    """The partitions of the groups' topics that the brokers have; ZooKeeper need not know of them."""
-    try:
-        return cluster.partitions({partition.topic for znodes in found for partition in znodes.partitions}), ()
-    except ZkConsumerError as error:
-        return existing_partitions(found), (f"the brokers' partitions are unknown: {error}",)
 
 
 class _Surroundings(NamedTuple):
@@ -107,16 +100,6 @@ def _facts(
         releases=surroundings.releases,
         problems=tuple(dict.fromkeys(problems)),
     )
-
-
-def _logs(
-    asked: BrokerOffsets, partitions: Collection[TopicPartition]
-) -> tuple[dict[TopicPartition, LogRange], tuple[str, ...]]:
-    """Ranges of logs, and why others are unknown."""
-    starts, ends = asked.log_starts(partitions), asked.log_ends(partitions)
-    known = starts.offsets.keys() & ends.offsets.keys()
-    ranges = {p: LogRange(starts.offsets[p], ends.offsets[p]) for p in known}
-    return ranges, (*starts.problems, *ends.problems)
 
 
 def _broker_facts(cluster: Cluster) -> tuple[list[str], dict[int, tuple[int, ...]], dict[int, int | None]]:

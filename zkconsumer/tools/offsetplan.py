@@ -10,7 +10,7 @@ from typing import Final
 
 from zkconsumer.clusterchoice import open_registry
 from zkconsumer.core.offsetreset import OffsetRow
-from zkconsumer.core.offsets import StoredOffset
+from zkconsumer.core.offsets import StoredOffset, choose_stored, offsets_of
 from zkconsumer.core.znodes import HOLD, GroupPaths, OffsetNode, PartitionOwnerNode
 from zkconsumer.errors import WriteRefused, ZkConsumerError, name_some
 from zkconsumer.model import TopicIdentity, TopicPartition
@@ -325,10 +325,7 @@ def counting_offsets(
 
     Of two it is the greater, which a reader under dual commit takes.
     """
-    found: dict[TopicPartition, int | None] = {}
-    for partition in partitions:
-        stored = [nodes.offset(partition)] if "zookeeper" in stores else []
-        if "kafka" in stores and partition in in_kafka:
-            stored.append(in_kafka[partition].offset)
-        found[partition] = max((offset for offset in stored if offset is not None), default=None)
-    return found
+    of_kafka = offsets_of(in_kafka) if "kafka" in stores else {}
+    return {
+        p: choose_stored(nodes.offset(p) if "zookeeper" in stores else None, of_kafka.get(p), "max") for p in partitions
+    }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, TypeVar
 
 from zkconsumer.clusterchoice import open_registry
@@ -25,31 +24,26 @@ from zkconsumer.errors import (
     name_some,
 )
 from zkconsumer.kafka.bootstrap import bootstrap_brokers
-from zkconsumer.kafka.client import EARLIEST, LATEST, BrokerClient
+from zkconsumer.kafka.client import BrokerClient
 from zkconsumer.kafka.connection import BrokerConnection
-from zkconsumer.kafka.errorcodes import ErrorCode, error_name
-from zkconsumer.kafka.fields import is_encodable
-from zkconsumer.kafka.groupoffsets import StoredOffsets
+from zkconsumer.kafka.errorcodes import NO_SUCH_TOPIC, error_name
 from zkconsumer.kafka.groupstates import broker_release, broker_settings, cluster_id
-from zkconsumer.kafka.listoffsetsprotocol import LIST_OFFSETS_VERSIONS, Offsets
+from zkconsumer.kafka.listoffsetsprotocol import LIST_OFFSETS_VERSIONS
 from zkconsumer.kafka.offsetcoordinator import OffsetCoordinator
 from zkconsumer.kafka.permissions import unreadable_topics
 from zkconsumer.kafka.versions import LIST_OFFSETS
 from zkconsumer.model import Broker, TopicPartition
+from zkconsumer.tools.brokeroffsets import COORDINATOR_PAUSE_S, BrokerOffsets
 from zkconsumer.zookeeper.reads import Znode
 from zkconsumer.zookeeper.registry import Registry
 from zkconsumer.zookeeper.session import ZkSession
 
 Store = Literal["zookeeper", "kafka", "both"]
 
-_TIMEOUT_MS: Final = 6000
 _COORDINATOR_ATTEMPTS: Final = 20
-_COORDINATOR_PAUSE_S: Final = 0.3
 
 _MOST_IN_REQUEST: Final = 1000
 """Partitions in a request that writes; the coordinator appends it to its log as one batch, whose size is limited."""
-
-_NO_SUCH_TOPIC: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION)
 
 T = TypeVar("T")
 
@@ -146,20 +140,25 @@ def partitions_to_hold(
     return found
 
 
-@dataclass(frozen=True, slots=True)
 class Cluster:
-    """Questions of one command to the brokers.
+    """Questions of one command to the brokers, which fail if not all is answered; and what it writes to Kafka.
+
+    Each question asks brokers again that did not answer the one before. One thread uses it.
 
     Args:
         config: how brokers are reached.
         brokers: to begin with.
         session: where the topic of offsets is looked for, so that asking for a coordinator does not create it; None
             where the brokers do not belong to this ZooKeeper.
+
+    Attributes:
+        offsets: the same brokers, for callers that take what is known.
     """
 
-    config: ConsumerConfig
-    brokers: tuple[Broker, ...]
-    session: ZkSession | None
+    def __init__(self, config: ConsumerConfig, brokers: Sequence[Broker], session: ZkSession | None) -> None:
+        self.config = config
+        self.offsets = BrokerOffsets(config, lambda: brokers, coordinator_attempts=_COORDINATOR_ATTEMPTS)
+        self._session = session
 
     @classmethod
     def of(cls, session: ZkSession, config: ConsumerConfig) -> Cluster:
@@ -168,17 +167,17 @@ class Cluster:
             return cls(config, bootstrap_brokers(config.bootstrap_servers), None)
         return cls(config, Registry(session, config.security_protocol).live_brokers(), session)
 
+    def close(self) -> None:
+        """Close the connections to brokers. Idempotent."""
+        self.offsets.close()
+
     def log_ranges(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, LogRange]:
         """Log start and end of each partition.
 
         Raises:
             ZkConsumerError: no broker answers, or not for all partitions.
         """
-        if not partitions:
-            return {}
-        starts = self._offsets(dict.fromkeys(partitions, EARLIEST), "the log start")
-        ends = self._offsets(dict.fromkeys(partitions, LATEST), "the log end")
-        return {p: LogRange(starts[p] or 0, ends[p] or 0) for p in partitions}
+        return self._asked().logs(partitions).required().ranges()
 
     def offsets_at(
         self, partitions: Collection[TopicPartition], timestamp_ms: int, *, approximate: bool
@@ -198,14 +197,14 @@ class Cluster:
                 f"{name_some(sorted(old))} answers by log segment, as brokers before 0.10.1 do, so offsets by time may "
                 "be many records early; give --approximate to accept that"
             )
-        found = self._offsets(dict.fromkeys(partitions, timestamp_ms), "the offset of a time")
+        found = self._asked().offsets_at(partitions, timestamp_ms).required()
         early = [partition for partition, offset in found.items() if offset is None]
         if not old or not early:
             return found
         # Of such a broker, none means that all segments are later: the time is before the log start.
         leaders = self._ask(lambda client: client.metadata({partition.topic for partition in early})).leaders
         before = [partition for partition in early if leaders.get(partition) in old]
-        return found | self._offsets(dict.fromkeys(before, EARLIEST), "the log start")
+        return found | self._asked().logs(before).required().starts
 
     def _by_segment(self) -> set[Broker]:
         def version(connection: BrokerConnection) -> int:
@@ -217,42 +216,28 @@ class Cluster:
 
         return self._ask(ask)
 
-    def _offsets(self, wanted: Mapping[TopicPartition, int], what: str) -> dict[TopicPartition, int | None]:
-        answer: Offsets = self._ask(lambda client: client.list_offsets(wanted))
-        if answer.errors:
-            reasons = "; ".join(f"{name_some(theirs)}: {why}" for why, theirs in answer.reasons().items())
-            raise ZkConsumerError(f"{what} is unknown, nothing was written: {reasons}")
-        return answer.found
-
     def committed(self, group: str, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
         """Offsets of the group that Kafka stores.
 
         Raises:
             ZkConsumerError: they cannot be read.
         """
-        if not partitions or not self._has_offsets_topic():
-            return {}
-        return _readable(self._coordinated(group, lambda coordinator: coordinator.fetch(partitions)))
+        return self._committed(group, partitions) if partitions else {}
 
     def committed_all(self, group: str) -> dict[TopicPartition, StoredOffset]:
-        """Every offset of the group that Kafka stores; brokers since 0.10.2 can list them.
-
-        Raises:
-            ZkConsumerError: they cannot be read.
-        """
-        if not self._has_offsets_topic():
-            return {}
-        return _readable(self._coordinated(group, lambda coordinator: coordinator.fetch_all()))
+        """Every offset of the group that Kafka stores; raises as :meth:`committed`, also by brokers before 0.10.2."""
+        return self._committed(group, None)
 
     def committed_known(self, group: str, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
-        """Every offset of the group that Kafka stores; from brokers before 0.10.2 those of ``partitions`` alone.
+        """As :meth:`committed_all`; from brokers before 0.10.2 the offsets of ``partitions`` alone."""
+        return self._committed(group, partitions, with_others=True)
 
-        Raises:
-            ZkConsumerError: they cannot be read.
-        """
+    def _committed(
+        self, group: str, partitions: Collection[TopicPartition] | None, *, with_others: bool = False
+    ) -> dict[TopicPartition, StoredOffset]:
         if not self._has_offsets_topic():
             return {}
-        return _readable(self._coordinated(group, lambda coordinator: coordinator.fetch_known(partitions)))
+        return self._asked().committed({group: partitions}, with_others=with_others)[group].required()
 
     def describe(self, group: str) -> KafkaGroup:
         """State and members of the group in Kafka; dead where Kafka has none.
@@ -311,15 +296,7 @@ class Cluster:
         Raises:
             ZkConsumerError: no broker answers, or the brokers do not describe a topic that may exist.
         """
-        possible = [topic for topic in topics if is_encodable(topic)]
-        if not possible:
-            return set()
-        answer = self._ask(lambda client: client.metadata(possible))
-        refused = {topic: code for topic, code in answer.failed_topics.items() if code not in _NO_SUCH_TOPIC}
-        if refused:
-            reasons = ", ".join(f"{topic} {error_name(code)}" for topic, code in sorted(refused.items()))
-            raise ZkConsumerError(f"brokers do not describe topics: {reasons}; check their ACLs")
-        return {*answer.leaders, *answer.leaderless}
+        return self._asked().existing(topics).required()
 
     def releases(self) -> dict[int, tuple[int, ...]]:
         """The release of each live broker, by its id; one that does not answer is absent.
@@ -402,28 +379,22 @@ class Cluster:
         return {partition: error_name(code) for partition, code in refused.items()}
 
     def _has_offsets_topic(self) -> bool:
-        if self.session is not None:
-            return self.session.exists(TopicNode.path(OFFSETS_TOPIC)) is not None
+        if self._session is not None:
+            return self._session.exists(TopicNode.path(OFFSETS_TOPIC)) is not None
         # Who may not describe the topic may still ask the coordinator, which checks the permissions on the group.
         failed = self._ask(lambda client: client.metadata([OFFSETS_TOPIC])).failed_topics
-        return all(code not in _NO_SUCH_TOPIC for code in failed.values())
+        return all(code not in NO_SUCH_TOPIC for code in failed.values())
 
     def _coordinated(self, group: str, question: Callable[[OffsetCoordinator], T]) -> T:
         return self._ask(lambda client: _patiently(OffsetCoordinator(client, group), question))
 
     def _ask(self, question: Callable[[BrokerClient], T]) -> T:
-        client = BrokerClient.from_config(lambda: self.brokers, self.config, timeout_ms=_TIMEOUT_MS)
-        try:
-            return question(client)
-        finally:
-            client.close()
+        return question(self._asked().client)
 
-
-def _readable(stored: StoredOffsets) -> dict[TopicPartition, StoredOffset]:
-    """The offsets that there are; raises ZkConsumerError if one of them cannot be read."""
-    for partition, code in stored.errors.items():
-        raise ZkConsumerError(f"the offset of {partition} in Kafka cannot be read: {error_name(code)}")
-    return {partition: one for partition, one in stored.found.items() if one.offset is not None}
+    def _asked(self) -> BrokerOffsets:
+        """The brokers, for another question."""
+        self.offsets.begin_round()
+        return self.offsets
 
 
 def _patiently(coordinator: OffsetCoordinator, question: Callable[[OffsetCoordinator], T]) -> T:
@@ -432,5 +403,5 @@ def _patiently(coordinator: OffsetCoordinator, question: Callable[[OffsetCoordin
         try:
             return question(coordinator)
         except CoordinatorMoved:
-            time.sleep(_COORDINATOR_PAUSE_S)  # it loads, or is being elected: brokers announce neither
+            time.sleep(COORDINATOR_PAUSE_S)
     return question(coordinator)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from zkconsumer.core.lag import lag
 from zkconsumer.model import TopicPartition
 from zkconsumer.web.snapshot import GroupSnapshot, Snapshot
 
@@ -94,8 +95,8 @@ def _group_series(group: GroupSnapshot) -> Iterator[Series]:
             lags.setdefault(partition.topic, []).append(newest.lag)
             yield "kafka_consumergroup_lag", labels, newest.lag
         stored = group.znodes.offsets.get(partition)
-        if stored is not None and newest.log_end is not None:
-            yield "kafka_consumergroupzookeeper_lag_zookeeper", labels, max(0, newest.log_end - stored.offset)
+        if stored is not None and (in_zookeeper := lag(stored.offset, newest.log_end)) is not None:
+            yield "kafka_consumergroupzookeeper_lag_zookeeper", labels, in_zookeeper
     yield from _sums("kafka_consumergroup_lag_sum", of_group, lags.items())
     yield from _sums("kafka_consumergroup_current_offset_sum", of_group, offsets.items())
 

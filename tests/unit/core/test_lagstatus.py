@@ -42,9 +42,14 @@ def test_without_an_offset_or_a_log_end_it_is_unknown():
     assert evaluate_partition(samples([None], 5), 4).lag is None
 
 
-@pytest.mark.parametrize(("committed", "start", "end"), [(4, 5, 9), (10, 5, 9), (-1, 0, 9)])
+@pytest.mark.parametrize(("committed", "start", "end"), [(4, 5, 9), (10, 5, 9), (-1, 0, 9), (-1, None, 9)])
 def test_an_offset_outside_the_log_is_range(committed, start, end):
     assert status([committed], end, starts=start) is LagStatus.RANGE
+
+
+@pytest.mark.parametrize(("committed", "lag"), [(-1, None), (10, 0)])
+def test_the_lag_of_an_offset_outside_the_log_is_not_negative(committed, lag):
+    assert evaluate_partition(samples([committed], 9), 4).lag == lag
 
 
 def test_an_offset_at_an_end_of_the_log_is_within():

@@ -1,8 +1,13 @@
+import pytest
+
 from zkconsumer.core.offsets import (
     NO_NODE,
     KnownOffset,
+    StoredOffset,
     changed_offsets,
     choose_stored,
+    counting_offset,
+    offsets_of,
     start_offset,
     written_by_others,
 )
@@ -65,3 +70,18 @@ def test_every_foreign_write_shows_in_the_version():
 
 def test_after_a_lost_answer_no_foreign_write_is_reported():
     assert not written_by_others(KnownOffset(5, None), 5)
+
+
+@pytest.mark.parametrize(
+    ("in_zookeeper", "in_kafka", "auto", "both"),
+    [(None, None, None, None), (5, None, 5, 5), (None, 7, 7, 7), (9, 7, 7, 9), (5, 7, 7, 7)],
+)
+def test_which_of_two_offsets_counts_for_a_tool(in_zookeeper, in_kafka, auto, both):
+    chosen = [counting_offset(in_zookeeper, in_kafka, storage) for storage in ("auto", "zookeeper", "kafka", "both")]
+    assert chosen == [auto, in_zookeeper, in_kafka, both]
+
+
+def test_stored_offsets_without_an_offset_are_none():
+    assert offsets_of({TopicPartition("t", 0): StoredOffset(None), TopicPartition("t", 1): StoredOffset(0, "m")}) == {
+        TopicPartition("t", 1): 0
+    }

@@ -127,3 +127,16 @@ def test_an_offset_in_kafka_is_unknown_while_its_coordinator_is_away(many_groups
             assert sampler.evaluate("g").status is LagStatus.UNKNOWN
     committed = {p: [one.committed for one in series] for p, series in sampler.samples("g").items()}
     assert committed == {P0: [8, None], P1: [5, 5]}
+
+
+def test_an_offset_in_kafka_counts_while_no_broker_is_registered(many_groups):
+    """The coordinator that is known still answers; that of ZooKeeper, 5, would look as if the offset had gone back."""
+    with running_stub_broker() as stub:
+        stub.coordinator, stub.committed[P0] = stub.broker, 8
+        registration = b'{"version":1,"host":"%s","port":%d}' % (stub.broker.host.encode(), stub.broker.port)
+        many_groups.write("/brokers/ids/0", registration)
+        with LagSampler(many_groups, CONFIG, window=2) as sampler:
+            sampler.sample(["g"], 0)
+            many_groups.delete("/brokers/ids/0")
+            sampler.sample(["g"], 1)
+    assert [sample.committed for sample in sampler.samples("g")[P0]] == [8, 8]

@@ -1,5 +1,8 @@
 """What tools read of groups in Kafka, from brokers that answer as badly as a test wants."""
 
+from collections.abc import Iterator
+from contextlib import closing
+
 import pytest
 
 from tests.fixtures.scriptedbroker import METADATA, OFFSET, TOPIC, response, running_scripted_broker
@@ -19,10 +22,11 @@ def broker():
 
 
 @pytest.fixture
-def cluster(broker) -> Cluster:
+def cluster(broker) -> Iterator[Cluster]:
     """A cluster whose topic of offsets is looked up at the brokers."""
     config = ConsumerConfig(zookeeper_connect="unused:1", group_id="tools")
-    return Cluster(config, (broker.broker,), None)
+    with closing(Cluster(config, (broker.broker,), None)) as questions:
+        yield questions
 
 
 @pytest.mark.parametrize("code", [ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.LEADER_NOT_AVAILABLE])
