@@ -25,9 +25,8 @@ from zkconsumer.cli.migrationoptions import (
     refuse_to_overwrite,
     write_plan,
 )
-from zkconsumer.cli.migrationtables import refuse
 from zkconsumer.cli.progress import progress
-from zkconsumer.cli.writing import Writing, run
+from zkconsumer.cli.writing import Writing, refuse, run
 from zkconsumer.errors import WriteRefused
 
 if TYPE_CHECKING:

@@ -27,8 +27,9 @@ from zkconsumer.cli.migrationoptions import (
     refuse_to_overwrite,
     write_plan,
 )
-from zkconsumer.cli.migrationtables import plan_lines, refuse, run_document, verified_row, verify_lines
+from zkconsumer.cli.migrationtables import plan_lines, run_document, verified_row, verify_lines
 from zkconsumer.cli.progress import progress
+from zkconsumer.cli.writing import refuse
 from zkconsumer.core.terminaltext import escaped
 from zkconsumer.errors import WriteRefused, name_some
 

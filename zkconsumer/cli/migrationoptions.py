@@ -14,8 +14,8 @@ import click
 
 from zkconsumer.cli.connection import ToolConnection, tool_session
 from zkconsumer.cli.groupoptions import echo_lines, warn
-from zkconsumer.cli.migrationtables import plan_lines, refuse
-from zkconsumer.cli.writing import connected
+from zkconsumer.cli.migrationtables import plan_lines
+from zkconsumer.cli.writing import connected, refuse
 from zkconsumer.errors import ConfigError, ZkConsumerError
 
 if TYPE_CHECKING:

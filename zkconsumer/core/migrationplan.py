@@ -8,7 +8,7 @@ from typing import Final, Literal, NamedTuple
 
 from zkconsumer.core.lag import signed_lag
 from zkconsumer.core.migrationend import End
-from zkconsumer.core.offsetreset import LogRange
+from zkconsumer.core.offsetreset import LogRange, how_far
 from zkconsumer.core.offsetrules import moving_back, outside_logs
 from zkconsumer.core.writestate import WriteState
 from zkconsumer.errors import name_some
@@ -55,17 +55,18 @@ class PlannedPartition:
     @property
     def skipped(self) -> int:
         """Records in the log that neither group will have read."""
-        return 0 if self.new is None else max(0, self.new - max(self._read, default=self.log.start))
+        return 0 if self._forward is None else max(0, self._forward)
 
     @property
     def replayed(self) -> int:
         """Records in the log that one of the two groups has read, and the target will read again."""
-        return 0 if self.new is None else max(0, max(self._read, default=0) - self.new)
+        return 0 if self._forward is None else max(0, -self._forward)
 
     @property
-    def _read(self) -> list[int]:
-        """Where the two groups have read to."""
-        return [self.log.clamp(offset) for offset in (self.source, self.before) if offset is not None]
+    def _forward(self) -> int | None:
+        """From where the two groups have read to, else from the log start."""
+        is_read = self.source is not None or self.before is not None
+        return how_far([self.source, self.before] if is_read else [self.log.start], self.new, self.log)
 
 
 class Guard(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping
 
-from zkconsumer.core.offsetreset import LogRange
+from zkconsumer.core.offsetreset import LogRange, how_far
 from zkconsumer.model import TopicPartition
 
 
@@ -55,9 +55,4 @@ def moving_back(
         stored: the offsets that they replace.
         logs: the offsets of each log, as far as it is known; records that a log no longer has are not read again.
     """
-    found = []
-    for partition, offset in new.items():
-        former, log = stored.get(partition), logs.get(partition)
-        if offset is not None and former is not None and offset < (former if log is None else log.clamp(former)):
-            found.append(partition)
-    return sorted(found)
+    return sorted(p for p, offset in new.items() if (how_far([stored.get(p)], offset, logs.get(p)) or 0) < 0)
