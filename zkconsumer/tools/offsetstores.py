@@ -69,6 +69,10 @@ class OffsetNodes(NamedTuple):
         node = self.nodes.get(partition)
         return None if node is None else _decoded(node)
 
+    def offsets(self) -> dict[TopicPartition, int]:
+        """The offsets that the nodes hold."""
+        return {p: offset for p, node in self.nodes.items() if (offset := _decoded(node)) is not None}
+
 
 def _decoded(node: Znode) -> int | None:
     try:
