@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from zkconsumer.core.lag import outside_log
 from zkconsumer.core.offsetreset import LogRange
 from zkconsumer.model import TopicPartition
 
@@ -20,7 +21,7 @@ def outside_logs(
     return sorted(
         partition
         for partition, offset in offsets.items()
-        if offset is not None and (log := logs.get(partition)) is not None and log.clamp(offset) != offset
+        if (log := logs.get(partition)) is not None and outside_log(offset, log.start, log.end)
     )
 
 

@@ -46,12 +46,9 @@ def read_layout(session: ZkSession, end: End) -> LayoutOffsets:
 
 
 def _storm(session: ZkSession, root: str) -> LayoutOffsets:
-    names = _children(session, root)
-    paths = [f"{root}/{name}" for name in names if partition_number(name) is not None]
-    topics = [f"{root}/{name}" for name in names if partition_number(name) is None]
-    for parent, below in session.children_of(topics).existing().items():
-        paths += [f"{parent}/{name}" for name in below if partition_number(name) is not None]
-    return _decoded(session, root, paths, storm_offset)
+    topics = [name for name in _children(session, root) if partition_number(name) is None]
+    parents = dict.fromkeys([root, *(f"{root}/{topic}" for topic in topics)], "")
+    return _decoded(session, root, _partitions(session, parents, partition_number), storm_offset)
 
 
 def _receiver(session: ZkSession, root: str) -> LayoutOffsets:
