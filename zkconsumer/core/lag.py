@@ -1,11 +1,16 @@
-"""Lag: the number of records between an offset and the end of its log, as every command, metric and API counts it.
+"""Where an offset lies in its log: its lag, as every command, metric and API counts it, and whether it is outside.
 
-Which offset it is, depends on who asks: the committed one (``groups``, ``serve``, ``migrate verify``), the next one to
-fetch (metrics of a member, as the JVM's ConsumerLag), the next one to hand out (``positions``), the end of a batch
-(Spark). None is unknown.
+Lag is the number of records from an offset to the log end; None is unknown. Which offset it is depends on who asks: the
+committed one (``groups``, ``serve``, ``migrate verify``), the next one to fetch (metrics of a member, as the JVM's
+ConsumerLag), the next one to hand out (``positions``), the end of a batch (Spark).
 """
 
 from __future__ import annotations
+
+from typing import Final, Literal
+
+BEFORE_LOG: Final = "before the log start"
+AFTER_LOG: Final = "after the log end"
 
 
 def signed_lag(offset: int | None, log_end: int | None) -> int | None:
@@ -29,3 +34,18 @@ def lag(offset: int | None, log_end: int | None) -> int | None:
     """
     records = signed_lag(offset, log_end)
     return None if records is None else max(0, records)
+
+
+def outside_log(
+    offset: int | None, log_start: int | None, log_end: int | None
+) -> Literal["before the log start", "after the log end"] | None:
+    """Where an offset lies that its log does not have; None if it is in the log, or unknown.
+
+    >>> outside_log(4, 5, 9), outside_log(10, 5, 9), outside_log(-1, None, 9), outside_log(9, 9, 9)
+    ('before the log start', 'after the log end', 'before the log start', None)
+    """
+    if offset is None:
+        return None
+    if offset < (log_start or 0):
+        return BEFORE_LOG
+    return AFTER_LOG if log_end is not None and offset > log_end else None

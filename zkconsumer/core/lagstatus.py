@@ -14,7 +14,7 @@ from enum import Enum
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from zkconsumer.core.lag import lag
+from zkconsumer.core.lag import AFTER_LOG, lag, outside_log
 from zkconsumer.model import TopicPartition
 
 OWNERLESS_S: Final = 30.0
@@ -206,8 +206,9 @@ def _status(recent: Sequence[LagSample], known: Sequence[LagSample], *, complete
     if newest.committed is None or newest.log_end is None:
         what = "committed offset" if newest.committed is None else "log end"
         return LagStatus.UNKNOWN, f"the {what} is unknown"
-    if reason := _outside_log(newest):
-        return LagStatus.RANGE, reason
+    if outside := outside_log(newest.committed, newest.log_start, newest.log_end):
+        bound = newest.log_end if outside == AFTER_LOG else newest.log_start or 0
+        return LagStatus.RANGE, f"offset {newest.committed} lies {outside} {bound}"
     if newest.lag == 0:
         return LagStatus.OK, "everything is consumed"
     if reason := _rewound(known):
@@ -222,17 +223,6 @@ def _status(recent: Sequence[LagSample], known: Sequence[LagSample], *, complete
         seen = f"{len(known)} {'sample covers' if len(known) == 1 else 'samples cover'} {seconds:.0f} s"
         return LagStatus.UNKNOWN, f"lag {newest.lag}; {seen}, and a verdict needs a full window of {JUDGED_S:.0f} s"
     return _compare_window(known) or (LagStatus.OK, f"lag {newest.lag}")
-
-
-def _outside_log(newest: LagSample) -> str | None:
-    assert newest.committed is not None
-    assert newest.log_end is not None
-    if newest.committed > newest.log_end:
-        return f"offset {newest.committed} lies after the log end {newest.log_end}"
-    log_start = newest.log_start or 0
-    if newest.committed < log_start:
-        return f"offset {newest.committed} lies before the log start {log_start}"
-    return None
 
 
 def _rewound(known: Sequence[LagSample]) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping
 
+from zkconsumer.core.lag import outside_log
 from zkconsumer.core.offsetreset import LogRange, how_far
 from zkconsumer.model import TopicPartition
 
@@ -23,7 +24,7 @@ def outside_logs(
     return sorted(
         partition
         for partition, offset in offsets.items()
-        if offset is not None and nearest_in_log(partition, offset, logs, recreated) != offset
+        if (log := _own_log(partition, logs, recreated)) is not None and outside_log(offset, log.start, log.end)
     )
 
 
@@ -37,10 +38,16 @@ def nearest_in_log(
 
     An offset is used only for the topic that it was stored for (adr/0025). The offset itself where the log is unknown.
     """
+    log = _own_log(partition, logs, recreated)
+    return offset if log is None else log.clamp(offset)
+
+
+def _own_log(
+    partition: TopicPartition, logs: Mapping[TopicPartition, LogRange | None], recreated: Container[str]
+) -> LogRange | None:
+    """The offsets at which what was stored of a partition can continue; None if the log is unknown."""
     log = logs.get(partition)
-    if log is None:
-        return offset
-    return log.start if partition.topic in recreated else log.clamp(offset)
+    return LogRange(log.start, log.start) if log is not None and partition.topic in recreated else log
 
 
 def moving_back(

@@ -17,14 +17,14 @@ from zkconsumer.kafka.listoffsetsprotocol import Offsets
 from zkconsumer.model import Broker, TopicPartition
 
 if TYPE_CHECKING:
+    from zkconsumer.kafka.groupoffsets import StoredOffsets
     from zkconsumer.kafka.offsetcoordinator import OffsetCoordinator
 
 TIMEOUT_MS: Final = 6000
 """How long a broker may be silent."""
 _COORDINATOR_ATTEMPTS: Final = 5
 # ConsumerGroupCommand's (jvm-consumer.md#tools); the first question may create the offsets topic
-COORDINATOR_PAUSE_S: Final = 0.3
-"""How long to wait for a coordinator that loads, or is being elected: brokers announce neither."""
+_COORDINATOR_PAUSE_S: Final = 0.3  # it loads, or is being elected: brokers announce neither
 _PROBLEMS_IN_ERROR: Final = 5
 
 F = TypeVar("F")
@@ -151,55 +151,56 @@ class BrokerOffsets:
     ) -> dict[str, Answer[dict[TopicPartition, StoredOffset]]]:
         """What groups have committed to Kafka, as their coordinators report it, by group.
 
-        While a coordinator is being found or loads, its group is asked for again with all others of that kind. A broker
-        that is asked for a coordinator creates the topic of offsets.
+        A broker that is asked for a coordinator creates the topic of offsets. A group with an impossible name has none.
 
         Args:
             groups: partitions to ask for, by name of the group; None for all, which brokers before 0.10.2 refuse.
             with_others: also of all other partitions, if the brokers can list them.
         """
         found: dict[str, Answer[dict[TopicPartition, StoredOffset]]] = dict.fromkeys(groups, Answer({}))
-        unknown: dict[str, ZkConsumerError] = {}
-        left = list(groups)
-        for attempt in range(self._coordinator_attempts):
-            if attempt and left:
-                time.sleep(COORDINATOR_PAUSE_S)
-            for group in left:
-                unknown.pop(group, None)
-                try:
-                    found[group] = self._committed(group, groups[group], with_others=with_others)
-                except ZkConsumerError as error:
-                    unknown[group] = error
-            left = [group for group in left if isinstance(unknown.get(group), CoordinatorMoved)]
+        wanted: dict[str, list[TopicPartition] | None] = {}
+        for group, partitions in groups.items():
+            possible = [partition for partition in partitions or () if is_encodable(partition.topic)]
+            if (possible or with_others or partitions is None) and is_encodable(group):
+                wanted[group] = None if partitions is None else possible
+
+        def ask(group: str, coordinator: OffsetCoordinator) -> StoredOffsets:
+            partitions = wanted[group]
+            if partitions is None:
+                return coordinator.fetch_all()
+            return (coordinator.fetch_known if with_others else coordinator.fetch)(partitions)
+
+        stored, unknown = self.ask_coordinators(wanted, ask)
+        found |= {group: _committed(offsets) for group, offsets in stored.items()}
         for reason, names in _by_reason(unknown).items():
             why = f"offsets in Kafka are unknown, those shown of {name_some(names)} are ZooKeeper's: {reason}"
             found |= {name: Answer({}, (why,), unknown[name]) for name in names}
         return found
 
-    def _committed(
-        self, group: str, partitions: Collection[TopicPartition] | None, *, with_others: bool
-    ) -> Answer[dict[TopicPartition, StoredOffset]]:
-        """The offsets of a group; one whose name no request can carry has none.
+    def ask_coordinators(
+        self, groups: Collection[str], question: Callable[[str, OffsetCoordinator], F]
+    ) -> tuple[dict[str, F], dict[str, ZkConsumerError]]:
+        """Ask the coordinator of each group: the answers, and the errors of the others, by group.
 
-        Raises:
-            ZkConsumerError: they cannot be read.
+        While a coordinator is being found or loads, its group is asked for again with all others of that kind.
         """
-        possible = [partition for partition in partitions or () if is_encodable(partition.topic)]
-        if not (possible or with_others or partitions is None) or not is_encodable(group):
-            return Answer({})
         from zkconsumer.kafka.offsetcoordinator import OffsetCoordinator
 
-        coordinator = self._coordinators.setdefault(group, OffsetCoordinator(self.client, group))
-        if partitions is None:
-            stored = coordinator.fetch_all()
-        else:
-            stored = (coordinator.fetch_known if with_others else coordinator.fetch)(possible)
-        return Answer(
-            {partition: one for partition, one in stored.found.items() if one.offset is not None},
-            tuple(
-                f"the offset of {p} in Kafka cannot be read: {error_name(code)}" for p, code in stored.errors.items()
-            ),
-        )
+        found: dict[str, F] = {}
+        unknown: dict[str, ZkConsumerError] = {}
+        left = list(groups)
+        for attempt in range(self._coordinator_attempts):
+            if attempt and left:
+                time.sleep(_COORDINATOR_PAUSE_S)
+            for group in left:
+                unknown.pop(group, None)
+                coordinator = self._coordinators.setdefault(group, OffsetCoordinator(self.client, group))
+                try:
+                    found[group] = question(group, coordinator)
+                except ZkConsumerError as error:
+                    unknown[group] = error
+            left = [group for group in left if isinstance(unknown.get(group), CoordinatorMoved)]
+        return found, unknown
 
     def close(self) -> None:
         """Close all connections. Idempotent."""
@@ -216,6 +217,13 @@ def offsets_answer(answer: Offsets, what: str) -> Answer[dict[TopicPartition, in
     reasons = answer.reasons().items()
     return Answer(
         answer.found, tuple(f"{what} of {name_some(partitions)} are unknown: {why}" for why, partitions in reasons)
+    )
+
+
+def _committed(stored: StoredOffsets) -> Answer[dict[TopicPartition, StoredOffset]]:
+    return Answer(
+        {partition: one for partition, one in stored.found.items() if one.offset is not None},
+        tuple(f"the offset of {p} in Kafka cannot be read: {error_name(code)}" for p, code in stored.errors.items()),
     )
 
 

@@ -19,7 +19,7 @@ from zkconsumer.core.clusterznodes import (
     decode_replicas,
     partition_state_path,
 )
-from zkconsumer.core.offsets import OffsetStorage, counting_offset, counts_in_kafka, offsets_of
+from zkconsumer.core.offsets import OffsetStorage, counting_offset, offsets_of
 from zkconsumer.core.quotas import ANONYMOUS, CLIENT_QUOTAS, USER_QUOTAS, clients_of
 from zkconsumer.core.znodeaccess import principals
 from zkconsumer.core.znodes import GroupPaths, TopicNode
@@ -30,7 +30,7 @@ from zkconsumer.kafka.clientquotas import describe_quotas
 from zkconsumer.kafka.replicas import ReplicaReport, describe_replicas
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.tools.brokeroffsets import BrokerOffsets
-from zkconsumer.tools.groups import NOT_ASKED, existing_partitions, read_offsets_in_kafka
+from zkconsumer.tools.groups import existing_partitions, read_offsets_in_kafka
 from zkconsumer.tools.groupznodes import GroupZnodes
 from zkconsumer.zookeeper.conditional import Access
 from zkconsumer.zookeeper.reads import Znode
@@ -122,9 +122,8 @@ def read_cluster_facts(
     with closing(BrokerOffsets(config, lambda: reachable, timeout_ms=_BROKER_TIMEOUT_MS)) as asked:
         unreachable = _reach(asked.client, brokers)
         reachable += (broker for broker in brokers if broker not in unreachable)
-        others = counts_in_kafka(storage)
-        stored = read_offsets_in_kafka(registry, asked, [znodes], storage, with_others=others)
-        in_kafka, partitions = stored.get(znodes.group, NOT_ASKED), sorted(existing_partitions([znodes], stored))
+        in_kafka = read_offsets_in_kafka(registry, asked, [znodes], storage)
+        partitions = sorted(existing_partitions([znodes], in_kafka))
         before = _ask_for_replicas(config, asked.client, partitions, [])
         states_before = _states(session, partitions, []) if before is None else before.states
         logs = asked.logs(partitions).found
@@ -132,7 +131,7 @@ def read_cluster_facts(
         access, members_as = _access(session, znodes, problems)
         of_partitions = _ask_for_replicas(config, asked.client, partitions, problems)
         quotas = _ask_for_quotas(config, asked.client, problems) if reachable else None
-    kafka_offsets = offsets_of(in_kafka.found)
+    kafka_offsets = offsets_of(in_kafka[znodes.group].found)
     committed = {
         p: counting_offset(znodes.offsets[p].offset if p in znodes.offsets else None, kafka_offsets.get(p), storage)
         for p in partitions

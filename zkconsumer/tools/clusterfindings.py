@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from statistics import median
 from typing import Final, Literal
 
+from zkconsumer.core.lag import AFTER_LOG, BEFORE_LOG, outside_log
 from zkconsumer.core.quotas import quota_title, quotas_that_apply
 from zkconsumer.core.znodeaccess import locked_out
 from zkconsumer.errors import name_some
@@ -43,20 +44,21 @@ def explain_surroundings(znodes: GroupZnodes, facts: ClusterFacts) -> Iterator[F
 def _offsets(znodes: GroupZnodes, facts: ClusterFacts) -> Iterator[Finding]:
     for partition, offset in sorted(facts.committed.items()):
         start, end = facts.log_starts.get(partition), facts.log_ends.get(partition)
-        if start is not None and offset < start:
+        outside = outside_log(offset, start, end)
+        if outside == BEFORE_LOG:
             yield Finding(
                 "offset-outside-log",
                 str(partition),
-                f"committed offset {offset} lies before the log start {start}: {start - offset} records were deleted "
+                f"committed offset {offset} lies {outside} {start or 0}: {(start or 0) - offset} records were deleted "
                 "before they were consumed",
                 _reset(znodes, facts, partition, "earliest"),
             )
-        elif end is not None and offset > end:
+        elif outside == AFTER_LOG:
             why = _why_log_is_shorter(znodes, facts, partition)
             yield Finding(
                 "offset-outside-log",
                 str(partition),
-                f"committed offset {offset} lies after the log end {end}: {why}",
+                f"committed offset {offset} lies {outside} {end}: {why}",
                 _reset(znodes, facts, partition, "latest"),
             )
 

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from zkconsumer.clusterchoice import open_registry
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.groupview import GroupView
-from zkconsumer.core.lag import signed_lag
+from zkconsumer.core.lag import outside_log, signed_lag
 from zkconsumer.core.offsets import OffsetStorage, StoredOffset, counting_offset, counts_in_kafka, offsets_of
 from zkconsumer.core.offsetstopic import OFFSETS_TOPIC
 from zkconsumer.core.subscription import Blacklist, Subscription
@@ -83,11 +83,7 @@ class PartitionDescription:
     @property
     def is_outside_log(self) -> bool:
         """True if the committed offset is known to lie before the log start or after the log end."""
-        if self.committed is None:
-            return False
-        return (self.log_start is not None and self.committed < self.log_start) or (
-            self.log_end is not None and self.committed > self.log_end
-        )
+        return outside_log(self.committed, self.log_start, self.log_end) is not None
 
     @property
     def is_unhealthy(self) -> bool:
@@ -160,32 +156,22 @@ def describe_groups(
     """
     bootstrap = bootstrap or bootstrap_brokers(config.bootstrap_servers)
     registry = open_registry(session, config, without_brokers=True)
-    reads = read_groups(session, registry, groups)
-    for group, failure in reads.failures.items():
-        if skipped is None:
-            raise failure
-        skipped.append(f"group {group} is skipped: {failure}")
-    found = list(reads.groups.values())
+    found = read_groups(session, registry, groups).required(skipped)
     brokers = bootstrap or registry.live_brokers()
     with closing(BrokerOffsets(config, lambda: brokers)) as asked:
-        in_kafka = read_offsets_in_kafka(
-            registry, asked, found, storage, is_elsewhere=bool(bootstrap), with_others=counts_in_kafka(storage)
-        )
+        in_kafka = read_offsets_in_kafka(registry, asked, found, storage, is_elsewhere=bool(bootstrap))
         partitions = existing_partitions(found, in_kafka, is_elsewhere=bool(bootstrap))
         logs = asked.logs(partitions, with_starts=with_log_starts)
     # A cluster without any topic is one that could not be asked: ZooKeeper has no topics of Kafka 4.
     unknown = config.bootstrap_servers is not None and bool(logs.problems) and not registry.topics()
     return [
-        _description(
-            znodes, in_kafka.get(znodes.group, NOT_ASKED), storage, logs, () if unknown else _missing_problem(znodes)
-        )
+        _description(znodes, in_kafka[znodes.group], storage, logs, () if unknown else _missing_problem(znodes))
         for znodes in found
     ]
 
 
 OffsetsInKafka = Answer[dict[TopicPartition, StoredOffset]]
 """What a group committed to Kafka."""
-NOT_ASKED: Final[OffsetsInKafka] = Answer({})
 
 
 def existing_partitions(
@@ -218,9 +204,8 @@ def read_offsets_in_kafka(
     storage: OffsetStorage,
     *,
     is_elsewhere: bool = False,
-    with_others: bool = False,
 ) -> dict[str, OffsetsInKafka]:
-    """What groups committed to Kafka, by group; empty where the coordinators do not have to be asked.
+    """What groups committed to Kafka, by group; nothing where the coordinators do not have to be asked.
 
     A broker that is asked for a coordinator creates the topic of offsets. As long as that topic does not exist no group
     has an offset in Kafka, so nothing is asked.
@@ -231,12 +216,12 @@ def read_offsets_in_kafka(
         found: the groups.
         storage: whose offsets count.
         is_elsewhere: the brokers may have topics that are not in this ZooKeeper.
-        with_others: also of partitions that ZooKeeper does not have for the group.
     """
     may_ask = OFFSETS_TOPIC in registry.topics() or (is_elsewhere and counts_in_kafka(storage))
     if storage == "zookeeper" or not may_ask:
-        return {}
-    return asked.committed({znodes.group: znodes.partitions for znodes in found}, with_others=with_others)
+        return {znodes.group: Answer({}) for znodes in found}
+    groups = {znodes.group: znodes.partitions for znodes in found}
+    return asked.committed(groups, with_others=counts_in_kafka(storage))
 
 
 def _description(

@@ -94,6 +94,14 @@ class GroupReads(NamedTuple):
     groups: dict[str, GroupZnodes]
     failures: dict[str, ZkConsumerError]
 
+    def required(self, skipped: list[str] | None = None) -> list[GroupZnodes]:
+        """The groups; raises the failure of the first other one, unless ``skipped`` takes their reasons."""
+        for group, failure in self.failures.items():
+            if skipped is None:
+                raise failure
+            skipped.append(f"group {group} is skipped: {failure}")
+        return list(self.groups.values())
+
 
 def read_group(session: ZkSession, registry: Registry, group: str) -> GroupZnodes:
     """Read one group; see :func:`read_groups`.
@@ -101,10 +109,8 @@ def read_group(session: ZkSession, registry: Registry, group: str) -> GroupZnode
     Raises:
         ZkConsumerError: there is no such group, or ZooKeeper cannot be read.
     """
-    reads = read_groups(session, registry, [group])
-    for failure in reads.failures.values():
-        raise failure
-    return reads.groups[group]
+    (found,) = read_groups(session, registry, [group]).required()
+    return found
 
 
 def read_groups(session: ZkSession, registry: Registry, groups: Iterable[str]) -> GroupReads:

@@ -11,12 +11,11 @@ from typing import Final, Self
 from zkconsumer.clusterchoice import open_registry
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.lagstatus import GroupLag, LagSample, evaluate_group
-from zkconsumer.core.offsets import OffsetStorage, counting_offset, counts_in_kafka, offsets_of
+from zkconsumer.core.offsets import OffsetStorage, counting_offset, offsets_of
 from zkconsumer.kafka.bootstrap import bootstrap_brokers
 from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.tools.brokeroffsets import TIMEOUT_MS, BrokerOffsets, Logs
 from zkconsumer.tools.groups import (
-    NOT_ASKED,
     OffsetsInKafka,
     all_partitions,
     existing_partitions,
@@ -102,24 +101,18 @@ class LagSampler:
         registry = self._open_registry()
         reads = read_groups(self._session, registry, groups)
         if required:
-            for failure in reads.failures.values():
-                raise failure
+            reads.required()
         problems = [f"group {group} cannot be read: {failure}" for group, failure in reads.failures.items()]
         found = list(reads.groups.values())
         self._brokers = self._bootstrap or registry.live_brokers()
         self._asked.begin_round()
         elsewhere = bool(self._bootstrap)
-        with_others = counts_in_kafka(self._storage)
-        in_kafka = read_offsets_in_kafka(
-            registry, self._asked, found, self._storage, is_elsewhere=elsewhere, with_others=with_others
-        )
+        in_kafka = read_offsets_in_kafka(registry, self._asked, found, self._storage, is_elsewhere=elsewhere)
         partitions = existing_partitions(found, in_kafka, is_elsewhere=elsewhere)
         logs = self._asked.logs(partitions)
         for znodes in found:
-            problems += znodes.problems
-            kafka = in_kafka.get(znodes.group, NOT_ASKED)
-            problems += kafka.problems
-            self._append(znodes, at, kafka, logs.found)
+            problems += (*znodes.problems, *in_kafka[znodes.group].problems)
+            self._append(znodes, at, in_kafka[znodes.group], logs.found)
         self.znodes = {znodes.group: znodes for znodes in found}
         self._samples = {group: self._samples[group] for group in self.znodes}
         self._in_kafka = {group: self._in_kafka[group] for group in self.znodes if group in self._in_kafka}

@@ -5,22 +5,21 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from zkconsumer.clusterchoice import open_registry
-from zkconsumer.core.kafkagroup import why_no_groups
+from zkconsumer.core.kafkagroup import KafkaGroup, why_no_groups
 from zkconsumer.core.migrationend import End
-from zkconsumer.core.migrationlayouts import parse_starting_offsets
 from zkconsumer.core.migrationplan import Guard, Observation, Place
+from zkconsumer.core.offsets import offsets_of
 from zkconsumer.core.znodes import parse_json
 from zkconsumer.errors import name_some
-from zkconsumer.model import TopicIdentity, TopicPartition
+from zkconsumer.model import TopicPartition
 from zkconsumer.tools.groupznodes import read_group
-from zkconsumer.tools.migrationlayouts import LayoutOffsets, read_layout
+from zkconsumer.tools.migrationlayouts import read_layout
 from zkconsumer.tools.migrationsurvey import stores_last_processed
 from zkconsumer.tools.offsetplan import Guards
 from zkconsumer.tools.offsetstores import Cluster, OffsetNodes, offset_nodes, partitions_to_hold
-from zkconsumer.zookeeper.registry import Registry
 from zkconsumer.zookeeper.session import ZkSession
 
 CLUSTER_ID: Final = "/cluster/id"
@@ -42,6 +41,113 @@ class _Seen:
     offsets: Mapping[TopicPartition, int]
     guards: list[Guard] = field(default_factory=list)
     warnings: tuple[str, ...] = ()
+
+
+class _EndReader(Protocol):
+    """Reads one end, of whatever kind; raises as :meth:`MigrationEnds.observe`."""
+
+    def as_source(self) -> _Seen:
+        """All offsets, read in a way that shows whether they still change."""
+
+    def as_target(self, existing: Collection[TopicPartition]) -> _Seen:
+        """The offsets of partitions, and whether they may be written."""
+
+    def offsets(self, partitions: Collection[TopicPartition], *, others: bool) -> dict[TopicPartition, int]:
+        """See :meth:`MigrationEnds.offsets_of_source`."""
+
+
+class _GroupInZooKeeper:
+    def __init__(self, session: ZkSession, cluster: Cluster, end: End) -> None:
+        self._session, self._config, self._end = session, cluster.config, end
+
+    def as_source(self) -> _Seen:
+        znodes = read_group(self._session, open_registry(self._session, self._config), self._end.group)
+        seen = self._read({partition.topic for partition in znodes.partitions})
+        seen.guards.append(_layout_guard(self._end, is_other=stores_last_processed(self._session, znodes)))
+        return seen
+
+    def as_target(self, existing: Collection[TopicPartition]) -> _Seen:
+        return self._read({partition.topic for partition in existing})
+
+    def _read(self, topics: set[str]) -> _Seen:
+        group, nodes = self._end.group, offset_nodes(self._session, self._end.group, topics)
+        checked = Guards(self._session, forceable=False)
+        checked.check_group(group, partitions_to_hold(self._session, self._config, group, nodes.nodes), nodes)
+        text = "; ".join(checked.refusals) or f"group {group} in ZooKeeper has no members"
+        guards = [Guard("zookeeper", not checked.refusals, text), _readable(nodes)]
+        return _Seen(topics, nodes.offsets(), guards, tuple(checked.warnings))
+
+    def offsets(self, partitions: Collection[TopicPartition], *, others: bool) -> dict[TopicPartition, int]:
+        topics = None if others else {partition.topic for partition in partitions}
+        return _those(partitions, offset_nodes(self._session, self._end.group, topics).offsets(), others=others)
+
+
+class _GroupInKafka:
+    def __init__(self, cluster: Cluster, group: str) -> None:
+        self._cluster, self._group = cluster, group
+
+    def as_source(self) -> _Seen:
+        """The group must not have members: before, after, and with equal reads."""
+        cluster, group = self._cluster, self._group
+        before, first = cluster.describe(group), cluster.committed_all(group)
+        second, after = cluster.committed_all(group), cluster.describe(group)
+        offsets = offsets_of(second)
+        guard = _empty_in_kafka(group, before if before.has_members else after)
+        if guard.holds and first != second:
+            guard = Guard("kafka", False, f"offsets of group {group} in Kafka change; stop what commits them")
+        return _Seen({partition.topic for partition in offsets}, offsets, [guard])
+
+    def as_target(self, existing: Collection[TopicPartition]) -> _Seen:
+        topics = {partition.topic for partition in existing}
+        reason = why_no_groups(self._cluster.releases())
+        can_have_groups = Guard("brokers", reason is None, reason or "the brokers coordinate consumer groups")
+        if not can_have_groups.holds:  # such brokers refuse the further requests
+            return _Seen(topics, {}, [can_have_groups])
+        empty = _empty_in_kafka(self._group, self._cluster.describe(self._group))
+        return _Seen(topics, self.offsets(existing, others=False), [can_have_groups, empty, self._may_commit(topics)])
+
+    def _may_commit(self, topics: Collection[str]) -> Guard:
+        denied = self._cluster.unwritable(self._group, topics) if topics else []
+        if denied is None:
+            return Guard("permission", True, "the brokers are older than 2.3, and do not report permissions")
+        if denied:
+            return Guard("permission", False, f"commits need Read on {name_some(denied)}; add the ACLs")
+        return Guard("permission", True, "offsets may be committed")
+
+    def offsets(self, partitions: Collection[TopicPartition], *, others: bool) -> dict[TopicPartition, int]:
+        read = self._cluster.committed_known if others else self._cluster.committed
+        return offsets_of(read(self._group, partitions))
+
+
+class _Layout:
+    """Offsets of another layout; a file that can be a target need not exist yet."""
+
+    def __init__(self, session: ZkSession, end: End) -> None:
+        self._session, self._end = session, end
+
+    def as_source(self) -> _Seen:
+        first, second = (read_layout(self._session, self._end) for _ in range(2))
+        # Consumers pause between writes, and write nothing if there is nothing to do; so `run` compares with the plan.
+        holds = first.offsets == second.offsets
+        text = f"two reads of the offsets of {self._end} {'are equal' if holds else 'differ; stop its consumers'}"
+        guards = [Guard("source", holds, text)]
+        if second.problems:
+            guards.append(Guard("znodes", False, "; ".join(second.problems)))
+        return _Seen({partition.topic for partition in second.offsets}, second.offsets, guards, second.warnings)
+
+    def as_target(self, existing: Collection[TopicPartition]) -> _Seen:
+        return _Seen({partition.topic for partition in existing}, self.offsets(existing, others=True))
+
+    def offsets(self, partitions: Collection[TopicPartition], *, others: bool) -> dict[TopicPartition, int]:
+        if self._end.kind == "spark-options" and not Path(self._end.group).exists():
+            return {}
+        return _those(partitions, read_layout(self._session, self._end).offsets, others=others)
+
+
+def _end_reader(end: End, session: ZkSession, cluster: Cluster) -> _EndReader:
+    if end.kind == "zookeeper":
+        return _GroupInZooKeeper(session, cluster, end)
+    return _GroupInKafka(cluster, end.group) if end.kind == "kafka" else _Layout(session, end)
 
 
 class MigrationEnds:
@@ -69,7 +175,8 @@ class MigrationEnds:
         self.cluster = cluster
         self.source = source
         self.target = target
-        self._source_session = source_session or session
+        self._source = _end_reader(source, source_session or session, cluster)
+        self._target = _end_reader(target, session, cluster)
 
     def observe(self, planned: Collection[TopicPartition] = ()) -> Observation:
         """Read everything that a plan consists of, or is compared with. Nothing is written.
@@ -81,10 +188,11 @@ class MigrationEnds:
             ZkConsumerError: a store or a log cannot be read.
             OSError: a file cannot be read.
         """
-        source = self._read_source()
+        source = self._source.as_source()
         topics = source.topics | {partition.topic for partition in planned}
         existing = self.cluster.partitions(topics)
-        target = self._read_target(existing)
+        target = self._target.as_target(existing)
+        described = open_registry(self.session, self.cluster.config).describe_topics(sorted(topics))
         warnings = [*source.warnings, *target.warnings]
         if gone := sorted(source.offsets.keys() - existing):
             warnings.append(f"offsets of {name_some(gone)} are not migrated: the cluster has no such partitions")
@@ -93,7 +201,7 @@ class MigrationEnds:
             source={p: offset for p, offset in source.offsets.items() if p in existing},
             target={p: offset for p, offset in target.offsets.items() if p in existing},
             logs=self.cluster.log_ranges(existing),
-            identities=self._identities(topics),
+            identities={topic: one.identity for topic, one in described.items()},
             guards=(*source.guards, *target.guards),
             warnings=tuple(warnings),
         )
@@ -107,7 +215,7 @@ class MigrationEnds:
 
     def guards_of_target(self, partitions: Collection[TopicPartition]) -> list[Guard]:
         """Conditions of the target alone, such as that it has no members; raises as :meth:`observe`."""
-        return self._read_target(partitions).guards
+        return self._target.as_target(partitions).guards
 
     def offsets_of_source(
         self, partitions: Collection[TopicPartition], *, others: bool = False
@@ -116,120 +224,25 @@ class MigrationEnds:
 
         With ``others`` those of all partitions, which brokers before 0.10.2 do not list.
         """
-        return self._offsets(self.source, partitions, others=others)
+        return self._source.offsets(partitions, others=others)
 
     def offsets_of_target(
         self, partitions: Collection[TopicPartition], *, others: bool = False
     ) -> dict[TopicPartition, int]:
         """The target's offsets now, as :meth:`offsets_of_source`."""
-        return self._offsets(self.target, partitions, others=others)
-
-    def _offsets(self, end: End, partitions: Collection[TopicPartition], *, others: bool) -> dict[TopicPartition, int]:
-        if end.kind == "kafka" and others:
-            stored = self.cluster.committed_known(end.group, partitions)
-            return {p: one.offset for p, one in stored.items() if one.offset is not None}
-        if end.kind == "kafka":
-            return self._committed(end.group, partitions)
-        if end.kind == "zookeeper":
-            nodes = offset_nodes(self.session, end.group, None if others else {p.topic for p in partitions})
-            found = {p: offset for p in nodes.nodes if (offset := nodes.offset(p)) is not None}
-        else:
-            found = dict(_in_file(end) if end is self.target else self._read_layout().offsets)
-        return found if others else {p: found[p] for p in partitions if p in found}
-
-    def _committed(self, group: str, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        stored = self.cluster.committed(group, partitions)
-        return {partition: one.offset for partition, one in stored.items() if one.offset is not None}
-
-    # -- the source ---------------------------------------------------------------------------------------------------
-
-    def _read_source(self) -> _Seen:
-        if self.source.kind == "kafka":
-            return self._kafka_source(self.source.group)
-        if self.source.kind == "zookeeper":
-            znodes = read_group(self.session, self._registry(), self.source.group)
-            seen = self._group_in_zookeeper(self.source.group, {partition.topic for partition in znodes.partitions})
-            seen.guards.append(_layout_guard(self.source, is_other=stores_last_processed(self.session, znodes)))
-            return seen
-        first, second = self._read_layout(), self._read_layout()
-        holds = first.offsets == second.offsets
-        # Consumers pause between writes, and write nothing if there is nothing to do; so `run` compares with the plan.
-        text = f"two reads of the offsets of {self.source} {'are equal' if holds else 'differ; stop its consumers'}"
-        topics = {partition.topic for partition in second.offsets}
-        return _Seen(topics, second.offsets, [Guard("source", holds, text)], second.warnings)
-
-    def _read_layout(self) -> LayoutOffsets:
-        return read_layout(self._source_session, self.source)
-
-    def _kafka_source(self, group: str) -> _Seen:
-        """All offsets of the group in Kafka, which must not have members: before, after, and with equal reads."""
-        before, first = self.cluster.describe(group), self.cluster.committed_all(group)
-        second, after = self.cluster.committed_all(group), self.cluster.describe(group)
-        offsets = {partition: one.offset for partition, one in second.items() if one.offset is not None}
-        live = next((one for one in (before, after) if one.has_members), None)
-        if live is not None:
-            guard = Guard("kafka", False, f"group {group} lives in Kafka ({live.state}); stop its consumers")
-        elif first != second:
-            guard = Guard("kafka", False, f"offsets of group {group} in Kafka change; stop what commits them")
-        else:
-            guard = Guard("kafka", True, f"group {group} in Kafka has no members ({after.state})")
-        return _Seen({partition.topic for partition in offsets}, offsets, [guard])
-
-    # -- the target ---------------------------------------------------------------------------------------------------
-
-    def _read_target(self, existing: Collection[TopicPartition]) -> _Seen:
-        topics = {partition.topic for partition in existing}
-        if self.target.kind == "zookeeper":
-            return self._group_in_zookeeper(self.target.group, topics)
-        if self.target.kind == "kafka":
-            group, can_have_groups = self.target.group, self._can_have_groups()
-            if not can_have_groups.holds:  # such brokers refuse the further requests
-                return _Seen(topics, {}, [can_have_groups])
-            guards = [can_have_groups, self._empty_in_kafka(group), self._may_commit(group, topics)]
-            return _Seen(topics, self._committed(group, existing), guards)
-        return _Seen(topics, _in_file(self.target))
-
-    def _can_have_groups(self) -> Guard:
-        reason = why_no_groups(self.cluster.releases())
-        return Guard("brokers", reason is None, reason or "the brokers coordinate consumer groups")
-
-    def _empty_in_kafka(self, group: str) -> Guard:
-        found = self.cluster.describe(group)
-        if found.has_members:
-            return Guard("kafka", False, f"group {group} lives in Kafka ({found.state}); stop its consumers")
-        return Guard("kafka", True, f"group {group} in Kafka has no members ({found.state})")
-
-    def _may_commit(self, group: str, topics: Collection[str]) -> Guard:
-        denied = self.cluster.unwritable(group, topics) if topics else []
-        if denied is None:
-            return Guard("permission", True, "the brokers are older than 2.3, and do not report permissions")
-        if denied:
-            return Guard("permission", False, f"commits need Read on {name_some(denied)}; add the ACLs")
-        return Guard("permission", True, "offsets may be committed")
-
-    # -- both ---------------------------------------------------------------------------------------------------------
-
-    def _group_in_zookeeper(self, group: str, topics: set[str]) -> _Seen:
-        nodes = offset_nodes(self.session, group, topics)
-        offsets = {p: offset for p in nodes.nodes if (offset := nodes.offset(p)) is not None}
-        checked = Guards(self.session, forceable=False)
-        checked.check_group(group, partitions_to_hold(self.session, self.cluster.config, group, nodes.nodes), nodes)
-        text = "; ".join(checked.refusals) or f"group {group} in ZooKeeper has no members"
-        guards = [Guard("zookeeper", not checked.refusals, text), _readable(nodes)]
-        return _Seen(topics, offsets, guards, tuple(checked.warnings))
-
-    def _registry(self) -> Registry:
-        return open_registry(self.session, self.cluster.config)
-
-    def _identities(self, topics: Collection[str]) -> dict[str, TopicIdentity]:
-        described = self._registry().describe_topics(sorted(topics))
-        return {topic: one.identity for topic, one in described.items()}
+        return self._target.offsets(partitions, others=others)
 
 
-def _in_file(end: End) -> dict[TopicPartition, int]:
-    """The offsets in a file that may not exist yet."""
-    path = Path(end.group)
-    return parse_starting_offsets(str(path), path.read_text(encoding="utf-8")) if path.exists() else {}
+def _those(
+    partitions: Collection[TopicPartition], found: dict[TopicPartition, int], *, others: bool
+) -> dict[TopicPartition, int]:
+    return found if others else {partition: found[partition] for partition in partitions if partition in found}
+
+
+def _empty_in_kafka(group: str, found: KafkaGroup) -> Guard:
+    if found.has_members:
+        return Guard("kafka", False, f"group {group} lives in Kafka ({found.state}); stop its consumers")
+    return Guard("kafka", True, f"group {group} in Kafka has no members ({found.state})")
 
 
 def _readable(nodes: OffsetNodes) -> Guard:

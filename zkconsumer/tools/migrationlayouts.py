@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from zkconsumer.core.migrationend import End
 from zkconsumer.core.migrationlayouts import (
@@ -16,16 +16,22 @@ from zkconsumer.core.migrationlayouts import (
     receiver_offset,
     storm_offset,
 )
-from zkconsumer.errors import ZkConsumerError
+from zkconsumer.errors import MalformedZnode, ZkConsumerError
 from zkconsumer.model import TopicPartition
-from zkconsumer.zookeeper.reads import Znode
 from zkconsumer.zookeeper.session import ZkSession
 
 
 class LayoutOffsets(NamedTuple):
-    """The next offset of each partition, and what the operator should know of them."""
+    """The offsets of a layout.
+
+    Attributes:
+        offsets: the next offset of each partition.
+        problems: znodes that hold something else, one sentence each.
+        warnings: what the operator should know.
+    """
 
     offsets: dict[TopicPartition, int]
+    problems: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
@@ -33,45 +39,52 @@ def read_layout(session: ZkSession, end: End) -> LayoutOffsets:
     """The offsets at an end that is neither a group of the JVM's layout nor in Kafka.
 
     Raises:
-        ZkConsumerError: there is nothing, or something else than the layout has.
+        ZkConsumerError: there is nothing, or a file has something else than the layout.
         OSError: a file cannot be read.
     """
-    match end.kind:
-        case "storm":
-            return LayoutOffsets(_storm(session, end.group))
-        case "dibbhatt":
-            return LayoutOffsets(_receiver(session, end.group))
-        case "spark":
-            return _checkpoint(Path(end.group))
-    path = Path(end.group)
-    return LayoutOffsets(parse_starting_offsets(str(path), path.read_text(encoding="utf-8")))
+    return _READERS[end.kind](session, end.group)
 
 
-def _storm(session: ZkSession, root: str) -> dict[TopicPartition, int]:
-    names = _children(session, root)
-    paths = [f"{root}/{name}" for name in names if partition_number(name) is not None]
-    topics = [f"{root}/{name}" for name in names if partition_number(name) is None]
-    for parent, below in session.children_of(topics).existing().items():
-        paths += [f"{parent}/{name}" for name in below if partition_number(name) is not None]
-    found: dict[TopicPartition, int] = {}
-    for path, node in _nodes(session, paths).items():
-        partition, offset = storm_offset(path, node.data)
-        if partition in found:
-            raise ZkConsumerError(f"{root} has two znodes of {partition}, with and without the topic in the path")
-        found[partition] = offset
-    return _some(root, found)
+def _storm(session: ZkSession, root: str) -> LayoutOffsets:
+    topics = [name for name in _children(session, root) if partition_number(name) is None]
+    parents = dict.fromkeys([root, *(f"{root}/{topic}" for topic in topics)], "")
+    return _decoded(session, root, _partitions(session, parents, partition_number), storm_offset)
 
 
-def _receiver(session: ZkSession, root: str) -> dict[TopicPartition, int]:
+def _receiver(session: ZkSession, root: str) -> LayoutOffsets:
     """The newer layout where there is one; a receiver that was upgraded leaves its older znodes."""
     names = _children(session, root)
     if "offsets" in names:
         parents = {f"{root}/offsets/{topic}": topic for topic in _children(session, f"{root}/offsets")}
         newer = _partitions(session, parents, lambda name: int(name) if name.isascii() and name.isdigit() else None)
-        return _some(root, {newer[p]: receiver_offset(p, node.data) for p, node in _nodes(session, newer).items()})
-    parents = {f"{root}/{topic}/processed": topic for topic in names}
-    older = _partitions(session, parents, partition_number)
-    return _some(root, {older[p]: older_receiver_offset(p, node.data) for p, node in _nodes(session, older).items()})
+        return _decoded(session, root, newer, lambda path, data: (newer[path], receiver_offset(path, data)))
+    older = _partitions(session, {f"{root}/{topic}/processed": topic for topic in names}, partition_number)
+    return _decoded(session, root, older, lambda path, data: (older[path], older_receiver_offset(path, data)))
+
+
+def _decoded(
+    session: ZkSession,
+    root: str,
+    paths: Collection[str],
+    decode: Callable[[str, bytes | None], tuple[TopicPartition, int]],
+) -> LayoutOffsets:
+    """What the znodes hold; one that cannot be read costs its partition alone."""
+    offsets: dict[TopicPartition, int] = {}
+    problems: list[str] = []
+    for path, node in session.get_many(paths).items():
+        if node is None:
+            continue
+        try:
+            partition, offset = decode(path, node.data)
+        except MalformedZnode as error:
+            problems.append(str(error))
+            continue
+        if partition in offsets:
+            problems.append(f"{root} has two znodes of {partition}, with and without the topic in the path")
+        offsets[partition] = offset
+    if not offsets and not problems:
+        raise ZkConsumerError(f"{root} has no offsets of this layout; check the path")
+    return LayoutOffsets(offsets, tuple(problems))
 
 
 def _partitions(
@@ -93,17 +106,8 @@ def _children(session: ZkSession, path: str) -> list[str]:
     return sorted(names)
 
 
-def _nodes(session: ZkSession, paths: Mapping[str, TopicPartition] | list[str]) -> dict[str, Znode]:
-    return {path: node for path, node in session.get_many(paths).items() if node is not None}
-
-
-def _some(root: str, found: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
-    if not found:
-        raise ZkConsumerError(f"{root} has no offsets of this layout; check the path")
-    return found
-
-
-def _checkpoint(directory: Path) -> LayoutOffsets:
+def _checkpoint(_session: ZkSession, path: str) -> LayoutOffsets:
+    directory = Path(path)
     if not (directory / "offsets").is_dir():
         raise ZkConsumerError(
             f"{directory} is not the checkpoint of a query in a local directory: it has no offsets; copy offsets and "
@@ -121,6 +125,17 @@ def _checkpoint(directory: Path) -> LayoutOffsets:
     warning = (
         f"batch {number + 1} of {directory} is not finished; its records are read again, from the end of {number} on"
     )
-    return LayoutOffsets(
-        parse_offset_log(str(file), file.read_text(encoding="utf-8")), (warning,) if has_unfinished else ()
-    )
+    offsets = parse_offset_log(str(file), file.read_text(encoding="utf-8"))
+    return LayoutOffsets(offsets, warnings=(warning,) if has_unfinished else ())
+
+
+def _options(_session: ZkSession, path: str) -> LayoutOffsets:
+    return LayoutOffsets(parse_starting_offsets(path, Path(path).read_text(encoding="utf-8")))
+
+
+_READERS: Final[Mapping[str, Callable[[ZkSession, str], LayoutOffsets]]] = {
+    "storm": _storm,
+    "dibbhatt": _receiver,
+    "spark": _checkpoint,
+    "spark-options": _options,
+}

@@ -17,7 +17,7 @@ from zkconsumer.errors import ZkConsumerError
 from zkconsumer.kafka.fields import is_encodable
 from zkconsumer.model import TopicPartition
 from zkconsumer.tools.grouplist import layout_of
-from zkconsumer.tools.groups import NOT_ASKED, existing_partitions, pattern_of, read_offsets_in_kafka
+from zkconsumer.tools.groups import existing_partitions, pattern_of, read_offsets_in_kafka
 from zkconsumer.tools.groupznodes import GroupZnodes, read_groups
 from zkconsumer.tools.offsetstores import Cluster
 from zkconsumer.zookeeper.session import ZkSession
@@ -46,12 +46,7 @@ def read_survey_facts(
         ZkConsumerError: one of the groups does not exist, or ZooKeeper cannot be read.
     """
     registry = open_registry(session, config, without_brokers=True)
-    reads = read_groups(session, registry, groups)
-    for group, failure in reads.failures.items():
-        if skipped is None:
-            raise failure
-        skipped.append(f"group {group} is skipped: {failure}")
-    found = list(reads.groups.values())
+    found = read_groups(session, registry, groups).required(skipped)
     is_elsewhere = config.bootstrap_servers is not None
     with closing(Cluster.of(session, config)) as cluster:
         problems, releases, retention = _broker_facts(cluster)
@@ -64,7 +59,7 @@ def read_survey_facts(
     surroundings = _Surroundings(partitions, logs.found.ranges(), releases, retention)
     facts = []
     for znodes in found:
-        stored = in_kafka.get(znodes.group, NOT_ASKED)
+        stored = in_kafka[znodes.group]
         kafka, more = states[znodes.group]
         unreadable = (*problems, *znodes.problems, *stored.problems, *more)
         unreadable += logs.problems if znodes.partitions else ()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, Literal, NamedTuple, TypeVar
@@ -16,7 +15,6 @@ from zkconsumer.core.offsetstopic import OFFSETS_TOPIC
 from zkconsumer.core.znodes import GroupPaths, OffsetNode, TopicNode
 from zkconsumer.errors import (
     BrokerUnavailable,
-    CoordinatorMoved,
     MalformedZnode,
     ProtocolError,
     WriteRefused,
@@ -33,7 +31,7 @@ from zkconsumer.kafka.offsetcoordinator import OffsetCoordinator
 from zkconsumer.kafka.permissions import unreadable_topics
 from zkconsumer.kafka.versions import LIST_OFFSETS
 from zkconsumer.model import Broker, TopicPartition
-from zkconsumer.tools.brokeroffsets import COORDINATOR_PAUSE_S, BrokerOffsets
+from zkconsumer.tools.brokeroffsets import BrokerOffsets
 from zkconsumer.zookeeper.reads import Znode
 from zkconsumer.zookeeper.registry import Registry
 from zkconsumer.zookeeper.session import ZkSession
@@ -68,6 +66,10 @@ class OffsetNodes(NamedTuple):
         """The offset, None without a node, or where it holds none."""
         node = self.nodes.get(partition)
         return None if node is None else _decoded(node)
+
+    def offsets(self) -> dict[TopicPartition, int]:
+        """The offsets that the nodes hold."""
+        return {p: offset for p, node in self.nodes.items() if (offset := _decoded(node)) is not None}
 
 
 def _decoded(node: Znode) -> int | None:
@@ -259,16 +261,8 @@ class Cluster:
         if not self._has_offsets_topic():
             return dict.fromkeys(groups, KafkaGroup(DEAD))
 
-        def ask(client: BrokerClient) -> dict[str, KafkaGroup | ZkConsumerError]:
-            found: dict[str, KafkaGroup | ZkConsumerError] = {}
-            for group in groups:
-                try:
-                    found[group] = _patiently(OffsetCoordinator(client, group), lambda one: one.describe())
-                except ZkConsumerError as error:
-                    found[group] = error
-            return found
-
-        return self._ask(ask)
+        found, unknown = self._asked().ask_coordinators(groups, lambda _, coordinator: coordinator.describe())
+        return {**found, **unknown}
 
     def unwritable(self, group: str, topics: Collection[str]) -> list[str] | None:
         """What is not permitted of a commit, one phrase each; None if the brokers do not report permissions.
@@ -386,7 +380,10 @@ class Cluster:
         return all(code not in NO_SUCH_TOPIC for code in failed.values())
 
     def _coordinated(self, group: str, question: Callable[[OffsetCoordinator], T]) -> T:
-        return self._ask(lambda client: _patiently(OffsetCoordinator(client, group), question))
+        found, unknown = self._asked().ask_coordinators([group], lambda _, coordinator: question(coordinator))
+        for error in unknown.values():
+            raise error
+        return found[group]
 
     def _ask(self, question: Callable[[BrokerClient], T]) -> T:
         return question(self._asked().client)
@@ -395,13 +392,3 @@ class Cluster:
         """The brokers, for another question."""
         self.offsets.begin_round()
         return self.offsets
-
-
-def _patiently(coordinator: OffsetCoordinator, question: Callable[[OffsetCoordinator], T]) -> T:
-    """Repeat the question while the coordinator is being found or loads."""
-    for _ in range(_COORDINATOR_ATTEMPTS - 1):
-        try:
-            return question(coordinator)
-        except CoordinatorMoved:
-            time.sleep(COORDINATOR_PAUSE_S)
-    return question(coordinator)

@@ -5,6 +5,7 @@ import pytest
 from tests.fixtures.znodes import ZnodesInMemory
 from zkconsumer.core.migrationend import parse_end
 from zkconsumer.errors import ZkConsumerError
+from zkconsumer.model import TopicPartition
 from zkconsumer.tools.migrationlayouts import read_layout
 
 SPOUT = '{"topology":{"id":"x","name":"x"},"offset":%d,"partition":%d,"broker":{"host":"h","port":1},"topic":"%s"}'
@@ -29,11 +30,29 @@ def test_a_spout_of_one_topic_and_one_of_many_are_read(znodes):
     assert read(znodes, "storm:/spout/many") == ({"t-0": 5, "t-1": 6, "u-0": 9}, ())
 
 
-def test_two_znodes_of_one_partition_are_refused(znodes):
+def test_two_znodes_of_one_partition_are_a_problem(znodes):
     znodes.write("/spout/s/partition_0", (SPOUT % (5, 0, "t")).encode())
     znodes.write("/spout/s/t/partition_0", (SPOUT % (6, 0, "t")).encode())
-    with pytest.raises(ZkConsumerError, match="two znodes of t-0"):
-        read(znodes, "storm:/spout/s")
+    (problem,) = read_layout(znodes, parse_end("storm:/spout/s")).problems
+    assert "two znodes of t-0" in problem
+
+
+@pytest.mark.parametrize(
+    ("uri", "path"),
+    [
+        ("storm:/s", "/s/partition_%d"),
+        ("dibbhatt:/s", "/s/offsets/t/%d"),
+        ("dibbhatt:/s", "/s/t/processed/partition_%d"),
+    ],
+)
+def test_a_znode_that_cannot_be_read_costs_its_partition_alone(znodes, uri, path):
+    good = b"4" if "offsets" in path else (SPOUT % (5, 0, "t")).encode()
+    znodes.write(path % 0, good)
+    znodes.write(path % 1, b"x")
+    found = read_layout(znodes, parse_end(uri))
+    assert list(found.offsets) == [TopicPartition("t", 0)]
+    (problem,) = found.problems
+    assert path % 1 in problem
 
 
 def test_the_newer_receiver_is_read_in_place_of_the_older(znodes):

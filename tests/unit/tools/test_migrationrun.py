@@ -209,6 +209,13 @@ def test_a_consumer_that_commits_to_the_source_is_reported(servers):
     assert "offsets of storm:/s/id have moved since they were checked: t-4" in servers.run().faults[0]
 
 
+def test_a_znode_of_a_spout_that_cannot_be_read_is_a_reason_to_refuse(servers):
+    servers.begin("storm:/s/id", "kafka:g")
+    servers.write("/s/id/partition_4", b"not JSON")
+    with pytest.raises(WriteRefused, match="znode /s/id/partition_4"):
+        servers.run()
+
+
 def test_a_member_of_the_source_that_starts_during_a_run_is_reported(servers):
     """It continues where the new consumers do, so each record would be consumed twice."""
     servers.begin(*TO_KAFKA)
