@@ -9,9 +9,10 @@ from zkconsumer.core.offsets import Stamp
 from zkconsumer.core.znodes import GroupPaths, StampNode
 from zkconsumer.errors import MalformedZnode, ZooKeeperRefused
 from zkconsumer.model import TopicPartition
+from zkconsumer.zookeeper.fencedtransactions import Outcomes
 from zkconsumer.zookeeper.reads import Znode
 from zkconsumer.zookeeper.session import ZkSession
-from zkconsumer.zookeeper.transaction import Operation, Outcomes
+from zkconsumer.zookeeper.transaction import Operation
 
 _log = logging.getLogger(__name__)
 

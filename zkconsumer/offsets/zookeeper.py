@@ -15,8 +15,9 @@ from zkconsumer.core.znodes import GroupPaths, OffsetNode
 from zkconsumer.errors import MalformedZnode, TopicUnreadable, ZooKeeperRefused
 from zkconsumer.model import TopicPartition
 from zkconsumer.offsets.stamps import CommitStamps
+from zkconsumer.zookeeper.fencedtransactions import Outcomes
 from zkconsumer.zookeeper.session import ZkSession
-from zkconsumer.zookeeper.transaction import Kind, Operation, Outcome, Outcomes
+from zkconsumer.zookeeper.transaction import Kind, Operation, Outcome
 
 _log = logging.getLogger(__name__)
 

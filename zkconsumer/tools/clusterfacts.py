@@ -32,7 +32,7 @@ from zkconsumer.model import Broker, TopicPartition
 from zkconsumer.tools.brokeroffsets import BrokerOffsets
 from zkconsumer.tools.groups import existing_partitions, read_offsets_in_kafka
 from zkconsumer.tools.groupznodes import GroupZnodes
-from zkconsumer.zookeeper.conditional import Access
+from zkconsumer.zookeeper.access import Access
 from zkconsumer.zookeeper.reads import Znode
 from zkconsumer.zookeeper.registry import Registry
 from zkconsumer.zookeeper.session import ZkSession

@@ -17,8 +17,9 @@ from zkconsumer.core.znodes import CONSUMERS, HOLD, STATIC, ConsumerIdNode, Grou
 from zkconsumer.errors import WriteRefused, ZkConsumerError, name_some
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 from zkconsumer.tools.snapshot import NodeState
-from zkconsumer.zookeeper.conditional import Access, Change, Conflict, in_transactions
+from zkconsumer.zookeeper.access import Access
 from zkconsumer.zookeeper.session import ZkSession
+from zkconsumer.zookeeper.transaction import Conflict, Operation, in_transactions
 
 _log = logging.getLogger(__name__)
 
@@ -124,7 +125,7 @@ class GroupHold:
             ZooKeeperUnavailable: it is unknown whether the group is held.
             WriteRefused: the hold has lasted too long.
         """
-        self._session.commit_changes(self.fence, [Change("check", self.fence)])
+        self._session.commit_changes(self.fence, [Operation("check", self.fence)])
         if self.is_over:
             raise WriteRefused(
                 f"the hold of group {self._paths.group} lasted {LONGEST_S:g} s, after which members that started "
@@ -176,17 +177,17 @@ class GroupHold:
                 if conflict is None:
                     self._created += [change.path for change in left]
                     break
-                if self._session.get(conflict.change.path) is None:
-                    raise ZkConsumerError(f"{conflict.change.path} cannot be created: {conflict.reason}")
-                left.remove(conflict.change)  # another client has created it since it was read
+                if self._session.get(conflict.operation.path) is None:
+                    raise ZkConsumerError(f"{conflict.operation.path} cannot be created: {conflict.reason}")
+                left.remove(conflict.operation)  # another client has created it since it was read
 
-    def _parent(self, path: str) -> Change:
+    def _parent(self, path: str) -> Operation:
         """Members of the group must be able to write below it, should it stay; so its access is the group's."""
         planned = self._parents.get(path)
         if planned is not None:
-            return Change("create", path, planned.data, access=planned.access)
+            return Operation("create", path, planned.data, access=planned.access)
         access = _OPEN if path in (CONSUMERS, self._paths.ours) else self._group_access
-        return Change("create", path, None, access=access)
+        return Operation("create", path, None, access=access)
 
     def _refuse_others(self) -> None:
         node = self._session.get(self.fence)
@@ -202,14 +203,14 @@ class GroupHold:
 
     def _claim(self) -> None:
         data = PartitionOwnerNode.encode(ConsumerThreadId(self._name, 0))
-        claims = [Change("create-ephemeral", self._paths.owner(p), data) for p in self._partitions]
+        claims = [Operation("create-ephemeral", self._paths.owner(p), data) for p in self._partitions]
         self._claimed = [change.path for change in claims]  # after a failure those are released that this session owns
         for conflict in self._session.commit_independent(self.fence, in_transactions(claims)):
             if conflict is not None:
                 raise WriteRefused(self._why(conflict))
 
     def _why(self, conflict: Conflict) -> str:
-        path = conflict.change.path
+        path = conflict.operation.path
         node = self._session.get(path)
         if node is None:
             return f"{path} cannot be claimed: {conflict.reason}"
@@ -240,7 +241,7 @@ class GroupHold:
 
     # -- release ------------------------------------------------------------------------------------------------------
 
-    def release(self, closing: Sequence[Change] = ()) -> Released:
+    def release(self, closing: Sequence[Operation] = ()) -> Released:
         """Give everything back, remove the parents that were created, and make members that wait try again.
 
         What was not taken, or was released, is left alone. An interrupted release is completed by another one.
@@ -282,28 +283,28 @@ class GroupHold:
         if lost and is_held:  # otherwise they have ended with the session, which is reported by what follows
             problems.append(f"{name_some(lost)} was deleted by another client; check who owns the partition")
         self._claimed = []
-        parts = list(in_transactions(Change("delete", path) for path in ours))
+        parts = list(in_transactions(Operation("delete", path) for path in ours))
         for part, conflict in zip(parts, self._session.commit_independent(self.fence, parts), strict=True):
             if conflict is not None:
                 problems += self._delete(self.fence, part)
         owners = [path for path in reversed(self._created) if path.startswith(self._paths.owners)]
-        problems += self._delete(self.fence, [Change("delete", path) for path in owners])
+        problems += self._delete(self.fence, [Operation("delete", path) for path in owners])
         self._created = [path for path in self._created if path not in set(owners)]
 
-    def _release_node(self, closing: Sequence[Change], problems: list[str]) -> None:
+    def _release_node(self, closing: Sequence[Operation], problems: list[str]) -> None:
         """The hold's own node, its parents, and what could not be deleted before."""
         kept = {change.path for change in closing}
         created = list(self._created)
         if self._paths.root in kept:  # a hold that was killed has left its parents, empty
             created += [self._paths.ours, self._paths.owners, *map(self._paths.owner_topic, self._topics())]
-        parents = [Change("delete", path) for path in dict.fromkeys(created) if path not in kept]
+        parents = [Operation("delete", path) for path in dict.fromkeys(created) if path not in kept]
         if self._held:
-            problems += self._delete(self.fence, [Change("delete", self.fence)])
+            problems += self._delete(self.fence, [Operation("delete", self.fence)])
             self._held = False
         deepest_first = sorted([*closing, *parents], key=lambda change: change.path.count("/"), reverse=True)
         problems += self._delete("/", deepest_first)
 
-    def _delete(self, fence: str, deletions: Sequence[Change]) -> list[str]:
+    def _delete(self, fence: str, deletions: Sequence[Operation]) -> list[str]:
         """Delete what can be deleted; returns what is still there, except parents that others use."""
         for part in in_transactions(deletions):
             left = list(part)
@@ -311,8 +312,8 @@ class GroupHold:
                 conflict = self._session.commit_changes(fence, left)
                 if conflict is None:
                     break
-                left.remove(conflict.change)
-                _log.info("%s stays: %s", conflict.change.path, conflict.reason)
+                left.remove(conflict.operation)
+                _log.info("%s stays: %s", conflict.operation.path, conflict.reason)
         found = self._session.get_many(deletion.path for deletion in deletions if deletion.version >= 0)
         return [f"{path} stays: another client uses it" for path, node in found.items() if node is not None]
 
@@ -353,7 +354,7 @@ class GroupHold:
 
     def _remove_parents(self) -> None:
         """The session has ended, and with it everything that was ephemeral."""
-        parents = [Change("delete", path) for path in reversed(self._created)]
+        parents = [Operation("delete", path) for path in reversed(self._created)]
         try:
             self._delete("/", parents)
         except ZkConsumerError as error:
@@ -380,7 +381,7 @@ class NoHold:
     def outlast_attempts(self) -> None:
         """Nothing: no member claims partitions."""
 
-    def release(self, closing: Sequence[Change] = ()) -> Released:  # noqa: ARG002 - as that of a hold
+    def release(self, closing: Sequence[Operation] = ()) -> Released:  # noqa: ARG002 - as that of a hold
         """Nothing: no znode was created."""
         return Released()
 

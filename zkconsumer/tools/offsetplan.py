@@ -17,7 +17,7 @@ from zkconsumer.model import TopicIdentity, TopicPartition
 from zkconsumer.tools.hold import live_members
 from zkconsumer.tools.offsetstores import Cluster, OffsetNodes, Store, partitions_to_hold
 from zkconsumer.tools.snapshot import GroupChange, KafkaChange, NodeChange, NodeState, Snapshot
-from zkconsumer.zookeeper.conditional import Access
+from zkconsumer.zookeeper.access import Access
 from zkconsumer.zookeeper.session import ZkSession
 
 _RECENT_MS: Final = 60_000

@@ -26,7 +26,7 @@ from zkconsumer.core.znodes import OffsetNode, offset_partition
 from zkconsumer.errors import MalformedZnode, WriteRefused, ZkConsumerError
 from zkconsumer.model import TopicPartition
 from zkconsumer.tools.wholefiles import write_whole
-from zkconsumer.zookeeper.conditional import Access
+from zkconsumer.zookeeper.access import Access
 from zkconsumer.zookeeper.reads import Znode
 
 _VERSION: Final = 2

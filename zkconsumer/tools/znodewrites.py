@@ -10,9 +10,9 @@ from zkconsumer.core.znodes import GroupPaths
 from zkconsumer.errors import ZkConsumerError, name_some
 from zkconsumer.tools.snapshot import NodeChange, NodeState
 from zkconsumer.tools.writereport import UnderHold
-from zkconsumer.zookeeper.conditional import Change, in_transactions
 from zkconsumer.zookeeper.reads import Znode
 from zkconsumer.zookeeper.session import ZkSession
+from zkconsumer.zookeeper.transaction import Operation, in_transactions
 
 _READ_BACK_ROUNDS: Final = 3
 _RECONNECT_S: Final = 10.0
@@ -51,7 +51,7 @@ class ZnodeWrites:
                 self._report.not_written += [change.path for late in parts[number + 1 :] for change in late]
                 return
 
-    def _write_part(self, part: Sequence[Change]) -> bool:
+    def _write_part(self, part: Sequence[Operation]) -> bool:
         paths = [change.path for change in part]
         if self._under.is_too_late(paths):
             return False
@@ -62,14 +62,14 @@ class ZnodeWrites:
             self._look_again(part)
             return False
         if conflict is not None:
-            self._report.faults.append(f"{conflict.change.path} was not written: {conflict.reason}")
+            self._report.faults.append(f"{conflict.operation.path} was not written: {conflict.reason}")
             self._report.not_written += paths
             return False
         self._report.written += paths
         self._under.show_progress()
         return True
 
-    def _look_again(self, part: Sequence[Change]) -> None:
+    def _look_again(self, part: Sequence[Operation]) -> None:
         """Read what became of a transaction without an answer: its first change shows it, since it is all or none."""
         paths, first = [change.path for change in part], part[0]
         deadline = time.monotonic() + _RECONNECT_S
@@ -137,7 +137,7 @@ class ZnodeWrites:
             )
             if node is not None:
                 kind: Literal["delete", "set"] = "delete" if after is None else "set"
-                again.append(Change(kind, path, None if after is None else after.data, node.version))
+                again.append(Operation(kind, path, None if after is None else after.data, node.version))
         again.sort(key=lambda change: (change.kind == "delete", -change.path.count("/")))
         for part in in_transactions(again):
             self._session.commit_changes(self._under.hold.fence, part)
@@ -164,7 +164,7 @@ class ZnodeWrites:
             reasons.append(f"{name_some(left)} could not be deleted: a member or another client uses what is below")
 
 
-def _in_order(group: str, nodes: Sequence[NodeChange]) -> tuple[list[Change], list[Change]]:
+def _in_order(group: str, nodes: Sequence[NodeChange]) -> tuple[list[Operation], list[Operation]]:
     """Changes that are possible while the group is held, and deletions of parents of the hold.
 
     Parents are created before what is below them, and deleted after it. ``ids`` goes first of all: it cannot be
@@ -190,11 +190,11 @@ def _is_as(node: Znode | None, wanted: NodeState | None) -> bool:
     return node is None if wanted is None else node is not None and node.data == wanted.data
 
 
-def _as_change(node: NodeChange) -> Change:
+def _as_change(node: NodeChange) -> Operation:
     """The conditional write that a change of a znode needs."""
     before, after = node.before, node.after
     if after is None:
-        return Change("delete", node.path, version=-1 if before is None else before.version)
+        return Operation("delete", node.path, version=-1 if before is None else before.version)
     if before is None:
-        return Change("create", node.path, after.data, access=after.access)
-    return Change("set", node.path, after.data, before.version)
+        return Operation("create", node.path, after.data, access=after.access)
+    return Operation("set", node.path, after.data, before.version)

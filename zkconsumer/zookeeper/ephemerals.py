@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from zkconsumer.zookeeper.security import open_acl
-from zkconsumer.zookeeper.transaction import Batch, Operation, Outcome, Stop
+from zkconsumer.zookeeper.transaction import Conflict, Operation, Outcome, send
 
 
 class Created(NamedTuple):
@@ -66,11 +66,7 @@ class Ephemerals:
             return None
         return Created(getattr(results[-1], "numChildren", None))
 
-    def _try(self, operations: Sequence[Operation]) -> tuple[Outcome, list[Any]]:
+    def _try(self, operations: Sequence[Operation]) -> tuple[Outcome, Sequence[Any]]:
         """Do all of the operations or none; the outcome of the first that cannot be done, and the results or reason."""
-        batch = Batch(self._client, open_acl())
-        batch.add(operations)
-        answer = batch.commit(self._timeout)
-        if isinstance(answer, Stop):
-            return answer.outcome, [answer.reason]
-        return "done", answer
+        answer = send(self._client, operations, open_acl())(self._timeout)
+        return (answer.outcome, [answer.refusal]) if isinstance(answer, Conflict) else ("done", answer)

@@ -14,10 +14,11 @@ from typing import Final
 from zkconsumer.core.znodes import GroupPaths, PartitionOwnerNode
 from zkconsumer.errors import OwnershipConflict
 from zkconsumer.model import ConsumerThreadId, TopicPartition
+from zkconsumer.zookeeper.fencedtransactions import Outcomes
 from zkconsumer.zookeeper.kazooadapter import Watch
 from zkconsumer.zookeeper.reads import Znode
 from zkconsumer.zookeeper.session import ZkSession
-from zkconsumer.zookeeper.transaction import Condition, Operation, Outcomes
+from zkconsumer.zookeeper.transaction import Operation
 
 _log = logging.getLogger(__name__)
 
@@ -81,7 +82,7 @@ class PartitionOwnership:
         self._create(left, share, self.release)
         self._held = self._tried
 
-    def claim_more(self, share: Mapping[TopicPartition, ConsumerThreadId], condition: Condition) -> None:
+    def claim_more(self, share: Mapping[TopicPartition, ConsumerThreadId], condition: Operation) -> None:
         """Create the owner znodes of what is not held of ``share``, all or none; what is held stays.
 
         Args:
@@ -108,7 +109,7 @@ class PartitionOwnership:
         left: Mapping[TopicPartition, ConsumerThreadId],
         share: Mapping[TopicPartition, ConsumerThreadId],
         undo: Callable[[], None],
-        condition: Condition | None = None,
+        condition: Operation | None = None,
     ) -> None:
         """Create the owner znodes of ``left``, which is a part of ``share``, or undo it and raise."""
         creations = [
@@ -128,7 +129,7 @@ class PartitionOwnership:
                 holders = self._holders(missed, gone="a member that has just released it")
             self._expect_done(holders, outcomes, undo)
 
-    def _create_with_parents(self, creations: Sequence[Operation], condition: Condition | None) -> Outcomes:
+    def _create_with_parents(self, creations: Sequence[Operation], condition: Operation | None) -> Outcomes:
         """Parents are missing only if the group never owned a partition of the topic, so they are created on demand."""
         for reason in self._session.ensure_paths({one.path.rpartition("/")[0] for one in creations}, None).values():
             raise reason

@@ -20,10 +20,9 @@ from kazoo.exceptions import NodeExistsError, NoNodeError
 from kazoo.protocol.states import KazooState, KeeperState
 
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.errors import ChrootMissing, SessionExpired, ThreadLimit, ZooKeeperRefused, ZooKeeperUnavailable
+from zkconsumer.errors import ChrootMissing, ThreadLimit, ZooKeeperRefused, ZooKeeperUnavailable
 from zkconsumer.forks import Owner
 from zkconsumer.threads import start_thread
-from zkconsumer.zookeeper.conditional import Access, Change, Conflict, commit_changes, commit_independent, read_access
 from zkconsumer.zookeeper.kazooadapter import (
     LOGIN_FAILED,
     NegotiationLog,
@@ -40,8 +39,10 @@ from zkconsumer.zookeeper.reads import ChildrenReads, Reads, Znode, ZnodeReads
 from zkconsumer.zookeeper.security import client_arguments, open_acl, owned_acl
 
 if TYPE_CHECKING:  # what only reads needs no transactions
+    from zkconsumer.zookeeper.access import Access
     from zkconsumer.zookeeper.ephemerals import Created
-    from zkconsumer.zookeeper.transaction import Condition, Operation, Outcomes
+    from zkconsumer.zookeeper.fencedtransactions import Outcomes
+    from zkconsumer.zookeeper.transaction import Conflict, Operation
 
 _log = logging.getLogger(__name__)
 
@@ -333,7 +334,9 @@ class ZkSession:
         return self._reads.children_of(paths)
 
     def access(self, paths: Iterable[str], *, masked: bool = False) -> dict[str, Access]:
-        """See :func:`~zkconsumer.zookeeper.conditional.read_access`."""
+        """See :func:`~zkconsumer.zookeeper.access.read_access`."""
+        from zkconsumer.zookeeper.access import read_access
+
         return read_access(self._client, paths, self._timeout, masked=masked)
 
     # -- writes ---------------------------------------------------------------------------------------------------
@@ -385,18 +388,14 @@ class ZkSession:
             ZooKeeperUnavailable: no answer; whether it was done is unknown.
             ZooKeeperRefused: the servers do not allow it, or the node exists.
         """
-        from zkconsumer.zookeeper.transaction import Batch, Operation, Stop
+        from zkconsumer.zookeeper.transaction import Conflict, Operation, fence_of, lost_fence, send
 
-        batch = Batch(self._client, open_acl())
-        batch.check(fence)
-        batch.add([Operation("create-ephemeral", path, data), Operation("delete", path)])
-        answer = batch.commit(self._timeout)
-        if not isinstance(answer, Stop):
+        operations = [fence_of(fence), Operation("create-ephemeral", path, data), Operation("delete", path)]
+        answer = send(self._client, operations, open_acl())(self._timeout)
+        if not isinstance(answer, Conflict):
             return
-        if answer.reason is not None:
-            raise answer.reason
-        if answer.index == 0:
-            raise SessionExpired(f"session node {fence} is gone: this session owns nothing any more")
+        if answer.index == 0 or answer.refusal is not None:
+            raise lost_fence(answer)
         raise ZooKeeperRefused(f"{path} cannot be created: node or parent {answer.outcome}")
 
     def transact(self, fence: str, operations: Sequence[Operation]) -> Outcomes:
@@ -417,7 +416,7 @@ class ZkSession:
         operations: Sequence[Operation],
         *,
         insist: bool = True,
-        condition: Condition | None = None,
+        condition: Operation | None = None,
     ) -> Outcomes:
         """Do the operations in transactions, each of which first checks that the node ``fence`` exists.
 
@@ -427,7 +426,7 @@ class ZkSession:
             fence: path of a node of this session; it disappears with the session, and then nothing is done.
             operations: at most one for each path.
             insist: send the rest again; False: stop at the first transaction that cannot be done.
-            condition: has to hold as well; otherwise nothing is done.
+            condition: a check that has to hold as well; otherwise nothing is done.
 
         Returns:
             Outcome by path: one for each operation that was done, or was found impossible or refused.
@@ -438,15 +437,19 @@ class ZkSession:
             ZooKeeperUnavailable: no answer; whether the last group was done is unknown.
             ZooKeeperRefused: too many were refused to try the others one by one.
         """
-        from zkconsumer.zookeeper.transaction import FencedTransactions
+        from zkconsumer.zookeeper.fencedtransactions import FencedTransactions
 
         transactions = FencedTransactions(self._client, self._acl, self._timeout, self.get_many, condition)
         return transactions.run(fence, operations, insist)
 
-    def commit_changes(self, fence: str, changes: Sequence[Change]) -> Conflict | None:
-        """See :func:`~zkconsumer.zookeeper.conditional.commit_changes`."""
+    def commit_changes(self, fence: str, changes: Sequence[Operation]) -> Conflict | None:
+        """See :func:`~zkconsumer.zookeeper.transaction.commit_changes`."""
+        from zkconsumer.zookeeper.transaction import commit_changes
+
         return commit_changes(self._client, fence, changes, self._acl, self._timeout)
 
-    def commit_independent(self, fence: str, parts: Iterable[Sequence[Change]]) -> list[Conflict | None]:
-        """See :func:`~zkconsumer.zookeeper.conditional.commit_independent`."""
+    def commit_independent(self, fence: str, parts: Iterable[Sequence[Operation]]) -> list[Conflict | None]:
+        """See :func:`~zkconsumer.zookeeper.transaction.commit_independent`."""
+        from zkconsumer.zookeeper.transaction import commit_independent
+
         return commit_independent(self._client, fence, parts, self._acl, self._timeout)

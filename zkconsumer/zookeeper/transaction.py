@@ -1,294 +1,255 @@
-"""Fenced transactions: their operations, and the outcome of each."""
+"""Transactions: conditional writes that are done all or none, behind a fence; and what stopped one that was not done.
+
+Every transaction that this package sends is built here. :mod:`~zkconsumer.zookeeper.fencedtransactions` skips what
+cannot be done, :mod:`~zkconsumer.zookeeper.ephemerals` creates missing parents.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from types import MappingProxyType
+from typing import Any, Final, Literal, NamedTuple
 
 from kazoo.exceptions import (
     BadVersionError,
     NodeExistsError,
     NoNodeError,
+    NotEmptyError,
     RolledBackError,
     RuntimeInconsistency,
     ZookeeperError,
 )
-from kazoo.protocol.serialization import Create, Delete, SetData
+from kazoo.protocol.serialization import CheckVersion, Create, Delete, SetData
 
-from zkconsumer.errors import SessionExpired, ShareChanged, ZooKeeperRefused, ZooKeeperUnavailable
+from zkconsumer.errors import SessionExpired, ZooKeeperRefused, ZooKeeperUnavailable
+from zkconsumer.zookeeper.access import Access, to_acl
 from zkconsumer.zookeeper.kazooadapter import translated_errors
 
-TRANSACTION_SIZE: Final = 500
-"""Operations sent in one transaction; 501 small ones stay far below jute.maxbuffer of 1 MiB.
+MOST_OPERATIONS: Final = 500
+"""Operations in one transaction (architecture.md#round-trips)."""
 
-See architecture.md#round-trips.
-"""
-
-_ANY_VERSION: Final = -1
-_EPHEMERAL: Final = 1  # a flag of the request
+_MOST_BYTES: Final = 0x40000
+"""Paths and data in one transaction; the servers' limit (jute.maxbuffer) is 1 MiB unless it is lowered."""
 
 _JUTE_MAXBUFFER: Final = 0xFFFFF
 """The servers' limit unless it is configured; they close the connection without an answer to a longer request."""
 
-_MOST_REFUSED: Final = 10
-"""Most refused operations that are removed one by one, a round trip each; if there are more, probably all are."""
+_TRANSACTIONS: Final = 20
+"""Transactions under way at once."""
 
-Kind = Literal["create-ephemeral", "create", "set", "delete"]
-"""Kinds of writes; ``create`` makes a persistent node."""
+_ANY_VERSION: Final = -1
+_EPHEMERAL: Final = 1  # a flag of the request
+
+Kind = Literal["create", "create-ephemeral", "set", "delete", "check"]
+"""What an operation does; ``create`` makes a persistent node, ``check`` changes nothing."""
+
+Outcome = Literal["done", "exists", "missing", "changed", "not empty", "refused"]
+"""Outcome of an operation: done; the node to create exists; the node, or the parent to create in, is missing; the node
+has another version than it must have; the node to delete has children; the servers do not allow it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """One write of a fenced transaction. ``data`` is ignored for deletions."""
+class Operation(NamedTuple):
+    """One operation of a transaction.
+
+    Attributes:
+        kind: see :data:`Kind`.
+        path: of the node.
+        data: ignored for a deletion or a check.
+        version: that the node must have to be set, deleted or checked; -1 for any.
+        access: of a node to create; None for the session's own default.
+    """
 
     kind: Kind
     path: str
     data: bytes | None = b""
+    version: int = _ANY_VERSION
+    access: Access | None = None
 
     def __str__(self) -> str:
         return f"{self.kind.partition('-')[0]} {self.path}"
 
 
-Outcome = Literal["done", "exists", "missing", "changed", "refused"]
-"""Outcome of one operation: done; the node to create exists; the node, or the parent to create in, is missing; the node
-has another version than the one that was checked; the servers do not allow it."""
-
-MISSED: Final[Mapping[Kind, Outcome]] = {
-    "create-ephemeral": "exists",
-    "create": "exists",
-    "set": "missing",
-    "delete": "missing",
-}
-"""Outcome of an operation whose node exists although it must not, or does not although it must."""
-
-
-class Outcomes(dict[str, Outcome]):
-    """Outcome by path.
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """The operation that stopped a transaction, of which nothing was done.
 
     Attributes:
-        versions: by path, the version that a node has after it was created or set.
-        mzxids: by path, the ensemble's transaction that wrote a node which was set; the answer to a creation lacks it.
-        refused: by path, why the servers do not allow an operation.
+        index: of the operation, in the transaction.
+        operation: that cannot be done.
+        outcome: why it cannot be done.
+        refusal: the same as an error if the servers do not allow it, whatever other clients do; None for a node that is
+            not as it was read.
     """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.versions: dict[str, int] = {}
-        self.mzxids: dict[str, int] = {}
-        self.refused: dict[str, ZooKeeperRefused] = {}
-
-    def note_done(self, operations: Sequence[Operation], results: Sequence[Any]) -> None:
-        """Record that all operations were done; ``results`` are kazoo's, one for each."""
-        for operation, result in zip(operations, results, strict=True):
-            self[operation.path] = "done"
-            if operation.kind == "set":
-                self.versions[operation.path] = result.version
-                self.mzxids[operation.path] = result.mzxid
-            elif operation.kind != "delete":
-                self.versions[operation.path] = 0
-
-    def add(self, others: Outcomes) -> None:
-        """Add the outcomes of further operations, or of a repetition of the same operations."""
-        self.update(others)
-        self.versions.update(others.versions)
-        self.mzxids.update(others.mzxids)
-        self.refused.update(others.refused)
-
-    def note_refused(self, operation: Operation, reason: ZooKeeperRefused) -> None:
-        """Record that the servers do not allow an operation."""
-        self[operation.path] = "refused"
-        self.refused[operation.path] = reason
-
-
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """A node that has to be as it was read.
-
-    Attributes:
-        path: of the node.
-        version: of the node.
-    """
-
-    path: str
-    version: int
-
-    def __str__(self) -> str:
-        return f"version {self.version} of {self.path}"
-
-
-@dataclass(frozen=True, slots=True)
-class Stop:
-    """Why a transaction was not done: the index of the operation that cannot be done, and the reason."""
 
     index: int
+    operation: Operation
     outcome: Outcome
-    reason: ZooKeeperRefused | None = None
+    refusal: ZooKeeperRefused | None = None
+
+    @property
+    def reason(self) -> str:
+        """Why it cannot be done, as text for a message."""
+        if self.outcome == "missing" and self.operation.kind.startswith("create"):
+            return "its parent was deleted"
+        return str(self.refusal) if self.refusal is not None else _REASONS[self.outcome]
 
 
-@dataclass(slots=True)
-class Batch:
-    """A transaction under construction.
+_OUTCOMES: Final[Mapping[type[ZookeeperError], Outcome]] = MappingProxyType(
+    {NodeExistsError: "exists", NoNodeError: "missing", BadVersionError: "changed", NotEmptyError: "not empty"}
+)
+_REASONS: Final[Mapping[Outcome, str]] = MappingProxyType(
+    {
+        "exists": "another client has created it",
+        "missing": "another client has deleted it",
+        "changed": "another client has written it since it was read",
+        "not empty": "another client has created a node below it",
+    }
+)
+
+
+def in_transactions(operations: Iterable[Operation]) -> Iterator[list[Operation]]:
+    """The operations in parts that are small enough for one transaction each, in their order."""
+    part: list[Operation] = []
+    size = 0
+    for operation in operations:
+        weight = _size(operation)
+        if part and (len(part) == MOST_OPERATIONS or size + weight > _MOST_BYTES):
+            yield part
+            part, size = [], 0
+        part.append(operation)
+        size += weight
+    if part:
+        yield part
+
+
+def _size(operation: Operation) -> int:
+    return len(operation.path) + len(operation.data or b"")
+
+
+def send(
+    client: Any, operations: Sequence[Operation], acl: Sequence[Any]
+) -> Callable[[float], Conflict | Sequence[Any]]:
+    """Send a transaction, and do not wait.
 
     Args:
-        client: kazoo's client.
-        acl: ACL of created nodes.
+        client: kazoo's.
+        operations: to do all or none.
+        acl: access to what is created without an access of its own.
+
+    Returns:
+        Waits for the answer, so many seconds at most. It returns kazoo's results, one for each operation, or what
+        stopped the transaction. It raises :class:`ZooKeeperUnavailable` without an answer (whether it was done is
+        unknown), and :class:`SessionExpired`.
     """
+    # Not by the methods of kazoo's transaction, which check every path again: that took half the time of a claim.
+    transaction = client.transaction()
+    transaction.operations += [_request(client.chroot, operation, acl) for operation in operations]
+    first, last = operations[0], operations[-1]
+    what = str(first) if len(operations) == 1 else f"a transaction from {first} to {last}"
+    with translated_errors(what):
+        sent = transaction.commit_async()
 
-    client: Any
-    acl: Sequence[Any]
-    _transaction: Any = field(init=False)
-    _parts: list[Operation | str] = field(init=False, default_factory=list)
-    _size: int = field(init=False, default=0)
-
-    def __post_init__(self) -> None:
-        self._transaction = self.client.transaction()
-
-    def check(self, path: str, version: int = _ANY_VERSION) -> None:
-        """Let the transaction fail unless the node exists, and has this version."""
-        self._transaction.check(path, version)
-        self._note(f"check {path}", len(path))
-
-    def add(self, operations: Iterable[Operation]) -> None:
-        """Add operations, which are done all or none."""
-        # Not by the methods of kazoo's transaction, which check every path again: that took half the time of a claim.
-        root, acl = self.client.chroot, list(self.acl)
-        for operation in operations:
-            path = root + operation.path
-            if operation.kind == "delete":
-                request = Delete(path, _ANY_VERSION)
-            elif operation.kind == "set":
-                request = SetData(path, operation.data, _ANY_VERSION)
-            else:
-                request = Create(path, operation.data, acl, _EPHEMERAL if operation.kind == "create-ephemeral" else 0)
-            self._transaction.operations.append(request)
-            self._note(operation, len(operation.path) + len(operation.data or b""))
-
-    def _note(self, part: Operation | str, size: int) -> None:
-        self._parts.append(part)
-        self._size += size
-
-    def commit(self, timeout: float) -> Stop | list[Any]:
-        """Send the transaction; returns kazoo's results if it was done, otherwise the reason why not.
-
-        Args:
-            timeout: how long to wait for the answer, in seconds.
-
-        Raises:
-            ZooKeeperUnavailable: no answer; whether it was done is unknown.
-            SessionExpired: nothing was done.
-        """
-        first, last = self._parts[0], self._parts[-1]
-        what = str(first) if len(self._parts) == 1 else f"a transaction from {first} to {last}"
+    def answer(timeout: float) -> Conflict | Sequence[Any]:
         try:
             with translated_errors(what):
-                results = self._transaction.commit_async().get(timeout=timeout)
+                results: Sequence[Any] = sent.get(timeout=timeout)
         except ZooKeeperUnavailable as error:
-            if self._size < _JUTE_MAXBUFFER:
+            if (size := sum(map(_size, operations))) < _JUTE_MAXBUFFER:
                 raise
             raise ZooKeeperUnavailable(
-                f"{error}. Its {self._size} bytes exceed what servers accept unless their jute.maxbuffer is raised"
+                f"{error}. Its {size} bytes exceed what servers accept unless their jute.maxbuffer is raised"
             ) from error
-        for index, result in enumerate(results):
-            if isinstance(result, NodeExistsError):
-                return Stop(index, "exists")
-            if isinstance(result, NoNodeError):
-                return Stop(index, "missing")
-            if isinstance(result, BadVersionError):
-                return Stop(index, "changed")
-            if isinstance(result, ZookeeperError) and not isinstance(result, (RolledBackError, RuntimeInconsistency)):
-                return Stop(index, "refused", self._refusal(index, result))
-        return list(results)
+        return _conflict(operations, results) or results
 
-    def _refusal(self, index: int, error: ZookeeperError) -> ZooKeeperRefused:
-        try:
-            with translated_errors(str(self._parts[index])):
-                raise error
-        except ZooKeeperRefused as refused:
-            return refused
+    return answer
 
 
-@dataclass(frozen=True, slots=True)
-class FencedTransactions:
-    """Does operations in transactions that each check a fence first; operations that cannot be done are skipped.
+def _request(root: str, operation: Operation, acl: Sequence[Any]) -> Any:
+    path = (root + operation.path).rstrip("/") or "/"
+    match operation.kind:
+        case "check":
+            return CheckVersion(path, operation.version)
+        case "delete":
+            return Delete(path, operation.version)
+        case "set":
+            return SetData(path, operation.data, operation.version)
+    entries = list(acl) if operation.access is None else to_acl(operation.access)
+    return Create(path, operation.data, entries, _EPHEMERAL if operation.kind == "create-ephemeral" else 0)
+
+
+def _conflict(operations: Sequence[Operation], results: Sequence[Any]) -> Conflict | None:
+    if not isinstance(results[0], ZookeeperError):
+        return None  # of a transaction that was not done, each result is an error
+    for index, result in enumerate(results):
+        if isinstance(result, ZookeeperError) and not isinstance(result, (RolledBackError, RuntimeInconsistency)):
+            outcome = _OUTCOMES.get(type(result), "refused")
+            refusal = _refusal(operations[index], result) if outcome == "refused" else None
+            return Conflict(index, operations[index], outcome, refusal)
+    return None
+
+
+def _refusal(operation: Operation, error: ZookeeperError) -> ZooKeeperRefused:
+    try:
+        with translated_errors(str(operation)):
+            raise error
+    except ZooKeeperRefused as refused:
+        return refused
+
+
+def fence_of(path: str) -> Operation:
+    """The check that comes first in a transaction: the node goes with the session in which it may be done."""
+    return Operation("check", path)
+
+
+def lost_fence(conflict: Conflict) -> Exception:
+    """The error for a transaction that its first check, the fence, has stopped."""
+    if conflict.refusal is not None:
+        return conflict.refusal
+    path = conflict.operation.path
+    return SessionExpired(f"session node {path} is gone: the session that may write has ended, and owns nothing")
+
+
+# -- all or none ------------------------------------------------------------------------------------------------------
+
+
+def commit_changes(
+    client: Any, fence: str, changes: Sequence[Operation], acl: Sequence[Any], timeout: float
+) -> Conflict | None:
+    """Do all of the changes or none, if the node ``fence`` exists; None if they were done.
 
     Args:
-        client: kazoo's client.
-        acl: ACL of created nodes.
-        timeout: how long to wait for each answer, in seconds.
-        read: returns nodes by path, None for each that does not exist.
-        condition: a node that each transaction checks as well; None for none.
+        client: kazoo's.
+        fence: path of a node that goes with the session in which the changes may be made.
+        changes: at most :data:`MOST_OPERATIONS`.
+        acl: access to what is created without an access of its own.
+        timeout: how long to wait for the answer, in seconds.
+
+    Raises:
+        SessionExpired: the fence does not exist any more; nothing was changed.
+        ZooKeeperUnavailable: no answer; whether it was done is unknown.
     """
+    (conflict,) = commit_independent(client, fence, [changes], acl, timeout)
+    return conflict
 
-    client: Any
-    acl: Sequence[Any]
-    timeout: float
-    read: Callable[[Iterable[str]], Mapping[str, object | None]]
-    condition: Condition | None = None
 
-    def run(self, fence: str, operations: Sequence[Operation], insist: bool) -> Outcomes:
-        """See :meth:`ZkSession.try_transact <zkconsumer.zookeeper.session.ZkSession.try_transact>`."""
-        outcomes = Outcomes()
-        for start in range(0, len(operations), TRANSACTION_SIZE):
-            done = self._do_group(fence, operations[start : start + TRANSACTION_SIZE], outcomes, insist)
-            if not done and not insist:
-                break
-        return outcomes
+def commit_independent(
+    client: Any, fence: str, parts: Iterable[Sequence[Operation]], acl: Sequence[Any], timeout: float
+) -> list[Conflict | None]:
+    """As :func:`commit_changes` for transactions of which none needs another; they do not wait for each other.
 
-    def _do_group(self, fence: str, group: Sequence[Operation], outcomes: Outcomes, insist: bool) -> bool:
-        """True if all operations of the group were done."""
-        remaining = list(group)
-        while remaining:
-            batch = Batch(self.client, self.acl)
-            checks = self._add_checks(batch, fence)
-            batch.add(remaining)
-            answer = batch.commit(self.timeout)
-            if not isinstance(answer, Stop):
-                outcomes.note_done(remaining, answer[checks:])
-                break
-            if answer.index < checks:
-                raise self._failed_check(fence, answer)
-            self._take_out(remaining, replace(answer, index=answer.index - checks), outcomes, insist)
-            remaining = [operation for operation in remaining if operation.path not in outcomes]
-            if not insist:
-                break
-        return all(outcomes.get(operation.path) == "done" for operation in group)
+    Returns:
+        For each part why it was not done, None if it was.
 
-    def _add_checks(self, batch: Batch, fence: str) -> int:
-        """Add the checks that come before the operations; returns their number."""
-        batch.check(fence)
-        if self.condition is None:
-            return 1
-        batch.check(self.condition.path, self.condition.version)
-        return 2
-
-    def _failed_check(self, fence: str, stop: Stop) -> Exception:
-        if stop.reason is not None:
-            return stop.reason
-        if stop.index == 0:
-            return SessionExpired(f"session node {fence} is gone: this session owns nothing any more")
-        return ShareChanged(f"{self.condition} does not hold any more: the share to be claimed has changed")
-
-    def _take_out(self, operations: Sequence[Operation], stop: Stop, outcomes: Outcomes, insist: bool) -> None:
-        """Record the operations that stopped a transaction: at least one of them cannot be done."""
-        stopped = operations[stop.index]
-        if stop.reason is None:
-            # The server reports only the first impossible operation: find all of them at once.
-            found = self._impossible(operations) if insist else {}
-            outcomes.update(found or {stopped.path: stop.outcome})
-        elif len(outcomes.refused) < _MOST_REFUSED:
-            outcomes.note_refused(stopped, stop.reason)
-        else:
-            raise stop.reason
-
-    def _impossible(self, operations: Sequence[Operation]) -> dict[str, Outcome]:
-        creations = [operation for operation in operations if operation.kind.startswith("create")]
-        parents = {operation.path: operation.path.rpartition("/")[0] or "/" for operation in creations}
-        found = self.read([*(operation.path for operation in operations), *parents.values()])
-        impossible = {
-            operation.path: MISSED[operation.kind]
-            for operation in operations
-            if (found[operation.path] is not None) == operation.kind.startswith("create")
-        }
-        orphans: dict[str, Outcome] = {path: "missing" for path, parent in parents.items() if found[parent] is None}
-        return impossible | orphans
+    Raises:
+        SessionExpired, ZooKeeperUnavailable: as of :func:`commit_changes`; it is unknown which parts were done.
+    """
+    remaining, conflicts = iter(parts), list[Conflict | None]()
+    while sent := [send(client, [fence_of(fence), *part], acl) for part in islice(remaining, _TRANSACTIONS)]:
+        for answer in sent:
+            result = answer(timeout)
+            if isinstance(result, Conflict) and result.index == 0:
+                raise lost_fence(result)
+            conflicts.append(result if isinstance(result, Conflict) else None)
+    return conflicts

@@ -21,7 +21,7 @@ from zkconsumer.tools.migrationmirror import Mirror
 from zkconsumer.tools.migrationrun import run_plan
 from zkconsumer.tools.offsetwrites import execute
 from zkconsumer.tools.snapshot import SnapshotFile
-from zkconsumer.zookeeper.conditional import Change
+from zkconsumer.zookeeper.transaction import Operation
 
 HELD = {TopicPartition("t", number) for number in range(2)}
 WRITERS = frozenset(
@@ -93,7 +93,7 @@ def test_claims_that_ended_with_the_session_are_not_those_of_another_client(grou
 def test_a_claim_that_another_client_deleted_is_named(group):
     hold = group.hold()
     hold.take()
-    (conflict,) = group.others.commit_independent("/", [[Change("delete", "/consumers/g/owners/t/1")]])
+    (conflict,) = group.others.commit_independent("/", [[Operation("delete", "/consumers/g/owners/t/1")]])
     assert conflict is None
     (problem,) = hold.release().problems
     assert problem.startswith("/consumers/g/owners/t/1 was deleted by another client")

@@ -15,7 +15,7 @@ from zkconsumer.model import TopicPartition
 from zkconsumer.tools.offsetrestore import plan_restore
 from zkconsumer.tools.offsetwrites import execute
 from zkconsumer.tools.snapshot import SnapshotFile, read_snapshot
-from zkconsumer.zookeeper import conditional
+from zkconsumer.zookeeper import transaction
 
 FORMER = {PARTITIONS[0]: 3, PARTITIONS[1]: 5}
 
@@ -58,7 +58,7 @@ def test_a_run_that_was_killed_anywhere_is_undone(tmp_path_factory, ends, kill_a
 @pytest.mark.parametrize("ends", [TO_KAFKA, TO_ZOOKEEPER])
 def test_a_run_that_was_killed_and_resumed_is_undone(servers, ends, monkeypatch):
     """The second run finds offsets that the first has written, which are not those to restore."""
-    monkeypatch.setattr(conditional, "MOST_CHANGES", 2)  # as many as in a commit
+    monkeypatch.setattr(transaction, "MOST_OPERATIONS", 2)  # as many as in a commit
     begin(servers, ends)
     servers.run(3)  # after the first of three requests
     assert FORMER != at_target(servers) != OFFSETS

@@ -13,7 +13,7 @@ from zkconsumer.tools.groupwrites import plan_delete
 from zkconsumer.tools.offsetreset import plan_reset
 from zkconsumer.tools.offsetwrites import execute
 from zkconsumer.tools.snapshot import SnapshotFile
-from zkconsumer.zookeeper.conditional import Change
+from zkconsumer.zookeeper.transaction import Operation
 
 NAMES = [f"{partition} in Kafka" for partition in PARTITIONS]
 
@@ -138,7 +138,7 @@ def test_what_a_member_that_registers_keeps_from_being_deleted_is_a_fault(group,
 
 def test_a_lost_owner_znode_of_the_hold_does_not_prevent_the_last_deletions(group, session, monkeypatch):
     other = session_in_memory(group.server)
-    after_writing(monkeypatch, lambda: other.commit_changes("/", [Change("delete", "/consumers/g/owners/t/0")]))
+    after_writing(monkeypatch, lambda: other.commit_changes("/", [Operation("delete", "/consumers/g/owners/t/0")]))
     report = delete(group, session)
     assert (report.faults, report.not_written, left(group)) == ([], [], [])
     assert "owners/t/0 was deleted by another client" in report.warnings[0]

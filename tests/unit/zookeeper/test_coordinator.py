@@ -44,7 +44,7 @@ from zkconsumer.zookeeper.multiread import MultiRead
 from zkconsumer.zookeeper.ownership import PartitionOwnership
 from zkconsumer.zookeeper.session import ZkSession
 from zkconsumer.zookeeper.topicrecords import TopicRecords
-from zkconsumer.zookeeper.transaction import Condition, Operation
+from zkconsumer.zookeeper.transaction import Operation
 
 PATHS, GROUP = CoordinatorPaths("g"), GroupPaths("g")
 P0, P1, P2 = (TopicPartition("t", number) for number in range(3))
@@ -79,7 +79,8 @@ class Member:
 
     def command(self):
         node = self.zk.get(self.membership.command)
-        return CommandNode.decode(self.membership.command, node.data), Condition(self.membership.command, node.version)
+        check = Operation("check", self.membership.command, version=node.version)
+        return CommandNode.decode(self.membership.command, node.data), check
 
     def share(self, *partitions):
         return dict.fromkeys(partitions, ConsumerThreadId(self.name, 0))
@@ -511,7 +512,7 @@ def test_a_claim_whose_command_was_deleted_fails(server, members):
 
 def test_a_conflict_leaves_what_is_held(server, members):
     one, two = members[:2]
-    anything = Condition("/", -1)
+    anything = Operation("check", "/", version=-1)
     one.ownership.claim_more(one.share(P0), anything)
     two.ownership.claim_more(two.share(P2), anything)
     with pytest.raises(OwnershipConflict):
@@ -522,7 +523,7 @@ def test_a_conflict_leaves_what_is_held(server, members):
 
 def test_a_release_of_some_keeps_the_others(server, members):
     one = members[0]
-    one.ownership.claim_more(one.share(P0, P1, P2), Condition("/", -1))
+    one.ownership.claim_more(one.share(P0, P1, P2), Operation("check", "/", version=-1))
     one.ownership.release_some([P1])
     assert one.ownership.held == one.share(P0, P2)
     assert one.ownership.releases == 0
@@ -530,7 +531,7 @@ def test_a_release_of_some_keeps_the_others(server, members):
 
 
 def test_what_a_lost_answer_may_have_created_is_released(server, members):
-    one, anything = members[0], Condition("/", -1)
+    one, anything = members[0], Operation("check", "/", version=-1)
     one.ownership.claim_more(one.share(P0), anything)
     one.client.loses = Loss(0, request=False, writes_below=GROUP.owners, reconnects=True)
     with pytest.raises(ZooKeeperUnavailable):

@@ -23,8 +23,9 @@ from zkconsumer.core.reconcile import Share
 from zkconsumer.core.znodes import GroupPaths
 from zkconsumer.errors import MalformedZnode, ZooKeeperRefused, name_some
 from zkconsumer.model import Broker, TopicPartition
-from zkconsumer.zookeeper.conditional import OPEN, Change, Conflict, in_transactions
+from zkconsumer.zookeeper.access import OPEN
 from zkconsumer.zookeeper.session import ZkSession
+from zkconsumer.zookeeper.transaction import Conflict, Operation, in_transactions
 
 _log: Final = logging.getLogger(__name__)
 
@@ -111,12 +112,12 @@ class CommandNodes:
         data = StatusNode.encode(status)
         if len(data) > MOST_BYTES:
             data = StatusNode.encode(replace(status, awaited=frozenset()))
-        node = Change("set", self._paths.status, data)
+        node = Operation("set", self._paths.status, data)
         conflict = self._session.commit_changes(self._fence(), [self._epoch_check, node])
         if conflict is not None:
             self._require_epoch(conflict)
         if conflict is not None and conflict.refusal is None:  # the first leader of the group
-            create = Change("create", self._paths.status, data, access=OPEN)
+            create = Operation("create", self._paths.status, data, access=OPEN)
             conflict = self._session.commit_changes(self._fence(), [self._epoch_check, create])
         if conflict is not None:
             if conflict.refusal is not None:
@@ -169,12 +170,12 @@ class CommandNodes:
         generation = self._generation
         written = self._new_commands(followers, shares, refused, brokers)
         changes = [
-            Change("set", self._path(name), CommandNode.encode(one.command), one.version - 1)
+            Operation("set", self._path(name), CommandNode.encode(one.command), one.version - 1)
             for name, one in written.items()
             if one.command is not None
         ]
         for name in self._superfluous(damaged):
-            changes.append(Change("delete", self._path(name), version=self._known[name].version))
+            changes.append(Operation("delete", self._path(name), version=self._known[name].version))
         refusal = _too_long(changes)
         changes = [change for change in changes if len(change.data or b"") <= MOST_BYTES]
         known, self._known, self._refusal = self._known, {}, refusal  # nothing is known if this fails
@@ -194,11 +195,11 @@ class CommandNodes:
         if self._refusal is not None:
             raise self._refusal
 
-    def _send(self, changes: Sequence[Change]) -> list[tuple[Sequence[Change], Conflict | None]]:
+    def _send(self, changes: Sequence[Operation]) -> list[tuple[Sequence[Operation], Conflict | None]]:
         """Send changes in few transactions; where one of a transaction is refused, all of that one by one."""
         parts = list(in_transactions(changes))
-        answers: list[tuple[Sequence[Change], Conflict | None]] = []
-        alone: list[Sequence[Change]] = []
+        answers: list[tuple[Sequence[Operation], Conflict | None]] = []
+        alone: list[Sequence[Operation]] = []
         for part, conflict in zip(parts, self._commit(parts), strict=True):
             if conflict is not None and conflict.refusal is not None and len(part) > 1:
                 alone += [[change] for change in part]
@@ -206,7 +207,7 @@ class CommandNodes:
                 answers.append((part, conflict))
         return [*answers, *zip(alone, self._commit(alone), strict=True)]
 
-    def _commit(self, parts: Iterable[Sequence[Change]]) -> list[Conflict | None]:
+    def _commit(self, parts: Iterable[Sequence[Operation]]) -> list[Conflict | None]:
         conflicts = self._session.commit_independent(self._fence(), [[self._epoch_check, *part] for part in parts])
         for conflict in conflicts:
             if conflict is not None:
@@ -244,11 +245,11 @@ class CommandNodes:
         command = Command({}, self._epoch, self._generation + 1, reason, session_ms)
         changes = [
             self._epoch_check,
-            Change("delete", session_node_of(self._group, name)),
-            Change("set", self._path(name), CommandNode.encode(command), one.version),
+            Operation("delete", session_node_of(self._group, name)),
+            Operation("set", self._path(name), CommandNode.encode(command), one.version),
         ]
         if itself:
-            changes.append(Change("delete", self._paths.leader))
+            changes.append(Operation("delete", self._paths.leader))
         conflict = self._session.commit_changes(self._fence(), changes)
         if conflict is None:
             self._generation += 1
@@ -279,11 +280,11 @@ class CommandNodes:
         session_node = session_node_of(self._group, name)
         checks = [
             self._epoch_check,
-            Change("check", self._path(name), version=self._known[name].version),
-            Change("create-ephemeral", session_node, b""),
-            Change("delete", session_node),
+            Operation("check", self._path(name), version=self._known[name].version),
+            Operation("create-ephemeral", session_node, b""),
+            Operation("delete", session_node),
         ]
-        deletions = [Change("delete", paths.owner(partition)) for partition in sorted(partitions)]
+        deletions = [Operation("delete", paths.owner(partition)) for partition in sorted(partitions)]
         parts = [[*checks, *part] for part in in_transactions(deletions)]
         for conflict in self._session.commit_independent(self._fence(), parts):
             if conflict is not None:
@@ -295,7 +296,7 @@ class CommandNodes:
         return True
 
     def _require_epoch(self, conflict: Conflict) -> None:
-        if conflict.change == self._epoch_check:
+        if conflict.operation == self._epoch_check:
             raise conflict.refusal or EpochEnded(f"epoch {self._epoch} has ended: {conflict.reason}")
 
     def _new_commands(
@@ -331,7 +332,7 @@ class CommandNodes:
         obeyed = {name for consumer_id, name in self._newest.items() if consumer_id not in damaged}
         return sorted(self._known.keys() - obeyed)
 
-    def _note(self, part: Sequence[Change], written: Mapping[str, _Known], conflict: Conflict | None) -> bool:
+    def _note(self, part: Sequence[Operation], written: Mapping[str, _Known], conflict: Conflict | None) -> bool:
         """Record what a transaction has written; nodes that are not as they were read are read again.
 
         Returns:
@@ -341,7 +342,7 @@ class CommandNodes:
             self._refusal = conflict.refusal
             return False
         if conflict is not None:
-            _log.info("%s is not commanded now: %s", conflict.change.path, conflict.reason)
+            _log.info("%s is not commanded now: %s", conflict.operation.path, conflict.reason)
         for change in part:
             name = change.path.rpartition("/")[2]
             if conflict is None and change.kind == "set":
@@ -351,14 +352,14 @@ class CommandNodes:
         return True
 
     @property
-    def _epoch_check(self) -> Change:
-        return Change("check", self._paths.epoch, version=self._epoch)
+    def _epoch_check(self) -> Operation:
+        return Operation("check", self._paths.epoch, version=self._epoch)
 
     def _path(self, name: str) -> str:
         return f"{self._paths.commands}/{name}"
 
 
-def _too_long(changes: Iterable[Change]) -> ZooKeeperRefused | None:
+def _too_long(changes: Iterable[Operation]) -> ZooKeeperRefused | None:
     """Why commands are not sent: the leader would lose its connection, and so would each of its successors."""
     long = {change.path: len(change.data) for change in changes if change.data and len(change.data) > MOST_BYTES}
     if not long:

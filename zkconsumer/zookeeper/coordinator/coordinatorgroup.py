@@ -34,7 +34,7 @@ from zkconsumer.zookeeper.membership import Membership
 from zkconsumer.zookeeper.registry import Registry
 from zkconsumer.zookeeper.session import ZkSession
 from zkconsumer.zookeeper.sessiongroup import MakeLease, SessionGroup
-from zkconsumer.zookeeper.transaction import Condition
+from zkconsumer.zookeeper.transaction import Operation
 from zkconsumer.zookeeper.watchedreads import WatchedReads
 
 _NAMED_S: Final = 3.0
@@ -48,7 +48,7 @@ class _Received(NamedTuple):
     """A command, and the node that it was read from."""
 
     command: Command
-    node: Condition
+    node: Operation
 
 
 class _NamedBrokers(NamedTuple):
@@ -216,7 +216,7 @@ class CoordinatorGroup(SessionGroup):
         if self._received is None or self._received.command != command:
             fits = command.security_protocol == self._security_protocol
             self._named = _NamedBrokers(command.brokers if fits else (), self._clock() + _NAMED_S)
-        return _Received(command, Condition(path, node.version))
+        return _Received(command, Operation("check", path, version=node.version))
 
     def live_brokers(self) -> tuple[Broker, ...]:
         """Brokers to send requests to; any thread may call it.

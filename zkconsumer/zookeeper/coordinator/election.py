@@ -11,10 +11,10 @@ from zkconsumer.core.coordinatorznodes import LEADER, CoordinatorPaths, LeaderNo
 from zkconsumer.core.election import Progress, free_slot, is_candidate, is_hung, progress, runs
 from zkconsumer.core.znodes import GroupPaths
 from zkconsumer.errors import MalformedZnode
-from zkconsumer.zookeeper.conditional import Change
 from zkconsumer.zookeeper.kazooadapter import Watch
 from zkconsumer.zookeeper.reads import Znode
 from zkconsumer.zookeeper.session import ZkSession
+from zkconsumer.zookeeper.transaction import Operation
 from zkconsumer.zookeeper.watchedreads import WatchedReads
 
 _log: Final = logging.getLogger("zkconsumer.events")
@@ -99,8 +99,8 @@ class Election:
         if leader is None or leader.owner_session != self._registered_session():
             return
         # Another member may replace this one meanwhile, and its node must stay: each election sets the epoch.
-        same_epoch = [] if epoch is None else [Change("check", self._paths.epoch, version=epoch.version)]
-        self._changed(self._fence(), [*same_epoch, Change("delete", self._paths.leader)])
+        same_epoch = [] if epoch is None else [Operation("check", self._paths.epoch, version=epoch.version)]
+        self._changed(self._fence(), [*same_epoch, Operation("delete", self._paths.leader)])
 
     def _names(self) -> set[str]:
         names = self._session.children(self._paths.root)
@@ -127,7 +127,7 @@ class Election:
         if slot is None:
             return
         self._asked_for = slot
-        node = Change("create-ephemeral", self._paths.candidate(slot), self._consumer_id.encode())
+        node = Operation("create-ephemeral", self._paths.candidate(slot), self._consumer_id.encode())
         names.add(candidate_name(slot))
         if self._changed(fence, [node]):
             self._slot = slot
@@ -136,7 +136,7 @@ class Election:
             # where one is not, the next look finds it.
             self._asked_for = None
 
-    def _changed(self, fence: str, changes: Sequence[Change]) -> bool:
+    def _changed(self, fence: str, changes: Sequence[Operation]) -> bool:
         """Make all of the changes or none; False if another member was faster.
 
         Raises:
@@ -161,12 +161,12 @@ class Election:
             return None  # another client deletes the group
         return self._begin_epoch(fence, epoch.version, [])
 
-    def _begin_epoch(self, fence: str, former: int, before: Sequence[Change]) -> int | None:
+    def _begin_epoch(self, fence: str, former: int, before: Sequence[Operation]) -> int | None:
         """End an epoch and begin the next one as its leader, in one transaction; None if another member did."""
         won = former + 1
-        leader = Change("create-ephemeral", self._paths.leader, LeaderNode.encode(self._consumer_id, won))
+        leader = Operation("create-ephemeral", self._paths.leader, LeaderNode.encode(self._consumer_id, won))
         self._may_lead = True  # also if the answer is lost
-        if not self._changed(fence, [Change("set", self._paths.epoch, b"", former), *before, leader]):
+        if not self._changed(fence, [Operation("set", self._paths.epoch, b"", former), *before, leader]):
             return None  # another candidate was faster, or the answer to a former attempt was lost
         self._missing_since = None
         _log.info("group %s: %s is the coordinator of epoch %d", self._group, self._consumer_id, won)
@@ -194,7 +194,9 @@ class Election:
         epoch, leader = self._session.get_many([self._paths.epoch, self._paths.leader]).values()
         if epoch is None or leader is None or _is_leader(self._paths.leader, leader):
             return None
-        return self._begin_epoch(fence, epoch.version, [Change("delete", self._paths.leader, version=leader.version)])
+        return self._begin_epoch(
+            fence, epoch.version, [Operation("delete", self._paths.leader, version=leader.version)]
+        )
 
     def _replace_if_hung(self, fence: str, epoch: int) -> int | None:
         """Take over from a leader whose session lives and who does not plan; returns the epoch won."""
@@ -211,7 +213,7 @@ class Election:
             self._consumer_id,
         )
         self._progress = Progress(None, None)
-        return self._begin_epoch(fence, epoch, [Change("delete", self._paths.leader)])
+        return self._begin_epoch(fence, epoch, [Operation("delete", self._paths.leader)])
 
 
 def _is_leader(path: str, node: Znode) -> bool:
