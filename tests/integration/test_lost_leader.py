@@ -8,12 +8,13 @@ import pytest
 from kazoo.client import KazooClient
 
 from tests.fixtures.waiting import eventually
+from zkconsumer.boottime import boot_seconds
 from zkconsumer.errors import ZooKeeperUnavailable
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 from zkconsumer.sandbox.ensemble import EnsembleMember
 from zkconsumer.sandbox.ports import HOST, free_port
 from zkconsumer.testing.proxy import TcpProxy
-from zkconsumer.zookeeper.lease import SessionLease, boot_seconds
+from zkconsumer.zookeeper.lease import SessionLease
 from zkconsumer.zookeeper.ownership import PartitionOwnership
 from zkconsumer.zookeeper.session import ZkSession
 

@@ -9,10 +9,8 @@ the rebalance timeout, counted from the last moment at which no rebalance can ha
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Final
 
-_SHARE_OF_TIMEOUT: Final = 0.8
-"""Part of a timeout for which an answer is valid; the rest covers clock drift and the last hand-over."""
+from zkconsumer.core.leasetimes import SHARE_OF_TIMEOUT
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +41,7 @@ class BrokerLease:
         """
         if sent < self.stable:
             return self
-        valid_s = _SHARE_OF_TIMEOUT * min(self.session_s, self.rebalance_s)
+        valid_s = SHARE_OF_TIMEOUT * min(self.session_s, self.rebalance_s)
         return replace(self, deadline=sent + valid_s, stable=sent)
 
     def in_rebalance(self, sent: float) -> BrokerLease:
@@ -52,8 +50,8 @@ class BrokerLease:
         To be used only until the member's own JoinGroup is answered: while members synchronise, brokers up to 2.x give
         this answer without renewing the session.
         """
-        session_ends = sent + _SHARE_OF_TIMEOUT * self.session_s
-        rebalance_ends = self.stable + _SHARE_OF_TIMEOUT * self.rebalance_s
+        session_ends = sent + SHARE_OF_TIMEOUT * self.session_s
+        rebalance_ends = self.stable + SHARE_OF_TIMEOUT * self.rebalance_s
         return replace(self, deadline=max(self.deadline, min(session_ends, rebalance_ends)))
 
     @property

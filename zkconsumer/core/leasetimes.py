@@ -7,8 +7,8 @@ partitions. So a member keeps its own clock: each answered probe proves that the
 
 from __future__ import annotations
 
-_SHARE_OF_TIMEOUT = 0.8
-"""Part of the session timeout for which a probe is valid; the rest covers clock drift and the last hand-over."""
+SHARE_OF_TIMEOUT = 0.8
+"""Part of a timeout for which an answer is valid; the rest covers clock drift and the last hand-over."""
 
 _PROBES_PER_TIMEOUT = 6
 
@@ -20,7 +20,7 @@ def lease_deadline(probe_sent: float, session_timeout: float) -> float:
         probe_sent: clock reading, in seconds, when the newest answered probe was sent.
         session_timeout: the *negotiated* session timeout in seconds.
     """
-    return probe_sent + _SHARE_OF_TIMEOUT * session_timeout
+    return probe_sent + SHARE_OF_TIMEOUT * session_timeout
 
 
 def probe_interval(session_timeout: float) -> float:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
+from zkconsumer.boottime import boot_seconds
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.brokermembership import NO_MEMBER, CommitIdentity, MembershipState
 from zkconsumer.core.clustercatalog import ClusterSource
@@ -23,7 +24,6 @@ from zkconsumer.errors import BrokerUnavailable, RebalanceAwaited, ShareChanged,
 from zkconsumer.kafka.membersession import make_session
 from zkconsumer.kafka.offsetcoordinator import CommitMembership
 from zkconsumer.kafka.sharedconsumermembership import SharedConsumerMembership
-from zkconsumer.kafka.sharedmember import boot_seconds
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 
 

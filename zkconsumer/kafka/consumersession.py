@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from zkconsumer.boottime import boot_seconds
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.brokerlease import BrokerLease
 from zkconsumer.core.brokermembership import CommitIdentity
@@ -38,7 +39,6 @@ from zkconsumer.kafka.groupreactions import REMOVED, Reaction, pause_s
 from zkconsumer.kafka.groupstates import group_settings
 from zkconsumer.kafka.leasewatch import LeaseWatch
 from zkconsumer.kafka.sharedconsumermembership import SharedConsumerMembership
-from zkconsumer.kafka.sharedmember import boot_seconds
 from zkconsumer.threads import start_thread
 
 _log: Final = logging.getLogger(__name__)

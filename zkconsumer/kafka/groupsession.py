@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from zkconsumer.boottime import boot_seconds
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.brokerlease import BrokerLease
 from zkconsumer.core.brokermembership import Assigned, BrokerMembership
@@ -32,7 +33,6 @@ from zkconsumer.kafka.groupconversation import GroupConversation
 from zkconsumer.kafka.groupmessages import JoinSettings
 from zkconsumer.kafka.groupreactions import REMOVED, Reaction, group_error, pause_s, reaction_to
 from zkconsumer.kafka.heartbeats import Heartbeats
-from zkconsumer.kafka.sharedmember import boot_seconds
 from zkconsumer.kafka.sharedmembership import SharedMembership
 from zkconsumer.threads import start_thread
 

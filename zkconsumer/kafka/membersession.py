@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from zkconsumer.boottime import boot_seconds
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.clustercatalog import ClusterSource
 from zkconsumer.core.groupview import Topic
 from zkconsumer.core.subscription import Subscription
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.kafka.findcoordinator import CoordinatorLocation
-from zkconsumer.kafka.sharedmember import SharedMember, boot_seconds
+from zkconsumer.kafka.sharedmember import SharedMember
 
 
 class MemberSession(Protocol):

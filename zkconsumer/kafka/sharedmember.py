@@ -7,25 +7,17 @@ use. Its subclasses, one for each protocol, have what the threads use that talk 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Final, Generic, Protocol, TypeVar
 
+from zkconsumer.boottime import boot_seconds
 from zkconsumer.core.brokerlease import BrokerLease
 from zkconsumer.core.brokermembership import CommitIdentity, MembershipState
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 
-# CLOCK_BOOTTIME advances while the machine sleeps, as the brokers' clocks do; CLOCK_MONOTONIC does not.
-_CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-
 _LONGEST_WAIT_S: Final = 1.0
 """A wait does not count the time while the machine sleeps, which the lease does."""
-
-
-def boot_seconds() -> float:
-    """Seconds on a clock that never jumps back and counts suspended time where the system has one."""
-    return time.clock_gettime(_CLOCK)
 
 
 class MemberMachine(Protocol):
@@ -78,7 +70,7 @@ class SharedMember(Generic[M]):
         membership: the state of a member that has not joined.
         lease: a lease that was not confirmed.
         changed: called after a change that the rebalance thread has to react to, without the lock; never blocks.
-        clock: seconds, see :func:`boot_seconds`.
+        clock: seconds, see :func:`~zkconsumer.boottime.boot_seconds`.
 
     Attributes:
         leaving: whom the last request has to name after :meth:`close`; None if there is nothing to leave.

@@ -18,7 +18,7 @@ from zkconsumer.model import TopicPartition
 from zkconsumer.tools.groupznodes import read_group
 from zkconsumer.tools.migrationlayouts import read_layout
 from zkconsumer.tools.migrationsurvey import stores_last_processed
-from zkconsumer.tools.offsetplan import Guards
+from zkconsumer.tools.offsetplan import Guards, topic_identities
 from zkconsumer.tools.offsetstores import Cluster, OffsetNodes, offset_nodes, partitions_to_hold
 from zkconsumer.zookeeper.session import ZkSession
 
@@ -192,7 +192,6 @@ class MigrationEnds:
         topics = source.topics | {partition.topic for partition in planned}
         existing = self.cluster.partitions(topics)
         target = self._target.as_target(existing)
-        described = open_registry(self.session, self.cluster.config).describe_topics(sorted(topics))
         warnings = [*source.warnings, *target.warnings]
         if gone := sorted(source.offsets.keys() - existing):
             warnings.append(f"offsets of {name_some(gone)} are not migrated: the cluster has no such partitions")
@@ -201,7 +200,7 @@ class MigrationEnds:
             source={p: offset for p, offset in source.offsets.items() if p in existing},
             target={p: offset for p, offset in target.offsets.items() if p in existing},
             logs=self.cluster.log_ranges(existing),
-            identities={topic: one.identity for topic, one in described.items()},
+            identities=topic_identities(self.session, self.cluster, topics),
             guards=(*source.guards, *target.guards),
             warnings=tuple(warnings),
         )

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable
 
+from zkconsumer.boottime import boot_seconds
 from zkconsumer.core.leasetimes import lease_deadline, probe_interval, silence_report_is_due
 from zkconsumer.core.rebalancesteps import retry_seconds
 from zkconsumer.threads import start_thread
@@ -17,16 +17,8 @@ from zkconsumer.zookeeper.session import ProbeAnswer, ZkSession
 
 _log = logging.getLogger("zkconsumer.events")
 
-# CLOCK_BOOTTIME advances while the machine sleeps, as the servers' clocks do; CLOCK_MONOTONIC does not.
-_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-
 _REVIVAL_BACKOFF_MS = 1000
 """Pause after the first restart of the client, doubled after each that did not help."""
-
-
-def boot_seconds() -> float:
-    """Seconds on a clock that never jumps back and counts suspended time where the system has one."""
-    return time.clock_gettime(_CLOCK)
 
 
 class SessionLease:
@@ -41,7 +33,7 @@ class SessionLease:
         on_change: called on the probing thread when the lease lapsed, when it holds again, and when the node of the
             registration is found missing.
         owner: group and consumer, for the log.
-        clock: returns seconds, see :func:`boot_seconds`.
+        clock: returns seconds, see :func:`~zkconsumer.boottime.boot_seconds`.
     """
 
     def __init__(

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
+from zkconsumer.boottime import boot_seconds
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.assignors import assignor_name
 from zkconsumer.core.clustercatalog import ClusterSource
@@ -15,7 +16,7 @@ from zkconsumer.core.topicrecords import TopicOrigin
 from zkconsumer.errors import RegistrationLost, SessionExpired, ZooKeeperUnavailable
 from zkconsumer.model import ConsumerThreadId, TopicIdentity, TopicPartition
 from zkconsumer.zookeeper.brokerznodes import BrokerZnodes
-from zkconsumer.zookeeper.lease import SessionLease, boot_seconds
+from zkconsumer.zookeeper.lease import SessionLease
 from zkconsumer.zookeeper.membership import Membership
 from zkconsumer.zookeeper.ownership import PartitionOwnership
 from zkconsumer.zookeeper.session import ZkSession
