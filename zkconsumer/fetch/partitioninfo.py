@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from zkconsumer.core.denials import PATIENCE, pause_s
+from zkconsumer.core.fetchanswers import Faults
 from zkconsumer.core.leaderepochs import UNKNOWN_EPOCH, PositionEpochs
 from zkconsumer.errors import AuthenticationFailed, ConfigError, TopicUnreadable
 from zkconsumer.fetch.chunkqueue import ChunkQueue
@@ -46,8 +47,7 @@ class PartitionInfo(QueuedPartition):
         high_watermark: the end of the partition as the broker last reported it, or None. Written by the fetcher.
         density: bytes per offset in the last answer; 0.0 if unknown. Written by the fetcher.
         fetch_bytes: as above; raised for a record that does not fit (brokers before 0.10.1). Written by the fetcher.
-        faulty: the offset from which its bytes could not be decoded the last time, or None. Written by the fetcher.
-        faults: how often in a row they could not be decoded from that offset. Written by the fetcher.
+        faults: the bytes that could not be decoded. Written by the fetcher.
         refusals: how often in a row no broker accepted a connection, for a reason that an operator must fix. Written by
             the leader finder or the fetcher, whichever holds the partition.
         denials: how often in a row brokers refused to serve it; same writer as ``refusals``.
@@ -67,7 +67,6 @@ class PartitionInfo(QueuedPartition):
         "earliest",
         "epochs",
         "faults",
-        "faulty",
         "fenced",
         "fetch_bytes",
         "fetched",
@@ -106,8 +105,7 @@ class PartitionInfo(QueuedPartition):
         self.high_watermark: int | None = None
         self.density = 0.0
         self.fetch_bytes = fetch_bytes
-        self.faulty: int | None = None
-        self.faults = 0
+        self.faults = Faults()
         self.refusals = 0
         self.denials = 0
         self.retry_at = 0.0
