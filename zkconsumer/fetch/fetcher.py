@@ -193,11 +193,11 @@ class FetcherThread(threading.Thread):
     def _await_room(self) -> None:
         """Wait until one of the partitions can be fetched, the inbox is not empty, or the thread is closed."""
         queues = by_queue(self._table.values())
-        if all(queue.await_room(self._wake.set, infos) for queue, infos in queues.items()):
+        if all(queue.room.wait(self._wake.set, infos) for queue, infos in queues.items()):
             self._wake.wait()
             self.wakeups += 1
         for queue in queues:
-            queue.stop_awaiting(self._wake.set)
+            queue.room.end_wait(self._wake.set)
 
     def _take_from_inbox(self) -> None:
         """Take the partitions from the inbox, and drop those that were released."""
@@ -219,9 +219,9 @@ class FetcherThread(threading.Thread):
         """
         now = set(queues)
         for queue in self._listening - now:
-            queue.remove_listener(self._wake.set)
+            queue.room.remove(self._wake.set)
         for queue in now - self._listening:
-            queue.add_listener(self._wake.set)
+            queue.room.add(self._wake.set)
         self._listening = now
 
     def _take_damages(self) -> None:
@@ -243,7 +243,7 @@ class FetcherThread(threading.Thread):
         if not wanted:
             return False
         config = self._config
-        room = sum(queue.allowance(_bytes_for(queue, coming)) for queue in {info.queue for info in wanted})
+        room = sum(queue.room.allowance(_bytes_for(queue, coming)) for queue in {info.queue for info in wanted})
         largest = max(config.fetch_message_max_bytes, *(info.fetch_bytes for info in wanted))
         self._connected()
         assert self._conversation is not None
@@ -281,7 +281,7 @@ class FetcherThread(threading.Thread):
         with_room = [
             info
             for queue, infos in theirs.items()
-            for info in queue.to_fetch(infos, coming=chunk_of, coming_bytes=_bytes_for(queue, coming))
+            for info in queue.room.to_fetch(infos, coming=chunk_of, coming_bytes=_bytes_for(queue, coming))
         ]
         without_room = frozenset(self._table.values()).difference(with_room)
         if without_room != self._without_room:
@@ -410,7 +410,7 @@ class FetcherThread(threading.Thread):
         """Let the stream raise the error; the position stays before the bytes that cannot be read."""
         _log.error("%s: %s; its stream raises this error", self.name, error)
         self._table.pop(info.partition, None)
-        info.queue.fail(error, info)
+        info.queue.faults.fail(info, error)
 
     def _check_epochs(self) -> None:
         """Find out if the logs of new leaders contain what was fetched from their predecessors (KIP-320)."""

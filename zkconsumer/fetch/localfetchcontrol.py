@@ -101,7 +101,7 @@ class LocalFetchControl:
         for partition, error in assignment.refused.items():
             thread = assignment.partitions[partition].thread
             queue = self._queue_for(partition.topic, thread)
-            if queue.deny(error.topic, partition, error):
+            if queue.faults.deny(error.topic, partition, error):
                 _log.error("stream %s: %s; trying again", thread, error)
         if self._finder is not None:
             self._finder.add(gained.values())

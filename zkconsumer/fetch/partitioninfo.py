@@ -13,7 +13,7 @@ from zkconsumer.core.fetchanswers import Faults
 from zkconsumer.core.leaderepochs import UNKNOWN_EPOCH, PositionEpochs
 from zkconsumer.errors import AuthenticationFailed, ConfigError, TopicUnreadable
 from zkconsumer.fetch.chunkqueue import ChunkQueue
-from zkconsumer.fetch.queuedpartition import QueuedPartition
+from zkconsumer.fetch.chunks import QueuedPartition
 from zkconsumer.kafka.fetchsession import PartitionFetch
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 
@@ -154,7 +154,7 @@ class PartitionInfo(QueuedPartition):
         if isinstance(error, AuthenticationFailed | ConfigError):
             self.refusals += 1
             if self.refusals >= _PATIENCE:
-                self.queue.complain(self, error)
+                self.queue.faults.complain(self, error)
 
     def deny(self, error: TopicUnreadable, backoff_s: float) -> None:
         """Note that a broker refused to serve this partition; after some refusals in a row the stream raises the error.
@@ -166,7 +166,7 @@ class PartitionInfo(QueuedPartition):
         self.readable = False
         self.denials += 1
         self.retry_at = time.monotonic() + pause_s(self.denials, backoff_s)
-        news = self.denials >= PATIENCE and self.queue.deny(error.topic, self.partition, error, self)
+        news = self.denials >= PATIENCE and self.queue.faults.deny(error.topic, self.partition, error, self)
         level = logging.ERROR if news else logging.DEBUG
         _log.log(level, "stream %s, partition %s: %s; trying again", self.thread, self.partition, error)
 
@@ -176,12 +176,12 @@ class PartitionInfo(QueuedPartition):
         if self.readable:
             return
         self.readable, self.denials = True, 0
-        if self.queue.allow(self.partition.topic, self.partition, self):
+        if self.queue.faults.allow(self.partition.topic, self.partition, self):
             _events.info("stream %s: topic %s can be read again", self.thread, self.partition.topic)
 
     def is_held(self) -> bool:
         """True while the user holds records of this object's generation that are not released."""
-        return self.queue.is_held(self)
+        return self.queue.held() is self
 
     def reset_to(self, offset: int) -> bool:
         """Continue at ``offset``, another one than the next; called by the fetcher.
