@@ -7,7 +7,9 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
+from zkconsumer.core.offsets import StoredOffset
 from zkconsumer.group.rebalanceloop import RebalanceLoop
+from zkconsumer.model import TopicPartition
 from zkconsumer.zookeeper.ownership import PartitionOwnership
 from zkconsumer.zookeeper.zookeepergroup import ZooKeeperGroup
 
@@ -42,15 +44,14 @@ def _without_lease() -> None:
 
 def _skipping() -> None:
     """A position that is taken back moves one record too far: the record is lost."""
-    from zkconsumer.group.committer import OffsetCommitter
+    from zkconsumer.core.ownedpartitions import OwnedPartition, OwnedPartitions
 
-    fetch_marked = OffsetCommitter.fetch_marked
+    read = OwnedPartitions.read
 
-    def too_far(self: OffsetCommitter, partitions: Collection[object]) -> dict[object, object]:
-        found = fetch_marked(self, partitions)  # type: ignore[arg-type]
-        return {p: one._replace(offset=one.offset and one.offset + 1) for p, one in found.items()}
+    def too_far(self: OwnedPartitions, stored: Mapping[TopicPartition, StoredOffset]) -> list[OwnedPartition]:
+        return read(self, {p: one._replace(offset=one.offset and one.offset + 1) for p, one in stored.items()})
 
-    OffsetCommitter.fetch_marked = too_far  # type: ignore[method-assign, assignment]
+    OwnedPartitions.read = too_far  # type: ignore[method-assign]
 
 
 BREAKS: Final[Mapping[str, Callable[[], None]]] = {

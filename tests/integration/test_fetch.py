@@ -311,7 +311,7 @@ def test_a_queue_stays_near_its_bound(topic_factory, produce, reader, fetchers):
     one = reader(queued_max_bytes=500_000, fetch_message_max_bytes=100_000, num_consumer_fetchers=fetchers)
     one.start({(topic, number): 0 for number in range(20)})
     queue = one.queues[one.threads[0]]
-    eventually(lambda: queue.room() == 0)
+    eventually(lambda: queue.room.allowance() == 0)
     # Of each fetcher one answer may be on its way and another received while the others ask; and an answer is longer
     # than what was asked for by one batch, and by the columns beside the values.
     assert queue._waiting.nbytes < 500_000 + 2 * fetchers * 120_000

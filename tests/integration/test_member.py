@@ -86,7 +86,7 @@ def test_registration_and_owner_have_the_jvms_bytes(group, zookeeper, topic_fact
     assert zookeeper.get(f"/consumers/{group.name}/owners/{topic}/1")[0] == f"{group.name}_a-0".encode()
     assert zookeeper.get(f"/consumers/{group.name}/ids")[0] == b""
     assert fetch.calls == ["stop", "start"]
-    assert fetch.assignment.offsets == {TopicPartition(topic, 0): None, TopicPartition(topic, 1): None}
+    assert fetch.offsets == {TopicPartition(topic, 0): None, TopicPartition(topic, 1): None}
 
 
 def test_members_share_and_inherit(group, topic_factory):
@@ -125,7 +125,7 @@ def test_an_expired_session_registers_again_and_keeps_positions(group, zookeeper
     expire(member)
     eventually(lambda: zookeeper.exists(path) and zookeeper.get(path)[1].ephemeralOwner != victim)
     eventually(lambda: fetch.assignment.generation == 2)
-    assert fetch.assignment.offsets[partition] == 7
+    assert fetch.offsets[partition] == 7
     assert numbers(member) == [0, 1]
     member.commit()
     assert zookeeper.get(f"/consumers/{group.name}/offsets/{topic}/0")[0] == b"7"
@@ -279,7 +279,7 @@ def test_listener_is_called_in_order_and_may_set_start_offsets(group, topic_fact
     member.join(Subscription.static({topic: 1}))
     thread = member.ownership()[partition]
     assert story.calls == [("release", set()), ("start", {partition: thread})]
-    assert fetch.assignment.offsets == {partition: 11}
+    assert fetch.offsets == {partition: 11}
 
 
 def test_a_failed_claim_names_the_owners_and_leaves_nothing(group, zookeeper, topic_factory):
@@ -459,7 +459,7 @@ def test_an_unreadable_offset_costs_its_partition_until_it_is_repaired(group, zo
     member.join(Subscription.static({topic: 1}))
     assert list(fetch.assignment.threads) == [TopicPartition(topic, 1)]
     zookeeper.set(path, b"7")
-    eventually(lambda: fetch.assignment.offsets.get(TopicPartition(topic, 0)) == 7)
+    eventually(lambda: fetch.offsets.get(TopicPartition(topic, 0)) == 7)
 
 
 def test_what_a_thief_committed_is_not_taken_back(group, zookeeper, topic_factory):
@@ -566,7 +566,7 @@ def test_old_positions_are_not_committed_after_claiming_again(group, zookeeper, 
     zookeeper.delete(ghost)
     eventually(lambda: numbers(member) == [0, 1] and fetch.assignment.generation == 2)
     assert zookeeper.get(path)[0] == b"313"
-    assert fetch.assignment.offsets[partition] == 313
+    assert fetch.offsets[partition] == 313
     assert refused[-1] is GenerationEnded
 
 

@@ -88,7 +88,7 @@ def test_paused_partitions_leave_the_queue_to_the_others(topic_factory, produce,
     one = reader(queued_max_bytes=50_000, fetch_message_max_bytes=40_000, consumer_timeout_ms=1000)
     one.start({(topic, number): 0 for number in range(4)})
     queue = one.queues[one.threads[0]]
-    eventually(lambda: queue.room() < 25_000)  # nothing more is fetched from here on
+    eventually(lambda: queue.room.allowance() < 25_000)  # nothing more is fetched from here on
     first_three = [TopicPartition(topic, number) for number in range(3)]
     one.control.pause(first_three)
     places = []

@@ -115,7 +115,7 @@ class BrokerGroups(RebalanceThreads):
         member = party.member
         if party.beat is None and member.in_group:
             code = self.coordinator.heartbeat(member.member_id, member.generation)
-            party.beat = member.identity, member.joining, code
+            party.beat = member.identity, member.is_joining, code
 
     @rule(number=NUMBERS, arrives=st.booleans())
     def heartbeat_answered(self, number, arrives):
@@ -127,7 +127,7 @@ class BrokerGroups(RebalanceThreads):
             return
         if code == ErrorCode.REBALANCE_IN_PROGRESS and not joining:
             party.member.rebalance_begun(asked)
-        elif code != ErrorCode.ILLEGAL_GENERATION or not (joining or party.member.joining):
+        elif code != ErrorCode.ILLEGAL_GENERATION or not (joining or party.member.is_joining):
             self._removed(party, code)
 
     # -- steps that often follow each other -------------------------------------------------------------------------

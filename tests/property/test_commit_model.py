@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.fixtures.commitmodel import CommitModel
+from zkconsumer.core.ownedpartitions import OwnedPartition
 from zkconsumer.group.committer import OffsetCommitter, _expect_all
 
 SETTINGS = settings(max_examples=300, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck))
@@ -21,20 +22,21 @@ TestCommitModel.pytestmark = pytest.mark.timeout(600)  # shrinking takes time
 
 
 def forgets_what_a_listener_committed(monkeypatch):
-    learn = OffsetCommitter.learn
+    wrote = OwnedPartition.wrote
 
-    def learn_what_was_read(self, stored, starts, kept=()):
-        self._written_since_read.clear()
-        learn(self, stored, starts)
+    def keep_what_was_read(self, offset):
+        read = self.read
+        wrote(self, offset)
+        self.read = read
 
-    monkeypatch.setattr(OffsetCommitter, "learn", learn_what_was_read)
+    monkeypatch.setattr(OwnedPartition, "wrote", keep_what_was_read)
 
 
 def takes_back_what_was_not_answered(monkeypatch):
     def confirm_what_is_stored(self, offsets):
         durable = self._made_durable(offsets)
         done = self._write(durable)
-        self._confirmed = {**self._confirmed, **{partition: durable[partition] for partition in done}}
+        self.partitions.confirm({partition: durable[partition] for partition in done})
         _expect_all(durable.keys() - done)
 
     monkeypatch.setattr(OffsetCommitter, "_commit_confirmed", confirm_what_is_stored)

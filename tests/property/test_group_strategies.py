@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from zkconsumer.core.brokermembership import Assigned, BrokerMembership, MembershipState
+from zkconsumer.core.brokermembership import Assigned, BrokerMembership, JoinStep, MembershipState
 from zkconsumer.core.groupstrategies import STRATEGIES, MemberSubscription
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 
@@ -129,7 +129,7 @@ class _Group(RuleBasedStateMachine):
     @rule(name=member)
     def receive(self, name):
         one = self.members[name]
-        if one.member_id in self.pending and one.synchronising:
+        if one.member_id in self.pending and one.step is JoinStep.SYNC_GROUP:
             generation, partitions = self.pending.pop(one.member_id)
             if generation == one.generation:
                 one.synchronised(Assigned(generation, partitions))
@@ -138,7 +138,7 @@ class _Group(RuleBasedStateMachine):
     @rule(name=member)
     def heartbeat(self, name):
         one = self.members[name]
-        if self.parked and one.in_group and not one.joining:
+        if self.parked and one.in_group and not one.is_joining:
             one.rebalance_begun(one.identity)
 
     @rule(name=member)

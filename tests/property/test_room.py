@@ -6,7 +6,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from tests.fixtures.chunks import make_chunk, make_fetched_chunk, make_info, make_queue, offsets
 from zkconsumer.errors import CorruptRecord
-from zkconsumer.fetch.chunks import Chunk, HandOver
+from zkconsumer.fetch.chunks import Chunk
+from zkconsumer.fetch.handedout import HandOver
 
 SHARES = ((0,), (1, 2), (3, 4, 5))
 """Numbers of the partitions of each fetcher."""
@@ -36,18 +37,18 @@ class RoomMachine(RuleBasedStateMachine):
 
     def has_something_to_do(self, number):
         share = self.share(number)
-        return bool(self.queue.to_fetch(share)) or any(info in self.queue.damaged() for info in share)
+        return bool(self.queue.room.to_fetch(share)) or any(info in self.queue.damaged() for info in share)
 
     @rule(number=st.integers(0, 2))
     def wait(self, number):
         expected = not self.has_something_to_do(number)
-        assert self.queue.await_room(self.listeners[number], self.share(number)) is expected
+        assert self.queue.room.wait(self.listeners[number], self.share(number)) is expected
         if expected:
             self.waiting[number] = False
 
     @rule(number=st.integers(0, 2))
     def look_again(self, number):
-        self.queue.stop_awaiting(self.listeners[number])
+        self.queue.room.end_wait(self.listeners[number])
         self.waiting.pop(number, None)
 
     @rule(number=NUMBERS, decoded=st.booleans())

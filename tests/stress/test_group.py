@@ -79,7 +79,7 @@ class ConsumedPositions:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._assignment = FetchAssignment(0, {}, {})
+        self._assignment = FetchAssignment(0, {})
         self._positions: dict[TopicPartition, int] = {}
         self._running = False
         self._freezing = threading.Lock()
@@ -92,7 +92,7 @@ class ConsumedPositions:
     def start(self, assignment: FetchAssignment) -> None:
         with self._lock:
             self._assignment = assignment
-            self._positions = {p: assignment.offsets[p] or 0 for p in assignment.threads}
+            self._positions = {p: one.offset or 0 for p, one in assignment.partitions.items()}
             self._running = True
 
     def withhold(self) -> None:

@@ -113,7 +113,7 @@ def read(ports: list[int], partitions: int, seconds: float) -> Reading:
     """Read all partitions from the simulated brokers at these ports."""
     from zkconsumer.config import ConsumerConfig
     from zkconsumer.connector.stream import MessageStream
-    from zkconsumer.core.fetchcontrol import FetchAssignment
+    from zkconsumer.core.fetchcontrol import AssignedPartition, FetchAssignment
     from zkconsumer.decode.kernelloader import kernels
     from zkconsumer.fetch.chunkqueue import ChunkQueue
     from zkconsumer.fetch.chunkreader import ChunkReader
@@ -129,7 +129,9 @@ def read(ports: list[int], partitions: int, seconds: float) -> Reading:
     stream = MessageStream(queue, name="simulation", kind=Message, reader=reader)
     thread = ConsumerThreadId("simulation", 0)
     offsets: dict[TopicPartition, int | None] = {TopicPartition(TOPIC, number): 0 for number in range(partitions)}
-    control.start(FetchAssignment(1, dict.fromkeys(offsets, thread), offsets))
+    control.start(
+        FetchAssignment(1, {partition: AssignedPartition(thread, offset) for partition, offset in offsets.items()})
+    )
     try:
         stream.next_batch()
         began, cpu, counted = time.monotonic(), time.process_time(), 0

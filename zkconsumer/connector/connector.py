@@ -403,9 +403,9 @@ class ConsumerConnector:
         """Every stream raises it once, since nothing is read or committed; None: the refusal has ended."""
         for queue in self._all_queues():
             if error is None:
-                queue.allow(_GROUP, None)
+                queue.faults.allow(_GROUP, None)
             else:
-                queue.deny(_GROUP, None, error)
+                queue.faults.deny(_GROUP, None, error)
 
     def _fail(self, error: BaseException) -> None:
         """Every stream raises it from now on; the member has left its group, or leaves it after this."""

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from zkconsumer.errors import ConsumerTimeout, UsageError
 from zkconsumer.fetch.chunkqueue import ChunkQueue, Ended
 from zkconsumer.fetch.chunkreader import ChunkReader, Item
-from zkconsumer.fetch.chunks import Chunk, HandOver
+from zkconsumer.fetch.chunks import Chunk
+from zkconsumer.fetch.handedout import HandOver
 from zkconsumer.forks import Owner, call_in_child
 from zkconsumer.model import Message
 

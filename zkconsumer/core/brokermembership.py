@@ -29,13 +29,24 @@ class MembershipState(Enum):
     UNJOINED = "unjoined"
     """It has not joined, or the group has removed it and the rebalance thread knows."""
     REBALANCING = "rebalancing"
-    """It has to join, or is joining; partitions that it still holds are its own."""
+    """It has to join, or is joining, see :class:`JoinStep`; partitions that it still holds are its own."""
     STABLE = "stable"
     """It has the assignment of the present generation."""
     LEAVING = "leaving"
     """It leaves, or has left."""
     FENCED = "fenced"
     """The group has removed it, or another client uses its ``group.instance.id``; it owns nothing any more."""
+
+
+class JoinStep(Enum):
+    """Which request of the session thread is not answered, in whatever state the membership is meanwhile."""
+
+    NONE = "none"
+    """None. A member that is rebalancing joins as soon as it holds nothing that it has to give up."""
+    JOIN_GROUP = "JoinGroup"
+    """The coordinator waits for the other members; the partitions that were declared are kept."""
+    SYNC_GROUP = "SyncGroup"
+    """The member has joined a new generation, and waits until the leader has assigned its partitions."""
 
 
 class CommitIdentity(NamedTuple):
@@ -91,8 +102,7 @@ class BrokerMembership:
         assigned: what may be owned of the newest assignment; None before the first, and, for an eager member, from a
             JoinGroup request to the next assignment.
         held: what the rebalance thread holds; replaced, never changed.
-        joining: True from a JoinGroup request until its SyncGroup request is answered, or one of them failed.
-        synchronising: True while a SyncGroup request is not answered.
+        step: see :class:`JoinStep`.
     """
 
     cooperative: bool
@@ -102,8 +112,7 @@ class BrokerMembership:
     generation: int = -1
     assigned: Assigned | None = None
     held: Mapping[TopicPartition, ConsumerThreadId] = field(default_factory=dict)
-    joining: bool = False
-    synchronising: bool = False
+    step: JoinStep = JoinStep.NONE
     _declared: frozenset[TopicPartition] = frozenset()
     _to_revoke: frozenset[TopicPartition] = frozenset()
     _previous: frozenset[TopicPartition] = frozenset()
@@ -157,7 +166,7 @@ class BrokerMembership:
 
     def may_join(self) -> bool:
         """True if the member has to join, and holds nothing that it has to give up first."""
-        if self.state is not MembershipState.REBALANCING or self.joining:
+        if self.state is not MembershipState.REBALANCING or self.is_joining:
             return False
         if not self.cooperative:
             return not self.held
@@ -169,7 +178,7 @@ class BrokerMembership:
 
     def join(self) -> JoinIntent:
         """A JoinGroup request is about to be sent; returns what it has to declare."""
-        self.joining, self._rejoin = True, False
+        self.step, self._rejoin = JoinStep.JOIN_GROUP, False
         self._declared = frozenset(self.held)
         self._to_revoke = frozenset()  # none of it is held any more, so this request offers it to others
         if self.assigned is not None:
@@ -183,11 +192,11 @@ class BrokerMembership:
     def joined(self, member_id: str, generation: int) -> None:
         """JoinGroup was answered without error."""
         if self.state is MembershipState.REBALANCING:
-            self.member_id, self.generation, self.synchronising = member_id, generation, True
+            self.member_id, self.generation, self.step = member_id, generation, JoinStep.SYNC_GROUP
 
     def synchronised(self, assigned: Assigned) -> bool:
         """SyncGroup was answered without error; False if the member is gone by now."""
-        self.joining = self.synchronising = False
+        self.step = JoinStep.NONE
         if self.state is not MembershipState.REBALANCING:
             return False
         self.assigned, self.state, self._previous = assigned, MembershipState.STABLE, assigned.partitions
@@ -200,7 +209,7 @@ class BrokerMembership:
 
     def join_ended(self) -> None:
         """The attempt to join has ended; if it failed, the member has to join still."""
-        self.joining = self.synchronising = False
+        self.step = JoinStep.NONE
 
     def _join_after_revocation(self) -> None:
         """Join again so that the leader can assign what this member has given up."""
@@ -210,7 +219,7 @@ class BrokerMembership:
 
     def join_again(self) -> None:
         """This member wants a new assignment: its topics have changed, or it has revoked partitions."""
-        self._rejoin = self.joining
+        self._rejoin = self.is_joining
         if self.state is MembershipState.STABLE:
             self.state = MembershipState.REBALANCING
 
@@ -243,6 +252,11 @@ class BrokerMembership:
         """
         if self.state in (MembershipState.REBALANCING, MembershipState.STABLE):
             self.state, self._keeps_id = MembershipState.FENCED, keeps_id
+
+    @property
+    def is_joining(self) -> bool:
+        """True while a JoinGroup or SyncGroup request is not answered."""
+        return self.step is not JoinStep.NONE
 
     @property
     def identity(self) -> CommitIdentity:

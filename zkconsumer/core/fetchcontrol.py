@@ -9,55 +9,83 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Set
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple, Protocol
 
 from zkconsumer.core.groupview import Topic
-from zkconsumer.core.offsets import StoredOffset
+from zkconsumer.core.offsets import NO_OFFSET, StoredOffset
 from zkconsumer.errors import TopicUnreadable
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 
 
-class Refused(NamedTuple):
-    """An owned partition that is not fetched, since Kafka refuses to return its stored offset.
+class AssignedPartition(NamedTuple):
+    """One owned partition of an assignment.
 
     Attributes:
-        thread: the consumer thread that it belongs to.
-        error: the reason, to be raised in the application.
+        thread: the consumer thread whose queue it fills.
+        offset: where to start, unless it is fetched already; None means that no offset is stored: apply
+            ``auto.offset.reset``.
+        stored: what the store held when it was read, after claiming.
+        location: of the stored offset in its store, for messages.
+        outdated: True if the stored offset is one of an earlier topic of the same name.
+        moved: True if another client wrote the stored offset since this member last read or wrote it: what was handed
+            out before does not belong to this assignment, even if it ends where this one starts.
+        error: why the partition is not fetched, to be raised in the application: a permission on its topic is missing.
     """
 
     thread: ConsumerThreadId
-    error: TopicUnreadable
+    offset: int | None = None
+    stored: StoredOffset = NO_OFFSET
+    location: str = ""
+    outdated: bool = False
+    moved: bool = False
+    error: TopicUnreadable | None = None
+
+    @property
+    def earliest(self) -> bool:
+        """True if it starts at the beginning of the log, whatever ``auto.offset.reset`` is."""
+        return self.outdated and self.offset is None
+
+    @property
+    def origin(self) -> str | None:
+        """The location of the offset that it starts from; None if that is not the stored one."""
+        return self.location if self.offset is not None and self.offset == self.stored.offset else None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FetchAssignment:
     """What one member fetches from one rebalance to the next.
 
     Attributes:
         generation: rises by one with every assignment of this member.
-        threads: each owned partition and the consumer thread whose queue it fills.
-        offsets: where to start each partition that is not fetched already; None means that no offset is stored: apply
-            ``auto.offset.reset``.
-        earliest: those without an offset that start at the beginning of the log, whatever ``auto.offset.reset`` is:
-            their stored offset is one of an earlier topic of the same name.
-        origins: for offsets that were read from a store, their location in it, for messages.
-        stored: what the store held for each partition when it was read, after claiming.
-        refused: owned partitions that are not fetched, since a permission on their topics is missing.
-        moved: partitions whose stored offset another client wrote since this member last read or wrote it: what was
-            handed out of them before does not belong to this assignment, even if it ends where this one starts.
+        partitions: the owned partitions whose stored offset can be read, or is refused.
         topics: the topics that this member subscribes to, owned partitions or not, as the assignment was computed;
             may be empty where :attr:`FetchControl.needs_topics` is False.
     """
 
     generation: int
-    threads: Mapping[TopicPartition, ConsumerThreadId]
-    offsets: Mapping[TopicPartition, int | None]
-    origins: Mapping[TopicPartition, str] = field(default_factory=dict)
-    stored: Mapping[TopicPartition, StoredOffset] = field(default_factory=dict)
+    partitions: Mapping[TopicPartition, AssignedPartition]
     topics: Mapping[str, Topic] = field(default_factory=dict)
-    refused: Mapping[TopicPartition, Refused] = field(default_factory=dict)
-    moved: Set[TopicPartition] = frozenset()
-    earliest: Set[TopicPartition] = frozenset()
+
+    @cached_property
+    def threads(self) -> Mapping[TopicPartition, ConsumerThreadId]:
+        """The partitions that are fetched, and their consumer threads."""
+        return {partition: one.thread for partition, one in self.partitions.items() if one.error is None}
+
+    @cached_property
+    def stored(self) -> Mapping[TopicPartition, StoredOffset]:
+        """What the store held for each partition that is fetched."""
+        return {partition: self.partitions[partition].stored for partition in self.threads}
+
+    @cached_property
+    def refused(self) -> Mapping[TopicPartition, TopicUnreadable]:
+        """The partitions that are not fetched, and why."""
+        return {partition: one.error for partition, one in self.partitions.items() if one.error is not None}
+
+    @cached_property
+    def earliest(self) -> Set[TopicPartition]:
+        """The partitions that start at the beginning of the log."""
+        return {partition for partition, one in self.partitions.items() if one.earliest}
 
 
 class FetchControl(Protocol):

@@ -125,13 +125,13 @@ class PositionEpochs(NamedTuple):
 
         >>> PositionEpochs(5, 3).after(6, None), PositionEpochs(5, 3).after(6, 6), PositionEpochs(5, 3).after(6, 2)
         (PositionEpochs(leader=6, record=3), PositionEpochs(leader=6, record=6), PositionEpochs(leader=6, record=-1))
-        >>> PositionEpochs(5, 3).after(-1, 7)
-        PositionEpochs(leader=-1, record=-1)
+        >>> PositionEpochs(5, 3).after(-1, 7), PositionEpochs(5, 3).after(2, None)
+        (PositionEpochs(leader=-1, record=-1), PositionEpochs(leader=2, record=-1))
         """
         if leader == self.leader and record in (None, self.record):
             return self
         if leader == UNKNOWN_EPOCH:
             return PositionEpochs()
         if record is None:
-            return PositionEpochs(leader, self.record)
+            return PositionEpochs(leader, self.record if self.record <= leader else UNKNOWN_EPOCH)
         return PositionEpochs(leader, record if self.record <= record <= leader else UNKNOWN_EPOCH)

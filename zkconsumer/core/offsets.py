@@ -1,10 +1,10 @@
-"""Decisions about offsets: what to commit, and where to continue after a rebalance."""
+"""Decisions about stored offsets: what wrote them, what to commit, and which of two to use."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from zkconsumer.model import TopicPartition
 
@@ -46,6 +46,10 @@ class StoredOffset(NamedTuple):
     offset: int | None
     mark: Mark | None = None
     stamp: Stamp | None = None
+
+
+NO_OFFSET: Final = StoredOffset(None)
+"""What a store holds of a partition without an offset, or of one of which that is unknown."""
 
 
 def unmarked(
@@ -181,20 +185,3 @@ def counting_offset(in_zookeeper: int | None, in_kafka: int | None, storage: Off
 def counts_in_kafka(storage: OffsetStorage) -> bool:
     """True if an offset that only Kafka has counts, also of a partition that ZooKeeper does not have for the group."""
     return storage in ("kafka", "both")
-
-
-def start_offset(stored: int | None, last_committed: int | None, position: int | None) -> int | None:
-    """Where a member starts a partition that it has just claimed.
-
-    The stored offset decides, with one exception: a partition that stays with the same member continues at its own
-    position, if no other client wrote the stored offset since this member read or wrote it. Otherwise every rebalance
-    would hand out again what was not committed yet (jvm-consumer.md#attempt: the JVM rewinds with auto commit off).
-
-    Args:
-        stored: offset in the store, read after claiming; None if there is none.
-        last_committed: stored offset that this member last read or wrote, None if there was none.
-        position: how far this member had handed out before the rebalance, None if it did not own the partition.
-    """
-    if position is not None and stored == last_committed:
-        return position
-    return stored if stored is None or stored >= 0 else None

@@ -14,28 +14,24 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from enum import Enum
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from zkconsumer.core.idlestreams import Reading
-from zkconsumer.fetch.chunks import Chunk, HandOver
-from zkconsumer.fetch.handedout import HandedOut
+from zkconsumer.fetch.chunks import Chunk, QueuedPartition
+from zkconsumer.fetch.handedout import HandedOut, HandOver
+from zkconsumer.fetch.queueroom import QueueRoom
 from zkconsumer.fetch.streamfaults import StreamFaults
 from zkconsumer.fetch.waitingchunks import WaitingChunks
-from zkconsumer.fetch.waitingfetchers import WaitingFetchers
 from zkconsumer.wakeup import WakeUp
 
 if TYPE_CHECKING:
     from zkconsumer.errors import CorruptRecord, RecordTooLarge
-    from zkconsumer.fetch.queuedpartition import QueuedPartition
     from zkconsumer.model import TopicPartition
 
 _LEASE_POLL_S: Final = 0.05
-_NEVER: Final = 1 << 62
-
-P = TypeVar("P", bound="QueuedPartition")
 
 
 class Ended(Enum):
@@ -69,42 +65,40 @@ class Damage(NamedTuple):
 class ChunkQueue:
     """A bounded queue from fetchers to one stream. It has one lock, and no operation under the lock blocks.
 
-    The fetchers keep the bound: they exclude partitions from their requests, see :meth:`to_fetch`, and ``put`` never
-    waits (architecture.md#back-pressure). A fetcher asks for at most :meth:`allowance` bytes, but at least for a fetch
-    of one partition. So the bound can be exceeded by two such fetches per fetcher: one in flight, and one that was
-    received and is not queued yet when another fetcher checks the room. Paused chunks are not counted. A chunk counts
-    with its size as received, and with its decoded size once :class:`~zkconsumer.fetch.chunkreader.ChunkReader` has
-    decoded it, at the front.
+    It combines what waits and its order (``waitingchunks.py``), what the user holds (``handedout.py``), :attr:`room`
+    for more, and :attr:`faults`. All are used under its lock, which the methods of the last two for other threads take.
 
     Args:
-        max_bytes: limit for all chunks together. A larger chunk is accepted if the queue is empty.
-        max_chunks: limit for one partition (``queued.max.message.chunks``). Chunks without records count, too: a reader
-            that stands still would not stop the download of aborted transactions. They do not count any more once the
-            reader looks for records and finds nothing else, since there may be none before the next.
+        max_bytes: see :class:`~zkconsumer.fetch.queueroom.QueueRoom`.
+        max_chunks: likewise.
         may_deliver: called under the lock before each hand-over. False withholds the chunks for now (the lease has
             expired). It must be quick and must not block.
+
+    Attributes:
+        room: what fetchers may put into the queue, and how they wait for it.
+        faults: the errors that the stream has to raise.
     """
 
     def __init__(self, *, max_bytes: int, max_chunks: int, may_deliver: Callable[[], bool] = lambda: True) -> None:
-        self._max_bytes = max_bytes
-        self._max_chunks = max_chunks
         self._may_deliver = may_deliver
         self._lock = threading.Lock()
         self._changed = WakeUp()  # the user's thread waits; raised under the lock
         self._admitted: frozenset[QueuedPartition] = frozenset()  # replaced, never changed
         self._waiting = WaitingChunks()
         self._handed_out = HandedOut()
-        self._faults = StreamFaults()
         self._fetched_bytes: Counter[str] = Counter()
         self._closed = False
         self._cause: BaseException | None = None
         self._damages: dict[QueuedPartition, tuple[Chunk, Damage]] = {}
-        self._room_waits = WaitingFetchers(self._missing)
+        self.faults = StreamFaults(self._lock, self._changed, lambda info: info in self._admitted)
+        self.room = QueueRoom(
+            self._lock, self._waiting, self._damages.keys(), max_bytes=max_bytes, max_chunks=max_chunks
+        )
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    # -- fetchers -----------------------------------------------------------------------------------------------
+    # -- fetchers, and threads that decode ------------------------------------------------------------------------
 
     def put(self, chunk: Chunk) -> bool:
         """Append a chunk; False, without any effect, if the chunk is not wanted.
@@ -116,7 +110,7 @@ class ChunkQueue:
             if chunk.info not in self._admitted or self._closed or chunk.info in self._damages:
                 return False
             self._waiting.add(chunk)
-            self._faults.arrived(chunk.info)
+            self.faults.arrived(chunk.info)
             self._fetched_bytes[chunk.info.partition.topic] += chunk.fetched_bytes
             self._changed.set()
             return True
@@ -130,49 +124,15 @@ class ChunkQueue:
             if found is None:
                 return None
             chunk, damage = found
-            self._room_waits.made += 1
+            self.room.made += 1
             self._waiting.drop_from(chunk)  # if an interrupt prevented the reader from doing it
             del self._damages[info]
-        self._announce()
+        self.room.announce()
         return damage
 
     def damaged(self) -> Sequence[QueuedPartition]:
         """Partitions for which :meth:`take_damage` returns a damage."""
         return tuple(self._damages)
-
-    def to_fetch(
-        self, infos: Collection[P], *, coming: QueuedPartition | None = None, coming_bytes: int = 0
-    ) -> list[P]:
-        """Which partitions a fetcher should fetch now, in their order.
-
-        No partition while the queue is more than half full: filling every gap that a slow reader makes would cost a
-        request for each chunk. Otherwise the partitions that have room and are not paused.
-
-        Args:
-            infos: all partitions of this queue that the fetcher owns.
-            coming: the partition of a chunk that was received and will be queued, if any.
-            coming_bytes: bytes that were received for this queue and will be queued.
-        """
-        with self._lock:
-            if self._is_half_full(coming_bytes):
-                return []
-            return self._waiting.lacking(infos, self._max_chunks, coming)
-
-    def room(self) -> int:
-        """Bytes below the bound."""
-        with self._lock:
-            return self._room()
-
-    def allowance(self, coming: int = 0) -> int:
-        """Bytes that one fetcher should ask for at most: its share of the room.
-
-        Otherwise ten fetchers would ask for ten times the room at once.
-
-        Args:
-            coming: bytes that the fetcher has received, but not queued yet.
-        """
-        with self._lock:
-            return max(0, self._room() // max(1, len(self._room_waits)) - coming)
 
     def first_chunks(self, most: int) -> list[Chunk]:
         """The first ``most`` chunks that wait and are not paused, in their order."""
@@ -183,49 +143,6 @@ class ChunkQueue:
         """True if this chunk object is in the queue, paused or not."""
         with self._lock:
             return self._waiting.holds(chunk)
-
-    def add_listener(self, listener: Callable[[], None]) -> None:
-        """Register a fetcher, which shares the room (see :meth:`allowance`) and may :meth:`await_room`. Idempotent.
-
-        It remains until :meth:`remove_listener` or :meth:`release_all`.
-        """
-        with self._lock:
-            self._room_waits.add(listener)
-
-    def remove_listener(self, listener: Callable[[], None]) -> None:
-        """Undo :meth:`add_listener`. Idempotent."""
-        with self._lock:
-            self._room_waits.remove(listener)
-
-    def await_room(self, listener: Callable[[], None], infos: Collection[QueuedPartition]) -> bool:
-        """Call ``listener`` when one of these partitions can be fetched; False, and it is not called, if one can now.
-
-        It is called on the thread that makes the room, and possibly more than once, until :meth:`stop_awaiting`. It is
-        also called when a partition was sent back, see :meth:`take_damage`.
-
-        No wake-up is lost. The check for room and the registration of the listener happen under one lock: the check
-        sees room that was made before, and a thread that makes room later sees the listener. A fetcher that announced a
-        chunk as ``coming`` and does not queue it must check for that room itself. The order of events on the reader's
-        side: it raises the counter ``made``, makes the room, releases the lock, checks the waiting fetchers, calls
-        their listeners, and stores the counter as announced. If an interrupt ends this after the first step, the
-        counter is not stored, and the reader's next request checks again.
-
-        Args:
-            listener: the one registered by :meth:`add_listener`.
-            infos: all partitions of this queue that the fetcher could ask for.
-        """
-        with self._lock:
-            return self._room_waits.begin(listener, infos)
-
-    def stop_awaiting(self, listener: Callable[[], None]) -> None:
-        """Undo :meth:`await_room`. Idempotent."""
-        if self._room_waits.awaits(listener):
-            with self._lock:
-                self._room_waits.end(listener)
-
-    def listeners(self) -> int:
-        """Number of listeners."""
-        return len(self._room_waits)
 
     # -- the user's thread --------------------------------------------------------------------------------------
 
@@ -242,10 +159,9 @@ class ChunkQueue:
             A chunk, END if the queue was closed, or None on timeout.
 
         Raises:
-            BaseException: the error given to :meth:`close` or :meth:`deny`, or the one given to :meth:`fail` or
-                :meth:`complain` once the chunks before it are handed out.
+            BaseException: the error given to :meth:`close`, or one of its :attr:`faults`.
         """
-        self._announce()
+        self.room.announce()
         with self._lock:
             self._finish()
         return self._wait_for(self._skip_to_records, timeout)
@@ -265,11 +181,11 @@ class ChunkQueue:
             chunk, waiting = handover.chunk, self._waiting
             if self._closed or waiting.front() is not chunk or not self._may_deliver():
                 return False
-            self._room_waits.made += 1
+            self.room.made += 1
             self._handed_out.begin(handover)  # from now on the chunk is found there
             waiting.drop_front()
             handover.is_out = True
-        self._announce()
+        self.room.announce()
         return True
 
     # -- control ------------------------------------------------------------------------------------------------
@@ -283,19 +199,18 @@ class ChunkQueue:
         """Drop the chunks of these partitions, also the one being handed out, and refuse later ones.
 
         When this returns, the user receives no more records of them. Their positions remain known. Their paused state
-        and the errors that they would let the stream raise are forgotten, except denials that it has raised, see
-        :meth:`deny`. Idempotent.
+        and their errors are forgotten, except denials that the stream has raised. Idempotent.
         """
         with self._lock:
-            self._room_waits.review()
+            self.room.review()
             self._admitted = self._admitted.difference(infos)
             if any(self._handed_out.of(info) is not None for info in infos):
                 self._handed_out.take_back()
             self._waiting.drop_partitions(frozenset(info.partition for info in infos))
-            self._faults.forget(infos)
+            self.faults.forget(infos)
             for info in infos:
                 self._damages.pop(info, None)
-        self._announce()
+        self.room.announce()
 
     def release_all(self) -> None:
         """Release all partitions, and forget the fetchers and every failure."""
@@ -303,8 +218,8 @@ class ChunkQueue:
             self._admitted = frozenset()
             self._handed_out.take_back()
             self._waiting.clear()
-            self._room_waits.clear()
-            self._faults.forget_all()
+            self.room.clear()
+            self.faults.forget_all()
             self._damages.clear()
 
     def withhold(self) -> None:
@@ -327,26 +242,26 @@ class ChunkQueue:
             current = self._handed_out.current
             if current is not None and current.chunk.info.partition == partition:
                 self._take_back()
-            self._room_waits.review()
+            self.room.review()
             self._waiting.pause(partition)
-        self._announce()
+        self.room.announce()
 
     def resume(self, partition: TopicPartition) -> None:
         """Undo :meth:`pause`: the chunks that waited come after the queued chunks of other partitions. Idempotent."""
         with self._lock:
-            self._room_waits.review()
+            self.room.review()
             self._waiting.resume(partition)
             self._changed.set()
-        self._announce()
+        self.room.announce()
 
     def replace(self, chunk: Chunk, parts: Sequence[Chunk]) -> bool:
         """Replace a chunk by its decoded parts; False, without any effect, if the queue does not hold it any more."""
         shrinks = sum([part.nbytes for part in parts]) < chunk.nbytes or True not in [one.has_records for one in parts]
         with self._lock:
-            self._room_waits.made += shrinks
+            self.room.made += shrinks
             if not self._waiting.replace(chunk, parts):
                 return False
-        self._announce()
+        self.room.announce()
         return True
 
     def send_back(self, chunk: Chunk, error: CorruptRecord | RecordTooLarge) -> None:
@@ -359,15 +274,10 @@ class ChunkQueue:
             if not self._waiting.holds(chunk):
                 return
             assert chunk.scanned is not None
-            self._room_waits.review()
+            self.room.review()
             self._damages[chunk.info] = chunk, Damage(chunk.scanned.requested, error)
             self._waiting.drop_from(chunk)
-        self._announce()
-
-    def is_held(self, info: QueuedPartition) -> bool:
-        """True while the user holds records of this partition that are not released, also after a rebalance."""
-        with self._lock:
-            return self._handed_out.is_held(info)
+        self.room.announce()
 
     def held(self) -> QueuedPartition | None:
         """The partition of which the user holds records that are not released, also after a rebalance; or None."""
@@ -408,56 +318,7 @@ class ChunkQueue:
             self._handed_out.take_back()
             self._changed.set()
 
-    def fail(self, error: BaseException, info: QueuedPartition | None = None) -> None:
-        """Let the stream raise ``error`` once it has handed out the queued chunks.
-
-        Args:
-            error: raised by each request until the partition is released, or all are.
-            info: the partition that failed; None: the consumer failed.
-        """
-        with self._lock:
-            if info is None or info in self._admitted:
-                self._faults.fail(info, error)
-                self._changed.set()
-
-    def complain(self, info: QueuedPartition, trouble: Exception) -> None:
-        """Let the stream raise ``trouble`` once, when it has no chunk to hand out; it can be iterated again afterwards.
-
-        Also once if several partitions have the same error. Forgotten if a chunk of this partition arrives first, or it
-        is released.
-        """
-        with self._lock:
-            if info in self._admitted and self._faults.complain(info, trouble):
-                self._changed.set()
-
-    def deny(self, subject: Hashable, part: Hashable, error: Exception, info: QueuedPartition | None = None) -> bool:
-        """Let the stream raise ``error`` at its next request, before queued chunks; then it can be iterated again.
-
-        Each subject is raised once until it can be read again, see :class:`~zkconsumer.core.denials.Denials`.
-
-        Args:
-            subject: what cannot be read, such as a topic.
-            part: the part of the subject that was refused, such as a partition.
-            error: to raise.
-            info: the partition, if the part is one; no effect if it is not admitted.
-
-        Returns:
-            True if the subject was not denied before.
-        """
-        with self._lock:
-            if self._closed or not (info is None or info in self._admitted):
-                return False
-            news = self._faults.deny(subject, part, error)
-            if news:
-                self._changed.set()
-            return news
-
-    def allow(self, subject: Hashable, part: Hashable, info: QueuedPartition | None = None) -> bool:
-        """Report that a part can be read; True if this ends a denial of its subject. For arguments see :meth:`deny`."""
-        with self._lock:
-            return (info is None or info in self._admitted) and self._faults.allow(subject, part)
-
-    # -- waiting, and listeners: without the lock ---------------------------------------------------------------
+    # -- waiting: without the lock --------------------------------------------------------------------------------
 
     def _wait_for(self, first: Callable[[], Chunk | None], timeout: float | None) -> Chunk | Literal[Ended.END] | None:
         """Wait until ``first`` finds a chunk; see :meth:`request`."""
@@ -466,7 +327,7 @@ class ChunkQueue:
             with self._lock:
                 found = self._found(first)
                 withheld = len(self._waiting) > 0
-            self._announce()
+            self.room.announce()
             if found is not None:
                 return found
             left = None if deadline is None else deadline - time.monotonic()
@@ -476,53 +337,27 @@ class ChunkQueue:
                 left = _LEASE_POLL_S if left is None else min(left, _LEASE_POLL_S)
             self._changed.wait(left)
 
-    def _announce(self) -> None:
-        """Wake the waiting fetchers that can send now, if room was made since the last call; see await_room."""
-        waits = self._room_waits
-        made = waits.made
-        if made != waits.announced:
-            with self._lock:
-                # Full by bytes: only a partition that was sent back can be fetched, however many chunks were taken.
-                listeners = waits.ready() if self._damages or not self._is_half_full() else []
-            for listener in listeners:
-                listener()
-            waits.announced = made
-
     # -- under the lock -----------------------------------------------------------------------------------------
-
-    def _room(self) -> int:
-        return max(0, self._max_bytes - self._waiting.nbytes)
-
-    def _is_half_full(self, coming: int = 0) -> bool:
-        """True while the queued bytes prevent all partitions from being fetched."""
-        return 2 * (self._waiting.nbytes + coming) > self._max_bytes
-
-    def _missing(self, infos: Collection[QueuedPartition]) -> int:
-        """Minimum number of chunks to take until one of these partitions can be fetched."""
-        if not self._damages.keys().isdisjoint(infos):
-            return 0
-        chunks = self._waiting.surplus(infos, self._max_chunks)
-        return max(_NEVER if chunks is None else chunks, int(self._is_half_full()))
 
     def _found(self, first: Callable[[], Chunk | None]) -> Chunk | Literal[Ended.END] | None:
         """The result that ends a wait, None if there is none yet; may raise, see :meth:`request`."""
         if not self._closed:
-            self._faults.raise_denial()
+            self.faults.raise_denial()
         if not self._closed and len(self._waiting) and self._may_deliver():
             chunk = first()
             if chunk is not None:
                 return chunk
-            self._room_waits.review()
+            self.room.review()
             self._waiting.see()
         is_dry = self._waiting.first() is None
         if self._closed or is_dry:
-            self._faults.raise_failure()
+            self.faults.raise_failure()
         if self._closed:
             if self._cause is not None:
                 raise self._cause
             return END
         if is_dry:
-            self._faults.raise_trouble()
+            self.faults.raise_trouble()
         return None
 
     def _skip_to_records(self) -> Chunk | None:
@@ -530,7 +365,7 @@ class ChunkQueue:
         while (chunk := self._waiting.front()) is not None:
             if chunk.has_records:
                 return chunk
-            self._room_waits.made += 1
+            self.room.made += 1
             chunk.info.consumed = chunk.next_offset
             self._waiting.drop_front()
         return None

@@ -18,14 +18,13 @@ from typing import TYPE_CHECKING, Final, Self
 
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import CorruptRecord, RecordTooLarge
-from zkconsumer.fetch.chunks import Chunk
+from zkconsumer.fetch.chunks import Chunk, QueuedPartition
 from zkconsumer.threads import start_thread
 from zkconsumer.wakeup import WakeUp
 
 if TYPE_CHECKING:
     from zkconsumer.decode.batchdecoder import BatchDecoder, ScannedChunk
     from zkconsumer.fetch.chunkqueue import ChunkQueue
-    from zkconsumer.fetch.queuedpartition import QueuedPartition
 
 _log = logging.getLogger(__name__)
 

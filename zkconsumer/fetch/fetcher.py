@@ -15,6 +15,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from zkconsumer.config import ConsumerConfig
+from zkconsumer.core.fetchanswers import Verdict, next_size, resume_at
 from zkconsumer.core.leaderepochs import UNKNOWN_EPOCH, PositionEpochs
 from zkconsumer.errors import BrokerUnavailable, ConfigError, CorruptRecord, ProtocolError, RecordTooLarge
 from zkconsumer.fetch.chunkqueue import ChunkQueue, Damage
@@ -24,7 +25,7 @@ from zkconsumer.fetch.requestedpartitions import fitting, turn, wait_ms
 from zkconsumer.kafka.client import EARLIEST, LATEST, list_offsets
 from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.kafka.epochendsprotocol import EpochEnd, EpochQuestion, epoch_ends
-from zkconsumer.kafka.errorcodes import ErrorCode, error_name, is_refusal
+from zkconsumer.kafka.errorcodes import ErrorCode, error_name, verdict_on
 from zkconsumer.kafka.fetchconversation import FetchConversation
 from zkconsumer.kafka.fetchprotocol import FetchedPartition
 from zkconsumer.kafka.fetchsession import PartitionFetch
@@ -37,8 +38,6 @@ _log = logging.getLogger(__name__)
 
 _VERIFY_FROM_CHUNKS: Final = 6
 """Chunks that wait in a queue when its reader is so busy that the fetcher verifies the next one."""
-_MAX_FAULTS: Final = 3
-"""How often bytes that cannot be decoded are fetched, since they may have been damaged in transit."""
 _JITTER: Final = 0.5
 
 ReturnToFinder = Callable[[Iterable[PartitionInfo]], None]
@@ -179,7 +178,7 @@ class FetcherThread(threading.Thread):
             answer = Answer(self._table[partition], asked, fetched, is_first)
             if asked.leader_epoch != answer.info.leader_epoch:
                 continue  # requested before it returned from the finder with another epoch
-            if answer.fetched.error == ErrorCode.OFFSET_OUT_OF_RANGE and self._has(answer.info):
+            if verdict_on(fetched.error) is Verdict.OUT_OF_RANGE and self._has(answer.info):
                 self._awaiting_reset.append(answer.info)
             # A look-up needs a free connection.
             if answer.fetched.is_last and not self._awaiting_reset and not self._awaiting_check:
@@ -194,11 +193,11 @@ class FetcherThread(threading.Thread):
     def _await_room(self) -> None:
         """Wait until one of the partitions can be fetched, the inbox is not empty, or the thread is closed."""
         queues = by_queue(self._table.values())
-        if all(queue.await_room(self._wake.set, infos) for queue, infos in queues.items()):
+        if all(queue.room.wait(self._wake.set, infos) for queue, infos in queues.items()):
             self._wake.wait()
             self.wakeups += 1
         for queue in queues:
-            queue.stop_awaiting(self._wake.set)
+            queue.room.end_wait(self._wake.set)
 
     def _take_from_inbox(self) -> None:
         """Take the partitions from the inbox, and drop those that were released."""
@@ -220,9 +219,9 @@ class FetcherThread(threading.Thread):
         """
         now = set(queues)
         for queue in self._listening - now:
-            queue.remove_listener(self._wake.set)
+            queue.room.remove(self._wake.set)
         for queue in now - self._listening:
-            queue.add_listener(self._wake.set)
+            queue.room.add(self._wake.set)
         self._listening = now
 
     def _take_damages(self) -> None:
@@ -244,7 +243,7 @@ class FetcherThread(threading.Thread):
         if not wanted:
             return False
         config = self._config
-        room = sum(queue.allowance(_bytes_for(queue, coming)) for queue in {info.queue for info in wanted})
+        room = sum(queue.room.allowance(_bytes_for(queue, coming)) for queue in {info.queue for info in wanted})
         largest = max(config.fetch_message_max_bytes, *(info.fetch_bytes for info in wanted))
         self._connected()
         assert self._conversation is not None
@@ -282,7 +281,7 @@ class FetcherThread(threading.Thread):
         with_room = [
             info
             for queue, infos in theirs.items()
-            for info in queue.to_fetch(infos, coming=chunk_of, coming_bytes=_bytes_for(queue, coming))
+            for info in queue.room.to_fetch(infos, coming=chunk_of, coming_bytes=_bytes_for(queue, coming))
         ]
         without_room = frozenset(self._table.values()).difference(with_room)
         if without_room != self._without_room:
@@ -308,9 +307,10 @@ class FetcherThread(threading.Thread):
         info, asked, fetched, is_first = answer
         if not self._has(info) or info.fetched is None:
             return
-        if fetched.error == ErrorCode.OFFSET_OUT_OF_RANGE:
+        verdict = verdict_on(fetched.error)
+        if verdict is Verdict.OUT_OF_RANGE:
             return  # looked up before the next request
-        if fetched.error != ErrorCode.NONE:
+        if verdict is not Verdict.SERVED:
             self._refused(info, fetched.error, READ)
             return
         info.allow()
@@ -337,18 +337,13 @@ class FetcherThread(threading.Thread):
             info.epochs = info.epochs.after(asked.leader_epoch, scanned.leader_epoch())
             nbytes, kept = (size, scanned) if has_records else (0, None)
             self._enqueue(info, Chunk(info, None, scanned.next_offset, nbytes, size, kept))
-        elif len(fetched.records) >= info.fetch_bytes:
-            self._grow(info)
-        elif is_first:
-            # The first batch comes whole, or as much of it as was requested (KIP-74); the limit of the whole response
-            # cuts only later batches. So this is no batch: its length was damaged.
-            reason = f"{len(fetched.records)} bytes hold no complete batch"
-            self._retry_or_fail(info, CorruptRecord(f"{info.partition} at offset {info.fetched}: {reason}"))
+        else:
+            self._request_more(info, asked.max_bytes, len(fetched.records), is_first=is_first)
 
     def _refused(self, info: PartitionInfo, code: int, operation: str) -> None:
         """Handle an error code of a partition: another broker may serve it, or this one later."""
         info.fenced = code == ErrorCode.FENCED_LEADER_EPOCH
-        if is_refusal(code):
+        if verdict_on(code) is Verdict.REFUSED:
             security = BrokerSecurity.from_config(self._config)
             error = topic_refused(info.partition.topic, code, operation, self.broker, security)
             info.deny(error, self._config.refresh_leader_backoff_ms / 1000)
@@ -372,24 +367,21 @@ class FetcherThread(threading.Thread):
         else:  # released by a rebalance meanwhile
             del self._table[info.partition]
 
-    def _grow(self, info: PartitionInfo) -> None:
-        """Request more bytes if not even one batch fits. Brokers from 0.10.1 on send a whole batch anyway (KIP-74)."""
-        if info.fetch_bytes >= self._config.fetch_max_bytes:
-            self._fail(
-                info,
-                RecordTooLarge(
-                    f"{info.partition} at offset {info.fetched}: a record is longer than fetch.max.bytes "
-                    f"({self._config.fetch_max_bytes}); raise it to continue"
-                ),
-            )
-            return
-        info.fetch_bytes = min(2 * info.fetch_bytes, self._config.fetch_max_bytes)
-        _log.warning(
-            "%s: fetch size raised to %d bytes for %s, since a record is longer",
-            self.name,
-            info.fetch_bytes,
-            info.partition,
-        )
+    def _request_more(self, info: PartitionInfo, asked: int, received: int, *, is_first: bool) -> None:
+        """Handle an answer without a complete batch."""
+        assert info.fetched is not None
+        most = self._config.fetch_max_bytes
+        try:
+            size = next_size(info.partition, info.fetched, received, asked, most, is_first=is_first)
+        except RecordTooLarge as error:
+            self._fail(info, error)
+        except CorruptRecord as error:
+            self._retry_or_fail(info, error)
+        else:
+            if size > info.fetch_bytes:
+                info.fetch_bytes = size
+                what = self.name, size, info.partition
+                _log.warning("%s: fetch size raised to %d bytes for %s, since a record is longer", *what)
 
     def _fetch_again(self, info: PartitionInfo, damage: Damage) -> None:
         """Go back to where a reader found damaged bytes; the chunks after that offset were dropped from the queue."""
@@ -400,36 +392,25 @@ class FetcherThread(threading.Thread):
     def _retry_or_fail(self, info: PartitionInfo, error: Exception) -> None:
         """Handle bytes that cannot be decoded at the offset to fetch next: fetch again, finally fail or skip them."""
         assert info.fetched is not None
-        if isinstance(error, CorruptRecord) and error.doubtful and info.faulty != info.fetched:
-            # Usual at the end of a busy log, so without a warning, and without a search for the leader.
-            info.faulty, info.faults = info.fetched, 0
-            return
-        info.faults = info.faults + 1 if info.faulty == info.fetched else 1
-        info.faulty = info.fetched
-        if info.faults >= _MAX_FAULTS:
-            if self._config.on_corrupt == "skip" and isinstance(error, CorruptRecord) and error.resume_at is not None:
-                self._skip(info, error, error.resume_at)
-            else:
+        info.faults = info.faults.after(info.fetched, error)
+        if info.faults.are_believed:
+            ends_later = info.high_watermark is not None and info.high_watermark > info.fetched
+            offset = resume_at(error, self._config.on_corrupt, info.high_watermark if ends_later else None)
+            if offset is None:
                 self._fail(info, error)
-        else:
+            else:
+                what = self.name, info.fetched, offset - 1, info.partition, error
+                _log.error("%s: offsets %d to %d of %s are skipped: %s", *what)
+                self._enqueue(info, Chunk(info, None, offset, 0))
+        elif info.faults.times:  # the end of a busy log needs no warning, and no search for the leader
             _log.warning("%s: %s; fetching it again", self.name, error)
             self._return(info)
-
-    def _skip(self, info: PartitionInfo, error: CorruptRecord, resume_at: int) -> None:
-        """Continue after a batch that cannot be read, but not beyond the log end, which a damaged header may exceed."""
-        assert info.fetched is not None
-        if info.high_watermark is not None and info.high_watermark > info.fetched:
-            resume_at = min(resume_at, info.high_watermark)
-        _log.error(
-            "%s: offsets %d to %d of %s are skipped: %s", self.name, info.fetched, resume_at - 1, info.partition, error
-        )
-        self._enqueue(info, Chunk(info, None, resume_at, 0))
 
     def _fail(self, info: PartitionInfo, error: Exception) -> None:
         """Let the stream raise the error; the position stays before the bytes that cannot be read."""
         _log.error("%s: %s; its stream raises this error", self.name, error)
         self._table.pop(info.partition, None)
-        info.queue.fail(error, info)
+        info.queue.faults.fail(info, error)
 
     def _check_epochs(self) -> None:
         """Find out if the logs of new leaders contain what was fetched from their predecessors (KIP-320)."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Final, NamedTuple
 
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.core.fetchcontrol import FetchAssignment
+from zkconsumer.core.fetchcontrol import AssignedPartition, FetchAssignment
 from zkconsumer.core.leaderepochs import KnownEpochs
 from zkconsumer.errors import NotOwner
 from zkconsumer.fetch.chunkqueue import ChunkQueue
@@ -81,7 +81,11 @@ class LocalFetchControl:
         """
         kept = {p: info for p, info in self._fetched().items() if assignment.threads.get(p) == info.thread}
         self.release(self._fetched().keys() - kept.keys())
-        gained = {p: self._new_info(p, assignment) for p in assignment.threads if p not in kept}
+        gained = {
+            partition: self._new_info(partition, assigned, assignment.generation)
+            for partition, assigned in assignment.partitions.items()
+            if assigned.error is None and partition not in kept
+        }
         if gained and self._finder is None:
             finder = LeaderFinder(self._consumer_id, self._config, self._live_brokers, self._known_epochs)
             start_thread(finder)
@@ -94,9 +98,10 @@ class LocalFetchControl:
             for partition in self._paused.intersection(gained):
                 gained[partition].queue.pause(partition)
             self._infos = {**kept, **gained}
-        for partition, (thread, error) in assignment.refused.items():
+        for partition, error in assignment.refused.items():
+            thread = assignment.partitions[partition].thread
             queue = self._queue_for(partition.topic, thread)
-            if queue.deny(error.topic, partition, error):
+            if queue.faults.deny(error.topic, partition, error):
                 _log.error("stream %s: %s; trying again", thread, error)
         if self._finder is not None:
             self._finder.add(gained.values())
@@ -105,28 +110,27 @@ class LocalFetchControl:
         """Partitions that were started and are not released."""
         return {partition: info for partition, info in self._infos.items() if not info.released}
 
-    def _new_info(self, partition: TopicPartition, assignment: FetchAssignment) -> PartitionInfo:
-        thread, start = assignment.threads[partition], assignment.offsets[partition]
+    def _new_info(self, partition: TopicPartition, assigned: AssignedPartition, generation: int) -> PartitionInfo:
         info = PartitionInfo(
             partition,
-            thread,
-            assignment.generation,
-            self._queue_for(partition.topic, thread),
-            start,
+            assigned.thread,
+            generation,
+            self._queue_for(partition.topic, assigned.thread),
+            assigned.offset,
             self._config.fetch_message_max_bytes,
-            self._still_held(partition, assignment),
-            assignment.origins.get(partition),
+            self._still_held(partition, assigned),
+            assigned.origin,
         )
-        info.earliest = partition in assignment.earliest
-        old = self._infos.get(partition)
+        info.earliest = assigned.earliest
+        old, start = self._infos.get(partition), assigned.offset
         if old is not None and start is not None and old.fetched is not None and start <= old.fetched:
             info.epochs = old.epochs  # otherwise another member read what is before the start
         return info
 
-    def _still_held(self, partition: TopicPartition, assignment: FetchAssignment) -> PartitionInfo | None:
+    def _still_held(self, partition: TopicPartition, assigned: AssignedPartition) -> PartitionInfo | None:
         """The released partition, if the new one continues right after a record or batch that the user still holds."""
-        old, start = self._infos.get(partition), assignment.offsets[partition]
-        if old is None or partition in assignment.moved or old.position(handed_out=True) != start:
+        old = self._infos.get(partition)
+        if old is None or assigned.moved or old.position(handed_out=True) != assigned.offset:
             return None
         holder = old if old.is_held() else old.previous
         return holder if holder is not None and holder.is_held() else None

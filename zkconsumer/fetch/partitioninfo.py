@@ -9,10 +9,11 @@ from collections.abc import Iterable
 from typing import Final
 
 from zkconsumer.core.denials import PATIENCE, pause_s
+from zkconsumer.core.fetchanswers import Faults
 from zkconsumer.core.leaderepochs import UNKNOWN_EPOCH, PositionEpochs
 from zkconsumer.errors import AuthenticationFailed, ConfigError, TopicUnreadable
 from zkconsumer.fetch.chunkqueue import ChunkQueue
-from zkconsumer.fetch.queuedpartition import QueuedPartition
+from zkconsumer.fetch.chunks import QueuedPartition
 from zkconsumer.kafka.fetchsession import PartitionFetch
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 
@@ -46,8 +47,7 @@ class PartitionInfo(QueuedPartition):
         high_watermark: the end of the partition as the broker last reported it, or None. Written by the fetcher.
         density: bytes per offset in the last answer; 0.0 if unknown. Written by the fetcher.
         fetch_bytes: as above; raised for a record that does not fit (brokers before 0.10.1). Written by the fetcher.
-        faulty: the offset from which its bytes could not be decoded the last time, or None. Written by the fetcher.
-        faults: how often in a row they could not be decoded from that offset. Written by the fetcher.
+        faults: the bytes that could not be decoded. Written by the fetcher.
         refusals: how often in a row no broker accepted a connection, for a reason that an operator must fix. Written by
             the leader finder or the fetcher, whichever holds the partition.
         denials: how often in a row brokers refused to serve it; same writer as ``refusals``.
@@ -67,7 +67,6 @@ class PartitionInfo(QueuedPartition):
         "earliest",
         "epochs",
         "faults",
-        "faulty",
         "fenced",
         "fetch_bytes",
         "fetched",
@@ -106,8 +105,7 @@ class PartitionInfo(QueuedPartition):
         self.high_watermark: int | None = None
         self.density = 0.0
         self.fetch_bytes = fetch_bytes
-        self.faulty: int | None = None
-        self.faults = 0
+        self.faults = Faults()
         self.refusals = 0
         self.denials = 0
         self.retry_at = 0.0
@@ -156,7 +154,7 @@ class PartitionInfo(QueuedPartition):
         if isinstance(error, AuthenticationFailed | ConfigError):
             self.refusals += 1
             if self.refusals >= _PATIENCE:
-                self.queue.complain(self, error)
+                self.queue.faults.complain(self, error)
 
     def deny(self, error: TopicUnreadable, backoff_s: float) -> None:
         """Note that a broker refused to serve this partition; after some refusals in a row the stream raises the error.
@@ -168,7 +166,7 @@ class PartitionInfo(QueuedPartition):
         self.readable = False
         self.denials += 1
         self.retry_at = time.monotonic() + pause_s(self.denials, backoff_s)
-        news = self.denials >= PATIENCE and self.queue.deny(error.topic, self.partition, error, self)
+        news = self.denials >= PATIENCE and self.queue.faults.deny(error.topic, self.partition, error, self)
         level = logging.ERROR if news else logging.DEBUG
         _log.log(level, "stream %s, partition %s: %s; trying again", self.thread, self.partition, error)
 
@@ -178,12 +176,12 @@ class PartitionInfo(QueuedPartition):
         if self.readable:
             return
         self.readable, self.denials = True, 0
-        if self.queue.allow(self.partition.topic, self.partition, self):
+        if self.queue.faults.allow(self.partition.topic, self.partition, self):
             _events.info("stream %s: topic %s can be read again", self.thread, self.partition.topic)
 
     def is_held(self) -> bool:
         """True while the user holds records of this object's generation that are not released."""
-        return self.queue.is_held(self)
+        return self.queue.held() is self
 
     def reset_to(self, offset: int) -> bool:
         """Continue at ``offset``, another one than the next; called by the fetcher.

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NoReturn, Self, TypeVar
 
 from zkconsumer.config import ConsumerConfig
+from zkconsumer.core.fetchanswers import Faults, Verdict, next_size
 from zkconsumer.core.offsets import unmarked
 from zkconsumer.errors import (
     CorruptRecord,
@@ -20,13 +21,12 @@ from zkconsumer.errors import (
     OffsetOutOfRange,
     OffsetsNotStored,
     ProtocolError,
-    RecordTooLarge,
     RetriableError,
     TopicUnreadable,
 )
 from zkconsumer.kafka.client import EARLIEST, LATEST, BrokerClient, fetch_metadata, list_offsets
 from zkconsumer.kafka.connection import BrokerConnection
-from zkconsumer.kafka.errorcodes import LEADER_MOVED, ErrorCode, error_name
+from zkconsumer.kafka.errorcodes import ErrorCode, error_name, verdict_on
 from zkconsumer.kafka.fetchprotocol import FetchedPartition, receive_fetch, send_fetch
 from zkconsumer.kafka.fetchsession import PartitionFetch, without_session
 from zkconsumer.kafka.metadataprotocol import Metadata
@@ -156,9 +156,9 @@ class SimpleConsumer:
             OffsetOutOfRange: the partition does not hold that offset; see :meth:`earliest` and :meth:`latest`.
             NotLeader: another broker leads the partition.
             LeaderUnknown: no broker leads the partition, or it does not exist.
-            TopicAuthorizationFailed: a permission on the topic is missing.
+            TopicUnreadable: the broker refuses to serve the topic; TopicAuthorizationFailed if a permission is missing.
             RecordTooLarge: the broker is older than 0.10.1, and the record at ``offset`` is longer than ``max_bytes``.
-            CorruptRecord: the bytes at ``offset`` cannot be read, also when they were requested again.
+            CorruptRecord: the bytes at ``offset`` cannot be read, also when they were requested again, twice.
         """
 
         def ask(connection: BrokerConnection) -> tuple[int, int, int, DecodedChunk | None]:
@@ -175,16 +175,19 @@ class SimpleConsumer:
             chunk = self._decode(partition, offset, answer)
             return answer.error, answer.readable_end(isolation), len(answer.records), chunk
 
-        try:
-            answered = self._ask(ask)
-        except CorruptRecord:  # in transit, or the answer was older than its records (adr/0028)
-            answered = self._ask(ask)
-        error, high_watermark, received, chunk = answered
-        if chunk is None:
-            self._refuse(partition, error, f"fetch from offset {offset}", READ)
-        if chunk.next_offset == offset and received >= max_bytes:
-            raise RecordTooLarge(f"{partition} at offset {offset}: its record is longer than max_bytes ({max_bytes})")
-        return FetchedRecords(chunk.records, chunk.next_offset, high_watermark)
+        faults = Faults()
+        while True:
+            try:
+                error, high_watermark, received, chunk = self._ask(ask)
+                if chunk is None:
+                    self._refuse(partition, error, f"fetch from offset {offset}", READ)
+                if chunk.next_offset == offset:
+                    next_size(partition, offset, received, max_bytes, max_bytes, is_first=True, limit="max_bytes")
+                return FetchedRecords(chunk.records, chunk.next_offset, high_watermark)
+            except CorruptRecord as corrupt:
+                faults = faults.after(offset, corrupt)
+                if faults.are_believed:
+                    raise
 
     def _decode(self, partition: TopicPartition, offset: int, answer: FetchedPartition) -> DecodedChunk:
         if self._decoder is None:
@@ -290,17 +293,18 @@ class SimpleConsumer:
     def _ask(self, question: Callable[[BrokerConnection], T]) -> T:
         return self._client.ask(self._broker, question)
 
-    def _denied(self, topic: str, operation: str) -> TopicUnreadable:
-        sender, code = f"{self._broker.host}:{self._broker.port}", ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    def _denied(self, topic: str, operation: str, code: int = ErrorCode.TOPIC_AUTHORIZATION_FAILED) -> TopicUnreadable:
+        sender = f"{self._broker.host}:{self._broker.port}"
         return topic_refused(topic, code, operation, sender, self._client.security)
 
     def _refuse(self, partition: TopicPartition, code: int, what: str, operation: str = DESCRIBE) -> NoReturn:
-        if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-            raise self._denied(partition.topic, operation)
+        verdict = verdict_on(code)
+        if verdict is Verdict.REFUSED:
+            raise self._denied(partition.topic, operation, code)
         text = f"{what} of {partition}: broker {self._broker.host}:{self._broker.port} answered {error_name(code)}"
-        if code == ErrorCode.OFFSET_OUT_OF_RANGE:
+        if verdict is Verdict.OUT_OF_RANGE:
             raise OffsetOutOfRange(f"{text}; see earliest() and latest() for the offsets that exist")
-        if code not in LEADER_MOVED:
+        if verdict is not Verdict.LEADER_MOVED:
             raise ProtocolError(text)
         leader = None
         with contextlib.suppress(RetriableError):

@@ -2,55 +2,91 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable
+import threading
+from collections.abc import Callable, Collection, Hashable
 from typing import TYPE_CHECKING
 
 from zkconsumer.core.denials import Denials
+from zkconsumer.wakeup import WakeUp
 
 if TYPE_CHECKING:
-    from zkconsumer.fetch.queuedpartition import QueuedPartition
+    from zkconsumer.fetch.chunks import QueuedPartition
 
 
 class StreamFaults:
-    """Used under the lock of its queue, which decides when each kind is raised; no method blocks.
+    """Any thread reports errors; the queue raises them, in an order of three kinds, see the methods.
 
-    There are three kinds. A *denial* (a permission is missing, a topic cannot be read) is raised before queued chunks,
-    once for each subject until it can be read again. A *failure* (bytes that cannot be read, a failure of the consumer)
-    is raised after them, by every request. A *trouble* (a setting that a broker refuses) is raised once, when no chunk
-    is queued.
+    Args:
+        lock: of the queue.
+        changed: raised when there is an error to raise.
+        is_admitted: called under the lock: False for a partition that was released, whose errors are ignored.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, lock: threading.Lock, changed: WakeUp, is_admitted: Callable[[QueuedPartition], bool]) -> None:
+        self._lock = lock
+        self._changed = changed
+        self._is_admitted = is_admitted
         self._denials = Denials()
-        self._failures: dict[QueuedPartition | None, BaseException] = {}  # in the order of their arrival
+        self._failures: dict[QueuedPartition, BaseException] = {}  # in the order of their arrival
         self._troubles: dict[QueuedPartition, Exception] = {}
         self._raised_trouble: Exception | None = None
 
-    def fail(self, info: QueuedPartition | None, error: BaseException) -> None:
-        """Record the failure of a partition, or of the consumer (None); the first failure of each counts."""
-        self._failures.setdefault(info, error)
+    # -- for any thread -----------------------------------------------------------------------------------------
 
-    def complain(self, info: QueuedPartition, trouble: Exception) -> bool:
-        """Record a trouble; False if the same error was raised already for another partition."""
-        if trouble is self._raised_trouble:
-            return False
-        self._troubles[info] = trouble
-        return True
+    def fail(self, info: QueuedPartition, error: BaseException) -> None:
+        """Let each request raise an error once the queued chunks were handed out, until its partition is released.
+
+        The first failure of a partition counts.
+        """
+        with self._lock:
+            if self._is_admitted(info):
+                self._failures.setdefault(info, error)
+                self._changed.set()
+
+    def complain(self, info: QueuedPartition, trouble: Exception) -> None:
+        """Let the stream raise an error once, when it has no chunk to hand out; it can be iterated again afterwards.
+
+        Also once if several partitions have the same error. Forgotten if a chunk of this partition arrives first, or it
+        is released.
+        """
+        with self._lock:
+            if self._is_admitted(info) and trouble is not self._raised_trouble:
+                self._troubles[info] = trouble
+                self._changed.set()
+
+    def deny(self, subject: Hashable, part: Hashable, error: Exception, info: QueuedPartition | None = None) -> bool:
+        """Let the stream raise an error at its next request, before queued chunks; then it can be iterated again.
+
+        Each subject is raised once until it can be read again, see :class:`~zkconsumer.core.denials.Denials`.
+
+        Args:
+            subject: what cannot be read, such as a topic.
+            part: the part of the subject that was refused, such as a partition.
+            error: to raise.
+            info: the partition, if the part is one; no effect if it was released.
+
+        Returns:
+            True if the subject was not denied before.
+        """
+        with self._lock:
+            news = (info is None or self._is_admitted(info)) and self._denials.deny(subject, part, error)
+            if news:
+                self._changed.set()
+            return news
+
+    def allow(self, subject: Hashable, part: Hashable, info: QueuedPartition | None = None) -> bool:
+        """Report that a part can be read; True if this ends a denial of its subject. For arguments see :meth:`deny`."""
+        with self._lock:
+            return (info is None or self._is_admitted(info)) and self._denials.allow(subject, part)
+
+    # -- under the lock -----------------------------------------------------------------------------------------
 
     def arrived(self, info: QueuedPartition) -> None:
         """Forget the trouble of a partition, since a chunk of it arrived."""
         self._troubles.pop(info, None)
 
-    def deny(self, subject: Hashable, part: Hashable, error: Exception) -> bool:
-        """See :meth:`Denials.deny <zkconsumer.core.denials.Denials.deny>`."""
-        return self._denials.deny(subject, part, error)
-
-    def allow(self, subject: Hashable, part: Hashable) -> bool:
-        """See :meth:`Denials.allow <zkconsumer.core.denials.Denials.allow>`."""
-        return self._denials.allow(subject, part)
-
     def forget(self, infos: Collection[QueuedPartition]) -> None:
-        """Forget the errors of released partitions only."""
+        """Forget the errors of released partitions; denials that were raised stay known."""
         for info in infos:
             self._failures.pop(info, None)
             self._troubles.pop(info, None)

@@ -7,14 +7,13 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from zkconsumer.fetch.chunks import Chunk
+from zkconsumer.fetch.chunks import Chunk, QueuedPartition
 
 if TYPE_CHECKING:
-    from zkconsumer.fetch.queuedpartition import QueuedPartition
     from zkconsumer.model import TopicPartition
 
 Line = deque[Chunk]
-P = TypeVar("P", bound="QueuedPartition")
+P = TypeVar("P", bound=QueuedPartition)
 
 
 class _Lines(NamedTuple):

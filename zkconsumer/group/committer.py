@@ -6,22 +6,20 @@ Used by the member's rebalance thread only.
 from __future__ import annotations
 
 import logging
-from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Set
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.fetchcontrol import FetchControl
 from zkconsumer.core.groupprotocol import GroupProtocol
-from zkconsumer.core.offsets import StoredOffset
-from zkconsumer.core.topicrecords import TopicOrigin
+from zkconsumer.core.ownedpartitions import OwnedPartition, OwnedPartitions
 from zkconsumer.errors import (
     CommitRefused,
     ConsumerClosed,
     GenerationEnded,
     NotOwner,
     OffsetsNotStored,
-    TopicUnreadable,
     ZooKeeperUnavailable,
     name_some,
 )
@@ -49,7 +47,8 @@ class OffsetCommitter:
 
     Attributes:
         lost: number of partitions dropped so far because another member owned them.
-        without_group: partitions that are read without joining the group; they may be committed without being owned.
+        partitions: the records of all partitions; :meth:`owned` brings them up to date.
+        store: as above.
     """
 
     def __init__(
@@ -67,95 +66,43 @@ class OffsetCommitter:
         self._consumer_id = consumer_id
         self._protocol = protocol
         self._fetch = fetch
-        self._store = store
+        self.store = store
         self._signal = signal
         self._before_commit = before_commit
         self._releasing = False
-        self._learned_after = -1
-        self._forgotten: Set[TopicPartition] = frozenset()
-        self._times_forgotten: Counter[TopicPartition] = Counter()
+        self._without_group: Mapping[TopicPartition, ConsumerThreadId] = {}
         self.lost = 0
-        self.without_group: Mapping[TopicPartition, ConsumerThreadId] = {}
-        self._stored: dict[TopicPartition, int | None] = {}
-        self._written_since_read: dict[TopicPartition, int] = {}
-        self._confirmed: dict[TopicPartition, int] = {}
-        self._written: dict[TopicPartition, int] = {}  # also of partitions that were given up since
+        self.partitions = OwnedPartitions()
 
-    # -- what is stored ---------------------------------------------------------------------------------------------
+    # -- what is owned and stored -----------------------------------------------------------------------------------
+
+    def owned(self) -> OwnedPartitions:
+        """The records, with what the group protocol holds now."""
+        if self._without_group:
+            self.partitions.follow(self._without_group, 0)
+        else:
+            self.partitions.follow(self._protocol.held, self._protocol.releases)
+        return self.partitions
+
+    def read_without_group(self, partitions: Mapping[TopicPartition, ConsumerThreadId]) -> None:
+        """Treat partitions as owned that are read without joining the group."""
+        self._without_group = partitions
 
     def last_known(self, partition: TopicPartition) -> int | None:
         """What this member last read or wrote for the partition, None if nothing; for any thread."""
-        return self._stored.get(partition)
+        record = self.partitions.look_up(partition)
+        return None if record is None else record.stored.offset
 
-    def is_own(self, partition: TopicPartition, stored: int | None) -> bool:
-        """True if a stored offset is what this member last read or wrote, also before it gave the partition up."""
-        return stored in (self.last_known(partition), self._written.get(partition))
-
-    def consume(self, topics: Mapping[str, TopicOrigin]) -> None:
-        """See :meth:`OffsetStore.consume <zkconsumer.offsets.store.OffsetStore.consume>`."""
-        self._store.consume(topics)
-
-    def fetch(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | None]:
-        """Offsets stored for newly claimed partitions; unreadable ones are absent."""
-        return self._store.fetch(partitions)
-
-    def fetch_marked(
+    def read(
         self, partitions: Collection[TopicPartition], kept: Collection[TopicPartition] = ()
-    ) -> dict[TopicPartition, StoredOffset]:
-        """As :meth:`fetch`, with the marks of the stored offsets; ``kept`` are those that were owned all the time."""
-        self._written_since_read.clear()
-        return self._store.stored(self._store.fetch(partitions, kept).keys())
-
-    def refused(self) -> Mapping[TopicPartition, TopicUnreadable]:
-        """See :meth:`OffsetStore.refused <zkconsumer.offsets.store.OffsetStore.refused>`."""
-        return self._store.refused()
-
-    def stored(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
-        """See :meth:`OffsetStore.stored <zkconsumer.offsets.store.OffsetStore.stored>`."""
-        return self._store.stored(partitions)
-
-    def commits(self) -> dict[str, int]:
-        """Offsets written so far, by storage; for any thread."""
-        return self._store.commits()
-
-    def learn(
-        self,
-        stored: Mapping[TopicPartition, int | None],
-        starts: Mapping[TopicPartition, int | None],
-        kept: Collection[TopicPartition] = (),
-    ) -> None:
-        """Replace the known offsets, when fetching starts from them: an attempt that fails must change nothing.
-
-        What was written since the read is newer: 1. the offsets are read; 2. a listener commits a partition; 3. the
-        offset that was read in step 1 is not stored any more.
+    ) -> list[OwnedPartition]:
+        """Read the offsets of partitions that are about to be started; returns the records of those that are readable.
 
         Args:
-            stored: the offsets that :meth:`fetch_marked` has read.
-            starts: where fetching starts; positions that the user committed beyond that are forgotten.
-            kept: partitions that continue where they are, whatever ``starts`` has.
+            partitions: which ones.
+            kept: those of them that were owned all the time.
         """
-        self._learned_after = self._protocol.releases
-        self._forgotten = frozenset()
-        self._stored = {p: self._written_since_read.get(p, offset) for p, offset in stored.items()}
-        self._confirmed = {
-            p: offset for p, offset in self._confirmed.items() if p in kept or (starts.get(p) or 0) >= offset
-        }
-
-    def forget_positions(self, partitions: Collection[TopicPartition]) -> None:
-        """Commit no position of these, which are about to be released, until :meth:`learn`.
-
-        Not even if they are owned again before; :attr:`positions_are_current` covers the release of everything.
-        """
-        self._forgotten |= set(partitions)
-        self._times_forgotten.update(partitions)
-
-    def location(self, partition: TopicPartition) -> str:
-        """Where the offset of a partition is kept, for messages."""
-        return self._store.location(partition)
-
-    def close(self) -> None:
-        """Close the store."""
-        self._store.close()
+        return self.owned().read(self.store.stored(self.store.fetch(partitions, kept).keys()))
 
     # -- commits ----------------------------------------------------------------------------------------------------
 
@@ -194,8 +141,7 @@ class OffsetCommitter:
 
     def _without_recreated(self, positions: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Positions without those of topics that do not exist any more, also if there is one of the same name again."""
-        changed = {partition for partition, offset in positions.items() if offset != self._stored.get(partition)}
-        recreated = self._protocol.recreated(changed)
+        recreated = self._protocol.recreated(self.partitions.unstored(positions).keys())
         if recreated and not self._releasing:
             self._signal.raise_flag()
         if recreated:
@@ -239,12 +185,13 @@ class OffsetCommitter:
         if offsets is None:
             self._commit_everything()
             return
-        foreign = sorted(offsets.keys() - self._owned.keys())
+        partitions = self.owned()
+        foreign = sorted(partition for partition in offsets if not partitions[partition].is_owned)
         if foreign and not force:
             raise NotOwner(
                 f"not committed: {self._consumer_id} does not own {', '.join(map(str, foreign))}; force=True commits it"
             )
-        self._store.invalidate(foreign)
+        self.store.invalidate(foreign)
         self._commit_confirmed(offsets)
 
     def _commit_everything(self) -> None:
@@ -270,12 +217,9 @@ class OffsetCommitter:
         store refused are not confirmed: the user, who gets the error, may process those records again.
         """
         durable = self._made_durable(offsets)
-        former = self._confirmed
-        self._confirmed = {**former, **durable}
+        former = self.partitions.confirm(durable)
         refused = durable.keys() - self._write(durable)
-        self._confirmed = {p: n for p, n in self._confirmed.items() if p not in refused} | {
-            p: former[p] for p in refused & former.keys()
-        }
+        self.partitions.confirm({partition: former[partition] for partition in refused})
         _expect_all(refused)
 
     def _made_durable(self, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
@@ -293,8 +237,10 @@ class OffsetCommitter:
         """
         if not offsets or self._before_commit is None:
             return offsets
-        before, confirmed, owned, releases = dict(self._stored), self._confirmed, self._owned, self._protocol.releases
-        forgotten = {partition: self._times_forgotten[partition] for partition in offsets}
+        owned = self.owned()
+        records = [
+            (replace(owned[partition]), owned[partition]) for partition in offsets
+        ]  # as it is now, and the record
         try:
             self._before_commit()
         except ConsumerClosed:
@@ -303,62 +249,33 @@ class OffsetCommitter:
             raise CommitRefused(
                 f"group {self._group}: offsets are not committed, since before_commit failed: {error}"
             ) from error
-        kept = self._owned if self._protocol.releases == releases else {}
-        # Some may be owned again, and another member has committed them in between.
-        released = {p for p, times in forgotten.items() if self._times_forgotten[p] != times}
-        if gone := sorted(p for p in offsets if p in owned and (p not in kept or p in released)):
+        self.owned()
+        # Also those that are owned again: another member may have committed them in between.
+        if gone := sorted(
+            before.partition for before, now in records if before.is_owned and before.losses != now.losses
+        ):
             raise GenerationEnded(
                 f"not committed: {name_some(gone)} were released while before_commit ran; their next owner reads the "
                 "uncommitted records again"
             )
-        return {
-            p: n
-            for p, n in offsets.items()
-            if p not in owned or (self._stored.get(p) == before.get(p) and self._confirmed.get(p) == confirmed.get(p))
-        }
+        kept = [now.partition for before, now in records if not before.is_owned or now.is_unchanged(before)]
+        return {partition: offsets[partition] for partition in kept}
 
     def _write(self, offsets: Mapping[TopicPartition, int], *, retry: bool = True) -> set[TopicPartition]:
         """Store offsets; returns the partitions whose offsets were stored."""
         if not offsets:
             return set()
         releases = self._protocol.releases
-        done = self._store.commit(
+        done = self.store.commit(
             offsets,
             may_send=lambda: self._protocol.may_deliver() and self._protocol.releases == releases,
             retry=retry and not self._releasing,
         )
-        self._written.update((p, offsets[p]) for p in done if offsets[p] != self._stored.get(p))
-        stored = {partition: offsets[partition] for partition in done}
-        self._stored.update(stored)
-        self._written_since_read.update(stored)
+        for partition in done:
+            self.partitions[partition].wrote(offsets[partition])
         return done
 
     # -- what may be committed --------------------------------------------------------------------------------------
-
-    @property
-    def positions_are_current(self) -> bool:
-        """True if positions belong to what is owned now: False from a release until fetching starts again.
-
-        Otherwise: 1. a partition at position 300 is released; 2. its next owner commits 313 and leaves; 3. it is
-        claimed again; 4. before fetching starts at 313 a listener lets a worker commit: the position is still 300.
-        """
-        return bool(self.without_group) or self._learned_after == self._protocol.releases
-
-    def are_current(self, partitions: Collection[TopicPartition]) -> bool:
-        """True if positions of these belong to what is owned now, also where only some partitions are released."""
-        return self.positions_are_current and self._forgotten.isdisjoint(partitions)
-
-    @property
-    def _owned(self) -> Mapping[TopicPartition, ConsumerThreadId]:
-        """Partitions that are owned, or that are read without a group."""
-        return self.without_group or self._protocol.held
-
-    @property
-    def _committable(self) -> Mapping[TopicPartition, ConsumerThreadId]:
-        """Partitions whose positions may be committed."""
-        if not self.positions_are_current:
-            return {}
-        return {partition: thread for partition, thread in self._owned.items() if partition not in self._forgotten}
 
     def uncommitted(self) -> dict[TopicPartition, tuple[int | None, int]]:
         """The stored offset (None if there is none) and the position of each partition whose position is not stored.
@@ -366,35 +283,26 @@ class OffsetCommitter:
         Partitions that this member does not own any more are included. The position is the offset that
         :meth:`commit_automatically` would store.
         """
-        positions = self._positions(handed_out=self._commits_deliveries, of_any=True)
-        return {p: (self._stored.get(p), n) for p, n in sorted(positions.items()) if n != self._stored.get(p)}
+        return self.partitions.unstored(self._positions(handed_out=self._commits_deliveries, of_any=True))
 
     def _positions(self, *, handed_out: bool, of_any: bool = False) -> dict[TopicPartition, int]:
-        """Positions of the partitions that may be committed, or of any partition that is fetched.
-
-        What the user committed explicitly counts as released, or the next automatic commit would take it back; but not
-        beyond what was handed out, since a reset may have moved the position back meanwhile.
-        """
+        """Positions of the partitions that may be committed, or of any partition of the newest assignment."""
         delivered = self._fetch.positions(handed_out=True)
         if not of_any:
-            delivered = {p: offset for p, offset in delivered.items() if p in self._committable}
+            delivered = self.owned().fetched(delivered)
         if handed_out:
             return delivered
         released = self._fetch.positions(handed_out=False)
-        return {
-            p: max(released[p], min(self._confirmed.get(p, 0), offset))
-            for p, offset in delivered.items()
-            if p in released
-        }
+        return {p: self.partitions[p].released(released[p], n) for p, n in delivered.items() if p in released}
 
     def _uncommittable(self) -> list[TopicPartition]:
         """Partitions of which records were handed out and which cannot be committed, since they are not owned now."""
         positions = self._fetch.positions(handed_out=True)
-        return sorted(p for p, n in positions.items() if p not in self._committable and n != self.last_known(p))
+        return sorted(self.partitions.unstored(positions).keys() - self.owned().fetched(positions).keys())
 
     def _taken(self) -> list[TopicPartition]:
         """Partitions of which the user holds records that this member neither committed nor can commit any more."""
-        return sorted({p for p, n in self._fetch.superseded() if self._written.get(p) != n})
+        return sorted({p for p, n in self._fetch.superseded() if self.partitions[p].written != n})
 
 
 def _expect_all(missing: Collection[TopicPartition]) -> None:

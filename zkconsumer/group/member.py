@@ -214,7 +214,7 @@ class GroupMember:
 
         def look_up() -> None:
             self._rebalancer.require_generation(generation, partitions)
-            found.update(self._committer.stored(partitions))
+            found.update(self._committer.store.stored(partitions))
 
         self._thread.do(look_up)
         return found
@@ -266,7 +266,7 @@ class GroupMember:
             state=coarse_state(self._states.current),
             rebalances=self._loop.counts,
             owned=Counter(partition.topic for partition in self._protocol.held),
-            commits=self._committer.commits(),
+            commits=self._committer.store.commits(),
             lease_lapses=self._protocol.lease_lapses,
             session_expiries=self._loop.expiries,
             lost_partitions=self._committer.lost,
@@ -419,6 +419,6 @@ class GroupMember:
 
     def _close(self) -> None:
         """Close the store and leave the group without a commit. Idempotent."""
-        self._committer.close()
+        self._committer.store.close()
         self._protocol.close()
         self._enter(MemberState.CLOSED)

@@ -6,17 +6,15 @@ Everything here runs on the member's rebalance thread, which alone writes the at
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Set
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from typing import NamedTuple
 
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.core.assignors import Assignment
-from zkconsumer.core.fetchcontrol import FetchAssignment, FetchControl, Refused
+from zkconsumer.core.fetchcontrol import AssignedPartition, FetchAssignment, FetchControl
 from zkconsumer.core.groupprotocol import GroupProtocol, Need, NoNeed, Target
-from zkconsumer.core.groupview import Topic, format_partitions
+from zkconsumer.core.groupview import format_partitions
 from zkconsumer.core.memberstate import STATE_OF_STEP, MemberState
-from zkconsumer.core.offsets import StoredOffset, start_offset
+from zkconsumer.core.ownedpartitions import OwnedPartition, PartitionState
 from zkconsumer.core.rebalancesteps import RebalanceCause, RebalanceStep
 from zkconsumer.core.reconcile import Reconciliation, reconcile
 from zkconsumer.errors import (
@@ -35,7 +33,7 @@ from zkconsumer.model import ConsumerThreadId, TopicPartition
 _log = logging.getLogger(__name__)
 _events = logging.getLogger("zkconsumer.events")
 
-NOTHING = FetchAssignment(generation=0, threads={}, offsets={})
+NOTHING = FetchAssignment(generation=0, partitions={})
 """The assignment of a member that owns nothing yet."""
 
 
@@ -90,7 +88,6 @@ class Rebalancer:
         self.attempts = 0
         self.listener: ConsumerRebalanceListener | None = None
         self._fetching = False
-        self._topics: Mapping[str, Topic] = {}
 
     def rebalance(self) -> Outcome:
         """One attempt. If it fails, nothing but what was kept is owned afterwards, unless the session is down."""
@@ -134,7 +131,7 @@ class Rebalancer:
         )
         incremental = self._protocol.incremental
         plan = reconcile(self._protocol.held, need.share, incremental=incremental, renewed=need.recreated)
-        self._committer.forget_positions(need.recreated)
+        self._committer.owned().revoke(need.recreated)
         with self._committer.releasing():
             self._stop_fetchers(plan)  # 1
             self._release_ownership(plan, need.share)  # 2
@@ -152,7 +149,7 @@ class Rebalancer:
         if not self._committer.verify_ownership():
             return self._protocol.need(fetching=True, renew=True)
         unreadable = self.with_unreadable_offset()
-        if unreadable and self._committer.fetch(unreadable):  # an unreadable offset may have been repaired
+        if unreadable and self._committer.store.fetch(unreadable):  # an unreadable offset may have been repaired
             return self._protocol.need(fetching=True, renew=True)
         return need
 
@@ -195,7 +192,7 @@ class Rebalancer:
         self._enter(RebalanceStep.RELEASE_OWNERSHIP)
         if self.listener is not None:
             self.listener.before_releasing_partitions(frozenset(self._protocol.held) - plan.kept)
-        self._committer.forget_positions(self._fetched_but(plan.kept))
+        self._committer.owned().revoke(self._fetched_but(plan.kept))
         # If the listener took long, step 3 may find another share; step 4 deletes retained znodes that are not in it.
         self._protocol.release(plan.revoked, retain)
 
@@ -219,23 +216,11 @@ class Rebalancer:
         share = target.share
         kept = plan.kept & self.assignment.threads.keys()
         try:
-            marked = self._committer.fetch_marked(share.keys(), kept)
-            stored = {partition: one.offset for partition, one in marked.items()}
-            moved = self._moved(stored)  # before a listener commits
-            former = self._of_former_topics({p: one for p, one in marked.items() if p not in kept}, recreated)
-            offsets = self._start_offsets(stored, target.assignment, former)
-            self._topics = target.topics
-            threads = {partition: thread for partition, thread in share.items() if partition in offsets}
-            refused = {p: Refused(share[p], error) for p, error in self._committer.refused().items() if p in share}
-            earliest = {partition for partition in former if offsets[partition] is None}
-            following = self._next_assignment(threads, offsets, marked)
-            assignment = replace(following, refused=refused, earliest=earliest, moved=moved)
-            self._fetch.start(assignment)
+            partitions = self._start(target, kept, recreated)
+            self._fetch_next(FetchAssignment(self.assignment.generation + 1, partitions, target.topics), kept)
         except Exception:
             self._release_all_but(plan.kept)
             raise
-        self.assignment = assignment
-        self._committer.learn(stored, offsets, kept)
         self._fetching = True
         self.enter_state(MemberState.FETCHING)
         _events.info(
@@ -253,19 +238,17 @@ class Rebalancer:
 
     def start_without_group(self, partitions: Mapping[TopicPartition, int | None]) -> None:
         """Fetch partitions without a group; for a member that never joins."""
-        thread = ConsumerThreadId(self._consumer_id, 0)
-        marked = self._committer.fetch_marked(partitions.keys())
-        stored = {partition: one.offset for partition, one in marked.items()}
+        thread, store = ConsumerThreadId(self._consumer_id, 0), self._committer.store
+        self._committer.read_without_group(dict.fromkeys(partitions, thread))
+        assigned = self._assign(self._committer.read(partitions.keys()))
         for partition, offset in partitions.items():
-            if offset is None and partition in self._committer.refused():
-                raise self._committer.refused()[partition]
-            if offset is None and partition not in stored:
-                raise MalformedZnode(self._committer.location(partition), "no offset can be read; repair it first")
-        offsets = {p: stored.get(p) if offset is None else offset for p, offset in partitions.items()}
-        self._committer.learn(stored, offsets)
-        threads = self._committer.without_group = dict.fromkeys(partitions, thread)
-        self.assignment = self._next_assignment(threads, offsets, marked)
-        self._fetch.start(self.assignment)
+            if offset is not None:
+                assigned[partition] = assigned.get(partition, AssignedPartition(thread))._replace(offset=offset)
+            elif partition in store.refused():
+                raise store.refused()[partition]
+            elif partition not in assigned:
+                raise MalformedZnode(store.location(partition), "no offset can be read; repair it first")
+        self._fetch_next(FetchAssignment(self.assignment.generation + 1, assigned))
         self.enter_state(MemberState.FETCHING)
 
     def require_generation(self, generation: int, partitions: Collection[TopicPartition]) -> None:
@@ -279,7 +262,8 @@ class Rebalancer:
             GenerationEnded: there is a newer assignment than ``generation``, or one of the partitions was released.
         """
         current = self.assignment.generation
-        if generation == current and self._committer.are_current(partitions):
+        owned = self._committer.owned()
+        if generation == current and all(owned[partition].state is PartitionState.FETCHED for partition in partitions):
             return
         why = f"the current generation is {current}" if generation != current else "its partitions were released"
         raise GenerationEnded(
@@ -302,62 +286,62 @@ class Rebalancer:
         """Partitions that are owned and not fetched, since their stored offset could not be read."""
         return self._protocol.held.keys() - self.assignment.threads.keys()
 
-    def _of_former_topics(
-        self, gained: Mapping[TopicPartition, StoredOffset], recreated: Set[TopicPartition]
-    ) -> Set[TopicPartition]:
-        """Gained partitions whose stored offset was written for an earlier topic of the same name.
+    def _fetch_next(self, assignment: FetchAssignment, kept: Collection[TopicPartition] = ()) -> None:
+        """Replace the assignment; if fetching cannot start, nothing has changed."""
+        self._fetch.start(assignment)
+        self.assignment = assignment
+        self._committer.owned().start(assignment, kept)
 
-        The mark of the offset proves it; or, where the topic was created again while this member consumed it, that the
-        offset is the member's own: other members write none until they have noticed the same.
-        """
-        topics = self._protocol.consume({partition.topic for partition in gained})
-        self._committer.consume(topics)
-        former = {
-            partition
-            for partition, stored in gained.items()
-            if (partition.topic in topics and topics[partition.topic].is_older(stored.mark))
-            or (partition in recreated and self._committer.is_own(partition, stored.offset))
+    def _start(
+        self, target: Target, kept: Set[TopicPartition], recreated: Set[TopicPartition]
+    ) -> dict[TopicPartition, AssignedPartition]:
+        """Where each partition of the share starts; those whose stored offset cannot be read are absent."""
+        records = self._committer.read(target.share.keys(), kept)
+        gained = [record for record in records if record.partition not in kept]
+        outdated = self._of_former_topics(gained, recreated)
+        # What another client wrote is noted before a listener commits.
+        assigned = self._assign(records, outdated)
+        if self.listener is not None:
+            chosen = self.listener.before_starting_fetchers(self._consumer_id, dict(target.assignment)) or {}
+            for partition in chosen.keys() & assigned.keys():
+                assigned[partition] = assigned[partition]._replace(offset=chosen[partition])
+        for partition, error in self._committer.store.refused().items():
+            if partition in target.share:
+                assigned[partition] = AssignedPartition(target.share[partition], error=error)
+        return assigned
+
+    def _assign(
+        self, records: Iterable[OwnedPartition], outdated: Collection[TopicPartition] = ()
+    ) -> dict[TopicPartition, AssignedPartition]:
+        """Where each of these partitions, whose stored offsets were read, starts without a listener."""
+        positions, location = self._fetch.positions(handed_out=True), self._committer.store.location
+        return {
+            record.partition: record.assign(
+                positions.get(record.partition), location(record.partition), outdated=record.partition in outdated
+            )
+            for record in records
         }
-        if ignored := [f"{p} (offset {gained[p].offset})" for p in sorted(former) if gained[p].offset is not None]:
+
+    def _of_former_topics(
+        self, gained: Collection[OwnedPartition], recreated: Set[TopicPartition]
+    ) -> Set[TopicPartition]:
+        """Gained partitions whose stored offset was written for an earlier topic of the same name."""
+        topics = self._protocol.consume({record.partition.topic for record in gained})
+        self._committer.store.consume(topics)
+        former: dict[TopicPartition, int | None] = {
+            record.partition: record.read and record.read.offset
+            for record in gained
+            if record.is_outdated(topics.get(record.partition.topic), recreated=record.partition in recreated)
+        }
+        ignored = [f"{partition} (offset {n})" for partition, n in sorted(former.items()) if n is not None]
+        if ignored:
             _log.warning(
                 "group %s: the stored offsets of %s are ignored, since they were written before the topic was created; "
                 "these partitions start at the beginning of their logs",
                 self._config.group_id,
                 name_some(ignored),
             )
-        return former
-
-    def _start_offsets(
-        self,
-        stored: Mapping[TopicPartition, int | None],
-        group_assignment: Assignment,
-        former: Set[TopicPartition],
-    ) -> dict[TopicPartition, int | None]:
-        positions = self._fetch.positions(handed_out=True)
-        offsets = {
-            partition: start_offset(offset, self._committer.last_known(partition), positions.get(partition))
-            for partition, offset in stored.items()
-        }
-        offsets.update(dict.fromkeys(former))
-        if self.listener is not None:
-            chosen = self.listener.before_starting_fetchers(self._consumer_id, dict(group_assignment)) or {}
-            offsets.update({partition: offset for partition, offset in chosen.items() if partition in offsets})
-        return offsets
-
-    def _next_assignment(
-        self,
-        threads: Mapping[TopicPartition, ConsumerThreadId],
-        offsets: Mapping[TopicPartition, int | None],
-        stored: Mapping[TopicPartition, StoredOffset],
-    ) -> FetchAssignment:
-        as_stored = (p for p, n in offsets.items() if n is not None and p in stored and stored[p].offset == n)
-        origins = {partition: self._committer.location(partition) for partition in as_stored}
-        generation = self.assignment.generation + 1
-        return FetchAssignment(generation, threads, offsets, origins, stored, self._topics)
-
-    def _moved(self, stored: Mapping[TopicPartition, int | None]) -> Set[TopicPartition]:
-        """Partitions whose offset another client has written since this member read or wrote it last."""
-        return {partition for partition, offset in stored.items() if offset != self._committer.last_known(partition)}
+        return former.keys()
 
     def _enter(self, step: RebalanceStep) -> None:
         self._step = step

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+from zkconsumer.core.fetchanswers import Verdict
 from zkconsumer.kafka.library import load_kafka_python
 
 
@@ -68,17 +69,23 @@ LEADER_MOVED = frozenset(
 """Codes of normal operation: another broker leads the partition now, or no broker does for a moment."""
 
 
-def is_refusal(code: int) -> bool:
-    """True for an error that a broker repeats until an operator removes its cause, such as a missing permission.
-
-    That is Kafka's own classification. OFFSET_OUT_OF_RANGE is not among them: the consumer resets the offset.
-    """
-    if code in LEADER_MOVED or code in (ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE):
-        return False
+def verdict_on(code: int) -> Verdict:
+    """What the error code of a partition means in the answer to a request for records or offsets."""
+    if code == ErrorCode.NONE:
+        return Verdict.SERVED
+    if code == ErrorCode.OFFSET_OUT_OF_RANGE:
+        return Verdict.OUT_OF_RANGE
+    if code in LEADER_MOVED:
+        return Verdict.LEADER_MOVED
     load_kafka_python()
     from kafka.errors import for_code
 
-    return not for_code(code).retriable
+    return Verdict.FAILED if for_code(code).retriable else Verdict.REFUSED  # Kafka's own classification
+
+
+def is_refusal(code: int) -> bool:
+    """True for an error that a broker repeats until an operator removes its cause, such as a missing permission."""
+    return verdict_on(code) is Verdict.REFUSED
 
 
 def error_name(code: int) -> str:

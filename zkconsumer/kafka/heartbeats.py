@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.core.brokermembership import CommitIdentity
+from zkconsumer.core.brokermembership import CommitIdentity, JoinStep
 from zkconsumer.core.clustercatalog import ClusterSource
 from zkconsumer.core.heartbeattimes import heartbeat_pause
 from zkconsumer.errors import BrokerUnavailable, CoordinatorMoved, ZkConsumerError
@@ -113,7 +113,7 @@ class Heartbeats:
         beat = self._membership.beat()
         if beat is None:
             return
-        asked, joining, synchronising = beat
+        asked, step = beat
         sent = self._membership.clock()
         try:
             code = self._coordinator.ask(lambda connection: _heartbeat(connection, self._group, asked))
@@ -124,17 +124,18 @@ class Heartbeats:
             self._failed(BrokerUnavailable(f"unexpected error: {error!r}"))
         else:
             self._coordinator.heard()
-            self._answered(code, asked, sent, joining=joining, synchronising=synchronising)
+            self._answered(code, asked, sent, step)
 
-    def _answered(self, code: int, asked: CommitIdentity, sent: float, *, joining: bool, synchronising: bool) -> None:
+    def _answered(self, code: int, asked: CommitIdentity, sent: float, step: JoinStep) -> None:
         reaction, membership = reaction_to(code), self._membership
         if reaction is Reaction.PROCEED:
             membership.confirmed(asked, sent)
         elif reaction is Reaction.JOIN_AGAIN:
-            membership.in_rebalance(asked, sent, was_joining=joining, was_synchronising=synchronising)
+            membership.in_rebalance(asked, sent, step)
         elif reaction in REMOVED:
             # While it is joining, the group may have begun a generation whose number the member does not know yet.
-            outdated = reaction is Reaction.LOSE_PARTITIONS and (joining or membership.is_joining())
+            is_joining = step is not JoinStep.NONE or membership.is_joining()
+            outdated = reaction is Reaction.LOSE_PARTITIONS and is_joining
             if asked == membership.identity() and not outdated:
                 what = "group %s: the coordinator has removed member %s: %s: %s"
                 _events.warning(what, self._group, asked.member_id, error_name(code), reaction.value)

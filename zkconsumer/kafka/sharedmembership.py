@@ -9,7 +9,14 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from zkconsumer.core.brokermembership import Assigned, BrokerMembership, CommitIdentity, JoinIntent, MembershipState
+from zkconsumer.core.brokermembership import (
+    Assigned,
+    BrokerMembership,
+    CommitIdentity,
+    JoinIntent,
+    JoinStep,
+    MembershipState,
+)
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.kafka.sharedmember import SharedMember
 
@@ -103,11 +110,11 @@ class SharedMembership(SharedMember[BrokerMembership]):
         """Seconds since the newest assignment has arrived; infinite if there was none."""
         return self.clock() - self._assigned_at
 
-    def beat(self) -> tuple[CommitIdentity, bool, bool] | None:
-        """Whom a heartbeat names, and whether the member is joining, and synchronising; None outside of the group."""
+    def beat(self) -> tuple[CommitIdentity, JoinStep] | None:
+        """Whom a heartbeat names, and what the member waits for to join; None outside of the group."""
         with self._condition:
             one = self._membership
-            return (one.identity, one.joining, one.synchronising) if one.in_group else None
+            return (one.identity, one.step) if one.in_group else None
 
     def confirmed(self, asked: CommitIdentity, sent: float) -> None:
         """A heartbeat was answered without error."""
@@ -116,28 +123,28 @@ class SharedMembership(SharedMember[BrokerMembership]):
                 self._lease = self._lease.confirmed(sent)
                 self._condition.notify_all()
 
-    def in_rebalance(self, asked: CommitIdentity, sent: float, *, was_joining: bool, was_synchronising: bool) -> None:
+    def in_rebalance(self, asked: CommitIdentity, sent: float, step: JoinStep) -> None:
         """A heartbeat was answered with REBALANCE_IN_PROGRESS.
 
         Args:
             asked: whom it named.
             sent: reading of the clock when it was sent.
-            was_joining: True if the member was joining then: the rebalance is its own.
-            was_synchronising: see :meth:`BrokerLease.in_rebalance`.
+            step: of the member then. If it was joining, the rebalance is its own; for SyncGroup see
+                :meth:`BrokerLease.in_rebalance`.
         """
         with self._condition:
             if asked != self._membership.identity:
                 return
-            if not was_synchronising:
+            if step is not JoinStep.SYNC_GROUP:
                 self._lease = self._lease.in_rebalance(sent)
-            begun = not was_joining and self._membership.rebalance_begun(asked)
+            begun = step is JoinStep.NONE and self._membership.rebalance_begun(asked)
             self._condition.notify_all()
         if begun:
             self._changed()
 
     def is_joining(self) -> bool:
         """True while a JoinGroup or SyncGroup request is not answered."""
-        return self._membership.joining
+        return self._membership.is_joining
 
     # -- for any thread ---------------------------------------------------------------------------------------------
 

@@ -18,15 +18,23 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from zkconsumer.config import ConsumerConfig
+from zkconsumer.core.fetchanswers import Faults, Verdict, next_size, resume_at
 from zkconsumer.core.leaderepochs import UNKNOWN_EPOCH
 from zkconsumer.decode.arrow import batch_of
 from zkconsumer.decode.batchdecoder import BatchDecoder, DecodedChunk, ScannedChunk
 from zkconsumer.decode.records import Records
-from zkconsumer.errors import BrokerUnavailable, CorruptRecord, LeaderUnknown, OffsetOutOfRange, ProtocolError
+from zkconsumer.errors import (
+    BrokerUnavailable,
+    CorruptRecord,
+    LeaderUnknown,
+    OffsetOutOfRange,
+    ProtocolError,
+    TopicUnreadable,
+)
 from zkconsumer.fetch.requestedpartitions import turn, wait_ms
 from zkconsumer.kafka.client import EARLIEST, LATEST, list_offsets
 from zkconsumer.kafka.epochendsprotocol import EpochEnds, EpochQuestion, epoch_ends
-from zkconsumer.kafka.errorcodes import LEADER_MOVED, ErrorCode, error_name
+from zkconsumer.kafka.errorcodes import ErrorCode, error_name, verdict_on
 from zkconsumer.kafka.fetchconversation import FetchConversation
 from zkconsumer.kafka.fetchprotocol import FetchedPartition
 from zkconsumer.kafka.fetchsession import PartitionFetch
@@ -196,7 +204,7 @@ class RangeFetcher(threading.Thread):
         self.fenced: set[TopicPartition] = set()
         self._response_bytes = response_bytes
         self._grown: dict[TopicPartition, int] = {}
-        self._faulty: dict[TopicPartition, int] = {}  # where bytes could not be decoded the last time
+        self._faults: dict[TopicPartition, Faults] = {}
         self._conversation = FetchConversation(
             pooled.connection,
             decoder.memory.take,
@@ -293,12 +301,12 @@ class RangeFetcher(threading.Thread):
         """Receive one answer, and send the next request when its last partition was received."""
         before = dict(self._left)
         out_of_range = []
-        for partition, asked, fetched, _ in self._conversation.receive(self._position_of):
-            if fetched.error == ErrorCode.OFFSET_OUT_OF_RANGE:
+        for partition, asked, fetched, is_first in self._conversation.receive(self._position_of):
+            if verdict_on(fetched.error) is Verdict.OUT_OF_RANGE:
                 out_of_range.append(partition)
             if fetched.is_last and not out_of_range:  # to look up log ends no request may be in flight
                 self._send_ahead(partition, fetched, before)
-            chunk = self._accept(partition, fetched, asked.max_bytes)
+            chunk = self._accept(partition, fetched, asked.max_bytes, is_first=is_first)
             if chunk is not None:
                 yield chunk
         for partition in out_of_range:
@@ -331,79 +339,67 @@ class RangeFetcher(threading.Thread):
         if wanted and moves:
             self._send(wanted)
 
-    def _accept(self, partition: TopicPartition, fetched: FetchedPartition, size: int) -> tuple[Fetched, int] | None:
+    def _accept(
+        self, partition: TopicPartition, fetched: FetchedPartition, asked: int, *, is_first: bool
+    ) -> tuple[Fetched, int] | None:
         """Move the position; returns the received part with its size in bytes, None if it is empty."""
-        if fetched.error == ErrorCode.OFFSET_OUT_OF_RANGE:
-            return None  # looked up before the next request
-        if fetched.error in LEADER_MOVED:
-            self._moves(partition, fetched.error)
-            return None
-        if fetched.error:
-            self._require_permission(partition, fetched.error, READ)
-            raise ProtocolError(f"{self.broker} cannot serve {partition}: {error_name(fetched.error)}")
+        match verdict_on(fetched.error):
+            case Verdict.OUT_OF_RANGE:
+                return None  # looked up before the next request
+            case Verdict.LEADER_MOVED:
+                self._moves(partition, fetched.error)
+                return None
+            case Verdict.REFUSED:
+                raise self._refused(partition, fetched.error, READ)
+            case Verdict.FAILED:
+                raise ProtocolError(f"{self.broker} cannot serve {partition}: {error_name(fetched.error)}")
         position, until = self._left[partition]
-        chunk = self._find(partition, fetched)
-        if chunk is None:
-            return None
-        if chunk.next_offset == position:
-            self._grow(partition, position, size, len(fetched.records))
-            return None
-        self.pooled.bytes_per_offset[partition] = len(fetched.records) / (chunk.next_offset - position)
+        received, most = len(fetched.records), self._config.fetch_max_bytes
+        try:
+            chunk = self._find(partition, fetched)
+            if chunk.next_offset == position:
+                size = next_size(partition, position, received, asked, most, is_first=is_first)
+                if size > asked:
+                    self._grown[partition] = size
+                return None
+        except CorruptRecord as error:
+            resumed = self._believe(partition, error)
+            if resumed is None:
+                return None
+            chunk = DecodedChunk(None, resumed, 0)
+        self.pooled.bytes_per_offset[partition] = received / (chunk.next_offset - position)
         # To the end of the list: partitions that fetch.max.bytes cut off now come first in the next request (KIP-74).
         del self._left[partition]
         if chunk.next_offset < until:
             self._left[partition] = Span(chunk.next_offset, until)
         return Fetched(chunk, until), chunk.nbytes
 
-    def _find(self, partition: TopicPartition, fetched: FetchedPartition) -> ScannedChunk | DecodedChunk | None:
-        """Find the batches; with ``on.corrupt=skip`` decode them, and continue after those that cannot be decoded.
+    def _find(self, partition: TopicPartition, fetched: FetchedPartition) -> ScannedChunk | DecodedChunk:
+        """Find the batches; with ``on.corrupt=skip`` decode them: the next position is after what cannot be decoded."""
+        position = self._left[partition].start
+        what = (*partition, position, fetched.records, fetched.aborted, fetched.high_watermark)
+        if self._config.on_corrupt == "skip":
+            return self._decoder.decode(*what)._replace(rest=None)  # which is fetched again
+        return self._decoder.scan(*what)
 
-        Returns:
-            The chunk; None to fetch it again: damage is believed the second time, see ``FetcherThread``.
+    def _believe(self, partition: TopicPartition, error: CorruptRecord) -> int | None:
+        """Where to continue after bytes that cannot be decoded; None to fetch them again.
 
         Raises:
             CorruptRecord: ``on.corrupt=fail``, or the offset after the damaged batch is unknown.
         """
         position, until = self._left[partition]
-        what = (*partition, position, fetched.records, fetched.aborted, fetched.high_watermark)
-        skips = self._config.on_corrupt == "skip"
-        try:
-            if skips:
-                return self._decoder.decode(*what)._replace(rest=None)  # which is fetched again
-            return self._decoder.scan(*what)
-        except CorruptRecord as error:
-            if self._faulty.get(partition) != position:
-                self._faulty[partition] = position
-                level = logging.DEBUG if error.doubtful else logging.WARNING
-                _log.log(level, "group %s: %s; fetching it again", self._config.group_id, error)
-                return None
-            if not skips or error.resume_at is None:
-                raise
-            resumed = min(error.resume_at, until)
-            _log.error(
-                "group %s: offsets %d to %d of %s are skipped: %s",
-                self._config.group_id,
-                position,
-                resumed - 1,
-                partition,
-                error,
-            )
-            return DecodedChunk(None, resumed, 0)
-
-    def _grow(self, partition: TopicPartition, position: int, asked: int, received: int) -> None:
-        """Request more bytes if not even one batch fits; only brokers before 0.10.1 cut off the first batch (KIP-74).
-
-        Raises:
-            ProtocolError: a batch is longer than ``fetch.max.bytes``.
-        """
-        if received < asked:
-            return  # no data yet, or other partitions took the room
-        if asked >= self._config.fetch_max_bytes:
-            raise ProtocolError(
-                f"{partition} at offset {position}: a batch is longer than fetch.max.bytes "
-                f"({self._config.fetch_max_bytes}); raise it to continue"
-            )
-        self._grown[partition] = min(2 * asked, self._config.fetch_max_bytes)
+        faults = self._faults[partition] = self._faults.get(partition, Faults()).after(position, error)
+        if not faults.are_believed:
+            level = logging.WARNING if faults.times else logging.DEBUG
+            _log.log(level, "group %s: %s; fetching it again", self._config.group_id, error)
+            return None
+        resumed = resume_at(error, self._config.on_corrupt, until)
+        if resumed is None:
+            raise error
+        what = self._config.group_id, position, resumed - 1, partition, error
+        _log.error("group %s: offsets %d to %d of %s are skipped: %s", *what)
+        return resumed
 
     def _skip_lost(self, partition: TopicPartition) -> None:
         """Continue at the current beginning of a log that does not hold the position, or fail.
@@ -464,20 +460,20 @@ class RangeFetcher(threading.Thread):
             epochs={partition: self._epochs[partition].leader},
         )
         code = answer.errors.get(partition, ErrorCode.NONE)
-        if code in LEADER_MOVED:
+        verdict = verdict_on(code)
+        if verdict is Verdict.LEADER_MOVED:
             self._moves(partition, code)
             return None
         offset = answer.found.get(partition)
         if offset is None:
-            self._require_permission(partition, code, DESCRIBE)
+            if verdict is Verdict.REFUSED:
+                raise self._refused(partition, code, DESCRIBE)
             raise BrokerUnavailable(f"{self.broker} cannot look up the log ends of {partition}: {error_name(code)}")
         return offset
 
-    def _require_permission(self, partition: TopicPartition, code: int, operation: str) -> None:
-        """Raise TopicAuthorizationFailed if ``code`` means that a permission is missing."""
-        if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-            security = BrokerSecurity.from_config(self._config)
-            raise topic_refused(partition.topic, code, operation, self.broker, security)
+    def _refused(self, partition: TopicPartition, code: int, operation: str) -> TopicUnreadable:
+        security = BrokerSecurity.from_config(self._config)
+        return topic_refused(partition.topic, code, operation, self.broker, security)
 
     def _watch_progress(self, before: dict[TopicPartition, Span]) -> None:
         """Fail if answers have no data for too long: data up to ``until`` existed when the batch was planned.

@@ -207,7 +207,7 @@ class SparkFetchControl:
             if self._refusal is not None:
                 raise self._refusal
             if not self._stopped and self._assignment is not None and self._assignment.refused:
-                raise next(iter(self._assignment.refused.values())).error
+                raise next(iter(self._assignment.refused.values()))
             return None if self._stopped else self._assignment
 
     def await_partitions(self, timeout_s: float) -> None:

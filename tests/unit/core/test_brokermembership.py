@@ -2,7 +2,7 @@
 
 import pytest
 
-from zkconsumer.core.brokermembership import Assigned, BrokerMembership, CommitIdentity, MembershipState
+from zkconsumer.core.brokermembership import Assigned, BrokerMembership, CommitIdentity, JoinStep, MembershipState
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 
 THREAD = ConsumerThreadId("g_a", 0)
@@ -83,6 +83,36 @@ def test_every_event_in_every_state(state, event):
     assert one.state is state
     _EVENTS[event](one)
     assert one.state is _CHANGES.get((state, event), state)
+
+
+@pytest.mark.parametrize("step", JoinStep)
+def test_a_request_stays_unanswered_until_its_answer_whatever_happens_meanwhile(step):
+    """The session thread waits for it: a member that was removed does not join again before that."""
+    one = BrokerMembership(cooperative=True)
+    one.begin()
+    if step is not JoinStep.NONE:
+        one.join()
+    if step is JoinStep.SYNC_GROUP:
+        one.joined("m", 1)
+    for event in (one.fence, one.lose, one.begin):
+        event()
+        assert (one.step, one.is_joining) == (step, step is not JoinStep.NONE)
+    assert one.may_join() == (step is JoinStep.NONE)
+    one.join_ended()
+    assert (one.step, one.may_join()) == (JoinStep.NONE, True)
+
+
+def test_each_answer_ends_the_step_of_its_request():
+    one = BrokerMembership(cooperative=True)
+    one.begin()
+    one.join()
+    one.joined("m", 1)
+    assert one.step is JoinStep.SYNC_GROUP
+    one.synchronised(Assigned(1, parts(0)))
+    assert (one.step, one.state) == (JoinStep.NONE, MembershipState.STABLE)
+    one.leave()
+    one.joined("m", 2)
+    assert one.step is JoinStep.NONE, "of a member that has left"
 
 
 def test_a_new_member_joins_when_it_begins():

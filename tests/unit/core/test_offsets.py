@@ -8,7 +8,6 @@ from zkconsumer.core.offsets import (
     choose_stored,
     counting_offset,
     offsets_of,
-    start_offset,
     written_by_others,
 )
 from zkconsumer.model import TopicPartition
@@ -23,25 +22,6 @@ def test_only_changed_offsets_are_committed():
 def test_zero_of_a_partition_never_committed_is_written():
     assert changed_offsets({P0: 0}, {}) == {P0: 0}
     assert changed_offsets({P0: 0}, {P0: None}) == {P0: 0}
-
-
-def test_a_new_partition_starts_at_the_stored_offset():
-    assert start_offset(stored=5, last_committed=None, position=None) == 5
-    assert start_offset(stored=None, last_committed=None, position=None) is None
-
-
-def test_a_partition_that_stays_continues_at_its_position():
-    assert start_offset(stored=5, last_committed=5, position=9) == 9
-    assert start_offset(stored=None, last_committed=None, position=9) == 9
-
-
-def test_a_partition_that_was_elsewhere_meanwhile_starts_at_what_was_committed_there():
-    assert start_offset(stored=7, last_committed=5, position=9) == 7
-    assert start_offset(stored=3, last_committed=5, position=9) == 3
-
-
-def test_minus_one_means_that_nothing_is_stored():
-    assert start_offset(stored=-1, last_committed=None, position=None) is None
 
 
 def test_dual_read_rules():

@@ -9,7 +9,8 @@ from tests.fixtures.chunks import make_chunk, make_fetched_chunk, make_info, mak
 from tests.fixtures.chunks import take as take_from
 from zkconsumer.errors import AuthenticationFailed, CorruptRecord
 from zkconsumer.fetch.chunkqueue import END, ChunkQueue
-from zkconsumer.fetch.chunks import Chunk, HandOver
+from zkconsumer.fetch.chunks import Chunk
+from zkconsumer.fetch.handedout import HandOver
 
 
 @pytest.fixture
@@ -39,7 +40,7 @@ def claim(handover):
 
 
 def is_full(queue, info):
-    return queue.to_fetch([info]) == []
+    return queue.room.to_fetch([info]) == []
 
 
 def test_chunks_keep_their_order(queue, info):
@@ -69,7 +70,7 @@ def test_no_partition_is_fetched_until_half_of_the_chunks_are_taken(queue):
             queue.put(make_chunk(info, offset, 1))
     wanted = []
     while take(queue) is not None:
-        wanted.append(queue.to_fetch(infos))
+        wanted.append(queue.room.to_fetch(infos))
     assert wanted == [[], [], infos, infos, infos, infos]
 
 
@@ -77,7 +78,7 @@ def test_a_busy_partition_does_not_prevent_fetching_idle_ones(queue):
     busy, *quiet = (make_info(queue, number) for number in range(3))
     queue.put(make_chunk(busy, 0, 1))
     queue.put(make_chunk(busy, 1, 1))
-    assert queue.to_fetch([busy, *quiet]) == quiet
+    assert queue.room.to_fetch([busy, *quiet]) == quiet
 
 
 def test_nothing_is_fetched_until_half_of_the_bytes_are_taken():
@@ -85,33 +86,33 @@ def test_nothing_is_fetched_until_half_of_the_bytes_are_taken():
     queue = make_queue(max_bytes=4 * one)
     infos = [make_info(queue, number) for number in range(4)]
     for info in infos[:3]:
-        assert queue.to_fetch(infos) == infos
+        assert queue.room.to_fetch(infos) == infos
         queue.put(make_chunk(info, 0, 1))
-    assert queue.to_fetch(infos) == []
+    assert queue.room.to_fetch(infos) == []
     take(queue)
-    assert queue.to_fetch(infos) == infos
+    assert queue.room.to_fetch(infos) == infos
 
 
 def test_a_chunk_that_is_coming_counts(queue):
     one, two = infos = [make_info(queue, number) for number in range(2)]
     queue.put(make_chunk(one, 0, 1))
-    assert queue.to_fetch(infos, coming=two, coming_bytes=10) == infos
-    assert queue.to_fetch(infos, coming=one, coming_bytes=10) == [two]
-    assert queue.to_fetch(infos, coming=two, coming_bytes=1 << 20) == []
+    assert queue.room.to_fetch(infos, coming=two, coming_bytes=10) == infos
+    assert queue.room.to_fetch(infos, coming=one, coming_bytes=10) == [two]
+    assert queue.room.to_fetch(infos, coming=two, coming_bytes=1 << 20) == []
     queue.put(make_chunk(one, 1, 1))
-    assert queue.to_fetch(infos, coming=two, coming_bytes=10) == []
+    assert queue.room.to_fetch(infos, coming=two, coming_bytes=10) == []
 
 
 def test_all_are_full_at_the_number_of_bytes_and_a_large_chunk_fits_into_an_empty_queue():
     queue = make_queue(max_bytes=1000)
     info, other = make_info(queue), make_info(queue, 1)
-    assert queue.room() == 1000
+    assert queue.room.allowance() == 1000
     assert queue.put(make_chunk(info, 0, 100))
-    assert queue.room() == 0
+    assert queue.room.allowance() == 0
     assert is_full(queue, info)
     assert is_full(queue, other)
     take(queue)
-    assert queue.room() == 1000
+    assert queue.room.allowance() == 1000
     assert not is_full(queue, info)
 
 
@@ -166,14 +167,14 @@ def test_a_released_partition_is_not_paused_when_acquired_again(queue, info):
 
 def test_releasing_a_partition_forgets_its_errors(queue, info):
     other = make_info(queue, 1)
-    queue.fail(CorruptRecord("bad"), info)
-    queue.complain(info, AuthenticationFailed("no"))
-    queue.deny("t", info.partition, PermissionError("denied"), info)
+    queue.faults.fail(info, CorruptRecord("bad"))
+    queue.faults.complain(info, AuthenticationFailed("no"))
+    queue.faults.deny("t", info.partition, PermissionError("denied"), info)
     queue.release([info])
     assert take(queue) is None
-    queue.fail(CorruptRecord("late"), info)
+    queue.faults.fail(info, CorruptRecord("late"))
     assert take(queue) is None, "it is not this stream's partition any more"
-    queue.fail(CorruptRecord("worse"), other)
+    queue.faults.fail(other, CorruptRecord("worse"))
     with pytest.raises(CorruptRecord, match="worse"):
         take(queue)
 
@@ -183,19 +184,19 @@ def test_a_release_makes_room_for_the_others():
     info, other = make_info(queue), make_info(queue, 1)
     queue.put(make_chunk(info, 0, 100))
     woken = []
-    queue.add_listener(woken.clear)
+    queue.room.add(woken.clear)
     wake = functools.partial(woken.append, 1)
-    queue.add_listener(wake)
-    assert queue.await_room(wake, [other])
+    queue.room.add(wake)
+    assert queue.room.wait(wake, [other])
     queue.release([info])
     assert woken == [1]
-    assert queue.to_fetch([other]) == [other]
+    assert queue.room.to_fetch([other]) == [other]
 
 
 def waiting_fetcher(queue, *infos):
     """Let a fetcher of these partitions wait; when called it adds those that it can fetch to the result."""
     heard = []
-    assert queue.await_room(lambda: heard.append(queue.to_fetch(infos)), infos)
+    assert queue.room.wait(lambda: heard.append(queue.room.to_fetch(infos)), infos)
     return heard
 
 
@@ -228,7 +229,7 @@ def test_fetchers_are_woken_when_half_of_the_bytes_are_taken():
 
 def test_a_fetcher_does_not_wait_where_there_is_room(queue, info):
     heard = []
-    assert not queue.await_room(lambda: heard.append(1), [info])
+    assert not queue.room.wait(lambda: heard.append(1), [info])
     queue.put(make_chunk(info, 0, 1))
     take(queue)
     assert not heard
@@ -242,7 +243,7 @@ def test_a_fetcher_does_not_wait_where_a_partition_was_sent_back(queue, info):
     heard = waiting_fetcher(queue, other, info)
     queue.send_back(queue.request(0), CorruptRecord("bad"))
     assert heard == [[]], "there is no room for the other"
-    assert not queue.await_room(lambda: None, [other, info])
+    assert not queue.room.wait(lambda: None, [other, info])
     assert queue.take_damage(other).offset == 0
 
 
@@ -251,9 +252,9 @@ def test_a_fetcher_that_stopped_waiting_is_not_called(queue, info):
     for offset in range(2):
         queue.put(make_chunk(info, offset, 1))
     listener = heard.append
-    queue.await_room(listener, [info])
-    queue.stop_awaiting(listener)
-    queue.stop_awaiting(listener)
+    queue.room.wait(listener, [info])
+    queue.room.end_wait(listener)
+    queue.room.end_wait(listener)
     take(queue)
     assert not heard
 
@@ -268,7 +269,7 @@ def test_after_an_interrupt_the_next_request_wakes_the_fetchers(queue, info):
 
     for offset in range(2):
         queue.put(make_chunk(info, offset, 1))
-    queue.await_room(interrupted, [info])
+    queue.room.wait(interrupted, [info])
     with pytest.raises(KeyboardInterrupt):
         take(queue)
     queue.request(0)
@@ -301,8 +302,8 @@ def test_closing_wakes_the_taker_and_drops_what_waits(queue, info):
 def test_a_failure_is_raised_after_the_chunks_before_it_until_cleared(queue, info):
     chunk = make_chunk(info, 0, 1)
     queue.put(chunk)
-    queue.fail(CorruptRecord("bad"))
-    queue.fail(CorruptRecord("later"))
+    queue.faults.fail(info, CorruptRecord("bad"))
+    queue.faults.fail(info, CorruptRecord("later"))
     assert take(queue) is chunk
     for _ in range(2):
         with pytest.raises(CorruptRecord, match="bad"):
@@ -311,8 +312,8 @@ def test_a_failure_is_raised_after_the_chunks_before_it_until_cleared(queue, inf
     assert take(queue) is None
 
 
-def test_a_failure_wakes_the_taker(queue):
-    timer = threading.Timer(0.05, queue.fail, [CorruptRecord("bad")])
+def test_a_failure_wakes_the_taker(queue, info):
+    timer = threading.Timer(0.05, queue.faults.fail, [info, CorruptRecord("bad")])
     timer.start()
     with pytest.raises(CorruptRecord):
         take(queue, 60)
@@ -322,21 +323,21 @@ def test_a_failure_wakes_the_taker(queue):
 def test_a_complaint_is_raised_once_if_no_chunk_is_queued(queue, info):
     chunk = make_chunk(info, 0, 1)
     queue.put(chunk)
-    queue.complain(info, AuthenticationFailed("no"))
+    queue.faults.complain(info, AuthenticationFailed("no"))
     assert take(queue) is chunk
     with pytest.raises(AuthenticationFailed, match="no"):
         take(queue)
     for ask, error in ((queue.request, AuthenticationFailed("no")), (queue.look, AuthenticationFailed("no"))):
-        queue.complain(info, error)
-        queue.complain(make_info(queue, 1), error)
+        queue.faults.complain(info, error)
+        queue.faults.complain(make_info(queue, 1), error)
         with pytest.raises(AuthenticationFailed, match="no"):
             ask(0)
-        queue.complain(make_info(queue, 2), error)
+        queue.faults.complain(make_info(queue, 2), error)
         assert take(queue) is None
 
 
 def test_a_complaint_wakes_the_taker(queue, info):
-    timer = threading.Timer(0.05, queue.complain, [info, AuthenticationFailed("no")])
+    timer = threading.Timer(0.05, queue.faults.complain, [info, AuthenticationFailed("no")])
     timer.start()
     with pytest.raises(AuthenticationFailed):
         take(queue, 60)
@@ -345,9 +346,9 @@ def test_a_complaint_wakes_the_taker(queue, info):
 
 def test_a_complaint_is_forgotten_when_its_partition_arrives(queue, info):
     other = make_info(queue, 1)
-    queue.complain(info, AuthenticationFailed("no"))
+    queue.faults.complain(info, AuthenticationFailed("no"))
     queue.put(make_chunk(info, 0, 1))
-    queue.complain(other, AuthenticationFailed("still"))
+    queue.faults.complain(other, AuthenticationFailed("still"))
     queue.put(make_chunk(info, 1, 1))
     take(queue)
     take(queue)
@@ -357,11 +358,11 @@ def test_a_complaint_is_forgotten_when_its_partition_arrives(queue, info):
 
 
 def test_complaints_end_with_the_release_and_with_the_stream(queue, info):
-    queue.complain(info, AuthenticationFailed("no"))
+    queue.faults.complain(info, AuthenticationFailed("no"))
     queue.release_all()
-    queue.complain(info, AuthenticationFailed("no"))
+    queue.faults.complain(info, AuthenticationFailed("no"))
     assert take(queue) is None
-    queue.complain(make_info(queue, generation=2), AuthenticationFailed("no"))
+    queue.faults.complain(make_info(queue, generation=2), AuthenticationFailed("no"))
     queue.close()
     assert take(queue) is END
 
@@ -388,7 +389,7 @@ def test_chunks_without_records_fill_a_queue_until_its_reader_asks(queue, info, 
         for number in range(2):
             queue.put(Chunk(info, None, offset - 1 + number, 0))
         assert is_full(queue, info)
-        assert queue.await_room(lambda: woken.append(True), [info])
+        assert queue.room.wait(lambda: woken.append(True), [info])
         assert woken == []
         assert ask(queue, 0) is None
         assert woken
@@ -605,12 +606,12 @@ def test_a_paused_partition_is_not_to_be_fetched_and_takes_no_room():
     queue.pause(info.partition)
     assert is_full(queue, info)
     assert not is_full(queue, other)
-    assert (queue.room(), len(queue)) == (1000, 0)
+    assert (queue.room.allowance(), len(queue)) == (1000, 0)
     assert queue.put(make_chunk(info, 100, 100))
     assert not is_full(queue, other)
     queue.resume(info.partition)
     queue.resume(info.partition)
-    assert (queue.room(), len(queue)) == (0, 2)
+    assert (queue.room.allowance(), len(queue)) == (0, 2)
     assert [take(queue).next_offset for _ in range(2)] == [100, 200]
     assert not is_full(queue, info)
 
@@ -698,30 +699,31 @@ def test_looking_takes_nothing_and_releases_nothing(queue, info):
 
 def test_fetchers_share_the_room():
     queue = make_queue(max_bytes=40_000)
-    assert queue.allowance() == 40_000
+    assert queue.room.allowance() == 40_000
     for name in ("one", "two"):
-        queue.add_listener(name.upper)
-    assert queue.allowance() == 20_000
-    assert (queue.allowance(coming=2000), queue.allowance(coming=30_000)) == (18_000, 0)
-    queue.put(make_chunk(make_info(queue), 0, 100))
-    assert queue.allowance() == queue.room() // 2 < 20_000
+        queue.room.add(name.upper)
+    assert queue.room.allowance() == 20_000
+    assert (queue.room.allowance(coming=2000), queue.room.allowance(coming=30_000)) == (18_000, 0)
+    chunk = make_chunk(make_info(queue), 0, 100)
+    queue.put(chunk)
+    assert queue.room.allowance() == (40_000 - chunk.nbytes) // 2 < 20_000
 
 
 def test_a_denial_is_raised_although_chunks_wait(queue, info):
     chunk = make_chunk(info, 0, 1)
     queue.put(chunk)
     denied = PermissionError("denied")
-    assert queue.deny("u", 0, denied, info)
+    assert queue.faults.deny("u", 0, denied, info)
     released = make_info(queue, 1)
     queue.release([released])
-    assert not queue.deny("v", 0, denied, released), "of a released partition"
+    assert not queue.faults.deny("v", 0, denied, released), "of a released partition"
     with pytest.raises(PermissionError):
         queue.request(0)
     assert queue.request(0) is chunk
 
 
 def test_a_blocked_taker_gets_a_denial(queue):
-    timer = threading.Timer(0.01, lambda: queue.deny("u", 0, PermissionError("denied")))
+    timer = threading.Timer(0.01, lambda: queue.faults.deny("u", 0, PermissionError("denied")))
     timer.start()
     with pytest.raises(PermissionError):
         queue.request(60)
@@ -731,12 +733,13 @@ def test_a_blocked_taker_gets_a_denial(queue):
 def test_a_removed_listener_is_not_called(queue, info):
     heard = []
     listeners = [lambda: heard.append("stays"), lambda: heard.append("goes")]
-    for offset in range(2):
-        queue.put(make_chunk(info, offset, 1))
+    chunks = [make_chunk(info, offset, 1) for offset in range(2)]
+    for chunk in chunks:
+        queue.put(chunk)
     for listener in listeners:
-        queue.add_listener(listener)
-        assert queue.await_room(listener, [info])
-    queue.remove_listener(listeners[1])
+        queue.room.add(listener)
+        assert queue.room.wait(listener, [info])
+    queue.room.remove(listeners[1])
     take(queue)
     assert heard == ["stays"]
-    assert queue.allowance() == queue.room()
+    assert queue.room.allowance() == (1 << 20) - chunks[1].nbytes, "the whole room"

@@ -9,7 +9,7 @@ from tests.fixtures.chunks import decode_pool, fetched, make_chunk, make_fetched
 from zkconsumer.decode import batchdecoder
 from zkconsumer.fetch.chunkqueue import END
 from zkconsumer.fetch.chunkreader import ChunkReader
-from zkconsumer.fetch.chunks import HandOver
+from zkconsumer.fetch.handedout import HandOver
 from zkconsumer.model import TopicPartition
 from zkconsumer.sandbox.producer import Record
 
@@ -78,12 +78,12 @@ def test_looking_takes_nothing(queue, info, reader):
 def test_a_chunk_counts_with_its_current_size(queue, info, reader):
     chunk = make_fetched_chunk(info, 0, 1000)
     queue.put(chunk)
-    before = queue.room()
+    before = queue.room.allowance()
     assert before == (1 << 20) - len(chunk.scanned.records)
     nbytes = reader.look(0).nbytes
-    assert queue.room() == (1 << 20) - nbytes
+    assert queue.room.allowance() == (1 << 20) - nbytes
     take(reader, queue)
-    assert queue.room() == 1 << 20
+    assert queue.room.allowance() == 1 << 20
 
 
 def test_a_chunk_that_turns_out_to_have_no_records_moves_the_position():
@@ -91,7 +91,7 @@ def test_a_chunk_that_turns_out_to_have_no_records_moves_the_position():
     queue = make_queue(max_chunks=1)
     info, reader, heard = make_info(queue), ChunkReader(queue), []
     queue.put(fetched(info, 5, build([Record(b"v")], offset=0, last_delta=9)))
-    assert queue.await_room(lambda: heard.append(queue.to_fetch([info])), [info])
+    assert queue.room.wait(lambda: heard.append(queue.room.to_fetch([info])), [info])
     assert take(reader, queue) is None
     assert info.position(handed_out=False) == 10
     assert heard == [[info]]
@@ -118,7 +118,7 @@ def test_a_damaged_chunk_goes_back_and_later_ones_are_not_handed_out(bad):
     queue.put(fetched(info, 0, good + bad))
     queue.put(make_fetched_chunk(info, 2, 1))
     queue.put(make_fetched_chunk(other, 0, 1))
-    assert queue.await_room(lambda: heard.append(queue.take_damage(info)), [info])
+    assert queue.room.wait(lambda: heard.append(queue.take_damage(info)), [info])
     assert offsets(take(reader, queue)) == [0]
     assert not any(heard)
     assert take(reader, queue).info is other, "the other partition continues"
@@ -161,7 +161,7 @@ def test_a_rebalance_while_a_chunk_is_decoded_drops_it(queue, info, reader, monk
     queue.put(make_fetched_chunk(info, 0, 2))
     during(monkeypatch, stage, queue.release_all)
     assert take(reader, queue) is None
-    assert queue.room() == 1 << 20
+    assert queue.room.allowance() == 1 << 20
 
 
 @pytest.mark.parametrize(("stage", "broken"), [("prepare", False), ("complete", False), ("prepare", True)])
@@ -175,7 +175,7 @@ def test_a_pause_while_a_chunk_is_decoded_keeps_it(queue, info, reader, monkeypa
         assert take(reader, queue) is None
         return
     assert take(reader, queue) is None
-    assert queue.room() == 1 << 20, "paused chunks are not counted"
+    assert queue.room.allowance() == 1 << 20, "paused chunks are not counted"
     queue.resume(TopicPartition("t", 0))
     assert offsets(take(reader, queue)) == [0]
 

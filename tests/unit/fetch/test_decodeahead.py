@@ -84,7 +84,7 @@ def test_all_records_come_in_order_with_a_pool(queue, infos):
     assert [chunk.info for chunk in taken] == infos * 20
     for info in infos:
         assert [at for chunk in taken if chunk.info is info for at in offsets(chunk)] == list(range(60))
-    assert queue.room() == 1 << 20
+    assert queue.room.allowance() == 1 << 20
 
 
 class Held:
@@ -137,7 +137,7 @@ def test_a_rebalance_drops_chunks_being_decoded_ahead(held, queue, infos):
     held.pool.close()
     assert held.pool.join(60)
     assert take(reader, queue) is None
-    assert queue.room() == 1 << 20
+    assert queue.room.allowance() == 1 << 20
 
 
 def test_a_chunk_paused_while_decoded_ahead_comes_afterwards(held, queue, infos):

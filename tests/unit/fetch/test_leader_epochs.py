@@ -7,7 +7,7 @@ from tests.fixtures.messagesets import message_set
 from tests.fixtures.stubbroker import EPOCH_VERSIONS, running_stub_broker
 from tests.fixtures.waiting import eventually
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.core.fetchcontrol import FetchAssignment
+from zkconsumer.core.fetchcontrol import AssignedPartition, FetchAssignment
 from zkconsumer.fetch.chunkreader import ChunkReader
 from zkconsumer.fetch.localfetchcontrol import LocalFetchControl
 from zkconsumer.kafka.errorcodes import ErrorCode
@@ -49,7 +49,7 @@ class Member:
 
     def start(self, offset):
         self.generation += 1
-        self.control.start(FetchAssignment(self.generation, {P: THREAD}, {P: offset}))
+        self.control.start(FetchAssignment(self.generation, {P: AssignedPartition(THREAD, offset)}))
 
     def read(self, count):
         """(offset, value) of records until there are ``count`` of them."""

@@ -9,7 +9,7 @@ from tests.fixtures.threads import threads_refused
 from tests.fixtures.waiting import eventually
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.denials import PATIENCE
-from zkconsumer.core.fetchcontrol import FetchAssignment
+from zkconsumer.core.fetchcontrol import AssignedPartition, FetchAssignment
 from zkconsumer.errors import ThreadLimit, TopicUnreadable
 from zkconsumer.fetch.leaders import LeaderFinder, fetcher_number, join_until
 from zkconsumer.fetch.localfetchcontrol import LocalFetchControl
@@ -128,7 +128,7 @@ def test_a_thread_that_cannot_start_is_tried_again(stub, refused, caplog):
     stub.log(partition)
     config = ConsumerConfig(group_id="g", zookeeper_connect="unused:1", refresh_leader_backoff_ms=1)
     control = LocalFetchControl("g_c", config, lambda: [stub.broker], lambda topic, thread: queue)
-    assignment = FetchAssignment(1, {partition: thread}, {partition: 0})
+    assignment = FetchAssignment(1, {partition: AssignedPartition(thread, 0)})
     with threads_refused(lambda name: refused in name) as seen:
         with pytest.raises(ThreadLimit, match="pids") if "finder" in refused else nullcontext():
             control.start(assignment)

@@ -275,10 +275,10 @@ def test_what_a_listener_commits_was_not_written_by_another_client(member):
     started, start = [], member.fetch.start
     member.fetch.start = lambda assignment: started.append(assignment) or start(assignment)
     member.rebalance(0, 2)
-    assert P0 not in started[0].moved
+    assert not started[0].partitions[P0].moved
     member.rebalancer.listener = None
     member.rebalance(0)
-    assert P0 not in started[1].moved
+    assert not started[1].partitions[P0].moved
 
 
 def test_an_explicit_commit_whose_answer_is_lost_is_not_taken_back(monkeypatch):

@@ -10,7 +10,6 @@ import pytest
 from tests.fixtures.kafka import MetadataRequest
 from tests.fixtures.querydriver import Member
 from tests.fixtures.waiting import eventually
-from zkconsumer.core.fetchcontrol import Refused
 from zkconsumer.core.groupview import Topic
 from zkconsumer.core.offsets import StoredOffset
 from zkconsumer.errors import (
@@ -25,7 +24,7 @@ from zkconsumer.errors import (
     ZooKeeperUnavailable,
 )
 from zkconsumer.kafka.errorcodes import ErrorCode
-from zkconsumer.model import ConsumerThreadId, TopicIdentity, TopicPartition
+from zkconsumer.model import TopicIdentity, TopicPartition
 from zkconsumer.spark.microbatch import Span
 from zkconsumer.spark.offsetsjson import decode_offset, encode_offset, initial_offset
 from zkconsumer.spark.sourceoffset import KnownTopic, SourceOffset
@@ -664,7 +663,7 @@ def test_a_permission_that_arrives_late_lets_the_query_begin(query, log, stub_br
 def test_a_stored_offset_that_may_not_be_read_fails_the_query(query, log):
     log(A, 0, 5)
     running = query({A: 0})
-    refused = {B: Refused(ConsumerThreadId("g_c", 0), TopicAuthorizationFailed("no", "t", "Describe"))}
+    refused = {B: TopicAuthorizationFailed("no", "t", "Describe")}
     running.member.own({}, {}, refused=refused)
     with pytest.raises(TopicAuthorizationFailed):
         running.trigger()

@@ -1,7 +1,7 @@
 import pytest
 
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.core.fetchcontrol import FetchAssignment
+from zkconsumer.core.fetchcontrol import AssignedPartition, FetchAssignment
 from zkconsumer.core.groupview import Topic
 from zkconsumer.errors import UsageError
 from zkconsumer.model import ConsumerThreadId, TopicIdentity, TopicPartition
@@ -22,8 +22,9 @@ def sharing(*views, shares=False, session_ms=1):
 
 
 def assignment(owned, generation=1):
-    threads = {TopicPartition("t", number): ConsumerThreadId("g_own", 0) for number in range(owned)}
-    return FetchAssignment(generation, threads, {}, topics={"t": Topic((0, 1), TopicIdentity("id", 40))})
+    thread = ConsumerThreadId("g_own", 0)
+    partitions = {TopicPartition("t", number): AssignedPartition(thread) for number in range(owned)}
+    return FetchAssignment(generation, partitions, {"t": Topic((0, 1), TopicIdentity("id", 40))})
 
 
 def test_a_member_that_was_killed_is_waited_for():

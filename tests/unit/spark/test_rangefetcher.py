@@ -14,6 +14,7 @@ from zkconsumer.errors import (
     LeaderUnknown,
     OffsetOutOfRange,
     TopicAuthorizationFailed,
+    TopicUnreadable,
 )
 from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.kafka.errorcodes import ErrorCode
@@ -256,7 +257,25 @@ def test_an_answer_for_a_wrongly_expected_offset_is_dropped(stub_broker, read):
     offsets, ended = read({T0: Span(0, 60)}, on_corrupt="skip", **TWO_BATCHES)
     assert offsets == [*range(10), *range(20, 60)]
     assert (ended.error, ended.left, ended.connection_is_reusable) == (None, {}, True)
-    assert [fetch[T0][0] for fetch in stub_broker.fetches] == [0, 20, 10, 30, 10, 30, 20, 40]
+    assert [fetch[T0][0] for fetch in stub_broker.fetches] == [0, 20, 10, 30, 10, 30, 10, 30, 20, 40]
+
+
+def test_bytes_that_hold_no_complete_batch_end_in_an_error(stub_broker, read):
+    """Fewer bytes than requested, and first in the response: no broker cuts those, so the length is damaged."""
+    log = stub_broker.log(T0)
+    log.end, log.batches = 10, {0: ten_records(0)[:-1]}
+    offsets, ended = read({T0: Span(0, 10)})
+    assert (offsets, ended.left) == ([], {T0: Span(0, 10)})
+    with pytest.raises(CorruptRecord, match=r"t-0 at offset 0: .* bytes hold no complete batch"):
+        raise ended.error
+
+
+def test_a_topic_that_a_broker_refuses_to_serve_is_named(stub_broker, read):
+    stub_broker.log(T0).end = 10
+    stub_broker.fetch_errors[T0] = ErrorCode.INVALID_TOPIC_EXCEPTION
+    _, ended = read({T0: Span(0, 10)})
+    with pytest.raises(TopicUnreadable, match=r"topic t cannot be read: .* INVALID_TOPIC_EXCEPTION"):
+        raise ended.error
 
 
 @pytest.mark.parametrize("policy", ["fail", "skip"])

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.core.fetchcontrol import FetchAssignment
+from zkconsumer.core.fetchcontrol import AssignedPartition, FetchAssignment
 from zkconsumer.core.groupview import Topic
 from zkconsumer.errors import ConsumerClosed, UsageError
 from zkconsumer.model import ConsumerThreadId, TopicIdentity, TopicPartition
@@ -20,8 +20,7 @@ LONG_S = 30.0
 
 
 def assignment(generation: int, *partitions: TopicPartition) -> FetchAssignment:
-    threads = {partition: ConsumerThreadId("g_c", 0) for partition in partitions}
-    return FetchAssignment(generation, threads, dict.fromkeys(partitions, 5))
+    return FetchAssignment(generation, dict.fromkeys(partitions, AssignedPartition(ConsumerThreadId("g_c", 0), 5)))
 
 
 def running(*partitions: TopicPartition) -> SparkFetchControl:
