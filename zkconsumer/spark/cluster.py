@@ -146,8 +146,8 @@ def _members_at_coordinator(
     ]
 
 
-def _partitions(found: Mapping[str, Collection[int]]) -> frozenset[TopicPartition]:
-    return frozenset(TopicPartition(topic, number) for topic, numbers in found.items() for number in numbers)
+def _partitions(topics: Mapping[str, Collection[int]]) -> frozenset[TopicPartition]:
+    return frozenset(TopicPartition(topic, number) for topic, numbers in topics.items() for number in numbers)
 
 
 _Stored = tuple[Mapping[TopicPartition, int | None], Mapping[TopicPartition, TopicUnreadable]]

@@ -191,14 +191,6 @@ def borrowed_decoder(
         spare.append(decoder)
 
 
-def close_connections() -> None:
-    """Close all connections and drop the decoders, for a process that continues after its last task."""
-    for worker in _workers.values():
-        worker.close()
-    _workers.clear()
-    _spare_decoders.clear()
-
-
 def acknowledge_quickly() -> None:
     """Make the kernel acknowledge data of the JVM on this worker's socket at once.
 
