@@ -1,7 +1,4 @@
-"""The records of :class:`~zkconsumer.spark.querystate.QueryState`: one for each partition, one for the batch.
-
-Pure: an event returns the record that follows.
-"""
+"""The records of :class:`~zkconsumer.spark.querystate.QueryState`: one for each partition, one for the newest batch."""
 
 from __future__ import annotations
 
@@ -98,27 +95,11 @@ class QueryPartition:
             log_end=self.log_end,
         )
 
-    def lost(self) -> QueryPartition:
-        """The newest assignment does not have it."""
-        return QueryPartition(PartitionState.LOST, target=self.target, log_end=self.log_end)
-
-    def released(self) -> QueryPartition:
-        """The rebalance thread begins to release it."""
-        return self._enter(PartitionState.RELEASING)
-
-    def chosen(self, choice: Choice) -> QueryPartition:
-        """Where it continues is decided."""
-        return self._enter(PartitionState.CHOSEN, choice=choice)
-
     def located(self, offset: int, *, moved: bool) -> QueryPartition:
         """A leader has answered; ``moved`` if the log does not hold the wanted offset."""
         varies = self.state is PartitionState.CHOSEN and self.choice is not None and self.choice.varies
         unrecorded = moved or varies or self.state is PartitionState.UNRECORDED
-        return self._enter(PartitionState.UNRECORDED if unrecorded else PartitionState.LOCATED, position=offset)
-
-    def planned(self, until: int) -> QueryPartition:
-        """A batch that ends there was planned, so the checkpoint will have the position."""
-        return self._enter(PartitionState.LOCATED, position=until)
+        return self.enter(PartitionState.UNRECORDED if unrecorded else PartitionState.LOCATED, position=offset)
 
     def seen(self, log_end: int, *, fix_target: bool) -> QueryPartition:
         """A leader has reported the end of the log, which is below the target if the log was truncated."""
@@ -130,7 +111,8 @@ class QueryPartition:
         """The end of the log, or the target if that is less."""
         return log_end if self.target is None else min(log_end, self.target)
 
-    def _enter(self, state: PartitionState, **changes: Any) -> QueryPartition:
+    def enter(self, state: PartitionState, **changes: Any) -> QueryPartition:
+        """The record in this state, or unchanged."""
         return replace(self, state=state, **changes) if state in PARTITION_TRANSITIONS[self.state] else self
 
 
@@ -188,7 +170,7 @@ class Batch:
         return self.state in _ENDS
 
     def enter(self, state: BatchState) -> Batch:
-        """The batch in this state, or unchanged."""
+        """The record in this state, or unchanged."""
         return replace(self, state=state) if state in BATCH_TRANSITIONS[self.state] else self
 
     def reads(self, partition: QueryPartition) -> bool:

@@ -155,7 +155,7 @@ class QueryState:
 
     def releasing(self, partitions: Collection[TopicPartition]) -> QueryState:
         """A rebalance has begun, and releases these partitions."""
-        released = {p: self.partitions[p].released() for p in partitions if p in self.partitions}
+        released = {p: self.partitions[p].enter(PartitionState.RELEASING) for p in partitions if p in self.partitions}
         return replace(self._with(released), is_stopped=True)
 
     def given_up(self) -> QueryState:
@@ -177,7 +177,11 @@ class QueryState:
             )
             for p, thread in assignment.threads.items()
         }
-        lost = {p: partition.lost() for p, partition in self.partitions.items() if p not in gained}
+        lost = {
+            p: QueryPartition(PartitionState.LOST, target=former.target, log_end=former.log_end)
+            for p, former in self.partitions.items()
+            if p not in gained
+        }
         return replace(
             self,
             generation=assignment.generation,
@@ -193,7 +197,8 @@ class QueryState:
     def chosen(self, generation: int, choices: Mapping[TopicPartition, Choice], gone: Set[str]) -> QueryState:
         """Where the partitions of this generation continue is decided, and which topics were deleted."""
         self._require(generation)
-        return replace(self._with({p: self.partitions[p].chosen(choice) for p, choice in choices.items()}), gone=gone)
+        chosen = {p: self.partitions[p].enter(PartitionState.CHOSEN, choice=choice) for p, choice in choices.items()}
+        return replace(self._with(chosen), gone=gone)
 
     def located(self, generation: int, located: Located) -> QueryState:
         """Leaders have answered."""
@@ -231,7 +236,8 @@ class QueryState:
         self._require(generation)
         ends = {p: span.until for p, span in rows.items()}
         batch = Batch(BatchState.PLANNED, number, ends, generation, stamp)
-        return replace(self._with({p: self.partitions[p].planned(until) for p, until in ends.items()}), batch=batch)
+        planned = {p: self.partitions[p].enter(PartitionState.LOCATED, position=until) for p, until in ends.items()}
+        return replace(self._with(planned), batch=batch)
 
     def begun(self, number: int, ends: Mapping[TopicPartition, int]) -> QueryState:
         """Spark requests the tasks of a batch, perhaps of one that an earlier run planned.

@@ -50,22 +50,29 @@ def finished(spans, number=9):
 
 # -- a partition --------------------------------------------------------------------------------------------------
 
-EVENTS = [
-    lambda partition: partition.gained(THREAD, 2, StoredOffset(None), is_outdated=False),
-    lambda partition: partition.lost(),
-    lambda partition: partition.released(),
-    lambda partition: partition.chosen(AT_5),
-    lambda partition: partition.located(5, moved=False),
-    lambda partition: partition.located(5, moved=True),
-    lambda partition: partition.planned(9),
-]
+
+@pytest.mark.parametrize("state", PartitionState)
+def test_a_partition_enters_the_states_of_the_table(state):
+    partition = QueryPartition(state)
+    entered = {following for following in PartitionState if partition.enter(following) is not partition}
+    assert entered == PARTITION_TRANSITIONS[state]
 
 
 @pytest.mark.parametrize("state", PartitionState)
 def test_events_change_a_partition_as_the_table_has_it(state):
-    before = QueryPartition(state, choice=AT_5)
-    after = [event(before) for event in EVENTS]
-    assert {partition.state for partition in after if partition is not before} == PARTITION_TRANSITIONS[state]
+    query = owning(T0)
+    before = query.partitions[T0]
+    query = replace(query, partitions={T0: replace(before, state=state)})
+    after = [
+        query.assigned(assignment(2, T0)),
+        query.assigned(assignment(2)),
+        query.releasing([T0]),
+        query.chosen(1, {T0: AT_5}, set()),
+        query.located(1, Located({T0: 5}, {})),
+        query.located(1, Located({T0: 5}, {T0: Loss(4, 5, 9)})),
+        query.planned(1, 7, {T0: Span(5, 9)}, STAMP),
+    ]
+    assert {following.partitions[T0].state for following in after} - {state} == PARTITION_TRANSITIONS[state] - {state}
 
 
 @pytest.mark.parametrize("place", [LATEST, AtTime(5, or_latest=True)])
@@ -73,7 +80,7 @@ def test_a_start_that_changes_over_time_is_unrecorded(place):
     located = QueryPartition(PartitionState.CHOSEN, choice=Choice(place, Reason.OPTION)).located(5, moved=False)
     assert located.state is PartitionState.UNRECORDED
     assert located.located(5, moved=False).state is PartitionState.UNRECORDED, "until a plan records it"
-    assert located.planned(5).state is PartitionState.LOCATED
+    assert located.enter(PartitionState.LOCATED).located(5, moved=False).state is PartitionState.LOCATED
 
 
 @pytest.mark.parametrize("place", [EARLIEST, 5])
