@@ -49,17 +49,7 @@ def plan_batch_read(options: SourceOptions) -> list[RangePartition]:
 
 
 def plan_spans(options: SourceOptions, view: ClusterView, ends: LogEnds) -> dict[TopicPartition, Span]:
-    """The offsets to read of each partition.
-
-    Args:
-        options: options of the read.
-        view: state of the cluster, with the group's offsets.
-        ends: asks the brokers.
-
-    Raises:
-        UsageError, LeaderUnknown, MalformedZnode, TopicUnreadable, OffsetOutOfRange, ZkConsumerError: see
-            :func:`plan_batch_read`.
-    """
+    """The offsets to read of each partition; errors are those of :func:`plan_batch_read`."""
     _check_existence(options, view.partitions)
     committed = committed_offsets(options, view)
     if at_the_end := starting_at_the_end(options, committed):

@@ -57,9 +57,7 @@ class ClusterView:
 def read_cluster(options: SourceOptions, *, with_offsets: bool = False) -> ClusterView:
     """Read the cluster and the group, over connections that are closed afterwards; nothing is registered.
 
-    Args:
-        options: options of the query.
-        with_offsets: also read the group's offsets, from the store that ``offsets.storage`` specifies.
+    ``with_offsets`` also reads the group's offsets, from the store that ``offsets.storage`` specifies.
 
     Raises:
         RetriableError: ``offsets.storage=kafka``, and the group's coordinator does not answer; or

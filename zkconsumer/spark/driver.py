@@ -93,12 +93,7 @@ class _Patience:
 
 
 class QueryDriver:
-    """Joins the group at the first request for offsets; see the module for the order of calls.
-
-    Args:
-        options: options of the query.
-        parts: its collaborators.
-    """
+    """Joins the group at the first request for offsets; see the module for the order of calls."""
 
     def __init__(self, options: SourceOptions, parts: DriverParts | None = None) -> None:
         self._options = options

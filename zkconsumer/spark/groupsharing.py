@@ -20,14 +20,7 @@ _POLL_S = 0.5
 
 
 class GroupSharing:
-    """Refuses a group that a query must not share, at its start and later.
-
-    Used by Spark's thread.
-
-    Args:
-        config: the consumer's properties.
-        read_cluster: reads the state of the group.
-    """
+    """Refuses a group that a query must not share, at its start and later. Used by Spark's thread."""
 
     def __init__(self, config: ConsumerConfig, read_cluster: Callable[[], ClusterView]) -> None:
         self._group, self._shares = config.group_id, config.group_share
@@ -67,10 +60,6 @@ class GroupSharing:
 
     def require_everything(self, query: QueryState, consumer_id: str) -> None:
         """With ``group.share=false``, check that no other member owns a part of what the query subscribes to.
-
-        Args:
-            query: what the query owns.
-            consumer_id: id of its own member.
 
         Raises:
             UsageError: another member has joined the group, and was given partitions.

@@ -47,7 +47,6 @@ class LogEnds:
     """Keeps connections to the brokers between requests. One thread uses it; any thread may close it.
 
     Args:
-        config: properties of the query.
         live_brokers: returns the brokers to ask for leaders; called at each request.
     """
 
@@ -75,10 +74,7 @@ class LogEnds:
         end is below an offset that is known to have existed, it is requested again, from the leader at that time,
         before it is returned: see :func:`backoffs_s`.
 
-        Args:
-            partitions: partitions to look up.
-            at_least: offsets that the log is known to have reached, such as positions and committed offsets. An end
-                that remains below is data loss.
+        Such offsets, ``at_least``, are positions and committed offsets. An end that remains below is data loss.
 
         Raises:
             BrokerUnavailable: no broker answers, or :meth:`close` was called.

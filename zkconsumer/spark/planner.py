@@ -49,10 +49,6 @@ class BatchPlanner:
     """Plans the micro-batches of a query.
 
     Args:
-        options: options of the query.
-        control: has the state of the query.
-        member: the query's member of the group.
-        ends: requests log ends from the brokers.
         settle_s: limit of the wait for the end of a rebalance, in seconds.
         others: consumer ids of the members that the group had before this query joined.
         accept: called with the state before each plan; raises if the query must not use its assignment.

@@ -45,9 +45,6 @@ class QueryPositions:
     """Chooses and locates positions.
 
     Args:
-        options: options of the query.
-        control: has the state of the query.
-        ends: requests log ends from the brokers.
         others: consumer ids of the members that the group had before this query joined.
     """
 
@@ -61,12 +58,9 @@ class QueryPositions:
         self._others = sorted(others)
 
     def find(self, query: QueryState, finished: SourceOffset, *, is_first: bool) -> QueryState:
-        """The state in which each owned partition has a position that has a leader, or had one in this generation.
+        """The state with a position of each owned partition that has a leader, or had one in this generation.
 
-        Args:
-            query: the state.
-            finished: the last batch that Spark finished.
-            is_first: True before the first plan of this run.
+        ``is_first``: this run has planned nothing, so the logs of a deleted topic may have had any ends.
 
         Raises:
             GenerationEnded: a rebalance has begun.
