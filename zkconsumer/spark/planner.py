@@ -10,11 +10,10 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Collection, Mapping
-from typing import Protocol
 
 from zkconsumer.core.groupview import format_partitions
-from zkconsumer.core.offsets import StoredOffset
 from zkconsumer.errors import BrokerUnavailable, LeaderUnknown, ZooKeeperUnavailable, name_some
+from zkconsumer.group.member import GroupMember
 from zkconsumer.model import TopicPartition
 from zkconsumer.spark.logends import LogEnds
 from zkconsumer.spark.microbatch import Span, cap_offsets
@@ -30,19 +29,6 @@ _IDLE_POLL_S = 0.05
 _IDLE_FACTOR = 4
 """While there are no new records, Spark asks every 10 ms. The next request to the brokers waits this multiple of the
 time that their last answer took, but at most the first of these values; new records wait as long."""
-
-
-class Member(Protocol):
-    """The part of a :class:`~zkconsumer.group.member.GroupMember` that the planner uses."""
-
-    def may_deliver(self) -> bool:
-        """True while no other member can own our partitions."""
-
-    def commit(self, offsets: Mapping[TopicPartition, int], *, generation: int) -> None:
-        """Commit offsets that were read in a generation."""
-
-    def stored(self, partitions: Collection[TopicPartition], generation: int) -> dict[TopicPartition, StoredOffset]:
-        """The stored offsets, with their marks."""
 
 
 class BatchPlanner:
@@ -62,12 +48,12 @@ class BatchPlanner:
         self,
         options: SourceOptions,
         control: SparkFetchControl,
-        member: Member,
+        member: GroupMember,
         ends: LogEnds,
         *,
         settle_s: float,
-        others: Collection[str] = (),
-        accept: Callable[[QueryState], None] = lambda _: None,
+        others: Collection[str],
+        accept: Callable[[QueryState], None],
     ) -> None:
         self._options = options
         self._group = options.config.group_id
