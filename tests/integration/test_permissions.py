@@ -329,10 +329,10 @@ def test_consume_reads_the_other_topics_and_fails_at_the_end(guarded, unique_nam
 
 
 def test_a_batch_read_by_spark_raises(guarded, unique_name):
+    from tests.fixtures.sparkworker import close_connections
     from zkconsumer.spark.batch import plan_batch_read
     from zkconsumer.spark.executor import read_ranges
     from zkconsumer.spark.options import parse_options
-    from zkconsumer.spark.worker import close_connections
 
     described = guarded.topic(f"{unique_name}-a", DESCRIBE)
     hidden = guarded.topic(f"{unique_name}-b")

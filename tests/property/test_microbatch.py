@@ -9,7 +9,7 @@ from zkconsumer.spark.microbatch import (
     Span,
     cap_offsets,
     group_by_thread,
-    split_to,
+    split_tasks,
 )
 
 partitions = st.builds(TopicPartition, st.sampled_from(["t", "a-b", "ü"]), st.integers(0, 30))
@@ -58,7 +58,7 @@ def test_beyond_the_first_offset_a_cap_is_proportional(batch, limit):
 
 @given(batches, st.dictionaries(partitions, st.integers(0, 5)), st.integers(1, 6), st.none() | st.integers(1, 60))
 def test_tasks_read_every_offset_once(batch, threads, streams, minimum):
-    tasks = split_to(group_by_thread(batch, threads, streams), minimum)
+    tasks = split_tasks(group_by_thread(batch, threads, streams), minimum, None)
     assert offsets([piece for task in tasks for piece in task]) == whole(batch)
     assert all(task and all(piece.size > 0 for piece in task) for task in tasks)
 
@@ -66,7 +66,7 @@ def test_tasks_read_every_offset_once(batch, threads, streams, minimum):
 @given(batches, st.integers(1, 6), st.integers(1, 60))
 def test_min_partitions_is_reached_or_every_task_is_a_single_offset(batch, streams, minimum):
     total = sum(span.size for span in batch.values())
-    assert len(split_to(group_by_thread(batch, {}, streams), minimum)) >= min(minimum, total)
+    assert len(split_tasks(group_by_thread(batch, {}, streams), minimum, None)) >= min(minimum, total)
 
 
 @given(batches.filter(bool), st.integers(0, 5))

@@ -43,7 +43,7 @@ seen["listeners"] = len(spark.streams._sqlb._listener_bus)
 
 query = stream("60", "one")
 await_until(lambda: sum(state.rows for state in monitor.snapshot()) == 100)
-seen["state"] = [[state.group, state.rows, sum(state.lag.values()), len(state.owned)] for state in monitor.snapshot()]
+seen["state"] = [[state.group, state.rows, sum(state.lag.values()), len(state.lag)] for state in monitor.snapshot()]
 query.stop()
 await_until(lambda: not monitor.snapshot())
 seen["rows"] = spark.read.parquet(f"{output}one").count()

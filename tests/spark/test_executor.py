@@ -7,6 +7,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from tests.fixtures.sandbox import delete_records_before
+from tests.fixtures.sparkworker import close_connections
 from tests.fixtures.threads import threads_refused
 from zkconsumer.errors import OffsetOutOfRange
 from zkconsumer.kafka.client import BrokerClient
@@ -15,7 +16,7 @@ from zkconsumer.spark.executor import read_ranges
 from zkconsumer.spark.microbatch import OffsetRange, RangePartition
 from zkconsumer.spark.options import parse_options
 from zkconsumer.spark.rows import COLUMNS
-from zkconsumer.spark.worker import close_connections, this_worker
+from zkconsumer.spark.worker import this_worker
 
 
 @pytest.fixture(autouse=True)

@@ -24,7 +24,7 @@ def test_the_monitor_shows_lag_rows_and_owned_partitions_and_forgets_ended_queri
 
     # 60 and 40: both batches count.
     await_until(lambda: state() and state().rows == 100 and sum(state().lag.values()) == 0, "both batches are shown")
-    assert state().owned == {TopicPartition(topic, 0), TopicPartition(topic, 1)}
+    assert state().lag.keys() == {TopicPartition(topic, 0), TopicPartition(topic, 1)}
     labels = {"query": str(query.id), "group": group.group}
     assert REGISTRY.get_sample_value("zkconsumer_spark_owned_partitions", labels) == PARTITIONS
     assert REGISTRY.get_sample_value("zkconsumer_spark_rows_total", labels) == 100

@@ -73,11 +73,7 @@ def open_server(acknowledged: Callable[[int], None], parent: Path | None = None)
 
 
 def acknowledge(path: str, number: int) -> None:
-    """Report that the batch of a plan has finished.
-
-    Args:
-        path: path of the source's socket.
-        number: number of the plan.
+    """Report over the socket of the source's process that the batch of a plan has finished.
 
     Raises:
         OSError: the source's process has ended, or runs on another machine.

@@ -15,7 +15,8 @@ from zkconsumer.spark.logends import LogEnds
 from zkconsumer.spark.microbatch import RangePartition, Span, group_by_thread, split_tasks, with_epochs
 from zkconsumer.spark.offsetsjson import LATEST
 from zkconsumer.spark.options import SourceOptions, Timestamps
-from zkconsumer.spark.positions import Wanted, choose_starts, describe_losses, locate, position_of
+from zkconsumer.spark.positions import Wanted, choose_starts, locate, position_of
+from zkconsumer.spark.querypositions import accept_losses
 from zkconsumer.spark.sourceoffset import SourceOffset
 
 _log = logging.getLogger(__name__)
@@ -48,17 +49,7 @@ def plan_batch_read(options: SourceOptions) -> list[RangePartition]:
 
 
 def plan_spans(options: SourceOptions, view: ClusterView, ends: LogEnds) -> dict[TopicPartition, Span]:
-    """The offsets to read of each partition.
-
-    Args:
-        options: options of the read.
-        view: state of the cluster, with the group's offsets.
-        ends: asks the brokers.
-
-    Raises:
-        UsageError, LeaderUnknown, MalformedZnode, TopicUnreadable, OffsetOutOfRange, ZkConsumerError: see
-            :func:`plan_batch_read`.
-    """
+    """The offsets to read of each partition; errors are those of :func:`plan_batch_read`."""
     _check_existence(options, view.partitions)
     committed = committed_offsets(options, view)
     if at_the_end := starting_at_the_end(options, committed):
@@ -79,7 +70,9 @@ def plan_spans(options: SourceOptions, view: ClusterView, ends: LogEnds) -> dict
     if leaderless:
         raise LeaderUnknown(f"no leader answers for {', '.join(map(str, leaderless))}; check that all brokers run")
     until = ending_offsets(given, latest)
-    return {p: Span(s, max(s, until[p])) for p, s in _located(options, starts, earliest, latest).items()}
+    located = locate(starts, earliest, latest)
+    accept_losses(options, located.lost)
+    return {p: Span(start, max(start, until[p])) for p, start in sorted(located.offsets.items())}
 
 
 def committed_offsets(options: SourceOptions, view: ClusterView) -> dict[TopicPartition, int | None]:
@@ -135,25 +128,6 @@ def _starts(options: SourceOptions, committed: Mapping[TopicPartition, int | Non
     new_query, reset = SourceOffset(), options.config.auto_offset_reset
     choices = choose_starts(unmarked(committed), {}, new_query, starting=options.starting, reset=reset)
     return {partition: choice.place for partition, choice in choices.items()}
-
-
-def _located(
-    options: SourceOptions,
-    starts: Mapping[TopicPartition, int],
-    earliest: Mapping[TopicPartition, int],
-    latest: Mapping[TopicPartition, int],
-) -> Mapping[TopicPartition, int]:
-    located = locate(starts, earliest, latest)
-    if located.lost and options.fail_on_data_loss:
-        raise OffsetOutOfRange(
-            f"offsets to read are not in the log ({describe_losses(located.lost)}). Check the retention, or set "
-            "failOnDataLoss=false to read the records that exist"
-        )
-    if located.lost:
-        _log.warning(
-            "group %s: reading the records that exist: %s", options.config.group_id, describe_losses(located.lost)
-        )
-    return dict(sorted(located.offsets.items()))
 
 
 def _check_existence(options: SourceOptions, partitions: frozenset[TopicPartition]) -> None:

@@ -57,9 +57,7 @@ class ClusterView:
 def read_cluster(options: SourceOptions, *, with_offsets: bool = False) -> ClusterView:
     """Read the cluster and the group, over connections that are closed afterwards; nothing is registered.
 
-    Args:
-        options: options of the query.
-        with_offsets: also read the group's offsets, from the store that ``offsets.storage`` specifies.
+    ``with_offsets`` also reads the group's offsets, from the store that ``offsets.storage`` specifies.
 
     Raises:
         RetriableError: ``offsets.storage=kafka``, and the group's coordinator does not answer; or
@@ -146,8 +144,8 @@ def _members_at_coordinator(
     ]
 
 
-def _partitions(found: Mapping[str, Collection[int]]) -> frozenset[TopicPartition]:
-    return frozenset(TopicPartition(topic, number) for topic, numbers in found.items() for number in numbers)
+def _partitions(topics: Mapping[str, Collection[int]]) -> frozenset[TopicPartition]:
+    return frozenset(TopicPartition(topic, number) for topic, numbers in topics.items() for number in numbers)
 
 
 _Stored = tuple[Mapping[TopicPartition, int | None], Mapping[TopicPartition, TopicUnreadable]]

@@ -17,8 +17,8 @@ from types import FrameType
 def jvm_socket() -> socket.socket | None:
     """The socket on which the JVM sends tasks, open as long as the worker runs; None outside of a worker."""
     frame = _caller("worker")
-    found = None if frame is None else frame.f_locals.get("sock")
-    return found if isinstance(found, socket.socket) else None
+    local = None if frame is None else frame.f_locals.get("sock")
+    return local if isinstance(local, socket.socket) else None
 
 
 def is_first_task() -> bool:

@@ -41,6 +41,7 @@ from zkconsumer.spark.offsetsjson import decode_offset, encode_offset, encode_re
 from zkconsumer.spark.options import SourceOptions
 from zkconsumer.spark.planner import BatchPlanner
 from zkconsumer.spark.process import ignore_sigterm, prepare_process
+from zkconsumer.spark.querystate import QueryState
 from zkconsumer.spark.readerclaim import ReaderClaim, claim_reader
 from zkconsumer.spark.sourceoffset import SourceOffset
 from zkconsumer.spark.sparkfetchcontrol import SparkFetchControl, drain_remedy, drain_timeout_ms
@@ -92,12 +93,7 @@ class _Patience:
 
 
 class QueryDriver:
-    """Joins the group at the first request for offsets; see the module for the order of calls.
-
-    Args:
-        options: options of the query.
-        parts: its collaborators.
-    """
+    """Joins the group at the first request for offsets; see the module for the order of calls."""
 
     def __init__(self, options: SourceOptions, parts: DriverParts | None = None) -> None:
         self._options = options
@@ -116,7 +112,6 @@ class QueryDriver:
         self._planner: BatchPlanner | None = None
         self._acknowledgements: AcknowledgementServer | None = None
         self._claim: ReaderClaim | None = None
-        self._planned = 0
 
     # -- what Spark calls -------------------------------------------------------------------------------------------
 
@@ -135,7 +130,7 @@ class QueryDriver:
         while True:
             try:
                 planner.fix_targets()
-            except RetriableError as error:
+            except (RetriableError, GenerationEnded) as error:
                 patience.failed(error)
                 self._wait_to_retry(error)
             else:
@@ -160,16 +155,16 @@ class QueryDriver:
         """
         finished = self._decode(start)
         planner = self._join()
-        self._control.finish(finished.number)
+        self._control.update(lambda query: query.finished(finished.number))
         began, patience = time.monotonic(), _Patience(self._patience_s)
         while True:
-            before = self._control.current()
+            generation = self._control.query.generation
             try:
                 planned = planner.plan(finished, limit, least)
             except (RetriableError, SessionExpired, NotOwner, GenerationEnded) as error:
                 if isinstance(error, _PLANNED_AGAIN) and time.monotonic() < began + self._settle_s:
                     _log.info("group %s: planning the batch again: %s", self._config.group_id, error)
-                    self._control.await_newer(before, self._config.refresh_leader_backoff_ms / 1000)
+                    self._control.await_newer(generation, self._config.refresh_leader_backoff_ms / 1000)
                     continue
                 if planner.has_targets:  # AvailableNow, for which "nothing new" is the end
                     patience.failed(error)
@@ -177,10 +172,7 @@ class QueryDriver:
                 if not planner.has_targets:
                     return start
             else:
-                if planned is None:
-                    return start
-                self._planned = planned.number
-                return encode_offset(planned)
+                return start if planned is None else encode_offset(planned)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
         """The tasks of the batch that ends at ``end``, which an earlier run of the query may have planned.
@@ -195,13 +187,14 @@ class QueryDriver:
             return []
         planned = self._decode(end)
         spans = {partition: span for partition, span in planned.spans.items() if span.size > 0}
-        self._control.replay(planned.number, spans)
+        ends = {partition: span.until for partition, span in spans.items()}
+        query = self._control.update(lambda query: query.begun(planned.number, ends))
         self._refresh_brokers()
         if spans and not self._brokers:
             self._brokers = self._parts.read_cluster(self._options).brokers
-        if planned.number != self._planned:
+        if not query.has_planned(planned.number):
             spans = self._without_deleted(planned, spans)
-        tasks = group_by_thread(spans, self._threads(), self._options.num_streams or available_cpus())
+        tasks = group_by_thread(spans, self._threads(query), self._options.num_streams or available_cpus())
         tasks = split_tasks(tasks, self._options.min_partitions, self._options.max_records_per_partition)
         return with_epochs(tasks, self._brokers, planned.epochs)
 
@@ -231,16 +224,16 @@ class QueryDriver:
             )
         return {partition: span for partition, span in spans.items() if partition.topic not in gone}
 
-    def _threads(self) -> dict[TopicPartition, int]:
+    def _threads(self, query: QueryState) -> dict[TopicPartition, int]:
         """Number of the consumer thread of each owned partition: its task.
 
         Where brokers coordinate, the query has one thread, and tasks are made by the size of the batch: a partition
         that changed its thread would be released as one that moves to another member.
         """
-        assignment = self._control.current()
-        if assignment is None or self._brokers_coordinate:
+        if self._brokers_coordinate:
             return {}
-        return {partition: thread.number for partition, thread in assignment.threads.items()}
+        threads = {partition: owned.thread for partition, owned in query.owned.items()}
+        return {partition: thread.number for partition, thread in threads.items() if thread is not None}
 
     def report(self) -> dict[str, Any] | None:
         """The group, and the last known position and log end of each owned partition.
@@ -257,7 +250,7 @@ class QueryDriver:
         self._parts.ignore_sigterm()
         if self._acknowledgements is not None:
             self._acknowledgements.close()  # first: batches acknowledged before are committed on leaving
-        self._control.abandon()
+        self._control.update(QueryState.abandoned)
         self._ends.close()
         if self._member is not None:
             self._member.leave()
@@ -295,7 +288,7 @@ class QueryDriver:
             self._ends,
             settle_s=self._settle_s,
             others=view.members,
-            accept=lambda assignment: sharing.require_everything(assignment, member.consumer_id),
+            accept=lambda query: sharing.require_everything(query, member.consumer_id),
         )
         return self._planner
 
@@ -317,12 +310,12 @@ class QueryDriver:
 
     def _acknowledged(self, number: int) -> None:
         """Commit a batch that has finished while Spark waits for its next trigger; on the acknowledgements' thread."""
-        committable = self._control.acknowledge(number)
-        if committable is None or self._member is None:
+        before = self._control.query
+        query = self._control.update(lambda query: query.acknowledged(number))
+        if query is before or self._member is None:
             return
-        generation, offsets = committable
         try:
-            self._member.commit(offsets, generation=generation)
+            self._member.commit(query.committable, generation=query.generation)
         except ZkConsumerError as error:
             _log.info(
                 "group %s: a finished batch is committed later, with the next one: %s", self._config.group_id, error

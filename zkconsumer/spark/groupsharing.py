@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable
 
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.core.fetchcontrol import FetchAssignment
 from zkconsumer.errors import UsageError
 from zkconsumer.spark.cluster import ClusterView
+from zkconsumer.spark.querystate import QueryState
 
 _log = logging.getLogger(__name__)
 
@@ -20,14 +20,7 @@ _POLL_S = 0.5
 
 
 class GroupSharing:
-    """Refuses a group that a query must not share, at its start and later.
-
-    Used by Spark's thread.
-
-    Args:
-        config: the consumer's properties.
-        read_cluster: reads the state of the group.
-    """
+    """Refuses a group that a query must not share, at its start and later. Used by Spark's thread."""
 
     def __init__(self, config: ConsumerConfig, read_cluster: Callable[[], ClusterView]) -> None:
         self._group, self._shares = config.group_id, config.group_share
@@ -65,20 +58,16 @@ class GroupSharing:
                 _log.info("group %s: waiting for the end of %s, because of group.share=false", self._group, named)
             time.sleep(_POLL_S)
 
-    def require_everything(self, assignment: FetchAssignment, consumer_id: str) -> None:
+    def require_everything(self, query: QueryState, consumer_id: str) -> None:
         """With ``group.share=false``, check that no other member owns a part of what the query subscribes to.
-
-        Args:
-            assignment: what the query owns.
-            consumer_id: id of its own member.
 
         Raises:
             UsageError: another member has joined the group, and was given partitions.
             ZkConsumerError: the group cannot be read.
         """
-        if self._shares or assignment.generation == self._checked:
+        if self._shares or query.generation == self._checked:
             return
-        if len(assignment.threads) < sum(len(topic.partitions) for topic in assignment.topics.values()):
+        if len(query.owned) < len(query.subscribed):
             members = self._read_cluster().members
             if len(members) > 1:  # otherwise partitions are missing for another reason
                 # Coordinators of brokers choose the ids.
@@ -88,4 +77,4 @@ class GroupSharing:
                     f"{', '.join(sorted(members - {consumer_id}))}{among}; with group.share=false this query ends. "
                     "Stop them and start it again, set another group.id, or omit group.share"
                 )
-        self._checked = assignment.generation
+        self._checked = query.generation

@@ -47,7 +47,6 @@ class LogEnds:
     """Keeps connections to the brokers between requests. One thread uses it; any thread may close it.
 
     Args:
-        config: properties of the query.
         live_brokers: returns the brokers to ask for leaders; called at each request.
     """
 
@@ -75,10 +74,7 @@ class LogEnds:
         end is below an offset that is known to have existed, it is requested again, from the leader at that time,
         before it is returned: see :func:`backoffs_s`.
 
-        Args:
-            partitions: partitions to look up.
-            at_least: offsets that the log is known to have reached, such as positions and committed offsets. An end
-                that remains below is data loss.
+        Such offsets, ``at_least``, are positions and committed offsets. An end that remains below is data loss.
 
         Raises:
             BrokerUnavailable: no broker answers, or :meth:`close` was called.
@@ -148,12 +144,12 @@ class LogEnds:
 
     def remember(self, seen: Mapping[TopicPartition, tuple[int, int]]) -> None:
         """Take note of epochs, and ends that were seen in them, that an earlier run of the query recorded."""
-        self._seen = {**{partition: SeenEnd(*one) for partition, one in seen.items()}, **self._seen}
+        self._seen = {**{partition: SeenEnd(*end) for partition, end in seen.items()}, **self._seen}
 
     def epochs(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """The leader epoch in whose log each of these offsets was seen, as far as known."""
-        seen = ((partition, self._seen.get(partition), end) for partition, end in ends.items())
-        return {partition: one.epoch for partition, one, end in seen if one is not None and end <= one.end}
+        seen = {p: self._seen[p] for p in ends if p in self._seen}
+        return {partition: end.epoch for partition, end in seen.items() if ends[partition] <= end.end}
 
     def gone(self, known: Mapping[str, KnownTopic]) -> set[str]:
         """Those of the topics that do not exist any more, also if there is another one of the same name by now.
@@ -184,15 +180,15 @@ class LogEnds:
             OffsetOutOfRange: a partition has no record of that time or later, and starting at its end is not allowed.
         """
         times = {partition: place for partition, place in wanted.items() if isinstance(place, AtTime)}
-        found = self._ask({partition: place.ms for partition, place in times.items()}).found if times else {}
-        late = sorted(p for p, offset in found.items() if offset is None and not times[p].or_latest)
+        resolved = self._ask({partition: place.ms for partition, place in times.items()}).found if times else {}
+        late = sorted(p for p, offset in resolved.items() if offset is None and not times[p].or_latest)
         if late:
             raise OffsetOutOfRange(
                 f"no record is as new as the start time: {', '.join(f'{p} at {times[p].ms} ms' for p in late)}; "
                 "set an earlier time, or startingOffsetsByTimestampStrategy=latest to start at the log end instead"
             )
         offsets = {partition: place for partition, place in wanted.items() if not isinstance(place, AtTime)}
-        offsets.update((p, LATEST if offset is None else offset) for p, offset in found.items())
+        offsets.update((p, LATEST if offset is None else offset) for p, offset in resolved.items())
         return offsets
 
     def close(self) -> None:
@@ -212,11 +208,11 @@ class LogEnds:
             refused = again.refused()
         for partition, code in refused.items():
             raise topic_refused(partition.topic, code, DESCRIBE, "a broker", self._client.security)
-        for reason, theirs in answer.reasons().items():
-            news = [partition for partition in theirs if partition not in self._unanswered]
-            if news:
+        for reason, partitions in answer.reasons().items():
+            unlogged = [partition for partition in partitions if partition not in self._unanswered]
+            if unlogged:
                 _log.warning(
-                    "group %s: skipped until their leader answers: %s: %s", self._group, name_some(news), reason
+                    "group %s: skipped until their leader answers: %s: %s", self._group, name_some(unlogged), reason
                 )
         self._unanswered = self._unanswered.difference(wanted).union(answer.errors)
         return answer
@@ -226,8 +222,8 @@ class LogEnds:
             raise BrokerUnavailable("closed while log ends were being requested")
 
 
-def _known(found: Mapping[TopicPartition, int | None]) -> dict[TopicPartition, int]:
-    return {partition: offset for partition, offset in found.items() if offset is not None}
+def _known(offsets: Mapping[TopicPartition, int | None]) -> dict[TopicPartition, int]:
+    return {partition: offset for partition, offset in offsets.items() if offset is not None}
 
 
 def stepped_back(ends: Mapping[TopicPartition, int], at_least: Mapping[TopicPartition, int]) -> list[TopicPartition]:

@@ -59,12 +59,7 @@ def require_source() -> type[DataSource]:
 
 
 def why_unavailable(version: str, cause: str) -> str:
-    """Error text with the reason and the remedy.
-
-    Args:
-        version: release of pyspark.
-        cause: text of the error raised by importing the source.
-    """
+    """Error text with the reason, which importing the source under this release of pyspark has raised."""
     if tuple(map(int, re.findall(r"\d+", version)[:2])) < _OLDEST:
         oldest = ".".join(map(str, _OLDEST))
         return (

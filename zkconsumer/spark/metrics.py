@@ -29,11 +29,6 @@ class SourceState:
     rows: int
     lag: Mapping[TopicPartition, int] = field(default_factory=dict)
 
-    @property
-    def owned(self) -> frozenset[TopicPartition]:
-        """The partitions that the query owns."""
-        return frozenset(self.lag)
-
 
 class StateCollector:
     """Creates metric families at each scrape, so that none outlives its query.

@@ -43,9 +43,6 @@ class OffsetRange(NamedTuple):
         """The partition to read."""
         return TopicPartition(self.topic, self.partition)
 
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition} [{self.start}, {self.until})"
-
 
 @dataclass(frozen=True, slots=True)
 class RangePartition:
@@ -90,14 +87,14 @@ def cap_offsets(available: Mapping[TopicPartition, Span], limit: int | None) -> 
         limit: ``maxOffsetsPerTrigger``, None for no limit.
     """
     spans = {partition: available[partition] for partition in sorted(available) if available[partition].size > 0}
-    more = sum(span.size for span in spans.values()) - len(spans)
-    to_share = max(0, limit - len(spans)) if limit is not None else more
-    if to_share >= more:
+    beyond_first = sum(span.size for span in spans.values()) - len(spans)
+    to_share = max(0, limit - len(spans)) if limit is not None else beyond_first
+    if to_share >= beyond_first:
         return spans
     scaled = {partition: (span.size - 1) * to_share for partition, span in spans.items()}
-    shares = {partition: 1 + product // more for partition, product in scaled.items()}
-    left = to_share - sum(product // more for product in scaled.values())
-    by_remainder = sorted(spans, key=lambda partition: (-(scaled[partition] % more), partition))
+    shares = {partition: 1 + product // beyond_first for partition, product in scaled.items()}
+    left = to_share - sum(product // beyond_first for product in scaled.values())
+    by_remainder = sorted(spans, key=lambda partition: (-(scaled[partition] % beyond_first), partition))
     for partition in by_remainder[:left]:
         shares[partition] += 1
     return {partition: Span(span.start, span.start + shares[partition]) for partition, span in spans.items()}
@@ -153,9 +150,18 @@ def stream_counts(
 def split_tasks(
     tasks: Iterable[tuple[OffsetRange, ...]], minimum: int | None, largest: int | None
 ) -> list[tuple[OffsetRange, ...]]:
-    """Cut tasks so that none holds more than ``largest`` offsets, then so that there are at least ``minimum``."""
+    """Cut tasks so that none holds more than ``largest`` offsets, then halve the largest until there are ``minimum``.
+
+    There are fewer if each holds a single offset.
+    """
     pieces = [piece for task in tasks for piece in (_cut(task, largest) if largest else [task])]
-    return split_to(pieces, minimum)
+    queue = [(-_size(task), task) for task in pieces]
+    heapq.heapify(queue)
+    while queue and len(queue) < (minimum or 0) and -queue[0][0] > 1:
+        size, task = heapq.heappop(queue)
+        for half in _cut_at(task, -size // 2):
+            heapq.heappush(queue, (-_size(half), half))
+    return sorted(task for _, task in queue)
 
 
 def _cut(task: tuple[OffsetRange, ...], largest: int) -> Iterator[tuple[OffsetRange, ...]]:
@@ -166,23 +172,8 @@ def _cut(task: tuple[OffsetRange, ...], largest: int) -> Iterator[tuple[OffsetRa
     yield task
 
 
-def split_to(tasks: Iterable[tuple[OffsetRange, ...]], minimum: int | None) -> list[tuple[OffsetRange, ...]]:
-    """Halve the largest task until there are ``minimum`` of them or each holds a single offset."""
-    queue = [(-_size(task), task) for task in tasks]
-    heapq.heapify(queue)
-    while queue and len(queue) < (minimum or 0) and -queue[0][0] > 1:
-        _, largest = heapq.heappop(queue)
-        for half in _halves(largest):
-            heapq.heappush(queue, (-_size(half), half))
-    return sorted(task for _, task in queue)
-
-
 def _size(task: tuple[OffsetRange, ...]) -> int:
     return sum(piece.size for piece in task)
-
-
-def _halves(task: tuple[OffsetRange, ...]) -> tuple[tuple[OffsetRange, ...], tuple[OffsetRange, ...]]:
-    return _cut_at(task, _size(task) // 2)
 
 
 def _cut_at(task: tuple[OffsetRange, ...], offsets: int) -> tuple[tuple[OffsetRange, ...], tuple[OffsetRange, ...]]:

@@ -76,10 +76,7 @@ def decode_offset(offset: Mapping[str, Any]) -> SourceOffset:
 def encode_report(group: str, available: Mapping[TopicPartition, Span], acknowledge: str | None) -> dict[str, Any]:
     """The JSON that a query's progress shows as ``latestOffset``: position and log end of each owned partition.
 
-    Args:
-        group: consumer group of the query.
-        available: span of each partition from its position to its log end.
-        acknowledge: path of the socket that takes acknowledgements of finished batches; None if there is none.
+    ``acknowledge`` is the path of the socket that takes acknowledgements of finished batches; None if there is none.
     """
     topics = _by_topic({partition: list(span) for partition, span in available.items()})
     socket = {} if acknowledge is None else {"acknowledge": acknowledge}

@@ -291,7 +291,7 @@ class _Reader:
             return None
 
     def _known_topics(self, topics: tuple[str, ...], *positions: Position | None) -> None:
-        given = [each.given if isinstance(each, Timestamps) else each for each in positions]
+        given = [position.given if isinstance(position, Timestamps) else position for position in positions]
         named = {p.topic for position in given if isinstance(position, Mapping) for p in position}
         strangers = sorted(named - set(topics))
         if topics and strangers:

@@ -1,27 +1,25 @@
 """BatchPlanner: commits finished batches and plans the next micro-batch of a query.
 
-Runs on Spark's thread. The decisions are in :mod:`zkconsumer.spark.microbatch`, :mod:`zkconsumer.spark.positions` and
+Runs on Spark's thread. The decisions are in :mod:`zkconsumer.spark.querystate`, :mod:`zkconsumer.spark.microbatch` and
 :mod:`zkconsumer.spark.sourceoffset`; this module does the I/O with the group and the brokers.
 """
 
 from __future__ import annotations
 
 import logging
-import math
 import time
 import uuid
 from collections.abc import Callable, Collection, Mapping
-from typing import Protocol
 
-from zkconsumer.core.fetchcontrol import FetchAssignment
 from zkconsumer.core.groupview import format_partitions
-from zkconsumer.core.offsets import Stamp, StoredOffset
 from zkconsumer.errors import BrokerUnavailable, LeaderUnknown, ZooKeeperUnavailable, name_some
+from zkconsumer.group.member import GroupMember
 from zkconsumer.model import TopicPartition
 from zkconsumer.spark.logends import LogEnds
 from zkconsumer.spark.microbatch import Span, cap_offsets
 from zkconsumer.spark.options import SourceOptions
 from zkconsumer.spark.querypositions import QueryPositions
+from zkconsumer.spark.querystate import QueryState
 from zkconsumer.spark.sourceoffset import Plan, SourceOffset, next_offset
 from zkconsumer.spark.sparkfetchcontrol import SparkFetchControl
 
@@ -33,32 +31,16 @@ _IDLE_FACTOR = 4
 time that their last answer took, but at most the first of these values; new records wait as long."""
 
 
-class Member(Protocol):
-    """The part of a :class:`~zkconsumer.group.member.GroupMember` that the planner uses."""
-
-    def may_deliver(self) -> bool:
-        """True while no other member can own our partitions."""
-
-    def commit(self, offsets: Mapping[TopicPartition, int], *, generation: int) -> None:
-        """Commit offsets that were read in a generation."""
-
-    def stored(self, partitions: Collection[TopicPartition], generation: int) -> dict[TopicPartition, StoredOffset]:
-        """The stored offsets, with their marks."""
-
-
 class BatchPlanner:
     """Plans the micro-batches of a query.
 
     Args:
-        options: options of the query.
-        control: provides the query's assignment, and receives the batch in flight.
-        member: the query's member of the group.
-        ends: requests log ends from the brokers.
         settle_s: limit of the wait for the end of a rebalance, in seconds.
         others: consumer ids of the members that the group had before this query joined.
-        accept: called with the assignment before each plan; raises if the query must not use it.
+        accept: called with the state before each plan; raises if the query must not use its assignment.
 
     Attributes:
+        has_targets: True with the trigger AvailableNow.
         available: last known position and log end of each owned partition; None before the first plan.
     """
 
@@ -66,12 +48,12 @@ class BatchPlanner:
         self,
         options: SourceOptions,
         control: SparkFetchControl,
-        member: Member,
+        member: GroupMember,
         ends: LogEnds,
         *,
         settle_s: float,
-        others: Collection[str] = (),
-        accept: Callable[[FetchAssignment], None] = lambda _: None,
+        others: Collection[str],
+        accept: Callable[[QueryState], None],
     ) -> None:
         self._options = options
         self._group = options.config.group_id
@@ -81,30 +63,25 @@ class BatchPlanner:
         self._ends = ends
         self._settle_s = settle_s
         self._accept = accept
-        self._positions = QueryPositions(options, ends, others)
-        self._committed: tuple[int, Mapping[TopicPartition, int]] = (0, {})
-        self._targets: dict[TopicPartition, int] | None = None
+        self._positions = QueryPositions(options, control, ends, others)
         self._not_ours: list[TopicPartition] = []
         self._idle_until = 0.0
-        self._planned_at = -math.inf
+        self._planned_at = float("-inf")
+        self.has_targets = False
         self.available: Mapping[TopicPartition, Span] | None = None
-
-    @property
-    def has_targets(self) -> bool:
-        """True with the trigger AvailableNow."""
-        return self._targets is not None
 
     def fix_targets(self) -> None:
         """AvailableNow: read the partitions that are owned now up to their current log ends.
 
         Raises:
-            RetriableError: a rebalance is in progress, or a partition has no leader.
+            RetriableError, GenerationEnded: a rebalance is in progress, or a partition has no leader.
         """
-        assignment = self._await_assignment()
-        stored = {p: one.offset for p, one in assignment.stored.items() if one.offset is not None}
-        ends = self._ends.latest(assignment.threads, stored)
-        _require_leaders(assignment.threads.keys() - ends.keys())
-        self._targets = ends
+        query = self._await_assignment()
+        stored = {p: partition.stored.offset for p, partition in query.owned.items()}
+        ends = self._ends.latest(stored, {p: offset for p, offset in stored.items() if offset is not None})
+        _require_leaders(stored.keys() - ends.keys())
+        self._control.update(lambda newest: newest.seen(query.generation, ends, fix_targets=True))
+        self.has_targets = True
 
     def plan(self, finished: SourceOffset, limit: int | None, least: int | None) -> SourceOffset | None:
         """Plan and declare the next batch; None if there is nothing to read.
@@ -120,51 +97,46 @@ class BatchPlanner:
             OffsetOutOfRange: offsets to read are not in the log any more and ``failOnDataLoss`` is true.
         """
         while True:
-            assignment = self._await_assignment()
-            positions = self._positions.of(assignment, finished, self.available)
-            self._commit(assignment.generation, self._positions.committable(finished), finished.stamp)
-            available = self._available(positions)
-            if available is None:
-                continue
-            if finished.is_initial:
-                _require_leaders(assignment.threads.keys() - available.keys())
-            waits = self._waits_for_more(available, least)
-            rows = {} if waits else cap_offsets(available, limit)
-            if not rows and not finished.is_initial:
-                if not waits:
-                    self._require_targets(assignment, positions)
-                return None
-            planned = self._declare(assignment, finished, rows, positions)
-            if planned is not None:
-                return planned
+            query = self._positions.find(self._await_assignment(), finished, is_first=self.available is None)
+            self._commit(query, finished)
+            ends = self._log_ends(query)
+            if not self._positions.follow_shorter_logs(query, ends):
+                break
+        query = self._control.update(lambda newest: newest.seen(query.generation, ends, fix_targets=self.has_targets))
+        positions = query.positions
+        self.available = {partition: Span(positions[partition], end) for partition, end in ends.items()}
+        if finished.is_initial:
+            _require_leaders(query.owned.keys() - ends.keys())
+        readable = query.readable(ends)
+        waits = self._waits_for_more(readable, least)
+        rows = {} if waits else cap_offsets(readable, limit)
+        if rows or finished.is_initial:
+            return self._declare(query, finished, rows)
+        if self.has_targets:
+            # "Nothing new", which ends AvailableNow, must not result from leaders that do not answer.
+            _require_leaders(query.unread)
+            self._log_partitions_of_other_members(query)
+        return None
 
-    def _declare(
-        self,
-        assignment: FetchAssignment,
-        finished: SourceOffset,
-        rows: Mapping[TopicPartition, Span],
-        positions: Mapping[TopicPartition, int],
-    ) -> SourceOffset | None:
-        """Declare a batch in flight; None if a rebalance came first."""
+    def _declare(self, query: QueryState, finished: SourceOffset, rows: Mapping[TopicPartition, Span]) -> SourceOffset:
+        """Plan a batch, which is in flight then; GenerationEnded if a rebalance came first."""
         self._idle_until = 0.0
-        generation = assignment.generation
-        stored = self._member.stored(positions.keys(), generation)
+        positions = query.positions
+        stored = self._member.stored(positions.keys(), query.generation)
         epochs = self._ends.epochs({**positions, **{partition: span.until for partition, span in rows.items()}})
-        plan = Plan(rows, dict(positions), stored, assignment.topics, epochs, uuid.uuid4().hex, self._positions.gone)
+        plan = Plan(rows, positions, stored, query.topics, epochs, uuid.uuid4().hex, query.gone or frozenset())
         planned = next_offset(finished, plan, self._group)
         if not self._member.may_deliver():
             # Not "nothing new", which would end an AvailableNow query.
             unavailable = BrokerUnavailable if self._brokers_coordinate else ZooKeeperUnavailable
             raise unavailable("this member's lease expired: other members may own its partitions by now")
-        if not self._control.take(generation, planned.number, rows, planned.stamp):
-            return None
-        self._positions.advance(rows)
+        self._control.update(lambda newest: newest.planned(query.generation, planned.number, rows, planned.stamp))
         self._planned_at = time.monotonic()
         return planned
 
-    def _await_assignment(self) -> FetchAssignment:
-        assignment = self._control.await_assignment(self._settle_s)
-        if assignment is None:
+    def _await_assignment(self) -> QueryState:
+        query = self._control.await_assignment(self._settle_s)
+        if query is None:
             to_check = (
                 "that its coordinator answers, and that all members join within their max.poll.interval.ms"
                 if self._brokers_coordinate
@@ -172,62 +144,39 @@ class BatchPlanner:
                 "should release"
             )
             raise LeaderUnknown(f"group {self._group} did not settle within {self._settle_s:g} s; check {to_check}")
-        self._accept(assignment)
-        return assignment
+        self._accept(query)
+        return query
 
-    def _commit(self, generation: int, offsets: Mapping[TopicPartition, int], stamp: Stamp | None) -> None:
+    def _commit(self, query: QueryState, finished: SourceOffset) -> None:
         """Commit offsets, so that the group's offsets follow the checkpoint.
 
         A rebalance in between is not a problem: the release has committed the same offsets, and after GenerationEnded
         the caller plans again with the new assignment.
         """
-        if (generation, offsets) == self._committed:
-            return
-        self._control.may_commit(generation, offsets, stamp)
-        self._member.commit(offsets, generation=generation)
-        self._committed = (generation, dict(offsets))
+        generation, offsets = query.generation, query.to_commit(finished)
+        self._control.update(lambda newest: newest.may_commit(generation, offsets, finished.stamp))
+        if offsets != query.confirmed:
+            self._member.commit(offsets, generation=generation)
+            self._control.update(lambda newest: newest.committed(generation, offsets))
 
-    def _waits_for_more(self, available: Mapping[TopicPartition, Span], least: int | None) -> bool:
-        if least is None or self._targets is not None:
+    def _waits_for_more(self, readable: Mapping[TopicPartition, Span], least: int | None) -> bool:
+        if least is None or self.has_targets:
             return False
         waited_ms = (time.monotonic() - self._planned_at) * 1000
-        return sum(span.size for span in available.values()) < least and waited_ms < self._options.max_trigger_delay_ms
+        return sum(span.size for span in readable.values()) < least and waited_ms < self._options.max_trigger_delay_ms
 
-    def _available(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, Span] | None:
-        """Spans from position to log end or target; None if positions had to be moved because a log became shorter."""
+    def _log_ends(self, query: QueryState) -> dict[TopicPartition, int]:
+        """The log ends of all partitions with a position, if their leaders answer; at idle times not at once."""
         time.sleep(max(0.0, self._idle_until - time.monotonic()))
         began = time.monotonic()
-        reached = {p: max(offset, (self._targets or {}).get(p, offset)) for p, offset in positions.items()}
-        ends = self._ends.latest(positions, reached)
+        ends = self._ends.latest(query.positions, query.reached)
         answered = time.monotonic()
         self._idle_until = answered + min(_IDLE_POLL_S, _IDLE_FACTOR * (answered - began))
-        if self._positions.follow_shorter_logs(ends):
-            return None
-        spans = {partition: Span(positions[partition], end) for partition, end in ends.items()}
-        self.available = spans
-        if self._targets is None:
-            return spans
-        targets = self._targets
-        for partition, end in ends.items():
-            # A partition without a target was gained since the query began; an end below the target is a truncated log.
-            targets[partition] = min(end, targets.get(partition, end))
-        return {p: Span(s.start, max(s.start, min(s.until, targets[p]))) for p, s in spans.items()}
+        return ends
 
-    def _require_targets(self, assignment: FetchAssignment, positions: Mapping[TopicPartition, int]) -> None:
-        """Check that "nothing new", which ends AvailableNow, does not result from leaders that do not answer.
-
-        Raises:
-            LeaderUnknown: an owned partition has not been read to its target.
-        """
-        if self._targets is None:
-            return
-        targets = self._targets
-        _require_leaders({p for p in assignment.threads if positions.get(p, -1) < targets.get(p, math.inf)})
-        self._log_partitions_of_other_members(assignment)
-
-    def _log_partitions_of_other_members(self, assignment: FetchAssignment) -> None:
-        subscribed = [TopicPartition(name, n) for name, topic in assignment.topics.items() for n in topic.partitions]
-        not_ours = [partition for partition in subscribed if partition not in assignment.threads]
+    def _log_partitions_of_other_members(self, query: QueryState) -> None:
+        owned = query.owned
+        not_ours = [partition for partition in query.subscribed if partition not in owned]
         if not_ours and not_ours != self._not_ours:
             _log.warning(
                 "group %s: this run has read its partitions; other members own %s. A member that was killed owns its "

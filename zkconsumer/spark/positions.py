@@ -8,7 +8,7 @@ log. Between the two the caller requests log ends and offsets of times from the 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
@@ -61,6 +61,15 @@ class Choice(NamedTuple):
     place: Wanted
     reason: Reason
 
+    @property
+    def varies(self) -> bool:
+        """True if the same choice would be another offset at a later time, although nothing was read meanwhile.
+
+        A plan without rows is not recorded in the checkpoint, so such a start is committed to the group's store, where
+        a restart finds it.
+        """
+        return self.place == LATEST or isinstance(self.place, AtTime)
+
 
 def choose_starts(
     stored: Mapping[TopicPartition, StoredOffset],
@@ -84,17 +93,17 @@ def choose_starts(
     """
     recreated = finished.recreated(topics)
     choices = {}
-    for partition, found in stored.items():
-        if found.offset is not None and found.offset < 0:
-            found = StoredOffset(None)  # noqa: PLW2901 - the JVM consumer sometimes writes this for "no offset"
+    for partition, read in stored.items():
+        # The JVM consumer sometimes writes a negative one for "no offset".
+        offset = StoredOffset(None) if read.offset is not None and read.offset < 0 else read
         if partition.topic in recreated:
             choices[partition] = Choice(EARLIEST, Reason.RECREATED)
         elif partition in finished.spans:
-            choices[partition] = _after_a_batch(found, partition, finished)
+            choices[partition] = _after_a_batch(offset, partition, finished)
         else:
-            choices[partition] = _for_the_first_time(partition, found, finished, starting, reset)
+            choices[partition] = _for_the_first_time(partition, offset, finished, starting, reset)
             if choices[partition].reason is Reason.GROUP and (
-                partition in outdated or _is_older_than_topic(partition, found, topics, finished)
+                partition in outdated or _is_older_than_topic(partition, offset, topics, finished)
             ):
                 choices[partition] = Choice(EARLIEST, Reason.OLDER_THAN_TOPIC)
     return choices
@@ -210,61 +219,9 @@ def describe_losses(lost: Mapping[TopicPartition, Loss]) -> str:
     )
 
 
-def overridden(
-    choices: Mapping[TopicPartition, Choice],
-    stored: Mapping[TopicPartition, StoredOffset],
-    offsets: Mapping[TopicPartition, int],
-) -> dict[TopicPartition, tuple[int, int]]:
-    """Partitions for which a ``starting...`` option overrides the offset that the group committed.
-
-    Args:
-        choices: start of each partition, with its reason.
-        stored: stored offsets of the group.
-        offsets: start offset of each partition, as resolved by the brokers.
-
-    Returns:
-        For each partition the offset that the group committed, and the one at which the query starts.
-    """
-    return {
-        partition: (committed, offsets[partition])
-        for partition, choice in sorted(choices.items())
-        if choice.reason is Reason.OPTION and partition in offsets
-        if (committed := stored[partition].offset) is not None and 0 <= committed != offsets[partition]
-    }
-
-
 def group_by_reason(choices: Mapping[TopicPartition, Choice]) -> dict[Reason, list[TopicPartition]]:
     """The partitions by the reason for their start, sorted."""
     reasons: dict[Reason, list[TopicPartition]] = {}
     for partition in sorted(choices):
         reasons.setdefault(choices[partition].reason, []).append(partition)
     return reasons
-
-
-def is_behind(partition: TopicPartition, position: int, ends: Mapping[TopicPartition, int] | None) -> bool:
-    """True if a partition of a deleted topic may have had records after a position.
-
-    Args:
-        partition: which one.
-        position: of the query.
-        ends: last known log end of each partition that this run of the query has owned; None before its first plan,
-            when it may own any.
-    """
-    return ends is None or ends.get(partition, position) > position
-
-
-def not_remembered(
-    choices: Mapping[TopicPartition, Choice], finished: SourceOffset, owned: Collection[TopicPartition]
-) -> list[TopicPartition]:
-    """Owned partitions whose start would differ if the same choice were made at a later time.
-
-    The end of a log and the first record of a time change while nothing is read, and a plan without rows is not
-    recorded in the checkpoint. So such a start is committed to the group's store, where a restart finds it.
-    """
-    return [
-        partition
-        for partition in owned
-        if partition in choices
-        and partition not in finished.spans
-        and (choices[partition].place == LATEST or isinstance(choices[partition].place, AtTime))
-    ]

@@ -45,7 +45,6 @@ class ReaderClaim:
     A reader without a name excludes all others, one with a name those that have the same name or none.
 
     Args:
-        options: options of the query.
         directory: the driver's directory; None for no claim.
         patience_s: how long to wait for another reader to end, in seconds.
 

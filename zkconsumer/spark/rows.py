@@ -76,7 +76,7 @@ def _violations(schema: StructType) -> Iterator[str]:
 
 def _spelled(name: str, known: Iterable[str]) -> str:
     """A hint at the right name, if only its case differs."""
-    spelled = [each for each in known if each.lower() == name.lower()]
+    spelled = [column for column in known if column.lower() == name.lower()]
     return f", write {spelled[0]}" if spelled else ""
 
 

@@ -104,7 +104,7 @@ def next_offset(finished: SourceOffset, plan: Plan, group: str) -> SourceOffset:
     dropped = finished.recreated(plan.topics) | plan.gone
     kept = {p: Span(s.until, s.until) for p, s in finished.spans.items() if p.topic not in dropped}
     starts = {partition: Span(start, start) for partition, start in plan.starts.items()}
-    stored = {p: one for p, one in finished.stored.items() if p in kept}
+    stored = {p: offset for p, offset in finished.stored.items() if p in kept}
     epochs = {p: epoch for p, epoch in finished.epochs.items() if p in kept and p not in starts}
     return SourceOffset(
         group=group,

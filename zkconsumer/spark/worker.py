@@ -53,9 +53,6 @@ class PooledConnection:
 class Worker:
     """Idle connections, leaders and the metadata client for one set of options. Used by the task thread only.
 
-    Args:
-        config: the consumer's properties.
-
     Attributes:
         used_at: start of the newest task that uses it, by ``time.monotonic``.
         leaders: leaders of partitions, as far as known.
@@ -151,12 +148,7 @@ _spare_decoders: dict[tuple[bool, int | None], list[BatchDecoder]] = {}
 
 
 def this_worker(config: ConsumerConfig, workers: dict[ConsumerConfig, Worker] = _workers) -> Worker:
-    """The state of this process for these options; closes the state of other queries that is unused for long.
-
-    Args:
-        config: the consumer's properties.
-        workers: the state of the process by properties.
-    """
+    """The state of this process for these options; closes the state of other queries that is unused for long."""
     now = time.monotonic()
     for other, worker in list(workers.items()):
         if other != config and now - worker.used_at >= _IDLE_LIMIT_S:
@@ -189,14 +181,6 @@ def borrowed_decoder(
         yield decoder
     finally:
         spare.append(decoder)
-
-
-def close_connections() -> None:
-    """Close all connections and drop the decoders, for a process that continues after its last task."""
-    for worker in _workers.values():
-        worker.close()
-    _workers.clear()
-    _spare_decoders.clear()
 
 
 def acknowledge_quickly() -> None:

@@ -378,7 +378,7 @@ def test_a_query_plans_again_after_an_attempt_that_failed(monkeypatch):
     fail_to_shrink(member, monkeypatch)
     assert control.await_assignment(0) is None
     member.rebalancer.rebalance()
-    assert control.await_assignment(0).threads.keys() == {P0}
+    assert control.await_assignment(0).owned.keys() == {P0}
 
 
 def test_a_query_plans_again_after_a_share_that_was_taken_back():
@@ -391,17 +391,16 @@ def test_a_query_plans_again_after_a_share_that_was_taken_back():
     assert isinstance(member.rebalancer.rebalance().error, OwnershipConflict)
     member.group.conflicts = False
     member.rebalance(0)
-    assert control.await_assignment(0).threads.keys() == {P0}
+    assert control.await_assignment(0).owned.keys() == {P0}
 
 
 def test_a_batch_that_ends_after_a_gain_is_committed_by_the_next_release():
     control = SparkFetchControl(0)
     member = Member(incremental=True, fetch=control)
     member.rebalance(0, 1)
-    control.may_commit(1, {P0: 0, P1: 0})
-    assert control.take(1, 1, {P0: Span(0, 100), P1: Span(0, 100)})
+    control.update(lambda query: query.planned(1, 1, {P0: Span(0, 100), P1: Span(0, 100)}, None))
     member.rebalance(0, 1, 2)
-    control.acknowledge(1)
+    control.update(lambda query: query.acknowledged(1))
     member.rebalance(1, 2)
     assert member.offsets()[0] == 100
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.fixtures.sparkworker import close_connections
 from tests.fixtures.stubbroker import EPOCH_VERSIONS
 from zkconsumer.errors import OffsetOutOfRange
 from zkconsumer.kafka.errorcodes import ErrorCode
@@ -9,7 +10,6 @@ from zkconsumer.model import TopicPartition
 from zkconsumer.spark.executor import read_ranges
 from zkconsumer.spark.microbatch import OffsetRange, with_epochs
 from zkconsumer.spark.options import parse_options
-from zkconsumer.spark.worker import close_connections
 
 P = TopicPartition("t", 0)
 

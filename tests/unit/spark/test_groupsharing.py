@@ -7,6 +7,7 @@ from zkconsumer.errors import UsageError
 from zkconsumer.model import ConsumerThreadId, TopicIdentity, TopicPartition
 from zkconsumer.spark.cluster import ClusterView
 from zkconsumer.spark.groupsharing import GroupSharing
+from zkconsumer.spark.querystate import QueryState
 
 
 def view(members=(), unshared=()):
@@ -24,7 +25,8 @@ def sharing(*views, shares=False, session_ms=1):
 def assignment(owned, generation=1):
     thread = ConsumerThreadId("g_own", 0)
     partitions = {TopicPartition("t", number): AssignedPartition(thread) for number in range(owned)}
-    return FetchAssignment(generation, partitions, {"t": Topic((0, 1), TopicIdentity("id", 40))})
+    topics = {"t": Topic((0, 1), TopicIdentity("id", 40))}
+    return QueryState().assigned(FetchAssignment(generation, partitions, topics))
 
 
 def test_a_member_that_was_killed_is_waited_for():

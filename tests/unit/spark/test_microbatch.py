@@ -1,5 +1,5 @@
 from zkconsumer.model import TopicPartition
-from zkconsumer.spark.microbatch import OffsetRange, Span, cap_offsets, group_by_thread, split_tasks, split_to
+from zkconsumer.spark.microbatch import OffsetRange, Span, cap_offsets, group_by_thread, split_tasks
 
 T0, T1, T2 = (TopicPartition("t", n) for n in range(3))
 
@@ -43,18 +43,18 @@ def test_without_threads_the_load_is_spread_over_the_streams():
 
 def test_the_largest_task_is_halved_first():
     tasks = [(OffsetRange("t", 0, 0, 100),), (OffsetRange("t", 1, 0, 10),)]
-    assert split_to(tasks, 3) == [
+    assert split_tasks(tasks, 3, None) == [
         (OffsetRange("t", 0, 0, 50),),
         (OffsetRange("t", 0, 50, 100),),
         (OffsetRange("t", 1, 0, 10),),
     ]
-    assert split_to(tasks, 2) == tasks
-    assert split_to(tasks, None) == tasks
+    assert split_tasks(tasks, 2, None) == tasks
+    assert split_tasks(tasks, None, None) == tasks
 
 
 def test_a_task_of_many_ranges_is_cut_between_or_through_them():
     task = (OffsetRange("t", 0, 0, 4), OffsetRange("t", 1, 0, 6))
-    assert split_to([task], 2) == [
+    assert split_tasks([task], 2, None) == [
         (OffsetRange("t", 0, 0, 4), OffsetRange("t", 1, 0, 1)),
         (OffsetRange("t", 1, 1, 6),),
     ]

@@ -75,7 +75,6 @@ V3 = {"v": 3, "q": "1", "n": 1, "group": "g", "known": {}, "topics": {}}
 @pytest.mark.parametrize(
     ("offset", "expected"),
     [
-        ({"v": 1, "topics": {}}, "version 1"),
         ({"v": 4, "topics": {}}, "version 4"),
         ({"t": {"0": 5}}, "version None"),
         ({"v": 3}, "topics"),

@@ -16,8 +16,6 @@ from zkconsumer.spark.positions import (
     describe_losses,
     group_by_reason,
     locate,
-    not_remembered,
-    overridden,
 )
 from zkconsumer.spark.sourceoffset import KnownTopic, SourceOffset
 
@@ -51,17 +49,6 @@ def test_a_new_query_starts_at_the_groups_offset_or_the_reset():
 @pytest.mark.parametrize(("word", "expected"), [("earliest", EARLIEST), ("latest", LATEST)])
 def test_starting_offsets_of_a_new_query_override_the_groups(word, expected):
     assert places(choose({T0: 5, T1: None}, starting=word)) == {T0: expected, T1: expected}
-
-
-def test_committed_offsets_that_an_option_overrides_are_found():
-    stored = {T0: 5, T1: None, T2: 0, T3: -1}
-    marked = {p: StoredOffset(offset, 1) for p, offset in stored.items()}
-    starts = {T0: 0, T1: 0, T2: 0, T3: 0}
-    assert overridden(choose(stored, starting="earliest"), marked, starts) == {T0: (5, 0)}
-    assert overridden(choose(stored, starting="earliest"), marked, {T1: 0}) == {}, "T0 has no leader"
-    assert overridden(choose(stored), marked, starts) == {}
-    later = choose({T0: 5}, finished({T0: Span(0, 2)}), starting="earliest")
-    assert overridden(later, marked, {T0: 5}) == {}, "the option is for the first batch"
 
 
 def test_partitions_missing_in_json_offsets_start_at_the_groups():
@@ -196,17 +183,6 @@ def test_an_offset_that_is_older_than_a_topic_created_again_is_another_topics():
 def test_a_topic_that_got_its_id_by_an_upgrade_is_the_same():
     known = SourceOffset("g", 9, {"t": KnownTopic(3, 40)}, {T0: Span(10, 20)}, {T0: StoredOffset(10, 7)})
     assert choose({T0: StoredOffset(20, 8)}, known)[T0].reason is Reason.FINISHED
-
-
-def test_starts_that_change_over_time_are_committed():
-    chosen = {
-        T0: Choice(LATEST, Reason.RESET),
-        T1: Choice(AtTime(5, or_latest=True), Reason.OPTION),
-        T2: Choice(EARLIEST, Reason.APPEARED),
-        T3: Choice(LATEST, Reason.RESET),
-    }
-    assert not_remembered(chosen, finished({T3: Span(0, 5)}), [T0, T1, T2, T3]) == [T0, T1]
-    assert not_remembered(chosen, finished({}), [T0]) == [T0], "others have no leader so far"
 
 
 def test_names_become_offsets_and_partitions_without_leader_are_skipped():

@@ -1,7 +1,7 @@
 """Two real threads meet in SparkFetchControl, as in a query; no test sleeps to wait for the other side."""
 
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -9,12 +9,13 @@ import pytest
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.fetchcontrol import AssignedPartition, FetchAssignment
 from zkconsumer.core.groupview import Topic
-from zkconsumer.errors import ConsumerClosed, UsageError
+from zkconsumer.errors import ConsumerClosed, GenerationEnded, UsageError
 from zkconsumer.model import ConsumerThreadId, TopicIdentity, TopicPartition
 from zkconsumer.spark.microbatch import Span
+from zkconsumer.spark.querystate import QueryState
 from zkconsumer.spark.sparkfetchcontrol import SparkFetchControl, drain_remedy, drain_timeout_ms
 
-T0, T1, T2 = (TopicPartition("t", n) for n in range(3))
+T0, T1 = (TopicPartition("t", n) for n in range(2))
 LONG_S = 30.0
 """Longer than the test's own limit: a wait of this length is a failure."""
 
@@ -23,10 +24,12 @@ def assignment(generation: int, *partitions: TopicPartition) -> FetchAssignment:
     return FetchAssignment(generation, dict.fromkeys(partitions, AssignedPartition(ConsumerThreadId("g_c", 0), 5)))
 
 
-def running(*partitions: TopicPartition) -> SparkFetchControl:
-    control = SparkFetchControl(LONG_S)
+def running(*partitions: TopicPartition, drain_timeout_s: float = LONG_S) -> SparkFetchControl:
+    """A control whose batch 7 reads the offsets from 5 to 9 of T0."""
+    control = SparkFetchControl(drain_timeout_s)
     control.start(assignment(1, *partitions))
-    control.may_commit(1, dict.fromkeys(partitions, 5))
+    control.update(lambda query: query.may_commit(1, dict.fromkeys(partitions, 5), None))
+    control.update(lambda query: query.planned(1, 7, {T0: Span(5, 9)}, None))
     return control
 
 
@@ -36,143 +39,63 @@ def rebalance_thread():
         yield executor
 
 
+def begin_rebalance(control: SparkFetchControl, executor: ThreadPoolExecutor) -> Future[dict[TopicPartition, int]]:
+    """Stop fetching on the rebalance thread, as far as the batch in flight allows; the result is what it may commit."""
+    stopped = executor.submit(lambda: (control.stop(), control.positions(handed_out=False))[1])
+    while control.await_assignment(0) is not None:
+        pass
+    return stopped
+
+
 def test_a_release_waits_for_the_batch_in_flight_and_then_commits_its_end(rebalance_thread):
     control = running(T0, T1)
-    assert control.take(1, 7, {T0: Span(5, 9)})
-    committed = rebalance_thread.submit(lambda: (control.stop(), control.positions(handed_out=False))[1])
-    while control.await_assignment(0) is not None:  # until the rebalance has begun
-        pass
+    committed = begin_rebalance(control, rebalance_thread)
     assert not committed.done()
-    control.finish(7)
+    control.update(lambda query: query.finished(7))
     assert committed.result(LONG_S) == {T0: 9, T1: 5}
 
 
-def test_past_the_drain_timeout_the_old_offset_is_released():
-    control = SparkFetchControl(0.01)
-    control.start(assignment(1, T0))
-    control.may_commit(1, {T0: 5})
-    control.take(1, 7, {T0: Span(5, 9)})
-    control.stop()
-    assert control.positions(handed_out=False) == {T0: 5}
-
-
-def test_a_batch_planned_before_a_rebalance_is_refused_once_it_has_begun():
-    control = running(T0)
-    control.stop()
-    assert not control.take(1, 7, {T0: Span(5, 9)})
-    control.start(assignment(2, T0))
-    assert not control.take(1, 7, {T0: Span(5, 9)})
-    assert control.take(2, 7, {T0: Span(5, 9)})
-
-
-def test_positions_never_cover_the_batch_in_flight():
-    control = running(T0)
-    control.take(1, 7, {T0: Span(5, 9)})
-    assert control.positions(handed_out=False) == control.positions(handed_out=True) == {T0: 5}
-
-
-def test_positions_of_an_older_assignment_are_not_committed_under_a_newer():
+def test_a_release_of_other_partitions_does_not_wait():
     control = running(T0, T1)
-    control.stop()
-    control.start(assignment(2, T0))
-    assert control.positions(handed_out=False) == {}
-    control.may_commit(2, {T0: 7})
-    assert control.positions(handed_out=False) == {T0: 7}
-
-
-def test_a_batch_that_outlived_its_assignment_does_not_move_the_new_ones_positions():
-    control = SparkFetchControl(0)
-    control.start(assignment(1, T0))
-    control.may_commit(1, {T0: 5})
-    control.take(1, 7, {T0: Span(5, 9)})
-    control.stop()
-    control.start(assignment(2, T0))
-    control.may_commit(2, {T0: 5})
-    control.finish(7)
-    assert control.positions(handed_out=False) == {T0: 5}
-
-
-def test_a_batch_that_spark_does_not_report_is_not_finished():
-    control = running(T0)
-    control.take(1, 7, {T0: Span(5, 9)})
-    control.finish(6)
-    assert control.positions(handed_out=False) == {T0: 5}
-
-
-def test_a_replayed_batch_is_waited_for_as_well(rebalance_thread):
-    control = running(T0)
-    control.replay(3, {T0: Span(1, 5)})
-    stopped = rebalance_thread.submit(control.stop)
-    while control.await_assignment(0) is not None:
-        pass
-    assert not stopped.done()
-    control.finish(3)
-    stopped.result(LONG_S)
-
-
-def test_joining_after_a_replayed_batch_does_not_wait(rebalance_thread):
-    control = SparkFetchControl(LONG_S)
-    control.replay(3, {T0: Span(1, 5)})
-    rebalance_thread.submit(control.stop).result(LONG_S / 2)
-    control.start(assignment(1, T0))
-    control.finish(3)
-    assert control.positions(handed_out=False) == {}
+    control.release([T1])
+    assert control.positions(handed_out=False) == control.positions(handed_out=True) == {T0: 5, T1: 5}
 
 
 def test_a_release_waits_once_for_a_batch(caplog):
     """Also if it is attempted repeatedly: each wait that ends by its timeout is logged."""
-    control = SparkFetchControl(0.01)
-    control.start(assignment(1, T0))
-    control.take(1, 7, {T0: Span(5, 9)})
+    control = running(T0, drain_timeout_s=0.01)
     control.stop()
+    assert control.positions(handed_out=False) == {T0: 5}
     control.stop()
     control.start(assignment(2, T0))
     control.stop()
-    assert caplog.text.count("did not finish within") == 1
+    assert caplog.text.count("a batch of 1 partitions did not finish within 0.0 s") == 1
 
 
 def test_a_stop_does_not_wait_if_the_partitions_are_lost(rebalance_thread):
     control = running(T0)
-    control.take(1, 7, {T0: Span(5, 9)})
     rebalance_thread.submit(control.stop, drain=False).result(LONG_S / 2)
     stopped = rebalance_thread.submit(control.stop)
-    control.finish(7)
+    control.update(lambda query: query.finished(7))
     stopped.result(LONG_S)
     assert control.positions(handed_out=False) == {T0: 9}
 
 
-def test_an_acknowledged_batch_is_finished_before_spark_asks_for_the_next(rebalance_thread):
-    control = running(T0, T1)
-    control.take(1, 7, {T0: Span(5, 9)})
-    assert control.acknowledge(6) is None, "the previous batch"
-    assert control.positions(handed_out=False) == {T0: 5, T1: 5}
-    assert control.acknowledge(7) == (1, {T0: 9, T1: 5})
-    assert control.acknowledge(7) is None, "once"
-    rebalance_thread.submit(control.stop).result(LONG_S / 2)
-    assert control.positions(handed_out=False) == {T0: 9, T1: 5}
-    control.finish(7)
-
-
-def test_an_acknowledged_batch_of_an_older_assignment_is_ignored():
-    control = SparkFetchControl(0)
-    control.start(assignment(1, T0))
-    control.may_commit(1, {T0: 5})
-    control.take(1, 7, {T0: Span(5, 9)})
-    control.stop()
-    control.start(assignment(2, T0))
-    control.may_commit(2, {T0: 5})
-    assert control.acknowledge(7) is None
-    assert control.positions(handed_out=False) == {T0: 5}
-
-
 def test_a_release_does_not_wait_for_a_query_that_ends(rebalance_thread):
     control = running(T0)
-    control.take(1, 7, {T0: Span(5, 9)})
-    stopped = rebalance_thread.submit(control.stop)
-    control.abandon()
-    stopped.result(LONG_S)
+    stopped = begin_rebalance(control, rebalance_thread)
+    control.update(QueryState.abandoned)
+    assert stopped.result(LONG_S) == {T0: 5}
+
+
+def test_a_batch_cannot_be_planned_once_a_rebalance_has_begun():
+    control = running(T0)
+    control.update(lambda query: query.finished(7))
     control.stop()
-    assert control.positions(handed_out=False) == {T0: 5}
+    for _ in range(2):
+        with pytest.raises(GenerationEnded):
+            control.update(lambda query: query.planned(1, 8, {T0: Span(9, 12)}, None))
+        control.start(assignment(2, T0))
 
 
 def test_spark_waits_for_the_end_of_a_rebalance(rebalance_thread):
@@ -180,8 +103,8 @@ def test_spark_waits_for_the_end_of_a_rebalance(rebalance_thread):
     assert control.await_assignment(0.01) is None
     waiting = rebalance_thread.submit(control.await_assignment, LONG_S)
     control.start(assignment(1, T0))
-    assert waiting.result(LONG_S) == assignment(1, T0)
-    assert control.current() == assignment(1, T0)
+    assert waiting.result(LONG_S) == control.query
+    assert control.query.owned.keys() == {T0}
 
 
 def test_the_death_of_the_rebalance_thread_reaches_spark():
@@ -240,60 +163,3 @@ def test_no_partition_is_awaited_where_none_can_come(end):
     control = SparkFetchControl(LONG_S)
     end(control)
     control.await_partitions(LONG_S)
-
-
-def test_a_batch_that_reads_nothing_of_the_assignment_delays_no_rebalance():
-    control = running(T0)
-    control.replay(7, {T1: Span(5, 9)})
-    control.stop()
-    control.start(assignment(2, T0, T2))
-    control.release([T2])
-
-
-def test_a_batch_belongs_to_the_next_assignment_for_what_was_kept():
-    control = running(T0, T1)
-    control.take(1, 7, {T0: Span(5, 9), T1: Span(5, 8)})
-    control.release([])
-    control.start(assignment(2, T0, T1, T2))
-    assert control.positions(handed_out=False) == {T0: 5, T1: 5}
-    assert control.acknowledge(7) == (2, {T0: 9, T1: 8})
-    control.release([T0])
-    control.start(assignment(3, T1, T2))
-    assert control.positions(handed_out=False) == {T1: 8}
-
-
-def test_a_release_waits_for_a_batch_of_the_assignment_before(rebalance_thread):
-    control = running(T0, T1)
-    control.take(1, 7, {T0: Span(5, 9), T1: Span(5, 8)})
-    control.release([])
-    control.start(assignment(2, T0, T1, T2))
-    released = rebalance_thread.submit(lambda: (control.release([T0]), control.positions(handed_out=False))[1])
-    while control.await_assignment(0) is not None:
-        pass
-    assert not released.done()
-    control.finish(7)
-    assert released.result(LONG_S) == {T0: 9, T1: 8}
-
-
-def test_a_batch_that_was_not_waited_for_ends_only_what_was_kept(caplog):
-    """Its other partition was released and is owned again: another member may have read more of it meanwhile."""
-    control = SparkFetchControl(0.01)
-    control.start(assignment(1, T0, T1))
-    control.may_commit(1, {T0: 5, T1: 5})
-    control.take(1, 7, {T0: Span(5, 9), T1: Span(5, 8)})
-    control.release([T0])
-    control.start(assignment(2, T0, T1))
-    assert control.positions(handed_out=False) == {T1: 5}
-    control.release([T1])
-    assert caplog.text.count("did not finish within") == 1, "one wait for each batch"
-    control.finish(7)
-    assert control.positions(handed_out=False) == {T1: 8}
-
-
-def test_positions_of_a_replaced_assignment_do_not_hide_those_of_the_newest():
-    """The planner may compute them while a rebalance finishes."""
-    control = running(T0)
-    control.release([])
-    control.start(assignment(2, T0, T1))
-    control.may_commit(1, {T0: 4})
-    assert control.positions(handed_out=False) == {T0: 5}
