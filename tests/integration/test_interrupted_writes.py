@@ -13,7 +13,7 @@ from zkconsumer import ConsumerConfig
 from zkconsumer.tools.offsetrestore import plan_restore
 from zkconsumer.tools.offsetstores import Cluster
 from zkconsumer.tools.offsetwrites import execute
-from zkconsumer.tools.snapshot import GroupChange, NodeChange, NodeState, Snapshot, read_snapshot
+from zkconsumer.tools.snapshot import GroupChange, NodeChange, NodeState, Snapshot, SnapshotFile, read_snapshot
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 
@@ -55,7 +55,9 @@ class Written:
     def _restore(self, snapshot: Snapshot, *, complete: bool):
         plan = plan_restore(self.session, self._cluster, snapshot, complete=complete)
         assert plan.refusals == ()
-        return execute(self.session, self._cluster, plan, self._directory / f"snapshot-{next(self._numbers)}")
+        return execute(
+            self.session, self._cluster, plan, SnapshotFile(self._directory / f"snapshot-{next(self._numbers)}")
+        )
 
     def stored(self) -> set[int]:
         """The partitions whose offset is 6."""
@@ -118,7 +120,7 @@ def test_what_was_written_before_zookeeper_was_lost_is_listed(server, written, c
 
 @pytest.mark.slow
 def test_what_a_lost_zookeeper_may_have_written_is_listed_apart(server, written, monkeypatch):
-    monkeypatch.setattr("zkconsumer.tools.offsetwrites._RECONNECT_S", 0.5)
+    monkeypatch.setattr("zkconsumer.tools.znodewrites._RECONNECT_S", 0.5)
     every = sorted(map(written.path, range(COUNT)))
     written.before_offsets(2, server.kill)
     report = written.write()

@@ -6,7 +6,7 @@ from tests.fixtures.killed import run_until_killed
 from tests.fixtures.waiting import eventually
 from zkconsumer.tools.offsetrestore import plan_restore
 from zkconsumer.tools.offsetwrites import execute
-from zkconsumer.tools.snapshot import GroupChange, NodeChange, NodeState, Snapshot, read_snapshot, write_snapshot
+from zkconsumer.tools.snapshot import GroupChange, NodeChange, NodeState, Snapshot, SnapshotFile, read_snapshot
 
 pytestmark = pytest.mark.integration
 
@@ -41,12 +41,13 @@ class KilledWrites:
         self._group, self._session, self._cluster = group, session, cluster
         self._directory, self._connect = directory, connect
         self._numbers = iter(range(1000))
+        self._last = 0
 
     def run(self, point: int, when: str) -> int | None:
         """Kill at the ``point``-th transaction; the number of offsets written, None if the process ended before."""
-        number = next(self._numbers)
+        number = self._last = next(self._numbers)
         wanted, made = self._directory / f"wanted-{number}", self._directory / f"made-{number}"
-        write_snapshot(wanted, self._snapshot())
+        SnapshotFile(wanted).begin(self._snapshot())
         arguments = [str(point), when, "offsets", "restore", str(wanted), "--complete", "--execute"]
         ended = run_until_killed(KILLED, [*arguments, "--snapshot", str(made)], self._connect)
         assert ended.returncode in (0, -9), ended.stderr
@@ -56,7 +57,7 @@ class KilledWrites:
         written = sum(offset == 6 for offset in found.values())
         assert len(found) == COUNT
         assert written in WHOLE
-        assert made.exists(), "the snapshot is there before the first write"
+        assert made.exists() or not written, "the snapshot is there before the first write"
         eventually(lambda: not self._group.is_held("t"))
         return written
 
@@ -67,12 +68,14 @@ class KilledWrites:
         return Snapshot("test", self._connect, 1, (GroupChange(self._group.name, nodes),))
 
     def restore(self, *, complete: bool) -> None:
-        """From the snapshot that the killed process made last."""
-        made = max(self._directory.glob("made-*"), key=lambda path: int(path.name.rpartition("-")[2]))
+        """From the snapshot that the killed process made last, if it was killed after that."""
+        made = self._directory / f"made-{self._last}"
+        if not made.exists():
+            return
         plan = plan_restore(self._session, self._cluster, read_snapshot(made), complete=complete)
         assert plan.refusals == ()
         path = self._directory / f"restored-{next(self._numbers)}"
-        assert execute(self._session, self._cluster, plan, path).faults == []
+        assert execute(self._session, self._cluster, plan, SnapshotFile(path)).faults == []
         assert self._group.offsets("t") == (NEW if complete else OLD)
 
 

@@ -10,16 +10,15 @@ from tests.fixtures.waiting import eventually
 from zkconsumer.cli.main import command
 from zkconsumer.core.migrationplan import verify
 from zkconsumer.core.offsets import StoredOffset
+from zkconsumer.core.writestate import WriteState
 from zkconsumer.errors import WriteRefused, ZkConsumerError
 from zkconsumer.model import TopicPartition
 from zkconsumer.tools.migrationrun import run_plan
 from zkconsumer.tools.offsetrestore import plan_restore
 from zkconsumer.tools.offsetwrites import execute
-from zkconsumer.tools.snapshot import read_snapshot
+from zkconsumer.tools.snapshot import SnapshotFile, beside, read_snapshot
 
 pytestmark = pytest.mark.integration
-
-WHOLE_RUN = ["begin", "snapshot", "intent", "outcome", "end"]
 
 
 # -- to Kafka ---------------------------------------------------------------------------------------------------------
@@ -34,7 +33,7 @@ def test_offsets_move_to_kafka_and_a_new_consumer_continues(migration, consume):
     assert (report.faults, report.written) == ([], migration.partitions())
     assert migration.in_kafka() == {0: 4, 1: 7}
     assert migration.group.tree() == before, "the hold leaves nothing"
-    assert migration.events() == WHOLE_RUN
+    assert migration.state() is WriteState.COMPLETE
     rows = verify(plan, migration.ends().observe(migration.partitions()))
     assert [(row.is_equal, row.source_lag, row.target_lag) for row in rows] == [(True, 6, 6), (True, 3, 3)]
     assert consume(migration.group.name, migration.topic, 2) == {0: 4, 1: 7}
@@ -46,7 +45,7 @@ def test_a_second_run_finds_everything_written(migration):
     run_plan(migration.ends(), plan, migration.file)
     report = run_plan(migration.ends(), plan, migration.file)
     assert (report.faults, report.written, report.found) == ([], [], migration.partitions())
-    assert migration.events() == WHOLE_RUN
+    assert migration.state() is WriteState.COMPLETE
 
 
 def test_a_migration_to_kafka_is_undone_from_its_snapshot(migration, tool_session, tmp_path):
@@ -56,7 +55,7 @@ def test_a_migration_to_kafka_is_undone_from_its_snapshot(migration, tool_sessio
     assert migration.in_kafka() == {0: 4, 1: 7}
     undo = plan_restore(tool_session, migration.cluster, read_snapshot(report.snapshot))
     assert undo.refusals == ()
-    assert execute(tool_session, migration.cluster, undo, tmp_path / "undo").faults == []
+    assert execute(tool_session, migration.cluster, undo, SnapshotFile(tmp_path / "undo")).faults == []
     assert migration.in_kafka() == {0: 2}
 
 
@@ -100,7 +99,7 @@ def test_offsets_move_back_to_znodes(migration):
     assert plan.refusals == ()
     report = run_plan(migration.ends(*reversed(migration.forward)), plan, migration.file)
     assert (report.faults, migration.group.offsets(migration.topic)) == ([], {0: 5, 1: 8})
-    assert migration.events() == WHOLE_RUN
+    assert migration.state() is WriteState.COMPLETE
     assert sorted(migration.group.children()) == ["offsets"], "the hold leaves nothing"
 
 
@@ -109,9 +108,9 @@ def test_existing_znodes_are_set_and_can_be_restored(migration, tool_session, tm
     migration.group.store(migration.topic, {0: 3, 1: 8})
     ends = migration.ends(*reversed(migration.forward))
     report = run_plan(ends, migration.plan(*reversed(migration.forward)), migration.file)
-    assert (report.written, report.found) == ([migration.partitions()[0]], [migration.partitions()[1]])
+    assert [*report.written, *report.found] == migration.partitions()
     undo = plan_restore(tool_session, migration.cluster, read_snapshot(report.snapshot))
-    assert execute(tool_session, migration.cluster, undo, tmp_path / "undo").faults == []
+    assert execute(tool_session, migration.cluster, undo, SnapshotFile(tmp_path / "undo")).faults == []
     assert migration.group.offsets(migration.topic) == {0: 3, 1: 8}
 
 
@@ -125,7 +124,7 @@ def test_a_source_that_moved_is_refused(migration, path):
     migration.group.client.set(migration.group.path(path[0], migration.topic, path[1]), b"9")
     with pytest.raises(WriteRefused, match="have moved"):
         run_plan(migration.ends(), plan, migration.file)
-    assert (migration.in_kafka(), migration.events()) == ({}, [])
+    assert (migration.in_kafka(), migration.state()) == ({}, None)
 
 
 def test_a_target_that_was_written_since_is_refused(migration):
@@ -158,7 +157,7 @@ def test_a_member_that_commits_between_check_and_hold_is_noticed(migration, tool
     )
     with pytest.raises(WriteRefused, match="since they were checked"):
         run_plan(migration.ends(), plan, migration.file)
-    assert (migration.in_kafka(), migration.events()) == ({}, ["begin"])
+    assert (migration.in_kafka(), migration.state()) == ({}, None)
 
 
 def test_a_group_that_lives_in_kafka_is_refused(migration, sandbox):
@@ -267,13 +266,13 @@ def test_a_plan_of_another_chroot_is_refused(migration, migrate, sandbox):
     assert any("made for chroot /, not /elsewhere" in reason for reason in document["refusals"])
 
 
-def test_the_journal_of_another_plan_is_refused(migration):
+def test_the_file_of_another_plan_is_refused(migration):
     migration.group.store(migration.topic, {0: 4, 1: 7})
     run_plan(migration.ends(), migration.plan(), migration.file)
-    journal = migration.file.with_name(f"{migration.file.name}.journal")
+    former = beside(migration.file, "snapshot.json")
     migration.group.client.set(migration.group.path("offsets", migration.topic, 0), b"6")
     plan = migration.plan()
-    journal.rename(migration.file.with_name(f"{migration.file.name}.journal"))
+    former.rename(beside(migration.file, "snapshot.json"))
     with pytest.raises(ZkConsumerError, match="of another plan"):
         run_plan(migration.ends(), plan, migration.file)
     assert migration.in_kafka() == {0: 4, 1: 7}

@@ -21,7 +21,7 @@ from zkconsumer.tools.offsetimport import plan_copy, plan_import
 from zkconsumer.tools.offsetreset import plan_reset
 from zkconsumer.tools.offsetrestore import plan_restore
 from zkconsumer.tools.offsetwrites import execute
-from zkconsumer.tools.snapshot import read_snapshot
+from zkconsumer.tools.snapshot import SnapshotFile, read_snapshot
 from zkconsumer.zookeeper.expiry import expire
 
 pytestmark = pytest.mark.integration
@@ -49,7 +49,7 @@ def write(tool_session, cluster, tmp_path):
     numbers = iter(range(100))
 
     def run(plan, **more):
-        return execute(tool_session, cluster, plan, tmp_path / f"snapshot-{next(numbers)}", **more)
+        return execute(tool_session, cluster, plan, SnapshotFile(tmp_path / f"snapshot-{next(numbers)}"), **more)
 
     return run
 

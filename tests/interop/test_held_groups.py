@@ -13,6 +13,7 @@ from zkconsumer.errors import SandboxError
 from zkconsumer.testing.proxy import TcpProxy
 from zkconsumer.tools.offsetreset import plan_reset
 from zkconsumer.tools.offsetwrites import execute
+from zkconsumer.tools.snapshot import SnapshotFile
 
 FORMER, RECORDS, WANTED = dict.fromkeys(range(4), 0), dict.fromkeys(range(4), 50), dict.fromkeys(range(4), 30)
 
@@ -50,7 +51,7 @@ class Reset:
                 call()
 
         setattr(self._session, moment, once)
-        return execute(self._session, self._cluster, plan, self._snapshot, **options)
+        return execute(self._session, self._cluster, plan, SnapshotFile(self._snapshot), **options)
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from zkconsumer.tools.offsetimport import plan_copy, plan_import
 from zkconsumer.tools.offsetreset import plan_reset
 from zkconsumer.tools.offsetrestore import plan_restore
 from zkconsumer.tools.offsetwrites import execute
-from zkconsumer.tools.snapshot import read_snapshot
+from zkconsumer.tools.snapshot import SnapshotFile, read_snapshot
 
 PATIENT = ("--timeout", "60000")  # a tool waits 5 s for a broker otherwise
 
@@ -228,7 +228,7 @@ class Writes:
         snapshot = self.path()
         self._znodes.client.delete(self._znodes.path("offsets"), recursive=True)
         self._znodes.store(self._topic, dict.fromkeys(range(4), offset))
-        assert execute(self._session, self._cluster, self.plan("reset", 1), snapshot).faults == []
+        assert execute(self._session, self._cluster, self.plan("reset", 1), SnapshotFile(snapshot)).faults == []
         return plan_restore(self._session, self._cluster, read_snapshot(snapshot))
 
 
@@ -263,7 +263,7 @@ def start_in_write(group, topic, session, cluster, writes, kind, number, offset)
 
     moment = "after" if kind == "delete" else "before"
     setattr(session, moment, start_member)
-    report = execute(session, cluster, plan, writes.path())
+    report = execute(session, cluster, plan, SnapshotFile(writes.path()))
     setattr(session, moment, lambda _: None)
     threads[0].join()
     in_use = [fault for fault in report.faults if fault.endswith("a member or another client uses what is below")]

@@ -9,11 +9,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.fixtures.migrationmodel import PARTITIONS, Fault, MigrationModel
-from zkconsumer.core import migrationback, migrationjournal, migrationplan
+from zkconsumer.core import migrationback, migrationplan, writestate
 from zkconsumer.core import migrationmirror as core_mirror
-from zkconsumer.tools import migrationjournal as tools_journal
 from zkconsumer.tools import migrationmirror as tools_mirror
-from zkconsumer.tools import migrationrun
+from zkconsumer.tools import migrationrollback, migrationrun
 from zkconsumer.tools.migrationends import MigrationEnds
 
 SETTINGS = settings(max_examples=60, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck))
@@ -33,8 +32,8 @@ def mirrors_offsets_that_move_back(monkeypatch):
 def copies_back_what_no_run_has_completed(monkeypatch):
     """The guard of offsets that move back would hide it."""
 
-    def has_begun(plan, journal):
-        return None if journal.may_have_written else migrationjournal.why_not_migrated(plan, journal)
+    def has_begun(plan, run):
+        return None if run is not None else migrationplan.why_not_migrated(plan, run)
 
     for module in (migrationback, core_mirror):
         monkeypatch.setattr(module, "why_not_migrated", has_begun)
@@ -65,16 +64,18 @@ def rolls_back_although_consumers_run_on_a_new_topic(monkeypatch):
 
 
 def forgets_that_a_rollback_wrote_nothing(monkeypatch):
-    encode = migrationjournal.encode_event
-    monkeypatch.setattr(
-        tools_journal,
-        "encode_event",
-        lambda event, **fields: encode(event, **({**fields, "written": 1} if "written" in fields else fields)),
-    )
+    after = writestate.after_rollback
+    monkeypatch.setattr(migrationrollback, "after_rollback", lambda before, wrote: after(before, wrote=True))
 
 
 def forgets_what_a_copy_was_about_to_write(monkeypatch):
-    monkeypatch.setattr(tools_mirror, "copying", lambda state, copy: state)
+    kept = tools_mirror.Mirror._kept
+
+    def as_before(mirror, copy, changes):
+        del changes
+        return kept(mirror, copy, ())
+
+    monkeypatch.setattr(tools_mirror.Mirror, "_kept", as_before)
 
 
 def forgets_that_a_run_has_begun(monkeypatch):
@@ -90,7 +91,8 @@ def run_killed(model, step):
 
 def run_killed_and_mirrored(model, step):
     run_killed(model, step)
-    model.mirror(0, None, False)
+    if model._has_begun():
+        model.mirror(0, None, False)
 
 
 def run_killed_and_resumed(model, step):

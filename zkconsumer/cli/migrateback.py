@@ -25,9 +25,8 @@ from zkconsumer.cli.migrationoptions import (
     refuse_to_overwrite,
     write_plan,
 )
-from zkconsumer.cli.migrationtables import refuse
 from zkconsumer.cli.progress import progress
-from zkconsumer.cli.writing import Writing, run
+from zkconsumer.cli.writing import Writing, refuse, run
 from zkconsumer.errors import WriteRefused
 
 if TYPE_CHECKING:
@@ -51,9 +50,8 @@ def rollback_command(
     back is `migrate reverse`. If it fails or is killed, the same command resumes it.
     """
     from zkconsumer.tools.migrationends import MigrationEnds
-    from zkconsumer.tools.migrationjournal import exclusive
     from zkconsumer.tools.migrationrollback import plan_rollback, roll_back
-    from zkconsumer.tools.snapshot import default_path
+    from zkconsumer.tools.snapshot import default_path, exclusive
 
     plan = read_plan(plan_file)
 
@@ -99,8 +97,8 @@ def reverse_command(
     mirror` has written there is accepted.
     """
     from zkconsumer.core.migrationback import reverse_plan, reversed_ends
-    from zkconsumer.tools.migrationjournal import exclusive, open_journal
-    from zkconsumer.tools.migrationmirror import read_mirror
+    from zkconsumer.tools.migrationmirror import mirrored
+    from zkconsumer.tools.snapshot import exclusive, snapshot_of_plan
 
     plan = read_plan(plan_file)
     try:
@@ -117,8 +115,8 @@ def reverse_command(
             back = reverse_plan(
                 plan,
                 ends.observe([row.partition for row in plan.partitions]),
-                read_mirror(plan, plan_file),
-                open_journal(plan, plan_file).state,
+                mirrored(snapshot_of_plan(plan, plan_file, "mirror")),
+                snapshot_of_plan(plan, plan_file).state,
                 missing=missing,
                 retention_ms=retention_ms,
                 now_ms=int(time.time() * 1000),

@@ -16,8 +16,9 @@ from zkconsumer.cli.grouplag import duration_option
 from zkconsumer.cli.groupoptions import echo_lines, warn
 from zkconsumer.cli.main import EXIT_FAILED
 from zkconsumer.cli.migrationoptions import EXECUTE, LONG_HOLD, PLAN, REWIND, connection_of, ends_of, read_plan
-from zkconsumer.cli.migrationtables import copy_lines, refuse
+from zkconsumer.cli.migrationtables import copy_lines
 from zkconsumer.cli.progress import progress
+from zkconsumer.cli.writing import refuse
 from zkconsumer.core.terminaltext import escaped
 from zkconsumer.errors import WriteRefused, ZkConsumerError
 
@@ -57,8 +58,8 @@ def mirror_command(
     """
     from zkconsumer.core.migrationback import reversed_ends
     from zkconsumer.core.migrationmirror import check_mirror
-    from zkconsumer.tools.migrationjournal import exclusive
     from zkconsumer.tools.migrationmirror import Mirror
+    from zkconsumer.tools.snapshot import exclusive
 
     plan = read_plan(plan_file)
     try:

@@ -27,8 +27,9 @@ from zkconsumer.cli.migrationoptions import (
     refuse_to_overwrite,
     write_plan,
 )
-from zkconsumer.cli.migrationtables import plan_lines, refuse, run_document, verified_row, verify_lines
+from zkconsumer.cli.migrationtables import plan_lines, run_document, verified_row, verify_lines
 from zkconsumer.cli.progress import progress
+from zkconsumer.cli.writing import refuse
 from zkconsumer.core.terminaltext import escaped
 from zkconsumer.errors import WriteRefused, name_some
 
@@ -99,9 +100,9 @@ def plan_command(
 def run_command(connection: ToolConnection, plan_file: Path, execute: bool, long_hold: bool, as_json: bool) -> None:
     """Write what PLAN has, after every guard and every offset was compared with it again.
 
-    No member can own a partition meanwhile. PLAN.snapshot.json has what the target was before, and PLAN.journal each
-    request before it is sent, and its outcome; `migrate rollback` reads both. If a run fails or is killed, the same
-    command resumes it: it reads what the target has, and writes the rest; to Kafka it commits all offsets again.
+    No member can own a partition meanwhile. PLAN.snapshot.json has what the target was before, and how far runs and
+    rollbacks of PLAN have come; `migrate rollback`, `reverse` and `mirror` read it. If a run fails or is killed, the
+    same command resumes it: it reads what the target has, and writes the rest; to Kafka it commits all offsets again.
     """
     from zkconsumer.tools.migrationrun import check_plan, run_plan
 

@@ -14,8 +14,8 @@ import click
 
 from zkconsumer.cli.connection import ToolConnection, tool_session
 from zkconsumer.cli.groupoptions import echo_lines, warn
-from zkconsumer.cli.migrationtables import plan_lines, refuse
-from zkconsumer.cli.writing import connected
+from zkconsumer.cli.migrationtables import plan_lines
+from zkconsumer.cli.writing import connected, refuse
 from zkconsumer.errors import ConfigError, ZkConsumerError
 
 if TYPE_CHECKING:
@@ -78,14 +78,14 @@ RETENTION = click.option(
 
 def refuse_to_overwrite(output: Path) -> None:
     """Only a plan that was never run gives way to a newer one."""
-    from zkconsumer.tools.migrationjournal import beside
+    from zkconsumer.tools.snapshot import beside
 
     if output.exists():
         try:
             read_plan(output)
         except ZkConsumerError:
             raise click.UsageError(f"--output {output}: the file exists, and is no plan; give a new name") from None
-        if beside(output, "journal").exists():
+        if beside(output, "snapshot.json").exists():
             raise click.UsageError(f"--output {output}: this plan was run; give a new name")
 
 
@@ -154,7 +154,7 @@ def write_plan(output: Path, plan: MigrationPlan, *, as_json: bool) -> None:
         click.exceptions.Exit: with 3 if a guard does not hold.
     """
     from zkconsumer.core.migrationfile import encode_plan, plan_document
-    from zkconsumer.tools.offsetexport import write_whole
+    from zkconsumer.tools.wholefiles import write_whole
 
     write_whole(output, encode_plan(plan))
     if as_json:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
-import click
-
-from zkconsumer.cli.main import EXIT_PROBLEM
-from zkconsumer.core.terminaltext import escaped
+from zkconsumer.cli.writing import partition_table
 
 if TYPE_CHECKING:
     from zkconsumer.core.migrationmirror import CopiedOffset
@@ -18,10 +15,8 @@ if TYPE_CHECKING:
 
 def plan_lines(plan: MigrationPlan) -> Iterator[str]:
     """The table of a plan."""
-    yield from _table(
+    yield from partition_table(
         (
-            "TOPIC",
-            "PARTITION",
             "SOURCE-OFFSET",
             "TARGET-BEFORE",
             "NEW-OFFSET",
@@ -39,14 +34,6 @@ def plan_lines(plan: MigrationPlan) -> Iterator[str]:
     yield f"\n{len(plan.partitions)} partitions; {skipped} records skipped, {replayed} replayed"
 
 
-def _table(heading: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
-    line = "{:<30} {:<10}" + " {:<15}" * (len(heading) - 2)
-    yield line.format(*heading).rstrip()
-    for partition, *cells in rows:
-        shown = ["-" if cell is None else str(cell) for cell in cells]
-        yield line.format(escaped(partition.topic), partition.partition, *shown).rstrip()
-
-
 def run_document(
     plan: MigrationPlan, report: RunReport | None, refusals: Sequence[str], *, executed: bool
 ) -> dict[str, Any]:
@@ -60,7 +47,6 @@ def run_document(
         "plan": plan_digest(plan),
         "executed": executed,
         "snapshot": None if report is None or report.snapshot is None else str(report.snapshot),
-        "journal": None if report is None else str(report.journal),
         "written": rows([] if report is None else report.written),
         "found": rows([] if report is None else report.found),
         "refusals": list(refusals),
@@ -86,8 +72,8 @@ def verified_row(row: VerifiedPartition) -> dict[str, Any]:
 
 def verify_lines(rows: Sequence[VerifiedPartition]) -> Iterator[str]:
     """The table of a verification."""
-    heading = ("TOPIC", "PARTITION", "PLANNED", "SOURCE", "TARGET", "LOG-END", "SOURCE-LAG", "TARGET-LAG", "EQUAL")
-    yield from _table(
+    heading = ("PLANNED", "SOURCE", "TARGET", "LOG-END", "SOURCE-LAG", "TARGET-LAG", "EQUAL")
+    yield from partition_table(
         heading,
         (
             (
@@ -109,15 +95,8 @@ def verify_lines(rows: Sequence[VerifiedPartition]) -> Iterator[str]:
 
 def copy_lines(rows: Sequence[CopiedOffset]) -> Iterator[str]:
     """The table of what a copy of a mirror would do."""
-    heading = ("TOPIC", "PARTITION", "IN-KAFKA", "IN-ZOOKEEPER", "DUE")
-    yield from _table(
+    heading = ("IN-KAFKA", "IN-ZOOKEEPER", "DUE")
+    yield from partition_table(
         heading, ((row.partition, row.in_kafka, row.in_zookeeper, "yes" if row.is_due else "no") for row in rows)
     )
     yield f"\n{sum(row.is_due for row in rows)} of {len(rows)} offsets are to be copied"
-
-
-def refuse(reasons: Iterable[str]) -> NoReturn:
-    """Print why a command is refused, and end it."""
-    for reason in reasons:
-        click.echo(escaped(f"refused: {reason}"), err=True)
-    raise click.exceptions.Exit(EXIT_PROBLEM)

@@ -60,8 +60,9 @@ def export(
     The rows of `csv` have the group as their first column unless exactly one group is given. What cannot be exported
     (groups and znodes that may not be read, names that the format cannot express) is reported, and the exit code is 3.
     """
-    from zkconsumer.tools.offsetexport import export_offsets, write_whole
+    from zkconsumer.tools.offsetexport import export_offsets
     from zkconsumer.tools.offsetfiles import format_offsets
+    from zkconsumer.tools.wholefiles import write_whole
 
     with tool_session(connection.config()) as session, progress("reading") as advance:
         found = export_offsets(session, groups, advance=advance)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +23,7 @@ from zkconsumer.errors import WriteRefused, ZkConsumerError
 if TYPE_CHECKING:
     from zkconsumer.tools.offsetplan import GroupPlan, WritePlan
     from zkconsumer.tools.offsetstores import Cluster
-    from zkconsumer.tools.offsetwrites import WriteReport
+    from zkconsumer.tools.writereport import WriteReport
     from zkconsumer.zookeeper.session import ZkSession
 
 STORE = click.option(
@@ -139,9 +139,9 @@ def run(
             with progress("reading"):
                 plan = make(session, cluster)
         except FileRefused as refused:
-            _refuse([f"{refused.name}, {fault}" for fault in refused.faults])
+            refuse([f"{refused.name}, {fault}" for fault in refused.faults])
         except WriteRefused as refused:
-            _refuse(refused.reasons)
+            refuse(refused.reasons)
         if not options.as_json:
             click.echo("\n".join(plan_lines(plan)))
         for warning in plan.warnings:
@@ -151,7 +151,7 @@ def run(
     if options.as_json:
         click.echo(json.dumps(plan_document(plan, report)))
     if plan.refusals:
-        _refuse(plan.refusals)
+        refuse(plan.refusals)
     if report is None:
         click.echo("dry run: nothing was written; give --execute to write", err=True)
         return
@@ -166,28 +166,29 @@ def _execute(
     write: Callable[..., WriteReport] | None,
 ) -> WriteReport:
     from zkconsumer.tools.offsetwrites import execute
-    from zkconsumer.tools.snapshot import default_path
+    from zkconsumer.tools.snapshot import SnapshotFile, default_path
 
-    path = options.snapshot or default_path(plan.command)
+    file = SnapshotFile(options.snapshot or default_path(plan.command))
     try:
         with progress("writing") as advance:
             return (write or execute)(
                 session,
                 cluster,
                 plan,
-                path,
+                file,
                 long_hold=options.long_hold,
                 announce=lambda written: click.echo(escaped(f"snapshot: {written.absolute()}"), err=True),
                 advance=advance,
             )
     except ZkConsumerError as error:
-        click.echo("nothing was written; the snapshot is removed", err=True)
+        click.echo("nothing was written", err=True)
         if not isinstance(error, WriteRefused):
             raise
-        _refuse(error.reasons)
+        refuse(error.reasons)
 
 
-def _refuse(reasons: Iterable[str]) -> NoReturn:
+def refuse(reasons: Iterable[str]) -> NoReturn:
+    """Print why a command is refused, and end it."""
     for reason in reasons:
         click.echo(escaped(f"refused: {reason}"), err=True)
     raise click.exceptions.Exit(EXIT_PROBLEM)
@@ -229,9 +230,6 @@ def show_end(report: WriteReport, done: Iterable[str]) -> None:
 
 # -- the table --------------------------------------------------------------------------------------------------------
 
-_JVM_COLUMNS = "%-30s %-10s %-15s"
-_OUR_COLUMNS = " %-15s %-15s %-15s %-15s %-15s %s"
-
 
 def plan_lines(plan: WritePlan) -> Iterator[str]:
     """The table that ``--reset-offsets`` prints, with columns of ours after the JVM tool's, and sums."""
@@ -247,19 +245,26 @@ def plan_lines(plan: WritePlan) -> Iterator[str]:
 
 
 def _group_lines(group: GroupPlan) -> Iterator[str]:
-    ours = ("OLD-OFFSET", "LOG-START", "LOG-END", "SKIPPED", "REPLAYED", "NOTE")
-    yield (_JVM_COLUMNS + _OUR_COLUMNS) % ("TOPIC", "PARTITION", "NEW-OFFSET", *ours)
-    for row in group.rows:
-        start, end = (None, None) if row.log is None else row.log
-        cells = (row.new, row.old, start, end, row.skipped, row.replayed)
-        shown = ["-" if cell is None else cell for cell in cells]
-        line = (_JVM_COLUMNS + _OUR_COLUMNS) % (
-            escaped(row.partition.topic),
-            row.partition.partition,
-            *shown,
-            escaped(row.note),
-        )
-        yield line.rstrip()
+    heading = ("NEW-OFFSET", "OLD-OFFSET", "LOG-START", "LOG-END", "SKIPPED", "REPLAYED", "NOTE")
+    yield from partition_table(
+        heading,
+        (
+            (row.partition, row.new, row.old, *(row.log or (None, None)), row.skipped, row.replayed, escaped(row.note))
+            for row in group.rows
+        ),
+    )
+
+
+def partition_table(heading: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
+    """Lines of a table whose rows begin with a partition; None is shown as ``-``.
+
+    The first columns are as wide as those of the JVM tool's ``--reset-offsets``.
+    """
+    line = "{:<30} {:<10}" + " {:<15}" * len(heading)
+    yield line.format("TOPIC", "PARTITION", *heading).rstrip()
+    for partition, *cells in rows:
+        shown = ["-" if cell is None else str(cell) for cell in cells]
+        yield line.format(escaped(partition.topic), partition.partition, *shown).rstrip()
 
 
 def plan_document(plan: WritePlan, report: WriteReport | None) -> dict[str, Any]:

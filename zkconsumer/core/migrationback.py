@@ -4,38 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import NamedTuple
 
 from zkconsumer.core.migrationend import End, check_ends
-from zkconsumer.core.migrationjournal import JournalState, why_not_migrated
-from zkconsumer.core.migrationmirror import MirrorState, moved_since
+from zkconsumer.core.migrationmirror import Mirrored, moved_since
 from zkconsumer.core.migrationplan import (
     Guard,
     MigrationPlan,
     Missing,
     Observation,
     Place,
-    PlannedPartition,
     beyond_plan,
     changed_place,
     make_plan,
+    why_not_migrated,
 )
+from zkconsumer.core.writestate import WriteState
 from zkconsumer.errors import name_some
 from zkconsumer.model import TopicPartition
-
-
-class Rollback(NamedTuple):
-    """What a rollback has to do.
-
-    Attributes:
-        refusals: why nothing may be undone, one sentence each.
-        todo: partitions whose target has the migrated offset, and gets the former one.
-        done: partitions whose target has the former offset.
-    """
-
-    refusals: tuple[str, ...]
-    todo: tuple[PlannedPartition, ...]
-    done: tuple[PlannedPartition, ...]
 
 
 def decide_rollback(
@@ -44,9 +29,10 @@ def decide_rollback(
     offsets: Mapping[TopicPartition, int],
     source: Mapping[TopicPartition, int],
     guards: Iterable[Guard],
-    journal: JournalState,
-) -> Rollback:
-    """Compare the target of a migration with its plan.
+    run: WriteState | None,
+    beyond: Mapping[TopicPartition, int],
+) -> tuple[str, ...]:
+    """Compare the target of a migration with its plan; returns why nothing may be undone, one sentence each.
 
     The rollback is refused as a whole if one partition has moved: a consumer that committed one partition may have
     read records of others, too.
@@ -57,14 +43,15 @@ def decide_rollback(
         offsets: of the target now, by partition, also of those that the plan does not have.
         source: offsets of the source now, by partition.
         guards: conditions of the target.
-        journal: of the plan.
+        run: how far the run of the plan has come.
+        beyond: offsets of the target that the plan does not have, when the run began.
     """
     refusals = [*changed_place(plan, place), *(guard.text for guard in guards if not guard.holds)]
-    if not journal.may_have_written:
-        refusals.append("the plan was not run, or its journal is missing, so there is nothing to undo")
+    if run is None:
+        refusals.append("the plan was not run, or the file of its runs is missing, so there is nothing to undo")
     moved = [row.partition for row in plan.partitions if offsets.get(row.partition) not in (row.before, row.new)]
-    moved += [p for p in beyond_plan(plan, offsets) if offsets[p] != journal.beyond.get(p)]
-    if journal.may_have_written and moved:
+    moved += [p for p in beyond_plan(plan, offsets) if offsets[p] != beyond.get(p)]
+    if run is not None and moved:
         refusals.append(
             f"offsets of {plan.target} have moved since the migration: {name_some(moved)}; consumers have continued "
             "there, so go back from where they are with `zkconsumer migrate reverse`"
@@ -75,9 +62,7 @@ def decide_rollback(
             f"{plan.source} no longer has what was migrated from there: {name_some(lost)}; its consumers could not "
             "continue, and the target has the only offsets"
         )
-    todo = tuple(row for row in plan.partitions if row.before != row.new and offsets.get(row.partition) == row.new)
-    done = tuple(row for row in plan.partitions if offsets.get(row.partition) == row.before)
-    return Rollback(tuple(dict.fromkeys(refusals)), todo, done)
+    return tuple(dict.fromkeys(refusals))
 
 
 def reversed_ends(plan: MigrationPlan) -> tuple[End, End]:
@@ -93,8 +78,8 @@ def reversed_ends(plan: MigrationPlan) -> tuple[End, End]:
 def reverse_plan(
     plan: MigrationPlan,
     seen: Observation,
-    mirrored: MirrorState,
-    journal: JournalState,
+    mirrored: Mirrored,
+    run: WriteState | None,
     *,
     missing: Missing,
     retention_ms: int | None,
@@ -106,15 +91,15 @@ def reverse_plan(
     Args:
         plan: that was run.
         seen: the reversed ends, with all partitions of the plan.
-        mirrored: what a mirror of the plan has copied to its source; without offsets if there was none.
-        journal: of the plan.
+        mirrored: what a mirror of the plan has copied to its source; empty if there was none.
+        run: how far the run of the plan has come.
         missing: what partitions get whose offset has gone from the plan's target, for example because it expired.
         retention_ms: see :class:`MigrationPlan`.
         now_ms: current time in ms since the epoch.
         rewind: see :func:`~zkconsumer.core.migrationplan.make_plan`.
     """
     source, target = reversed_ends(plan)
-    guards = (*seen.guards, *_guards(plan, seen, mirrored, journal))
+    guards = (*seen.guards, *_guards(plan, seen, mirrored, run))
     lost = frozenset(row.partition for row in plan.partitions if row.new is not None)
     return make_plan(
         source,
@@ -128,14 +113,14 @@ def reverse_plan(
     )
 
 
-def _guards(plan: MigrationPlan, seen: Observation, mirrored: MirrorState, journal: JournalState) -> Iterator[Guard]:
+def _guards(plan: MigrationPlan, seen: Observation, mirrored: Mirrored, run: WriteState | None) -> Iterator[Guard]:
     elsewhere = list(changed_place(plan, seen.place))
     yield Guard("place", not elsewhere, "; ".join(elsewhere) or "the servers are those of the migration")
-    reason = why_not_migrated(plan, journal)
+    reason = why_not_migrated(plan, run)
     yield Guard("migrated", reason is None, reason or "the plan was run")
     partitions = {*seen.logs, *(row.partition for row in plan.partitions)}
     moved = moved_since(plan, mirrored, seen.target, partitions)
-    writer = "mirror" if mirrored.offsets else "migration"
+    writer = "mirror" if mirrored else "migration"
     yield Guard(
         "left",
         not moved,

@@ -2,36 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from zkconsumer.core.migrationfile import plan_digest
-from zkconsumer.core.migrationjournal import JournalState, why_not_migrated
-from zkconsumer.core.migrationplan import Guard, MigrationPlan, Place, ahead, changed_place
+from zkconsumer.core.migrationplan import Guard, MigrationPlan, Place, ahead, changed_place, why_not_migrated
 from zkconsumer.core.offsetrules import moving_back
+from zkconsumer.core.writestate import WriteState
 from zkconsumer.errors import RetriableError, SessionExpired, WriteRefused, ZkConsumerError, name_some
 from zkconsumer.model import TopicPartition
 
-_KIND: Final = "zkconsumer migration mirror"
-_VERSION: Final = 1
 _MOST_FAILURES: Final = 3
 
-
-@dataclass(frozen=True, slots=True)
-class MirrorState:
-    """What the znodes of a group hold as far as its mirror knows.
-
-    Attributes:
-        plan: SHA-256 of the plan that is mirrored.
-        offsets: by partition, what its znode may hold: the offset that was copied last and, while a copy is under way
-            or its answer was lost, the one before it. None stands for no znode.
-    """
-
-    plan: str
-    offsets: Mapping[TopicPartition, frozenset[int | None]] = field(default_factory=dict)
+Mirrored = Mapping[TopicPartition, frozenset[int | None]]
+"""By partition, what its znode may hold as far as the mirror knows: the offset that was copied last and, while a copy
+is under way or its answer was lost, the one before it. None stands for no znode."""
 
 
 class CopiedOffset(NamedTuple):
@@ -81,12 +66,12 @@ def check_mirror(plan: MigrationPlan) -> None:
 
 def decide_copy(
     plan: MigrationPlan,
-    state: MirrorState,
+    mirrored: Mirrored,
     place: Place,
     rows: Sequence[CopiedOffset],
     guards: Iterable[Guard],
     *,
-    journal: JournalState,
+    run: WriteState | None,
     rewind: bool = False,
 ) -> MirrorCopy:
     """Compare both stores with the plan and with the last copy.
@@ -96,21 +81,21 @@ def decide_copy(
 
     Args:
         plan: that was run.
-        state: of the last copy.
+        mirrored: as of the last copy.
         place: where the group is now.
         rows: every partition of the plan's topics, also those that were added since, and of the other topics of which
             Kafka has offsets; sorted.
         guards: conditions of the group in ZooKeeper, such as that it has no members.
-        journal: of the plan.
+        run: how far the run of the plan has come.
         rewind: offsets may move back.
     """
     refusals = [*changed_place(plan, place), *(guard.text for guard in guards if not guard.holds)]
-    if (reason := why_not_migrated(plan, journal)) is not None:
+    if (reason := why_not_migrated(plan, run)) is not None:
         refusals.append(reason)
     in_kafka, in_zookeeper = {r.partition: r.in_kafka for r in rows}, {r.partition: r.in_zookeeper for r in rows}
-    if moved := moved_since(plan, state, in_zookeeper, in_zookeeper):
+    if moved := moved_since(plan, mirrored, in_zookeeper, in_zookeeper):
         refusals.append(
-            f"offsets of {plan.source} have moved since the {'last copy' if state.offsets else 'migration'}: "
+            f"offsets of {plan.source} have moved since the {'last copy' if mirrored else 'migration'}: "
             f"{name_some(moved)}; consumers have continued there, or an operator has reset them. "
             f"`zkconsumer migrate plan --from {plan.source} --to {plan.target}` begins a new migration"
         )
@@ -124,7 +109,7 @@ def decide_copy(
 
 def moved_since(
     plan: MigrationPlan,
-    state: MirrorState,
+    mirrored: Mirrored,
     offsets: Mapping[TopicPartition, int | None],
     partitions: Iterable[TopicPartition],
 ) -> list[TopicPartition]:
@@ -132,21 +117,9 @@ def moved_since(
 
     Of a partition that the plan does not have, the migration has left no offset.
     """
-    left = {**{row.partition: frozenset({row.source}) for row in plan.partitions}, **state.offsets}
+    left = {**{row.partition: frozenset({row.source}) for row in plan.partitions}, **mirrored}
     none = frozenset({None})
     return [p for p in sorted(partitions) if offsets.get(p) not in left.get(p, none)]
-
-
-def copying(state: MirrorState, copy: MirrorCopy) -> MirrorState:
-    """The state from right before a copy until its outcome is known."""
-    rows = {row.partition: frozenset({row.in_zookeeper}) for row in copy.rows}
-    rows |= {row.partition: frozenset({row.in_zookeeper, row.in_kafka}) for row in copy.rows if row.is_due}
-    return MirrorState(state.plan, {**state.offsets, **rows})
-
-
-def copied(state: MirrorState, offsets: Mapping[TopicPartition, int]) -> MirrorState:
-    """The state after these offsets have been copied."""
-    return MirrorState(state.plan, {**state.offsets, **{p: frozenset({offset}) for p, offset in offsets.items()}})
 
 
 # -- times ------------------------------------------------------------------------------------------------------------
@@ -183,51 +156,3 @@ def ends_mirror(error: ZkConsumerError, failures: int) -> bool:
     if isinstance(error, WriteRefused):
         return True
     return not isinstance(error, RetriableError | SessionExpired) and failures >= _MOST_FAILURES
-
-
-# -- the file ---------------------------------------------------------------------------------------------------------
-
-
-def encode_mirror(state: MirrorState) -> str:
-    """The text of the file, with a line for each partition."""
-    rows = ",\n".join(
-        f"  {json.dumps([p.topic, p.partition, sorted(state.offsets[p], key=_none_first)])}"
-        for p in sorted(state.offsets)
-    )
-    head = f' "kind": {json.dumps(_KIND)},\n "version": {_VERSION},\n "plan": {json.dumps(state.plan)}'
-    return f'{{\n{head},\n "offsets": [\n{rows}\n ]\n}}\n'
-
-
-def _none_first(offset: int | None) -> int:
-    return -1 if offset is None else offset
-
-
-def decode_mirror(name: str, content: bytes, plan: MigrationPlan) -> MirrorState:
-    """Read the file of a mirror.
-
-    Args:
-        name: of the file, for messages.
-        content: of the file.
-        plan: that is mirrored.
-
-    Raises:
-        ZkConsumerError: the file is not that of a mirror, or is of another plan.
-    """
-    try:
-        document = json.loads(content)
-        if document["kind"] != _KIND or document["version"] != _VERSION:
-            raise ValueError("another kind or version of file")
-        state = MirrorState(str(document["plan"]), dict(map(_row, document["offsets"])))
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ZkConsumerError(
-            f"{name} is not the file of a mirror of this release ({error!r}); move it away if it belongs to something "
-            "else"
-        ) from None
-    if state.plan != plan_digest(plan):
-        raise ZkConsumerError(f"{name} is of a mirror of another plan; move it away")
-    return state
-
-
-def _row(row: Any) -> tuple[TopicPartition, frozenset[int | None]]:
-    topic, partition, offsets = row
-    return TopicPartition(str(topic), int(partition)), frozenset(None if one is None else int(one) for one in offsets)

@@ -8,8 +8,9 @@ from typing import Final, Literal, NamedTuple
 
 from zkconsumer.core.lag import signed_lag
 from zkconsumer.core.migrationend import End
-from zkconsumer.core.offsetreset import LogRange
+from zkconsumer.core.offsetreset import LogRange, how_far
 from zkconsumer.core.offsetrules import moving_back, outside_logs
+from zkconsumer.core.writestate import WriteState
 from zkconsumer.errors import name_some
 from zkconsumer.model import TopicIdentity, TopicPartition
 
@@ -54,17 +55,18 @@ class PlannedPartition:
     @property
     def skipped(self) -> int:
         """Records in the log that neither group will have read."""
-        return 0 if self.new is None else max(0, self.new - max(self._read, default=self.log.start))
+        return 0 if self._forward is None else max(0, self._forward)
 
     @property
     def replayed(self) -> int:
         """Records in the log that one of the two groups has read, and the target will read again."""
-        return 0 if self.new is None else max(0, max(self._read, default=0) - self.new)
+        return 0 if self._forward is None else max(0, -self._forward)
 
     @property
-    def _read(self) -> list[int]:
-        """Where the two groups have read to."""
-        return [self.log.clamp(offset) for offset in (self.source, self.before) if offset is not None]
+    def _forward(self) -> int | None:
+        """From where the two groups have read to, else from the log start."""
+        is_read = self.source is not None or self.before is not None
+        return how_far([self.source, self.before] if is_read else [self.log.start], self.new, self.log)
 
 
 class Guard(NamedTuple):
@@ -290,6 +292,35 @@ def changed_place(plan: MigrationPlan, place: Place) -> Iterable[str]:
             f"the plan was made for brokers of cluster {then.kafka_cluster}, not {place.kafka_cluster}; check "
             "--bootstrap-server"
         )
+
+
+def why_not_migrated(plan: MigrationPlan, run: WriteState | None) -> str | None:
+    """Why consumers cannot have continued at the target of a plan, so that nothing may be copied back from there.
+
+    A run that has only begun may have written nothing: 1. the target has offsets of long ago; 2. a run is killed before
+    its first request; 3. old consumers continue at the source. To copy from the target would take their offsets back.
+
+    Args:
+        plan: to mirror or to reverse.
+        run: how far its run has come; None if it has not begun.
+
+    Returns:
+        The reason in a sentence; None if a run of the plan is complete, or if it had nothing to write.
+    """
+    new_plan = f"if consumers have continued there, `zkconsumer migrate plan --from {plan.target} --to {plan.source}`"
+    if run is not None and run.is_rolled_back:
+        return (
+            "the plan was rolled back, or a rollback was begun: complete it with `zkconsumer migrate rollback`, or "
+            f"migrate again with `zkconsumer migrate run`; {new_plan}"
+        )
+    if run is WriteState.COMPLETE or all(row.before == row.new for row in plan.partitions):
+        return None
+    if run is None:
+        return "the plan was not run, or the file of its runs is missing; there is no way back"
+    return (
+        f"no run of the plan has ended, so {plan.target} may have offsets of before the migration: complete it with "
+        f"`zkconsumer migrate run`, or undo it with `zkconsumer migrate rollback`; {new_plan}"
+    )
 
 
 def beyond_plan(plan: MigrationPlan, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:

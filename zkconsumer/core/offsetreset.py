@@ -32,6 +32,21 @@ class LogRange(NamedTuple):
         return max(offset, self.start)
 
 
+def how_far(read: Iterable[int | None], new: int | None, log: LogRange | None) -> int | None:
+    """Records from where a partition was read to, to where it is read from next; negative if some are read again.
+
+    Args:
+        read: offsets of the groups that have read it, of which the greatest counts; None is no offset.
+        new: the next offset; None if there is none.
+        log: the offsets of the log, if known: records that it no longer has are neither skipped nor read again.
+
+    Returns:
+        The number; None if it was not read, or is not read next.
+    """
+    known = [offset if log is None else log.clamp(offset) for offset in read if offset is not None]
+    return new - max(known) if known and new is not None else None
+
+
 @dataclass(frozen=True, slots=True)
 class ResetSpec:
     """What a reset was asked to do.
@@ -79,9 +94,7 @@ class OffsetRow(NamedTuple):
     @property
     def forward(self) -> int | None:
         """Records from where the group would continue now to where it will, negative if back; None if unknown."""
-        if self.old is None or self.new is None:
-            return None
-        return self.new - (self.old if self.log is None else self.log.clamp(self.old))
+        return how_far([self.old], self.new, self.log)
 
 
 def reset_offset(

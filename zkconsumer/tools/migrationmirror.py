@@ -16,28 +16,31 @@ from zkconsumer.core.migrationfile import plan_digest
 from zkconsumer.core.migrationmirror import (
     CopiedOffset,
     MirrorCopy,
-    MirrorState,
-    copied,
-    copying,
+    Mirrored,
     decide_copy,
-    decode_mirror,
-    encode_mirror,
     ends_mirror,
     pause_before_copy,
 )
 from zkconsumer.core.migrationplan import MigrationPlan
-from zkconsumer.core.znodes import GroupPaths
+from zkconsumer.core.writestate import WriteState
+from zkconsumer.core.znodes import GroupPaths, OffsetNode
 from zkconsumer.errors import WriteRefused, ZkConsumerError, name_some
 from zkconsumer.model import TopicPartition
-from zkconsumer.tools.hold import GroupHold, live_members
+from zkconsumer.tools.hold import live_members
 from zkconsumer.tools.migrationends import MigrationEnds
-from zkconsumer.tools.migrationjournal import beside, open_journal
-from zkconsumer.tools.offsetexport import write_whole
-from zkconsumer.tools.offsetplan import offset_changes
+from zkconsumer.tools.offsetplan import GroupPlan, WritePlan, offset_changes
 from zkconsumer.tools.offsetstores import offset_nodes, partitions_to_hold
-from zkconsumer.tools.offsetwrites import as_change
-from zkconsumer.tools.snapshot import NodeChange
-from zkconsumer.zookeeper.conditional import in_transactions
+from zkconsumer.tools.offsetwrites import execute
+from zkconsumer.tools.snapshot import (
+    GroupChange,
+    NodeChange,
+    NodeState,
+    Snapshot,
+    SnapshotFile,
+    offset_of,
+    partition_of,
+    snapshot_of_plan,
+)
 
 
 @dataclass(slots=True)
@@ -59,17 +62,15 @@ class CopyReport:
     members: tuple[str, ...] = ()
 
 
-def read_mirror(plan: MigrationPlan, plan_file: Path) -> MirrorState:
-    """What the mirror of a plan has copied; without offsets if it never ran.
-
-    Raises:
-        ZkConsumerError: the file beside the plan is not that of its mirror.
-        OSError: it cannot be read.
-    """
-    path = beside(plan_file, "mirror")
-    if not path.exists():
-        return MirrorState(plan_digest(plan))
-    return decode_mirror(str(path), path.read_bytes(), plan)
+def mirrored(file: SnapshotFile) -> Mirrored:
+    """What the znodes may hold, from the file of a mirror."""
+    known: dict[TopicPartition, frozenset[int | None]] = {}
+    if file.snapshot is not None:
+        for change in (change for group in file.snapshot.groups for change in group.nodes):
+            if (partition := partition_of(change.path)) is not None:
+                states = (change.after,) if file.state is WriteState.COMPLETE else (change.before, change.after)
+                known[partition] = frozenset(offset_of(change.path, state) for state in states)
+    return known
 
 
 class Mirror:
@@ -77,7 +78,7 @@ class Mirror:
 
     Args:
         plan: that was run, from a group in ZooKeeper to Kafka.
-        plan_file: the journal is beside it, and the mirror's own file, which has what each znode may hold.
+        plan_file: the file of its runs is beside it, and the mirror's own file, which has what each znode may hold.
         long_hold: see :class:`~zkconsumer.tools.hold.GroupHold`.
         rewind: offsets in ZooKeeper may move back, if those in Kafka were reset.
 
@@ -89,9 +90,8 @@ class Mirror:
     def __init__(self, plan: MigrationPlan, plan_file: Path, *, long_hold: bool = False, rewind: bool = False) -> None:
         self._plan = plan
         self._paths = GroupPaths(plan.source.group)
-        self._file = beside(plan_file, "mirror")
-        self._journal = open_journal(plan, plan_file).state
-        self._state = read_mirror(plan, plan_file)
+        self._file = snapshot_of_plan(plan, plan_file, "mirror")
+        self._run = snapshot_of_plan(plan, plan_file).state
         self._long_hold = long_hold
         self._rewind = rewind
 
@@ -122,11 +122,11 @@ class Mirror:
         nodes = offset_nodes(ends.session, self._plan.source.group, topics)
         copy = decide_copy(
             self._plan,
-            self._state,
+            mirrored(self._file),
             ends.place(),
             [CopiedOffset(p, in_kafka.get(p), nodes.offset(p)) for p in sorted(existing)],
             guards,
-            journal=self._journal,
+            run=self._run,
             rewind=self._rewind,
         )
         if copy.refusals:
@@ -148,70 +148,43 @@ class Mirror:
             OSError: the mirror's file cannot be written; nothing was copied that it does not have.
         """
         copy, changes = self._decide(ends)
-        report = CopyReport(copy.rows, warnings=list(copy.warnings))
         if not copy.due:
-            return report
-        hold = self._hold(ends, copy, changes)
-        try:
-            hold.take()
-            self._copy_under_hold(ends, hold, copy, changes, report)
-        finally:
-            released = hold.release()
-        report.warnings += released.problems
-        report.members = (*released.nudged, *released.gave_up)
-        self._save(copied(self._state, report.copied))
-        return report
+            return CopyReport(copy.rows, warnings=list(copy.warnings))
+        writes = self._plan_writes(ends, copy, changes)
+        report = execute(ends.session, ends.cluster, writes, self._file, long_hold=self._long_hold)
+        written = set(report.written)
+        return CopyReport(
+            copy.rows,
+            {p: offset for p, offset in copy.due.items() if self._paths.offset(p) in written},
+            report.faults,
+            [*copy.warnings, *report.warnings],
+            tuple(report.members),
+        )
 
-    def _copy_under_hold(
-        self,
-        ends: MigrationEnds,
-        hold: GroupHold,
-        copy: MirrorCopy,
-        changes: tuple[NodeChange, ...],
-        report: CopyReport,
-    ) -> None:
-        self._save(copying(self._state, copy))
-        try:
-            self._write(ends, hold, copy, changes, report)
-            if report.copied:
-                hold.outlast_attempts()
-        except ZkConsumerError as error:
-            report.faults.append(str(error))
+    def _plan_writes(self, ends: MigrationEnds, copy: MirrorCopy, changes: tuple[NodeChange, ...]) -> WritePlan:
+        group, session = self._plan.source.group, ends.session
+        held = partitions_to_hold(session, ends.cluster.config, group, [row.partition for row in copy.rows])
+        command = f"mirror {self._plan.target} to {self._plan.source}"
+        kept = GroupChange(group, self._kept(copy, changes))
+        now_ms, digest = int(time.time() * 1000), plan_digest(self._plan)
+        return WritePlan(
+            command,
+            (GroupPlan(GroupChange(group, changes), (), frozenset(held)),),
+            forceable=False,
+            snapshot=Snapshot(command, session.address, now_ms, (kept,), plan=digest),
+            sets_again=False,
+            resume="mirror again",
+        )
 
-    def _hold(self, ends: MigrationEnds, copy: MirrorCopy, changes: tuple[NodeChange, ...]) -> GroupHold:
-        group = self._plan.source.group
-        parents = {node.path: node.after for node in changes if node.before is None and node.after is not None}
-        held = partitions_to_hold(ends.session, ends.cluster.config, group, [row.partition for row in copy.rows])
-        return GroupHold(ends.session, group, held, parents=parents, long=self._long_hold, forceable=False)
-
-    def _write(
-        self,
-        ends: MigrationEnds,
-        hold: GroupHold,
-        copy: MirrorCopy,
-        changes: tuple[NodeChange, ...],
-        report: CopyReport,
-    ) -> None:
-        offsets = {self._paths.offset(partition): (partition, offset) for partition, offset in copy.due.items()}
-        made = hold.created & {node.path for node in changes}
-        hold.keep(made)
-        todo = (as_change(node) for node in sorted(changes, key=lambda node: node.path) if node.path not in made)
-        for part in in_transactions(todo):
-            if hold.is_over:
-                report.faults.append(
-                    "the hold lasted so long that members that start meanwhile give up; the next copy continues. If "
-                    "this is reported again and again, give --long-hold"
-                )
-                return
-            conflict = ends.session.commit_changes(hold.fence, part)
-            if conflict is not None:
-                report.faults.append(f"{conflict.change.path} was not written: {conflict.reason}")
-                return
-            report.copied |= dict(offsets[change.path] for change in part if change.path in offsets)
-
-    def _save(self, state: MirrorState) -> None:
-        write_whole(self._file, encode_mirror(state))
-        self._state = state
+    def _kept(self, copy: MirrorCopy, changes: tuple[NodeChange, ...]) -> tuple[NodeChange, ...]:
+        """What the file has of each partition: also of those that this copy does not write."""
+        known = {} if self._file.snapshot is None else {c.path: c for g in self._file.snapshot.groups for c in g.nodes}
+        for row in copy.rows:
+            state = None if row.in_zookeeper is None else NodeState(OffsetNode.encode(row.in_zookeeper))
+            path = self._paths.offset(row.partition)
+            known[path] = NodeChange(path, state, state)
+        known |= {change.path: change for change in changes if partition_of(change.path) is not None}
+        return tuple(known[path] for path in sorted(known))
 
 
 def run_mirror(

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from zkconsumer.errors import ZkConsumerError, ZooKeeperRefused
 from zkconsumer.tools.offsetfiles import GroupOffset
@@ -64,22 +61,3 @@ def export_offsets(
         offsets = {partition: found.offset(partition) for partition in found.nodes}
         rows += [GroupOffset(group, partition, offset) for partition, offset in offsets.items() if offset is not None]
     return Export(tuple(rows), tuple(problems))
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Replace a file by one with this text, all at once, so that no reader ever finds a part of it.
-
-    Raises:
-        OSError: it cannot be written; the former file is as it was.
-    """
-    descriptor, name = tempfile.mkstemp(dir=path.absolute().parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).chmod(0o644 if not path.exists() else path.stat().st_mode & 0o7777)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

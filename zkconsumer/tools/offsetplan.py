@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
+from zkconsumer.clusterchoice import open_registry
 from zkconsumer.core.offsetreset import OffsetRow
 from zkconsumer.core.offsets import StoredOffset, choose_stored, offsets_of
 from zkconsumer.core.znodes import HOLD, GroupPaths, OffsetNode, PartitionOwnerNode
 from zkconsumer.errors import WriteRefused, ZkConsumerError, name_some
-from zkconsumer.model import TopicPartition
+from zkconsumer.model import TopicIdentity, TopicPartition
 from zkconsumer.tools.hold import live_members
 from zkconsumer.tools.offsetstores import Cluster, OffsetNodes, Store, partitions_to_hold
-from zkconsumer.tools.snapshot import GroupChange, KafkaChange, NodeChange, NodeState
+from zkconsumer.tools.snapshot import GroupChange, KafkaChange, NodeChange, NodeState, Snapshot
 from zkconsumer.zookeeper.conditional import Access
 from zkconsumer.zookeeper.session import ZkSession
 
@@ -32,6 +34,7 @@ class GroupPlan:
         hold: partitions that no member may own meanwhile.
         refusals: why the guards refuse to write, one sentence each.
         warnings: what the operator should know, one sentence each.
+        file: a file to write and its text, for a store of another program.
     """
 
     change: GroupChange
@@ -39,6 +42,16 @@ class GroupPlan:
     hold: frozenset[TopicPartition] = frozenset()
     refusals: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    file: tuple[Path, str] | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """True if nothing is written."""
+        return not (self.change.nodes or self.change.kafka or self.file)
+
+
+def _nothing_else() -> Sequence[str]:
+    return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +64,13 @@ class WritePlan:
         live: members do not stop it (``--force-live``).
         forceable: the command has that option, for messages.
         remarks: what the operator should know of all of it, one sentence each.
+        snapshot: what the file of the write gets; None for what ``groups`` change.
+        retention_ms: how long Kafka keeps the offsets, in ms; None for the brokers' setting.
+        still_refused: reads once more, under the hold, what must be true besides the offsets that are written; returns
+            why it is not, one sentence each. It is called before the first write, and after the last one.
+        sets_again: set what another client overwrites before the hold is released; otherwise report it.
+        source: where the offsets are from, if members that register meanwhile would consume its records twice.
+        resume: what the operator does to complete a write that failed.
     """
 
     command: str
@@ -58,6 +78,12 @@ class WritePlan:
     live: bool = False
     forceable: bool = True
     remarks: tuple[str, ...] = ()
+    snapshot: Snapshot | None = None
+    retention_ms: int | None = None
+    still_refused: Callable[[], Sequence[str]] = _nothing_else
+    sets_again: bool = True
+    source: str = ""
+    resume: str = "complete it by `offsets restore --complete`"
 
     @property
     def refusals(self) -> tuple[str, ...]:
@@ -277,6 +303,16 @@ def read_kafka(
         return memo[0]
 
     return read
+
+
+def topic_identities(session: ZkSession, cluster: Cluster, topics: Iterable[str]) -> dict[str, TopicIdentity]:
+    """What distinguishes the topics that exist from earlier ones of the same names.
+
+    Raises:
+        ZkConsumerError: ZooKeeper, or with ``bootstrap.servers`` the brokers, cannot be asked.
+    """
+    described = open_registry(session, cluster.config).describe_topics(sorted(topics))
+    return {topic: one.identity for topic, one in described.items()}
 
 
 def counting_offsets(

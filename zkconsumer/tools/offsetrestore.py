@@ -7,14 +7,22 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from zkconsumer.core.offsetreset import LogRange, OffsetRow
-from zkconsumer.core.offsetrules import outside_logs
+from zkconsumer.core.offsetrules import nearest_in_log, outside_logs
 from zkconsumer.core.offsets import StoredOffset
-from zkconsumer.core.znodes import OffsetNode, offset_partition
-from zkconsumer.errors import MalformedZnode, ZkConsumerError, name_some
+from zkconsumer.core.znodes import OffsetNode
+from zkconsumer.errors import ZkConsumerError, name_some
 from zkconsumer.model import TopicPartition
-from zkconsumer.tools.offsetplan import GroupPlan, Guards, WritePlan
+from zkconsumer.tools.offsetplan import GroupPlan, Guards, WritePlan, topic_identities
 from zkconsumer.tools.offsetstores import Cluster, OffsetNodes, partitions_to_hold
-from zkconsumer.tools.snapshot import GroupChange, KafkaChange, NodeChange, NodeState, Snapshot
+from zkconsumer.tools.snapshot import (
+    GroupChange,
+    KafkaChange,
+    NodeChange,
+    NodeState,
+    Snapshot,
+    offset_of,
+    partition_of,
+)
 from zkconsumer.zookeeper.reads import Znode
 from zkconsumer.zookeeper.session import ZkSession
 
@@ -24,13 +32,26 @@ offset itself, with a warning."""
 
 
 @dataclass(frozen=True, slots=True)
+class _Logs:
+    """The logs of the partitions, and the topics that were deleted and created again since the snapshot."""
+
+    ranges: Mapping[TopicPartition, LogRange]
+    recreated: frozenset[str] = frozenset()
+
+    def nearest(self, partition: TopicPartition, offset: int) -> int:
+        return nearest_in_log(partition, offset, self.ranges, self.recreated)
+
+
+@dataclass(frozen=True, slots=True)
 class _How:
     complete: bool
     overwrite: bool
     outside: Outside
+    commits_again: bool
+    recorded: Mapping[str, str | int]
 
 
-def plan_restore(
+def plan_restore(  # noqa: PLR0913 - each has its keyword and its default
     session: ZkSession,
     cluster: Cluster,
     snapshot: Snapshot,
@@ -40,6 +61,7 @@ def plan_restore(
     outside: Outside = "refuse",
     live: bool = False,
     forceable: bool = True,
+    commits_again: bool = False,
 ) -> WritePlan:
     """Plan to write what was there before, or what should have been written.
 
@@ -56,11 +78,12 @@ def plan_restore(
         outside: see :data:`Outside`.
         live: see :class:`~zkconsumer.tools.offsetplan.WritePlan`.
         forceable: the command has ``--overwrite`` and ``--force-live``, for messages.
+        commits_again: commit also the offsets that Kafka has already, so that their retention begins again.
 
     Raises:
         ZkConsumerError: ZooKeeper or the brokers cannot be asked.
     """
-    how = _How(complete, overwrite, outside)
+    how = _How(complete, overwrite, outside, commits_again, snapshot.identities)
     plans = [
         _plan_group(session, cluster, one, how, Guards(session, live, forceable))
         for one in (snapshot.groups if complete else reversed(snapshot.groups))
@@ -92,7 +115,7 @@ def _place(address: str) -> tuple[set[str], str]:
 
 def _plan_group(session: ZkSession, cluster: Cluster, change: GroupChange, how: _How, guards: Guards) -> GroupPlan:
     found = session.get_many(node.path for node in change.nodes)
-    logs = _logs(cluster, change, guards)
+    logs = _logs(session, cluster, change, how, guards)
     changes, foreign, rows = [], [], []
     for node in change.nodes:
         now, former = found[node.path], node.after if how.complete else node.before
@@ -105,7 +128,9 @@ def _plan_group(session: ZkSession, cluster: Cluster, change: GroupChange, how: 
         if row := _row(node.path, now, wanted, logs):
             rows.append(row)
     kafka = _kafka(cluster, change, how, logs, foreign, guards)
-    rows += [OffsetRow(one.partition, one.before, one.after, logs.get(one.partition), "in Kafka") for one in kafka]
+    rows += [
+        OffsetRow(one.partition, one.before, one.after, logs.ranges.get(one.partition), "in Kafka") for one in kafka
+    ]
     _check_logs(rows, logs, how, guards)
     if foreign and not how.overwrite:
         option = "; give --overwrite to write them all the same" if guards.forceable else ""
@@ -124,39 +149,47 @@ def _plan_group(session: ZkSession, cluster: Cluster, change: GroupChange, how: 
     )
 
 
-def _logs(cluster: Cluster, change: GroupChange, guards: Guards) -> Mapping[TopicPartition, LogRange]:
+def _logs(session: ZkSession, cluster: Cluster, change: GroupChange, how: _How, guards: Guards) -> _Logs:
     """The log of each partition whose topic still exists."""
     partitions = {one.partition for one in change.kafka}
-    partitions |= {partition for node in change.nodes if (partition := _partition(node.path)) is not None}
+    partitions |= {partition for node in change.nodes if (partition := partition_of(node.path)) is not None}
+    topics = {partition.topic for partition in partitions}
     try:
-        existing = cluster.partitions({partition.topic for partition in partitions})
-        return cluster.log_ranges(partitions & existing)
+        ranges = cluster.log_ranges(partitions & cluster.partitions(topics))
+        now = topic_identities(session, cluster, topics & how.recorded.keys())
     except ZkConsumerError as error:
         guards.warnings.append(f"whether offsets are outside their logs is unknown: {error}")
-        return {}
+        return _Logs({})
+    recreated = (topic for topic, identity in now.items() if not identity.is_recorded_as(how.recorded[topic]))
+    return _Logs(ranges, frozenset(recreated))
 
 
-def _check_logs(
-    rows: Collection[OffsetRow], logs: Mapping[TopicPartition, LogRange], how: _How, guards: Guards
-) -> None:
+def _check_logs(rows: Collection[OffsetRow], logs: _Logs, how: _How, guards: Guards) -> None:
     changed = [row for row in rows if row.new != row.old]  # a partition may have two, in both stores
-    outside = sorted({p for row in changed for p in outside_logs({row.partition: row.new}, logs)})
+    outside = {p for row in changed for p in outside_logs({row.partition: row.new}, logs.ranges, logs.recreated)}
+    others = sorted(partition for partition in outside if partition.topic in logs.recreated)
+    same = sorted(outside.difference(others))
     if outside and how.outside == "keep":
-        guards.warnings.append(f"offsets of {name_some(outside)} are outside their logs, as they were before")
-    elif outside:
+        guards.warnings.append(f"offsets of {name_some(sorted(outside))} are outside their logs, as they were before")
+        return
+    if same:
         guards.refusals.append(
-            f"offsets of {name_some(outside)} are outside their logs, so consumers would begin there at "
+            f"offsets of {name_some(same)} are outside their logs, so consumers would begin there at "
             "auto.offset.reset; give --clamp to write the nearest offsets that the logs have"
+        )
+    if others:
+        guards.refusals.append(
+            f"offsets of {name_some(others)} are those of earlier topics, which were deleted and created again since; "
+            "give --clamp to write where their logs start"
         )
 
 
-def _in_log(path: str, wanted: NodeState | None, logs: Mapping[TopicPartition, LogRange]) -> NodeState | None:
+def _in_log(path: str, wanted: NodeState | None, logs: _Logs) -> NodeState | None:
     """The state with the nearest offset that the log has."""
-    partition, offset = _partition(path), _offset(path, wanted)
-    log = None if partition is None else logs.get(partition)
-    if wanted is None or offset is None or log is None or log.clamp(offset) == offset:
+    partition, offset = partition_of(path), offset_of(path, wanted)
+    if wanted is None or offset is None or partition is None or (nearest := logs.nearest(partition, offset)) == offset:
         return wanted
-    return wanted._replace(data=OffsetNode.encode(log.clamp(offset)))
+    return wanted._replace(data=OffsetNode.encode(nearest))
 
 
 def _is_one_of(now: Znode | None, node: NodeChange, wanted: NodeState | None) -> bool:
@@ -175,32 +208,18 @@ def _new_change(path: str, now: Znode | None, wanted: NodeState | None) -> NodeC
     return NodeChange(path, before, None if wanted is None else NodeState(wanted.data))
 
 
-def _row(
-    path: str, now: Znode | None, wanted: NodeState | None, logs: Mapping[TopicPartition, LogRange]
-) -> OffsetRow | None:
-    partition = _partition(path)
+def _row(path: str, now: Znode | None, wanted: NodeState | None, logs: _Logs) -> OffsetRow | None:
+    partition = partition_of(path)
     if partition is None:
         return None
-    return OffsetRow(partition, _offset(path, now), _offset(path, wanted), logs.get(partition))
-
-
-def _partition(path: str) -> TopicPartition | None:
-    parts = offset_partition(path)
-    return None if parts is None or not parts[2].isdigit() else TopicPartition(parts[1], int(parts[2]))
-
-
-def _offset(path: str, node: Znode | NodeState | None) -> int | None:
-    try:
-        return None if node is None else OffsetNode.decode(path, node.data)
-    except MalformedZnode:
-        return None
+    return OffsetRow(partition, offset_of(path, now), offset_of(path, wanted), logs.ranges.get(partition))
 
 
 def _kafka(
     cluster: Cluster,
     change: GroupChange,
     how: _How,
-    logs: Mapping[TopicPartition, LogRange],
+    logs: _Logs,
     foreign: list[str],
     guards: Guards,
 ) -> list[KafkaChange]:
@@ -212,12 +231,12 @@ def _kafka(
     changes = []
     for one in change.kafka:
         stored = found.get(one.partition, StoredOffset(None))
-        wanted, log = one.after if how.complete else one.before, logs.get(one.partition)
-        if how.outside == "clamp" and wanted is not None and log is not None:
-            wanted = log.clamp(wanted)
+        wanted = one.after if how.complete else one.before
+        if how.outside == "clamp" and wanted is not None:
+            wanted = logs.nearest(one.partition, wanted)
         if stored.offset not in (one.before, one.after, wanted):
             foreign.append(f"{one.partition} in Kafka")
-        if stored.offset != wanted:
+        if stored.offset != wanted or (how.commits_again and wanted is not None):
             changes.append(KafkaChange(one.partition, stored.offset, wanted, one.metadata))
     if any(one.after is None for one in changes) and not cluster.can_delete(change.group):
         kept = [one for one in changes if one.after is None]

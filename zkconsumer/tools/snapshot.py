@@ -1,24 +1,35 @@
-"""Snapshot: what a write is going to change, kept in a file before the first change."""
+"""Snapshot: what a write changes and how far it has come, in a file that is on the disk before the first change.
+
+The file is what undoes a write, completes it, or shows that it is complete: ``offsets restore`` reads it, and so do
+``migrate run``, ``rollback``, ``mirror`` and ``reverse``, whose file is beside the plan.
+"""
 
 from __future__ import annotations
 
 import base64
+import fcntl
 import itertools
 import json
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from zkconsumer.errors import ZkConsumerError
+from zkconsumer.core.migrationfile import plan_digest
+from zkconsumer.core.migrationplan import MigrationPlan
+from zkconsumer.core.writestate import FOLLOWING, WriteState
+from zkconsumer.core.znodes import OffsetNode, offset_partition
+from zkconsumer.errors import MalformedZnode, WriteRefused, ZkConsumerError
 from zkconsumer.model import TopicPartition
+from zkconsumer.tools.wholefiles import write_whole
 from zkconsumer.zookeeper.conditional import Access
+from zkconsumer.zookeeper.reads import Znode
 
-_VERSION: Final = 1
+_VERSION: Final = 2
 _KIND: Final = "zkconsumer snapshot"
 
 
@@ -91,12 +102,34 @@ class Snapshot:
         zookeeper: servers and chroot, as given.
         created_ms: ms since the epoch.
         groups: in the order in which they are written.
+        state: how far the command has come.
+        plan: SHA-256 of the migration's plan; None for other commands.
+        beyond: of a migration, the target's offsets of partitions that the plan does not have, when the run began.
+        identities: of the topics that are known, as :attr:`~zkconsumer.model.TopicIdentity.recorded` has them.
     """
 
     command: str
     zookeeper: str
     created_ms: int
     groups: tuple[GroupChange, ...]
+    state: WriteState = WriteState.WRITING
+    plan: str | None = None
+    beyond: Mapping[TopicPartition, int] = field(default_factory=dict)
+    identities: Mapping[str, str | int] = field(default_factory=dict)
+
+
+def partition_of(path: str) -> TopicPartition | None:
+    """The partition whose offset a znode holds; None for another znode."""
+    parts = offset_partition(path)
+    return None if parts is None or not parts[2].isdigit() else TopicPartition(parts[1], int(parts[2]))
+
+
+def offset_of(path: str, node: Znode | NodeState | None) -> int | None:
+    """The offset that a znode holds; None without a node, or where it holds none."""
+    try:
+        return None if node is None else OffsetNode.decode(path, node.data)
+    except MalformedZnode:
+        return None
 
 
 def default_path(command: str, directory: Path | None = None) -> Path:
@@ -109,22 +142,98 @@ def default_path(command: str, directory: Path | None = None) -> Path:
     return next(path for path in paths if not path.exists())
 
 
-def write_snapshot(path: Path, snapshot: Snapshot) -> None:
-    """Write a new file, readable by its owner only, and wait until it is on the disk.
+class SnapshotFile:
+    """The file of a write. One process writes it.
+
+    Args:
+        path: of the file, which need not exist.
+        is_new: the file must not exist when it is begun; otherwise it is the file of one plan, whose runs replace it.
+
+    Attributes:
+        snapshot: what the file holds; None before it is begun.
 
     Raises:
-        OSError: it cannot be written, or exists.
+        ZkConsumerError: the file is not a snapshot.
+        OSError: it cannot be read.
     """
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.writelines(_lines(snapshot))
-        file.flush()
-        os.fsync(file.fileno())
-    directory = os.open(path.absolute().parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+
+    def __init__(self, path: Path, *, is_new: bool = True) -> None:
+        self.path = path
+        self._is_new = is_new
+        self.snapshot = None if is_new or not path.exists() else read_snapshot(path)
+
+    @property
+    def state(self) -> WriteState | None:
+        """How far the write has come; None if it has not begun."""
+        return None if self.snapshot is None else self.snapshot.state
+
+    def begin(self, snapshot: Snapshot) -> None:
+        """Record what is about to be written, and wait until it is on the disk.
+
+        Raises:
+            OSError: the file cannot be written, or exists although it should be new.
+        """
+        if self._is_new:
+            self._create()
+            self._is_new = False
+        self._replace(replace(snapshot, state=WriteState.WRITING))
+
+    def mark(self, state: WriteState) -> None:
+        """Record how far the write has come; raises OSError as :meth:`begin`."""
+        assert self.snapshot is not None
+        if state is not self.state:
+            self._replace(replace(self.snapshot, state=state))
+
+    def _create(self) -> None:
+        """The empty file, readable by its owner only, so that no file of another command is replaced."""
+        os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+
+    def _replace(self, snapshot: Snapshot) -> None:
+        assert snapshot.state in FOLLOWING[self.state], f"{snapshot.state} does not follow {self.state}"
+        write_whole(self.path, "".join(_lines(snapshot)), mode=0o600)
+        self.snapshot = snapshot
+
+
+def beside(plan_file: Path, ending: str) -> Path:
+    """A file beside a plan: ``g.plan.json`` has ``g.plan.json.snapshot.json``."""
+    return plan_file.with_name(f"{plan_file.name}.{ending}")
+
+
+def snapshot_of_plan(plan: MigrationPlan, plan_file: Path, ending: str = "snapshot.json") -> SnapshotFile:
+    """The file of a plan's runs, or with another ending that of its mirror; it need not exist yet.
+
+    Raises:
+        ZkConsumerError: the file is not a snapshot, or that of another plan.
+        OSError: it cannot be read.
+    """
+    file = SnapshotFile(beside(plan_file, ending), is_new=False)
+    if file.snapshot is not None and file.snapshot.plan != plan_digest(plan):
+        raise ZkConsumerError(f"{file.path} is of another plan; move it away, and check with `migrate verify`")
+    return file
+
+
+@contextmanager
+def exclusive(plan_file: Path) -> Iterator[None]:
+    """Lock a plan. The lock ends with the process.
+
+    Two runs of a plan whose source cannot be held would not notice each other, and a mirror that copies while the way
+    back is planned would make that plan stale.
+
+    The file is opened for writing, although nothing is written: NFS locks the range of bytes, and refuses an exclusive
+    lock of a file that is open for reading (EBADF).
+
+    Raises:
+        WriteRefused: another command has the lock.
+        OSError: the file cannot be locked, for example because it may not be written.
+    """
+    with plan_file.open("r+b") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise WriteRefused(
+                f"another run of {plan_file}, or its mirror, is under way; wait until it has ended, or end it"
+            ) from None
+        yield
 
 
 def read_snapshot(path: Path) -> Snapshot:
@@ -139,11 +248,16 @@ def read_snapshot(path: Path) -> Snapshot:
         document = json.loads(content)
         if document["kind"] != _KIND or document["version"] != _VERSION:
             raise ValueError("another kind or version of file")
+        plan = document["plan"]
         return Snapshot(
             document["command"],
             document["zookeeper"],
             int(document["created_ms"]),
             tuple(map(_group, document["groups"])),
+            WriteState(document["state"]),
+            None if plan is None else str(plan),
+            {TopicPartition(str(topic), int(number)): int(offset) for topic, number, offset in document["beyond"]},
+            {str(t): one if isinstance(one, int) else str(one) for t, one in document["identities"].items()},
         )
 
 
@@ -165,6 +279,10 @@ def _lines(snapshot: Snapshot) -> Iterator[str]:
         "command": snapshot.command,
         "zookeeper": snapshot.zookeeper,
         "created_ms": snapshot.created_ms,
+        "state": snapshot.state,
+        "plan": snapshot.plan,
+        "beyond": [[p.topic, p.partition, offset] for p, offset in sorted(snapshot.beyond.items())],
+        "identities": dict(sorted(snapshot.identities.items())),
     }
     yield f'{json.dumps(head)[:-1]}, "groups": ['
     for number, one in enumerate(snapshot.groups):

@@ -15,8 +15,8 @@ from zkconsumer.core.offsetreset import LogRange, OffsetRow
 from zkconsumer.model import TopicPartition
 from zkconsumer.tools.offsetfiles import FileFault, FileRefused
 from zkconsumer.tools.offsetplan import GroupPlan, WritePlan
-from zkconsumer.tools.offsetwrites import WriteReport
 from zkconsumer.tools.snapshot import GroupChange
+from zkconsumer.tools.writereport import WriteReport
 
 P = TopicPartition("clicks", 0)
 

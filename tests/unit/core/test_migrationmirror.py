@@ -1,28 +1,18 @@
 """What a mirror copies, and what ends it, decided with values."""
 
-from dataclasses import replace
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from zkconsumer.core.migrationend import End
-from zkconsumer.core.migrationfile import plan_digest
-from zkconsumer.core.migrationjournal import JournalState
 from zkconsumer.core.migrationmirror import (
     CopiedOffset,
-    MirrorState,
     check_mirror,
-    copied,
-    copying,
     decide_copy,
-    decode_mirror,
-    encode_mirror,
     ends_mirror,
     pause_before_copy,
 )
 from zkconsumer.core.migrationplan import Guard, Observation, Place, make_plan
 from zkconsumer.core.offsetreset import LogRange
+from zkconsumer.core.writestate import WriteState
 from zkconsumer.errors import BrokerUnavailable, SessionExpired, WriteRefused, ZooKeeperRefused
 from zkconsumer.model import TopicPartition
 
@@ -31,7 +21,7 @@ SOURCE, TARGET = End("zookeeper", "g"), End("kafka", "g")
 PLACE = Place("/kafka", "cluster", "cluster")
 STORED = {P0: 50, P1: 60, P2: 70}
 SEEN = Observation(PLACE, STORED, {}, dict.fromkeys(PARTITIONS, LogRange(0, 100)))
-RUN = JournalState(may_have_written=True, ended=True)
+RUN = WriteState.COMPLETE
 EMPTY = Guard("zookeeper", True, "group g has no members")
 
 
@@ -40,14 +30,13 @@ def plan(source=SOURCE, target=TARGET, seen=SEEN):
 
 
 PLAN = plan()
-FRESH = MirrorState(plan_digest(PLAN))
 
 
 def decide(
-    in_kafka, in_zookeeper, *, state=FRESH, place=PLACE, guard=EMPTY, existing=PARTITIONS, journal=RUN, rewind=False
+    in_kafka, in_zookeeper, *, mirrored=(), place=PLACE, guard=EMPTY, existing=PARTITIONS, run=RUN, rewind=False
 ):
     rows = [CopiedOffset(p, in_kafka.get(p), in_zookeeper.get(p)) for p in sorted(existing)]
-    return decide_copy(PLAN, state, place, rows, [guard], journal=journal, rewind=rewind)
+    return decide_copy(PLAN, dict(mirrored), place, rows, [guard], run=run, rewind=rewind)
 
 
 def test_what_differs_is_copied():
@@ -90,22 +79,21 @@ def test_a_znode_beside_an_added_partition_ends_the_mirror():
 
 
 def test_the_next_copy_accepts_what_the_last_one_wrote():
-    copy = decide({**STORED, P0: 55}, STORED)
-    state = copied(copying(FRESH, copy), copy.due)
-    assert decide({**STORED, P0: 57}, {**STORED, P0: 55}, state=state).due == {P0: 57}
-    (reason,) = decide({**STORED, P0: 57}, STORED, state=state).refusals
+    mirrored = {P0: frozenset({55})}
+    assert decide({**STORED, P0: 57}, {**STORED, P0: 55}, mirrored=mirrored).due == {P0: 57}
+    (reason,) = decide({**STORED, P0: 57}, STORED, mirrored=mirrored).refusals
     assert "since the last copy: t-0" in reason
 
 
 @pytest.mark.parametrize("found", [50, 55])
 def test_a_copy_without_an_outcome_may_have_written(found):
-    state = copying(FRESH, decide({**STORED, P0: 55}, STORED))
-    assert decide({**STORED, P0: 57}, {**STORED, P0: found}, state=state).due == {P0: 57}
-    assert decide({**STORED, P0: 57}, {**STORED, P0: 56}, state=state).refusals
+    mirrored = {P0: frozenset({50, 55})}
+    assert decide({**STORED, P0: 57}, {**STORED, P0: found}, mirrored=mirrored).due == {P0: 57}
+    assert decide({**STORED, P0: 57}, {**STORED, P0: 56}, mirrored=mirrored).refusals
 
 
 def test_a_plan_that_was_not_run_is_not_mirrored():
-    assert "was not run" in decide(STORED, STORED, journal=JournalState()).refusals[0]
+    assert "was not run" in decide(STORED, STORED, run=None).refusals[0]
 
 
 def test_other_servers_are_refused():
@@ -117,22 +105,6 @@ def test_only_a_migration_from_znodes_to_kafka_is_mirrored(source, target):
     with pytest.raises(ValueError, match="a mirror copies from Kafka to the znodes"):
         check_mirror(plan(source, target))
     check_mirror(PLAN)
-
-
-@given(st.lists(st.dictionaries(st.sampled_from(PARTITIONS), st.integers(0, 9), min_size=1), max_size=6), st.data())
-def test_copies_that_are_killed_anywhere_are_explained_by_the_state(progress, data):
-    """Whatever part of a copy was written before it was killed, the next one accepts it; at the end all is equal."""
-    state, znodes, in_kafka = FRESH, dict(STORED), dict(STORED)
-    for moved in [*progress, {}]:
-        in_kafka |= moved
-        copy = decide(in_kafka, znodes, state=state, rewind=True)
-        assert copy.refusals == ()
-        state = copying(state, copy)
-        written = copy.due if not moved else {p: o for p, o in copy.due.items() if data.draw(st.booleans())}
-        znodes |= written
-        if data.draw(st.booleans()):
-            state = copied(state, written)
-    assert znodes == in_kafka
 
 
 # -- times ------------------------------------------------------------------------------------------------------------
@@ -153,24 +125,3 @@ def test_servers_that_do_not_answer_are_asked_for_ever():
 def test_a_guard_ends_the_mirror_and_a_permission_after_a_few_copies():
     assert ends_mirror(WriteRefused("members"), 1)
     assert [ends_mirror(ZooKeeperRefused("no permission"), count) for count in (1, 2, 3)] == [False, False, True]
-
-
-# -- the file ---------------------------------------------------------------------------------------------------------
-
-
-def test_the_file_is_read_as_it_was_written():
-    state = replace(FRESH, offsets={P0: frozenset({None, 5}), P1: frozenset({7})})
-    text = encode_mirror(state)
-    assert '["t", 0, [null, 5]]' in text
-    assert decode_mirror("f", text.encode(), PLAN) == state
-
-
-@pytest.mark.parametrize("content", [b"", b"[]", b'{"kind": "x"}', b'{"kind": "zkconsumer migration mirror"}'])
-def test_another_file_is_refused(content):
-    with pytest.raises(Exception, match="f is not the file of a mirror"):
-        decode_mirror("f", content, PLAN)
-
-
-def test_the_file_of_another_plan_is_refused():
-    with pytest.raises(Exception, match="f is of a mirror of another plan"):
-        decode_mirror("f", encode_mirror(MirrorState("other")).encode(), PLAN)

@@ -14,16 +14,19 @@ from zkconsumer.core.znodes import HOLD
 from zkconsumer.errors import WriteRefused
 from zkconsumer.model import TopicPartition
 from zkconsumer.tools import hold as hold_module
-from zkconsumer.tools import migrationmirror, migrationrun, offsetwrites
+from zkconsumer.tools import kafkawrites, migrationmirror, migrationrun, offsetwrites, znodewrites
 from zkconsumer.tools.groupwrites import plan_delete
 from zkconsumer.tools.hold import GroupHold, Released
 from zkconsumer.tools.migrationmirror import Mirror
 from zkconsumer.tools.migrationrun import run_plan
 from zkconsumer.tools.offsetwrites import execute
+from zkconsumer.tools.snapshot import SnapshotFile
 from zkconsumer.zookeeper.conditional import Change
 
 HELD = {TopicPartition("t", number) for number in range(2)}
-WRITERS = frozenset(module.__file__ for module in (hold_module, migrationmirror, migrationrun, offsetwrites))
+WRITERS = frozenset(
+    module.__file__ for module in (hold_module, kafkawrites, migrationmirror, migrationrun, offsetwrites, znodewrites)
+)
 
 
 class Group:
@@ -115,10 +118,10 @@ def test_a_write_that_the_hold_refuses_leaves_no_snapshot(tmp_path):
             member.ensure_path("/consumers/g/ids", None)
             assert member.create_ephemerals([("/consumers/g/ids/g_m", b"{}")])
             with pytest.raises(WriteRefused, match="g_m"):
-                execute(session, servers.brokers, plan, file)
+                execute(session, servers.brokers, plan, SnapshotFile(file))
         assert not file.exists()
         plan = plan_delete(session, servers.brokers, ["g"], None)
-        assert execute(session, servers.brokers, plan, file).faults == []
+        assert execute(session, servers.brokers, plan, SnapshotFile(file)).faults == []
     assert file.exists()
 
 
@@ -146,7 +149,12 @@ def mirror(servers, session):
 
 
 def delete(servers, session):
-    execute(session, servers.brokers, plan_delete(session, servers.brokers, ["g"], None), servers.file)
+    execute(
+        session,
+        servers.brokers,
+        plan_delete(session, servers.brokers, ["g"], None),
+        SnapshotFile(servers.file.with_name("snapshot")),
+    )
 
 
 def prepared(write, directory):

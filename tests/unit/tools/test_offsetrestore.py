@@ -15,7 +15,7 @@ from zkconsumer.tools.offsetimport import plan_copy
 from zkconsumer.tools.offsetreset import plan_reset
 from zkconsumer.tools.offsetrestore import plan_restore
 from zkconsumer.tools.offsetwrites import execute
-from zkconsumer.tools.snapshot import read_snapshot
+from zkconsumer.tools.snapshot import SnapshotFile, read_snapshot
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def write(servers, session):
 
     def done(plan):
         file = servers.file.with_name(f"snapshot{len(list(servers.file.parent.glob('snapshot*')))}")
-        assert execute(session, servers.brokers, plan, file).faults == []
+        assert execute(session, servers.brokers, plan, SnapshotFile(file)).faults == []
         return read_snapshot(file)
 
     return done
@@ -87,6 +87,23 @@ def test_an_offset_that_the_log_no_longer_has_is_refused(servers, session, write
     now = servers.stored() if store == "zookeeper" else brokers.stored("g")
     assert now == {**OFFSETS, P0: 50}
     assert plan_restore(session, brokers, reset, outside="clamp").refusals == (), "it is done, and no foreign write"
+
+
+@pytest.mark.parametrize("store", ["zookeeper", "kafka"])
+def test_offsets_of_a_topic_that_was_created_again_are_refused(servers, session, write, store):
+    """They are in the log of the new topic, and of other records."""
+    brokers = servers.brokers
+    brokers.store("g", OFFSETS)
+    reset = write(plan_reset(session, brokers, "g", {"t": [0]}, RESET, store=store))
+    assert plan_restore(session, brokers, reset).refusals == ()
+    node = session.get("/brokers/topics/t")
+    session._client.delete("/brokers/topics/t")
+    servers.write("/brokers/topics/t", node.data)
+    assert "offsets of t-0 are those of earlier topics" in plan_restore(session, brokers, reset).refusals[0]
+    clamped = plan_restore(session, brokers, reset, outside="clamp")
+    assert (clamped.refusals, restored(clamped)) == ((), (P0, 100, 0, 100))
+    write(clamped)
+    assert (servers.stored() if store == "zookeeper" else brokers.stored("g")) == {**OFFSETS, P0: 0}
 
 
 def test_a_group_with_a_deleted_topic_is_restored(servers, session, write):

@@ -12,6 +12,7 @@ from zkconsumer.tools import hold
 from zkconsumer.tools.groupwrites import plan_delete
 from zkconsumer.tools.offsetreset import plan_reset
 from zkconsumer.tools.offsetwrites import execute
+from zkconsumer.tools.snapshot import SnapshotFile
 from zkconsumer.zookeeper.conditional import Change
 
 NAMES = [f"{partition} in Kafka" for partition in PARTITIONS]
@@ -41,7 +42,7 @@ def reset_in_kafka(servers, session):
     """Reset a group that has its offsets in Kafka to 0."""
     servers.brokers.store("g", OFFSETS)
     plan = plan_reset(session, servers.brokers, "g", {"t": None}, ResetSpec("earliest"), store="kafka")
-    return execute(session, servers.brokers, plan, servers.file.with_name("snapshot"))
+    return execute(session, servers.brokers, plan, SnapshotFile(servers.file.with_name("snapshot")))
 
 
 # -- offsets in Kafka -------------------------------------------------------------------------------------------------
@@ -105,7 +106,7 @@ GROUP = ["/consumers/g", "/consumers/g/owners", "/consumers/g/owners/t"]
 def delete(servers, session, topic=None, *, live=False):
     plan = plan_delete(session, servers.brokers, ["g"], topic, live=live)
     assert plan.refusals == ()
-    return execute(session, servers.brokers, plan, servers.file.with_name("snapshot"))
+    return execute(session, servers.brokers, plan, SnapshotFile(servers.file.with_name("snapshot")))
 
 
 @pytest.fixture

@@ -2,9 +2,11 @@
 
 import os
 import stat
+from dataclasses import replace
 
 import pytest
 
+from zkconsumer.core.writestate import WriteState
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.model import TopicPartition
 from zkconsumer.tools.snapshot import (
@@ -13,9 +15,9 @@ from zkconsumer.tools.snapshot import (
     NodeChange,
     NodeState,
     Snapshot,
+    SnapshotFile,
     default_path,
     read_snapshot,
-    write_snapshot,
 )
 
 SNAPSHOT = Snapshot(
@@ -35,12 +37,14 @@ SNAPSHOT = Snapshot(
         ),
         GroupChange("other", (), (KafkaChange(TopicPartition("t", 0), None, 6),), held="h"),
     ),
+    plan="abc",
+    beyond={TopicPartition("u", 0): 7},
 )
 
 
 def test_a_snapshot_is_read_as_it_was_written(tmp_path):
     path = tmp_path / "snapshot"
-    write_snapshot(path, SNAPSHOT)
+    SnapshotFile(path).begin(SNAPSHOT)
     assert read_snapshot(path) == SNAPSHOT
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
@@ -49,21 +53,21 @@ def test_no_file_is_overwritten(tmp_path):
     path = tmp_path / "snapshot"
     path.write_text("precious")
     with pytest.raises(FileExistsError):
-        write_snapshot(path, SNAPSHOT)
+        SnapshotFile(path).begin(SNAPSHOT)
     assert path.read_text() == "precious"
 
 
 def test_the_file_and_its_directory_are_synced(tmp_path, monkeypatch):
     synced = []
     monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.fstat(descriptor).st_mode))
-    write_snapshot(tmp_path / "snapshot", SNAPSHOT)
+    SnapshotFile(tmp_path / "snapshot").begin(SNAPSHOT)
     assert [stat.S_ISREG(mode) for mode in synced] == [True, False]
     assert stat.S_ISDIR(synced[1])
 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{}", "[]", "null", "12", '{"kind": "zkconsumer snapshot", "version": 2}', "/consumers/g/offsets/t/0:5\n"],
+    ["", "{}", "[]", "null", "12", '{"kind": "zkconsumer snapshot", "version": 1}', "/consumers/g/offsets/t/0:5\n"],
 )
 def test_another_file_is_refused(tmp_path, text):
     path = tmp_path / "other"
@@ -74,7 +78,8 @@ def test_another_file_is_refused(tmp_path, text):
 
 def test_a_snapshot_reaches_no_znode_outside_of_groups(tmp_path):
     path = tmp_path / "snapshot"
-    write_snapshot(path, Snapshot("x", "h:1", 1, (GroupChange("g", (NodeChange("/brokers/ids", None, None),)),)))
+    outside = GroupChange("g", (NodeChange("/brokers/ids", None, None),))
+    SnapshotFile(path).begin(Snapshot("x", "h:1", 1, (outside,)))
     with pytest.raises(ZkConsumerError, match="is not below /consumers"):
         read_snapshot(path)
 
@@ -90,3 +95,21 @@ def test_a_process_writes_several_snapshots_within_a_second(tmp_path):
     for _ in range(3):
         default_path("rollback", tmp_path).touch(exist_ok=False)
     assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_the_file_records_how_far_a_write_has_come(tmp_path):
+    path = tmp_path / "plan.snapshot.json"
+    file = SnapshotFile(path, is_new=False)
+    assert file.state is None
+    file.begin(SNAPSHOT)
+    for state in (WriteState.COMPLETE, WriteState.UNDOING, WriteState.UNDONE):
+        file.mark(state)
+        assert SnapshotFile(path, is_new=False).snapshot == replace(SNAPSHOT, state=state)
+
+
+def test_a_state_that_cannot_follow_is_an_error(tmp_path):
+    file = SnapshotFile(tmp_path / "plan.snapshot.json", is_new=False)
+    file.begin(SNAPSHOT)
+    file.mark(WriteState.COMPLETE)
+    with pytest.raises(AssertionError, match="undone does not follow complete"):
+        file.mark(WriteState.UNDONE)

@@ -1,0 +1,48 @@
+"""WriteState: how far a write of offsets has come, as the file of the write records it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
+
+
+class WriteState(StrEnum):
+    """What is known of a write that has begun. Before it has begun there is no state: nothing was written."""
+
+    WRITING = "writing"
+    """Requests may have been sent; that everything is written is not known. The same write resumes it."""
+    COMPLETE = "complete"
+    """Everything was written and read back, and no rollback has begun since."""
+    UNDOING = "undoing"
+    """A rollback may have written; its outcome is unknown."""
+    UNDONE = "undone"
+    """A rollback has written, at least a part."""
+
+    @property
+    def is_rolled_back(self) -> bool:
+        """True if a rollback has written, or may have."""
+        return self in (WriteState.UNDOING, WriteState.UNDONE)
+
+
+FOLLOWING: Final[Mapping[WriteState | None, frozenset[WriteState]]] = MappingProxyType(
+    {
+        None: frozenset({WriteState.WRITING}),
+        WriteState.WRITING: frozenset({WriteState.WRITING, WriteState.COMPLETE, WriteState.UNDOING}),
+        WriteState.COMPLETE: frozenset({WriteState.WRITING, WriteState.UNDOING}),
+        WriteState.UNDOING: frozenset({WriteState.UNDONE, WriteState.WRITING, WriteState.COMPLETE}),
+        WriteState.UNDONE: frozenset({WriteState.WRITING, WriteState.UNDOING}),
+    }
+)
+"""By state, those that may follow. A rollback that is known to have written nothing leaves the state as it was."""
+
+
+def after_rollback(before: WriteState, *, wrote: bool) -> WriteState:
+    """The state after a rollback.
+
+    Args:
+        before: the state before it began. Another rollback does not know what became of one that was killed.
+        wrote: the rollback has written, or may have.
+    """
+    return WriteState.UNDONE if wrote or before.is_rolled_back else before

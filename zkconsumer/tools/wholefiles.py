@@ -1,0 +1,40 @@
+"""Files that are replaced as a whole: a reader, and a process that is killed, leave the former file or the new one."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+
+def write_whole(path: Path, text: str, *, mode: int = 0o644) -> None:
+    """Replace a file by one with this text, all at once, so that no reader ever finds a part of it.
+
+    Args:
+        path: of the file.
+        text: of the file, which is on the disk at the return.
+        mode: permissions of a file that does not exist yet.
+
+    Raises:
+        OSError: it cannot be written; the former file is as it was.
+    """
+    descriptor, name = tempfile.mkstemp(dir=path.absolute().parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).chmod(mode if not path.exists() else path.stat().st_mode & 0o7777)
+        Path(name).replace(path)
+        _sync_directory(path.absolute().parent)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
