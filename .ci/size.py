@@ -1,3 +1,4 @@
+# ruff: noqa: T201 - it prints
 """Print the lines of code in the package by room: without blank lines, comments and docstrings."""
 
 import ast

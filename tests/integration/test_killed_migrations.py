@@ -35,7 +35,7 @@ def killing(write, counts=lambda *_: True):
 def has_offsets(_session, _fence, changes):
     return any(partition_of(change.path) is not None for change in changes)
 
-SnapshotFile._replace = killing(SnapshotFile._replace)
+SnapshotFile._put = killing(SnapshotFile._put)
 Cluster.commit = killing(Cluster.commit)
 ZkSession.commit_changes = killing(ZkSession.commit_changes, has_offsets)
 main()

@@ -32,10 +32,11 @@ FOLLOWING: Final[Mapping[WriteState | None, frozenset[WriteState]]] = MappingPro
         WriteState.WRITING: frozenset({WriteState.WRITING, WriteState.COMPLETE, WriteState.UNDOING}),
         WriteState.COMPLETE: frozenset({WriteState.WRITING, WriteState.UNDOING}),
         WriteState.UNDOING: frozenset({WriteState.UNDONE, WriteState.WRITING, WriteState.COMPLETE}),
-        WriteState.UNDONE: frozenset({WriteState.WRITING, WriteState.UNDOING}),
+        WriteState.UNDONE: frozenset({WriteState.WRITING, WriteState.UNDOING, WriteState.COMPLETE}),
     }
 )
-"""By state, those that may follow. A rollback that is known to have written nothing leaves the state as it was."""
+"""By state, those that may follow. A rollback that is known to have written nothing leaves the state as it was. A run
+may find everything written although a rollback, which was killed, may have written."""
 
 
 def after_rollback(before: WriteState, *, wrote: bool) -> WriteState:

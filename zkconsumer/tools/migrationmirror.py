@@ -7,9 +7,9 @@ not outlive the copy.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from zkconsumer.core.migrationfile import plan_digest
@@ -153,6 +153,8 @@ class Mirror:
         writes = self._plan_writes(ends, copy, changes)
         report = execute(ends.session, ends.cluster, writes, self._file, long_hold=self._long_hold)
         written = set(report.written)
+        if report.faults and written:
+            self._narrow(written)
         return CopyReport(
             copy.rows,
             {p: offset for p, offset in copy.due.items() if self._paths.offset(p) in written},
@@ -160,6 +162,14 @@ class Mirror:
             [*copy.warnings, *report.warnings],
             tuple(report.members),
         )
+
+    def _narrow(self, written: Collection[str]) -> None:
+        """Of a copy that is not complete, record which znodes have the new offset for certain."""
+        former = self._file.snapshot
+        assert former is not None
+        (group,) = former.groups
+        nodes = tuple(n._replace(before=n.after) if n.path in written else n for n in group.nodes)
+        self._file.begin(replace(former, groups=(replace(group, nodes=nodes),)))
 
     def _plan_writes(self, ends: MigrationEnds, copy: MirrorCopy, changes: tuple[NodeChange, ...]) -> WritePlan:
         group, session = self._plan.source.group, ends.session

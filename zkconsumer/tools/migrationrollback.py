@@ -58,7 +58,6 @@ def plan_rollback(ends: MigrationEnds, plan: MigrationPlan, plan_file: Path) -> 
     return replace(
         undo,
         command=f"rollback of {run.snapshot.command}",
-        sets_again=False,
         resume="roll back again",
     )
 
@@ -83,7 +82,7 @@ def roll_back(
     run.mark(WriteState.UNDOING)
     try:
         report = execute(session, cluster, undo, file, **options)
-    except ZkConsumerError:  # nothing was written
+    except (ZkConsumerError, OSError):  # nothing was written
         run.mark(after_rollback(before, wrote=False))
         raise
     run.mark(after_rollback(before, wrote=bool(report.written or report.unknown)))

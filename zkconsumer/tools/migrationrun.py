@@ -153,7 +153,7 @@ def _plan_writes(ends: MigrationEnds, plan: MigrationPlan, file: SnapshotFile) -
         left,
         snapshot=whole,
         retention_ms=plan.retention_ms,
-        still_refused=lambda: _refused_by_source(ends, plan),
+        still_refused=lambda is_written: _still_refused(ends, plan, is_written=is_written, began=former is not None),
         sets_again=False,
         source=str(plan.source) if plan.source.kind == "zookeeper" else "",
         resume="run the plan again",
@@ -176,18 +176,26 @@ def _changes(ends: MigrationEnds, plan: MigrationPlan) -> tuple[GroupChange, ...
     return (GroupChange(group, nodes, kafka).holding(plan.held_group),)
 
 
-def _refused_by_source(ends: MigrationEnds, plan: MigrationPlan) -> list[str]:
-    """Why the source is not as it was planned.
+def _still_refused(ends: MigrationEnds, plan: MigrationPlan, *, is_written: bool, began: bool) -> list[str]:
+    """Why the ends are not as they were planned, or written; also partitions that need not be written are looked at.
 
     1. The guards are checked; 2. the last member commits, and ends; 3. the hold is taken. So offsets are read again.
     """
+    partitions = [row.partition for row in plan.partitions]
+    source, target = ends.offsets_of_source(partitions), ends.offsets_of_target(partitions)
+    moved = {f"{r.partition} in {plan.source}" for r in plan.partitions if source.get(r.partition) != r.source}
+    for row in plan.partitions:
+        former = {row.before, row.new} if began else {row.before}
+        if target.get(row.partition) not in ({row.new} if is_written else former):
+            moved.add(f"{row.partition} in {plan.target}")
     reasons = []
-    source = ends.offsets_of_source([row.partition for row in plan.partitions])
-    if moved := [row.partition for row in plan.partitions if source.get(row.partition) != row.source]:
+    if moved and is_written:
         reasons.append(
-            f"offsets of {plan.source} have moved since they were checked: {name_some(moved)}; stop what writes them, "
-            "and plan again. `migrate rollback` undoes what was written"
+            f"another client wrote during the migration: {name_some(sorted(moved))}; stop it, see `migrate verify`, "
+            "and plan again, or undo the migration with `migrate rollback`"
         )
+    elif moved:
+        reasons.append(f"offsets have moved since they were checked: {name_some(sorted(moved))}; plan again")
     if plan.source.kind == "kafka" and (group := ends.cluster.describe(plan.source.group)).has_members:
         reasons.append(f"consumers of {plan.source} were started ({group.state}); stop them, and plan again")
     return reasons
@@ -203,6 +211,6 @@ def _written(plan: MigrationPlan, report: WriteReport) -> list[TopicPartition]:
                 return name_in_kafka(partition)
             case "zookeeper":
                 return GroupPaths(plan.target.group).offset(partition)
-        return plan.target.group
+        return str(Path(plan.target.group))
 
     return [row.partition for row in plan.partitions if name(row.partition) in written]

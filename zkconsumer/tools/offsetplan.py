@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Final
 
 from zkconsumer.clusterchoice import open_registry
 from zkconsumer.core.offsetreset import OffsetRow
-from zkconsumer.core.offsets import StoredOffset, choose_stored, offsets_of
+from zkconsumer.core.offsets import StoredOffset, choose_stored, fresh_metadata, offsets_of
 from zkconsumer.core.znodes import HOLD, GroupPaths, OffsetNode, PartitionOwnerNode
 from zkconsumer.errors import WriteRefused, ZkConsumerError, name_some
 from zkconsumer.model import TopicIdentity, TopicPartition
@@ -50,7 +51,7 @@ class GroupPlan:
         return not (self.change.nodes or self.change.kafka or self.file)
 
 
-def _nothing_else() -> Sequence[str]:
+def _nothing_else(_is_written: bool, /) -> Sequence[str]:
     return ()
 
 
@@ -67,7 +68,8 @@ class WritePlan:
         snapshot: what the file of the write gets; None for what ``groups`` change.
         retention_ms: how long Kafka keeps the offsets, in ms; None for the brokers' setting.
         still_refused: reads once more, under the hold, what must be true besides the offsets that are written; returns
-            why it is not, one sentence each. It is called before the first write, and after the last one.
+            why it is not, one sentence each. It is called with False before the first write, and with True after the
+            last one.
         sets_again: set what another client overwrites before the hold is released; otherwise report it.
         source: where the offsets are from, if members that register meanwhile would consume its records twice.
         resume: what the operator does to complete a write that failed.
@@ -80,7 +82,7 @@ class WritePlan:
     remarks: tuple[str, ...] = ()
     snapshot: Snapshot | None = None
     retention_ms: int | None = None
-    still_refused: Callable[[], Sequence[str]] = _nothing_else
+    still_refused: Callable[[bool], Sequence[str]] = _nothing_else
     sets_again: bool = True
     source: str = ""
     resume: str = "complete it by `offsets restore --complete`"
@@ -228,7 +230,7 @@ def plan_offsets(session: ZkSession, cluster: Cluster, guards: Guards, target: T
     if "kafka" in target.stores:
         stored = {p: target.in_kafka.get(p, StoredOffset(None)) for p in wanted}
         kafka = tuple(
-            KafkaChange(p, stored[p].offset, new, str(stored[p].mark or ""))
+            KafkaChange(p, stored[p].offset, new, fresh_metadata(stored[p].mark, uuid.uuid4().hex))
             for p, new in sorted(wanted.items())
             if stored[p].offset != new
         )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from zkconsumer.core.offsetreset import LogRange, OffsetRow
 from zkconsumer.core.offsetrules import nearest_in_log, outside_logs
-from zkconsumer.core.offsets import StoredOffset
+from zkconsumer.core.offsets import StoredOffset, fresh_metadata
 from zkconsumer.core.znodes import OffsetNode
 from zkconsumer.errors import ZkConsumerError, name_some
 from zkconsumer.model import TopicPartition
@@ -48,7 +49,7 @@ class _How:
     overwrite: bool
     outside: Outside
     commits_again: bool
-    recorded: Mapping[str, str | int]
+    recorded: Mapping[str, str | int | None]
 
 
 def plan_restore(  # noqa: PLR0913 - each has its keyword and its default
@@ -119,6 +120,8 @@ def _plan_group(session: ZkSession, cluster: Cluster, change: GroupChange, how: 
     changes, foreign, rows = [], [], []
     for node in change.nodes:
         now, former = found[node.path], node.after if how.complete else node.before
+        if how.complete and node.before is None and now is not None and partition_of(node.path) is None:
+            continue  # a parent that was missing then: whoever has created it
         wanted = _in_log(node.path, former, logs) if how.outside == "clamp" else former
         if not _is_one_of(now, node, wanted):
             foreign.append(node.path)
@@ -154,13 +157,16 @@ def _logs(session: ZkSession, cluster: Cluster, change: GroupChange, how: _How, 
     partitions = {one.partition for one in change.kafka}
     partitions |= {partition for node in change.nodes if (partition := partition_of(node.path)) is not None}
     topics = {partition.topic for partition in partitions}
+    ranges: Mapping[TopicPartition, LogRange] = {}
+    recreated: set[str] = set()
     try:
+        for topic, identity in topic_identities(session, cluster, topics & how.recorded.keys()).items():
+            recorded = how.recorded[topic]
+            if recorded is None or not identity.is_recorded_as(recorded):
+                recreated.add(topic)
         ranges = cluster.log_ranges(partitions & cluster.partitions(topics))
-        now = topic_identities(session, cluster, topics & how.recorded.keys())
     except ZkConsumerError as error:
         guards.warnings.append(f"whether offsets are outside their logs is unknown: {error}")
-        return _Logs({})
-    recreated = (topic for topic, identity in now.items() if not identity.is_recorded_as(how.recorded[topic]))
     return _Logs(ranges, frozenset(recreated))
 
 
@@ -169,8 +175,13 @@ def _check_logs(rows: Collection[OffsetRow], logs: _Logs, how: _How, guards: Gua
     outside = {p for row in changed for p in outside_logs({row.partition: row.new}, logs.ranges, logs.recreated)}
     others = sorted(partition for partition in outside if partition.topic in logs.recreated)
     same = sorted(outside.difference(others))
-    if outside and how.outside == "keep":
-        guards.warnings.append(f"offsets of {name_some(sorted(outside))} are outside their logs, as they were before")
+    if how.outside == "keep":
+        if same:
+            guards.warnings.append(f"offsets of {name_some(same)} are outside their logs, as they were before")
+        if others:
+            guards.warnings.append(
+                f"offsets of {name_some(others)} are those of earlier topics, which were deleted and created again"
+            )
         return
     if same:
         guards.refusals.append(
@@ -237,7 +248,8 @@ def _kafka(
         if stored.offset not in (one.before, one.after, wanted):
             foreign.append(f"{one.partition} in Kafka")
         if stored.offset != wanted or (how.commits_again and wanted is not None):
-            changes.append(KafkaChange(one.partition, stored.offset, wanted, one.metadata))
+            metadata = one.metadata if how.commits_again else fresh_metadata(one.metadata, uuid.uuid4().hex)
+            changes.append(KafkaChange(one.partition, stored.offset, wanted, metadata))
     if any(one.after is None for one in changes) and not cluster.can_delete(change.group):
         kept = [one for one in changes if one.after is None]
         guards.warnings += (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from zkconsumer.core.writestate import WriteState
@@ -57,23 +57,32 @@ def execute(
     report = WriteReport()
     if not groups:
         return report
-    if plan.snapshot is None:
-        plan = replace(plan, snapshot=_snapshot_of(session, cluster, plan.command, groups, report))
-    writer = _Writer(session, cluster, plan, file, report, long_hold, announce, advance, clock)
-    for group in groups:
-        if report.faults:
-            report.not_written += _names(group)
-            continue
-        try:
-            _write_group(writer, group)
-        except ZkConsumerError as error:
-            if report.snapshot is None:
-                raise
-            report.faults += error.reasons if isinstance(error, WriteRefused) else [str(error)]
-            report.not_written += _names(group)
-    if not report.faults:
-        file.mark(WriteState.COMPLETE)
+    snapshot = plan.snapshot or _snapshot_of(session, cluster, plan.command, groups, report)
+    total = sum(len(_names(group)) for group in groups)
+    with file.prepared(snapshot) as begin:  # before the hold, which is short
+        writer = _Writer(session, cluster, plan, file.path, begin, report, total, long_hold, announce, advance, clock)
+        for group in groups:
+            if report.faults:
+                report.not_written += _names(group)
+                continue
+            try:
+                _write_group(writer, group)
+            except ZkConsumerError as error:
+                if report.snapshot is None:
+                    raise
+                report.faults += error.reasons if isinstance(error, WriteRefused) else [str(error)]
+                report.not_written += _names(group)
+    _mark_complete(file, plan, report)
     return report
+
+
+def _mark_complete(file: SnapshotFile, plan: WritePlan, report: WriteReport) -> None:
+    if report.faults or report.not_written or report.unknown:
+        return
+    try:
+        file.mark(WriteState.COMPLETE)
+    except OSError as error:
+        report.faults.append(f"all is written, and {file.path} does not record it: {error}; {plan.resume}")
 
 
 def _snapshot_of(
@@ -81,9 +90,10 @@ def _snapshot_of(
 ) -> Snapshot:
     """What the file gets, with the identities of the topics: their names may belong to other topics one day."""
     topics = {row.partition.topic for group in groups for row in group.rows}
-    recorded: dict[str, str | int] = {}
+    recorded: dict[str, str | int | None] = {}
     try:
-        recorded = {t: identity.recorded for t, identity in topic_identities(session, cluster, topics).items()}
+        known = topic_identities(session, cluster, topics)
+        recorded = {topic: known[topic].recorded if topic in known else None for topic in sorted(topics)}
     except ZkConsumerError as error:
         report.warnings.append(f"the snapshot cannot distinguish topics that are created again: {error}")
     changes = tuple(group.change for group in groups)
@@ -97,8 +107,10 @@ class _Writer:
     session: ZkSession
     cluster: Cluster
     plan: WritePlan
-    file: SnapshotFile
+    path: Path
+    begin_file: Callable[[], None]
     report: WriteReport
+    total: int
     long_hold: bool
     announce: Callable[[Path], None]
     advance: Callable[[int, int], None]
@@ -108,14 +120,12 @@ class _Writer:
         """Put what is changed on the disk, before the first write of all groups."""
         if self.report.snapshot is not None:
             return
-        assert self.plan.snapshot is not None
-        self.file.begin(self.plan.snapshot)
-        self.report.snapshot = self.file.path
-        self.announce(self.file.path)
+        self.begin_file()
+        self.report.snapshot = self.path
+        self.announce(self.path)
 
     def show_progress(self) -> None:
-        total = sum(len(_names(group)) for group in self.plan.groups)
-        self.advance(len(self.report.written), total)
+        self.advance(len(self.report.written), self.total)
 
     def hold_of(self, group: GroupPlan) -> GroupHold | NoHold:
         """The hold of a group, which is not taken yet."""
@@ -153,7 +163,7 @@ def _write_group(writer: _Writer, group: GroupPlan) -> None:
     kafka = KafkaWrites(writer.cluster, group.change.kafka, under)
     try:
         hold.take()
-        if reasons := writer.plan.still_refused():
+        if reasons := writer.plan.still_refused(False):
             raise WriteRefused(reasons)
         writer.begin()
         writer.show_progress()
@@ -173,8 +183,14 @@ def _write_file(group: GroupPlan, under: UnderHold) -> None:
     """A file of another program, in one piece."""
     if group.file is None or under.is_too_late([str(group.file[0])]):
         return
-    write_whole(*group.file)
-    under.report.written.append(str(group.file[0]))
+    path, text = group.file
+    try:
+        write_whole(path, text)
+    except OSError as error:
+        under.report.faults.append(f"{path} was not written: {error}")
+        under.report.not_written.append(str(path))
+        return
+    under.report.written.append(str(path))
     under.show_progress()
 
 
@@ -182,7 +198,8 @@ def _read_back(znodes: ZnodeWrites, kafka: KafkaWrites, under: UnderHold) -> Non
     try:
         znodes.read_back()
         kafka.read_back()
-        under.report.faults += under.plan.still_refused()
+        if not under.report.faults:
+            under.report.faults += under.plan.still_refused(True)
     except ZkConsumerError as error:
         under.report.faults.append(f"what was written could not be read again: {error}")
 

@@ -7,13 +7,14 @@ The file is what undoes a write, completes it, or shows that it is complete: ``o
 from __future__ import annotations
 
 import base64
+import errno
 import fcntl
 import itertools
 import json
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,7 +26,7 @@ from zkconsumer.core.writestate import FOLLOWING, WriteState
 from zkconsumer.core.znodes import OffsetNode, offset_partition
 from zkconsumer.errors import MalformedZnode, WriteRefused, ZkConsumerError
 from zkconsumer.model import TopicPartition
-from zkconsumer.tools.wholefiles import write_whole
+from zkconsumer.tools.wholefiles import prepared
 from zkconsumer.zookeeper.access import Access
 from zkconsumer.zookeeper.reads import Znode
 
@@ -105,7 +106,8 @@ class Snapshot:
         state: how far the command has come.
         plan: SHA-256 of the migration's plan; None for other commands.
         beyond: of a migration, the target's offsets of partitions that the plan does not have, when the run began.
-        identities: of the topics that are known, as :attr:`~zkconsumer.model.TopicIdentity.recorded` has them.
+        identities: of the topics, as :attr:`~zkconsumer.model.TopicIdentity.recorded` has them; None of one that did
+            not exist. Topics whose identity is unknown are absent.
     """
 
     command: str
@@ -115,7 +117,7 @@ class Snapshot:
     state: WriteState = WriteState.WRITING
     plan: str | None = None
     beyond: Mapping[TopicPartition, int] = field(default_factory=dict)
-    identities: Mapping[str, str | int] = field(default_factory=dict)
+    identities: Mapping[str, str | int | None] = field(default_factory=dict)
 
 
 def partition_of(path: str) -> TopicPartition | None:
@@ -167,30 +169,46 @@ class SnapshotFile:
         """How far the write has come; None if it has not begun."""
         return None if self.snapshot is None else self.snapshot.state
 
-    def begin(self, snapshot: Snapshot) -> None:
-        """Record what is about to be written, and wait until it is on the disk.
+    @contextmanager
+    def prepared(self, snapshot: Snapshot) -> Iterator[Callable[[], None]]:
+        """Prepare what is about to be written; what this yields records it, and waits until it is on the disk.
 
         Raises:
-            OSError: the file cannot be written, or exists although it should be new.
+            OSError: the file cannot be written, or exists although it should be new; also when it is recorded.
         """
-        if self._is_new:
-            self._create()
-            self._is_new = False
-        self._replace(replace(snapshot, state=WriteState.WRITING))
+        snapshot = replace(snapshot, state=WriteState.WRITING)
+        if self._is_new and self.path.exists():
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(self.path))
+        with prepared(self.path, "".join(_lines(snapshot)), mode=0o600) as put:
+
+            def begin() -> None:
+                if self._is_new:
+                    self._create()
+                    self._is_new = False
+                self._put(snapshot, put)
+
+            yield begin
+
+    def begin(self, snapshot: Snapshot) -> None:
+        """Record what is about to be written, as :meth:`prepared` does and raises."""
+        with self.prepared(snapshot) as begin:
+            begin()
 
     def mark(self, state: WriteState) -> None:
         """Record how far the write has come; raises OSError as :meth:`begin`."""
         assert self.snapshot is not None
         if state is not self.state:
-            self._replace(replace(self.snapshot, state=state))
+            snapshot = replace(self.snapshot, state=state)
+            with prepared(self.path, "".join(_lines(snapshot)), mode=0o600) as put:
+                self._put(snapshot, put)
 
     def _create(self) -> None:
         """The empty file, readable by its owner only, so that no file of another command is replaced."""
         os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
 
-    def _replace(self, snapshot: Snapshot) -> None:
+    def _put(self, snapshot: Snapshot, put: Callable[[], None]) -> None:
         assert snapshot.state in FOLLOWING[self.state], f"{snapshot.state} does not follow {self.state}"
-        write_whole(self.path, "".join(_lines(snapshot)), mode=0o600)
+        put()
         self.snapshot = snapshot
 
 
@@ -257,7 +275,7 @@ def read_snapshot(path: Path) -> Snapshot:
             WriteState(document["state"]),
             None if plan is None else str(plan),
             {TopicPartition(str(topic), int(number)): int(offset) for topic, number, offset in document["beyond"]},
-            {str(t): one if isinstance(one, int) else str(one) for t, one in document["identities"].items()},
+            {str(t): None if one is None else _identity(one) for t, one in document["identities"].items()},
         )
 
 
@@ -344,6 +362,10 @@ def _group(document: Any) -> GroupChange:
         ),
     )
     return change.holding(None if held is None else str(held))
+
+
+def _identity(recorded: Any) -> str | int:
+    return recorded if isinstance(recorded, int) else str(recorded)
 
 
 def _path(path: Any) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -18,18 +20,32 @@ def write_whole(path: Path, text: str, *, mode: int = 0o644) -> None:
     Raises:
         OSError: it cannot be written; the former file is as it was.
     """
+    with prepared(path, text, mode=mode) as put:
+        put()
+
+
+@contextmanager
+def prepared(path: Path, text: str, *, mode: int = 0o644) -> Iterator[Callable[[], None]]:
+    """Put the text of a file on the disk; what this yields replaces the file by it, and takes little time.
+
+    Raises OSError as :func:`write_whole`, for which see the arguments, and so does what it yields.
+    """
     descriptor, name = tempfile.mkstemp(dir=path.absolute().parent, prefix=f".{path.name}.")
+    aside = Path(name)
+
+    def put() -> None:
+        aside.replace(path)
+        _sync_directory(path.absolute().parent)
+
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        Path(name).chmod(mode if not path.exists() else path.stat().st_mode & 0o7777)
-        Path(name).replace(path)
-        _sync_directory(path.absolute().parent)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+        aside.chmod(mode if not path.exists() else path.stat().st_mode & 0o7777)
+        yield put
+    finally:
+        aside.unlink(missing_ok=True)
 
 
 def _sync_directory(directory: Path) -> None:

@@ -7,7 +7,9 @@ from zkconsumer.core.offsets import (
     changed_offsets,
     choose_stored,
     counting_offset,
+    fresh_metadata,
     offsets_of,
+    our_metadata,
     written_by_others,
 )
 from zkconsumer.model import TopicPartition
@@ -65,3 +67,8 @@ def test_stored_offsets_without_an_offset_are_none():
     assert offsets_of({TopicPartition("t", 0): StoredOffset(None), TopicPartition("t", 1): StoredOffset(0, "m")}) == {
         TopicPartition("t", 1): 0
     }
+
+
+def test_a_mark_of_ours_is_not_used_for_another_offset():
+    assert fresh_metadata("zkconsumer:abc:topic", "new") == our_metadata("new", "topic") != "zkconsumer:abc:topic"
+    assert [fresh_metadata(mark, "new") for mark in ("theirs", "", None, 77)] == ["theirs", "", "", "77"]

@@ -9,8 +9,9 @@ from tests.fixtures.migrationsinmemory import OFFSETS, PARTITIONS, TO_KAFKA, TO_
 from zkconsumer.core.writestate import WriteState
 from zkconsumer.errors import BrokerUnavailable, WriteRefused
 from zkconsumer.model import TopicPartition
-from zkconsumer.tools import offsetwrites, snapshot
+from zkconsumer.tools import offsetwrites
 from zkconsumer.tools.migrationmirror import CopyReport, Mirror, run_mirror
+from zkconsumer.tools.snapshot import SnapshotFile
 
 MOVED = {**OFFSETS, PARTITIONS[0]: 40, PARTITIONS[3]: 41}
 
@@ -192,7 +193,7 @@ def test_a_copy_that_was_killed_is_repeated(migrated, monkeypatch, point, after)
         return call
 
     with monkeypatch.context() as patch, reversed_ends(migrated) as ends:
-        patch.setattr(snapshot, "write_whole", killing(snapshot.write_whole))
+        patch.setattr(SnapshotFile, "_put", killing(SnapshotFile._put))
         patch.setattr(offsetwrites.GroupHold, "take", killing(offsetwrites.GroupHold.take))
         patch.setattr(offsetwrites.GroupHold, "outlast_attempts", killing(lambda _hold: None))
         with pytest.raises(Killed):

@@ -12,6 +12,7 @@ from zkconsumer.core.offsets import StoredOffset
 from zkconsumer.core.writestate import WriteState
 from zkconsumer.errors import WriteRefused, ZkConsumerError
 from zkconsumer.model import TopicPartition
+from zkconsumer.tools import hold
 from zkconsumer.tools.offsetrestore import plan_restore
 from zkconsumer.tools.offsetwrites import execute
 from zkconsumer.tools.snapshot import SnapshotFile, read_snapshot
@@ -74,6 +75,34 @@ def test_what_a_killed_rollback_has_left_of_its_hold_is_removed(servers):
     servers.write("/consumers/g/zkconsumer", b"")
     assert servers.roll_back().faults == []
     assert not any(path.startswith("/consumers/g") for path in servers.server.nodes)
+
+
+def test_a_late_commit_during_a_rollback_is_set_again(servers, monkeypatch):
+    """Otherwise each further command would take it for the progress of a consumer."""
+    begin(servers, TO_ZOOKEEPER)
+    servers.run()
+    pending = [lambda: servers.store({PARTITIONS[0]: 50})]
+    monkeypatch.setattr(hold.GroupHold, "outlast_attempts", lambda _hold: pending and pending.pop()())
+    assert servers.roll_back().faults == []
+    assert at_target(servers) == FORMER
+
+
+def test_a_rollback_without_a_file_of_its_own_undoes_nothing(servers):
+    begin(servers, TO_KAFKA)
+    servers.run()
+    servers.file.with_name("undo1").touch()
+    with pytest.raises(FileExistsError):
+        servers.roll_back()
+    assert (at_target(servers), servers.state()) == (OFFSETS, WriteState.COMPLETE)
+
+
+def test_offsets_that_a_rollback_commits_do_not_look_like_those_of_the_run(servers):
+    """A query of Spark that has read the mark of the run would take them for the offset that it read."""
+    begin(servers, TO_KAFKA)
+    servers.run()
+    mark = servers.brokers.groups["g"][PARTITIONS[0]].mark
+    servers.roll_back()
+    assert servers.brokers.groups["g"][PARTITIONS[0]].mark not in (mark, "")
 
 
 def test_a_rollback_that_is_repeated_writes_nothing(servers):

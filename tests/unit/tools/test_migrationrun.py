@@ -17,9 +17,9 @@ from zkconsumer.core.migrationplan import make_plan
 from zkconsumer.core.writestate import WriteState
 from zkconsumer.errors import WriteRefused, ZkConsumerError
 from zkconsumer.model import TopicPartition
-from zkconsumer.tools import hold
+from zkconsumer.tools import hold, migrationrun
 from zkconsumer.tools.migrationends import MigrationEnds
-from zkconsumer.tools.snapshot import read_snapshot
+from zkconsumer.tools.snapshot import read_snapshot, snapshot_of_plan
 
 
 @pytest.mark.parametrize("ends", [TO_KAFKA, TO_ZOOKEEPER, ("storm:/s/id", "kafka:g"), ("storm:/s/id", "zookeeper:g")])
@@ -33,11 +33,12 @@ def test_a_run_makes_both_ends_equal(servers, ends):
     assert servers.state() is WriteState.COMPLETE
 
 
-def test_offsets_become_a_file_of_spark(servers, tmp_path):
+@pytest.mark.parametrize("between", ["", "./"])
+def test_offsets_become_a_file_of_spark(servers, tmp_path, between):
     file = tmp_path / "starting.json"
-    servers.begin("zookeeper:g", f"spark-options:{file}")
+    servers.begin("zookeeper:g", f"spark-options:{tmp_path}/{between}starting.json")
     report = servers.run()
-    assert (report.faults, report.snapshot) == ([], None)
+    assert (report.faults, report.snapshot, report.written) == ([], None, PARTITIONS)
     assert json.loads(file.read_text()) == {"t": {str(p.partition): OFFSETS[p] for p in PARTITIONS}}
     assert servers.left_over() == []
 
@@ -169,6 +170,64 @@ def test_a_source_that_moved_after_a_kill_is_refused(servers):
         servers.run()
 
 
+# -- other clients at the target --------------------------------------------------------------------------------------
+
+
+def test_a_commit_at_the_target_before_the_hold_is_not_overwritten(servers, monkeypatch):
+    """A member of the group in ZooKeeper commits after the guards were checked, and ends."""
+    servers.store({PARTITIONS[1]: 3})
+    servers.begin(*TO_ZOOKEEPER)
+    changes = migrationrun._changes
+
+    def late(ends, plan):
+        servers.store({PARTITIONS[1]: 15})
+        return changes(ends, plan)
+
+    monkeypatch.setattr(migrationrun, "_changes", late)
+    with pytest.raises(WriteRefused, match="have moved since they were checked: t-1 in zookeeper:g"):
+        servers.run()
+    assert (servers.stored(), servers.state()) == ({PARTITIONS[1]: 15}, None)
+
+
+def test_a_partition_that_need_not_be_written_is_looked_at_under_the_hold(servers):
+    servers.store({PARTITIONS[0]: OFFSETS[PARTITIONS[0]]})
+    servers.begin(*TO_ZOOKEEPER)
+    with pytest.raises(WriteRefused, match="t-0 in zookeeper:g"):
+        servers.run(before_hold=lambda: servers.store({PARTITIONS[0]: 11}))
+    assert (servers.stored(), servers.state()) == ({PARTITIONS[0]: 11}, None)
+
+
+def test_a_partition_that_was_not_written_is_read_back(servers, monkeypatch):
+    servers.store({PARTITIONS[0]: OFFSETS[PARTITIONS[0]]})
+    servers.begin(*TO_ZOOKEEPER)
+    monkeypatch.setattr(hold.GroupHold, "outlast_attempts", lambda _hold: servers.store({PARTITIONS[0]: 11}))
+    (fault,) = servers.run().faults
+    assert fault.startswith("another client wrote during the migration: t-0 in zookeeper:g")
+    assert servers.state() is WriteState.WRITING
+
+
+def test_a_group_node_that_a_member_created_does_not_refuse_a_repetition(servers):
+    servers.begin(*TO_ZOOKEEPER)
+    servers.run()
+    servers.roll_back()
+    servers.write("/consumers/g", b"")
+    assert servers.run().faults == []
+    assert servers.verified()
+
+
+def test_a_run_completes_what_a_killed_rollback_left_as_it_was(servers):
+    """1. A rollback is killed before it writes; 2. another one is refused under the hold; 3. the plan is run."""
+    servers.begin(*TO_ZOOKEEPER)
+    servers.run()
+    snapshot_of_plan(servers.plan, servers.file).mark(WriteState.UNDOING)
+    with pytest.raises(WriteRefused, match="g_member"):
+        servers.roll_back(before_hold=servers.register)
+    servers.member.close()
+    assert servers.state() is WriteState.UNDONE
+    assert servers.run().found == PARTITIONS
+    assert servers.state() is WriteState.COMPLETE
+
+
 # -- refusals ---------------------------------------------------------------------------------------------------------
 
 
@@ -206,7 +265,7 @@ def test_a_consumer_that_commits_to_the_source_is_reported(servers):
             session._client.set("/s/id/partition_4", (SPOUT % (50, 4)).encode())
 
     servers.brokers.before_commit = move
-    assert "offsets of storm:/s/id have moved since they were checked: t-4" in servers.run().faults[0]
+    assert "another client wrote during the migration: t-4 in storm:/s/id" in servers.run().faults[0]
 
 
 def test_a_znode_of_a_spout_that_cannot_be_read_is_a_reason_to_refuse(servers):
