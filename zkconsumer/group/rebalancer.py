@@ -239,7 +239,7 @@ class Rebalancer:
     def start_without_group(self, partitions: Mapping[TopicPartition, int | None]) -> None:
         """Fetch partitions without a group; for a member that never joins."""
         thread, store = ConsumerThreadId(self._consumer_id, 0), self._committer.store
-        self._committer.read_without_group(dict.fromkeys(partitions, thread))
+        self._committer.without_group = dict.fromkeys(partitions, thread)
         assigned = self._assign(self._committer.read(partitions.keys()))
         for partition, offset in partitions.items():
             if offset is not None:
