@@ -22,7 +22,7 @@ TestCommitModel.pytestmark = pytest.mark.timeout(600)  # shrinking takes time
 
 
 def forgets_what_a_listener_committed(monkeypatch):
-    wrote = OwnedPartition.wrote
+    wrote, start = OwnedPartition.wrote, OwnedPartition.start
 
     def keep_what_was_read(self, offset):
         read = self.read
@@ -30,6 +30,7 @@ def forgets_what_a_listener_committed(monkeypatch):
         self.read = read
 
     monkeypatch.setattr(OwnedPartition, "wrote", keep_what_was_read)
+    monkeypatch.setattr(OwnedPartition, "start", lambda self, *how, kept: start(self, *how, kept=False))
 
 
 def takes_back_what_was_not_answered(monkeypatch):

@@ -70,7 +70,7 @@ class FetchAssignment:
     @cached_property
     def threads(self) -> Mapping[TopicPartition, ConsumerThreadId]:
         """The partitions that are fetched, and their consumer threads."""
-        return {partition: one.thread for partition, one in self.partitions.items() if one.error is None}
+        return {p: assigned.thread for p, assigned in self.partitions.items() if assigned.error is None}
 
     @cached_property
     def stored(self) -> Mapping[TopicPartition, StoredOffset]:
@@ -80,12 +80,12 @@ class FetchAssignment:
     @cached_property
     def refused(self) -> Mapping[TopicPartition, TopicUnreadable]:
         """The partitions that are not fetched, and why."""
-        return {partition: one.error for partition, one in self.partitions.items() if one.error is not None}
+        return {p: assigned.error for p, assigned in self.partitions.items() if assigned.error is not None}
 
     @cached_property
     def earliest(self) -> Set[TopicPartition]:
         """The partitions that start at the beginning of the log."""
-        return {partition for partition, one in self.partitions.items() if one.earliest}
+        return {partition for partition, assigned in self.partitions.items() if assigned.earliest}
 
 
 class FetchControl(Protocol):

@@ -8,8 +8,6 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from zkconsumer.core.rebalancesteps import RebalanceStep
-
 _HISTORY: Final = 64
 """How many states a member remembers: about five rebalances."""
 
@@ -26,7 +24,7 @@ class MemberState(Enum):
     READING_GROUP = "reading the group"
     """Reads members, topics and brokers, and decides whether a rebalance is needed. Ownership does not change."""
     STOPPING = "stopping fetchers"
-    """Step 1: nothing more is handed out; what was released by the user is committed."""
+    """Step 1 of a rebalance: nothing more is handed out; what was released by the user is committed."""
     RELEASING = "releasing partitions"
     """Step 2: the listener is called, and partitions are given up."""
     ASSIGNING = "assigning partitions"
@@ -49,16 +47,22 @@ class MemberState(Enum):
     """Not in the group any more, or never joined. Final."""
 
 
-STATE_OF_STEP: Final[Mapping[RebalanceStep, MemberState]] = MappingProxyType(
+STEPS: Final[Mapping[MemberState, str]] = MappingProxyType(
     {
-        RebalanceStep.STOP_FETCHERS: MemberState.STOPPING,
-        RebalanceStep.RELEASE_OWNERSHIP: MemberState.RELEASING,
-        RebalanceStep.REASSIGN: MemberState.ASSIGNING,
-        RebalanceStep.CLAIM_OWNERSHIP: MemberState.CLAIMING,
-        RebalanceStep.RESTART_FETCHERS: MemberState.STARTING,
+        MemberState.STOPPING: "1 stop fetchers",
+        MemberState.RELEASING: "2 release ownership",
+        MemberState.ASSIGNING: "3 reassign partitions",
+        MemberState.CLAIMING: "4 claim ownership",
+        MemberState.STARTING: "5 restart fetchers",
     }
 )
-"""The state of a member that is in a step of a rebalance."""
+"""The states that are steps of a rebalance, with number and name; each step relies on the one before."""
+
+
+def step_name(state: MemberState | None) -> str:
+    """The step's number and name; None stands for registering and reading the group, before the first step."""
+    return "0 read the group" if state is None else STEPS[state]
+
 
 _FAILURE: Final = {MemberState.WAITING_TO_RETRY, MemberState.SESSION_LOST}
 _END: Final = {MemberState.LEAVING, MemberState.CLOSED}

@@ -1,4 +1,4 @@
-"""The five steps of a rebalance, its causes, and the times between attempts."""
+"""The causes of a rebalance, the times between attempts, and what becomes of members that gave up."""
 
 from __future__ import annotations
 
@@ -8,21 +8,6 @@ from enum import Enum
 from zkconsumer.core.groupview import GroupView
 from zkconsumer.errors import ZooKeeperUnavailable
 from zkconsumer.model import ConsumerThreadId, TopicPartition
-
-
-class RebalanceStep(Enum):
-    """Where a rebalance is. The order of the five is fixed: each relies on the one before (jvm-consumer.md#attempt)."""
-
-    STOP_FETCHERS = "1 stop fetchers"
-    """Nothing more is handed out; what was released is committed."""
-    RELEASE_OWNERSHIP = "2 release ownership"
-    """The listener was called; this member has no owner znode left."""
-    REASSIGN = "3 reassign partitions"
-    """A fresh view of the group was read and an assignment computed from it."""
-    CLAIM_OWNERSHIP = "4 claim ownership"
-    """This member has claimed all owner znodes of its share, or none."""
-    RESTART_FETCHERS = "5 restart fetchers"
-    """Offsets were read after claiming, the listener was called, fetching continues."""
 
 
 class RebalanceCause(Enum):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zkconsumer.model import TopicPartition
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from zkconsumer.decode.records import Records
 
 
+@dataclass(slots=True, eq=False)
 class QueuedPartition:
     """One partition from its acquisition to its release. Each acquisition has its own object, compared by identity.
 
@@ -23,11 +25,8 @@ class QueuedPartition:
         consumed: the offset after all consumed chunks, or None. Written by the user's thread.
     """
 
-    __slots__ = ("consumed", "partition")
-
-    def __init__(self, partition: TopicPartition) -> None:
-        self.partition = partition
-        self.consumed: int | None = None
+    partition: TopicPartition
+    consumed: int | None = field(default=None, init=False)
 
 
 class Chunk(NamedTuple):

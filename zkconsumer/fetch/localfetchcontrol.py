@@ -120,8 +120,8 @@ class LocalFetchControl:
             self._config.fetch_message_max_bytes,
             self._still_held(partition, assigned),
             assigned.origin,
+            assigned.earliest,
         )
-        info.earliest = assigned.earliest
         old, start = self._infos.get(partition), assigned.offset
         if old is not None and start is not None and old.fetched is not None and start <= old.fetched:
             info.epochs = old.epochs  # otherwise another member read what is before the start

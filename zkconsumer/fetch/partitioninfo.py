@@ -6,6 +6,7 @@ import logging
 import time
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Final
 
 from zkconsumer.core.denials import PATIENCE, pause_s
@@ -15,7 +16,7 @@ from zkconsumer.errors import AuthenticationFailed, ConfigError, TopicUnreadable
 from zkconsumer.fetch.chunkqueue import ChunkQueue
 from zkconsumer.fetch.chunks import QueuedPartition
 from zkconsumer.kafka.fetchsession import PartitionFetch
-from zkconsumer.model import ConsumerThreadId, TopicPartition
+from zkconsumer.model import ConsumerThreadId
 
 _log = logging.getLogger(__name__)
 _events = logging.getLogger("zkconsumer.events")
@@ -24,6 +25,7 @@ _PATIENCE: Final = 3
 """After this many refusals in a row the stream raises the error: a stopping broker may hang up during a login."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class PartitionInfo(QueuedPartition):
     """One owned partition. Each acquisition creates a new object, so no state leaks from one to the next.
 
@@ -38,12 +40,12 @@ class PartitionInfo(QueuedPartition):
         fetch_bytes: bytes to request at a time.
         previous: this partition before its last release, if the user still holds its last record or batch.
         origin: the store that holds ``start``, as named in messages; None if ``start`` is not a stored offset.
+        earliest: True if the first reset goes to the beginning of the log, whatever ``auto.offset.reset`` is. Cleared
+            by the fetcher.
 
     Attributes:
         start: the position until a record is handed out; None while a reset is pending. Written by the fetcher.
         fetched: the offset to fetch next; None while a reset is pending. Written by the fetcher.
-        earliest: True if the first reset goes to the beginning of the log, whatever ``auto.offset.reset`` is. Set where
-            this object is made, cleared by the fetcher.
         high_watermark: the end of the partition as the broker last reported it, or None. Written by the fetcher.
         density: bytes per offset in the last answer; 0.0 if unknown. Written by the fetcher.
         fetch_bytes: as above; raised for a record that does not fit (brokers before 0.10.1). Written by the fetcher.
@@ -61,63 +63,30 @@ class PartitionInfo(QueuedPartition):
         released: True once this member has released it. Written by the rebalance thread.
     """
 
-    __slots__ = (
-        "denials",
-        "density",
-        "earliest",
-        "epochs",
-        "faults",
-        "fenced",
-        "fetch_bytes",
-        "fetched",
-        "generation",
-        "high_watermark",
-        "leader_epoch",
-        "origin",
-        "previous",
-        "queue",
-        "readable",
-        "refusals",
-        "released",
-        "request",
-        "retry_at",
-        "start",
-        "thread",
-    )
+    thread: ConsumerThreadId
+    generation: int
+    queue: ChunkQueue
+    start: int | None
+    fetch_bytes: int
+    previous: PartitionInfo | None = None
+    origin: str | None = None
+    earliest: bool = False
+    fetched: int | None = field(init=False)
+    high_watermark: int | None = field(default=None, init=False)
+    density: float = field(default=0.0, init=False)
+    faults: Faults = field(default=Faults(), init=False)
+    refusals: int = field(default=0, init=False)
+    denials: int = field(default=0, init=False)
+    retry_at: float = field(default=0.0, init=False)
+    readable: bool = field(default=False, init=False)
+    released: bool = field(default=False, init=False)
+    request: PartitionFetch | None = field(default=None, init=False)
+    epochs: PositionEpochs = field(default=PositionEpochs(), init=False)
+    leader_epoch: int = field(default=UNKNOWN_EPOCH, init=False)
+    fenced: bool = field(default=False, init=False)
 
-    def __init__(
-        self,
-        partition: TopicPartition,
-        thread: ConsumerThreadId,
-        generation: int,
-        queue: ChunkQueue,
-        start: int | None,
-        fetch_bytes: int,
-        previous: PartitionInfo | None = None,
-        origin: str | None = None,
-    ) -> None:
-        super().__init__(partition)
-        self.thread = thread
-        self.generation = generation
-        self.queue = queue
-        self.start = start
-        self.fetched = start
-        self.high_watermark: int | None = None
-        self.density = 0.0
-        self.fetch_bytes = fetch_bytes
-        self.faults = Faults()
-        self.refusals = 0
-        self.denials = 0
-        self.retry_at = 0.0
-        self.readable = False
-        self.released = False
-        self.request: PartitionFetch | None = None
-        self.previous = previous
-        self.origin = origin
-        self.earliest = False
-        self.epochs = PositionEpochs()
-        self.leader_epoch = UNKNOWN_EPOCH
-        self.fenced = False
+    def __post_init__(self) -> None:
+        self.fetched = self.start
 
     def __repr__(self) -> str:
         return f"<{self.partition} generation {self.generation} fetched {self.fetched} consumed {self.consumed}>"

@@ -49,6 +49,7 @@ class OffsetCommitter:
         lost: number of partitions dropped so far because another member owned them.
         partitions: the records of all partitions; :meth:`owned` brings them up to date.
         store: as above.
+        without_group: partitions that are read without joining the group, which count as owned.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class OffsetCommitter:
         self._signal = signal
         self._before_commit = before_commit
         self._releasing = False
-        self._without_group: Mapping[TopicPartition, ConsumerThreadId] = {}
+        self.without_group: Mapping[TopicPartition, ConsumerThreadId] = {}
         self.lost = 0
         self.partitions = OwnedPartitions()
 
@@ -78,15 +79,11 @@ class OffsetCommitter:
 
     def owned(self) -> OwnedPartitions:
         """The records, with what the group protocol holds now."""
-        if self._without_group:
-            self.partitions.follow(self._without_group, 0)
+        if self.without_group:
+            self.partitions.follow(self.without_group, 0)
         else:
             self.partitions.follow(self._protocol.held, self._protocol.releases)
         return self.partitions
-
-    def read_without_group(self, partitions: Mapping[TopicPartition, ConsumerThreadId]) -> None:
-        """Treat partitions as owned that are read without joining the group."""
-        self._without_group = partitions
 
     def last_known(self, partition: TopicPartition) -> int | None:
         """What this member last read or wrote for the partition, None if nothing; for any thread."""
@@ -237,10 +234,7 @@ class OffsetCommitter:
         """
         if not offsets or self._before_commit is None:
             return offsets
-        owned = self.owned()
-        records = [
-            (replace(owned[partition]), owned[partition]) for partition in offsets
-        ]  # as it is now, and the record
+        records = [(replace(record), record) for record in map(self.owned().__getitem__, offsets)]
         try:
             self._before_commit()
         except ConsumerClosed:
@@ -251,9 +245,8 @@ class OffsetCommitter:
             ) from error
         self.owned()
         # Also those that are owned again: another member may have committed them in between.
-        if gone := sorted(
-            before.partition for before, now in records if before.is_owned and before.losses != now.losses
-        ):
+        gone = sorted(now.partition for before, now in records if before.is_owned and before.losses != now.losses)
+        if gone:
             raise GenerationEnded(
                 f"not committed: {name_some(gone)} were released while before_commit ran; their next owner reads the "
                 "uncommitted records again"

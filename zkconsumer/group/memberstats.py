@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from zkconsumer.core.memberstate import MemberState
-from zkconsumer.core.rebalancesteps import RebalanceCause, RebalanceStep
+from zkconsumer.core.memberstate import MemberState, step_name
+from zkconsumer.core.rebalancesteps import RebalanceCause
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +16,7 @@ class RebalanceCounts:
     Attributes:
         by_cause: number of finished rebalances by cause.
         seconds: total duration of finished rebalances, failed attempts and the waits between them included.
-        failures: failed attempts by step, see :func:`step_name`.
+        failures: failed attempts by step, see :func:`~zkconsumer.core.memberstate.step_name`.
         last_cause: cause of the last finished rebalance, None before the first.
         last_seconds: its duration in seconds.
         last_finished: when it ended, in seconds since the epoch.
@@ -41,7 +41,7 @@ class RebalanceCounts:
             last_finished=at,
         )
 
-    def failed(self, step: RebalanceStep | None) -> RebalanceCounts:
+    def failed(self, step: MemberState | None) -> RebalanceCounts:
         """The counts after one more attempt that failed in this step."""
         name = step_name(step)
         return replace(self, failures={**self.failures, name: self.failures.get(name, 0) + 1})
@@ -58,11 +58,6 @@ _COARSE = {
 def coarse_state(state: MemberState) -> str:
     """``latent``, ``joined``, ``rebalancing`` or ``closed``, for the metric."""
     return _COARSE.get(state, "rebalancing")
-
-
-def step_name(step: RebalanceStep | None) -> str:
-    """The step's number and name; None stands for registering and reading the group, before the first step."""
-    return "0 read the group" if step is None else step.value
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,9 @@ from collections.abc import Callable
 
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.groupprotocol import GroupProtocol
-from zkconsumer.core.memberstate import MemberState
+from zkconsumer.core.memberstate import MemberState, step_name
 from zkconsumer.core.rebalancesteps import (
     RebalanceCause,
-    RebalanceStep,
     longest_settling_seconds,
     orphan_delay_seconds,
     outages_in_a_row,
@@ -40,7 +39,7 @@ from zkconsumer.errors import (
     ZkConsumerError,
 )
 from zkconsumer.group.controlthread import ControlThread
-from zkconsumer.group.memberstats import RebalanceCounts, step_name
+from zkconsumer.group.memberstats import RebalanceCounts
 from zkconsumer.group.rebalancer import Outcome, Rebalancer
 from zkconsumer.group.rebalancesignal import RebalanceSignal
 
@@ -223,7 +222,7 @@ class RebalanceLoop:
         if self._protocol.tend():
             self._tend_later()
 
-    def _report_failure(self, error: Exception, step: RebalanceStep | None) -> None:
+    def _report_failure(self, error: Exception, step: MemberState | None) -> None:
         if isinstance(error, RebalanceAwaited):
             _log.debug("group %s consumer %s waits: %s", self._config.group_id, self._consumer_id, error)
             return

@@ -13,9 +13,9 @@ from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.fetchcontrol import AssignedPartition, FetchAssignment, FetchControl
 from zkconsumer.core.groupprotocol import GroupProtocol, Need, NoNeed, Target
 from zkconsumer.core.groupview import format_partitions
-from zkconsumer.core.memberstate import STATE_OF_STEP, MemberState
+from zkconsumer.core.memberstate import MemberState, step_name
 from zkconsumer.core.ownedpartitions import OwnedPartition, PartitionState
-from zkconsumer.core.rebalancesteps import RebalanceCause, RebalanceStep
+from zkconsumer.core.rebalancesteps import RebalanceCause
 from zkconsumer.core.reconcile import Reconciliation, reconcile
 from zkconsumer.errors import (
     GenerationEnded,
@@ -48,7 +48,7 @@ class Outcome(NamedTuple):
 
     cause: RebalanceCause | None = None
     error: Exception | None = None
-    step: RebalanceStep | None = None
+    step: MemberState | None = None
 
 
 class Rebalancer:
@@ -84,7 +84,7 @@ class Rebalancer:
         self._fetch = fetch
         self.enter_state = enter_state
         self.assignment = NOTHING
-        self._step: RebalanceStep | None = None
+        self._step: MemberState | None = None
         self.attempts = 0
         self.listener: ConsumerRebalanceListener | None = None
         self._fetching = False
@@ -161,7 +161,7 @@ class Rebalancer:
         What stays is committed by the timer: a rebalance that takes nothing from this member costs no request, and does
         not call ``before_commit``.
         """
-        self._enter(RebalanceStep.STOP_FETCHERS)
+        self._enter(MemberState.STOPPING)
         # From here on the share is not fetched as assigned, whatever is kept: if a step fails, and the next command is
         # what is held by then, that attempt still has to start what this one stopped.
         self._fetching = False
@@ -189,7 +189,7 @@ class Rebalancer:
 
     def _release_ownership(self, plan: Reconciliation, retain: Mapping[TopicPartition, ConsumerThreadId]) -> None:
         """Call the listener, then release revoked partitions; those to be claimed again at once may be retained."""
-        self._enter(RebalanceStep.RELEASE_OWNERSHIP)
+        self._enter(MemberState.RELEASING)
         if self.listener is not None:
             self.listener.before_releasing_partitions(frozenset(self._protocol.held) - plan.kept)
         self._committer.owned().revoke(self._fetched_but(plan.kept))
@@ -198,7 +198,7 @@ class Rebalancer:
 
     def _reassign(self, plan: Reconciliation) -> Target:
         """Compute this member's share, now that the group has its final state of what this member owns."""
-        self._enter(RebalanceStep.REASSIGN)
+        self._enter(MemberState.ASSIGNING)
         try:
             return self._protocol.target(with_topics=self._fetch.needs_topics)
         except Exception:
@@ -207,12 +207,12 @@ class Rebalancer:
 
     def _claim_ownership(self, share: Mapping[TopicPartition, ConsumerThreadId]) -> None:
         """Claim the share, all or nothing."""
-        self._enter(RebalanceStep.CLAIM_OWNERSHIP)
+        self._enter(MemberState.CLAIMING)
         self._protocol.acquire(share)
 
     def _restart_fetchers(self, target: Target, plan: Reconciliation, recreated: Set[TopicPartition]) -> None:
         """Read offsets, which are final only now that former owners have released, and start to fetch."""
-        self._enter(RebalanceStep.RESTART_FETCHERS)
+        self._enter(MemberState.STARTING)
         share = target.share
         kept = plan.kept & self.assignment.threads.keys()
         try:
@@ -239,7 +239,7 @@ class Rebalancer:
     def start_without_group(self, partitions: Mapping[TopicPartition, int | None]) -> None:
         """Fetch partitions without a group; for a member that never joins."""
         thread, store = ConsumerThreadId(self._consumer_id, 0), self._committer.store
-        self._committer.read_without_group(dict.fromkeys(partitions, thread))
+        self._committer.without_group = dict.fromkeys(partitions, thread)
         assigned = self._assign(self._committer.read(partitions.keys()))
         for partition, offset in partitions.items():
             if offset is not None:
@@ -343,15 +343,15 @@ class Rebalancer:
             )
         return former.keys()
 
-    def _enter(self, step: RebalanceStep) -> None:
+    def _enter(self, step: MemberState) -> None:
         self._step = step
-        self.enter_state(STATE_OF_STEP[step])
+        self.enter_state(step)
         _log.info(
             "group %s consumer %s rebalance %d: step %s",
             self._config.group_id,
             self._consumer_id,
             self.attempts,
-            step.value,
+            step_name(step),
         )
 
 

@@ -1,6 +1,7 @@
 from zkconsumer.connector.metrics import MinuteRates
-from zkconsumer.core.rebalancesteps import RebalanceCause, RebalanceStep
-from zkconsumer.group.memberstats import RebalanceCounts, step_name
+from zkconsumer.core.memberstate import MemberState, step_name
+from zkconsumer.core.rebalancesteps import RebalanceCause
+from zkconsumer.group.memberstats import RebalanceCounts
 
 
 def test_rates_are_those_of_the_last_minute():
@@ -22,7 +23,7 @@ def test_the_slowest_fetcher_counts_and_a_new_one_starts_at_zero():
 
 def test_rebalances_are_counted_by_cause_and_failures_by_step():
     none = RebalanceCounts()
-    counts = none.failed(None).failed(RebalanceStep.CLAIM_OWNERSHIP).failed(RebalanceStep.CLAIM_OWNERSHIP)
+    counts = none.failed(None).failed(MemberState.CLAIMING).failed(MemberState.CLAIMING)
     counts = counts.finished(RebalanceCause.START, 1.5, 100.0).finished(RebalanceCause.MEMBERS, 2.0, 200.0)
     assert counts.failures == {step_name(None): 1, "4 claim ownership": 2}
     assert counts.by_cause == {RebalanceCause.START: 1, RebalanceCause.MEMBERS: 1}

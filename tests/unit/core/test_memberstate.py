@@ -2,9 +2,8 @@
 
 from itertools import pairwise
 
-from zkconsumer.core.memberstate import STATE_OF_STEP, TRANSITIONS, Entered, MemberState, StateHistory
+from zkconsumer.core.memberstate import STEPS, TRANSITIONS, Entered, MemberState, StateHistory
 from zkconsumer.core.memberstate import illegal_transitions as illegal
-from zkconsumer.core.rebalancesteps import RebalanceStep
 
 
 def history(*states):
@@ -24,7 +23,7 @@ def test_every_state_but_the_last_can_end():
 
 
 def test_the_five_steps_are_states_in_their_order():
-    steps = [STATE_OF_STEP[step] for step in RebalanceStep]
+    steps = list(STEPS)
     path = [MemberState.READING_GROUP, *steps, MemberState.FETCHING]
     assert all(after in TRANSITIONS[before] for before, after in pairwise(path))
 

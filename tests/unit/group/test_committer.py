@@ -3,7 +3,7 @@
 import pytest
 
 from tests.fixtures.chunks import make_fetched_chunk, make_queue, take
-from tests.fixtures.groupprotocol import Member
+from tests.fixtures.groupprotocol import CommandedGroup, Member
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import NotOwner, OwnershipConflict
 from zkconsumer.fetch.chunkreader import ChunkReader
@@ -114,3 +114,34 @@ def test_a_batch_is_refused_if_another_member_committed_it_between_two_attempts(
     with pytest.raises(NotOwner, match="t-1"):
         reading.commit()
     assert reading.member.offsets()[1] == 5
+
+
+@pytest.mark.parametrize("user_asks", [True, False])
+def test_a_commit_asks_what_is_held_as_often_for_many_partitions_as_for_few(user_asks):
+    """Once for each partition made the commit of 3,000 partitions take 48 s."""
+
+    class CountingGroup(CommandedGroup):
+        times = 0
+
+        @property
+        def held(self):
+            self.times += 1
+            return self._held
+
+        @held.setter
+        def held(self, held):
+            self._held = held
+
+    times = []
+    for partitions in (2, 200):
+        member = Member(incremental=True, group=CountingGroup(incremental=True))
+        member.rebalance(*range(partitions))
+        member.fetch.move(**{f"p{number}": 5 for number in range(partitions)})
+        member.group.times = 0
+        if user_asks:
+            member.committer.commit(None, force=False)
+        else:
+            member.committer.commit_automatically()
+        assert len(member.offsets()) == partitions
+        times.append(member.group.times)
+    assert times[0] == times[1]

@@ -4,7 +4,7 @@ import pytest
 
 from tests.fixtures.groupprotocol import Member
 from zkconsumer.core.memberstate import MemberState
-from zkconsumer.core.rebalancesteps import RebalanceCause, RebalanceStep
+from zkconsumer.core.rebalancesteps import RebalanceCause
 from zkconsumer.core.topicrecords import TopicOrigin
 from zkconsumer.errors import GenerationEnded, OwnershipConflict, ThreadLimit, ZooKeeperUnavailable
 from zkconsumer.group.listener import ConsumerRebalanceListener
@@ -159,7 +159,7 @@ def test_the_outcome_names_the_cause_and_the_step_that_failed(member):
     member.group.command(1)
     outcome = member.rebalancer.rebalance()
     assert isinstance(outcome.error, OwnershipConflict)
-    assert (outcome.cause, outcome.step) == (None, RebalanceStep.CLAIM_OWNERSHIP)
+    assert (outcome.cause, outcome.step) == (None, MemberState.CLAIMING)
     assert member.fetch.fetched == {}
 
 
