@@ -145,8 +145,9 @@ def test_a_plan_without_rows_sets_the_stamp():
 # -- releasing ----------------------------------------------------------------------------------------------------
 
 
-def test_a_release_waits_for_a_batch_that_reads_what_it_releases():
-    query = owning(T0, T1, T2).planned(1, 7, {T0: Span(5, 9), T1: Span(5, 8)}, STAMP)
+@pytest.mark.parametrize("event", [lambda query: query, lambda query: query.begun(7, {})])
+def test_a_release_waits_for_a_batch_that_reads_what_it_releases(event):
+    query = event(owning(T0, T1, T2).planned(1, 7, {T0: Span(5, 9), T1: Span(5, 8)}, STAMP))
     assert query.releasing([T0]).awaited([T0]) == {T0, T1}
     assert not query.releasing([T2]).awaited([T2])
     assert not query.releasing([T0]).finished(7).awaited([T0])
@@ -295,8 +296,9 @@ def test_without_targets_a_query_reads_to_the_ends():
 def test_the_log_end_of_a_lost_partition_stays_known():
     query = owning(T0).seen(1, {T0: 9}, fix_targets=False)
     query = rebalanced(query, [T0])
-    assert query.has_log_beyond(T0, 8)
-    assert not query.has_log_beyond(T0, 9)
+    for following in (query, rebalanced(query, [], T0)):
+        assert following.has_log_beyond(T0, 8)
+        assert not following.has_log_beyond(T0, 9)
     assert not query.has_log_beyond(T1, 0), "it was never owned"
 
 
