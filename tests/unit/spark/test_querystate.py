@@ -62,7 +62,7 @@ def test_a_partition_enters_the_states_of_the_table(state):
 def test_events_change_a_partition_as_the_table_has_it(state):
     query = owning(T0)
     before = query.partitions[T0]
-    query = replace(query, partitions={T0: replace(before, state=state)})
+    query = replace(query, partitions={T0: before._replace(state=state)})
     after = [
         query.assigned(assignment(2, T0)),
         query.assigned(assignment(2)),
@@ -310,5 +310,5 @@ def test_committed_offsets_that_an_option_overrides_are_found():
     query = query.located(1, Located(dict.fromkeys((T0, T1, T2), 0), {}))
     assert query.overridden([T0, T1, T2]) == {T0: (5, 0)}
     assert query.overridden([T1]) == {}
-    by_group = replace(query.partitions[T0], choice=Choice(EARLIEST, Reason.GROUP))
+    by_group = query.partitions[T0]._replace(choice=Choice(EARLIEST, Reason.GROUP))
     assert replace(query, partitions={T0: by_group}).overridden([T0]) == {}
