@@ -6,7 +6,7 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 from enum import Enum
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from zkconsumer.core.offsets import NO_OFFSET, Stamp, StoredOffset
 from zkconsumer.model import ConsumerThreadId, TopicPartition
@@ -47,8 +47,7 @@ PARTITION_TRANSITIONS: Final[Mapping[PartitionState, Set[PartitionState]]] = Map
 """Which states may follow a state of a partition; any other event leaves the record as it is."""
 
 
-@dataclass(frozen=True, slots=True)
-class QueryPartition:
+class QueryPartition(NamedTuple):
     """One partition.
 
     Attributes:
@@ -103,7 +102,7 @@ class QueryPartition:
         """A leader has reported the end of the log, which is below the target if the log was truncated."""
         target = self.bounded(log_end) if fix_target else self.target
         unchanged = (self.log_end, self.target) == (log_end, target)
-        return self if unchanged else replace(self, log_end=log_end, target=target)
+        return self if unchanged else self._replace(log_end=log_end, target=target)
 
     def bounded(self, log_end: int) -> int:
         """The end of the log, or the target if that is less."""
@@ -111,7 +110,7 @@ class QueryPartition:
 
     def enter(self, state: PartitionState, **changes: Any) -> QueryPartition:
         """The record in this state, or unchanged."""
-        return replace(self, state=state, **changes) if state in PARTITION_TRANSITIONS[self.state] else self
+        return self._replace(state=state, **changes) if state in PARTITION_TRANSITIONS[self.state] else self
 
 
 class BatchState(Enum):

@@ -218,7 +218,7 @@ class QueryState:
         """These offsets, and no others, may be committed, with this stamp."""
         self._require(generation)
         changed = {
-            p: replace(partition, committable=offsets.get(p))
+            p: partition._replace(committable=offsets.get(p))
             for p, partition in self.owned.items()
             if partition.committable != offsets.get(p)
         }
@@ -227,7 +227,7 @@ class QueryState:
     def committed(self, generation: int, offsets: Mapping[TopicPartition, int]) -> QueryState:
         """These offsets are stored."""
         self._require(generation)
-        return self._with({p: replace(partition, confirmed=offsets.get(p)) for p, partition in self.owned.items()})
+        return self._with({p: partition._replace(confirmed=offsets.get(p)) for p, partition in self.owned.items()})
 
     def planned(
         self, generation: int, number: int, rows: Mapping[TopicPartition, Span], stamp: Stamp | None
@@ -276,7 +276,7 @@ class QueryState:
         read = self._read_by(batch)
         if state is BatchState.DISCARDED or batch.generation is None or (batch.ends and not read):
             return over
-        ends = {p: replace(self.partitions[p], committable=batch.ends[p]) for p in read}
+        ends = {p: self.partitions[p]._replace(committable=batch.ends[p]) for p in read}
         return replace(over._with(ends), stamp=batch.stamp)
 
     def _read_by(self, batch: Batch) -> Set[TopicPartition]:

@@ -63,7 +63,7 @@ def test_a_partition_enters_the_states_of_the_table(state):
 def test_events_change_a_partition_as_the_table_has_it(state):
     query = owning(T0)
     before = query.partitions[T0]
-    query = replace(query, partitions={T0: replace(before, state=state)})
+    query = replace(query, partitions={T0: before._replace(state=state)})
     after = [
         query.assigned(assignment(2, T0)),
         query.assigned(assignment(2)),
@@ -146,8 +146,9 @@ def test_a_plan_without_rows_sets_the_stamp():
 # -- releasing ----------------------------------------------------------------------------------------------------
 
 
-def test_a_release_waits_for_a_batch_that_reads_what_it_releases():
-    query = owning(T0, T1, T2).planned(1, 7, {T0: Span(5, 9), T1: Span(5, 8)}, STAMP)
+@pytest.mark.parametrize("event", [lambda query: query, lambda query: query.begun(7, {})])
+def test_a_release_waits_for_a_batch_that_reads_what_it_releases(event):
+    query = event(owning(T0, T1, T2).planned(1, 7, {T0: Span(5, 9), T1: Span(5, 8)}, STAMP))
     assert query.releasing([T0]).awaited([T0]) == {T0, T1}
     assert not query.releasing([T2]).awaited([T2])
     assert not query.releasing([T0]).finished(7).awaited([T0])
@@ -297,8 +298,9 @@ def test_without_targets_a_query_reads_to_the_ends():
 def test_the_log_end_of_a_lost_partition_stays_known():
     query = owning(T0).seen(1, {T0: 9}, fix_targets=False)
     query = rebalanced(query, [T0])
-    assert query.has_log_beyond(T0, 8)
-    assert not query.has_log_beyond(T0, 9)
+    for following in (query, rebalanced(query, [], T0)):
+        assert following.has_log_beyond(T0, 8)
+        assert not following.has_log_beyond(T0, 9)
     assert not query.has_log_beyond(T1, 0), "it was never owned"
 
 
@@ -310,5 +312,5 @@ def test_committed_offsets_that_an_option_overrides_are_found():
     query = query.located(1, Located(dict.fromkeys((T0, T1, T2), 0), {}))
     assert query.overridden([T0, T1, T2]) == {T0: (5, 0)}
     assert query.overridden([T1]) == {}
-    by_group = replace(query.partitions[T0], choice=Choice(EARLIEST, Reason.GROUP))
+    by_group = query.partitions[T0]._replace(choice=Choice(EARLIEST, Reason.GROUP))
     assert replace(query, partitions={T0: by_group}).overridden([T0]) == {}
