@@ -10,7 +10,7 @@ import click
 from zkconsumer.cli.connection import ToolConnection, tool_options, tool_session
 from zkconsumer.cli.main import EXIT_PROBLEM
 from zkconsumer.cli.progress import progress
-from zkconsumer.cli.writing import STORE, Writing, parse_topics, run, writing_options
+from zkconsumer.cli.writing import STORE, Writing, parse_topics, refuse, run, writing_options
 from zkconsumer.core.terminaltext import escaped
 
 if TYPE_CHECKING:
@@ -123,6 +123,13 @@ def restore(writing: Writing, snapshot_file: Path, complete: bool, overwrite: bo
     from zkconsumer.tools.snapshot import read_snapshot
 
     content = read_snapshot(snapshot_file)
+    if content.plan is not None:  # its state would not be true any more
+        refuse(
+            [
+                f"{snapshot_file} is of a migration: `zkconsumer migrate rollback PLAN` undoes what its runs wrote, and "
+                "`zkconsumer migrate run PLAN` completes it"
+            ]
+        )
 
     def make(session: ZkSession, cluster: Cluster) -> WritePlan:
         return plan_restore(

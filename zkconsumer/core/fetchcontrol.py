@@ -7,7 +7,7 @@ A consumer process plugs in local fetchers (``fetch/localfetchcontrol.py``), the
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Set
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple, Protocol
@@ -73,19 +73,9 @@ class FetchAssignment:
         return {p: assigned.thread for p, assigned in self.partitions.items() if assigned.error is None}
 
     @cached_property
-    def stored(self) -> Mapping[TopicPartition, StoredOffset]:
-        """What the store held for each partition that is fetched."""
-        return {partition: self.partitions[partition].stored for partition in self.threads}
-
-    @cached_property
     def refused(self) -> Mapping[TopicPartition, TopicUnreadable]:
         """The partitions that are not fetched, and why."""
         return {p: assigned.error for p, assigned in self.partitions.items() if assigned.error is not None}
-
-    @cached_property
-    def earliest(self) -> Set[TopicPartition]:
-        """The partitions that start at the beginning of the log."""
-        return {partition for partition, assigned in self.partitions.items() if assigned.earliest}
 
 
 class FetchControl(Protocol):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from zkconsumer.core.fetchcontrol import FetchAssignment
 from zkconsumer.core.groupview import Topic
-from zkconsumer.core.offsets import NO_OFFSET, Stamp
+from zkconsumer.core.offsets import Stamp
 from zkconsumer.errors import GenerationEnded, TopicUnreadable
 from zkconsumer.model import TopicPartition
 from zkconsumer.spark.microbatch import Span
@@ -172,10 +172,9 @@ class QueryState:
         """
         unknown = QueryPartition(PartitionState.LOST)
         gained = {
-            p: self.partitions.get(p, unknown).gained(
-                thread, assignment.generation, assignment.stored.get(p, NO_OFFSET), p in assignment.earliest
-            )
-            for p, thread in assignment.threads.items()
+            p: self.partitions.get(p, unknown).gained(owned.thread, assignment.generation, owned.stored, owned.earliest)
+            for p, owned in assignment.partitions.items()
+            if owned.error is None
         }
         lost = {
             p: QueryPartition(PartitionState.LOST, target=former.target, log_end=former.log_end)

@@ -15,7 +15,7 @@ from zkconsumer.core.offsetreset import LogRange, OffsetRow
 from zkconsumer.model import TopicPartition
 from zkconsumer.tools.offsetfiles import FileFault, FileRefused
 from zkconsumer.tools.offsetplan import GroupPlan, WritePlan
-from zkconsumer.tools.snapshot import GroupChange
+from zkconsumer.tools.snapshot import GroupChange, Snapshot, SnapshotFile
 from zkconsumer.tools.writereport import WriteReport
 
 P = TopicPartition("clicks", 0)
@@ -140,3 +140,11 @@ def test_every_fault_of_a_file_is_shown():
 
     ended = dry_run(make)
     assert (ended.exit_code, ended.stderr) == (3, "refused: f, line 1: a\nrefused: f, line 2: b\n")
+
+
+def test_the_file_of_a_migration_is_not_restored(tmp_path):
+    """Its state would say that the migration stands, which the ways back rely on."""
+    file = tmp_path / "plan.snapshot.json"
+    SnapshotFile(file).begin(Snapshot("migrate", "h:1", 1, (GroupChange("g", ()),), plan="abc"))
+    ended = CliRunner().invoke(command, ["offsets", "restore", str(file), "--zookeeper", "h:1"])
+    assert (ended.exit_code, "`zkconsumer migrate rollback PLAN` undoes" in ended.stderr) == (3, True)
