@@ -126,8 +126,8 @@ def restore(writing: Writing, snapshot_file: Path, complete: bool, overwrite: bo
     if content.plan is not None:  # its state would not be true any more
         refuse(
             [
-                f"{snapshot_file} is of a migration: `zkconsumer migrate rollback PLAN` undoes what its runs wrote, and "
-                "`zkconsumer migrate run PLAN` completes it"
+                f"{snapshot_file} is of a migration: `zkconsumer migrate rollback PLAN` undoes what its runs wrote, "
+                "and `zkconsumer migrate run PLAN` completes it"
             ]
         )
 

@@ -17,7 +17,7 @@ from zkconsumer.core.topicrecords import TopicOrigin
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 
 
-class PartitionState(Enum):
+class OwnershipState(Enum):
     """What is true of a partition. Whether it is owned is decided by the group protocol alone."""
 
     NOT_OWNED = "not owned"
@@ -32,12 +32,12 @@ class PartitionState(Enum):
     belong to what was given up, so only offsets that the user names are committed."""
 
 
-TRANSITIONS: Final[Mapping[PartitionState, frozenset[PartitionState]]] = MappingProxyType(
+TRANSITIONS: Final[Mapping[OwnershipState, frozenset[OwnershipState]]] = MappingProxyType(
     {
-        PartitionState.NOT_OWNED: frozenset({PartitionState.CLAIMED}),
-        PartitionState.CLAIMED: frozenset({PartitionState.FETCHED, PartitionState.REVOKED, PartitionState.NOT_OWNED}),
-        PartitionState.FETCHED: frozenset({PartitionState.CLAIMED, PartitionState.REVOKED, PartitionState.NOT_OWNED}),
-        PartitionState.REVOKED: frozenset({PartitionState.CLAIMED, PartitionState.FETCHED, PartitionState.NOT_OWNED}),
+        OwnershipState.NOT_OWNED: frozenset({OwnershipState.CLAIMED}),
+        OwnershipState.CLAIMED: frozenset({OwnershipState.FETCHED, OwnershipState.REVOKED, OwnershipState.NOT_OWNED}),
+        OwnershipState.FETCHED: frozenset({OwnershipState.CLAIMED, OwnershipState.REVOKED, OwnershipState.NOT_OWNED}),
+        OwnershipState.REVOKED: frozenset({OwnershipState.CLAIMED, OwnershipState.FETCHED, OwnershipState.NOT_OWNED}),
     }
 )
 """Which states may follow a state; :meth:`OwnedPartition.enter` refuses any other."""
@@ -51,8 +51,6 @@ class OwnedPartition:
         partition: which one.
         state: what is true of it.
         thread: the consumer thread that it was claimed for last; None if it was never owned.
-        generation: that of the newest assignment; 0 before.
-        assigned: its part of the newest assignment; None if it has none.
         stored: what the store held when this member last started it, or wrote it since; no offset if unknown.
         read: what the rebalance in progress has read, or wrote since: 1. the offset is read; 2. a listener commits;
             3. what was read in step 1 is not stored any more. None if it is not being started, or cannot be read.
@@ -62,28 +60,26 @@ class OwnedPartition:
     """
 
     partition: TopicPartition
-    state: PartitionState = PartitionState.NOT_OWNED
+    state: OwnershipState = OwnershipState.NOT_OWNED
     thread: ConsumerThreadId | None = None
-    generation: int = 0
-    assigned: AssignedPartition | None = None
     stored: StoredOffset = NO_OFFSET
     read: StoredOffset | None = None
     confirmed: int = 0
     written: int | None = None
     losses: int = 0
 
-    def enter(self, state: PartitionState) -> None:
+    def enter(self, state: OwnershipState) -> None:
         """Change the state; entering the present one changes nothing."""
         if state is self.state:
             return
         assert state in TRANSITIONS[self.state], f"{self.partition} is {self.state.value}, and cannot be {state.value}"
-        self.losses += state in (PartitionState.NOT_OWNED, PartitionState.REVOKED)
+        self.losses += state in (OwnershipState.NOT_OWNED, OwnershipState.REVOKED)
         self.state = state
 
     @property
     def is_owned(self) -> bool:
         """True if it is owned, whether or not its positions may be committed."""
-        return self.state is not PartitionState.NOT_OWNED
+        return self.state is not OwnershipState.NOT_OWNED
 
     def is_outdated(self, topic: TopicOrigin | None, *, recreated: bool) -> bool:
         """True if the offset that was read is one of an earlier topic of the same name.
@@ -121,7 +117,7 @@ class OwnedPartition:
             offset = position
         return AssignedPartition(self.thread, None if outdated else offset, read, location, outdated, moved)
 
-    def start(self, assigned: AssignedPartition | None, generation: int, *, kept: bool) -> None:
+    def start(self, assigned: AssignedPartition | None, *, kept: bool) -> None:
         """Fetching has started, with this partition as ``assigned``; None if the assignment does not have it.
 
         What the user has committed beyond the start is forgotten, unless the partition is ``kept``: it continues where
@@ -130,10 +126,9 @@ class OwnedPartition:
         self.stored, self.read = self.read or NO_OFFSET, None
         if not kept and self.confirmed > (0 if assigned is None else assigned.offset or 0):
             self.confirmed = 0
-        self.assigned, self.generation = assigned, generation
         if self.is_owned:  # otherwise a commit found it lost after it was claimed
             is_fetched = assigned is not None and assigned.error is None
-            self.enter(PartitionState.FETCHED if is_fetched else PartitionState.CLAIMED)
+            self.enter(OwnershipState.FETCHED if is_fetched else OwnershipState.CLAIMED)
 
     def wrote(self, offset: int) -> None:
         """The offset was stored."""
@@ -143,9 +138,10 @@ class OwnedPartition:
         if self.read is not None:
             self.read = self.stored
 
-    def is_unchanged(self, before: OwnedPartition) -> bool:
-        """True if nothing was stored since ``before``, a copy of this, and nothing confirmed that may be stored."""
-        return (self.stored.offset, self.confirmed) == (before.stored.offset, before.confirmed)
+    @property
+    def committed(self) -> tuple[int | None, int]:
+        """What is stored, and what the user has confirmed that may be stored."""
+        return self.stored.offset, self.confirmed
 
     def released(self, released: int, handed_out: int) -> int:
         """The position after what the user has released.
@@ -167,6 +163,7 @@ class OwnedPartitions:
     def __init__(self) -> None:
         self._records: dict[TopicPartition, OwnedPartition] = {}
         self._releases = 0
+        self._held: Mapping[TopicPartition, ConsumerThreadId] | None = None
 
     def __getitem__(self, partition: TopicPartition) -> OwnedPartition:
         record = self._records.get(partition)
@@ -180,21 +177,23 @@ class OwnedPartitions:
 
     def follow(self, held: Mapping[TopicPartition, ConsumerThreadId], releases: int) -> None:
         """Adopt what the group protocol reports: what is held, and how often everything was given up or lost."""
-        everything_was_lost, self._releases = releases != self._releases, releases
+        if held is self._held and releases == self._releases:
+            return  # protocols replace it, and never change it
+        everything_was_lost, self._releases, self._held = releases != self._releases, releases, held
         for partition, record in self._records.items():
             if record.is_owned and (everything_was_lost or partition not in held):
-                record.enter(PartitionState.NOT_OWNED)
+                record.enter(OwnershipState.NOT_OWNED)
         for partition, thread in held.items():
             record = self[partition]
             record.thread = thread
             if not record.is_owned:
-                record.enter(PartitionState.CLAIMED)
+                record.enter(OwnershipState.CLAIMED)
 
     def revoke(self, partitions: Collection[TopicPartition]) -> None:
         """These are about to be released: no position of theirs is committed until :meth:`start`."""
         for record in map(self.__getitem__, partitions):
             if record.is_owned:
-                record.enter(PartitionState.REVOKED)
+                record.enter(OwnershipState.REVOKED)
 
     def read(self, stored: Mapping[TopicPartition, StoredOffset]) -> list[OwnedPartition]:
         """The stored offsets of the share were read; returns the records of those that are readable.
@@ -208,7 +207,7 @@ class OwnedPartitions:
     def start(self, assignment: FetchAssignment, kept: Collection[TopicPartition]) -> None:
         """Fetching has started; ``kept`` are the partitions that continue where they are."""
         for partition, record in self._records.items():
-            record.start(assignment.partitions.get(partition), assignment.generation, kept=partition in kept)
+            record.start(assignment.partitions.get(partition), kept=partition in kept)
 
     def confirm(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """The user has committed these; returns what was confirmed before."""
@@ -219,7 +218,7 @@ class OwnedPartitions:
 
     def fetched(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Those of the positions that may be committed."""
-        fetched = PartitionState.FETCHED
+        fetched = OwnershipState.FETCHED
         return {p: n for p, n in offsets.items() if (record := self.look_up(p)) is not None and record.state is fetched}
 
     def unstored(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, tuple[int | None, int]]:

@@ -205,7 +205,7 @@ class SimpleConsumer:
     def earliest(self, partition: TopicPartition) -> int:
         """The offset of the first record.
 
-        Raises: NotLeader, LeaderUnknown and TopicAuthorizationFailed as :meth:`fetch`.
+        Raises: NotLeader, LeaderUnknown and TopicUnreadable as :meth:`fetch`.
         """
         return self._log_offset(partition, EARLIEST)
 
@@ -293,14 +293,16 @@ class SimpleConsumer:
     def _ask(self, question: Callable[[BrokerConnection], T]) -> T:
         return self._client.ask(self._broker, question)
 
-    def _denied(self, topic: str, operation: str, code: int = ErrorCode.TOPIC_AUTHORIZATION_FAILED) -> TopicUnreadable:
+    def _denied(
+        self, topic: str, operation: str, code: int = ErrorCode.TOPIC_AUTHORIZATION_FAILED, what: str = ""
+    ) -> TopicUnreadable:
         sender = f"{self._broker.host}:{self._broker.port}"
-        return topic_refused(topic, code, operation, sender, self._client.security)
+        return topic_refused(topic, code, operation, sender, self._client.security, what)
 
     def _refuse(self, partition: TopicPartition, code: int, what: str, operation: str = DESCRIBE) -> NoReturn:
         verdict = verdict_on(code)
         if verdict is Verdict.REFUSED:
-            raise self._denied(partition.topic, operation, code)
+            raise self._denied(partition.topic, operation, code, f"{what} of {partition}")
         text = f"{what} of {partition}: broker {self._broker.host}:{self._broker.port} answered {error_name(code)}"
         if verdict is Verdict.OUT_OF_RANGE:
             raise OffsetOutOfRange(f"{text}; see earliest() and latest() for the offsets that exist")

@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.fetchcontrol import FetchControl
@@ -234,7 +233,8 @@ class OffsetCommitter:
         """
         if not offsets or self._before_commit is None:
             return offsets
-        records = [(replace(record), record) for record in map(self.owned().__getitem__, offsets)]
+        records = map(self.owned().__getitem__, offsets)
+        before = [(record, record.is_owned, record.losses, record.committed) for record in records]
         try:
             self._before_commit()
         except ConsumerClosed:
@@ -245,13 +245,13 @@ class OffsetCommitter:
             ) from error
         self.owned()
         # Also those that are owned again: another member may have committed them in between.
-        gone = sorted(now.partition for before, now in records if before.is_owned and before.losses != now.losses)
+        gone = sorted(now.partition for now, was_owned, losses, _ in before if was_owned and losses != now.losses)
         if gone:
             raise GenerationEnded(
                 f"not committed: {name_some(gone)} were released while before_commit ran; their next owner reads the "
                 "uncommitted records again"
             )
-        kept = [now.partition for before, now in records if not before.is_owned or now.is_unchanged(before)]
+        kept = [now.partition for now, was_owned, _, committed in before if not was_owned or now.committed == committed]
         return {partition: offsets[partition] for partition in kept}
 
     def _write(self, offsets: Mapping[TopicPartition, int], *, retry: bool = True) -> set[TopicPartition]:

@@ -14,7 +14,7 @@ from zkconsumer.core.fetchcontrol import AssignedPartition, FetchAssignment, Fet
 from zkconsumer.core.groupprotocol import GroupProtocol, Need, NoNeed, Target
 from zkconsumer.core.groupview import format_partitions
 from zkconsumer.core.memberstate import MemberState, step_name
-from zkconsumer.core.ownedpartitions import OwnedPartition, PartitionState
+from zkconsumer.core.ownedpartitions import OwnedPartition, OwnershipState
 from zkconsumer.core.rebalancesteps import RebalanceCause
 from zkconsumer.core.reconcile import Reconciliation, reconcile
 from zkconsumer.errors import (
@@ -192,7 +192,7 @@ class Rebalancer:
         self._enter(MemberState.RELEASING)
         if self.listener is not None:
             self.listener.before_releasing_partitions(frozenset(self._protocol.held) - plan.kept)
-        self._committer.owned().revoke(self._fetched_but(plan.kept))
+        self._committer.owned().revoke(self._fetched_but(plan.kept) | plan.revoked)
         # If the listener took long, step 3 may find another share; step 4 deletes retained znodes that are not in it.
         self._protocol.release(plan.revoked, retain)
 
@@ -214,7 +214,12 @@ class Rebalancer:
         """Read offsets, which are final only now that former owners have released, and start to fetch."""
         self._enter(MemberState.STARTING)
         share = target.share
-        kept = plan.kept & self.assignment.threads.keys()
+        fetched = plan.kept & self.assignment.threads.keys()
+        owned = self._committer.owned()
+        kept = {partition for partition in fetched if owned[partition].state is OwnershipState.FETCHED}
+        # 1. The commit of step 1 finds a kept partition's owner znode deleted: another member has committed it; 2. the
+        # share still has it, and step 4 claims it again. It begins at what is stored, as one that was gained.
+        self._fetch.release(fetched - kept, drain=False)
         try:
             partitions = self._start(target, kept, recreated)
             self._fetch_next(FetchAssignment(self.assignment.generation + 1, partitions, target.topics), kept)
@@ -259,11 +264,12 @@ class Rebalancer:
         its offset back. The first of the two may have failed, so the generation alone does not show it.
 
         Raises:
-            GenerationEnded: there is a newer assignment than ``generation``, or one of the partitions was released.
+            GenerationEnded: there is a newer assignment than ``generation``, or one of the partitions is not fetched
+                now: it was released or lost, or its offset cannot be read.
         """
         current = self.assignment.generation
         owned = self._committer.owned()
-        if generation == current and all(owned[partition].state is PartitionState.FETCHED for partition in partitions):
+        if generation == current and all(owned[partition].state is OwnershipState.FETCHED for partition in partitions):
             return
         why = f"the current generation is {current}" if generation != current else "its partitions were released"
         raise GenerationEnded(

@@ -80,7 +80,7 @@ def verdict_on(code: int) -> Verdict:
     load_kafka_python()
     from kafka.errors import for_code
 
-    return Verdict.FAILED if for_code(code).retriable else Verdict.REFUSED  # Kafka's own classification
+    return Verdict.FAILED if for_code(code).retriable else Verdict.REFUSED  # kafka-python's classification
 
 
 def is_refusal(code: int) -> bool:

@@ -17,7 +17,9 @@ DELETE: Final = "Delete"
 """The ACL operation on a group that OffsetDelete needs."""
 
 
-def topic_refused(topic: str, code: int, operation: str, sender: object, security: BrokerSecurity) -> TopicUnreadable:
+def topic_refused(
+    topic: str, code: int, operation: str, sender: object, security: BrokerSecurity, what: str = ""
+) -> TopicUnreadable:
     """The error for a topic that a broker does not serve.
 
     Args:
@@ -26,11 +28,12 @@ def topic_refused(topic: str, code: int, operation: str, sender: object, securit
         operation: operation that the request needs, :data:`READ` or :data:`DESCRIBE`.
         sender: the sender of the answer, as named in messages.
         security: settings of the connection.
+        what: the partition and the offset that were asked for, where they are known.
     """
-    text = f"topic {topic} cannot be read: {sender} answered {error_name(code)}"
+    text = f"topic {topic} cannot be read{f' ({what})' if what else ''}: {sender} answered {error_name(code)}"
     if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-        what = f"{text}, operation {operation}; {_check(f'--topic {topic}', security)}"
-        return TopicAuthorizationFailed(what, topic, operation)
+        denied = f"{text}, operation {operation}; {_check(f'--topic {topic}', security)}"
+        return TopicAuthorizationFailed(denied, topic, operation)
     return TopicUnreadable(f"{text}; check the log of that broker and the configuration of the topic", topic)
 
 

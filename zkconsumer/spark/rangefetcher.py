@@ -451,7 +451,8 @@ class RangeFetcher(threading.Thread):
         """The beginning or end of the log; None if its leader moved, which then reads the rest of the range.
 
         Raises:
-            BrokerUnavailable: the broker answered with another error.
+            TopicUnreadable: a permission is missing, or the name is that of no topic.
+            BrokerUnavailable: the broker answered with another error, which may pass.
         """
         answer = list_offsets(
             self.pooled.connection,
@@ -460,20 +461,20 @@ class RangeFetcher(threading.Thread):
             epochs={partition: self._epochs[partition].leader},
         )
         code = answer.errors.get(partition, ErrorCode.NONE)
-        verdict = verdict_on(code)
-        if verdict is Verdict.LEADER_MOVED:
+        if verdict_on(code) is Verdict.LEADER_MOVED:
             self._moves(partition, code)
             return None
         offset = answer.found.get(partition)
         if offset is None:
-            if verdict is Verdict.REFUSED:
+            if code in (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION):
                 raise self._refused(partition, code, DESCRIBE)
             raise BrokerUnavailable(f"{self.broker} cannot look up the log ends of {partition}: {error_name(code)}")
         return offset
 
     def _refused(self, partition: TopicPartition, code: int, operation: str) -> TopicUnreadable:
         security = BrokerSecurity.from_config(self._config)
-        return topic_refused(partition.topic, code, operation, self.broker, security)
+        what = f"{partition} at offset {self._left[partition].start}"
+        return topic_refused(partition.topic, code, operation, self.broker, security, what)
 
     def _watch_progress(self, before: dict[TopicPartition, Span]) -> None:
         """Fail if answers have no data for too long: data up to ``until`` existed when the batch was planned.

@@ -4,12 +4,12 @@ import pytest
 
 from zkconsumer.core.fetchcontrol import AssignedPartition, FetchAssignment
 from zkconsumer.core.offsets import StoredOffset
-from zkconsumer.core.ownedpartitions import TRANSITIONS, OwnedPartition, OwnedPartitions, PartitionState
+from zkconsumer.core.ownedpartitions import TRANSITIONS, OwnedPartition, OwnedPartitions, OwnershipState
 from zkconsumer.core.topicrecords import TopicOrigin
 from zkconsumer.errors import TopicAuthorizationFailed
 from zkconsumer.model import ConsumerThreadId, TopicIdentity, TopicPartition
 
-NOT_OWNED, CLAIMED, FETCHED, REVOKED = PartitionState
+NOT_OWNED, CLAIMED, FETCHED, REVOKED = OwnershipState
 P, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
 THREAD = ConsumerThreadId("g_c", 0)
 
@@ -59,8 +59,8 @@ class Partitions(OwnedPartitions):
 
 EVENTS = {
     Partitions.claim: {NOT_OWNED: CLAIMED, CLAIMED: CLAIMED, FETCHED: FETCHED, REVOKED: REVOKED},
-    Partitions.lose: dict.fromkeys(PartitionState, NOT_OWNED),
-    Partitions.lose_everything: dict.fromkeys(PartitionState, CLAIMED),
+    Partitions.lose: dict.fromkeys(OwnershipState, NOT_OWNED),
+    Partitions.lose_everything: dict.fromkeys(OwnershipState, CLAIMED),
     Partitions.start_it: {NOT_OWNED: NOT_OWNED, CLAIMED: FETCHED, FETCHED: FETCHED, REVOKED: FETCHED},
     Partitions.start_without: {NOT_OWNED: NOT_OWNED, CLAIMED: CLAIMED, FETCHED: CLAIMED, REVOKED: CLAIMED},
     Partitions.refuse: {NOT_OWNED: NOT_OWNED, CLAIMED: CLAIMED, FETCHED: CLAIMED, REVOKED: CLAIMED},
@@ -73,7 +73,7 @@ EVENTS = {
 }
 
 
-@pytest.mark.parametrize("before", PartitionState)
+@pytest.mark.parametrize("before", OwnershipState)
 @pytest.mark.parametrize(("event", "after"), EVENTS.items())
 def test_each_event_in_each_state(event, after, before):
     partitions = Partitions().bring_to(before)
@@ -85,8 +85,8 @@ def test_each_event_in_each_state(event, after, before):
     assert (partitions[P].losses > losses) == (is_loss and after[before] is not FETCHED)
 
 
-@pytest.mark.parametrize("before", PartitionState)
-@pytest.mark.parametrize("after", PartitionState)
+@pytest.mark.parametrize("before", OwnershipState)
+@pytest.mark.parametrize("after", OwnershipState)
 def test_only_the_transitions_of_the_table_are_possible(before, after):
     record = OwnedPartition(P, before)
     if after is before or after in TRANSITIONS[before]:
@@ -98,12 +98,12 @@ def test_only_the_transitions_of_the_table_are_possible(before, after):
 
 
 def test_every_transition_of_the_table_happens():
-    happened = {(before, after[before]) for after in EVENTS.values() for before in PartitionState}
+    happened = {(before, after[before]) for after in EVENTS.values() for before in OwnershipState}
     happened |= {(before, NOT_OWNED) for before in (CLAIMED, FETCHED, REVOKED)}  # on the way, where all was lost
     assert happened >= {(before, after) for before, states in TRANSITIONS.items() for after in states}
 
 
-@pytest.mark.parametrize("state", PartitionState)
+@pytest.mark.parametrize("state", OwnershipState)
 def test_positions_are_committed_of_what_is_fetched_only(state):
     partitions = Partitions().bring_to(state)
     assert partitions.fetched({P: 7, OTHER: 8}) == ({P: 7} if state is FETCHED else {})
@@ -220,5 +220,5 @@ def test_a_record_is_unchanged_unless_an_offset_was_stored_or_confirmed():
     for change, unchanged in ((lambda one: None, True), (lambda one: one.wrote(9), False)):
         record, before = OwnedPartition(P), OwnedPartition(P)
         change(record)
-        assert record.is_unchanged(before) == unchanged
-    assert not OwnedPartition(P, confirmed=9).is_unchanged(OwnedPartition(P))
+        assert (record.committed == before.committed) == unchanged
+    assert OwnedPartition(P, confirmed=9).committed != OwnedPartition(P).committed

@@ -189,6 +189,26 @@ def test_an_increment_whose_offsets_cannot_be_read_leaves_the_rest_fetched(monke
     assert member.group.held.keys() == member.fetch.fetched.keys() == {P1}
 
 
+def test_a_partition_that_is_lost_in_step_1_and_claimed_again_begins_at_what_is_stored(monkeypatch):
+    """Its owner znode was deleted, and another member has committed it."""
+    member = Member(incremental=True)
+    member.rebalance(0, 1)
+    member.fetch.move(p0=300)
+
+    def lose():
+        member.group.held = {p: thread for p, thread in member.group.held.items() if p != P0}
+        member.store.offsets[P0] = 313
+        monkeypatch.undo()
+        return [P0]
+
+    monkeypatch.setattr(member.group, "verify", lose)
+    member.rebalance(0, 2)
+    assert member.group.held.keys() == {P0, P2}
+    assert member.fetch.starts[P0] == 313
+    member.committer.commit_automatically()
+    assert member.offsets()[0] == 313
+
+
 def test_no_old_position_of_a_regained_partition_is_committed():
     """Another member owned the partition between its release and the attempt that gains it again."""
     member = Member(incremental=True)

@@ -274,7 +274,9 @@ def test_a_topic_that_a_broker_refuses_to_serve_is_named(stub_broker, read):
     stub_broker.log(T0).end = 10
     stub_broker.fetch_errors[T0] = ErrorCode.INVALID_TOPIC_EXCEPTION
     _, ended = read({T0: Span(0, 10)})
-    with pytest.raises(TopicUnreadable, match=r"topic t cannot be read: .* INVALID_TOPIC_EXCEPTION"):
+    with pytest.raises(
+        TopicUnreadable, match=r"topic t cannot be read \(t-0 at offset 0\): .* INVALID_TOPIC_EXCEPTION"
+    ):
         raise ended.error
 
 
