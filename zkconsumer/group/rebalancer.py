@@ -219,7 +219,8 @@ class Rebalancer:
         kept = {partition for partition in fetched if owned[partition].state is OwnershipState.FETCHED}
         # 1. The commit of step 1 finds a kept partition's owner znode deleted: another member has committed it; 2. the
         # share still has it, and step 4 claims it again. It begins at what is stored, as one that was gained.
-        self._fetch.release(fetched - kept, drain=False)
+        if lost := fetched - kept:
+            self._fetch.release(lost, drain=False)
         try:
             partitions = self._start(target, kept, recreated)
             self._fetch_next(FetchAssignment(self.assignment.generation + 1, partitions, target.topics), kept)
