@@ -207,9 +207,12 @@ class LeaderFinder(threading.Thread):
                 failure = error
                 continue
             # Remove it from the waiting set first: the fetcher may return a partition before the next line is reached.
+            # Not another one of the same name: 1. the leader is looked up; 2. the partition is released, gained again,
+            # and waits in its turn; 3. the answer arrives, for the former one.
             with self._changed:
                 for info in infos:
-                    self._waiting.pop(info.partition, None)
+                    if self._waiting.get(info.partition) is info:
+                        del self._waiting[info.partition]
             if not fetcher.add(infos):
                 self.add(infos)
         if failure is not None:

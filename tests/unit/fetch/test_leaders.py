@@ -146,6 +146,29 @@ def test_a_thread_that_cannot_start_is_tried_again(stub, refused, caplog):
     assert "did not end" not in caplog.text
 
 
+def test_a_partition_that_is_gained_again_during_the_look_up_is_fetched(stub):
+    """1. Its leader is looked up; 2. it is released, and gained again; 3. the answer for the former one arrives."""
+    queue = make_queue()
+    partition, assigned = TopicPartition("t", 0), AssignedPartition(ConsumerThreadId("g_c", 0), 0)
+    stub.log(partition)
+    looked_up = []
+
+    def live_brokers():
+        looked_up.append(1)
+        if len(looked_up) == 1:
+            control.release([partition])
+            control.start(FetchAssignment(2, {partition: assigned}))
+        return [stub.broker]
+
+    config = ConsumerConfig(group_id="g", zookeeper_connect="unused:1", refresh_leader_backoff_ms=1)
+    control = LocalFetchControl("g_c", config, live_brokers, lambda topic, thread: queue)
+    control.start(FetchAssignment(1, {partition: assigned}))
+    try:
+        eventually(lambda: control._infos[partition].generation == 2 and control._infos[partition].readable)
+    finally:
+        control.stop()
+
+
 def test_a_refused_fetcher_keeps_no_partition_of_another_broker_waiting(stub, find):
     """Each broker has its own fetchers, and one of them may run already."""
     queue = make_queue()
