@@ -29,6 +29,7 @@ from zkconsumer.decode.records import Records
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.model import Message
 from zkconsumer.stalefiles import Claim, remove_abandoned_files
+from zkconsumer.tools.wholefiles import sync
 
 _log = logging.getLogger(__name__)
 
@@ -236,11 +237,11 @@ class ParquetSink:
             return
         self._writer.close()
         self._writer = None
-        _fsync(self._temporary)
+        sync(self._temporary)
         final = self._temporary.with_name(self._temporary.name.removeprefix(".").removesuffix(".tmp"))
         self._temporary.rename(final)
         self._release_part()
-        _fsync(self._directory)
+        sync(self._directory)
 
     def _release_part(self) -> None:
         if self._claim is not None:
@@ -257,14 +258,6 @@ def _remove_unfinished_parts(directory: Path) -> None:
             sum(removed),
             directory,
         )
-
-
-def _fsync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def value_lines(batch: Records) -> bytes:

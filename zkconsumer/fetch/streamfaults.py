@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 
 class StreamFaults:
-    """Any thread reports errors; the queue raises them, in an order of three kinds, see the methods.
+    """Any thread reports errors; the queue raises them.
+
+    A *denial* is raised ahead of the chunks that wait, once. A *failure* is raised by every request once the chunks are
+    handed out. A *trouble* is raised once, when nothing waits.
 
     Args:
         lock: of the queue.

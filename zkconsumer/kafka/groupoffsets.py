@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from zkconsumer.core.brokermembership import NO_MEMBER, CommitIdentity
-from zkconsumer.core.offsets import StoredOffset
+from zkconsumer.core.offsets import NO_OFFSET, StoredOffset
 from zkconsumer.errors import ProtocolError
 from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.kafka.fields import by_topic
@@ -158,7 +158,7 @@ def fetch_offsets(
         for one in topic.partitions:
             partition = TopicPartition(topic.name, one.partition_index)
             there = one.committed_offset >= 0
-            stored.found[partition] = StoredOffset(one.committed_offset, one.metadata) if there else StoredOffset(None)
+            stored.found[partition] = StoredOffset(one.committed_offset, one.metadata) if there else NO_OFFSET
             if one.error_code:
                 stored.errors[partition] = one.error_code
     if not stored.error:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TypeVar
 
 from zkconsumer.core.denials import PATIENCE
-from zkconsumer.core.offsets import Stamp, StoredOffset, is_unique, our_metadata, stamp_of, topic_id_of
+from zkconsumer.core.offsets import NO_OFFSET, Stamp, StoredOffset, is_unique, our_metadata, stamp_of, topic_id_of
 from zkconsumer.core.offsetstopic import OFFSETS_TOPIC
 from zkconsumer.core.topicrecords import TopicOrigin
 from zkconsumer.errors import LeaseLapsed, RetriableError, TopicUnreadable
@@ -141,7 +141,7 @@ class KafkaOffsetStore:
 
     def stored(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
         """See :meth:`OffsetStore.stored <zkconsumer.offsets.store.OffsetStore.stored>`: marked by their metadata."""
-        stored = {partition: self._stored.get(partition, StoredOffset(None)) for partition in partitions}
+        stored = {partition: self._stored.get(partition, NO_OFFSET) for partition in partitions}
         return {partition: one._replace(stamp=stamp_of(one.mark)) for partition, one in stored.items()}
 
     def _marked(self, partition: TopicPartition, offset: int, stamp: Stamp | None) -> StoredOffset:

@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from zkconsumer.core.offsets import Mark, StoredOffset
+from zkconsumer.core.offsets import NO_OFFSET, Mark, StoredOffset
 from zkconsumer.errors import UsageError
 from zkconsumer.model import TopicPartition
 from zkconsumer.spark.microbatch import Span
@@ -39,8 +39,7 @@ def encode_offset(offset: SourceOffset) -> dict[str, Any]:
 
     If leader epochs are known, ``"epochs":{"t":{"0":5}}`` is added (adr/0027, adr/0029).
     """
-    nothing = StoredOffset(None)
-    stored = {partition: offset.stored.get(partition, nothing) for partition in offset.spans}
+    stored = {partition: offset.stored.get(partition, NO_OFFSET) for partition in offset.spans}
     return {
         **({"epochs": _by_topic(offset.epochs)} if offset.epochs else {}),
         "group": offset.group,

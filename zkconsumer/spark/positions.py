@@ -14,7 +14,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from zkconsumer.core.groupview import Topic
-from zkconsumer.core.offsets import StoredOffset, is_same_write
+from zkconsumer.core.offsets import NO_OFFSET, StoredOffset, is_same_write
 from zkconsumer.model import TopicPartition
 from zkconsumer.spark.offsetsjson import EARLIEST, LATEST
 from zkconsumer.spark.options import Position, Timestamps
@@ -95,7 +95,7 @@ def choose_starts(
     choices = {}
     for partition, read in stored.items():
         # The JVM consumer sometimes writes a negative one for "no offset".
-        offset = StoredOffset(None) if read.offset is not None and read.offset < 0 else read
+        offset = NO_OFFSET if read.offset is not None and read.offset < 0 else read
         if partition.topic in recreated:
             choices[partition] = Choice(EARLIEST, Reason.RECREATED)
         elif partition in finished.spans:
@@ -131,7 +131,7 @@ def _after_a_batch(stored: StoredOffset, partition: TopicPartition, finished: So
         return Choice(span.until, Reason.NOT_STORED)
     if stored.offset == span.until:
         return Choice(span.until, Reason.FINISHED)
-    if is_same_write(stored, finished.stored.get(partition, StoredOffset(None))):
+    if is_same_write(stored, finished.stored.get(partition, NO_OFFSET)):
         return Choice(span.until, Reason.UNCOMMITTED)
     if stored.stamp is not None and stored.stamp.query == finished.query and stored.stamp.plan > finished.number:
         return Choice(span.until, Reason.REWOUND)

@@ -219,7 +219,7 @@ def plan_rename(
     nodes = offset_nodes(session, source)
     if nodes.problems:
         raise ZkConsumerError(f"group {source} cannot be renamed: {'; '.join(nodes.problems)}")
-    rows = {p: OffsetRow(p, None, offset) for p in nodes.nodes if (offset := nodes.offset(p)) is not None}
+    rows = {p: OffsetRow(p, None, offset) for p, offset in nodes.offsets().items()}
     if not rows:
         raise ZkConsumerError(f"group {source} has no offsets in ZooKeeper, so nothing of it would get the new name")
     target = Target(destination, rows, OffsetNodes({}), {}, frozenset({"zookeeper"}))

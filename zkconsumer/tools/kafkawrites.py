@@ -70,10 +70,7 @@ class KafkaWrites:
         for part in in_requests([change for change in self._changes if change.after is not None]):
             wanted = {change.partition: StoredOffset(change.after, change.metadata or None) for change in part}
             refused |= self._cluster.commit(
-                self._group,
-                wanted,
-                retention_ms=self._under.plan.retention_ms,
-                before_send=self._under.hold.require,
+                self._group, wanted, retention_ms=self._under.plan.retention_ms, before_send=require
             )
         for gone in in_requests([change.partition for change in self._changes if change.after is None]):
             refused |= self._cluster.delete(self._group, gone, before_send=require)

@@ -41,7 +41,7 @@ class RunReport:
     """What a run wrote.
 
     Attributes:
-        snapshot: the file that ``offsets restore`` takes; None if there was nothing to write.
+        snapshot: the file of the plan's runs; None if nothing was written, or a file of Spark.
         written: partitions whose offset this run wrote.
         found: partitions that had the new offset already, and are not written again.
         faults: why something was not written, or is not as it was written; empty if all is well.

@@ -58,6 +58,5 @@ def export_offsets(
         if not found.nodes and groups and not registry.group_exists(group):
             raise ZkConsumerError(f"group {group} does not exist in ZooKeeper; check its name and the chroot")
         problems += found.problems
-        offsets = {partition: found.offset(partition) for partition in found.nodes}
-        rows += [GroupOffset(group, partition, offset) for partition, offset in offsets.items() if offset is not None]
+        rows += [GroupOffset(group, partition, offset) for partition, offset in found.offsets().items()]
     return Export(tuple(rows), tuple(problems))

@@ -133,11 +133,7 @@ def plan_copy(
     if source == destination:
         raise ZkConsumerError(f"the offsets of group {source} cannot be copied to itself")
     found = offset_nodes(session, source, None if topics is None else tuple(topics))
-    wanted = {
-        partition: offset
-        for partition in found.nodes
-        if (offset := found.offset(partition)) is not None and _is_wanted(partition, topics)
-    }
+    wanted = {p: offset for p, offset in found.offsets().items() if _is_wanted(p, topics)}
     for topic, numbers in (topics or {}).items():
         for number in numbers or ():
             if TopicPartition(topic, number) not in wanted:

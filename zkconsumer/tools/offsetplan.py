@@ -11,7 +11,7 @@ from typing import Final
 
 from zkconsumer.clusterchoice import open_registry
 from zkconsumer.core.offsetreset import OffsetRow
-from zkconsumer.core.offsets import StoredOffset, choose_stored, fresh_metadata, offsets_of
+from zkconsumer.core.offsets import NO_OFFSET, StoredOffset, choose_stored, fresh_metadata, offsets_of
 from zkconsumer.core.znodes import HOLD, GroupPaths, OffsetNode, PartitionOwnerNode
 from zkconsumer.errors import WriteRefused, ZkConsumerError, name_some
 from zkconsumer.model import TopicIdentity, TopicPartition
@@ -228,7 +228,7 @@ def plan_offsets(session: ZkSession, cluster: Cluster, guards: Guards, target: T
     if "zookeeper" in target.stores:
         nodes = offset_changes(session, target.group, wanted, target.nodes)
     if "kafka" in target.stores:
-        stored = {p: target.in_kafka.get(p, StoredOffset(None)) for p in wanted}
+        stored = {p: target.in_kafka.get(p, NO_OFFSET) for p in wanted}
         kafka = tuple(
             KafkaChange(p, stored[p].offset, new, fresh_metadata(stored[p].mark, uuid.uuid4().hex))
             for p, new in sorted(wanted.items())

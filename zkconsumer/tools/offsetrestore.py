@@ -9,7 +9,7 @@ from typing import Literal
 
 from zkconsumer.core.offsetreset import LogRange, OffsetRow
 from zkconsumer.core.offsetrules import nearest_in_log, outside_logs
-from zkconsumer.core.offsets import StoredOffset, fresh_metadata
+from zkconsumer.core.offsets import NO_OFFSET, StoredOffset, fresh_metadata
 from zkconsumer.core.znodes import OffsetNode
 from zkconsumer.errors import ZkConsumerError, name_some
 from zkconsumer.model import TopicPartition
@@ -24,6 +24,7 @@ from zkconsumer.tools.snapshot import (
     offset_of,
     partition_of,
 )
+from zkconsumer.tools.writereport import name_in_kafka
 from zkconsumer.zookeeper.reads import Znode
 from zkconsumer.zookeeper.session import ZkSession
 
@@ -241,12 +242,12 @@ def _kafka(
     )
     changes = []
     for one in change.kafka:
-        stored = found.get(one.partition, StoredOffset(None))
+        stored = found.get(one.partition, NO_OFFSET)
         wanted = one.after if how.complete else one.before
         if how.outside == "clamp" and wanted is not None:
             wanted = logs.nearest(one.partition, wanted)
         if stored.offset not in (one.before, one.after, wanted):
-            foreign.append(f"{one.partition} in Kafka")
+            foreign.append(name_in_kafka(one.partition))
         if stored.offset != wanted or (how.commits_again and wanted is not None):
             metadata = one.metadata if how.commits_again else fresh_metadata(one.metadata, uuid.uuid4().hex)
             changes.append(KafkaChange(one.partition, stored.offset, wanted, metadata))

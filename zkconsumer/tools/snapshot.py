@@ -15,7 +15,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -179,7 +179,7 @@ class SnapshotFile:
         snapshot = replace(snapshot, state=WriteState.WRITING)
         if self._is_new and self.path.exists():
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(self.path))
-        with prepared(self.path, "".join(_lines(snapshot)), mode=0o600) as put:
+        with self._on_disk(snapshot) as put:
 
             def begin() -> None:
                 if self._is_new:
@@ -199,8 +199,11 @@ class SnapshotFile:
         assert self.snapshot is not None
         if state is not self.state:
             snapshot = replace(self.snapshot, state=state)
-            with prepared(self.path, "".join(_lines(snapshot)), mode=0o600) as put:
+            with self._on_disk(snapshot) as put:
                 self._put(snapshot, put)
+
+    def _on_disk(self, snapshot: Snapshot) -> AbstractContextManager[Callable[[], None]]:
+        return prepared(self.path, "".join(_lines(snapshot)), mode=0o600)
 
     def _create(self) -> None:
         """The empty file, readable by its owner only, so that no file of another command is replaced."""

@@ -35,7 +35,7 @@ def prepared(path: Path, text: str, *, mode: int = 0o644) -> Iterator[Callable[[
 
     def put() -> None:
         aside.replace(path)
-        _sync_directory(path.absolute().parent)
+        sync(path.absolute().parent)
 
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
@@ -48,8 +48,9 @@ def prepared(path: Path, text: str, *, mode: int = 0o644) -> Iterator[Callable[[
         aside.unlink(missing_ok=True)
 
 
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
+def sync(path: Path) -> None:
+    """Wait until a file, or what a directory lists, is on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

@@ -33,7 +33,7 @@ class ZnodeWrites:
 
     def __init__(self, session: ZkSession, nodes: Sequence[NodeChange], under: UnderHold) -> None:
         self._session = session
-        self._nodes = nodes
+        self._wanted = {node.path: node.after for node in nodes}
         self._under = under
         self._report = under.report
         self._now, self.closing = _in_order(under.group, nodes)
@@ -120,16 +120,14 @@ class ZnodeWrites:
         ``ids`` comes back with a member, whose registration is not deleted; the release reports it.
         """
         written = set(self._report.written) - {GroupPaths(self._under.group).ids}
-        nodes = self._session.get_many(change.path for change in self._nodes if change.path in written)
-        wanted = {change.path: change.after for change in self._nodes}
-        return {path: node for path, node in sorted(nodes.items()) if not _is_as(node, wanted[path])}
+        nodes = self._session.get_many(path for path in self._wanted if path in written)
+        return {path: node for path, node in sorted(nodes.items()) if not _is_as(node, self._wanted[path])}
 
     def _set_again(self, lost: Mapping[str, Znode | None]) -> None:
         """Set what another client has overwritten, and delete what it has created again."""
-        wanted = {change.path: change.after for change in self._nodes}
         again = []
         for path, node in lost.items():
-            after = wanted[path]
+            after = self._wanted[path]
             self._report.warnings.append(
                 f"{path} was written by another client right after it was "
                 f"{'deleted' if after is None else 'written'} here, as {node.data if node else None!r}; it is "
