@@ -7,22 +7,26 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TypedDict, Unpack
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
+from zkconsumer.boottime import boot_seconds
 from zkconsumer.clusterchoice import cluster_of_member
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.clustercatalog import ClusterSource
 from zkconsumer.core.fetchcontrol import FetchControl
 from zkconsumer.core.groupprotocol import BrokerSource
-from zkconsumer.core.offsets import Stamp
 from zkconsumer.group.grouprefusals import OnRefusal
 from zkconsumer.group.member import GroupMember, MemberParts
 from zkconsumer.group.rebalancesignal import RebalanceSignal
+from zkconsumer.model import Stamp
 from zkconsumer.offsets.storechoice import open_kafka_store, open_store
 from zkconsumer.offsets.zookeeper import ZooKeeperOffsetStore
 from zkconsumer.zookeeper.coordinator.coordinatorgroup import CoordinatorGroup
 from zkconsumer.zookeeper.registry import Registry
 from zkconsumer.zookeeper.zookeepergroup import ZooKeeperGroup
+
+if TYPE_CHECKING:
+    from zkconsumer.kafka.membersession import MemberSession
 
 
 class MemberCallbacks(TypedDict, total=False):
@@ -83,7 +87,8 @@ def _assemble_broker_group(
 ) -> MemberParts:
     from zkconsumer.kafka.brokergroup import BrokerGroup
 
-    group = BrokerGroup(config, consumer_id, signal, cluster)
+    session = make_session(config, consumer_id, cluster, signal.raise_flag)
+    group = BrokerGroup(config, consumer_id, session)
     store = open_kafka_store(
         config,
         live_brokers=cluster.live_brokers,
@@ -93,6 +98,26 @@ def _assemble_broker_group(
         stamp=stamp,
     )
     return MemberParts(group, cluster, store, signal, closing)
+
+
+def make_session(
+    config: ConsumerConfig,
+    consumer_id: str,
+    cluster: ClusterSource,
+    changed: Callable[[], None],
+    clock: Callable[[], float] = boot_seconds,
+) -> MemberSession:
+    """The session of the protocol of brokers that ``group.protocol`` names.
+
+    For the arguments see :class:`~zkconsumer.kafka.consumersession.ConsumerSession`.
+    """
+    if config.group_protocol == "consumer":
+        from zkconsumer.kafka.consumersession import ConsumerSession
+
+        return ConsumerSession(config, consumer_id, cluster, changed, clock)
+    from zkconsumer.kafka.groupsession import GroupSession
+
+    return GroupSession(config, consumer_id, cluster, changed, clock)
 
 
 def assemble_member(

@@ -79,6 +79,25 @@ class TopicIdentity(NamedTuple):
         return self.topic_id == other.topic_id
 
 
+class Topic(NamedTuple):
+    """A topic as ZooKeeper describes it: its partition numbers, ascending, and its identity."""
+
+    partitions: tuple[int, ...]
+    identity: TopicIdentity
+
+
+class Stamp(NamedTuple):
+    """The plan of a Spark query whose end a commit stores.
+
+    Attributes:
+        query: random id of the query.
+        plan: number of the plan.
+    """
+
+    query: str
+    plan: int
+
+
 class Broker(NamedTuple):
     """A live broker and the endpoint that this consumer may use."""
 

@@ -23,7 +23,7 @@ from zkconsumer import (
     TopicPartition,
     Whitelist,
 )
-from zkconsumer.core.brokermembership import CommitIdentity
+from zkconsumer.core.commitidentity import CommitIdentity
 from zkconsumer.core.offsets import StoredOffset
 from zkconsumer.errors import BrokerUnavailable, RebalanceAwaited, SessionExpired
 from zkconsumer.kafka.client import BrokerClient

@@ -11,7 +11,8 @@ from tests.fixtures.fetch import brokers_of
 from tests.fixtures.sandbox import Topics, produce_records, values
 from tests.fixtures.waiting import eventually
 from zkconsumer import StreamIdle
-from zkconsumer.core.brokermembership import CommitIdentity, JoinIntent
+from zkconsumer.core.brokermembership import JoinIntent
+from zkconsumer.core.commitidentity import CommitIdentity
 from zkconsumer.core.offsetstopic import OFFSETS_TOPIC, partition_of_group
 from zkconsumer.errors import CoordinatorMoved, RetriableError
 from zkconsumer.kafka.client import BrokerClient

@@ -20,7 +20,7 @@ from zkconsumer import (
     TopicPartition,
     Whitelist,
 )
-from zkconsumer.core.brokermembership import CommitIdentity
+from zkconsumer.core.commitidentity import CommitIdentity
 from zkconsumer.core.consumermembership import JOINING, LEAVING, Beat
 from zkconsumer.core.offsets import StoredOffset
 from zkconsumer.errors import RebalanceAwaited, SessionExpired

@@ -5,8 +5,8 @@ from kazoo.security import make_acl
 
 from tests.fixtures.waiting import eventually
 from zkconsumer import ConsumerConfig, ConsumerConnector
-from zkconsumer.core.offsets import Stamp, StoredOffset
-from zkconsumer.model import TopicPartition
+from zkconsumer.core.offsets import StoredOffset
+from zkconsumer.model import Stamp, TopicPartition
 from zkconsumer.offsets.zookeeper import ZooKeeperOffsetStore
 
 pytestmark = pytest.mark.integration

@@ -16,10 +16,9 @@ from tests.fixtures.kafka import MetadataRequest
 from tests.fixtures.querydriver import TRANSACTIONS, Member
 from tests.fixtures.queryrestarts import LIMITS, NUMBERS, THEIR_METADATA, Killed, QueryRestarts
 from tests.fixtures.stubbroker import running_stub_broker
-from zkconsumer.core.groupview import Topic
 from zkconsumer.core.offsets import StoredOffset, our_metadata
 from zkconsumer.errors import ZooKeeperUnavailable
-from zkconsumer.model import TopicIdentity, TopicPartition
+from zkconsumer.model import Topic, TopicIdentity, TopicPartition
 
 
 def _topic_id(number):

@@ -18,8 +18,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
+from zkconsumer.core.commitidentity import CommitIdentity
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 
 
@@ -47,18 +48,6 @@ class JoinStep(Enum):
     """The coordinator waits for the other members; the partitions that were declared are kept."""
     SYNC_GROUP = "SyncGroup"
     """The member has joined a new generation, and waits until the leader has assigned its partitions."""
-
-
-class CommitIdentity(NamedTuple):
-    """Who commits: the coordinator refuses a commit of another generation, or of a member that it does not have."""
-
-    member_id: str = ""
-    generation: int = -1
-    instance_id: str | None = None
-
-
-NO_MEMBER: Final = CommitIdentity()
-"""Identity of a client that is no member; a coordinator accepts its commits while the group has no members."""
 
 
 class Assigned(NamedTuple):

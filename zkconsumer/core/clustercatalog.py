@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
-from zkconsumer.core.groupview import Topic
-from zkconsumer.core.subscription import Subscription
 from zkconsumer.errors import BrokerUnavailable
-from zkconsumer.model import Broker
+from zkconsumer.model import Broker, Topic
 
 _FOLLOW_UP_S: Final = 1.0
 _FIRST_RETRY_S: Final = 0.2
@@ -146,32 +144,6 @@ def next_snapshot(
         if later is not None and later.identity.topic_id is not None and later.identity == topic.identity:
             described[name] = max(topic, later, key=lambda one: len(one.partitions))
     return ClusterSnapshot(answer.brokers, described, answer.asked_for)
-
-
-class SubscribedTopics(NamedTuple):
-    """The topics that a subscription selects.
-
-    Attributes:
-        described: description of each.
-        streams: topic to number of consumer threads.
-    """
-
-    described: Mapping[str, Topic]
-    streams: Mapping[str, int]
-
-
-def read_subscribed(source: ClusterSource, subscription: Subscription, *, exclude_internal: bool) -> SubscribedTopics:
-    """Read which topics a subscription selects, as :func:`read_known` does; raises as it does.
-
-    Args:
-        source: where topics are read from.
-        subscription: of the member.
-        exclude_internal: ``exclude.internal.topics``.
-    """
-    names = None if subscription.topic_filter is not None else frozenset(subscription.topics)
-    snapshot = read_known(source, names)
-    streams = subscription.expand(snapshot.topics(), exclude_internal=exclude_internal)
-    return SubscribedTopics(snapshot.describe_topics(streams), streams)
 
 
 def poll_seconds(interval_s: float, *, failures: int, was_asked: bool) -> float:

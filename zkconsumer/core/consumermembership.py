@@ -17,7 +17,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from zkconsumer.core.brokermembership import NO_MEMBER, CommitIdentity, MembershipState
+from zkconsumer.core.brokermembership import MembershipState
+from zkconsumer.core.commitidentity import NO_MEMBER, CommitIdentity
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 
 JOINING: Final = 0

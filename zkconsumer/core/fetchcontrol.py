@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
-from zkconsumer.core.groupview import Topic
 from zkconsumer.core.offsets import NO_OFFSET, StoredOffset
 from zkconsumer.errors import TopicUnreadable
-from zkconsumer.model import ConsumerThreadId, TopicPartition
+from zkconsumer.model import ConsumerThreadId, Topic, TopicPartition
 
 
 class AssignedPartition(NamedTuple):

@@ -33,12 +33,11 @@ from enum import Enum
 from typing import Protocol
 
 from zkconsumer.core.assignors import Assignment
-from zkconsumer.core.groupview import Topic
 from zkconsumer.core.rebalancesteps import RebalanceCause
 from zkconsumer.core.subscription import Subscription
 from zkconsumer.core.topicrecords import TopicOrigin
 from zkconsumer.errors import RetriableError
-from zkconsumer.model import Broker, ConsumerThreadId, TopicPartition
+from zkconsumer.model import Broker, ConsumerThreadId, Topic, TopicPartition
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,18 +5,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import NamedTuple
 
 from zkconsumer.core.javastring import java_order
 from zkconsumer.core.subscription import Subscription
-from zkconsumer.model import Broker, ConsumerThreadId, TopicIdentity, TopicPartition
-
-
-class Topic(NamedTuple):
-    """A topic as ZooKeeper describes it: its partition numbers, ascending, and its identity."""
-
-    partitions: tuple[int, ...]
-    identity: TopicIdentity
+from zkconsumer.model import Broker, ConsumerThreadId, Topic, TopicIdentity, TopicPartition
 
 
 @dataclass(frozen=True, slots=True)

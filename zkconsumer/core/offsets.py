@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
-from zkconsumer.model import TopicPartition
+from zkconsumer.model import Stamp, TopicPartition
 
 OffsetStorage = Literal["auto", "zookeeper", "kafka", "both"]
 """Whose committed offset counts: Kafka's where there is one, else ZooKeeper's, as the JVM's tools have it; one store's
@@ -20,18 +20,6 @@ OUR_METADATA = "zkconsumer:"
 
 NO_NODE = -1
 """Stands for the version of an offset node that does not exist; the version of a created node is one more."""
-
-
-class Stamp(NamedTuple):
-    """The plan of a Spark query whose end a commit stores.
-
-    Attributes:
-        query: random id of the query.
-        plan: number of the plan.
-    """
-
-    query: str
-    plan: int
 
 
 class StoredOffset(NamedTuple):

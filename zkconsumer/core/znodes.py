@@ -14,9 +14,8 @@ from functools import lru_cache
 from math import isfinite
 from typing import Any, Final
 
-from zkconsumer.core.offsets import Stamp
 from zkconsumer.errors import MalformedZnode, ZkConsumerError
-from zkconsumer.model import Broker, ConsumerThreadId, TopicPartition
+from zkconsumer.model import Broker, ConsumerThreadId, Stamp, TopicPartition
 
 BROKERS = "/brokers"
 BROKER_IDS = "/brokers/ids"

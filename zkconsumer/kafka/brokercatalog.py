@@ -12,7 +12,6 @@ from typing import Final, NamedTuple
 
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.clustercatalog import ClusterSnapshot
-from zkconsumer.core.groupview import Topic
 from zkconsumer.errors import ProtocolError
 from zkconsumer.kafka.bootstrap import bootstrap_brokers
 from zkconsumer.kafka.client import BrokerClient, metadata_version
@@ -26,7 +25,7 @@ from zkconsumer.kafka.metadataprotocol import (
 )
 from zkconsumer.kafka.refusals import DESCRIBE, topic_refused
 from zkconsumer.kafka.versions import METADATA
-from zkconsumer.model import TopicIdentity
+from zkconsumer.model import Topic, TopicIdentity
 
 TIMEOUT_MS: Final = 5000
 """Limit for connecting and for each answer: a broker that is silent for longer is skipped for another one."""

@@ -10,21 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
-from zkconsumer.boottime import boot_seconds
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.core.brokermembership import NO_MEMBER, CommitIdentity, MembershipState
-from zkconsumer.core.clustercatalog import ClusterSource
-from zkconsumer.core.groupprotocol import ChangeSignal, Need, NoNeed, Target
+from zkconsumer.core.brokermembership import MembershipState
+from zkconsumer.core.commitidentity import NO_MEMBER, CommitIdentity
+from zkconsumer.core.groupprotocol import Need, NoNeed, Target
 from zkconsumer.core.groupstrategies import divide
-from zkconsumer.core.groupview import Topic
 from zkconsumer.core.rebalancesteps import RebalanceCause
 from zkconsumer.core.subscription import Subscription
 from zkconsumer.core.topicrecords import TopicOrigin
 from zkconsumer.errors import BrokerUnavailable, RebalanceAwaited, ShareChanged, name_some
-from zkconsumer.kafka.membersession import make_session
+from zkconsumer.kafka.membersession import MemberSession
 from zkconsumer.kafka.offsetcoordinator import CommitMembership
-from zkconsumer.kafka.sharedconsumermembership import SharedConsumerMembership
-from zkconsumer.model import ConsumerThreadId, TopicPartition
+from zkconsumer.model import ConsumerThreadId, Topic, TopicPartition
 
 
 class BrokerGroup:
@@ -33,9 +30,7 @@ class BrokerGroup:
     Args:
         config: the consumer's properties.
         consumer_id: id of the consumer; the coordinator gives the member another id.
-        signal: raised when the coordinator has answered something to react to.
-        cluster: where brokers and topics are read from.
-        clock: see :class:`~zkconsumer.kafka.sharedmember.SharedMember`.
+        session: its membership, which it opens and closes; ``changed`` of the session raises the member's signal.
     """
 
     settles: Final = False
@@ -45,14 +40,12 @@ class BrokerGroup:
         self,
         config: ConsumerConfig,
         consumer_id: str,
-        signal: ChangeSignal,
-        cluster: ClusterSource,
-        clock: Callable[[], float] = boot_seconds,
+        session: MemberSession,
     ) -> None:
         self._group = config.group_id
         self._name = config.group_protocol
         self._consumer_id = consumer_id
-        self._session = make_session(config, consumer_id, cluster, signal.raise_flag, clock)
+        self._session = session
         self._membership = self._session.membership
         # Written by the rebalance thread:
         self._joined = self._stays_out = False
@@ -117,9 +110,7 @@ class BrokerGroup:
     @property
     def commit_membership(self) -> CommitMembership:
         """The membership as commits need it."""
-        membership = self._membership
-        topic_ids = membership.topic_ids if isinstance(membership, SharedConsumerMembership) else None
-        return CommitMembership(membership.await_renewed, topic_ids, self._session.location)
+        return CommitMembership(self._membership.await_renewed, self._session.topic_ids, self._session.location)
 
     # -- membership -------------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from collections.abc import Collection
 from functools import partial
 from typing import Final, NamedTuple
 
-from zkconsumer.core.brokermembership import CommitIdentity
+from zkconsumer.core.commitidentity import CommitIdentity
 from zkconsumer.core.consumermembership import Beat, IdPartition
 from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.kafka.fields import (

@@ -7,8 +7,8 @@ from typing import Final
 
 from zkconsumer.errors import CoordinatorMoved, MemberRefused, ProtocolError, ZkConsumerError
 from zkconsumer.kafka.errorcodes import ErrorCode, error_name
-from zkconsumer.kafka.groupreactions import Reaction, instance_in_use
-from zkconsumer.kafka.refusals import READ, group_refused
+from zkconsumer.kafka.groupreactions import Reaction
+from zkconsumer.kafka.refusals import READ, group_refused, instance_in_use
 from zkconsumer.kafka.security import BrokerSecurity
 
 _REACTIONS: Final[Mapping[int, Reaction]] = {

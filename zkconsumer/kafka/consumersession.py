@@ -16,10 +16,10 @@ from typing import Final
 from zkconsumer.boottime import boot_seconds
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.brokerlease import BrokerLease
-from zkconsumer.core.brokermembership import CommitIdentity
-from zkconsumer.core.clustercatalog import ClusterSource, read_subscribed
+from zkconsumer.core.clustercatalog import ClusterSource
+from zkconsumer.core.commitidentity import CommitIdentity
 from zkconsumer.core.consumermembership import LEAVING, Beat, ConsumerMembership
-from zkconsumer.core.groupview import Topic
+from zkconsumer.core.subscribedtopics import read_subscribed
 from zkconsumer.core.subscription import Subscription
 from zkconsumer.errors import (
     BrokerUnavailable,
@@ -39,6 +39,7 @@ from zkconsumer.kafka.groupreactions import REMOVED, Reaction, pause_s
 from zkconsumer.kafka.groupstates import group_settings
 from zkconsumer.kafka.leasewatch import LeaseWatch
 from zkconsumer.kafka.sharedconsumermembership import SharedConsumerMembership
+from zkconsumer.model import Topic
 from zkconsumer.threads import start_thread
 
 _log: Final = logging.getLogger(__name__)
@@ -62,6 +63,7 @@ class ConsumerSession:
 
     Attributes:
         membership: what the rebalance thread may use.
+        topic_ids: returns the ids of topics by name, for commits.
         location: where the coordinator is, for every client of this member.
         views: assignments received so far; written by the session thread.
         failure: why the last attempt to join failed, None after a success; written by the session thread.
@@ -91,6 +93,7 @@ class ConsumerSession:
             changed,
             clock,
         )
+        self.topic_ids = self.membership.topic_ids
         self.location = CoordinatorLocation()
         self._contact = CoordinatorContact(config, cluster, self.location, self.membership, changed)
         self._thread = threading.Thread(target=self._run, name=f"{consumer_id}-group", daemon=True)

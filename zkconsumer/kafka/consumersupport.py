@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 
-from zkconsumer.core.brokermembership import CommitIdentity
+from zkconsumer.core.commitidentity import CommitIdentity
 from zkconsumer.core.consumermembership import LEAVING
 from zkconsumer.errors import ConfigError
 from zkconsumer.kafka.client import BrokerClient

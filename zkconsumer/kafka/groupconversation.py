@@ -6,8 +6,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.core.brokermembership import CommitIdentity, JoinIntent
+from zkconsumer.core.brokermembership import JoinIntent
 from zkconsumer.core.clustercatalog import ClusterSource, read_known
+from zkconsumer.core.commitidentity import CommitIdentity
 from zkconsumer.core.groupstrategies import STRATEGIES, GroupStrategy
 from zkconsumer.errors import CoordinatorMoved, ProtocolError, ZkConsumerError
 from zkconsumer.kafka.client import BrokerClient

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from zkconsumer.core.brokermembership import CommitIdentity
+from zkconsumer.core.commitidentity import CommitIdentity
 from zkconsumer.errors import ConfigError
 from zkconsumer.kafka.connection import BrokerConnection
 from zkconsumer.kafka.consumerprotocol import PROTOCOL_TYPE

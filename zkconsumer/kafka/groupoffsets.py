@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from zkconsumer.core.brokermembership import NO_MEMBER, CommitIdentity
+from zkconsumer.core.commitidentity import NO_MEMBER, CommitIdentity
 from zkconsumer.core.offsets import NO_OFFSET, StoredOffset
 from zkconsumer.errors import ProtocolError
 from zkconsumer.kafka.connection import BrokerConnection

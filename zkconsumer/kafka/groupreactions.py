@@ -8,7 +8,6 @@ from typing import Final
 
 from zkconsumer.errors import (
     CoordinatorMoved,
-    InstanceIdInUse,
     MemberRefused,
     ProtocolError,
     RebalanceAwaited,
@@ -16,7 +15,7 @@ from zkconsumer.errors import (
     ZkConsumerError,
 )
 from zkconsumer.kafka.errorcodes import ErrorCode, error_name
-from zkconsumer.kafka.refusals import READ, group_refused
+from zkconsumer.kafka.refusals import READ, group_refused, instance_in_use
 from zkconsumer.kafka.security import BrokerSecurity
 
 _FIRST_PAUSE_S: Final = 0.1
@@ -60,14 +59,6 @@ def pause_s(failures: int) -> float:
         failures: attempts in a row that have failed.
     """
     return min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * (1 << min(failures, 10)))
-
-
-def instance_in_use(what: str) -> InstanceIdInUse:
-    """The exception for FENCED_INSTANCE_ID; ``what`` names the group and the error code."""
-    return InstanceIdInUse(
-        f"{what}: another consumer uses the same group.instance.id, so this one has left the group; give each "
-        "consumer a group.instance.id of its own"
-    )
 
 
 def reaction_to(code: int) -> Reaction:

@@ -20,10 +20,11 @@ from zkconsumer.boottime import boot_seconds
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.brokerlease import BrokerLease
 from zkconsumer.core.brokermembership import Assigned, BrokerMembership
-from zkconsumer.core.clustercatalog import ClusterSource, read_subscribed
+from zkconsumer.core.clustercatalog import ClusterSource
 from zkconsumer.core.groupstrategies import configured_strategies
-from zkconsumer.core.groupview import Topic, format_partitions
+from zkconsumer.core.groupview import format_partitions
 from zkconsumer.core.outage import Outage
+from zkconsumer.core.subscribedtopics import read_subscribed
 from zkconsumer.core.subscription import Subscription
 from zkconsumer.errors import BrokerUnavailable, ZkConsumerError
 from zkconsumer.kafka.consumerprotocol import decode_assignment
@@ -34,6 +35,7 @@ from zkconsumer.kafka.groupmessages import JoinSettings
 from zkconsumer.kafka.groupreactions import REMOVED, Reaction, group_error, pause_s, reaction_to
 from zkconsumer.kafka.heartbeats import Heartbeats
 from zkconsumer.kafka.sharedmembership import SharedMembership
+from zkconsumer.model import Topic
 from zkconsumer.threads import start_thread
 
 _log: Final = logging.getLogger(__name__)
@@ -53,6 +55,7 @@ class GroupSession:
 
     Attributes:
         membership: what the rebalance thread may use.
+        topic_ids: None: commits name topics, not their ids.
         location: where the coordinator is, for every client of this member.
         views: assignments received so far; written by the session thread.
         failure: why the last attempt to join failed, None once the next one is sent; written by the session thread.
@@ -76,6 +79,7 @@ class GroupSession:
         self.cooperative: Final = all(strategy.cooperative for strategy in strategies)
         session_ms, rebalance_ms = config.session_timeout_ms, config.max_poll_interval_ms
         settings = JoinSettings(self._group, session_ms, rebalance_ms, config.group_instance_id)
+        self.topic_ids = None
         self.location = CoordinatorLocation()
         self._conversation = GroupConversation(config, settings, strategies, cluster, self.location)
         self.membership = SharedMembership(

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from typing import Final
 
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.core.brokermembership import CommitIdentity, JoinStep
+from zkconsumer.core.brokermembership import JoinStep
 from zkconsumer.core.clustercatalog import ClusterSource
+from zkconsumer.core.commitidentity import CommitIdentity
 from zkconsumer.core.heartbeattimes import heartbeat_pause
 from zkconsumer.errors import BrokerUnavailable, CoordinatorMoved, ZkConsumerError
 from zkconsumer.kafka.connection import BrokerConnection

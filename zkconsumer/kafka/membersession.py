@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from zkconsumer.boottime import boot_seconds
-from zkconsumer.config import ConsumerConfig
-from zkconsumer.core.clustercatalog import ClusterSource
-from zkconsumer.core.groupview import Topic
 from zkconsumer.core.subscription import Subscription
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.kafka.findcoordinator import CoordinatorLocation
 from zkconsumer.kafka.sharedmember import SharedMember
+from zkconsumer.model import Topic
 
 
 class MemberSession(Protocol):
@@ -34,6 +31,10 @@ class MemberSession(Protocol):
     @property
     def location(self) -> CoordinatorLocation:
         """Where the coordinator is, for every client of this member."""
+
+    @property
+    def topic_ids(self) -> Callable[[], Mapping[str, str]] | None:
+        """Returns the ids of topics by name, for commits; None in a group without member epochs."""
 
     @property
     def cooperative(self) -> bool:
@@ -65,20 +66,3 @@ class MemberSession(Protocol):
         Raises:
             InstanceIdInUse: another consumer uses the same ``group.instance.id``.
         """
-
-
-def make_session(
-    config: ConsumerConfig,
-    consumer_id: str,
-    cluster: ClusterSource,
-    changed: Callable[[], None],
-    clock: Callable[[], float] = boot_seconds,
-) -> MemberSession:
-    """The session of the protocol that ``group.protocol`` names; for the arguments see :class:`ConsumerSession`."""
-    if config.group_protocol == "consumer":
-        from zkconsumer.kafka.consumersession import ConsumerSession
-
-        return ConsumerSession(config, consumer_id, cluster, changed, clock)
-    from zkconsumer.kafka.groupsession import GroupSession
-
-    return GroupSession(config, consumer_id, cluster, changed, clock)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Final, NamedTuple, TypeVar
 
-from zkconsumer.core.brokermembership import NO_MEMBER, CommitIdentity
+from zkconsumer.core.commitidentity import NO_MEMBER, CommitIdentity
 from zkconsumer.core.kafkagroup import KafkaGroup
 from zkconsumer.core.offsets import StoredOffset
 from zkconsumer.errors import CoordinatorMoved, ProtocolError, RebalanceAwaited, SessionExpired, TopicUnreadable
@@ -24,10 +24,9 @@ from zkconsumer.kafka.groupoffsets import (
     delete_offsets,
     fetch_offsets,
 )
-from zkconsumer.kafka.groupreactions import instance_in_use
 from zkconsumer.kafka.groupstates import describe_group
 from zkconsumer.kafka.permissions import may_commit
-from zkconsumer.kafka.refusals import DELETE, DESCRIBE, READ, group_refused, topic_refused
+from zkconsumer.kafka.refusals import DELETE, DESCRIBE, READ, group_refused, instance_in_use, topic_refused
 from zkconsumer.model import TopicPartition
 
 _COMMIT_VERSIONS: Final = (1, 7)  # version 0 is for offsets in ZooKeeper

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from zkconsumer.errors import GroupAuthorizationFailed, TopicAuthorizationFailed, TopicUnreadable
+from zkconsumer.errors import GroupAuthorizationFailed, InstanceIdInUse, TopicAuthorizationFailed, TopicUnreadable
 from zkconsumer.kafka.errorcodes import ErrorCode, error_name
 from zkconsumer.kafka.security import BrokerSecurity
 
@@ -61,3 +61,11 @@ def _principal(security: BrokerSecurity) -> str:
     if security.encrypted:
         return "the subject of ssl.certificate.location" if security.certificate_location else "User:ANONYMOUS"
     return "User:ANONYMOUS"
+
+
+def instance_in_use(what: str) -> InstanceIdInUse:
+    """The exception for FENCED_INSTANCE_ID; ``what`` names the group and the error code."""
+    return InstanceIdInUse(
+        f"{what}: another consumer uses the same group.instance.id, so this one has left the group; give each "
+        "consumer a group.instance.id of its own"
+    )

@@ -12,7 +12,8 @@ from typing import Final, Generic, Protocol, TypeVar
 
 from zkconsumer.boottime import boot_seconds
 from zkconsumer.core.brokerlease import BrokerLease
-from zkconsumer.core.brokermembership import CommitIdentity, MembershipState
+from zkconsumer.core.brokermembership import MembershipState
+from zkconsumer.core.commitidentity import CommitIdentity
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 

@@ -9,14 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from zkconsumer.core.brokermembership import (
-    Assigned,
-    BrokerMembership,
-    CommitIdentity,
-    JoinIntent,
-    JoinStep,
-    MembershipState,
-)
+from zkconsumer.core.brokermembership import Assigned, BrokerMembership, JoinIntent, JoinStep, MembershipState
+from zkconsumer.core.commitidentity import CommitIdentity
 from zkconsumer.errors import ZkConsumerError
 from zkconsumer.kafka.sharedmember import SharedMember
 

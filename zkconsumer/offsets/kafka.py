@@ -9,14 +9,14 @@ from functools import partial
 from typing import TypeVar
 
 from zkconsumer.core.denials import PATIENCE
-from zkconsumer.core.offsets import NO_OFFSET, Stamp, StoredOffset, is_unique, our_metadata, stamp_of, topic_id_of
+from zkconsumer.core.offsets import NO_OFFSET, StoredOffset, is_unique, our_metadata, stamp_of, topic_id_of
 from zkconsumer.core.offsetstopic import OFFSETS_TOPIC
 from zkconsumer.core.topicrecords import TopicOrigin
 from zkconsumer.errors import LeaseLapsed, RetriableError, TopicUnreadable
 from zkconsumer.kafka.errorcodes import error_name, is_refusal
 from zkconsumer.kafka.groupoffsets import StoredOffsets
 from zkconsumer.kafka.offsetcoordinator import OffsetCoordinator
-from zkconsumer.model import TopicPartition
+from zkconsumer.model import Stamp, TopicPartition
 
 _log = logging.getLogger(__name__)
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping
 
-from zkconsumer.core.offsets import Stamp
 from zkconsumer.core.znodes import GroupPaths, StampNode
 from zkconsumer.errors import MalformedZnode, ZooKeeperRefused
-from zkconsumer.model import TopicPartition
+from zkconsumer.model import Stamp, TopicPartition
 from zkconsumer.zookeeper.fencedtransactions import Outcomes
 from zkconsumer.zookeeper.reads import Znode
 from zkconsumer.zookeeper.session import ZkSession

@@ -6,11 +6,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.core.brokermembership import NO_MEMBER, CommitIdentity
-from zkconsumer.core.offsets import Stamp
+from zkconsumer.core.commitidentity import NO_MEMBER, CommitIdentity
 from zkconsumer.kafka.client import BrokerClient
 from zkconsumer.kafka.offsetcoordinator import CommitMembership, OffsetCoordinator
-from zkconsumer.model import Broker
+from zkconsumer.model import Broker, Stamp
 from zkconsumer.offsets.dual import DualOffsetStore
 from zkconsumer.offsets.kafka import KafkaOffsetStore
 from zkconsumer.offsets.store import OffsetStore

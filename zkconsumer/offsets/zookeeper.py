@@ -9,11 +9,11 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
-from zkconsumer.core.offsets import NO_NODE, KnownOffset, Stamp, StoredOffset, changed_offsets, written_by_others
+from zkconsumer.core.offsets import NO_NODE, KnownOffset, StoredOffset, changed_offsets, written_by_others
 from zkconsumer.core.topicrecords import TopicOrigin
 from zkconsumer.core.znodes import GroupPaths, OffsetNode
 from zkconsumer.errors import MalformedZnode, TopicUnreadable, ZooKeeperRefused
-from zkconsumer.model import TopicPartition
+from zkconsumer.model import Stamp, TopicPartition
 from zkconsumer.offsets.stamps import CommitStamps
 from zkconsumer.zookeeper.fencedtransactions import Outcomes
 from zkconsumer.zookeeper.session import ZkSession

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from zkconsumer.core.groupview import Topic
 from zkconsumer.core.offsets import NO_OFFSET, StoredOffset, is_same_write
-from zkconsumer.model import TopicPartition
+from zkconsumer.model import Topic, TopicPartition
 from zkconsumer.spark.offsetsjson import EARLIEST, LATEST
 from zkconsumer.spark.options import Position, Timestamps
 from zkconsumer.spark.sourceoffset import SourceOffset

@@ -8,8 +8,8 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from zkconsumer.core.offsets import NO_OFFSET, Stamp, StoredOffset
-from zkconsumer.model import ConsumerThreadId, TopicPartition
+from zkconsumer.core.offsets import NO_OFFSET, StoredOffset
+from zkconsumer.model import ConsumerThreadId, Stamp, TopicPartition
 from zkconsumer.spark.positions import Choice
 
 

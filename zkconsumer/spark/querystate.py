@@ -10,10 +10,8 @@ from collections.abc import Collection, Mapping, Set
 from dataclasses import dataclass, field, replace
 
 from zkconsumer.core.fetchcontrol import FetchAssignment
-from zkconsumer.core.groupview import Topic
-from zkconsumer.core.offsets import Stamp
 from zkconsumer.errors import GenerationEnded, TopicUnreadable
-from zkconsumer.model import TopicPartition
+from zkconsumer.model import Stamp, Topic, TopicPartition
 from zkconsumer.spark.microbatch import Span
 from zkconsumer.spark.positions import Choice, Located, Reason
 from zkconsumer.spark.queryrecords import Batch, BatchState, PartitionState, QueryPartition

@@ -12,9 +12,8 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from zkconsumer.core.groupview import Topic
-from zkconsumer.core.offsets import Stamp, StoredOffset
-from zkconsumer.model import TopicPartition
+from zkconsumer.core.offsets import StoredOffset
+from zkconsumer.model import Stamp, Topic, TopicPartition
 from zkconsumer.spark.microbatch import Span
 
 

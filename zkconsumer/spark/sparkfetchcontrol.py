@@ -13,9 +13,8 @@ from collections.abc import Callable, Collection
 
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.fetchcontrol import FetchAssignment
-from zkconsumer.core.offsets import Stamp
 from zkconsumer.errors import ConsumerClosed, ZkConsumerError
-from zkconsumer.model import TopicPartition
+from zkconsumer.model import Stamp, TopicPartition
 from zkconsumer.spark.querystate import QueryState
 
 _log = logging.getLogger(__name__)

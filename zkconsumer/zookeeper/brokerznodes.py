@@ -7,10 +7,9 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
-from zkconsumer.core.groupview import Topic
 from zkconsumer.core.znodes import BROKER_IDS, BROKER_TOPICS, BrokerIdNode, TopicNode, is_node_name
 from zkconsumer.errors import MalformedZnode
-from zkconsumer.model import Broker, TopicIdentity
+from zkconsumer.model import Broker, Topic, TopicIdentity
 from zkconsumer.zookeeper.kazooadapter import Watch
 from zkconsumer.zookeeper.reads import Reads
 from zkconsumer.zookeeper.session import ZkSession

@@ -8,11 +8,11 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from zkconsumer.core.clustercatalog import ClusterCatalog
-from zkconsumer.core.groupview import GroupView, Topic
+from zkconsumer.core.groupview import GroupView
 from zkconsumer.core.subscription import Subscription, all_topics
 from zkconsumer.core.znodes import CONSUMERS, ConsumerIdNode, GroupPaths, PartitionOwnerNode, SessionNode
 from zkconsumer.errors import ConfigError, MalformedZnode, ZkConsumerError
-from zkconsumer.model import Broker, TopicPartition
+from zkconsumer.model import Broker, Topic, TopicPartition
 from zkconsumer.zookeeper.brokerznodes import BrokerZnodes
 from zkconsumer.zookeeper.kazooadapter import Watch
 from zkconsumer.zookeeper.reads import Reads, Znode

@@ -2,7 +2,8 @@
 
 import pytest
 
-from zkconsumer.core.brokermembership import Assigned, BrokerMembership, CommitIdentity, JoinStep, MembershipState
+from zkconsumer.core.brokermembership import Assigned, BrokerMembership, JoinStep, MembershipState
+from zkconsumer.core.commitidentity import CommitIdentity
 from zkconsumer.model import ConsumerThreadId, TopicPartition
 
 THREAD = ConsumerThreadId("g_a", 0)

@@ -3,8 +3,7 @@
 import pytest
 
 from zkconsumer.core.clustercatalog import ClusterSnapshot, next_snapshot, poll_seconds
-from zkconsumer.core.groupview import Topic
-from zkconsumer.model import Broker, TopicIdentity
+from zkconsumer.model import Broker, Topic, TopicIdentity
 
 BROKERS = (Broker(1, "one", 9092),)
 

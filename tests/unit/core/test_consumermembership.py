@@ -2,7 +2,8 @@
 
 import pytest
 
-from zkconsumer.core.brokermembership import NO_MEMBER, CommitIdentity, MembershipState
+from zkconsumer.core.brokermembership import MembershipState
+from zkconsumer.core.commitidentity import NO_MEMBER, CommitIdentity
 from zkconsumer.core.consumermembership import (
     JOINING,
     LEAVING,

@@ -1,8 +1,8 @@
 import pytest
 
-from zkconsumer.core.groupview import GroupView, Topic, describe_changes, format_partitions
+from zkconsumer.core.groupview import GroupView, describe_changes, format_partitions
 from zkconsumer.core.subscription import Subscription, Whitelist
-from zkconsumer.model import ConsumerThreadId, TopicIdentity, TopicPartition
+from zkconsumer.model import ConsumerThreadId, Topic, TopicIdentity, TopicPartition
 
 STATIC = Subscription.static({"t": 1})
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from zkconsumer.core.brokermembership import CommitIdentity
+from zkconsumer.core.commitidentity import CommitIdentity
 from zkconsumer.core.consumermembership import Beat, IdPartition
 from zkconsumer.errors import ProtocolError
 from zkconsumer.kafka.consumerheartbeat import (

@@ -8,7 +8,7 @@ from tests.fixtures.followingmember import FollowingMember, KnownCluster, silent
 from tests.fixtures.scriptedcoordinator import BEAT, COMMIT, FIND, JOIN, LEAVE, SYNC, running_scripted_coordinator
 from tests.fixtures.waiting import eventually
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.core.brokermembership import CommitIdentity
+from zkconsumer.core.commitidentity import CommitIdentity
 from zkconsumer.core.offsets import StoredOffset
 from zkconsumer.core.rebalancesteps import RebalanceCause
 from zkconsumer.core.subscription import Subscription, Whitelist

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from zkconsumer.core.brokermembership import NO_MEMBER, CommitIdentity
+from zkconsumer.core.commitidentity import NO_MEMBER, CommitIdentity
 from zkconsumer.core.offsets import StoredOffset, unmarked
 from zkconsumer.errors import ProtocolError, RebalanceAwaited, SessionExpired
 from zkconsumer.kafka.errorcodes import ErrorCode

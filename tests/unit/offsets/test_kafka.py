@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from zkconsumer.core.offsets import Stamp, topic_id_of
+from zkconsumer.core.offsets import topic_id_of
 from zkconsumer.core.topicrecords import TopicOrigin
 from zkconsumer.errors import (
     BrokerUnavailable,
@@ -17,7 +17,7 @@ from zkconsumer.errors import (
 from zkconsumer.kafka.client import BrokerClient
 from zkconsumer.kafka.errorcodes import ErrorCode
 from zkconsumer.kafka.offsetcoordinator import OffsetCoordinator
-from zkconsumer.model import Broker, TopicIdentity, TopicPartition
+from zkconsumer.model import Broker, Stamp, TopicIdentity, TopicPartition
 from zkconsumer.offsets.kafka import KafkaOffsetStore
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

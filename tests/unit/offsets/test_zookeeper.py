@@ -3,9 +3,9 @@
 import pytest
 
 from tests.fixtures.znodes import ZnodesInMemory
-from zkconsumer.core.offsets import Stamp, StoredOffset
+from zkconsumer.core.offsets import StoredOffset
 from zkconsumer.errors import SessionExpired, ZooKeeperRefused, ZooKeeperUnavailable
-from zkconsumer.model import TopicPartition
+from zkconsumer.model import Stamp, TopicPartition
 from zkconsumer.offsets.zookeeper import ZooKeeperOffsetStore
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)

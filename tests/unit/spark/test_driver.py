@@ -10,7 +10,6 @@ import pytest
 from tests.fixtures.kafka import MetadataRequest
 from tests.fixtures.querydriver import Member
 from tests.fixtures.waiting import eventually
-from zkconsumer.core.groupview import Topic
 from zkconsumer.core.offsets import StoredOffset
 from zkconsumer.errors import (
     GenerationEnded,
@@ -24,7 +23,7 @@ from zkconsumer.errors import (
     ZooKeeperUnavailable,
 )
 from zkconsumer.kafka.errorcodes import ErrorCode
-from zkconsumer.model import TopicIdentity, TopicPartition
+from zkconsumer.model import Topic, TopicIdentity, TopicPartition
 from zkconsumer.spark.microbatch import Span
 from zkconsumer.spark.offsetsjson import decode_offset, encode_offset, initial_offset
 from zkconsumer.spark.sourceoffset import KnownTopic, SourceOffset

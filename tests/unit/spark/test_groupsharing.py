@@ -2,9 +2,8 @@ import pytest
 
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.fetchcontrol import AssignedPartition, FetchAssignment
-from zkconsumer.core.groupview import Topic
 from zkconsumer.errors import UsageError
-from zkconsumer.model import ConsumerThreadId, TopicIdentity, TopicPartition
+from zkconsumer.model import ConsumerThreadId, Topic, TopicIdentity, TopicPartition
 from zkconsumer.spark.cluster import ClusterView
 from zkconsumer.spark.groupsharing import GroupSharing
 from zkconsumer.spark.querystate import QueryState

@@ -2,9 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from zkconsumer.core.groupview import Topic
-from zkconsumer.core.offsets import Stamp, StoredOffset
-from zkconsumer.model import TopicIdentity, TopicPartition
+from zkconsumer.core.offsets import StoredOffset
+from zkconsumer.model import Stamp, Topic, TopicIdentity, TopicPartition
 from zkconsumer.spark.microbatch import Span
 from zkconsumer.spark.offsetsjson import EARLIEST, LATEST
 from zkconsumer.spark.options import Timestamps

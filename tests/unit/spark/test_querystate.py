@@ -6,10 +6,9 @@ from types import MappingProxyType
 import pytest
 
 from zkconsumer.core.fetchcontrol import AssignedPartition, FetchAssignment
-from zkconsumer.core.groupview import Topic
-from zkconsumer.core.offsets import NO_OFFSET, Stamp, StoredOffset
+from zkconsumer.core.offsets import NO_OFFSET, StoredOffset
 from zkconsumer.errors import GenerationEnded
-from zkconsumer.model import ConsumerThreadId, TopicIdentity, TopicPartition
+from zkconsumer.model import ConsumerThreadId, Stamp, Topic, TopicIdentity, TopicPartition
 from zkconsumer.spark.microbatch import Span
 from zkconsumer.spark.offsetsjson import EARLIEST, LATEST
 from zkconsumer.spark.positions import AtTime, Choice, Located, Loss, Reason

@@ -1,6 +1,5 @@
-from zkconsumer.core.groupview import Topic
 from zkconsumer.core.offsets import StoredOffset
-from zkconsumer.model import TopicIdentity, TopicPartition
+from zkconsumer.model import Topic, TopicIdentity, TopicPartition
 from zkconsumer.spark.microbatch import Span
 from zkconsumer.spark.sourceoffset import KnownTopic, Plan, SourceOffset, next_offset
 

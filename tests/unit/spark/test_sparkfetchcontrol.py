@@ -8,9 +8,8 @@ import pytest
 
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.core.fetchcontrol import AssignedPartition, FetchAssignment
-from zkconsumer.core.groupview import Topic
 from zkconsumer.errors import ConsumerClosed, GenerationEnded, UsageError
-from zkconsumer.model import ConsumerThreadId, TopicIdentity, TopicPartition
+from zkconsumer.model import ConsumerThreadId, Topic, TopicIdentity, TopicPartition
 from zkconsumer.spark.microbatch import Span
 from zkconsumer.spark.querystate import QueryState
 from zkconsumer.spark.sparkfetchcontrol import SparkFetchControl, drain_remedy, drain_timeout_ms

@@ -21,7 +21,6 @@ from zkconsumer.core.coordinatorznodes import (
     candidate_name,
 )
 from zkconsumer.core.election import free_slot
-from zkconsumer.core.groupview import Topic
 from zkconsumer.core.rebalancesteps import nudges
 from zkconsumer.core.subscription import Subscription
 from zkconsumer.core.znodes import GroupPaths, SessionNode
@@ -33,7 +32,7 @@ from zkconsumer.errors import (
     ZooKeeperRefused,
     ZooKeeperUnavailable,
 )
-from zkconsumer.model import Broker, ConsumerThreadId, TopicIdentity, TopicPartition
+from zkconsumer.model import Broker, ConsumerThreadId, Topic, TopicIdentity, TopicPartition
 from zkconsumer.zookeeper.coordinator import commands
 from zkconsumer.zookeeper.coordinator.commands import CommandNodes, EpochEnded
 from zkconsumer.zookeeper.coordinator.coordinator import Coordinator

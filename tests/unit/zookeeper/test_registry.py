@@ -10,9 +10,8 @@ from tests.fixtures.members import JVM
 from tests.fixtures.znodes import ZnodesInMemory
 from tests.fixtures.zookeeperinmemory import ZooKeeperInMemory
 from zkconsumer.core.clustercatalog import ClusterSnapshot
-from zkconsumer.core.groupview import Topic
 from zkconsumer.core.subscription import Subscription
-from zkconsumer.model import Broker, TopicIdentity
+from zkconsumer.model import Broker, Topic, TopicIdentity
 from zkconsumer.zookeeper.membership import Membership
 from zkconsumer.zookeeper.registry import Registry
 from zkconsumer.zookeeper.watchedreads import WatchedReads

@@ -16,7 +16,6 @@ from zkconsumer.core.clustercatalog import ClusterSource, read_known
 from zkconsumer.core.coordinatorznodes import Command, CommandNode, CoordinatorPaths, StatusNode
 from zkconsumer.core.election import looks_at_once
 from zkconsumer.core.groupprotocol import ChangeSignal, Need, NoNeed, Target
-from zkconsumer.core.groupview import Topic
 from zkconsumer.core.rebalancesteps import RebalanceCause
 from zkconsumer.core.subscription import Subscription
 from zkconsumer.errors import (
@@ -27,7 +26,7 @@ from zkconsumer.errors import (
     ShareChanged,
     name_some,
 )
-from zkconsumer.model import Broker, ConsumerThreadId, TopicPartition
+from zkconsumer.model import Broker, ConsumerThreadId, Topic, TopicPartition
 from zkconsumer.zookeeper.coordinator.coordinator import Coordinator
 from zkconsumer.zookeeper.lease import SessionLease
 from zkconsumer.zookeeper.membership import Membership
